@@ -1,0 +1,46 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+
+.PHONY: help setup packages demo test lint docs bench clean
+
+help:
+	@echo "make demo    bring a lab PoP up, roll out a tuning that helps and one that hurts"
+	@echo "make test    check everything (lint, types, metadata, tests, with the lab when root)"
+	@echo "make lint    ruff, mypy, generated tables"
+	@echo "make docs    write the generated tables of README.md and docs/"
+	@echo "make bench   measure"
+	@echo "make setup   build $(VENV) and name the system packages that the lab needs"
+
+setup: $(STAMP)
+
+$(STAMP): requirements.txt requirements-tests.txt pyproject.toml
+	@./lab/setup.sh venv "$(PYTHON)" "$(VENV)"
+	@touch $(STAMP)
+
+packages:
+	@./lab/setup.sh packages
+
+demo: setup packages
+	@$(BIN)/python -m lab.demo
+
+test: setup packages lint
+	@$(BIN)/python -m pytest
+
+lint: setup
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/python docs/generate.py --check
+
+docs: setup
+	@$(BIN)/python docs/generate.py
+
+bench: setup packages
+	@for program in bench/[a-z]*.py; do \
+	  $(BIN)/python -m bench.$$(basename $$program .py) || exit 1; \
+	done
+
+clean:
+	rm -rf $(VENV) .edgetune

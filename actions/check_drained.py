@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from st2common.runners.base_action import Action
+
+from edgetune.entry import Result, run_step
+from edgetune.rollout.drain import check_drained
+
+
+class CheckDrained(Action):
+    """See who of a batch carries no session any more."""
+
+    def run(self, rollout: str, epoch: int, batch: int, force: bool = False) -> Result:
+        return run_step(
+            check_drained,
+            self.config,
+            rollout=rollout,
+            epoch=epoch,
+            batch=batch,
+            force=force,
+        )

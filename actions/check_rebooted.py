@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from st2common.runners.base_action import Action
+
+from edgetune.entry import Result, run_step
+from edgetune.rollout.reboot import check_rebooted
+
+
+class CheckRebooted(Action):
+    """See who of a batch is back from its reboot."""
+
+    def run(self, rollout: str, epoch: int, batch: int) -> Result:
+        return run_step(
+            check_rebooted,
+            self.config,
+            rollout=rollout,
+            epoch=epoch,
+            batch=batch,
+        )

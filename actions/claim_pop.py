@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from st2common.runners.base_action import Action
+
+from edgetune.entry import Result, run_step
+from edgetune.rollout.lifecycle import claim_pop
+
+
+class ClaimPop(Action):
+    """Take a PoP for a rollout."""
+
+    def run(self, plan: str = "", rollout: str = "", owner: str = "", by: str = "") -> Result:
+        return run_step(
+            claim_pop,
+            self.config,
+            plan=plan,
+            rollout=rollout,
+            owner=owner,
+            by=by,
+        )

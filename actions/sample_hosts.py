@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from st2common.runners.base_action import Action
+
+from edgetune.entry import Result, run_step
+from edgetune.rollout.looks import sample_hosts
+
+
+class SampleHosts(Action):
+    """Take one sample of every host."""
+
+    def run(self, pop: str = "", rollout: str = "") -> Result:
+        return run_step(
+            sample_hosts,
+            self.config,
+            pop=pop,
+            rollout=rollout,
+        )

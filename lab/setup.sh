@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Builds the virtualenv, and names or installs the Debian packages that the namespaced lab needs.
+#   lab/setup.sh venv PYTHON DIRECTORY
+#   lab/setup.sh packages        installs with YES=1 or CI set, asks otherwise
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+build_venv() {
+  local python=$1 place=$2
+  "$python" - <<'CHECK'
+import sys
+if not (3, 9) <= sys.version_info[:2] <= (3, 12):
+    sys.exit("edgetune needs Python 3.9 to 3.12, this is %d.%d; give another with PYTHON=" % sys.version_info[:2])
+CHECK
+  if ! "$python" -m venv --clear "$place" 2>/dev/null; then
+    # Debian keeps ensurepip in a package of its own.
+    install_packages python3-venv
+    "$python" -m venv --clear "$place"
+  fi
+  "$place/bin/pip" install --quiet --disable-pip-version-check \
+    -r requirements.txt -r requirements-tests.txt
+  "$place/bin/python" - <<'LINK'
+import sysconfig, pathlib
+here = pathlib.Path.cwd()
+pathlib.Path(sysconfig.get_path("purelib"), "edgetune.pth").write_text(f"{here / 'lib'}\n{here}\n")
+LINK
+  cat >"$place/bin/edgetune" <<COMMAND
+#!/bin/sh
+exec "\$(dirname "\$0")/python" -m lab.cli "\$@"
+COMMAND
+  chmod +x "$place/bin/edgetune"
+}
+
+missing_packages() {
+  local pair
+  for pair in sshd:openssh-server haproxy:haproxy nginx:nginx-light ip:iproute2 \
+    ethtool:ethtool busybox:busybox sysctl:procps redis-server:redis-server; do
+    PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null || echo "${pair##*:}"
+  done
+}
+
+install_packages() {
+  # Packages of daemons start them on installing; while this policy stands they do not.
+  local policy=/usr/sbin/policy-rc.d ours=
+  if [ ! -e $policy ]; then
+    printf '#!/bin/sh\nexit 101\n' >$policy
+    chmod +x $policy
+    ours=yes
+  fi
+  trap '[ -z "$ours" ] || rm -f $policy' RETURN
+  apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+offer_packages() {
+  local missing answer
+  missing=$(missing_packages | tr '\n' ' ')
+  [ -n "$missing" ] || return 0
+  echo "The lab of real Linux hosts needs these packages: $missing"
+  if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+    echo "Install them (as root, on Debian) for it; the simulated lab is used until then."
+    return 0
+  fi
+  if [ -z "${YES:-}${CI:-}" ]; then
+    if ! [ -t 0 ]; then
+      echo "Run again with YES=1 to install them; the simulated lab is used until then."
+      return 0
+    fi
+    read -r -p "Install them now, without starting any service? [y/N] " answer
+    case $answer in [yY]*) ;; *) return 0 ;; esac
+  fi
+  # shellcheck disable=SC2086
+  install_packages $missing
+}
+
+case ${1:-} in
+  venv) build_venv "$2" "$3" ;;
+  packages) offer_packages ;;
+  *) echo "usage: lab/setup.sh venv PYTHON DIRECTORY | packages" >&2; exit 2 ;;
+esac

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pack's configuration, checked again here: StackStorm lets misspelt keys pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgetune.errors import InputError
+from edgetune.fields import Fields
+
+_STORE = r"st2|sqlite:///\S.*"
+_COORDINATION = r"rediss?://\S+|sqlite:///\S.*"
+PACK_TUNINGS = Path(__file__).resolve().parents[2] / "tunings"
+
+
+@dataclass(frozen=True)
+class Config:
+    """Every value of ``config.schema.yaml``; times are seconds."""
+
+    inventory: Path
+    tunings: tuple[Path, ...]
+    ssh_user: str
+    ssh_key_file: Path
+    ssh_known_hosts: Path
+    ssh_timeout: float
+    ssh_threads: int
+    records: str
+    coordination: str
+    coordination_password_file: str
+    claim_ttl: float
+    drain_deadline: float
+    reboot_deadline: float
+    health_deadline: float
+    sample_retention: float
+
+
+def read_config(data: Mapping[str, Any]) -> Config:
+    """Check a configuration mapping; InputError names the key."""
+    fields = Fields(data or {}, "configuration")
+    _refuse_secrets(data or {})
+    config = Config(
+        inventory=Path(fields.text("inventory")),
+        tunings=(*(Path(path) for path in fields.texts("tunings", [])), PACK_TUNINGS),
+        ssh_user=fields.text("ssh_user", "root"),
+        ssh_key_file=Path(fields.text("ssh_key_file")),
+        ssh_known_hosts=Path(fields.text("ssh_known_hosts")),
+        ssh_timeout=fields.number("ssh_timeout", 10, minimum=0.1),
+        ssh_threads=fields.number("ssh_threads", 16, minimum=1, maximum=256),
+        records=fields.text("records", "st2", pattern=_STORE),
+        coordination=fields.text("coordination", "redis://127.0.0.1:6379/0", pattern=_COORDINATION),
+        coordination_password_file=fields.text("coordination_password_file", ""),
+        claim_ttl=fields.number("claim_ttl", 86400, minimum=60),
+        drain_deadline=fields.number("drain_deadline", 300, minimum=1),
+        reboot_deadline=fields.number("reboot_deadline", 900, minimum=1),
+        health_deadline=fields.number("health_deadline", 120, minimum=1),
+        sample_retention=fields.number("sample_retention", 1209600, minimum=60),
+    )
+    fields.done()
+    return config
+
+
+def _refuse_secrets(data: Mapping[str, Any]) -> None:
+    # StackStorm puts decrypted configuration into the arguments of every action process.
+    for key, value in data.items():
+        if isinstance(value, str) and ("st2kv" in value or "PRIVATE KEY" in value):
+            raise InputError("configuration", key, "holds a secret; give a file or a key's name")
+        if isinstance(value, str) and "://" in value and "@" in value:
+            raise InputError(
+                "configuration", key, "holds a password; use coordination_password_file"
+            )

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Between StackStorm's actions and the library: errors become results, texts become safe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Callable
+
+from edgetune.errors import EdgetuneError
+from edgetune.rollout.site import Site
+
+Result = tuple[bool, dict[str, Any]]
+
+
+def run_step(
+    step: Callable[..., dict[str, Any]], config: Mapping[str, Any], **parameters: Any
+) -> Result:
+    """Run a step of the library for an action.
+
+    ``(True, result)``, or ``(False, {"error": one line, "reason": word, ...})``: a step that did
+    part of its work answers with ``"failed": [hosts]`` and is a failure, too. Parameters that
+    are None (StackStorm's word for "not given") take the step's default.
+    """
+    try:
+        given = {name: value for name, value in parameters.items() if value is not None}
+        result = step(Site(config or {}), **given)
+    except EdgetuneError as error:
+        return False, {"error": safe_text(str(error)), "reason": error.reason}
+    return not result.get("failed"), safe(result)
+
+
+def safe(value: Any) -> Any:
+    """The same value with every text made harmless for a workflow."""
+    if isinstance(value, str):
+        return safe_text(value)
+    if isinstance(value, Mapping):
+        return {safe_text(str(key)): safe(below) for key, below in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [safe(below) for below in value]
+    return value
+
+
+def safe_text(text: str) -> str:
+    """StackStorm renders every input of a task as Jinja, also what a device once said."""
+    for mark in ("{{", "{%", "{#", "<%"):
+        text = text.replace(mark, mark[0] + " " + mark[1])
+    return text

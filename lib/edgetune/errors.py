@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can go wrong, as one tree.
+
+EdgetuneError
+├── InputError      something given to us is wrong; names file and field; nothing was touched
+├── RefusedError    a precondition does not hold; nothing was touched
+│   └── FencedError somebody else owns the PoP by now
+├── StoreError      a store could not be reached; never the same as "not there"
+├── DrainError      the load balancer did not do or did not know what was asked
+└── HostError       a host could not be reached or did not answer as the agent does
+"""
+
+from __future__ import annotations
+
+
+class EdgetuneError(Exception):
+    """Base of everything that edgetune raises on purpose; its text is one clear line."""
+
+    @property
+    def reason(self) -> str:
+        """Machine-readable word for results: ``input``, ``refused``, ``fenced``, ``store``, ..."""
+        return type(self).__name__.replace("Error", "").lower()
+
+
+class InputError(EdgetuneError):
+    """A file, parameter or answer is wrong: ``FILE: FIELD: what is wrong``."""
+
+    def __init__(self, where: str, field: str | None, message: str) -> None:
+        super().__init__(": ".join(part for part in (where, field, message) if part))
+        self.where = where
+        self.field = field
+
+
+class RefusedError(EdgetuneError):
+    """A precondition does not hold, so nothing was done."""
+
+
+class FencedError(RefusedError):
+    """The PoP is claimed by somebody else, or by a later epoch of the same rollout."""
+
+
+class StoreError(EdgetuneError):
+    """A store could not be reached or answered an error. Stops everything."""
+
+
+class DrainError(EdgetuneError):
+    """The load balancer failed, or does not know the server."""
+
+
+class HostError(EdgetuneError):
+    """A host could not be reached, was not who it should be, or answered garbage."""

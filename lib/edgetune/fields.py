@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads YAML files and mappings strictly: every complaint names the file and the field."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from edgetune.errors import InputError
+
+_REQUIRED = object()
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML that refuses a key given twice instead of keeping the last one silently."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"{key!r} is given twice", key_node.start_mark
+                )
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def load_yaml(path: Path) -> Any:
+    """The document in ``path``; InputError names the file and the line of a mistake."""
+    try:
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeys)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(str(path), None, f"cannot be read: {error}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f"line {mark.line + 1}" if mark else None
+        problem = getattr(error, "problem", None) or "is not YAML"
+        raise InputError(str(path), line, str(problem)) from None
+
+
+class Fields:
+    """One mapping, read field by field; ``done`` complains about what nobody asked for."""
+
+    def __init__(self, data: Any, where: str, path: str = "") -> None:
+        if not isinstance(data, Mapping):
+            raise InputError(where, path or None, f"must be a mapping, not {_kind(data)}")
+        self._data = data
+        self._where = where
+        self._path = path
+        self._known: set[str] = set()
+
+    def name_of(self, field: str) -> str:
+        """The full path of a field, such as ``pops.lab1.floor``."""
+        return f"{self._path}.{field}" if self._path else field
+
+    def wrong(self, field: str, message: str) -> InputError:
+        """An error about one of this mapping's fields, to be raised."""
+        return InputError(self._where, self.name_of(field), message)
+
+    def raw(self, field: str, default: Any = _REQUIRED) -> Any:
+        """The value as it stands, of any type."""
+        self._known.add(field)
+        value = self._data.get(field)
+        if value is not None:
+            return value
+        if default is _REQUIRED:
+            raise self.wrong(field, "is missing")
+        return default
+
+    def text(
+        self,
+        field: str,
+        default: Any = _REQUIRED,
+        choices: Sequence[str] | None = None,
+        pattern: str | None = None,
+    ) -> Any:
+        """A string, or the default as it is."""
+        value = self.raw(field, default)
+        if value is default:
+            return value
+        if not isinstance(value, str):
+            raise self.wrong(field, f"must be text, not {_kind(value)}")
+        if choices and value not in choices:
+            raise self.wrong(
+                field, f"{value!r} is none of {', '.join(choices)}{_near(value, choices)}"
+            )
+        if pattern and not re.fullmatch(pattern, value):
+            raise self.wrong(field, f"{value!r} does not match {pattern}")
+        return value
+
+    def number(
+        self,
+        field: str,
+        default: Any = _REQUIRED,
+        minimum: float | None = None,
+        maximum: float | None = None,
+    ) -> Any:
+        """An integer or float within inclusive bounds, or the default as it is."""
+        value = self.raw(field, default)
+        if value is default:
+            return value
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise self.wrong(field, f"must be a number, not {_kind(value)}")
+        if minimum is not None and value < minimum:
+            raise self.wrong(field, f"{value} is below {minimum}")
+        if maximum is not None and value > maximum:
+            raise self.wrong(field, f"{value} is above {maximum}")
+        return value
+
+    def texts(self, field: str, default: Any = _REQUIRED) -> tuple[str, ...]:
+        """A list of strings."""
+        values = self.items(field, default)
+        for index, value in enumerate(values):
+            if not isinstance(value, str):
+                raise self.wrong(f"{field}[{index}]", f"must be text, not {_kind(value)}")
+        return tuple(values)
+
+    def items(self, field: str, default: Any = _REQUIRED) -> list[Any]:
+        """A list, of anything."""
+        value = self.raw(field, default)
+        if not isinstance(value, (list, tuple)):
+            raise self.wrong(field, f"must be a list, not {_kind(value)}")
+        return list(value)
+
+    def inside(self, field: str, default: Any = _REQUIRED) -> Fields:
+        """The mapping below ``field``."""
+        return Fields(self.raw(field, default), self._where, self.name_of(field))
+
+    def each(self, field: str) -> list[Fields]:
+        """The mappings of a list."""
+        return [
+            Fields(item, self._where, self.name_of(f"{field}[{index}]"))
+            for index, item in enumerate(self.items(field))
+        ]
+
+    def named(self) -> list[tuple[str, Fields]]:
+        """Every key of this mapping with the mapping below it."""
+        pairs = []
+        for key in self._data:
+            if not isinstance(key, str):
+                raise self.wrong(str(key), "the name must be text (put it in quotes)")
+            pairs.append((key, self.inside(key)))
+        return pairs
+
+    def done(self) -> None:
+        """Raise InputError if the mapping holds a field that was never asked for."""
+        for key in self._data:
+            if key not in self._known:
+                raise self.wrong(
+                    str(key), f"is not known here{_near(str(key), sorted(self._known))}"
+                )
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    names = {bool: "true/false", int: "a number", float: "a number", str: "text", list: "a list"}
+    return names.get(type(value), "a mapping")
+
+
+def _near(word: str, choices: Sequence[str]) -> str:
+    close = difflib.get_close_matches(word, choices, 1)
+    return f" (did you mean {close[0]}?)" if close else ""

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asks the agent on many hosts at once: one SSH connection and one round trip for each."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable
+
+import paramiko
+
+from edgetune import AGENT_PROTOCOL
+from edgetune.config import Config
+from edgetune.errors import HostError, InputError
+from edgetune.inventory import Host
+
+AGENT = Path(__file__).with_name("agent.py")
+MAX_REPLY = 4 << 20
+
+_BOOTSTRAP = (
+    "python3 -I -S -c 'import sys; i = sys.stdin.buffer; "
+    'exec(compile(i.read(int(i.readline())), "edgetune-agent", "exec"))\''
+)
+
+
+@dataclass(frozen=True)
+class HostResult:
+    """What one host answered. ``reason`` is ``refused``, ``failed``, ``bad_request``,
+    ``unreachable`` or ``garbage`` when ``error`` is set."""
+
+    host: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+    error: str | None = None
+    reason: str | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the host did not do what was asked."""
+        return self.error is not None
+
+    @property
+    def changed(self) -> bool:
+        """Whether the host says it changed something."""
+        return bool(self.data.get("changed"))
+
+    @property
+    def diff(self) -> list[Mapping[str, Any]]:
+        """What changed on it, a row per setting."""
+        return list(self.data.get("diff", []))
+
+
+class Fleet:
+    """Hosts reached over SSH with verified host keys, ``config.ssh_threads`` at a time."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._source = AGENT.read_bytes()
+        self._key = _load_key(config.ssh_key_file)
+        self._known = _load_known_hosts(config.ssh_known_hosts)
+
+    def ask(
+        self,
+        hosts: Sequence[Host],
+        verb: str,
+        request: Callable[[Host], Mapping[str, Any]],
+        timeout: float = 60,
+    ) -> dict[str, HostResult]:
+        """Send ``verb`` to every host with its own request; failures are data, not exceptions.
+
+        ``timeout`` (s) bounds the agent's work on one host; connecting has its own, so a dead
+        host costs one ``ssh_timeout`` of one thread.
+        """
+        if not hosts:
+            return {}
+        with ThreadPoolExecutor(min(self._config.ssh_threads, len(hosts))) as pool:
+            results = pool.map(
+                lambda host: self._ask_one(host, verb, request(host), timeout), hosts
+            )
+            return {result.host: result for result in results}
+
+    def _ask_one(
+        self, host: Host, verb: str, request: Mapping[str, Any], timeout: float
+    ) -> HostResult:
+        document = dict(request, protocol=AGENT_PROTOCOL, verb=verb)
+        try:
+            return _read_reply(host.name, verb, self._round_trip(host, document, timeout))
+        except HostError as error:
+            return HostResult(host.name, error=str(error), reason="garbage")
+        except paramiko.BadHostKeyException:
+            text = "its SSH host key is not the one in known_hosts"
+            return HostResult(host.name, error=f"{host.address}: {text}", reason="unreachable")
+        except (OSError, paramiko.SSHException, EOFError) as error:
+            text = str(error) or type(error).__name__
+            return HostResult(host.name, error=f"{host.address}: {text}", reason="unreachable")
+
+    def _round_trip(self, host: Host, document: Mapping[str, Any], timeout: float) -> bytes:
+        body = json.dumps(document).encode()
+        with paramiko.SSHClient() as client:
+            self._connect(client, host)
+            transport = client.get_transport()
+            if transport is None:
+                raise HostError(f"{host.address}: the connection closed at once")
+            channel = transport.open_session(timeout=self._config.ssh_timeout)
+            channel.settimeout(timeout)
+            channel.exec_command(_BOOTSTRAP)
+            channel.sendall(b"%d\n%s%s" % (len(self._source), self._source, body))
+            channel.shutdown_write()
+            return _read_all(channel, time.monotonic() + timeout, host)
+
+    def _connect(self, client: paramiko.SSHClient, host: Host) -> None:
+        client.set_missing_host_key_policy(paramiko.RejectPolicy())
+        for name, keys in self._known.items():
+            for kind, key in keys.items():
+                client.get_host_keys().add(name, kind, key)
+        limit = self._config.ssh_timeout
+        sock = socket.create_connection((host.address, host.port), limit)
+        # Without this every connection waits for two delayed acknowledgements of 40 ms.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client.connect(
+            host.address,
+            host.port,
+            self._config.ssh_user,
+            pkey=self._key,
+            sock=sock,
+            timeout=limit,
+            banner_timeout=limit,
+            auth_timeout=limit,
+            allow_agent=False,
+            look_for_keys=False,
+        )
+
+
+def _load_key(path: Path) -> paramiko.PKey:
+    try:
+        return paramiko.Ed25519Key.from_private_key_file(str(path))
+    except paramiko.SSHException:
+        return paramiko.PKey.from_path(str(path))
+    except OSError as error:
+        raise InputError("configuration", "ssh_key_file", f"cannot be read: {error}") from None
+
+
+def _load_known_hosts(path: Path) -> paramiko.HostKeys:
+    try:
+        return paramiko.HostKeys(str(path))
+    except OSError as error:
+        raise InputError("configuration", "ssh_known_hosts", f"cannot be read: {error}") from None
+
+
+def _read_all(channel: paramiko.Channel, deadline: float, host: Host) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        chunk = channel.recv(65536)
+        if not chunk:
+            break
+        parts.append(chunk)
+        size += len(chunk)
+        if size > MAX_REPLY:
+            raise HostError(f"{host.address}: answered more than {MAX_REPLY} bytes")
+        if time.monotonic() > deadline:
+            raise TimeoutError("the agent did not finish in time")
+    if not parts:
+        raise HostError(f"{host.address}: no answer: {_stderr_line(channel)}")
+    return b"".join(parts)
+
+
+def _stderr_line(channel: paramiko.Channel) -> str:
+    text = channel.recv_stderr(4096).decode("utf-8", "replace").strip()
+    return text.splitlines()[-1][:200] if text else "the agent ended without a word"
+
+
+def _read_reply(host: str, verb: str, raw: bytes) -> HostResult:
+    try:
+        reply = json.loads(raw)
+    except ValueError:
+        raise HostError(f"{host}: the answer is not the agent's: {raw[:60]!r}") from None
+    if not isinstance(reply, dict) or reply.get("edgetune") != AGENT_PROTOCOL:
+        raise HostError(f"{host}: edgetune: the answer does not speak protocol {AGENT_PROTOCOL}")
+    if reply.get("verb") != verb:
+        raise HostError(f"{host}: verb: the answer is not to {verb!r}")
+    if reply.get("ok") is True and isinstance(reply.get("result"), dict):
+        return HostResult(host, data=reply["result"])
+    error = reply.get("error")
+    if reply.get("ok") is not False or not isinstance(error, dict):
+        raise HostError(f"{host}: ok: the answer has neither a result nor an error")
+    message = ": ".join(str(part) for part in (error.get("field"), error.get("message")) if part)
+    return HostResult(host, error=message, reason=str(error.get("reason")))

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PoPs, their hosts and load balancers. The YAML file is one source behind the interface."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from edgetune.errors import InputError
+from edgetune.fields import Fields, load_yaml
+
+NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
+LOAD_BALANCERS = ("haproxy",)
+
+
+@dataclass(frozen=True)
+class Host:
+    """An edge server. ``server`` is its name in the load balancer."""
+
+    name: str
+    address: str
+    port: int
+    rack: str
+    hardware: str
+    server: str
+
+
+@dataclass(frozen=True)
+class LoadBalancer:
+    """Where a PoP's traffic is steered; ``address`` is ``tcp://HOST:PORT`` or ``unix:///PATH``."""
+
+    driver: str
+    address: str
+    backend: str
+
+
+@dataclass(frozen=True)
+class Pop:
+    """A site. ``floor`` is the share of hosts in service that we may never go below."""
+
+    name: str
+    floor: float
+    health: str
+    reboot_time: float
+    load_balancer: LoadBalancer
+    hosts: tuple[Host, ...]
+
+    @property
+    def must_serve(self) -> int:
+        """How many hosts have to stay in service, whatever we do."""
+        return math.ceil(self.floor * len(self.hosts) - 1e-9)
+
+    def host(self, name: str) -> Host:
+        """The host of that name; InputError if the PoP has none."""
+        for host in self.hosts:
+            if host.name == name:
+                return host
+        raise InputError("inventory", f"pops.{self.name}.hosts", f"has no host {name!r}")
+
+
+class Inventory(Protocol):
+    """What the rest of edgetune asks of an inventory, whatever it is kept in."""
+
+    def pop_names(self) -> list[str]:
+        """Names of all PoPs, in their order."""
+
+    def pop(self, name: str) -> Pop:
+        """One PoP; InputError if it is unknown."""
+
+
+class YamlInventory:
+    """An inventory in one YAML file, checked as a whole when it is opened."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        top = Fields(load_yaml(path), str(path))
+        self._pops = {name: _read_pop(name, fields) for name, fields in top.inside("pops").named()}
+        top.done()
+        _refuse_shared_addresses(str(path), list(self._pops.values()))
+
+    def pop_names(self) -> list[str]:
+        """Names of all PoPs, in the order of the file."""
+        return list(self._pops)
+
+    def pop(self, name: str) -> Pop:
+        """One PoP; InputError names those there are."""
+        if name not in self._pops:
+            known = ", ".join(sorted(self._pops)) or "none"
+            raise InputError(str(self._path), "pop", f"there is no PoP {name!r}; known: {known}")
+        return self._pops[name]
+
+
+def _read_pop(name: str, fields: Fields) -> Pop:
+    hosts = fields.inside("hosts")
+    pop = Pop(
+        name=name,
+        floor=fields.number("floor", 0.7, minimum=0, maximum=1),
+        health=fields.text("health", "", pattern=r"http://\S+"),
+        reboot_time=fields.number("reboot_time", 300.0, minimum=0),
+        load_balancer=_read_load_balancer(fields.inside("load_balancer")),
+        hosts=tuple(_read_host(host, below) for host, below in hosts.named()),
+    )
+    if not pop.hosts:
+        raise fields.wrong("hosts", "is empty")
+    fields.done()
+    return pop
+
+
+def _read_load_balancer(fields: Fields) -> LoadBalancer:
+    balancer = LoadBalancer(
+        driver=fields.text("driver", choices=LOAD_BALANCERS),
+        address=fields.text("address", pattern=r"tcp://[^/\s:]+:\d+|unix:///\S+"),
+        backend=fields.text("backend", pattern=NAME),
+    )
+    fields.done()
+    return balancer
+
+
+def _read_host(name: str, fields: Fields) -> Host:
+    host = Host(
+        name=name,
+        address=fields.text("address", pattern=r"[A-Za-z0-9.:-]+"),
+        port=fields.number("port", 22, minimum=1, maximum=65535),
+        rack=fields.text("rack", ""),
+        hardware=fields.text("hardware", ""),
+        server=fields.text("server", name, pattern=NAME),
+    )
+    fields.done()
+    return host
+
+
+def _refuse_shared_addresses(where: str, pops: list[Pop]) -> None:
+    owner: dict[tuple[str, int], str] = {}
+    for pop in pops:
+        for host in pop.hosts:
+            field = f"pops.{pop.name}.hosts.{host.name}.address"
+            key = (host.address, host.port)
+            if key in owner:
+                raise InputError(
+                    where, field, f"{host.address} is also the address of {owner[key]}"
+                )
+            owner[key] = f"{pop.name}/{host.name}"

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hard limits: no statistics, they show a disaster on a single host.
+
+A host is beyond them when more than half of its health checks fail, or when their median takes
+more than ``TIMES_USUAL`` times as long as both its own baseline and its PoP now, and longer than
+``LEAST_MS`` ms.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from edgetune.metrics.samples import Sample
+
+TIMES_USUAL = 10.0
+LEAST_MS = 50.0
+
+
+def median_by_host(samples: Sequence[Sample]) -> dict[str, float]:
+    """Each host's median of its health check's medians, in ms."""
+    seen: dict[str, list[float]] = {}
+    for sample in samples:
+        value = sample["gauges"].get("health_p50_ms")
+        if value is not None:
+            seen.setdefault(str(sample["host"]), []).append(float(value))
+    return {host: statistics.median(values) for host, values in seen.items()}
+
+
+def beyond_limits(
+    own: Mapping[str, Any] | None, baseline: float | None, everybody: Sequence[Mapping[str, Any]]
+) -> str:
+    """What is wrong with a host's gauges, or nothing; ``everybody`` are its PoP's gauges now."""
+    if own is None:
+        return "does not answer"
+    failing = own.get("health_failed")
+    if failing is not None and failing > 0.5:
+        return f"fails {failing:.0%} of its health checks"
+    median = own.get("health_p50_ms")
+    others = [each["health_p50_ms"] for each in everybody if each.get("health_p50_ms") is not None]
+    if median is None or baseline is None or not others:
+        return ""
+    usual = max(baseline, statistics.median(others))
+    if median <= max(LEAST_MS, TIMES_USUAL * usual):
+        return ""
+    return f"answers in {median:.0f} ms, {usual:.1f} ms is usual"

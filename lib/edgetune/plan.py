@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a tuning would do to one PoP: groups, batches, diffs. Pure; nothing is asked or touched."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from edgetune import RECORD_SCHEMA
+from edgetune.errors import InputError, RefusedError
+from edgetune.inventory import Pop
+from edgetune.tuning import DISRUPTIONS, Tuning, digest_of
+
+Document = dict[str, Any]
+
+_BATCH_SECONDS = {"live": 5, "restart": 30, "drain": 30, "reboot": 30}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a person may choose about a rollout; times in seconds, alphas as probabilities."""
+
+    fraction: float = 0.5
+    batch_size: int = 0
+    baseline: float = 86400
+    soak: float = 86400
+    interval: float = 60
+    warmup: float = 300
+    alpha_help: float = 0.05
+    alpha_harm: float = 0.05
+    exclude: tuple[str, ...] = ()
+    seed: int = 0
+
+    def checked(self) -> Options:
+        """Itself; InputError names a value out of its range."""
+        _between("fraction", self.fraction, 0.05, 0.95)
+        _between("batch_size", self.batch_size, 0, 10000)
+        _between("interval", self.interval, 0.5, 3600)
+        _between("baseline", self.baseline, 2 * self.interval, 30 * 86400)
+        _between("soak", self.soak, 2 * self.interval + self.warmup, 30 * 86400)
+        _between("warmup", self.warmup, 0, 86400)
+        _between("alpha_help", self.alpha_help, 0.0001, 0.5)
+        _between("alpha_harm", self.alpha_harm, 0.0001, 0.5)
+        return self
+
+
+def _between(name: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= high:
+        raise InputError("parameter", name, f"{value:g} is not between {low:g} and {high:g}")
+
+
+def make_plan(
+    pop: Pop,
+    tuning: Tuning,
+    rendered: Mapping[str, Sequence[Mapping[str, Any]]],
+    observed: Mapping[str, Sequence[Mapping[str, Any]]],
+    options: Options,
+) -> Document:
+    """The plan as a JSON document with its digest.
+
+    ``rendered`` holds each host's settings, ``observed`` what its agent's ``plan`` answered.
+    RefusedError when a setting is unsupported, nothing is to do, or the PoP is too small to
+    split or to keep its floor.
+    """
+    _refuse_unsupported(observed)
+    touched = [host for host in rendered if _changes(observed[host])]
+    if not touched:
+        raise RefusedError(f"nothing to do: every host of {pop.name} is as {tuning.name} wants it")
+    disruption = _disruption(tuning, [observed[host] for host in touched])
+    strata = _split(pop, touched, options)
+    out = _most_at_once(pop, disruption, options)
+    document: Document = {
+        "schema": RECORD_SCHEMA,
+        "pop": pop.name,
+        "tuning": {"name": tuning.name, "version": tuning.version, "digest": tuning.digest},
+        "intent": asdict(tuning.intent),
+        "guards": [asdict(guard) for guard in tuning.guards],
+        "options": {**asdict(options), "exclude": list(options.exclude)},
+        "disruption": disruption,
+        "hosts_in_pop": len(pop.hosts),
+        "must_serve": pop.must_serve,
+        "strata": strata,
+        "unchanged": [host for host in rendered if host not in touched],
+        "profiles": _profiles(touched, rendered, observed),
+    }
+    document["batches"], document["promote_batches"] = _batches(strata, out, disruption)
+    document["assignments"] = assignments(strata)
+    _refuse_powerless(document, options)
+    document["seconds"] = _seconds(document, pop, options)
+    document["digest"] = digest_of(document)
+    return document
+
+
+def groups(plan: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Hosts of the ``test`` and of the ``control`` group."""
+    strata = plan["strata"].values()
+    return {name: [h for stratum in strata for h in stratum[name]] for name in ("test", "control")}
+
+
+def profile_of(plan: Mapping[str, Any], host: str) -> Mapping[str, Any]:
+    """The settings of one host and what stood there when the plan was made."""
+    for profile in plan["profiles"]:
+        if host in profile["hosts"]:
+            found: Mapping[str, Any] = profile
+            return found
+    raise RefusedError(f"the plan does not hold {host}")
+
+
+def assignments(strata: Mapping[str, Mapping[str, Sequence[str]]]) -> int:
+    """In how many ways the groups could have been drawn: the judge's resolution."""
+    ways = 1
+    for stratum in strata.values():
+        test, control = len(stratum["test"]), len(stratum["control"])
+        ways *= math.comb(test + control, test)
+    return ways
+
+
+def _changes(settings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [setting for setting in settings if setting["status"] == "change"]
+
+
+def _refuse_unsupported(observed: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    problems = [
+        f"{host}: {setting['id']}: {setting.get('reason') or 'unsupported'}"
+        for host, settings in observed.items()
+        for setting in settings
+        if setting["status"] == "unsupported"
+    ]
+    if problems:
+        raise RefusedError("; ".join(problems[:3]) + _more(len(problems) - 3))
+
+
+def _more(count: int) -> str:
+    return f"; and {count} more" if count > 0 else ""
+
+
+def _disruption(tuning: Tuning, observed: Sequence[Sequence[Mapping[str, Any]]]) -> str:
+    changed = {setting["id"] for settings in observed for setting in _changes(settings)}
+    asked = [setting.disruption for setting in tuning.settings if setting.id in changed]
+    return max(asked, key=DISRUPTIONS.index)
+
+
+def _split(pop: Pop, touched: Sequence[str], options: Options) -> dict[str, dict[str, list[str]]]:
+    by_hardware: dict[str, list[str]] = {}
+    for name in touched:
+        by_hardware.setdefault(pop.host(name).hardware or "any", []).append(name)
+    dice = random.Random(options.seed)
+    strata = {}
+    for hardware in sorted(by_hardware):
+        hosts = sorted(by_hardware[hardware])
+        dice.shuffle(hosts)
+        size = min(max(round(options.fraction * len(hosts)), 1), len(hosts) - 1)
+        strata[hardware] = {"test": hosts[:size], "control": hosts[size:]}
+    return strata
+
+
+def _most_at_once(pop: Pop, disruption: str, options: Options) -> int:
+    spare = len(pop.hosts) - pop.must_serve
+    if disruption == "live":
+        spare = len(pop.hosts)
+    if spare < 1:
+        raise RefusedError(
+            f"{pop.name} is too small to keep its floor: {pop.must_serve} of its "
+            f"{len(pop.hosts)} hosts must serve, so none can be drained"
+        )
+    return min(spare, options.batch_size or spare)
+
+
+def _batches(
+    strata: Mapping[str, Mapping[str, Sequence[str]]], size: int, disruption: str
+) -> tuple[list[Document], list[Document]]:
+    test = _cut([host for stratum in strata.values() for host in stratum["test"]], size)
+    control = _cut([host for stratum in strata.values() for host in stratum["control"]], size)
+    changes = [_batch("test", "change", hosts) for hosts in test]
+    # A tuning that reboots is compared with control hosts that rebooted at the same time.
+    shams = [_batch("control", "sham", hosts) for hosts in control if disruption == "reboot"]
+    promotions = [_batch("control", "change", hosts) for hosts in control]
+    return _interleave(changes, shams), promotions
+
+
+def _cut(hosts: Sequence[str], size: int) -> list[list[str]]:
+    rest = range(1, len(hosts), size)
+    return [list(hosts[:1]), *(list(hosts[start : start + size]) for start in rest)][: len(hosts)]
+
+
+def _batch(group: str, what: str, hosts: Sequence[str]) -> Document:
+    return {"group": group, "what": what, "hosts": list(hosts)}
+
+
+def _interleave(one: list[Document], other: list[Document]) -> list[Document]:
+    woven: list[Document] = []
+    for index in range(max(len(one), len(other))):
+        woven += one[index : index + 1] + other[index : index + 1]
+    return woven
+
+
+def _profiles(
+    touched: Sequence[str],
+    rendered: Mapping[str, Sequence[Mapping[str, Any]]],
+    observed: Mapping[str, Sequence[Mapping[str, Any]]],
+) -> list[Document]:
+    # Hosts that are alike share one entry, so that the record of a large PoP stays small.
+    found: dict[str, Document] = {}
+    for host in touched:
+        rows = [
+            {key: row.get(key) for key in ("id", "status", "runtime", "persistent", "wanted")}
+            for row in observed[host]
+        ]
+        body: Document = {"settings": list(rendered[host]), "before": rows}
+        found.setdefault(digest_of(body), {**body, "hosts": []})["hosts"].append(host)
+    return list(found.values())
+
+
+def _refuse_powerless(plan: Mapping[str, Any], options: Options) -> None:
+    least = 1 / plan["assignments"]
+    wanted = min(options.alpha_help, options.alpha_harm)
+    if least > wanted:
+        sizes = ", ".join(
+            f"{name}: {len(stratum['test'])} against {len(stratum['control'])}"
+            for name, stratum in plan["strata"].items()
+        )
+        raise RefusedError(
+            f"{plan['pop']} is too small to split: {sizes} can be drawn in {plan['assignments']} "
+            f"ways, so no p-value below {least:.3f} is possible, and {wanted:g} is asked for"
+        )
+
+
+def _seconds(plan: Mapping[str, Any], pop: Pop, options: Options) -> float:
+    each = float(_BATCH_SECONDS[plan["disruption"]])
+    each += pop.reboot_time if plan["disruption"] == "reboot" else 0
+    batches = len(plan["batches"]) + len(plan["promote_batches"])
+    return float(round(options.baseline + options.soak + batches * each))
+
+
+def read_plan(text: str | None, digest: str) -> Document:
+    """A stored plan; RefusedError if there is none or it is not the one of that digest."""
+    if text is None:
+        raise RefusedError(f"there is no plan {digest}; make one with plan_rollout")
+    document: Document = json.loads(text)
+    body = {key: value for key, value in document.items() if key != "digest"}
+    if document.get("digest") != digest or digest_of(body) != digest:
+        raise RefusedError(f"the stored plan is not the one with digest {digest}")
+    return document

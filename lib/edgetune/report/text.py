@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What people read in a terminal: plans, rollouts and verdicts as plain text."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def plan_text(plan: Mapping[str, Any]) -> str:
+    """A plan, as it is shown before anything is touched."""
+    tuning, options = plan["tuning"], plan["options"]
+    lines = [
+        f"Plan {plan['digest']}: {tuning['name']} {tuning['version']} on {plan['pop']}",
+        f"  intent      {_intent(plan['intent'])}",
+        f"  disruption  {plan['disruption']}; at least {plan['must_serve']} of "
+        f"{plan['hosts_in_pop']} hosts stay in service",
+        f"  duration    about {duration(plan['seconds'])} "
+        f"({duration(options['baseline'])} baseline, {duration(options['soak'])} soak)",
+        f"  groups      drawn with seed {options['seed']}; {plan['assignments']} ways, "
+        f"smallest possible p = {1 / plan['assignments']:.4f}",
+    ]
+    for name, stratum in plan["strata"].items():
+        lines.append(
+            f"    {name}: test {_names(stratum['test'])}; control {_names(stratum['control'])}"
+        )
+    lines.append("  changes")
+    for profile in plan["profiles"]:
+        lines.append(f"    on {_names(profile['hosts'])}")
+        lines += [f"      {_change(row)}" for row in profile["before"]]
+    if plan["unchanged"]:
+        lines.append(f"    as wanted already: {_names(plan['unchanged'])}")
+    lines.append("  batches")
+    for index, batch in enumerate([*plan["batches"], *plan["promote_batches"]]):
+        promoted = " (if promoted)" if index >= len(plan["batches"]) else ""
+        what = {"change": "change", "sham": "reboot only"}[batch["what"]]
+        lines.append(
+            f"    {index}  {what:<11} {batch['group']:<8}{_names(batch['hosts'])}{promoted}"
+        )
+    return "\n".join(lines)
+
+
+def verdict_text(look: Mapping[str, Any]) -> str:
+    """A verdict with its numbers."""
+    lines = [f"{look['verdict']}: {look['reason']} -> {look['decision']}"]
+    for row in look["metrics"]:
+        levels = [row.get(f"{g}_{w}") for g in ("test", "control") for w in ("before", "after")]
+        shown = [f"{level:.4g}" if level is not None else "-" for level in levels]
+        lines.append(
+            f"  {row['metric']:<14} test {shown[0]} -> {shown[1]}, control {shown[2]} -> {shown[3]}"
+            + _effect(row)
+        )
+    return "\n".join(lines)
+
+
+def rollout_text(head: Mapping[str, Any]) -> str:
+    """A rollout and what happened to it so far."""
+    lines = [
+        f"{head['id']}  {head['tuning']} on {head['pop']}: {head['state']}",
+        f"  plan {head['plan']}, epoch {head['epoch']}, by {head['by'] or 'unknown'}",
+    ]
+    for entry in head["history"]:
+        who = f" ({entry['by']})" if entry["by"] else ""
+        lines.append(f"  {clock(entry['at'])}  {entry['state']:<12} {entry['reason']}{who}")
+    for host, reason in head["quarantined"].items():
+        lines.append(f"  quarantined: {host}: {reason}")
+    return "\n".join(lines)
+
+
+def clock(seconds: float) -> str:
+    """A point in time in UTC."""
+    return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(seconds))
+
+
+def duration(seconds: float) -> str:
+    """A span of time in the two largest units that say something."""
+    for size, unit, below, small in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if seconds >= size:
+            whole, rest = divmod(int(seconds), size)
+            return f"{whole} {unit}" + (f" {rest // below} {small}" if rest // below else "")
+    return f"{seconds:g} s"
+
+
+def _intent(intent: Mapping[str, Any]) -> str:
+    if intent["goal"] == "improve":
+        return f"improve {intent['metric']}"
+    return f"no harm to {intent['metric']} beyond {intent['margin']:.0%}"
+
+
+def _change(row: Mapping[str, Any]) -> str:
+    if row["status"] == "noop":
+        return f"{row['id']} is {_value(row['wanted'])} already"
+    now = f"{row['id']}: {_value(row['runtime'])} -> {_value(row['wanted'])}"
+    return now + f" (stored: {_value(row['persistent'])})"
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "not set"
+    if isinstance(value, Mapping):
+        return ",".join(f"{key}={part}" for key, part in sorted(value.items()))
+    return str(value) or "empty"
+
+
+def _names(names: Sequence[str]) -> str:
+    if len(names) > 12:
+        return f"{', '.join(names[:8])} and {len(names) - 8} more"
+    return ", ".join(names) or "none"
+
+
+def _effect(row: Mapping[str, Any]) -> str:
+    if "ratio" not in row:
+        return ""
+    low, high = row["interval"]
+    bounds = f"{low:.2f}" if low is not None else "0", f"{high:.2f}" if high is not None else "inf"
+    return (
+        f"; ratio of ratios {row['ratio']:.3f} [{bounds[0]}, {bounds[1]}]"
+        f", p {row['p_better']:.3f} better, {row['p_worse']:.3f} worse"
+    )

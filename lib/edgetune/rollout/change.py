@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Change the hosts of a batch, prove that they are as wanted, and take the change back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from edgetune.hosts.fleet import HostResult
+from edgetune.inventory import Host
+from edgetune.plan import profile_of
+from edgetune.rollout.record import Batch, Rollout, open_rollout
+from edgetune.rollout.site import Site
+
+APPLY_TIMEOUT = 120
+# A change to a network interface can cut us off: unless it is confirmed over a new
+# connection within this time the host takes it back by itself.
+CONFIRM_WITHIN = 300
+_POLL = 1.0
+
+
+def apply_tuning(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+    """Change the drained hosts of a batch to what the plan shows, and nothing else.
+
+    A host that is not as the plan saw it refuses. Repeated, it changes nothing.
+    """
+    opened = open_rollout(site, rollout, epoch)
+    work = opened.batch(batch)
+    names = work.at("drained", "changing")
+    _go(opened, work, names, "changing")
+    answers = site.fleet.ask(
+        opened.hosts(names), "apply", lambda host: _apply_request(opened, host), APPLY_TIMEOUT
+    )
+    return _settled(opened, work, answers, "changed")
+
+
+def restore_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+    """Take the tuning back on the hosts of a batch, from each host's own journal."""
+    opened = open_rollout(site, rollout, epoch)
+    work = opened.batch(batch)
+    names = work.at("drained", "changing")
+    _go(opened, work, names, "changing")
+    request = {"epoch": epoch, "tuning": opened.head.tuning}
+    answers = site.fleet.ask(opened.hosts(names), "restore", lambda host: request, APPLY_TIMEOUT)
+    return _settled(opened, work, answers, "changed")
+
+
+def verify_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+    """Prove over new connections that hosts are as they should be and that their service answers.
+
+    Changed hosts are confirmed by it: a provisional change becomes a kept one. Restored hosts
+    are compared with what the plan saw before.
+    """
+    opened = open_rollout(site, rollout, epoch)
+    work = opened.batch(batch)
+    names = work.at("changed", "rebooted") if work.what != "sham" else work.at("rebooted")
+    check = {"change": _confirm, "restore": _compare_with_before, "sham": _reach}[work.what]
+    answers = check(opened, opened.hosts(names))
+    well = [host for host in opened.hosts(names) if not answers[host.name].failed]
+    answers = {**answers, **_healthy(opened, well)}
+    return _settled(opened, work, answers, "verified")
+
+
+def _apply_request(opened: Rollout, host: Host) -> dict[str, Any]:
+    profile = profile_of(opened.plan, host.name)
+    can_cut_off = any(setting["kind"].startswith("nic.") for setting in profile["settings"])
+    within = CONFIRM_WITHIN + opened.site.config.reboot_deadline
+    return {
+        "epoch": opened.head.epoch,
+        "rollout": opened.head.id,
+        "tuning": opened.head.tuning,
+        "digest": opened.plan["tuning"]["digest"],
+        "settings": profile["settings"],
+        "expect": {
+            row["id"]: {"runtime": row["runtime"], "persistent": row["persistent"]}
+            for row in profile["before"]
+        },
+        "confirm_within": within if can_cut_off else 0,
+        "grace_boots": 1 if opened.plan["disruption"] == "reboot" else 0,
+    }
+
+
+def _confirm(opened: Rollout, hosts: Sequence[Host]) -> dict[str, HostResult]:
+    def request(host: Host) -> dict[str, Any]:
+        settings = profile_of(opened.plan, host.name)["settings"]
+        return {"epoch": opened.head.epoch, "tuning": opened.head.tuning, "settings": settings}
+
+    answers = opened.site.fleet.ask(hosts, "confirm", request)
+    return {name: _not_verified(answer) or answer for name, answer in answers.items()}
+
+
+def _not_verified(answer: HostResult) -> HostResult | None:
+    if answer.failed or answer.data.get("confirmed"):
+        return None
+    wrong = [
+        f"{row['id']} is {row.get('runtime')}, stored {row.get('persistent')}: {row.get('reason')}"
+        for row in answer.data.get("settings", [])
+        if not row.get("ok")
+    ]
+    error = "; ".join(wrong) or f"its change is {answer.data.get('state')}"
+    return HostResult(answer.host, error=f"not verified: {error}", reason="failed")
+
+
+def _compare_with_before(opened: Rollout, hosts: Sequence[Host]) -> dict[str, HostResult]:
+    def request(host: Host) -> dict[str, Any]:
+        settings = profile_of(opened.plan, host.name)["settings"]
+        digest = opened.plan["tuning"]["digest"]
+        return {"tuning": opened.head.tuning, "digest": digest, "settings": settings}
+
+    answers = opened.site.fleet.ask(hosts, "plan", request)
+    return {name: _not_as_before(opened, answer) or answer for name, answer in answers.items()}
+
+
+def _not_as_before(opened: Rollout, answer: HostResult) -> HostResult | None:
+    if answer.failed:
+        return None
+    now = {row["id"]: (row["runtime"], row["persistent"]) for row in answer.data["settings"]}
+    wrong = [
+        f"{row['id']} is {now.get(row['id'])}"
+        for row in profile_of(opened.plan, answer.host)["before"]
+        if now.get(row["id"]) != (row["runtime"], row["persistent"])
+    ]
+    if not wrong:
+        return None
+    return HostResult(answer.host, error=f"not as before: {'; '.join(wrong)}", reason="failed")
+
+
+def _reach(opened: Rollout, hosts: Sequence[Host]) -> dict[str, HostResult]:
+    return opened.site.fleet.ask(hosts, "facts", lambda host: {})
+
+
+def _healthy(opened: Rollout, hosts: Sequence[Host]) -> dict[str, HostResult]:
+    """Ask the service on each host until it answers; failures are those that never did."""
+    if not opened.pop.health:
+        return {}
+    request = {"health_url": opened.pop.health, "health_requests": 3}
+    deadline = time.monotonic() + opened.site.config.health_deadline
+    while True:
+        answers = opened.site.fleet.ask(hosts, "sample", lambda host: request)
+        sick = {name: answer for name, answer in answers.items() if not _answers_well(answer)}
+        if not sick or time.monotonic() > deadline:
+            error = f"{opened.pop.health} does not answer"
+            return {name: HostResult(name, error=error, reason="failed") for name in sick}
+        time.sleep(_POLL)
+
+
+def _answers_well(answer: HostResult) -> bool:
+    return not answer.failed and answer.data.get("gauges", {}).get("health_failed") == 0
+
+
+def _go(opened: Rollout, work: Batch, names: Sequence[str], step: str) -> None:
+    for name in names:
+        work.hosts[name].go(step)
+    opened.save_batch(work)
+
+
+def _settled(
+    opened: Rollout, work: Batch, answers: Mapping[str, HostResult], step: str
+) -> dict[str, Any]:
+    """Write down what each host answered, and report it."""
+    failed = []
+    for name, answer in answers.items():
+        if answer.failed:
+            if opened.fail(work, name, str(answer.error)):
+                failed.append(name)
+        else:
+            work.hosts[name].go(step)
+            work.hosts[name].boot_before = answer.data.get("boot_id")
+    opened.save_batch(work)
+    errors = "; ".join(f"{a.host}: {a.error}" for a in answers.values() if a.failed)
+    return {
+        "hosts": {
+            name: {"changed": a.changed, "failed": a.failed, "diff": a.diff, "error": a.error or ""}
+            for name, a in answers.items()
+        },
+        "failed": failed,
+        "error": errors,
+        "message": errors or f"{len(answers)} {step}",
+    }

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sample hosts, check them against stated limits, and compare the two groups."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from edgetune.errors import RefusedError
+from edgetune.inventory import Pop
+from edgetune.judge.limits import beyond_limits, median_by_host
+from edgetune.metrics.samples import Sample, make_sample
+from edgetune.report.text import verdict_text
+from edgetune.rollout.record import ENDED, Rollout, all_heads, open_rollout, read_rollout
+from edgetune.rollout.site import Site
+
+HEALTH_REQUESTS = 5
+
+
+def sample_hosts(site: Site, pop: str = "", rollout: str = "") -> dict[str, Any]:
+    """Take one sample of every host of a PoP, of a rollout's PoP, or of all with a rollout."""
+    pops = [pop] if pop else _pops_under_way(site, rollout)
+    taken, missing = 0, []
+    for name in pops:
+        samples, silent = _sample(site, site.inventory.pop(name))
+        taken += len(samples)
+        missing += silent
+    lost = f"; no answer from {', '.join(missing)}" if missing else ""
+    return {
+        "samples": taken,
+        "missing": missing,
+        "time": time.time(),
+        "message": f"{taken} hosts sampled{lost}",
+    }
+
+
+def check_health(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+    """Hold the hosts of a batch that serve again against the limits of ``judge.limits``."""
+    opened = open_rollout(site, rollout, epoch)
+    work = opened.batch(batch)
+    samples, _ = _sample(site, opened.pop)
+    now = {str(sample["host"]): sample["gauges"] for sample in samples}
+    before = median_by_host(_baseline(opened))
+    failed = {}
+    for name in work.at("done"):
+        problem = beyond_limits(now.get(name), before.get(name), list(now.values()))
+        if problem and opened.fail(work, name, problem):
+            failed[name] = problem
+    opened.save_batch(work)
+    errors = "; ".join(f"{name}: {problem}" for name, problem in failed.items())
+    return {
+        "failed": list(failed),
+        "error": errors,
+        "message": errors or f"{len(work.at('done'))} within limits",
+    }
+
+
+def compare_pop(site: Site, rollout: str, now: bool = False) -> dict[str, Any]:
+    """Take the look that is due: compare the groups, write the verdict down, say what follows.
+
+    ``decision`` is ``wait`` before the soak ends (``now`` looks early, on the same one look),
+    ``none`` when the rollout is not soaking.
+    """
+    from edgetune.judge.compare import compare
+
+    opened = read_rollout(site, rollout)
+    head = opened.head
+    if head.state != "soaking":
+        return _decided(opened, "none", f"{rollout} is {head.state}")
+    site.claims.renew(head.pop, opened.claim, site.config.claim_ttl)
+    left = head.soak[1] - time.time()
+    if left > 0 and not now:
+        return _decided(opened, "wait", f"the soak lasts {left:.0f} s more")
+    after = site.samples.window(head.pop, head.soak[0], min(time.time(), head.soak[1]))
+    look = compare(opened.plan, _compared(opened), _baseline(opened), after)
+    head.verdict = {
+        key: look[key] for key in ("verdict", "decision", "reason", "assignments", "metrics")
+    }
+    opened.save_look(head.looks, look)
+    head.looks += 1
+    opened.save()
+    return _decided(opened, look["decision"], f"{look['verdict']}: {look['reason']}", look)
+
+
+def _decided(
+    opened: Rollout, decision: str, message: str, look: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    return {
+        "rollout": opened.head.id,
+        "epoch": opened.head.epoch,
+        "decision": decision,
+        "verdict": look["verdict"] if look else "",
+        "metrics": look["metrics"] if look else [],
+        "message": message,
+        "text": verdict_text(look) if look else message,
+    }
+
+
+def _pops_under_way(site: Site, rollout: str) -> list[str]:
+    if rollout:
+        return [read_rollout(site, rollout).head.pop]
+    return sorted({head.pop for head in all_heads(site) if head.state not in ENDED})
+
+
+def _sample(site: Site, pop: Pop) -> tuple[list[Sample], list[str]]:
+    request = {"health_url": pop.health or None, "health_requests": HEALTH_REQUESTS}
+    answers = site.fleet.ask(pop.hosts, "sample", lambda host: request)
+    at = time.time()
+    samples = [make_sample(a.host, at, a.data) for a in answers.values() if not a.failed]
+    site.samples.add(pop.name, samples)
+    return samples, [answer.host for answer in answers.values() if answer.failed]
+
+
+def _baseline(opened: Rollout) -> list[Sample]:
+    if not opened.head.baseline:
+        raise RefusedError(f"rollout {opened.head.id} has no baseline")
+    return opened.site.samples.window(opened.head.pop, *opened.head.baseline)
+
+
+def _compared(opened: Rollout) -> dict[str, dict[str, list[str]]]:
+    """The strata without hosts that were skipped: they were not changed, or not rebooted."""
+    skipped = {name for batch in opened.batches() for name in batch.at("skipped")}
+    return {
+        stratum: {group: [h for h in hosts if h not in skipped] for group, hosts in groups.items()}
+        for stratum, groups in opened.plan["strata"].items()
+    }

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which hosts a rollback has to visit, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from edgetune.rollout.record import UNTOUCHED_STEPS, Batch, HostStep, Rollout
+
+_REBOOTED_SINCE = ("rebooting", "rebooted", "verified", "undraining", "done", "quarantined")
+
+
+def plan_restore(opened: Rollout) -> None:
+    """Write the batches of a rollback: hosts out of service first, the rest under the floor."""
+    touched = _touched(opened)
+    out, serving = _by_service(opened, list(touched))
+    spare = max(1, len(opened.pop.hosts) - opened.pop.must_serve)
+    if opened.plan["disruption"] == "live":
+        spare = max(1, len(serving))
+    groups = [out] if out else []
+    groups += [serving[start : start + spare] for start in range(0, len(serving), spare)]
+    planned = len(opened.plan["batches"]) + len(opened.plan["promote_batches"])
+    opened.head.first_restore = planned + opened.head.restore_batches
+    for number, names in enumerate(groups, opened.head.first_restore):
+        hosts = {name: touched[name] for name in names}
+        opened.save_batch(Batch(opened.head.id, number, "restore", "", hosts))
+    opened.head.restore_batches += len(groups)
+    opened.head.quarantined = {}
+
+
+def _touched(opened: Rollout) -> dict[str, HostStep]:
+    """Every host that is not wholly as it was, with where its way back begins."""
+    touched: dict[str, HostStep] = {}
+    for batch in opened.batches():
+        for name, host in batch.hosts.items():
+            if _whole(batch, host):
+                if batch.what == "restore":
+                    touched.pop(name, None)
+                continue
+            touched[name] = _way_back(opened, batch, host, touched.get(name))
+    return touched
+
+
+def _whole(batch: Batch, host: HostStep) -> bool:
+    unchanged = batch.what in ("sham", "restore") and host.step == "done"
+    return unchanged or host.step in UNTOUCHED_STEPS
+
+
+def _way_back(opened: Rollout, batch: Batch, host: HostStep, earlier: HostStep | None) -> HostStep:
+    mid_reboot = host.step in ("rebooting", "coming_back")
+    reboots = opened.plan["disruption"] == "reboot" and batch.what != "sham"
+    return HostStep(
+        step="coming_back" if mid_reboot else "planned",
+        at=host.at if mid_reboot else 0.0,
+        reboot=reboots and (host.step in _REBOOTED_SINCE or bool(earlier and earlier.reboot)),
+        lb_before=host.lb_before or (earlier.lb_before if earlier else None),
+        boot_before=host.boot_before,
+    )
+
+
+def _by_service(opened: Rollout, names: Sequence[str]) -> tuple[list[str], list[str]]:
+    if opened.plan["disruption"] == "live" or not names:
+        return [], list(names)
+    servers = opened.site.load_balancer(opened.pop).servers()
+    serving = [
+        host.name
+        for host in opened.hosts(names)
+        if host.server in servers and servers[host.server].in_service
+    ]
+    return [name for name in names if name not in serving], serving

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything a step needs, opened when it is first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from edgetune.config import read_config
+from edgetune.inventory import Inventory, Pop, YamlInventory
+from edgetune.rollout.claims import Claims, open_claims
+from edgetune.rollout.store import Store, open_store
+from edgetune.traffic.driver import DrainDriver, driver_for
+from edgetune.tuning import Tuning, find_tuning
+
+if TYPE_CHECKING:
+    from edgetune.hosts.fleet import Fleet
+    from edgetune.metrics.samples import Samples
+
+
+class Site:
+    """Inventory, tunings, stores, hosts and load balancers of one configuration."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.config = read_config(config)
+
+    @cached_property
+    def inventory(self) -> Inventory:
+        """The inventory the configuration names."""
+        return YamlInventory(self.config.inventory)
+
+    @cached_property
+    def store(self) -> Store:
+        """Where records live."""
+        return open_store(self.config.records)
+
+    @cached_property
+    def claims(self) -> Claims:
+        """Who owns which PoP."""
+        return open_claims(self.config)
+
+    @cached_property
+    def samples(self) -> Samples:
+        """Stored samples of hosts."""
+        from edgetune.metrics.samples import open_samples
+
+        return open_samples(self.config)
+
+    @cached_property
+    def fleet(self) -> Fleet:
+        """The way to the agents on hosts; importing SSH takes a while, so only when asked."""
+        from edgetune.hosts.fleet import Fleet
+
+        return Fleet(self.config)
+
+    def tuning(self, name: str) -> Tuning:
+        """A tuning of the catalogue."""
+        return find_tuning(name, self.config.tunings)
+
+    def load_balancer(self, pop: Pop) -> DrainDriver:
+        """The drain driver of a PoP."""
+        return driver_for(pop.load_balancer)

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where records live: StackStorm's datastore, or a SQLite file in the local runner.
+
+"No record" is None; "store unreachable" is StoreError, and stops everything. StackStorm's
+own ``get_value`` answers None for both, so its API is asked instead.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from edgetune.backends import SCHEME, Database
+from edgetune.errors import StoreError
+
+TIMEOUT = 15
+PAGE = 100
+
+
+class Store(Protocol):
+    """Small texts under string keys, kept until they are deleted."""
+
+    def get(self, key: str) -> str | None:
+        """The value, or None if there is none."""
+
+    def put(self, key: str, value: str) -> None:
+        """Write the value, new or over the old one."""
+
+    def list(self, prefix: str) -> Mapping[str, str]:
+        """All keys that begin with ``prefix``, with their values."""
+
+
+def open_store(url: str) -> Store:
+    """The store of a configuration's ``records``: ``st2`` or ``sqlite:///PATH``."""
+    return SqliteStore(Database(url)) if url.startswith(SCHEME) else St2Store(os.environ)
+
+
+class SqliteStore:
+    """Records in a SQLite file."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def get(self, key: str) -> str | None:
+        """The value, or None if there is none."""
+        with self._database.transaction() as db:
+            row = db.execute("SELECT value FROM records WHERE key = ?", (key,)).fetchone()
+        return row[0] if row else None
+
+    def put(self, key: str, value: str) -> None:
+        """Write the value, new or over the old one."""
+        with self._database.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO records VALUES (?, ?)", (key, value))
+
+    def list(self, prefix: str) -> Mapping[str, str]:
+        """All keys that begin with ``prefix``, with their values, sorted."""
+        with self._database.transaction() as db:
+            rows = db.execute(
+                "SELECT key, value FROM records WHERE substr(key, 1, ?) = ? ORDER BY key",
+                (len(prefix), prefix),
+            ).fetchall()
+        return dict(rows)
+
+
+class SensorStore:
+    """StackStorm's datastore as a sensor may read it, through its ``sensor_service``.
+
+    The service answers nothing both when there is nothing and when it failed: good enough to
+    look, never to act.
+    """
+
+    def __init__(self, service: Any) -> None:
+        self._service = service
+
+    def get(self, key: str) -> str | None:
+        """The value, or None."""
+        value = self._service.get_value(key, local=False)
+        return None if value is None else str(value)
+
+    def put(self, key: str, value: str) -> None:
+        """Sensors do not write."""
+        raise StoreError(f"a sensor does not write {key}")
+
+    def list(self, prefix: str) -> Mapping[str, str]:
+        """All keys that begin with ``prefix``, with their values."""
+        found = self._service.list_values(local=False, prefix=prefix) or []
+        return {item.name: str(item.value) for item in found}
+
+
+class St2Store:
+    """StackStorm's datastore (system scope) through its API, with the action's own token."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        import requests
+
+        url = environment.get("ST2_ACTION_API_URL") or environment.get("ST2_API_URL")
+        if not url:
+            raise StoreError("records: st2 is configured, but ST2_ACTION_API_URL is not set")
+        self._base = url.rstrip("/")
+        if not self._base.endswith("/v1"):
+            self._base += "/v1"
+        self._session = requests.Session()
+        # A proxy of the environment is not for the API beside us.
+        self._session.trust_env = False
+        token = environment.get("ST2_ACTION_AUTH_TOKEN") or environment.get("ST2_AUTH_TOKEN")
+        if token:
+            self._session.headers["X-Auth-Token"] = token
+
+    def get(self, key: str) -> str | None:
+        """The value, or None if there is none."""
+        answer = self._call("GET", f"/keys/{quote(key, safe='')}", missing_is_none=True)
+        return None if answer is None else str(answer["value"])
+
+    def put(self, key: str, value: str) -> None:
+        """Write the value, new or over the old one."""
+        body = {"name": key, "value": value, "scope": "st2kv.system"}
+        self._call("PUT", f"/keys/{quote(key, safe='')}", json=body)
+
+    def list(self, prefix: str) -> Mapping[str, str]:
+        """All keys that begin with ``prefix``, with their values, page by page."""
+        found: dict[str, str] = {}
+        while True:
+            query = {"prefix": prefix, "limit": str(PAGE), "offset": str(len(found))}
+            page = self._call("GET", "/keys", params=query)
+            found.update((item["name"], item["value"]) for item in page)
+            if len(page) < PAGE:
+                return dict(sorted(found.items()))
+
+    def close(self) -> None:
+        """Close the connections to the API."""
+        self._session.close()
+
+    def _call(self, method: str, path: str, missing_is_none: bool = False, **more: Any) -> Any:
+        import requests
+
+        try:
+            answer = self._session.request(method, self._base + path, timeout=TIMEOUT, **more)
+            if answer.status_code == 404 and missing_is_none:
+                return None
+            answer.raise_for_status()
+            return answer.json()
+        except (requests.RequestException, ValueError) as error:
+            raise StoreError(f"StackStorm's datastore: {method} {path}: {error}") from None

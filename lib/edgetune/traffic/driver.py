@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What edgetune asks of a load balancer, and which driver answers for a PoP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from edgetune.inventory import LoadBalancer
+
+
+@dataclass(frozen=True)
+class Server:
+    """A host as its load balancer sees it.
+
+    ``state`` is the administrative one (``ready``, ``drain``, ``maint``), ``up`` the health
+    check's word, ``sessions`` what it carries or has queued now.
+    """
+
+    name: str
+    state: str
+    up: bool
+    sessions: int
+
+    @property
+    def in_service(self) -> bool:
+        """Whether new requests go to it."""
+        return self.state == "ready" and self.up
+
+
+class DrainDriver(Protocol):
+    """A way to take hosts out of traffic; every call raises DrainError when it fails."""
+
+    def servers(self) -> Mapping[str, Server]:
+        """All servers of the PoP by name."""
+
+    def set_state(self, server: str, state: str) -> None:
+        """Bring a server into an administrative state, and see that it got there."""
+
+
+def driver_for(balancer: LoadBalancer) -> DrainDriver:
+    """The driver that the inventory names."""
+    from edgetune.traffic.haproxy import Haproxy
+
+    return {"haproxy": Haproxy}[balancer.driver](balancer)

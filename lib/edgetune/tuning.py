@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tunings: named, versioned sets of settings, with the reason and the source of each value."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Union
+
+from edgetune.errors import InputError
+from edgetune.fields import Fields, load_yaml
+from edgetune.metrics.catalogue import METRICS
+
+DISRUPTIONS = ("live", "restart", "drain", "reboot")
+"""What a setting asks of a host, least first."""
+
+_WORD = r"[a-z][a-z0-9_]*"
+_SERVICE = r"[A-Za-z0-9@:._-]+"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of setting: the fields that say what is set, and what it asks of a host at least."""
+
+    target: Mapping[str, str]
+    disruption: str
+    mapping: bool = False
+
+
+KINDS: Mapping[str, Kind] = {
+    "sysctl": Kind({"key": r"[a-z0-9_][A-Za-z0-9_./-]*"}, "live"),
+    "nic.channels": Kind({"interface": r"[A-Za-z0-9_.-]+"}, "drain", mapping=True),
+    "nic.rps": Kind({"interface": r"[A-Za-z0-9_.-]+"}, "live"),
+    "memory.thp": Kind({"file": r"enabled|defrag"}, "live"),
+    "service.property": Kind({"service": _SERVICE, "property": r"[A-Za-z]+"}, "restart"),
+}
+
+Value = Union[str, Mapping[str, Union[str, int]]]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One thing a tuning sets; ``value`` may hold Jinja over the facts of a host."""
+
+    kind: str
+    target: Mapping[str, str]
+    value: Value
+    only: str | None
+    disruption: str
+    restart: str | None
+    why: str
+    source: str
+    where: str
+
+    @property
+    def id(self) -> str:
+        """Names the setting on a host, such as ``sysctl:net.core.somaxconn``."""
+        return f"{self.kind}:{'.'.join(self.target.values())}"
+
+
+@dataclass(frozen=True)
+class Intent:
+    """What a tuning is for.
+
+    ``goal`` is ``improve`` (promoted only on a proven improvement) or ``no_harm`` (promoted
+    when the interval lies inside ``margin``, a share of the metric).
+    """
+
+    goal: str
+    metric: str
+    margin: float
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A metric that may not get worse; harm must exceed ``margin`` (a share) to count."""
+
+    metric: str
+    margin: float
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """A tuning as it stands in the catalogue; ``digest`` covers everything in its file."""
+
+    name: str
+    version: str
+    summary: str
+    intent: Intent
+    guards: tuple[Guard, ...]
+    settings: tuple[Setting, ...]
+    digest: str
+
+    @property
+    def disruption(self) -> str:
+        """The strongest disruption of its settings."""
+        return max((setting.disruption for setting in self.settings), key=DISRUPTIONS.index)
+
+    def render(self, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The settings for one host, in the form the host agent takes."""
+        return [_render_setting(setting, facts) for setting in self.settings]
+
+
+def digest_of(document: Any) -> str:
+    """SHA-256 over the canonical JSON of a document, as ``sha256:`` and 16 hex digits."""
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return "sha256:" + hashlib.sha256(text.encode("ascii")).hexdigest()[:16]
+
+
+def find_tuning(name: str, directories: Sequence[Path]) -> Tuning:
+    """The tuning of that name from the first directory that holds it; InputError names all."""
+    known: set[str] = set()
+    for directory in directories:
+        if not directory.is_dir():
+            raise InputError(str(directory), None, "the directory of tunings does not exist")
+        files = {path.stem: path for path in sorted(directory.glob("*.yaml"))}
+        if name in files:
+            return load_tuning(files[name])
+        known.update(files)
+    listed = ", ".join(sorted(known)) or "none"
+    raise InputError("tuning", "name", f"there is no tuning {name!r}; known: {listed}")
+
+
+def load_tuning(path: Path) -> Tuning:
+    """Read and check one file of the catalogue; InputError names file and field."""
+    data = load_yaml(path)
+    fields = Fields(data, str(path))
+    tuning = Tuning(
+        name=fields.text("name", pattern=_WORD),
+        version=fields.text("version", pattern=r"\d+\.\d+\.\d+"),
+        summary=fields.text("summary"),
+        intent=_read_intent(fields.inside("intent")),
+        guards=tuple(_read_guard(guard) for guard in fields.each("guards")),
+        settings=tuple(
+            _read_setting(setting, f"{path}: settings[{index}]")
+            for index, setting in enumerate(fields.each("settings"))
+        ),
+        digest=digest_of(data),
+    )
+    if not tuning.settings:
+        raise fields.wrong("settings", "is empty")
+    if tuning.name != path.stem:
+        raise fields.wrong("name", f"{tuning.name!r} is not the name of its file")
+    _refuse_twice(fields, tuning.settings)
+    fields.done()
+    return tuning
+
+
+def _read_intent(fields: Fields) -> Intent:
+    goals = [goal for goal in ("improve", "no_harm") if fields.raw(goal, None) is not None]
+    if len(goals) != 1:
+        raise fields.wrong("improve", "exactly one of improve and no_harm must be given")
+    goal = goals[0]
+    metric = fields.text(goal, choices=sorted(METRICS))
+    margin = fields.number("margin", 0.0 if goal == "improve" else None, minimum=0, maximum=10)
+    if margin is None:
+        raise fields.wrong("margin", "is missing: no_harm needs the share that counts as harm")
+    fields.done()
+    return Intent(goal, metric, float(margin))
+
+
+def _read_guard(fields: Fields) -> Guard:
+    metric = fields.text("metric", choices=sorted(METRICS))
+    guard = Guard(metric, float(fields.number("margin", 0.0, minimum=0, maximum=10)))
+    fields.done()
+    return guard
+
+
+def _read_setting(fields: Fields, where: str) -> Setting:
+    name = fields.text("kind", choices=list(KINDS))
+    kind = KINDS[name]
+    target = {field: fields.text(field, pattern=form) for field, form in kind.target.items()}
+    setting = Setting(
+        kind=name,
+        target=target,
+        value=_read_value(fields, kind),
+        only=fields.text("only", None, choices=("raise", "lower")),
+        disruption=_read_disruption(fields, kind),
+        restart=fields.text("restart", target.get("service"), pattern=_SERVICE),
+        why=fields.text("why"),
+        source=fields.text("source"),
+        where=where,
+    )
+    fields.done()
+    return setting
+
+
+def _read_value(fields: Fields, kind: Kind) -> Value:
+    value = fields.raw("value")
+    if kind.mapping:
+        below = fields.inside("value")
+        return {key: below.raw(key) for key in value}
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise fields.wrong("value", "must be text or a number")
+    return str(value)
+
+
+def _read_disruption(fields: Fields, kind: Kind) -> str:
+    least = kind.disruption
+    given = fields.text("disruption", least, choices=DISRUPTIONS)
+    if DISRUPTIONS.index(given) < DISRUPTIONS.index(least):
+        raise fields.wrong("disruption", f"{given} is less than this kind needs ({least})")
+    if given == "live" and fields.raw("restart", None):
+        return "restart"
+    return str(given)
+
+
+def _refuse_twice(fields: Fields, settings: Sequence[Setting]) -> None:
+    seen: set[str] = set()
+    for index, setting in enumerate(settings):
+        if setting.id in seen:
+            raise fields.wrong(f"settings[{index}]", f"{setting.id} is set twice")
+        seen.add(setting.id)
+
+
+def _render_setting(setting: Setting, facts: Mapping[str, Any]) -> dict[str, Any]:
+    names = dict(facts, nic=facts.get("nics", {}).get(setting.target.get("interface")))
+    value: Any
+    if isinstance(setting.value, str):
+        value = _render(setting.value, names, f"{setting.where}.value")
+    else:
+        value = {
+            key: _whole(_render(str(part), names, f"{setting.where}.value.{key}"), setting, key)
+            for key, part in setting.value.items()
+        }
+    return {
+        "id": setting.id,
+        "kind": setting.kind,
+        "target": dict(setting.target),
+        "value": value,
+        "only": setting.only,
+        "restart": setting.restart,
+    }
+
+
+def _render(text: str, names: Mapping[str, Any], where: str) -> str:
+    if "{{" not in text and "{%" not in text:
+        return text
+    import jinja2
+    from jinja2.sandbox import SandboxedEnvironment
+
+    environment = SandboxedEnvironment(undefined=jinja2.StrictUndefined, autoescape=False)
+    try:
+        return environment.from_string(text).render(names).strip()
+    except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError) as error:
+        raise InputError(where, None, f"does not fit the host's facts: {error}") from None
+
+
+def _whole(text: str, setting: Setting, key: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(f"{setting.where}.value", key, f"{text!r} is not a whole number") from None

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from st2reactor.sensor.base import PollingSensor
+
+# A sensor has only its own folder on the path, not the pack's lib.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "lib"))
+
+from edgetune.errors import EdgetuneError  # noqa: E402
+from edgetune.rollout.guard import degraded_rollouts  # noqa: E402
+from edgetune.rollout.site import Site  # noqa: E402
+from edgetune.rollout.store import SensorStore  # noqa: E402
+
+
+class RolloutGuard(PollingSensor):
+    """Dispatches ``edgetune.health_degraded`` for rollouts whose changed hosts are unwell."""
+
+    def setup(self) -> None:
+        self._logger = self.sensor_service.get_logger(name=type(self).__name__)
+
+    def poll(self) -> None:
+        # An exception here ends the sensor's process, and after two more tries for good.
+        try:
+            site = Site(self.config or {})
+            if site.config.records == "st2":
+                site.store = SensorStore(self.sensor_service)
+            for finding in degraded_rollouts(site):
+                self.sensor_service.dispatch(
+                    trigger="edgetune.health_degraded", payload=finding, trace_tag=finding["id"]
+                )
+        except EdgetuneError as error:
+            self._logger.error("cannot look at running rollouts: %s", error)
+
+    def cleanup(self) -> None:
+        pass
+
+    def add_trigger(self, trigger: dict[str, Any]) -> None:
+        pass
+
+    def update_trigger(self, trigger: dict[str, Any]) -> None:
+        pass
+
+    def remove_trigger(self, trigger: dict[str, Any]) -> None:
+        pass

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small inventories, plans, samples and configurations for tests."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from edgetune.inventory import Pop, YamlInventory
+from edgetune.plan import Options, make_plan
+from edgetune.tuning import Tuning, load_tuning
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def inventory_document(hosts: int = 8, floor: float = 0.5) -> dict[str, Any]:
+    """One PoP, lab1, of hosts e000, e001, ..."""
+    return {
+        "pops": {
+            "lab1": {
+                "floor": floor,
+                "health": "http://127.0.0.1:80/health",
+                "load_balancer": {
+                    "driver": "haproxy",
+                    "address": "tcp://127.0.0.1:9",
+                    "backend": "edges",
+                },
+                "hosts": {
+                    f"e{i:03d}": {"address": f"127.0.9.{i + 1}", "hardware": "lab"}
+                    for i in range(hosts)
+                },
+            }
+        }
+    }
+
+
+def write_yaml(path: Path, document: Any) -> Path:
+    """Write a YAML file and say where."""
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return path
+
+
+def pop(tmp_path: Path, hosts: int = 8, floor: float = 0.5) -> Pop:
+    """The PoP lab1."""
+    path = write_yaml(tmp_path / "inventory.yaml", inventory_document(hosts, floor))
+    return YamlInventory(path).pop("lab1")
+
+
+def tuning(name: str = "accept_queue") -> Tuning:
+    """A tuning of the catalogue."""
+    return load_tuning(ROOT / "tunings" / f"{name}.yaml")
+
+
+def observed(name: str, status: str = "change") -> list[dict[str, Any]]:
+    """What an agent answers to ``plan`` for ``accept_queue``."""
+    row = {"id": "sysctl:net.core.somaxconn", "runtime": "8", "persistent": "8", "wanted": "4096"}
+    return [{**row, "status": status, "reason": f"seen on {name}"}]
+
+
+def plan(tmp_path: Path, hosts: int = 8, floor: float = 0.5, **options: Any) -> dict[str, Any]:
+    """A plan of accept_queue on lab1."""
+    site, what = pop(tmp_path, hosts, floor), tuning()
+    rendered = {host.name: what.render({}) for host in site.hosts}
+    seen = {host.name: observed(host.name) for host in site.hosts}
+    return make_plan(site, what, rendered, seen, Options(**{"seed": 7, **options}).checked())
+
+
+def samples(
+    rates: dict[str, float], start: float, seconds: float, boot: str = "b", seed: int = 1
+) -> list[dict[str, Any]]:
+    """Samples each 10 s of hosts that drop ``rates`` connections a second, with some noise."""
+    dice = random.Random(seed)
+    made = []
+    drops = dict.fromkeys(rates, 0)
+    for step in range(int(seconds // 10) + 1):
+        for host, rate in rates.items():
+            made.append(
+                {
+                    "schema": 1,
+                    "host": host,
+                    "time": start + 10 * step,
+                    "boot_id": boot,
+                    "uptime": 100.0 + 10 * step,
+                    "counters": {"listen_drops": drops[host]},
+                    "gauges": {"health_failed": 0.0, "health_p50_ms": 1.0},
+                }
+            )
+            drops[host] += max(0, round(dice.gauss(rate * 10, (rate * 10) ** 0.5)))
+    return made

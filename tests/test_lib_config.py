@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from edgetune.config import read_config
+from edgetune.entry import run_step, safe
+from edgetune.errors import InputError
+
+GOOD = {"inventory": "/i.yaml", "ssh_key_file": "/k", "ssh_known_hosts": "/h"}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"inventory": None}, "configuration: inventory: is missing"),
+        ({"ssh_treads": 4}, "ssh_treads: is not known here (did you mean ssh_threads?)"),
+        ({"ssh_threads": "many"}, "ssh_threads: must be a number, not text"),
+        ({"records": "mongo"}, "records: 'mongo' does not match"),
+        ({"coordination": "redis://:secret@host"}, "coordination: holds a password"),
+        ({"ssh_user": "{{ st2kv.system.x }}"}, "ssh_user: holds a secret"),
+        ({"ssh_key_file": "-----BEGIN OPENSSH PRIVATE KEY-----"}, "ssh_key_file: holds a secret"),
+        ({"claim_ttl": 1}, "claim_ttl: 1 is below 60"),
+    ],
+)
+def test_wrong_configuration_names_the_key(change: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read_config({**GOOD, **change})
+    assert says in str(caught.value)
+    assert "secret@" not in str(caught.value)
+
+
+def test_an_error_becomes_a_result_with_one_line() -> None:
+    ok, result = run_step(lambda site: {}, {})
+    assert not ok
+    assert result == {"error": "configuration: inventory: is missing", "reason": "input"}
+
+
+def test_a_step_that_failed_on_hosts_is_a_failure() -> None:
+    ok, result = run_step(lambda site: {"failed": ["e001"], "message": "x"}, GOOD)
+    assert (ok, result["failed"]) == (False, ["e001"])
+
+
+def test_parameters_that_were_not_given_take_the_default() -> None:
+    ok, result = run_step(lambda site, pop="all": {"pop": pop}, GOOD, pop=None)
+    assert (ok, result) == (True, {"pop": "all"})
+
+
+def test_what_a_device_says_is_no_template() -> None:
+    said = {"a{{b}}": ["{{ 1 + 1 }}", {"x": "{% raw %}"}, "<% ctx() %>", "{#", 3]}
+    text = str(safe(said))
+    assert not any(mark in text for mark in ("{{", "{%", "<%", "{#"))

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way to the hosts, against an SSH server that answers what a test tells it to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Callable
+
+import asyncssh
+import pytest
+
+from edgetune.config import read_config
+from edgetune.hosts.fleet import AGENT, MAX_REPLY, Fleet, HostResult
+from edgetune.inventory import Host
+
+Answer = Callable[[dict[str, Any]], bytes]
+
+
+class Server:
+    """An SSH server on loopback; ``answer`` says what comes back for a request."""
+
+    def __init__(self, folder: Path) -> None:
+        self.requests: list[dict[str, Any]] = []
+        self.sources: list[bytes] = []
+        self._connections: list[Any] = []
+        self.answer: Answer = lambda request: _reply(request, {})
+        self._folder = folder
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self.user_key = asyncssh.generate_private_key("ssh-ed25519")
+        self.host_key = asyncssh.generate_private_key("ssh-ed25519")
+        self._server = self._run(self._listen())
+        self.port = self._server.sockets[0].getsockname()[1]
+        self.user_key.write_private_key(str(folder / "id"))
+        self.know(self.host_key)
+
+    def know(self, key: Any) -> None:
+        line = key.export_public_key().decode().strip()
+        (self._folder / "known_hosts").write_text(f"[127.0.0.1]:{self.port} {line}\n")
+
+    def fleet(self, **more: Any) -> Fleet:
+        config = {
+            "inventory": "none",
+            "ssh_key_file": str(self._folder / "id"),
+            "ssh_known_hosts": str(self._folder / "known_hosts"),
+            "ssh_timeout": 2,
+            **more,
+        }
+        return Fleet(read_config(config))
+
+    def close(self) -> None:
+        self._run(self._stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _run(self, coroutine: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)
+
+    async def _listen(self) -> Any:
+        return await asyncssh.create_server(
+            lambda: _Noted(self._connections),
+            "127.0.0.1",
+            0,
+            server_host_keys=[self.host_key],
+            authorized_client_keys=asyncssh.import_authorized_keys(
+                self.user_key.export_public_key().decode()
+            ),
+            process_factory=self._process,
+            encoding=None,
+            config=None,
+        )
+
+    async def _stop(self) -> None:
+        self._server.close()
+        await self._server.wait_closed()
+        for connection in self._connections:
+            connection.abort()
+            await connection.wait_closed()
+
+    async def _process(self, process: Any) -> None:
+        raw = await process.stdin.read()
+        length, _, rest = raw.partition(b"\n")
+        self.sources.append(rest[: int(length)])
+        request = json.loads(rest[int(length) :])
+        self.requests.append(request)
+        answer = await asyncio.get_running_loop().run_in_executor(None, self.answer, request)
+        process.stdout.write(answer)
+        process.exit(0)
+
+
+class _Noted(asyncssh.SSHServer):
+    def __init__(self, connections: list[Any]) -> None:
+        self._connections = connections
+
+    def connection_made(self, connection: Any) -> None:
+        self._connections.append(connection)
+
+
+def _reply(request: dict[str, Any], result: dict[str, Any]) -> bytes:
+    return json.dumps(
+        {"edgetune": 1, "verb": request["verb"], "ok": True, "result": result}
+    ).encode()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    started = Server(tmp_path)
+    yield started
+    started.close()
+
+
+def _host(server: Server, name: str = "e000", address: str = "127.0.0.1") -> Host:
+    return Host(name, address, server.port, "", "", name)
+
+
+def _ask(server: Server, verb: str = "facts", **config: Any) -> HostResult:
+    host = _host(server)
+    return server.fleet(**config).ask([host], verb, lambda each: {"x": each.name}, 2)["e000"]
+
+
+def test_the_agent_and_the_request_travel_in_one_round_trip(server: Server) -> None:
+    server.answer = lambda request: _reply(request, {"changed": True, "diff": [{"id": "a"}]})
+    result = _ask(server)
+    assert (result.failed, result.changed, result.diff) == (False, True, [{"id": "a"}])
+    assert server.requests == [{"x": "e000", "protocol": 1, "verb": "facts"}]
+    assert server.sources == [AGENT.read_bytes()]
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (b"", "no answer"),
+        (b"Welcome to Linux!\n", "the answer is not the agent's: b'Welcome"),
+        (b'{"edgetune": 2, "ok": true}', "edgetune: the answer does not speak protocol 1"),
+        (b'["edgetune"]', "edgetune: the answer does not speak protocol 1"),
+        (b'{"edgetune": 1, "verb": "apply", "ok": true}', "verb: the answer is not to 'facts'"),
+        (b'{"edgetune": 1, "verb": "facts", "ok": true}', "ok: the answer has neither a result"),
+        (b'{"edgetune": 1, "verb": "facts", "ok": false}', "ok: the answer has neither a result"),
+        (b"x" * (MAX_REPLY + 70000), f"answered more than {MAX_REPLY} bytes"),
+    ],
+)
+def test_garbage_is_an_error_of_that_host(server: Server, answer: bytes, says: str) -> None:
+    server.answer = lambda request: answer
+    result = _ask(server)
+    assert result.reason == "garbage"
+    assert says in str(result.error)
+
+
+def test_what_the_agent_refuses_names_its_field(server: Server) -> None:
+    error = {"reason": "refused", "field": "epoch", "message": "3 is older than 5"}
+    document = {"edgetune": 1, "verb": "facts", "ok": False, "error": error}
+    server.answer = lambda request: json.dumps(document).encode()
+    result = _ask(server)
+    assert (result.reason, result.error) == ("refused", "epoch: 3 is older than 5")
+
+
+def test_a_changed_host_key_is_refused_before_anything_is_sent(server: Server) -> None:
+    server.know(asyncssh.generate_private_key("ssh-ed25519"))
+    result = _ask(server)
+    assert result.reason == "unreachable"
+    assert "its SSH host key is not the one in known_hosts" in str(result.error)
+    assert server.requests == []
+
+
+def test_an_unknown_host_key_is_refused(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "known_hosts").write_text("")
+    result = _ask(server)
+    assert result.reason == "unreachable"
+    assert "not found in known_hosts" in str(result.error)
+    assert server.requests == []
+
+
+def test_a_slow_agent_is_given_up(server: Server) -> None:
+    done = threading.Event()
+
+    def wait(request: dict[str, Any]) -> bytes:
+        done.wait(5)
+        return b""
+
+    server.answer = wait
+    result = _ask(server)
+    done.set()
+    assert result.reason == "unreachable"
+
+
+def test_a_dead_host_costs_one_timeout_not_the_batch(server: Server) -> None:
+    # A socket that listens and never says an SSH banner, as a hung host does.
+    with socket.create_server(("127.0.0.2", 0)) as mute:
+        hosts = [_host(server, f"e{i:03d}") for i in range(6)]
+        dead = Host("dead", "127.0.0.2", mute.getsockname()[1], "", "", "dead")
+        start = time.monotonic()
+        results = server.fleet(ssh_timeout=1).ask([dead, *hosts], "facts", lambda host: {}, 2)
+        taken = time.monotonic() - start
+    assert results["dead"].reason == "unreachable"
+    assert [results[host.name].failed for host in hosts] == [False] * 6
+    assert taken < 2.5
+
+
+def test_a_refused_connection_is_data(server: Server) -> None:
+    with socket.create_server(("127.0.0.3", 0)) as taken:
+        port = taken.getsockname()[1]
+    gone = Host("gone", "127.0.0.3", port, "", "", "gone")
+    result = server.fleet().ask([gone], "facts", lambda host: {})["gone"]
+    assert result.reason == "unreachable"
+    assert "127.0.0.3: " in str(result.error)

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.errors import InputError
+from edgetune.inventory import YamlInventory
+from tests.builders import inventory_document, pop, write_yaml
+
+
+def _change(document: Any, path: str, value: Any) -> Any:
+    *above, last = path.split("/")
+    for key in above:
+        document = document[key]
+    if value is None:
+        del document[last]
+    else:
+        document[last] = value
+    return document
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        ("pops/lab1/floor", "half", "pops.lab1.floor: must be a number"),
+        ("pops/lab1/floor", 1.5, "pops.lab1.floor: 1.5 is above 1"),
+        ("pops/lab1/flor", 0.5, "pops.lab1.flor: is not known here (did you mean floor?)"),
+        ("pops/lab1/hosts", {}, "pops.lab1.hosts: is empty"),
+        ("pops/lab1/hosts/e001/address", None, "pops.lab1.hosts.e001.address: is missing"),
+        ("pops/lab1/hosts/e001/port", 0, "pops.lab1.hosts.e001.port: 0 is below 1"),
+        ("pops/lab1/load_balancer/driver", "f5", "pops.lab1.load_balancer.driver: 'f5' is none of"),
+        ("pops/lab1/load_balancer/address", "10.0.0.1:9", "load_balancer.address: '10.0.0.1:9'"),
+        ("pops/lab1/hosts/e001", "10.0.0.1", "pops.lab1.hosts.e001: must be a mapping, not text"),
+    ],
+)
+def test_wrong_field_is_named(tmp_path: Path, path: str, value: Any, says: str) -> None:
+    document = inventory_document()
+    _change(document, path, value)
+    with pytest.raises(InputError) as caught:
+        YamlInventory(write_yaml(tmp_path / "inventory.yaml", document))
+    assert says in str(caught.value)
+    assert "inventory.yaml" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_two_hosts_with_one_address_are_refused(tmp_path: Path) -> None:
+    document = inventory_document()
+    document["pops"]["lab1"]["hosts"]["e003"]["address"] = "127.0.9.1"
+    with pytest.raises(
+        InputError, match="e003.address: 127.0.9.1 is also the address of lab1/e000"
+    ):
+        YamlInventory(write_yaml(tmp_path / "inventory.yaml", document))
+
+
+def test_unknown_pop_and_host_name_what_there_is(tmp_path: Path) -> None:
+    inventory = YamlInventory(write_yaml(tmp_path / "inventory.yaml", inventory_document()))
+    with pytest.raises(InputError, match="there is no PoP 'ams1'; known: lab1"):
+        inventory.pop("ams1")
+    with pytest.raises(InputError, match="has no host 'e999'"):
+        inventory.pop("lab1").host("e999")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("pops: [", "line 1"),
+        ("pops:\n  a: 1\n  a: 2\n", "'a' is given twice"),
+        ("- pops\n", "must be a mapping, not a list"),
+        ("", "must be a mapping, not nothing"),
+    ],
+)
+def test_malformed_yaml_names_the_line(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "inventory.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        YamlInventory(path)
+    assert says in str(caught.value)
+
+
+def test_missing_file_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nowhere.yaml: cannot be read"):
+        YamlInventory(tmp_path / "nowhere.yaml")
+
+
+@pytest.mark.parametrize(("floor", "must"), [(0.5, 4), (0.51, 5), (0.0, 0), (1.0, 8), (0.7, 6)])
+def test_floor_is_rounded_up(tmp_path: Path, floor: float, must: int) -> None:
+    assert pop(tmp_path, 8, floor).must_serve == must

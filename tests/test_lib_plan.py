@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edgetune.errors import InputError, RefusedError
+from edgetune.plan import Options, groups, make_plan, profile_of, read_plan
+from edgetune.report.text import plan_text
+from tests.builders import observed, plan, pop, tuning
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    hosts=st.integers(7, 60),
+    floor=st.floats(0, 0.85),
+    seed=st.integers(1, 10**6),
+    batch_size=st.integers(0, 9),
+)
+def test_every_plan_keeps_its_promises(
+    hosts: int, floor: float, seed: int, batch_size: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        made = plan(Path(folder), hosts, floor, seed=seed, batch_size=batch_size)
+    split = groups(made)
+    assert sorted(split["test"] + split["control"]) == [f"e{i:03d}" for i in range(hosts)]
+    changed = [b for b in made["batches"] if b["what"] == "change"] + made["promote_batches"]
+    assert sorted(h for batch in changed for h in batch["hosts"]) == sorted(
+        split["test"] + split["control"]
+    )
+    assert len(made["batches"][0]["hosts"]) == 1
+    largest = max(len(b["hosts"]) for b in made["batches"] + made["promote_batches"])
+    assert hosts - largest >= made["must_serve"]
+    assert largest <= (batch_size or hosts)
+
+
+def test_control_hosts_reboot_in_matched_batches(tmp_path: Path) -> None:
+    ways = [(b["what"], len(b["hosts"])) for b in plan(tmp_path)["batches"]]
+    assert ways == [("change", 1), ("sham", 1), ("change", 3), ("sham", 3)]
+
+
+def test_the_same_seed_gives_the_same_plan_and_another_one_another(tmp_path: Path) -> None:
+    assert plan(tmp_path)["digest"] == plan(tmp_path)["digest"]
+    assert plan(tmp_path)["digest"] != plan(tmp_path, seed=8)["digest"]
+
+
+def test_a_pop_too_small_to_split_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match="too small to split: lab: 2 against 2 .* 6 ways"):
+        plan(tmp_path, hosts=4)
+
+
+def test_a_pop_too_small_for_its_floor_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match="too small to keep its floor: 8 of its 8 hosts"):
+        plan(tmp_path, floor=0.9)
+
+
+def test_nothing_to_do_is_said(tmp_path: Path) -> None:
+    site, what = pop(tmp_path), tuning()
+    rendered = {host.name: what.render({}) for host in site.hosts}
+    seen = {host.name: observed(host.name, "noop") for host in site.hosts}
+    with pytest.raises(RefusedError, match="nothing to do: every host of lab1"):
+        make_plan(site, what, rendered, seen, Options(seed=1))
+
+
+def test_hosts_as_wanted_are_left_alone(tmp_path: Path) -> None:
+    site, what = pop(tmp_path, 9), tuning()
+    rendered = {host.name: what.render({}) for host in site.hosts}
+    seen = {host.name: observed(host.name) for host in site.hosts}
+    seen["e004"] = observed("e004", "noop")
+    made = make_plan(site, what, rendered, seen, Options(seed=1))
+    assert made["unchanged"] == ["e004"]
+    assert "e004" not in groups(made)["test"] + groups(made)["control"]
+
+
+def test_an_unsupported_setting_refuses_and_names_the_host(tmp_path: Path) -> None:
+    site, what = pop(tmp_path), tuning()
+    rendered = {host.name: what.render({}) for host in site.hosts}
+    seen = {host.name: observed(host.name) for host in site.hosts}
+    seen["e003"] = observed("e003", "unsupported")
+    with pytest.raises(RefusedError, match="e003: sysctl:net.core.somaxconn: seen on e003"):
+        make_plan(site, what, rendered, seen, Options(seed=1))
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [({"fraction": 0}, "fraction"), ({"soak": 100}, "soak"), ({"interval": 0}, "interval")],
+)
+def test_options_out_of_range_are_named(options: dict[str, Any], field: str) -> None:
+    with pytest.raises(InputError, match=f"parameter: {field}: "):
+        Options(**options).checked()
+
+
+def test_alike_hosts_share_one_profile(tmp_path: Path) -> None:
+    made = plan(tmp_path, hosts=50)
+    assert len(made["profiles"]) == 1
+    assert profile_of(made, "e049")["settings"][0]["value"] == "4096"
+
+
+def test_a_damaged_plan_is_refused(tmp_path: Path) -> None:
+    import json
+
+    made = plan(tmp_path)
+    made["pop"] = "lab2"
+    with pytest.raises(RefusedError, match="is not the one with digest"):
+        read_plan(json.dumps(made), made["digest"])
+    with pytest.raises(RefusedError, match="there is no plan sha256:0"):
+        read_plan(None, "sha256:0")
+
+
+def test_the_text_shows_groups_changes_and_batches(tmp_path: Path) -> None:
+    text = plan_text(plan(tmp_path))
+    assert "sysctl:net.core.somaxconn: 8 -> 4096 (stored: 8)" in text
+    assert "70 ways, smallest possible p = 0.0143" in text
+    assert "reboot only control" in text

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims and samples on SQLite and on a real Redis; records on SQLite and on an API."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.backends import Database
+from edgetune.errors import FencedError, StoreError
+from edgetune.metrics.samples import RedisSamples, SqliteSamples
+from edgetune.rollout.claims import Claim, RedisClaims, SqliteClaims
+from edgetune.rollout.store import SqliteStore, St2Store
+
+
+@pytest.fixture(scope="module")
+def redis_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    server = shutil.which("redis-server")
+    if server is None:
+        pytest.skip("redis-server is not installed")
+    import redis
+
+    place = tmp_path_factory.mktemp("redis")
+    command = [
+        server,
+        "--port",
+        "0",
+        "--unixsocket",
+        "redis.sock",
+        "--save",
+        "",
+        "--daemonize",
+        "no",
+    ]
+    process = subprocess.Popen(command, cwd=place, stdout=subprocess.DEVNULL)
+    client = redis.Redis(unix_socket_path=str(place / "redis.sock"), decode_responses=True)
+    try:
+        _until_it_answers(client)
+        yield client
+    finally:
+        client.close()
+        process.terminate()
+        process.wait()
+
+
+def _until_it_answers(client: Any) -> None:
+    import redis
+
+    for _ in range(200):
+        try:
+            client.ping()
+            return
+        except redis.ConnectionError:
+            time.sleep(0.02)
+    raise AssertionError("redis-server did not start")
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def claims(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    if request.param == "sqlite":
+        return SqliteClaims(Database(f"sqlite:///{tmp_path}/state.sqlite"))
+    client = request.getfixturevalue("redis_client")
+    client.flushall()
+    return RedisClaims(client)
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def samples(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    if request.param == "sqlite":
+        return SqliteSamples(Database(f"sqlite:///{tmp_path}/state.sqlite"), 100.0)
+    client = request.getfixturevalue("redis_client")
+    client.flushall()
+    return RedisSamples(client, 100.0)
+
+
+def test_a_pop_has_one_owner(claims: Any) -> None:
+    claim = claims.take("lab1", "one", 60)
+    with pytest.raises(FencedError, match="lab1 is claimed by rollout one"):
+        claims.take("lab1", "two", 60)
+    assert claims.holder("lab1") == claim == Claim("one", 1)
+    assert claims.take("lab2", "two", 60).epoch == 1
+
+
+def test_the_epoch_only_grows(claims: Any) -> None:
+    first = claims.take("lab1", "one", 60)
+    assert claims.release("lab1", first)
+    assert claims.holder("lab1") is None
+    assert claims.take("lab1", "two", 60).epoch == 2
+
+
+def test_an_older_epoch_is_fenced_out(claims: Any) -> None:
+    old = claims.take("lab1", "one", 60)
+    new = claims.take("lab1", "one", 60)
+    assert new.epoch == old.epoch + 1
+    with pytest.raises(FencedError, match="has lost its claim on lab1: it belongs to one, epoch 2"):
+        claims.renew("lab1", old, 60)
+    assert not claims.release("lab1", old)
+    claims.renew("lab1", new, 60)
+
+
+def test_of_two_who_carry_on_the_same_epoch_one_wins(claims: Any) -> None:
+    claim = claims.take("lab1", "one", 60)
+    outcomes: list[str] = []
+
+    def carry_on() -> None:
+        try:
+            claims.take("lab1", "one", 60, after=claim.epoch)
+            outcomes.append("won")
+        except FencedError:
+            outcomes.append("fenced")
+
+    callers = [threading.Thread(target=carry_on) for _ in range(6)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert sorted(outcomes) == ["fenced"] * 5 + ["won"]
+
+
+def test_a_claim_expires_and_cannot_be_renewed_then(claims: Any) -> None:
+    claim = claims.take("lab1", "one", 0.05)
+    time.sleep(0.1)
+    assert claims.holder("lab1") is None
+    with pytest.raises(FencedError, match="nobody holds it"):
+        claims.renew("lab1", claim, 60)
+    with pytest.raises(FencedError):
+        claims.take("lab1", "one", 60, after=claim.epoch)
+    assert claims.take("lab1", "two", 60).epoch == 2
+
+
+def test_samples_come_back_in_order_and_expire(samples: Any) -> None:
+    rows = [{"host": host, "time": at} for at in (30.0, 10.0, 20.0) for host in ("a", "b")]
+    samples.add("lab1", rows)
+    samples.add("lab1", [])
+    assert [row["time"] for row in samples.window("lab1", 10, 20)] == [10.0, 10.0, 20.0, 20.0]
+    assert samples.window("lab2", 0, 99) == []
+    samples.add("lab1", [{"host": "a", "time": 125.0}])
+    assert [row["time"] for row in samples.window("lab1", 0, 200)] == [30.0, 30.0, 125.0]
+
+
+def test_an_unreachable_backend_is_no_empty_one(tmp_path: Path) -> None:
+    import redis
+
+    gone = redis.Redis(unix_socket_path=str(tmp_path / "nothing.sock"), decode_responses=True)
+    with pytest.raises(StoreError, match="Redis: "):
+        RedisClaims(gone).holder("lab1")
+    with pytest.raises(StoreError, match="Redis: "):
+        RedisSamples(gone, 1.0).window("lab1", 0, 1)
+    nowhere = Database(f"sqlite:///{tmp_path}/no/such/folder/state.sqlite")
+    with pytest.raises(StoreError, match="state.sqlite"):
+        SqliteStore(nowhere).get("key")
+
+
+def test_records_on_sqlite(tmp_path: Path) -> None:
+    store = SqliteStore(Database(f"sqlite:///{tmp_path}/state.sqlite"))
+    assert store.get("edgetune.rollout.x") is None
+    store.put("edgetune.rollout.x", "1")
+    store.put("edgetune.rollout.x", "2")
+    store.put("edgetune_rollout.y", "3")
+    assert store.get("edgetune.rollout.x") == "2"
+    assert store.list("edgetune.rollout.") == {"edgetune.rollout.x": "2"}
+
+
+class _Keys(BaseHTTPRequestHandler):
+    """The part of StackStorm's keys API that records use, with pages of at most 100."""
+
+    keys: dict[str, str] = {}
+    broken = False
+
+    def _answer(self, status: int, document: Any) -> None:
+        import json
+
+        body = json.dumps(document).encode()
+        self.send_response(500 if self.broken else status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self) -> None:
+        from urllib.parse import parse_qs, unquote, urlsplit
+
+        assert self.headers["X-Auth-Token"] == "token"
+        parts = urlsplit(self.path)
+        if parts.path == "/v1/keys":
+            query = {key: values[0] for key, values in parse_qs(parts.query).items()}
+            found = sorted(name for name in self.keys if name.startswith(query["prefix"]))
+            page = found[int(query["offset"]) :][: int(query["limit"])]
+            self._answer(200, [{"name": name, "value": self.keys[name]} for name in page])
+            return
+        name = unquote(parts.path.rpartition("/")[2])
+        known = name in self.keys
+        self._answer(200 if known else 404, {"name": name, "value": self.keys.get(name)})
+
+    def do_PUT(self) -> None:
+        import json
+
+        document = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.keys[document["name"]] = document["value"]
+        self._answer(200, document)
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def api() -> Iterator[Any]:
+    _Keys.keys, _Keys.broken = {}, False
+    server = HTTPServer(("127.0.0.1", 0), _Keys)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    environment = {
+        "ST2_ACTION_API_URL": f"http://127.0.0.1:{server.server_port}",
+        "ST2_ACTION_AUTH_TOKEN": "token",
+    }
+    store = St2Store(environment)
+    yield store
+    store.close()
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_records_on_stackstorm(api: St2Store) -> None:
+    assert api.get("edgetune.plan.sha256:ab") is None
+    api.put("edgetune.plan.sha256:ab", "{}")
+    assert api.get("edgetune.plan.sha256:ab") == "{}"
+    _Keys.keys = {f"edgetune.batch.{i:03d}": str(i) for i in range(250)}
+    assert len(api.list("edgetune.batch.")) == 250
+
+
+def test_an_api_that_fails_is_no_missing_record(api: St2Store) -> None:
+    _Keys.broken = True
+    with pytest.raises(StoreError, match="StackStorm's datastore: GET /keys/x: 500"):
+        api.get("x")
+
+
+def test_no_api_url_is_said() -> None:
+    with pytest.raises(StoreError, match="ST2_ACTION_API_URL is not set"):
+        St2Store({})

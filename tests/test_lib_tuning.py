@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from edgetune.errors import InputError
+from edgetune.tuning import find_tuning, load_tuning
+from tests.builders import ROOT, write_yaml
+
+
+def _document() -> dict[str, Any]:
+    text = (ROOT / "tunings" / "rps_spread.yaml").read_text(encoding="utf-8")
+    document: dict[str, Any] = yaml.safe_load(text)
+    return document
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            lambda d: d["settings"][0].update(kind="nic.chanels"),
+            "settings[0].kind: 'nic.chanels' is none of",
+        ),
+        (lambda d: d["settings"][0].update(kind="nic.chanels"), "did you mean nic.channels?"),
+        (lambda d: d["settings"][1].pop("why"), "settings[1].why: is missing"),
+        (lambda d: d["settings"][1].update(colour="red"), "settings[1].colour: is not known here"),
+        (
+            lambda d: d["settings"][0].update(disruption="live"),
+            "settings[0].disruption: live is less",
+        ),
+        (lambda d: d["settings"].append(d["settings"][1]), "nic.rps:eth0 is set twice"),
+        (lambda d: d["settings"].clear(), "settings: is empty"),
+        (
+            lambda d: d.update(intent={"improve": "happiness"}),
+            "intent.improve: 'happiness' is none of",
+        ),
+        (lambda d: d.update(intent={"no_harm": "cpu"}), "intent.margin: is missing"),
+        (lambda d: d.update(intent={"improve": "cpu", "no_harm": "cpu"}), "exactly one of"),
+        (lambda d: d.update(version="1"), "version: '1' does not match"),
+        (lambda d: d.update(name="other"), "name: 'other' is not the name of its file"),
+        (lambda d: d["settings"][1].update(only="up"), "settings[1].only: 'up' is none of"),
+    ],
+)
+def test_wrong_tuning_names_file_and_field(tmp_path: Path, change: Any, says: str) -> None:
+    document = _document()
+    change(document)
+    with pytest.raises(InputError) as caught:
+        load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document))
+    assert says in str(caught.value)
+    assert "rps_spread.yaml" in str(caught.value)
+
+
+def test_unknown_tuning_names_what_there_is() -> None:
+    with pytest.raises(InputError, match="no tuning 'faster'; known: .*accept_queue"):
+        find_tuning("faster", [ROOT / "tunings"])
+
+
+def test_own_tunings_come_before_the_catalogue(tmp_path: Path) -> None:
+    document = _document()
+    document["summary"] = "ours"
+    write_yaml(tmp_path / "rps_spread.yaml", document)
+    assert find_tuning("rps_spread", [tmp_path, ROOT / "tunings"]).summary == "ours"
+
+
+def test_expressions_are_worked_out_from_the_facts_of_each_host() -> None:
+    tuning = load_tuning(ROOT / "tunings" / "rps_spread.yaml")
+    rendered = tuning.render({"cpus": {"online": "0-3"}, "nics": {"eth0": {}}})
+    assert [setting["value"] for setting in rendered] == [{"rx": 2, "tx": 2}, "0-3"]
+
+
+@pytest.mark.parametrize("value", ["{{ cpus.onlin }}", "{{ nic.ring.rx }}", "{{ 1 / 0 }}", "{{ ("])
+def test_an_expression_that_does_not_fit_names_its_field(tmp_path: Path, value: str) -> None:
+    document = _document()
+    document["settings"][1]["value"] = value
+    tuning = load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document))
+    with pytest.raises(InputError, match=r"rps_spread.yaml: settings\[1\].value: does not fit"):
+        tuning.render({"cpus": {"online": "0"}, "nics": {"eth0": {}}})
+
+
+def test_an_expression_cannot_reach_out_of_its_sandbox(tmp_path: Path) -> None:
+    document = _document()
+    document["settings"][1]["value"] = "{{ ''.__class__.__mro__[1].__subclasses__() }}"
+    tuning = load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document))
+    with pytest.raises(InputError, match="does not fit"):
+        tuning.render({"cpus": {"online": "0"}, "nics": {}})
+
+
+def test_the_digest_covers_every_word(tmp_path: Path) -> None:
+    before = load_tuning(ROOT / "tunings" / "rps_spread.yaml").digest
+    document = _document()
+    assert load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document)).digest == before
+    document["settings"][0]["why"] += "!"
+    assert load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document)).digest != before
