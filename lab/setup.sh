@@ -31,14 +31,6 @@ COMMAND
   chmod +x "$place/bin/edgetune"
 }
 
-missing_packages() {
-  local pair
-  for pair in sshd:openssh-server haproxy:haproxy nginx:nginx-light ip:iproute2 \
-    ethtool:ethtool busybox:busybox sysctl:procps redis-server:redis-server; do
-    PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null || echo "${pair##*:}"
-  done
-}
-
 install_packages() {
   # Packages of daemons start them on installing; while this policy stands they do not.
   local policy=/usr/sbin/policy-rc.d ours=
@@ -54,7 +46,8 @@ install_packages() {
 
 offer_packages() {
   local missing answer
-  missing=$(missing_packages | tr '\n' ' ')
+  missing=$(.venv/bin/python -c "from lab.pop import missing_packages; print(*missing_packages())")
+  PATH=$PATH:/usr/sbin command -v redis-server >/dev/null || missing="$missing redis-server" # for the tests
   [ -n "$missing" ] || return 0
   echo "The lab of real Linux hosts needs these packages: $missing"
   if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then

@@ -202,5 +202,13 @@ def _short(head: Head) -> dict[str, Any]:
         "tuning": head.tuning,
         "state": head.state,
         "verdict": head.verdict.get("verdict", ""),
+        "ratio": _ratio(head),
         "quarantined": sorted(head.quarantined),
     }
+
+
+def _ratio(head: Head) -> float | None:
+    """Effect on the intent's metric: change of the test group over that of the control group."""
+    rows = head.verdict.get("metrics") or [{}]
+    ratio: float | None = rows[0].get("ratio")
+    return ratio

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make demo`: a tuning that helps and one that hurts, rolled over a lab PoP under load.
+
+Writes HOME/demo.json; every value in it is measured. Exit status 0 only if the first tuning was
+promoted, the second one rolled back, every host restored, and no request lost.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import paramiko
+import yaml
+
+from lab import CHECKOUT
+from lab.fingerprint import fingerprint
+
+HELPS, HURTS = "accept_queue", "tiny_accept_queue"
+TIMES = ("baseline=14", "soak=18", "interval=2", "warmup=3")
+SETTLE_SECONDS = 6.0
+
+
+def main() -> int:
+    """Run the demonstration; returns its exit status."""
+    home = Path(os.environ.get("EDGETUNE_HOME") or CHECKOUT / ".edgetune").resolve()
+    lab, kind = _choose()
+    _say(f"Bringing up a PoP of {kind} hosts under load")
+    try:
+        lab.up(home)
+    except lab.LabError as error:
+        print(f"demo: {error} (edgetune lab down takes it away)", file=sys.stderr)
+        return 1
+    try:
+        lab.enter_controller(home)
+        result = Demo(home, lab, kind).run()
+    finally:
+        lab.down(home)
+    return _report(home, result)
+
+
+def _choose() -> tuple[Any, str]:
+    lab = import_module("lab.pop")
+    missing = lab.missing_requirements()
+    if not missing:
+        return lab, "namespaces"
+    print(f"The lab of real Linux hosts cannot run here (missing: {', '.join(missing)}).")
+    print("Hosts are SIMULATED: the same agent over SSH on private directories, no real traffic.")
+    return import_module("lab.simulated"), "simulated"
+
+
+class Demo:
+    """The steps of the demonstration on a lab that is up."""
+
+    def __init__(self, home: Path, lab: Any, kind: str) -> None:
+        self.home, self.lab, self.kind = home, lab, kind
+        inventory = yaml.safe_load((home / "lab/inventory.yaml").read_text(encoding="utf-8"))
+        self.hosts: dict[str, dict[str, Any]] = inventory["pops"]["lab1"]["hosts"]
+
+    def run(self) -> dict[str, Any]:
+        """Both rollouts and the negative control; returns what was measured."""
+        before = self._counts()
+        _say(f"A tuning that should help: {HELPS}")
+        helped = self._roll_out(HELPS)
+        _say("What every host looks like now, before the next one")
+        pictures = self._fingerprints()
+        print(f"{sum(map(len, pictures.values()))} files and settings on {len(pictures)} hosts")
+        _say(f"A tuning that hurts, on purpose: {HURTS}")
+        hurt = self._roll_out(HURTS)
+        restored = self._compare(pictures, self._fingerprints())
+        after = self._counts()
+        return {
+            "promoted": helped["outcome"] == "promoted",
+            "rolled_back": hurt["outcome"] == "rolled_back" and hurt["verdict"] == "degraded",
+            "hosts_restored": restored,
+            "requests": after["requests"] - before["requests"],
+            "requests_lost": after["lost"] - before["lost"],
+            "requests_lost_without_drain": self._lost_without_drain(),
+            "drop_ratio": _ratio(helped["rollout"], self.home),
+            "lab": self.kind,
+        }
+
+    def _roll_out(self, tuning: str) -> dict[str, Any]:
+        words = ["run", "rollout_pop", "pop=lab1", f"tuning={tuning}", "dry_run=false", "wait=true"]
+        command = [sys.executable, "-m", "lab.cli", *words, *TIMES, "--json"]
+        environment = {**os.environ, "EDGETUNE_HOME": str(self.home)}
+        done = subprocess.run(command, stdout=subprocess.PIPE, env=environment, check=False)
+        result = json.loads(done.stdout)["result"] if done.stdout else {}
+        output: dict[str, Any] = result.get("output") or {}
+        print(output.get("text", ""))
+        return {"outcome": "", "verdict": "", "rollout": "", **output}
+
+    def _counts(self) -> dict[str, int]:
+        if self.kind == "simulated":
+            return {"requests": 0, "lost": 0}
+        counts: dict[str, int] = self.lab.client_counts(self.home)
+        return counts
+
+    def _fingerprints(self) -> dict[str, dict[str, str]]:
+        if self.kind == "simulated":
+            roots = self.home / "lab/hosts"
+            return {host: fingerprint(roots / host / "root") for host in self.hosts}
+        source = (CHECKOUT / "lab/fingerprint.py").read_bytes()
+        return {h: json.loads(self._ssh(h, "python3 -I -S - /", source)) for h in self.hosts}
+
+    def _compare(self, before: dict[str, dict[str, str]], after: dict[str, dict[str, str]]) -> bool:
+        changed = [
+            f"{host}:{path}"
+            for host in before
+            for path in {**before[host], **after[host]}
+            if before[host].get(path) != after[host].get(path)
+        ]
+        print(f"Not as before: {', '.join(changed)}" if changed else "Every host is as before")
+        return not changed
+
+    def _lost_without_drain(self) -> int | None:
+        """What the same reboot costs when nobody drains the host: the test of the test."""
+        if self.kind == "simulated":
+            print("Simulated hosts carry no requests, so there is no negative control.")
+            return None
+        _say("For comparison: one host rebooted without draining it")
+        before = self._counts()
+        self._ssh(next(iter(self.hosts)), "reboot", b"")
+        time.sleep(SETTLE_SECONDS)
+        lost = self._counts()["lost"] - before["lost"]
+        print(f"{lost} requests lost")
+        return lost
+
+    def _ssh(self, host: str, command: str, stdin: bytes) -> bytes:
+        with paramiko.SSHClient() as client:
+            client.load_host_keys(str(self.home / "lab/known_hosts"))
+            key = str(self.home / "lab/id_ed25519")
+            address = self.hosts[host]["address"]
+            client.connect(address, username="root", key_filename=key, allow_agent=False)
+            channel = client.exec_command(command)
+            channel[0].channel.sendall(stdin)
+            channel[0].channel.shutdown_write()
+            return bytes(channel[1].read())
+
+
+def _ratio(rollout: str, home: Path) -> float | None:
+    """Drops of the test group against the control group, after against before."""
+    command = [sys.executable, "-m", "lab.cli", "run", "rollout_status", f"rollout={rollout}"]
+    environment = {**os.environ, "EDGETUNE_HOME": str(home)}
+    done = subprocess.run(
+        [*command, "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+        check=False,
+    )
+    if done.returncode != 0:
+        return None
+    rollouts = json.loads(done.stdout)["result"]["result"]["rollouts"]
+    ratio = rollouts[0]["ratio"]
+    return round(ratio, 4) if ratio is not None else None
+
+
+def _say(text: str) -> None:
+    print(f"\n== {text}", flush=True)
+
+
+def _report(home: Path, result: dict[str, Any]) -> int:
+    path = home / "demo.json"
+    path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    _say(f"Measured ({path})")
+    print(json.dumps(result, indent=2))
+    well = result["promoted"] and result["rolled_back"] and result["hosts_restored"]
+    lost = result["requests_lost"] or result["requests_lost_without_drain"] == 0
+    return 0 if well and not lost else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,429 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps of a rollout against a load balancer and hosts that a test controls."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.errors import DrainError, FencedError, InputError, RefusedError
+from edgetune.hosts.fleet import HostResult
+from edgetune.plan import groups
+from edgetune.rollout import change, drain, lifecycle, looks, reboot
+from edgetune.rollout.guard import degraded_rollouts
+from edgetune.rollout.record import read_rollout, save_plan
+from edgetune.rollout.site import Site
+from edgetune.traffic.driver import Server
+from tests.builders import inventory_document, plan, write_yaml
+
+
+class Balancer:
+    """A load balancer in memory."""
+
+    def __init__(self) -> None:
+        self.state = {f"e{i:03d}": "ready" for i in range(8)}
+        self.up = dict.fromkeys(self.state, True)
+        self.sessions = dict.fromkeys(self.state, 0)
+        self.log: list[tuple[str, str]] = []
+
+    def servers(self) -> Mapping[str, Server]:
+        return {
+            name: Server(name, state, self.up[name], self.sessions[name])
+            for name, state in self.state.items()
+        }
+
+    def set_state(self, server: str, state: str) -> None:
+        self.log.append((server, state))
+        self.state[server] = state
+
+
+class Hosts:
+    """Hosts that answer as agents do, from a few facts each."""
+
+    def __init__(self) -> None:
+        self.boot = dict.fromkeys((f"e{i:03d}" for i in range(8)), "boot-1")
+        self.tuned: set[str] = set()
+        self.errors: dict[tuple[str, str], str] = {}
+        self.asked: list[tuple[str, str, dict[str, Any]]] = []
+        self.health_ms = 1.0
+
+    def ask(self, hosts: Any, verb: str, request: Any, timeout: float = 0) -> dict[str, HostResult]:
+        return {host.name: self._one(host.name, verb, request(host)) for host in hosts}
+
+    def _one(self, name: str, verb: str, request: dict[str, Any]) -> HostResult:
+        self.asked.append((name, verb, request))
+        if (name, verb) in self.errors:
+            return HostResult(name, error=self.errors[name, verb], reason="failed")
+        data = getattr(self, "_" + verb)(name)
+        return HostResult(name, data={"boot_id": self.boot[name], **data})
+
+    def _facts(self, name: str) -> dict[str, Any]:
+        return {}
+
+    def _apply(self, name: str) -> dict[str, Any]:
+        changed = name not in self.tuned
+        self.tuned.add(name)
+        return {"changed": changed, "diff": []}
+
+    def _restore(self, name: str) -> dict[str, Any]:
+        changed = name in self.tuned
+        self.tuned.discard(name)
+        return {"changed": changed, "nothing_to_restore": not changed}
+
+    def _confirm(self, name: str) -> dict[str, Any]:
+        return {"confirmed": name in self.tuned, "settings": [], "state": "none"}
+
+    def _plan(self, name: str) -> dict[str, Any]:
+        now = "4096" if name in self.tuned else "8"
+        return {
+            "settings": [{"id": "sysctl:net.core.somaxconn", "runtime": now, "persistent": now}]
+        }
+
+    def _reboot(self, name: str) -> dict[str, Any]:
+        return {"rebooting": True}
+
+    def _sample(self, name: str) -> dict[str, Any]:
+        gauges = {"health_failed": 0, "health_p50_ms": self.health_ms}
+        return {"uptime": 1.0, "counters": {"listen_drops": 0}, "gauges": gauges}
+
+
+class World:
+    """A site with one rollout on it."""
+
+    def __init__(self, folder: Path, **planned: Any) -> None:
+        state = f"sqlite:///{folder}/state.sqlite"
+        inventory = write_yaml(folder / "inventory.yaml", inventory_document())
+        self.config = {
+            "inventory": str(inventory),
+            "ssh_key_file": "/none",
+            "ssh_known_hosts": "/none",
+            "records": state,
+            "coordination": state,
+            "drain_deadline": 1,
+            "reboot_deadline": 1,
+            "health_deadline": 1,
+        }
+        self.balancer, self.hosts = Balancer(), Hosts()
+        self.site = Site(self.config)
+        self.site.fleet = self.hosts  # type: ignore[assignment]
+        self.site.load_balancer = lambda pop: self.balancer  # type: ignore[method-assign,assignment]
+        self.plan = plan(folder, **planned)
+        save_plan(self.site, self.plan)
+        begun = lifecycle.claim_pop(self.site, plan=self.plan["digest"], owner="run-1", by="ana")
+        self.rollout, self.epoch = begun["rollout"], begun["epoch"]
+
+    def mark(self, state: str) -> dict[str, Any]:
+        marked = lifecycle.mark_rollout(self.site, self.rollout, self.epoch, state)
+        self.epoch = marked["epoch"]
+        return marked
+
+    def step(self, function: Any, batch: int, **more: Any) -> dict[str, Any]:
+        result: dict[str, Any] = function(self.site, self.rollout, self.epoch, batch, **more)
+        return result
+
+    def at(self, batch: int) -> dict[str, str]:
+        hosts = read_rollout(self.site, self.rollout).batch(batch).hosts
+        return {name: host.step for name, host in hosts.items()}
+
+    def roll(self, batch: int) -> None:
+        """One batch the whole way."""
+        what = self.step(drain.drain_hosts, batch)["what"]
+        self.step(drain.check_drained, batch)
+        self.step(reboot.check_rebooted, batch)
+        if what != "sham":
+            self.step(change.apply_tuning if what == "change" else change.restore_hosts, batch)
+        self.step(reboot.reboot_hosts, batch)
+        for name in read_rollout(self.site, self.rollout).batch(batch).at("rebooting"):
+            self.hosts.boot[name] += "+"
+        self.step(reboot.check_rebooted, batch)
+        self.step(change.verify_hosts, batch)
+        self.step(drain.undrain_hosts, batch)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    made = World(tmp_path)
+    made.mark("baseline")
+    made.mark("changing")
+    return made
+
+
+def test_a_batch_goes_the_whole_way_and_comes_back(world: World) -> None:
+    world.roll(0)
+    (host,) = world.plan["batches"][0]["hosts"]
+    assert world.at(0) == {host: "done"}
+    assert world.hosts.tuned == {host}
+    assert world.balancer.log == [(host, "drain"), (host, "ready")]
+    assert world.hosts.boot[host] == "boot-1+"
+
+
+def test_every_step_is_harmless_the_second_time(world: World) -> None:
+    for batch in (0, 1):
+        world.roll(batch)
+    asked, log = len(world.hosts.asked), list(world.balancer.log)
+    for batch in (0, 1):
+        world.roll(batch)
+    assert world.balancer.log == log
+    assert [verb for _, verb, _ in world.hosts.asked[asked:] if verb != "sample"] == []
+
+
+def test_drain_is_never_taken_for_the_previous_state(world: World) -> None:
+    (host,) = world.plan["batches"][0]["hosts"]
+    world.balancer.state[host] = "maint"
+    world.step(drain.drain_hosts, 0)
+    world.step(drain.drain_hosts, 0)
+    step = read_rollout(world.site, world.rollout).batch(0).hosts[host]
+    assert step.lb_before == "maint"
+    assert world.balancer.log == []
+
+
+def test_the_drain_is_written_down_before_it_happens(world: World) -> None:
+    def dies(server: str, state: str) -> None:
+        raise DrainError("the connection broke")
+
+    world.balancer.set_state = dies  # type: ignore[method-assign]
+    with pytest.raises(DrainError):
+        world.step(drain.drain_hosts, 0)
+    assert set(world.at(0).values()) == {"draining"}
+
+
+def test_the_floor_of_the_pop_holds_against_everybody_s_drains(world: World) -> None:
+    for name in list(world.balancer.up)[:4]:
+        world.balancer.up[name] = False
+    serving = [n for n in world.plan["batches"][2]["hosts"] if world.balancer.up[n]]
+    if not serving:
+        pytest.fail("the seed of the plan must leave a serving host in batch 2")
+    with pytest.raises(RefusedError, match=r"would leave \d hosts in service, 4 must stay"):
+        world.step(drain.drain_hosts, 2)
+    assert world.balancer.log == []
+
+
+def test_hosts_that_serve_nothing_need_no_room(world: World) -> None:
+    out = world.plan["batches"][2]["hosts"]
+    for name in [*out, *world.plan["batches"][3]["hosts"]]:
+        world.balancer.up[name] = False
+    world.step(drain.drain_hosts, 2)
+    assert set(world.at(2).values()) == {"draining"}
+
+
+def test_an_unknown_server_is_named_and_nobody_is_drained(world: World) -> None:
+    (host,) = world.plan["batches"][0]["hosts"]
+    del world.balancer.state[host]
+    with pytest.raises(DrainError, match=f"has no server '{host}'"):
+        world.step(drain.drain_hosts, 0)
+    assert world.balancer.log == []
+
+
+def test_a_host_whose_sessions_never_end_is_put_back_and_skipped(world: World) -> None:
+    (host,) = world.plan["batches"][0]["hosts"]
+    world.balancer.sessions[host] = 3
+    world.step(drain.drain_hosts, 0)
+    assert world.step(drain.check_drained, 0)["waiting"] == 1
+    _age(world, 0)
+    result = world.step(drain.check_drained, 0)
+    assert (result["waiting"], result["skipped"]) == (0, [host])
+    assert world.balancer.state[host] == "ready"
+    world.step(change.apply_tuning, 0)
+    assert world.hosts.tuned == set()
+
+
+def test_force_goes_on_with_sessions(world: World) -> None:
+    (host,) = world.plan["batches"][0]["hosts"]
+    world.balancer.sessions[host] = 3
+    world.step(drain.drain_hosts, 0)
+    _age(world, 0)
+    world.step(drain.check_drained, 0, force=True)
+    assert world.at(0) == {host: "drained"}
+
+
+def _age(world: World, batch: int) -> None:
+    opened = read_rollout(world.site, world.rollout)
+    work = opened.batch(batch)
+    for host in work.hosts.values():
+        host.at -= 60
+    opened.save_batch(work)
+
+
+def test_a_host_that_does_not_come_back_fails_the_batch(world: World) -> None:
+    (host,) = world.plan["batches"][0]["hosts"]
+    world.step(drain.drain_hosts, 0)
+    world.step(drain.check_drained, 0)
+    world.step(change.apply_tuning, 0)
+    world.step(reboot.reboot_hosts, 0)
+    assert world.step(reboot.check_rebooted, 0)["waiting"] == 1
+    _age(world, 0)
+    result = world.step(reboot.check_rebooted, 0)
+    assert result["failed"] == [host]
+    assert "did not reboot within 1 s" in result["error"]
+
+
+def test_the_boot_id_is_written_down_before_the_reboot_is_sent(world: World) -> None:
+    (host,) = world.plan["batches"][0]["hosts"]
+    world.step(drain.drain_hosts, 0)
+    world.step(drain.check_drained, 0)
+    world.step(change.apply_tuning, 0)
+    world.hosts.errors[host, "reboot"] = "the connection broke"
+    world.step(reboot.reboot_hosts, 0)
+    step = read_rollout(world.site, world.rollout).batch(0).hosts[host]
+    assert (step.step, step.boot_before) == ("rebooting", "boot-1")
+    request = next(r for n, verb, r in world.hosts.asked if verb == "reboot")
+    assert request == {"epoch": world.epoch, "boot_id": "boot-1"}
+
+
+def test_an_older_epoch_can_do_nothing(world: World) -> None:
+    old = world.epoch
+    taken = lifecycle.claim_pop(world.site, rollout=world.rollout)
+    for function in (drain.drain_hosts, change.apply_tuning, reboot.reboot_hosts):
+        with pytest.raises(FencedError, match="has lost its claim on lab1"):
+            function(world.site, world.rollout, old, 0)
+    assert taken["epoch"] == old + 1
+    assert world.balancer.log == []
+
+
+def test_the_kill_switch_stops_every_step(world: World) -> None:
+    world.site.store.put("edgetune.stop_all", "true")
+    with pytest.raises(RefusedError, match=r"everything is stopped \(the key edgetune.stop_all"):
+        world.step(drain.drain_hosts, 0)
+    world.site.store.put("edgetune.stop_all", "false")
+    world.step(drain.drain_hosts, 0)
+
+
+def test_a_second_rollout_on_the_pop_is_refused(world: World) -> None:
+    with pytest.raises(FencedError, match=f"lab1 is claimed by rollout {world.rollout}"):
+        lifecycle.claim_pop(world.site, plan=world.plan["digest"])
+
+
+@pytest.mark.parametrize("state", ["promoting", "complete", "held", "rolled_back"])
+def test_states_follow_one_another(world: World, state: str) -> None:
+    with pytest.raises(RefusedError, match=f"is changing; it cannot become {state}"):
+        world.mark(state)
+
+
+def test_a_rollback_restores_every_touched_host_and_only_those(world: World) -> None:
+    for batch in (0, 1, 2):
+        world.roll(batch)
+    tuned = set(world.hosts.tuned)
+    assert len(tuned) == 4
+    marked = world.mark("rolling_back")
+    world.hosts.asked.clear()
+    for batch in range(marked["first_batch"], marked["end_batch"]):
+        world.roll(batch)
+    assert world.hosts.tuned == set()
+    assert {n for n, verb, _ in world.hosts.asked if verb == "restore"} == tuned
+    assert set(world.balancer.state.values()) == {"ready"}
+    ended = world.mark("rolled_back")
+    assert ended["quarantined"] == {}
+    assert lifecycle.release_pop(world.site, world.rollout, world.epoch)["released"]
+
+
+def test_a_rollback_begins_with_hosts_that_are_out_of_service(world: World) -> None:
+    world.roll(0)
+    world.roll(1)
+    for step in (drain.drain_hosts, drain.check_drained, change.apply_tuning):
+        world.step(step, 2)
+    marked = world.mark("rolling_back")
+    first = read_rollout(world.site, world.rollout).batch(marked["first_batch"])
+    assert sorted(first.hosts) == sorted(world.plan["batches"][2]["hosts"])
+    assert {host.lb_before for host in first.hosts.values()} == {"ready"}
+    for batch in range(marked["first_batch"], marked["end_batch"]):
+        world.roll(batch)
+    assert set(world.balancer.state.values()) == {"ready"}
+    assert world.hosts.tuned == set()
+
+
+def test_a_host_that_cannot_be_restored_is_quarantined_and_the_rest_goes_on(world: World) -> None:
+    for batch in (0, 1, 2):
+        world.roll(batch)
+    sick = world.plan["batches"][2]["hosts"][0]
+    world.hosts.errors[sick, "restore"] = "Read-only file system"
+    marked = world.mark("rolling_back")
+    for batch in range(marked["first_batch"], marked["end_batch"]):
+        world.roll(batch)
+    ended = world.mark("rolled_back")
+    assert ended["quarantined"] == {sick: "Read-only file system"}
+    assert world.hosts.tuned == {sick}
+    assert world.balancer.state[sick] == "drain"
+    text = lifecycle.rollout_status(world.site, rollout=world.rollout)["text"]
+    assert f"quarantined: {sick}: Read-only file system" in text
+
+
+def test_an_orphan_is_found_by_its_owner_once(world: World) -> None:
+    found = lifecycle.claim_pop(world.site, owner="run-1")
+    assert (found["claimed"], found["rollout"]) == (True, world.rollout)
+    assert not lifecycle.claim_pop(world.site, owner="run-2")["claimed"]
+    world.epoch = found["epoch"]
+    world.mark("rolling_back")
+    world.mark("rolled_back")
+    assert not lifecycle.claim_pop(world.site, owner="run-1")["claimed"]
+    assert not lifecycle.claim_pop(world.site, rollout=world.rollout)["claimed"]
+
+
+def test_a_changed_host_that_is_unwell_fails_its_batch(world: World) -> None:
+    looks.sample_hosts(world.site, rollout=world.rollout)
+    world.roll(0)
+    assert world.step(looks.check_health, 0)["failed"] == []
+    (host,) = world.plan["batches"][0]["hosts"]
+    world.hosts.errors[host, "sample"] = "timed out"
+    result = world.step(looks.check_health, 0)
+    assert result["error"] == f"{host}: does not answer"
+
+
+def test_a_look_waits_for_the_end_of_the_soak(world: World) -> None:
+    assert looks.compare_pop(world.site, world.rollout)["decision"] == "none"
+    world.mark("soaking")
+    assert looks.compare_pop(world.site, world.rollout)["decision"] == "wait"
+    early = looks.compare_pop(world.site, world.rollout, now=True)
+    assert (early["decision"], early["verdict"]) == ("hold", "inconclusive")
+
+
+def test_the_guard_sees_changed_hosts_that_are_unwell(world: World) -> None:
+    assert list(degraded_rollouts(world.site)) == []
+    test = groups(world.plan)["test"]
+    opened = read_rollout(world.site, world.rollout)
+    now = time.time()
+    opened.head.baseline = [now - 1000, now - 900]
+    opened.save()
+    well = {"health_failed": 0, "health_p50_ms": 1.0}
+    sick = {"health_failed": 0, "health_p50_ms": 900.0}
+    for at, unwell in ((now - 950, ()), (now, test[:1])):
+        world.site.samples.add(
+            "lab1",
+            [
+                {"host": h, "time": at, "gauges": sick if h in unwell else well}
+                for h in world.balancer.state
+            ],
+        )
+    (finding,) = degraded_rollouts(world.site)
+    assert finding["hosts"] == test[:1]
+    assert finding["id"] == f"{world.rollout}-{opened.head.epoch}"
+    assert "answers in 900 ms, 1.0 ms is usual" in finding["reason"]
+
+
+def test_a_record_of_another_schema_is_refused_with_the_way_out(world: World) -> None:
+    key = f"edgetune.rollout.{world.rollout}"
+    text = world.site.store.get(key)
+    assert text is not None
+    world.site.store.put(key, text.replace('"schema": 1', '"schema": 2'))
+    with pytest.raises(RefusedError, match="finish the rollout with the version of the pack"):
+        read_rollout(world.site, world.rollout)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda w: read_rollout(w.site, "nothing"), "rollout: there is no rollout 'nothing'"),
+        (lambda w: w.step(drain.drain_hosts, 99), "has no batch 99"),
+        (lambda w: w.mark("tuned"), "state: 'tuned' is none of"),
+        (lambda w: lifecycle.rollout_status(w.site, state="x"), "state: 'x' is none of"),
+        (lambda w: lifecycle.rollout_status(w.site, pop="x"), "there is no PoP 'x'"),
+    ],
+)
+def test_wrong_parameters_are_named(world: World, call: Any, says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        call(world)
+    assert says in str(caught.value)
+    assert world.balancer.log == []
