@@ -10,12 +10,15 @@ from edgetune.rollout.lifecycle import claim_pop
 class ClaimPop(Action):
     """Take a PoP for a rollout."""
 
-    def run(self, plan: str = "", rollout: str = "", owner: str = "", by: str = "") -> Result:
+    def run(
+        self, plan: str = "", rollout: str = "", left_by: str = "", owner: str = "", by: str = ""
+    ) -> Result:
         return run_step(
             claim_pop,
             self.config,
             plan=plan,
             rollout=rollout,
+            left_by=left_by,
             owner=owner,
             by=by,
         )

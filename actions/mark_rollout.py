@@ -10,13 +10,16 @@ from edgetune.rollout.lifecycle import mark_rollout
 class MarkRollout(Action):
     """Move a rollout into its next state."""
 
-    def run(self, rollout: str, epoch: int, state: str, by: str = "", reason: str = "") -> Result:
+    def run(
+        self, rollout: str, epoch: int, state: str, owner: str = "", by: str = "", reason: str = ""
+    ) -> Result:
         return run_step(
             mark_rollout,
             self.config,
             rollout=rollout,
             epoch=epoch,
             state=state,
+            owner=owner,
             by=by,
             reason=reason,
         )

@@ -20,7 +20,7 @@ class PlanRollout(Action):
         batch_size: int = 0,
         baseline: float = 86400,
         soak: float = 86400,
-        interval: float = 60,
+        interval: int = 60,
         warmup: float = 300,
         seed: int = 0,
     ) -> Result:

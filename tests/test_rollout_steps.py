@@ -352,13 +352,14 @@ def test_a_host_that_cannot_be_restored_is_quarantined_and_the_rest_goes_on(worl
 
 
 def test_an_orphan_is_found_by_its_owner_once(world: World) -> None:
-    found = lifecycle.claim_pop(world.site, owner="run-1")
+    found = lifecycle.claim_pop(world.site, left_by="run-1", owner="run-3")
     assert (found["claimed"], found["rollout"]) == (True, world.rollout)
-    assert not lifecycle.claim_pop(world.site, owner="run-2")["claimed"]
+    assert not lifecycle.claim_pop(world.site, left_by="run-2")["claimed"]
+    assert not lifecycle.claim_pop(world.site, left_by="run-1")["claimed"]
     world.epoch = found["epoch"]
     world.mark("rolling_back")
     world.mark("rolled_back")
-    assert not lifecycle.claim_pop(world.site, owner="run-1")["claimed"]
+    assert not lifecycle.claim_pop(world.site, left_by="run-3")["claimed"]
     assert not lifecycle.claim_pop(world.site, rollout=world.rollout)["claimed"]
 
 

@@ -28,7 +28,7 @@ class Options:
     batch_size: int = 0
     baseline: float = 86400
     soak: float = 86400
-    interval: float = 60
+    interval: int = 60
     warmup: float = 300
     alpha_help: float = 0.05
     alpha_harm: float = 0.05
@@ -39,7 +39,7 @@ class Options:
         """Itself; InputError names a value out of its range."""
         _between("fraction", self.fraction, 0.05, 0.95)
         _between("batch_size", self.batch_size, 0, 10000)
-        _between("interval", self.interval, 0.5, 3600)
+        _between("interval", self.interval, 1, 3600)
         _between("baseline", self.baseline, 2 * self.interval, 30 * 86400)
         _between("soak", self.soak, 2 * self.interval + self.warmup, 30 * 86400)
         _between("warmup", self.warmup, 0, 86400)

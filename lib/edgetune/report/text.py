@@ -117,8 +117,8 @@ def _effect(row: Mapping[str, Any]) -> str:
     if "ratio" not in row:
         return ""
     low, high = row["interval"]
-    bounds = f"{low:.2f}" if low is not None else "0", f"{high:.2f}" if high is not None else "inf"
+    bounds = f"{low:.3g}" if low is not None else "0", f"{high:.3g}" if high is not None else "inf"
     return (
-        f"; ratio of ratios {row['ratio']:.3f} [{bounds[0]}, {bounds[1]}]"
+        f"; ratio of ratios {row['ratio']:.3g} [{bounds[0]}, {bounds[1]}]"
         f", p {row['p_better']:.3f} better, {row['p_worse']:.3f} worse"
     )

@@ -26,18 +26,18 @@ from edgetune.rollout.site import Site
 
 
 def claim_pop(
-    site: Site, plan: str = "", rollout: str = "", owner: str = "", by: str = ""
+    site: Site, plan: str = "", rollout: str = "", left_by: str = "", owner: str = "", by: str = ""
 ) -> dict[str, Any]:
     """Begin the rollout of a plan, or take over an existing one with a new epoch.
 
-    An existing one is named by its id, or by ``owner``, the execution that began it; then
-    ``claimed`` is False when nothing of that execution is left to carry on.
+    An existing one is named by its id, or by ``left_by``, the execution that carried it on
+    last; then ``claimed`` is False when that execution left nothing unfinished. ``owner`` is
+    the execution that carries it on from now.
     """
     if plan:
         return _claimed(_begin(site, plan, owner, by))
     if not rollout:
-        found = [h for h in all_heads(site) if owner and h.owner == owner]
-        left = [h for h in found if h.state in CARRIED_ON_BY_A_WORKFLOW]
+        left = [head for head in all_heads(site) if left_by and _left_unfinished(head, left_by)]
         if not left:
             return {"claimed": False, "message": "that execution left nothing to carry on"}
         rollout = left[-1].id
@@ -45,14 +45,20 @@ def claim_pop(
     if not FORWARD[taken.head.state]:
         return {"claimed": False, "message": f"rollout {rollout} is {taken.head.state} already"}
     claim = site.claims.take(taken.head.pop, rollout, site.config.claim_ttl)
-    taken.head.epoch = claim.epoch
+    taken.head.epoch, taken.head.owner = claim.epoch, owner
     taken.head.note(by, f"taken over, epoch {claim.epoch}")
     taken.save()
     return _claimed(taken)
 
 
 def mark_rollout(
-    site: Site, rollout: str, epoch: int, state: str, by: str = "", reason: str = ""
+    site: Site,
+    rollout: str,
+    epoch: int,
+    state: str,
+    owner: str = "",
+    by: str = "",
+    reason: str = "",
 ) -> dict[str, Any]:
     """Move a rollout into ``state`` under a new epoch, and say which batches that means.
 
@@ -64,6 +70,7 @@ def mark_rollout(
         raise InputError("parameter", "state", f"{state!r} is none of {', '.join(FORWARD)}")
     head.enter(state, by, reason or _reason(opened, state))
     head.epoch = site.claims.take(head.pop, rollout, site.config.claim_ttl, after=epoch).epoch
+    head.owner = owner or head.owner
     now = time.time()
     if state == "baseline":
         head.baseline = [now, now + options["baseline"]]
@@ -118,6 +125,10 @@ def rollout_status(site: Site, rollout: str = "", pop: str = "", state: str = ""
         "message": f"{len(chosen)} rollout{'' if len(chosen) == 1 else 's'}",
         "text": text or "No rollouts.",
     }
+
+
+def _left_unfinished(head: Head, execution: str) -> bool:
+    return head.owner == execution and head.state in CARRIED_ON_BY_A_WORKFLOW
 
 
 def _begin(site: Site, digest: str, owner: str, by: str) -> Rollout:

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the metadata of actions and sensors says, held against the source of their Python files."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from tests.metadata.builtin import SENSOR_METHODS
+
+_NOTHING = object()
+_WORDS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
+_STARTS = {"array": "list[", "object": "dict["}
+
+
+def run_problems(parameters: dict[str, Any], source: str) -> list[str]:
+    """The parameters of an action's metadata and of the one `run` in its file are the same."""
+    runs = {name: methods["run"] for name, methods in _classes(source).items() if "run" in methods}
+    if len(runs) != 1:
+        named = ", ".join(runs) or "none"
+        return [f"entry_point: exactly one class must have `run`, not {named}"]
+    (run,) = runs.values()
+    if run.args.vararg or run.args.kwarg or run.args.posonlyargs:
+        return ["entry_point: `run` must name each of its parameters"]
+    return _signature_problems(parameters, _arguments(run.args))
+
+
+def sensor_problems(sensor: dict[str, Any], source: str, triggers: set[str]) -> list[str]:
+    """The class of a sensor's metadata is in its file, is whole, and dispatches known triggers."""
+    methods = _classes(source).get(sensor["class_name"])
+    if methods is None:
+        return [f"class_name: {sensor['class_name']} is not in {sensor['entry_point']}"]
+    missing = SENSOR_METHODS - set(methods)
+    problems = [f"class_name: the class has no method {name}" for name in sorted(missing)]
+    beat = "poll" if "poll_interval" in sensor else "run"
+    if beat not in methods:
+        problems.append(f"poll_interval: the class has no method {beat}")
+    unknown = sorted(dispatched(source) - triggers)
+    return problems + [f"entry_point: dispatches unknown trigger {name}" for name in unknown]
+
+
+def dispatched(source: str) -> set[str]:
+    """The refs of the triggers that a sensor's source dispatches."""
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    return {_trigger(call) for call in calls if _called(call) == "dispatch"}
+
+
+def _called(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else ""
+
+
+def _trigger(call: ast.Call) -> str:
+    named = [keyword.value for keyword in call.keywords if keyword.arg == "trigger"]
+    return str(_literal((named or call.args)[0]))
+
+
+def _literal(node: ast.expr) -> Any:
+    """The value of a literal; of anything else its source, which then fits nothing."""
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return ast.unparse(node)
+
+
+def _classes(source: str) -> dict[str, dict[str, ast.FunctionDef]]:
+    """Class to its methods by name."""
+    classes = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
+    return {
+        node.name: {item.name: item for item in node.body if isinstance(item, ast.FunctionDef)}
+        for node in classes
+    }
+
+
+def _arguments(arguments: ast.arguments) -> dict[str, tuple[str, Any]]:
+    """Name to annotation and default (or _NOTHING) of everything but self."""
+    plain = arguments.args[1:]
+    gap: list[Any] = [None] * (len(plain) - len(arguments.defaults))
+    pairs = [
+        *zip(plain, gap + arguments.defaults),
+        *zip(arguments.kwonlyargs, arguments.kw_defaults),
+    ]
+    return {
+        argument.arg: (
+            ast.unparse(argument.annotation) if argument.annotation else "",
+            _NOTHING if default is None else _literal(default),
+        )
+        for argument, default in pairs
+    }
+
+
+def _signature_problems(
+    parameters: dict[str, Any], arguments: dict[str, tuple[str, Any]]
+) -> list[str]:
+    missing = [f"parameters.{name}: `run` has none" for name in parameters if name not in arguments]
+    extra = [f"parameters: `run` wants {name}" for name in arguments if name not in parameters]
+    both = [name for name in parameters if name in arguments]
+    return (
+        missing
+        + extra
+        + [
+            f"parameters.{name}: {problem}"
+            for name in both
+            for problem in _argument_problems(parameters[name], *arguments[name])
+        ]
+    )
+
+
+def _argument_problems(parameter: dict[str, Any], annotation: str, default: Any) -> list[str]:
+    problems = []
+    if not _annotation_fits(parameter["type"], annotation):
+        problems.append(f"is of type {parameter['type']}, in `run` {annotation or 'of none'}")
+    if parameter.get("required"):
+        if default is not _NOTHING:
+            problems.append("is required, but has a default in `run`")
+    elif default is _NOTHING:
+        problems.append("is not required, but has no default in `run`")
+    elif not _same_default(parameter.get("default"), default):
+        problems.append(f"default is {parameter.get('default')!r}, in `run` {default!r}")
+    return problems
+
+
+def _annotation_fits(kind: str, annotation: str) -> bool:
+    plain = annotation.replace(" | None", "")
+    return plain == _WORDS.get(kind) or plain.startswith(_STARTS.get(kind, "\0"))
+
+
+def _same_default(documented: Any, default: Any) -> bool:
+    # A list or mapping may not be a default in Python.
+    if isinstance(documented, (list, dict)):
+        return default is None
+    same_kind = isinstance(documented, bool) == isinstance(default, bool)
+    return same_kind and bool(documented == default)

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The generated tables: in step with the YAML, complete, and safe in Markdown."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.fields import load_yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+SCRIPT = ROOT / "docs" / "generate.py"
+FOLDERS = ("actions", "aliases", "policies", "rules", "sensors", "triggers", "tunings")
+
+
+def load_script() -> Any:
+    spec = spec_from_file_location("docs_generate", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+generate = load_script()
+
+
+@pytest.fixture
+def pack(tmp_path: Path) -> Path:
+    """The pack's YAML, and a README.md with markers and nothing between them."""
+    for folder in FOLDERS:
+        (tmp_path / folder).mkdir()
+        for path in (ROOT / folder).glob("*.yaml"):
+            shutil.copy(path, tmp_path / folder)
+    shutil.copy(ROOT / "config.schema.yaml", tmp_path)
+    (tmp_path / "docs").mkdir()
+    parts = [
+        f"<!-- BEGIN GENERATED {n} -->\n<!-- END GENERATED {n} -->\n" for n in generate.SECTIONS
+    ]
+    (tmp_path / "README.md").write_text("# First\n" + "text\n".join(parts) + "Last\n")
+    return tmp_path
+
+
+def cells(line: str) -> int:
+    return len(re.findall(r"(?<!\\)\|", line)) - 1
+
+
+def test_pages_are_up_to_date() -> None:
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "--check"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_check_names_what_is_out_of_date_and_writes_nothing(
+    pack: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (pack / "README.md").read_text()
+    assert generate.main(["--check"], pack) == 1
+    assert [line.split(":")[0] for line in capsys.readouterr().err.splitlines()] == [
+        "README.md",
+        "docs/tunings.md",
+    ]
+    assert (pack / "README.md").read_text() == before
+    assert not (pack / "docs" / "tunings.md").exists()
+
+
+def test_writing_once_is_enough(pack: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert generate.main([], pack) == 0
+    assert generate.main(["--check"], pack) == 0
+    capsys.readouterr()
+    assert generate.main([], pack) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_changed_metadata_is_seen(pack: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    generate.main([], pack)
+    rule = pack / "rules" / "sample_running.yaml"
+    rule.write_text(rule.read_text().replace("Reads only.", "Reads | only."))
+    capsys.readouterr()
+    assert generate.main(["--check"], pack) == 1
+    assert capsys.readouterr().err.startswith("README.md: out of date")
+    generate.main([], pack)
+    assert "Reads \\| only." in (pack / "README.md").read_text()
+
+
+def test_text_around_the_markers_stays(pack: Path) -> None:
+    generate.main([], pack)
+    text = (pack / "README.md").read_text()
+    outside = re.sub(r"<!-- BEGIN.*?<!-- END[^\n]*\n", "", text, flags=re.DOTALL)
+    assert outside == "# First\n" + "text\n" * (len(generate.SECTIONS) - 1) + "Last\n"
+
+
+@pytest.mark.parametrize("marker", ["BEGIN GENERATED actions", "END GENERATED tunings"])
+def test_missing_marker_is_one_clear_line(
+    pack: Path, capsys: pytest.CaptureFixture[str], marker: str
+) -> None:
+    marker = f"<!-- {marker} -->"
+    readme = pack / "README.md"
+    readme.write_text(readme.read_text().replace(marker + "\n", ""))
+    assert generate.main([], pack) == 1
+    expected = f"docs/generate.py: README.md: must have one line {marker}\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_markers_the_wrong_way_round(pack: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    readme = pack / "README.md"
+    text = (
+        readme.read_text()
+        .replace("BEGIN GENERATED rules", "X")
+        .replace("END GENERATED rules", "BEGIN GENERATED rules")
+    )
+    readme.write_text(text.replace("<!-- X -->", "<!-- END GENERATED rules -->"))
+    assert generate.main([], pack) == 1
+    assert "END GENERATED rules --> stands before its beginning" in capsys.readouterr().err
+
+
+def test_every_table_is_whole(pack: Path) -> None:
+    generate.main([], pack)
+    for name in ("README.md", "docs/tunings.md"):
+        tables = re.findall(r"(?:^\|.*\n)+", (pack / name).read_text(), re.MULTILINE)
+        assert tables
+        for table in tables:
+            assert len({cells(line) for line in table.splitlines()}) == 1, table
+
+
+@pytest.mark.parametrize("folder", ["actions", "rules", "triggers", "policies", "tunings"])
+def test_everything_is_listed(pack: Path, folder: str) -> None:
+    generate.main([], pack)
+    text = (pack / "README.md").read_text()
+    for path in (pack / folder).glob("*.yaml"):
+        document = load_yaml(path)
+        assert f"{document['name']}`" in text
+        for name in document.get("parameters", {}) if folder == "actions" else []:
+            assert f"| `{name}` |" in text or name in ("timeout", "log_level")
+
+
+def test_every_reason_of_a_tuning_is_shown(pack: Path) -> None:
+    generate.main([], pack)
+    text = (pack / "docs" / "tunings.md").read_text()
+    for path in (pack / "tunings").glob("*.yaml"):
+        for setting in load_yaml(path)["settings"]:
+            assert generate.cell(setting["why"]) in text
+            assert setting["source"] in text
+
+
+@pytest.mark.parametrize(
+    ("parameter", "expected"),
+    [
+        ({"type": "string"}, "string"),
+        ({"type": "array", "items": {"type": "string"}}, "array of strings"),
+        ({"type": "integer", "minimum": 1}, "integer, at least 1"),
+        ({"type": "number", "maximum": 2}, "number, at most 2"),
+        ({"type": "number", "minimum": 0, "maximum": 0.5}, "number, 0 to 0.5"),
+        ({"type": "string", "enum": ["a", "b"]}, "string: `a`, `b`"),
+    ],
+)
+def test_type_of_a_parameter(parameter: dict[str, Any], expected: str) -> None:
+    assert generate.type_of(parameter) == expected
+
+
+def test_cell_cannot_break_a_table() -> None:
+    assert generate.table("a, b", [("x|y\nz", "`p|q`")]) == (
+        "| a | b |\n| --- | --- |\n| x\\|y z | `p\\|q` |"
+    )
