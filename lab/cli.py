@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `edgetune` command: this pack's actions without a StackStorm, and a PoP to practise on.
+
+Exit status: 0 succeeded, 1 failed or timed out, 2 wrong usage or input, 130 canceled.
+
+Environment: EDGETUNE_HOME (default: .edgetune in the checkout) is the directory of state,
+EDGETUNE_CONFIG (default: edgetune.yaml in there) the pack's configuration, EDGETUNE_PACK (default:
+the checkout) the pack's directory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from lab import CHECKOUT
+from lab.runner import Engine, Execution, MetadataError, Pack, ParameterError
+from lab.runner.display import TaskList, errors_of, text_of
+from lab.runner.metadata import load_config, load_yaml
+from lab.runner.parameters import from_words
+
+__all__ = ["main"]
+
+_EXIT_CODES = {"succeeded": 0, "canceled": 130}
+
+
+class UsageError(Exception):
+    """The command cannot be carried out; the message is one line that says what to do."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit status."""
+    parser = _parser()
+    options, rest = parser.parse_known_args(argv)
+    if rest and not (hasattr(options, "words") and all(_is_assignment(word) for word in rest)):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if hasattr(options, "words"):
+        options.words += rest
+    try:
+        code: int = options.command(options)
+    except (UsageError, MetadataError, ParameterError) as error:
+        print(f"edgetune: {error}", file=sys.stderr)
+        return 2
+    return code
+
+
+def _is_assignment(word: str) -> bool:
+    return "=" in word and not word.startswith("-")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="edgetune", description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    run = commands.add_parser("run", help="run an action or workflow, as `st2 run` does")
+    run.add_argument("action", nargs="?", help="name or ref; without it, all are listed")
+    _add_run_options(run)
+    status = commands.add_parser("status", help="show the rollouts")
+    _add_run_options(status)
+    status.set_defaults(action="rollout_status")
+    _add_lab_commands(commands.add_parser("lab", help="a PoP to practise on"))
+    return parser
+
+
+def _add_run_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("words", nargs="*", metavar="KEY=VALUE", help="parameters of the action")
+    parser.add_argument("--params-file", type=Path, metavar="FILE", help="the same as YAML or JSON")
+    parser.add_argument("--json", action="store_true", help="print nothing but a JSON document")
+    parser.set_defaults(command=_run)
+
+
+def _add_lab_commands(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    up = commands.add_parser("up", help="build the PoP and put it under load")
+    up.add_argument("--hosts", type=int, default=8, metavar="N", help="default: 8")
+    up.add_argument("--no-load", action="store_true", help="without a client that makes requests")
+    up.add_argument("--simulated", action="store_true", help="without root: hosts are processes")
+    up.set_defaults(command=_lab_up)
+    commands.add_parser("down", help="take it down").set_defaults(command=_lab_down)
+    commands.add_parser("status", help="show it").set_defaults(command=_lab_status)
+    execute = commands.add_parser("exec", help="run a command where the PoP can be reached")
+    execute.add_argument("argv", nargs=argparse.REMAINDER, metavar="CMD")
+    execute.set_defaults(command=_lab_exec)
+
+
+def _home() -> Path:
+    return Path(os.environ.get("EDGETUNE_HOME") or CHECKOUT / ".edgetune").resolve()
+
+
+def _run(options: argparse.Namespace) -> int:
+    pack = Pack(Path(os.environ.get("EDGETUNE_PACK") or CHECKOUT))
+    if options.action is None:
+        for ref, listed in pack.actions.items():
+            print(f"{ref:36} {listed.description}")
+        return 0
+    action = pack.action(options.action)
+    given = load_yaml(options.params_file) if options.params_file else {}
+    given.update(from_words(action, options.words))
+    config = _config(pack)
+    _enter_lab()
+    tasks = TaskList(sys.stderr)
+    engine = Engine(pack, config, _home(), tasks)
+    execution = engine.request(options.action, given)
+    tasks.note(f"{execution.action.ref} {execution.id}")
+    _execute(engine, execution, tasks)
+    _print(execution, options.json)
+    return _EXIT_CODES.get(execution.status, 1)
+
+
+def _config(pack: Pack) -> dict[str, Any]:
+    file = Path(os.environ.get("EDGETUNE_CONFIG") or _home() / "edgetune.yaml")
+    if not file.exists():
+        raise UsageError(
+            f"no configuration: {file} does not exist;"
+            " build a lab with `edgetune lab up`, or set EDGETUNE_CONFIG"
+        )
+    return load_config(pack, file)
+
+
+def _execute(engine: Engine, execution: Execution, tasks: TaskList) -> None:
+    """Run to the end; the first SIGINT or SIGTERM cancels, the second kills running actions."""
+    signals: list[int] = []
+
+    def count(number: int, frame: FrameType | None) -> None:
+        signals.append(number)
+
+    if execution.action.runner == "orquesta":
+        # Beside a StackStorm, orquesta imports plugins that hang a thread that is not the main one.
+        import_module("lab.runner.workflow")
+    previous = {number: signal.signal(number, count) for number in (signal.SIGINT, signal.SIGTERM)}
+    worker = threading.Thread(target=engine.execute, args=[execution], daemon=True)
+    worker.start()
+    handled = 0
+    while worker.is_alive():
+        worker.join(timeout=0.05)
+        if len(signals) > handled:
+            handled = len(signals)
+            _cancel(engine, tasks, again=handled > 1)
+    for number, handler in previous.items():
+        signal.signal(number, handler)
+
+
+def _cancel(engine: Engine, tasks: TaskList, again: bool) -> None:
+    if again:
+        tasks.note("killing the running actions")
+        engine.kill()
+    else:
+        tasks.note("canceling: running actions are left to finish (Ctrl-C again kills them)")
+        engine.cancel()
+
+
+def _print(execution: Execution, as_json: bool) -> None:
+    done = f"{execution.status} after {execution.seconds:.1f} s"
+    print(f"{execution.action.ref} {execution.id} {done}", file=sys.stderr)
+    if execution.status != "succeeded":
+        for error in errors_of(execution):
+            print(f"error: {error}", file=sys.stderr)
+    text = json.dumps(execution.document(), indent=2) if as_json else text_of(execution)
+    if text:
+        print(text)
+
+
+def _enter_lab() -> None:
+    """Where a lab of namespaces is up, its hosts are reached only from inside of it."""
+    if _lab_kind() == "namespaces":
+        _lab("namespaces", "enter_controller")
+
+
+def _lab_kind() -> str | None:
+    """`namespaces`, `simulated`, or None when no lab is up."""
+    kind = _recorded_kind()
+    return kind if kind and _lab(kind, "status") is not None else None
+
+
+def _recorded_kind() -> str | None:
+    """Of the lab that was built last; it may not have survived."""
+    file = _home() / "lab" / "state.json"
+    if not file.exists():
+        return None
+    try:
+        kind: str = json.loads(file.read_text(encoding="utf-8"))["kind"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{file}: not the state of a lab: {error!r}") from error
+    return kind
+
+
+def _lab(kind: str, function: str, **arguments: Any) -> Any:
+    """Call a function of the lab of that kind; what it raises on purpose becomes one line."""
+    module = import_module("lab.simulated" if kind == "simulated" else "lab.pop")
+    try:
+        return getattr(module, function)(_home(), **arguments)
+    except getattr(module, "LabError", ()) as error:
+        raise UsageError(str(error)) from error
+
+
+def _lab_up(options: argparse.Namespace) -> int:
+    if options.simulated:
+        _print_lab(_lab("simulated", "up", hosts=options.hosts))
+        return 0
+    missing = import_module("lab.pop").missing_requirements()
+    if missing:
+        raise UsageError(
+            f"a lab of namespaces needs {', '.join(missing)};"
+            " without them: `edgetune lab up --simulated`"
+        )
+    _print_lab(_lab("namespaces", "up", hosts=options.hosts, load=not options.no_load))
+    return 0
+
+
+def _lab_down(options: argparse.Namespace) -> int:
+    was_up = _lab(_recorded_kind() or "namespaces", "down")
+    print("the lab is down" if was_up else "no lab was up")
+    return 0
+
+
+def _lab_status(options: argparse.Namespace) -> int:
+    kind = _lab_kind()
+    if kind is None:
+        print("no lab is up")
+        return 1
+    _print_lab(_lab(kind, "status"))
+    return 0
+
+
+def _print_lab(state: dict[str, Any]) -> None:
+    yaml: Any = import_module("yaml")
+    print(yaml.safe_dump(json.loads(json.dumps(state, default=str)), sort_keys=False), end="")
+
+
+def _lab_exec(options: argparse.Namespace) -> int:
+    argv = options.argv[1:] if options.argv[:1] == ["--"] else options.argv
+    if not argv:
+        raise UsageError("lab exec needs a command")
+    if _lab_kind() is None:
+        raise UsageError("no lab is up; build one with `edgetune lab up`")
+    _enter_lab()
+    try:
+        os.execvp(argv[0], argv)
+    except OSError as error:
+        raise UsageError(f"{argv[0]}: {error.strerror}") from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

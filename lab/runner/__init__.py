@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The local runner: this pack's actions and workflows without a StackStorm.
+
+It reads the same metadata, renders and checks parameters by the same rules, conducts the same
+workflows with Orquesta and starts the same actions as processes, with the same results. It exists
+to try, to test and to demonstrate. It has no rules, sensors, policies, users, RBAC, inquiries,
+pause and resume, re-run, or high availability: that is what StackStorm is for.
+
+    metadata        the pack's files: actions, entry points, configuration
+    parameters      what a caller gave: parsed, rendered, cast, checked
+    execution       one action or workflow being run: id, status, result, children
+    engine          starts an execution according to its runner type; cancels
+    action_process  a Python action as a process of its own (wrapper.py is its other end)
+    workflow        one conductor loop per workflow; inspection comes before it
+    datastore       StackStorm's key-value store, on SQLite
+    display         what a person sees of all that
+"""
+
+from __future__ import annotations
+
+from lab.runner.engine import Engine
+from lab.runner.execution import Execution, Listener
+from lab.runner.metadata import MetadataError, Pack
+from lab.runner.parameters import ParameterError
+
+__all__ = ["Engine", "Execution", "Listener", "MetadataError", "Pack", "ParameterError"]

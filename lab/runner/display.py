@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a person sees: the live list of tasks, and the result as text."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+import yaml
+
+from lab.runner.execution import Execution, Listener
+
+__all__ = ["TaskList", "errors_of", "message_of", "text_of"]
+
+_CLEAR = "\r\x1b[K"
+_UP = "\x1b[A"
+_WIDTH_OF_A_LOG = 200
+
+
+class TaskList(Listener):
+    """One line per task when it ends, and per sub-workflow also when it starts.
+
+    A task that repeats itself (a cycle that waits) has one line on a terminal, which is rewritten;
+    elsewhere it gets a new line only when status or message changed.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._terminal = stream.isatty()
+        self._lock = threading.Lock()
+        self._running: list[Execution] = []
+        self._last: tuple[str, str] | None = None
+        self._shown: dict[tuple[str, str], tuple[str, str]] = {}
+
+    def started(self, execution: Execution) -> None:
+        if execution.parent is None:
+            return
+        with self._lock:
+            if execution.action.runner == "orquesta":
+                self._print(execution, "running", execution.action.ref)
+            else:
+                self._running.append(execution)
+            self._print_running()
+
+    def finished(self, execution: Execution) -> None:
+        if execution.parent is None:
+            return
+        with self._lock:
+            if execution in self._running:
+                self._running.remove(execution)
+            self._print(execution, execution.status, message_of(execution))
+            self._print_running()
+
+    def note(self, text: str) -> None:
+        """A line of the runner's own."""
+        with self._lock:
+            self._write(text + "\n")
+            self._last = None
+
+    def _print(self, execution: Execution, status: str, message: str) -> None:
+        parent = execution.parent.id if execution.parent else ""
+        key, state = (parent, _name(execution)), (status, message)
+        repeated = self._last == key and status != "running"
+        if not self._terminal and repeated and self._shown.get(key) == state:
+            return
+        seconds = "" if status == "running" else f"{execution.seconds:.1f} s"
+        indent = "  " * len(list(execution.ancestors))
+        line = f"{indent}{_name(execution):{40 - len(indent)}} {status:10}{seconds:>8}  {message}"
+        rewrite = _UP + _CLEAR if self._terminal and repeated else ""
+        self._write(rewrite + self._cut(line) + "\n")
+        self._last, self._shown[key] = key, state
+
+    def _print_running(self) -> None:
+        if self._terminal and self._running:
+            names = ", ".join(_name(execution) for execution in self._running)
+            self._stream.write(_CLEAR + self._cut(f"  ... {names}"))
+            self._stream.flush()
+
+    def _write(self, text: str) -> None:
+        self._stream.write((_CLEAR if self._terminal else "") + text)
+        self._stream.flush()
+
+    def _cut(self, line: str) -> str:
+        width = shutil.get_terminal_size().columns - 1 if self._terminal else _WIDTH_OF_A_LOG
+        return line.rstrip()[:width]
+
+
+def message_of(execution: Execution) -> str:
+    """One printable line: the result's `message`, or why it failed."""
+    payload = execution.payload
+    if isinstance(payload, dict) and isinstance(payload.get("message"), str):
+        return _one_line(payload["message"])
+    if execution.status in ("succeeded", "canceled"):
+        return ""
+    return _one_line(next(errors_of(execution), ""))
+
+
+def text_of(execution: Execution) -> str:
+    """The result for a reader: its `text` as it is, or else everything as YAML."""
+    payload = execution.payload
+    if payload is None or payload == "None":
+        return ""
+    if isinstance(payload, dict) and isinstance(payload.get("text"), str):
+        return str(payload["text"]).rstrip("\n")
+    dumped = yaml.safe_dump(
+        payload, sort_keys=False, allow_unicode=True, default_flow_style=False, width=100
+    )
+    return dumped.replace("\n...\n", "\n").rstrip("\n")
+
+
+def errors_of(execution: Execution) -> Iterator[str]:
+    """Why it did not succeed; of a workflow, each error with its file and task or path."""
+    result = execution.result if isinstance(execution.result, dict) else {}
+    if "error" in result:
+        yield str(result["error"])
+    if execution.action.runner == "orquesta":
+        file = execution.action.file.name
+        errors = result.get("errors") or []
+        # The engine command `fail` adds an entry of its own to the one that led to it.
+        for error in [entry for entry in errors if entry.get("task_id") != "fail"] or errors:
+            place = error.get("spec_path") or error.get("task_id") or "workflow"
+            yield f"{file}: {place}: {_reason(execution, error)}"
+    elif result.get("stderr"):
+        yield str(result["stderr"]).strip().splitlines()[-1]
+
+
+def _reason(execution: Execution, error: dict[str, Any]) -> str:
+    """Orquesta refers to a failed task's result; the task's own reason says more."""
+    children = [child for child in execution.children if child.task == error.get("task_id")]
+    failed = [child for child in children if child.status not in ("succeeded", "canceled")]
+    if "result" in error and failed:
+        return message_of(failed[-1]) or failed[-1].status
+    return _one_line(str(error.get("message")))
+
+
+def _name(execution: Execution) -> str:
+    item = "" if execution.item is None else f"[{execution.item}]"
+    return f"{execution.task}{item}"
+
+
+def _one_line(text: str) -> str:
+    """Without control characters: a device's text must not move the cursor."""
+    return "".join(char if char.isprintable() else " " for char in " ".join(text.split()))

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process of a Python action: `python -u wrapper.py ACTION`, the request as JSON on stdin.
+
+The request has file, pack, config, parameters, log_level, path (folders for the end of sys.path),
+datastore (a file) and result_fd, where {"status": true|false|null, "result": ...} is written.
+Every leaf of a workflow pays for the imports here, so there are few.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_HERE = Path(__file__).resolve().parent
+_INVALID_STATUS_EXIT = 220
+
+
+class ActionService:
+    """What an action gets as `self.action_service`; the datastore is opened on first use."""
+
+    def __init__(self, wrapper: Wrapper) -> None:
+        self._action_wrapper = wrapper
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in (
+            "delete_value",
+            "get_user_info",
+            "get_value",
+            "list_values",
+            "set_value",
+        ):
+            raise AttributeError(name)
+        return getattr(self._action_wrapper.datastore(), name)
+
+
+class Wrapper:
+    """Loads and runs one action; StackStorm's base class reads these attributes."""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        self._request = request
+        self._pack = request["pack"]
+        self._log_level = request["log_level"]
+        self._class_name = ""
+
+    def run(self) -> Any:
+        action_class = _action_class(Path(self._request["file"]))
+        self._class_name = action_class.__name__
+        service = ActionService(self)
+        action = action_class(config=self._request["config"], action_service=service)
+        return action.run(**self._request["parameters"])
+
+    def datastore(self) -> Any:
+        import logging
+
+        module = _load("lab.runner.datastore", _HERE / "datastore.py")
+        logger = logging.getLogger("st2.actions.python." + self._class_name)
+        file = Path(self._request["datastore"])
+        return module.Datastore(file, self._pack, self._class_name, logger)
+
+
+def main() -> None:
+    request = json.load(sys.stdin)
+    # Like StackStorm's wrapper: the modules beside this one are none of the action's business.
+    sys.path[:] = [folder for folder in sys.path if folder != str(_HERE)] + request["path"]
+    status, result = _status_and_result(Wrapper(request).run())
+    with os.fdopen(request["result_fd"], "w") as answer:
+        answer.write(_encoded(status, result))
+
+
+def _status_and_result(returned: Any) -> tuple[bool | None, Any]:
+    if not (isinstance(returned, tuple) and len(returned) == 2):
+        return None, returned
+    if not isinstance(returned[0], bool):
+        sys.stderr.write(f"run() must return (True or False, data), got: {returned[0]}\n")
+        sys.exit(_INVALID_STATUS_EXIT)
+    return returned
+
+
+def _encoded(status: bool | None, result: Any) -> str:
+    try:
+        plain = _plain(result)
+    except TypeError:
+        plain = str(result)
+    return json.dumps({"status": status, "result": plain})
+
+
+def _plain(value: Any) -> Any:
+    """JSON by StackStorm's (orjson's) rules: NaN becomes null, a key that is no string is an error.
+
+    Raises TypeError, after which the whole result is turned into a string, there as here.
+    """
+    if isinstance(value, dict):
+        if not all(isinstance(key, str) for key in value):
+            raise TypeError("a key is not a string")
+        return {key: _plain(item) for key, item in value.items()}
+    if type(value) is tuple or isinstance(value, list):
+        return [_plain(item) for item in value]
+    if type(value) is float:
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, (str, bool)):
+        return value
+    if isinstance(value, int) and -(2**63) <= value < 2**64:
+        return value
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def _action_class(file: Path) -> Any:
+    """The alphabetically first class defined in the file that implements `run`."""
+    sys.path.append(str(file.resolve().parent))
+    module = _load(file.stem, file)
+    for _, member in sorted(vars(module).items()):
+        if isinstance(member, type) and member.__module__ == file.stem:
+            run = getattr(member, "run", None)
+            if callable(run) and not getattr(run, "__isabstractmethod__", False):
+                return member
+    raise ValueError(f"{file} has no class with a run method")
+
+
+def _load(name: str, file: Path) -> ModuleType:
+    """Load a module as StackStorm does: it is not entered into sys.modules."""
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} is no Python module")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+if __name__ == "__main__":
+    main()

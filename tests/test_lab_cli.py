@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `edgetune` command: exit status, what it prints and where, signals, the lab commands."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import lab
+from lab import cli
+from lab.runner.display import TaskList, message_of, text_of
+from lab.runner.execution import Execution
+from lab.runner.metadata import Action
+
+PACK = Path(__file__).parent / "fixtures" / "runner_pack"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("EDGETUNE_HOME", str(tmp_path))
+    monkeypatch.setenv("EDGETUNE_PACK", str(PACK))
+    monkeypatch.delenv("EDGETUNE_CONFIG", raising=False)
+    (tmp_path / "edgetune.yaml").write_text("greeting: hi\n")
+    return tmp_path
+
+
+def exit_code(*argv: str) -> int:
+    try:
+        return cli.main(argv)
+    except SystemExit as stop:
+        return int(stop.code or 0)
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [
+        (["run", "echo", "text=x"], 0),
+        (["run", "probe.echo"], 0),
+        (["run", "echo", "--json", "text=x"], 0),
+        (["run", "returns", "what=failure"], 1),
+        (["run", "wait", "seconds=60", "marker=/dev/null/x", "timeout=1"], 1),
+        (["run", "misspelt"], 1),
+        (["run", "absent"], 2),
+        (["run", "echo", "bogus=1"], 2),
+        (["run", "echo", "--json", "bogus"], 2),
+        (["run", "echo", "count=x"], 2),
+        (["run", "echo", "--params-file", "/nonexistent"], 2),
+        (["dance"], 2),
+        ([], 2),
+    ],
+)
+@pytest.mark.usefixtures("home")
+def test_exit_status(argv: list[str], code: int) -> None:
+    assert exit_code(*argv) == code
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        (["run", "ecko"], 'edgetune: unknown action "ecko", did you mean "probe.echo"?'),
+        (["run", "echo", "mode=other"], "edgetune: parameter \"mode\" of probe.echo: 'other' is"),
+        (["run", "step"], 'edgetune: probe.step requires the parameter "name"'),
+    ],
+)
+@pytest.mark.usefixtures("home")
+def test_wrong_input_is_one_line(
+    argv: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(*argv) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(line)
+    assert err.count("\n") == 1
+
+
+def test_without_a_configuration_it_says_what_to_do(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "edgetune.yaml").unlink()
+    assert exit_code("run", "echo") == 2
+    assert "edgetune lab up" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("home")
+def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("run", "sequence", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["action"] == {"ref": "probe.sequence"}
+    assert document["status"] == "succeeded"
+    assert document["result"]["output"]["seen"] == "a"
+    assert [child["task"] for child in document["children"]] == ["first", "second"]
+
+
+def test_parameters_from_a_file(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = home / "parameters.yaml"
+    file.write_text("names: [a, b]\ncount: 4\n")
+    assert exit_code("run", "echo", "count=5", "--params-file", str(file), "--json") == 0
+    parameters = json.loads(capsys.readouterr().out)["parameters"]
+    assert (parameters["names"], parameters["count"]) == (["a", "b"], 5)
+
+
+@pytest.mark.usefixtures("home")
+def test_text_of_a_result_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("run", "returns", "what=text") == 0
+    assert capsys.readouterr().out == "first line\n  second line\n"
+
+
+@pytest.mark.usefixtures("home")
+def test_a_workflow_shows_its_tasks_and_output(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("run", "remedy") == 1
+    out, err = capsys.readouterr()
+    assert out == "error: as expected\ncleaned: true\n"
+    lines = [line.split() for line in err.splitlines()]
+    assert lines[1][:2] == ["work", "failed"]
+    assert lines[1][-2:] == ["as", "expected"]
+    assert lines[2][:2] == ["clean", "succeeded"]
+    assert err.splitlines()[-1] == "error: remedy.yaml: work: as expected"
+
+
+@pytest.mark.usefixtures("home")
+def test_without_an_action_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("run") == 0
+    assert "probe.echo" in capsys.readouterr().out
+
+
+class TestSignals:
+    def start(self, home: Path, pause: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "lab.cli", "run", "parallel", f"pause={pause}"]
+            + [f"marker={home}/branch.", "--json"],
+            env={**os.environ, "PYTHONPATH": str(lab.CHECKOUT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        deadline = time.monotonic() + 20
+        while not all((home / f"branch.{side}").exists() for side in ("left", "right")):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        return process
+
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_a_signal_cancels_and_lets_actions_finish(self, home: Path, number: int) -> None:
+        process = self.start(home, "1")
+        process.send_signal(number)
+        out, _ = process.communicate(timeout=10)
+        assert process.returncode == 130
+        document = json.loads(out)
+        assert document["status"] == "canceled"
+        assert [child["task"] for child in document["children"]] == ["left", "right"]
+        assert document["children"][0]["status"] == "succeeded"
+        assert (home / "branch.left.done").exists()
+
+    def test_a_second_signal_kills(self, home: Path) -> None:
+        process = self.start(home, "60")
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=10)
+        assert process.returncode == 130
+        assert json.loads(out)["children"][0]["status"] == "canceled"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def looks(stream: io.StringIO, messages: list[str]) -> str:
+    """What a task list prints for a task that repeats itself."""
+    tasks = TaskList(stream)
+    action = Action("probe.look", "python-script", "", {}, Path(), "look.py")
+    parent = Execution(Action("probe.w", "orquesta", "", {}, Path(), "w.yaml"), {}, {})
+    for message in messages:
+        look = Execution(action, {}, {}, parent=parent, task="look")
+        tasks.started(look)
+        look.finish("succeeded", {"result": {"message": message}})
+        tasks.finished(look)
+    return stream.getvalue()
+
+
+def test_a_repeated_task_is_one_line_on_a_terminal() -> None:
+    printed = looks(Terminal(), ["1 of 3", "2 of 3", "3 of 3"])
+    assert printed.count("\n") == 3
+    assert printed.count("\x1b[A") == 2
+
+
+def test_a_repeated_task_prints_changes_elsewhere() -> None:
+    printed = looks(io.StringIO(), ["1 of 3", "1 of 3", "3 of 3", "3 of 3"])
+    assert [line.split("  ")[-1] for line in printed.splitlines()] == ["1 of 3", "3 of 3"]
+    assert "\x1b" not in printed
+
+
+def test_messages_cannot_move_the_cursor() -> None:
+    action = Action("probe.look", "python-script", "", {}, Path(), "look.py")
+    execution = Execution(action, {}, {})
+    execution.finish("succeeded", {"result": {"message": "a\x1b[2Jb\nc"}})
+    assert message_of(execution) == "a [2Jb c"
+    assert text_of(execution).startswith("message: ")
+
+
+class TestLab:
+    @pytest.fixture
+    def pop(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+        """A `lab.pop` that only notes what it is asked."""
+        pop: Any = ModuleType("lab.pop")
+        pop.calls, pop.missing, pop.state = [], [], None
+
+        def up(home: Path, hosts: int = 8, load: bool = True) -> dict[str, Any]:
+            (home / "lab").mkdir(exist_ok=True)
+            (home / "lab" / "state.json").write_text(json.dumps({"kind": pop.kind}))
+            pop.calls.append(("up", hosts, load))
+            pop.state = {"kind": pop.kind, "hosts": hosts}
+            return dict(pop.state)
+
+        def down(home: Path) -> bool:
+            was_up, pop.state = pop.state is not None, None
+            return was_up
+
+        pop.kind = "namespaces"
+        pop.up, pop.down = up, down
+        pop.status = lambda home: pop.state
+        pop.missing_requirements = lambda: pop.missing
+        pop.enter_controller = lambda home: pop.calls.append(("enter",))
+        monkeypatch.setitem(sys.modules, "lab.pop", pop)
+        return pop
+
+    def test_goes_up_and_down(self, pop: Any, capsys: pytest.CaptureFixture[str]) -> None:
+        assert exit_code("lab", "status") == 1
+        assert exit_code("lab", "up", "--hosts", "3", "--no-load") == 0
+        assert pop.calls == [("up", 3, False)]
+        assert "hosts: 3" in capsys.readouterr().out
+        assert exit_code("lab", "status") == 0
+        assert exit_code("lab", "down") == 0
+        assert exit_code("lab", "status") == 1
+
+    def test_says_what_is_missing(self, pop: Any, capsys: pytest.CaptureFixture[str]) -> None:
+        pop.missing = ["root", "haproxy"]
+        assert exit_code("lab", "up") == 2
+        error = capsys.readouterr().err
+        assert "root, haproxy" in error
+        assert "--simulated" in error
+        assert pop.calls == []
+
+    def test_actions_run_inside_of_a_lab_of_namespaces(self, pop: Any) -> None:
+        assert exit_code("run", "echo") == 0
+        assert pop.calls == []
+        pop.up(Path(os.environ["EDGETUNE_HOME"]))
+        assert exit_code("run", "echo") == 0
+        assert pop.calls[-1] == ("enter",)
+
+    def test_a_simulated_lab_is_not_entered(
+        self, pop: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pop.kind = "simulated"
+        monkeypatch.setitem(sys.modules, "lab.simulated", pop)
+        assert exit_code("lab", "up", "--simulated") == 0
+        assert exit_code("run", "echo") == 0
+        assert ("enter",) not in pop.calls
+
+    @pytest.mark.usefixtures("pop")
+    def test_exec_needs_a_lab(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert exit_code("lab", "exec", "true") == 2
+        assert "edgetune lab up" in capsys.readouterr().err
