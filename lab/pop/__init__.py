@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A PoP to practise on: Linux hosts in namespaces, behind HAProxy, under load.
+
+The hosts have their own network, init, sshd, nginx and settings; they really reboot, really drain
+and really drop connections. Nothing of it is joined to the machine's own network, and nothing
+outlives its supervisor: no process, no mount, no interface, no namespace.
+"""
+
+from __future__ import annotations
+
+from .control import client_counts, down, enter_controller, power, set_load, status, up
+from .layout import LabError
+from .requirements import missing_packages, missing_requirements
+
+__all__ = [
+    "LabError",
+    "client_counts",
+    "down",
+    "enter_controller",
+    "missing_packages",
+    "missing_requirements",
+    "power",
+    "set_load",
+    "status",
+    "up",
+]

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The PoP's clients: bursts of short requests and a few slow bodies, each one accounted for.
+
+Run as `python -m lab.pop.client HOSTS COUNTERS LOST`. "on" and "off" on standard input start and
+stop new requests; the end of standard input ends the process. COUNTERS is a JSON file with
+cumulative counts, replaced every 0.2 s; LOST gets one JSON line per lost request.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import selectors
+import socket
+import sys
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from .layout import LOAD_BALANCER
+
+BURST_SECONDS = 0.9
+BURSTS_PER_HOST = (4, 12, 8, 14)  # requests in one burst, in turn
+# Shorter than a worker's pause (nginx.conf), yet long enough that dropped SYNs come again one by
+# one: all at once would meet a short queue full for ever.
+BURST_SPREAD = 0.025
+SLOW_PER_HOST = 0.4  # slow bodies started per second
+REQUEST_SECONDS = 90.0
+LOAD_SECONDS = 3600.0  # a lab that somebody forgot does not load the machine for ever
+REPORT_SECONDS = 0.2
+
+
+class Request:
+    """One request, answered when the whole body named by Content-Length has come."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.started = time.monotonic()
+        self.head = b""
+        self.body = 0
+        self.expected = 0
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        self.socket.connect_ex((LOAD_BALANCER, 80))
+
+    def send(self) -> None:
+        text = f"GET {self.path} HTTP/1.1\r\nHost: lab\r\nConnection: close\r\n\r\n"
+        self.socket.send(text.encode())
+
+    def receive(self) -> bool:
+        """True at the end of the answer."""
+        data = self.socket.recv(65536)
+        if self.expected:
+            self.body += len(data)
+        else:
+            self.head += data
+            self._read_head()
+        return not data
+
+    def _read_head(self) -> None:
+        head, end, body = self.head.partition(b"\r\n\r\n")
+        if end:
+            length = head.lower().partition(b"content-length:")[2].split(b"\r\n")[0]
+            self.expected = int(length or 0)
+            self.body = len(body)
+
+    def fault(self) -> str:
+        """Why a finished answer does not count, "" when it does."""
+        status = self.head[9:12].decode("latin-1")
+        if status != "200":
+            return f"status {status}" if status else "no answer"
+        if self.body != self.expected:
+            return f"short body: {self.body} of {self.expected} bytes"
+        return ""
+
+
+class Load:
+    """All requests under way, the schedule of the next ones, and the counts."""
+
+    def __init__(self, hosts: int, counters: Path, lost: Path) -> None:
+        self.hosts = hosts
+        self.counters = counters
+        self.lost = lost
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(sys.stdin.fileno(), selectors.EVENT_READ)
+        self.counts = {"requests": 0, "ok": 0, "lost": 0, "bytes": 0}
+        self.burst_sizes = itertools.cycle(BURSTS_PER_HOST)
+        self.planned: deque[tuple[float, str]] = deque()
+        self.on_until = 0.0
+        self.next_burst = self.next_slow = self.next_report = time.monotonic()
+
+    def run(self) -> None:
+        while True:
+            now = time.monotonic()
+            self._plan_due(now)
+            self._start_due(now)
+            if now >= self.next_report:
+                self._give_up_on_old(now)
+                self._report(now)
+            due = min(self.next_burst, self.next_slow, self.next_report)
+            if self.planned:
+                due = min(due, self.planned[0][0])
+            for key, events in self.selector.select(max(0.0, due - time.monotonic())):
+                if key.data is None:
+                    if not self._obey():
+                        return
+                else:
+                    self._advance(key.data, events)
+
+    def _obey(self) -> bool:
+        command = os.read(sys.stdin.fileno(), 100).split()
+        if command:
+            self.on_until = time.monotonic() + LOAD_SECONDS if command[-1] == b"on" else 0.0
+        return bool(command)
+
+    def _plan_due(self, now: float) -> None:
+        """One request per host at a time; the load balancer takes turns, so each gets its share."""
+        if now >= self.next_burst:
+            self.next_burst = now + BURST_SECONDS
+            self.planned += [(now, "/busy")] * self.hosts
+            size = next(self.burst_sizes)
+            for number in range(size):
+                moment = now + BURST_SPREAD * (number + 1) / size
+                self.planned += [(moment, "/short")] * self.hosts
+        if now >= self.next_slow:
+            self.next_slow = now + 1 / (SLOW_PER_HOST * self.hosts)
+            self.planned.append((now, "/slow"))
+
+    def _start_due(self, now: float) -> None:
+        while self.planned and self.planned[0][0] <= now:
+            _, path = self.planned.popleft()
+            if now < self.on_until:
+                self._start(path)
+
+    def _start(self, path: str) -> None:
+        request = Request(path)
+        self.counts["requests"] += 1
+        self.selector.register(request.socket, selectors.EVENT_WRITE, request)
+
+    def _advance(self, request: Request, events: int) -> None:
+        try:
+            if events & selectors.EVENT_WRITE:
+                request.send()
+                self.selector.modify(request.socket, selectors.EVENT_READ, request)
+            elif request.receive():
+                self._finish(request, request.fault())
+        except OSError as error:
+            self._finish(request, os.strerror(error.errno or 0))
+
+    def _finish(self, request: Request, fault: str) -> None:
+        self.selector.unregister(request.socket)
+        request.socket.close()
+        self.counts["lost" if fault else "ok"] += 1
+        self.counts["bytes"] += request.body
+        if fault:
+            seconds = round(time.monotonic() - request.started, 3)
+            line = {"time": time.time(), "path": request.path, "after": seconds, "reason": fault}
+            with self.lost.open("a") as file:
+                file.write(json.dumps(line) + "\n")
+
+    def _give_up_on_old(self, now: float) -> None:
+        for request in self._under_way():
+            if now - request.started > REQUEST_SECONDS:
+                self._finish(request, f"no answer in {REQUEST_SECONDS:.0f} s")
+
+    def _under_way(self) -> list[Request]:
+        return [key.data for key in self.selector.get_map().values() if key.data]
+
+    def _report(self, now: float) -> None:
+        self.next_report = now + REPORT_SECONDS
+        state: dict[str, Any] = {"time": time.time(), "load": now < self.on_until}
+        state.update(self.counts, in_flight=len(self._under_way()))
+        fresh = self.counters.with_suffix(".new")
+        fresh.write_text(json.dumps(state) + "\n")
+        fresh.replace(self.counters)
+
+
+if __name__ == "__main__":
+    Load(int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])).run()

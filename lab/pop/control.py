@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starting, asking and stopping the lab of one home; every function raises LabError with one line.
+
+`home` is EDGETUNE_HOME. Several labs can run at once, each in its own home.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from . import kernel
+from .layout import MAX_HOSTS, LabError, Layout
+from .requirements import SYSTEM_PATH, has_nic_queue, missing_requirements
+
+CHECKOUT = Path(__file__).parents[2]
+NAMESPACES = ("--pid", "--fork", "--kill-child", "--mount", "--net", "--uts", "--ipc")
+STOP_SECONDS = 20.0
+
+
+def up(home: Path, hosts: int = 8, load: bool = True, post_seconds: float = 0.0) -> dict[str, Any]:
+    """Bring a PoP up and return its state once all of it answers; it outlives the caller.
+
+    Whatever ends this call early, Ctrl-C included, takes everything down again.
+    `post_seconds` makes each reboot that much longer.
+    """
+    missing = missing_requirements()
+    if missing:
+        raise LabError(f"the lab cannot run here, it needs: {', '.join(missing)}")
+    if not 1 <= hosts <= MAX_HOSTS:
+        raise LabError(f"a lab has 1 to {MAX_HOSTS} hosts, not {hosts}")
+    layout = Layout(home.absolute())
+    options = {"home": str(layout.home), "hosts": hosts, "load": load}
+    options.update(post_seconds=post_seconds, nic_queue=has_nic_queue())
+    try:
+        return _bring_up(layout, options)
+    except OSError as error:
+        raise LabError(f"the lab did not come up: {error}") from error
+
+
+def down(home: Path) -> bool:
+    """Stop the lab and wait until nothing of it is left; False if none was running."""
+    layout = Layout(home.absolute())
+    return layout.lab.is_dir() and _stop(layout)
+
+
+def status(home: Path) -> dict[str, Any] | None:
+    """State of the running lab, None if there is none (or it is only coming up)."""
+    try:
+        with _connect(Layout(home.absolute())) as connection:
+            state: dict[str, Any] = _ask(connection, {"do": "status"})[0]
+            return state
+    except (FileNotFoundError, ConnectionRefusedError):
+        return None
+
+
+def set_load(home: Path, on: bool) -> None:
+    """Start or stop the client's requests; it stops by itself after an hour."""
+    _request(home, {"do": "load", "on": on})
+
+
+def power(home: Path, host: str, action: str) -> None:
+    """Switch a host "off" (it shuts down), "cut" its power, or switch it "on"; does not wait."""
+    _request(home, {"do": "power", "host": host, "action": action})
+
+
+def enter_controller(home: Path) -> None:
+    """Move the calling thread, and all it starts, into the controller's network namespace.
+
+    Call it before any thread is started. There is no way back.
+    """
+    namespace = _request(home, {"do": "enter"})[1][0]
+    kernel.setns(namespace, kernel.NEW_NET)
+    os.close(namespace)
+
+
+def client_counts(home: Path) -> dict[str, Any]:
+    """What the client did since `up`: requests, ok, lost, bytes, in_flight; at most 0.2 s old.
+
+    Counts only grow, so two calls can be subtracted. "load" says whether it sends, "time" when
+    it was written (seconds since the epoch). Each lost request is a line in client-lost.jsonl.
+    """
+    try:
+        counts: dict[str, Any] = json.loads(Layout(home.absolute()).client.read_text())
+    except FileNotFoundError:
+        raise LabError(f"no client has run in {home}") from None
+    return counts
+
+
+def _bring_up(layout: Layout, options: dict[str, Any]) -> dict[str, Any]:
+    with _lock(layout) as lock:
+        if lock is None:
+            raise LabError(f"a lab is already running in {layout.home}")
+        _clean(layout)
+        os.truncate(lock, 0)
+        layout.disks.mkdir()
+        (layout.lab / "console").mkdir()
+        process = _start(layout, {**options, "lock": lock})
+    try:
+        with process:
+            return _wait_until_ready(process, layout)
+    except BaseException:
+        _stop(layout)
+        raise
+
+
+def _start(layout: Layout, options: dict[str, Any]) -> subprocess.Popen[bytes]:
+    """Start the supervisor, which from now on is nobody's child and holds the lock."""
+    command = ["setsid", "--fork", "unshare", *NAMESPACES, "--", sys.executable, "-E", "-s", "-S"]
+    command += ["-m", "lab.pop.supervisor"]
+    with layout.log.open("wb") as log, open("/proc/self/ns/net") as machine:
+        options = {**options, "machine": machine.fileno()}
+        return subprocess.Popen(
+            [*command, json.dumps(options)],
+            cwd=CHECKOUT,
+            env={"PATH": SYSTEM_PATH},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            pass_fds=(options["lock"], options["machine"]),
+        )
+
+
+def _stop(layout: Layout) -> bool:
+    """Kill the supervisor and wait until the last holder of the lock is gone; False if none."""
+    end = time.monotonic() + STOP_SECONDS
+    found = False
+    while True:
+        with _lock(layout) as lock:
+            if lock is not None:
+                _remove_volatile(layout)
+                return found
+        if time.monotonic() > end:
+            raise LabError(f"the lab in {layout.home} did not stop in {STOP_SECONDS:.0f} s")
+        found = True
+        _kill(layout.lock.read_text())
+        time.sleep(0.02)
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], layout: Layout) -> dict[str, Any]:
+    for line in process.stdout or ():
+        message = json.loads(line)
+        if "ready" in message:
+            state: dict[str, Any] = message["ready"]
+            return state
+        if "error" in message:
+            raise LabError(f"the lab did not come up: {message['error']}")
+    last = layout.log.read_text().strip().splitlines()[-1:]
+    raise LabError(f"the lab did not come up: {last[0] if last else 'it was stopped'}")
+
+
+@contextmanager
+def _lock(layout: Layout) -> Iterator[int | None]:
+    """The lab's lock, None while a lab holds it; a process started in here inherits it."""
+    layout.lab.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(layout.lock, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        yield None
+    else:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _kill(text: str) -> None:
+    """End the supervisor whose PID is in `text`; the kernel then ends all the rest."""
+    with suppress(ValueError, ProcessLookupError):
+        os.kill(int(text), signal.SIGKILL)
+
+
+def _clean(layout: Layout) -> None:
+    """Remove what an earlier lab of this home left, logs and counts included."""
+    _remove_volatile(layout)
+    shutil.rmtree(layout.lab / "console", ignore_errors=True)
+    for path in (layout.client, layout.client_lost):
+        path.unlink(missing_ok=True)
+
+
+def _remove_volatile(layout: Layout) -> None:
+    """What says that a lab is there, and the keys to it."""
+    volatile = (layout.state, layout.socket, layout.key, layout.key.with_suffix(".pub"))
+    for path in volatile:
+        path.unlink(missing_ok=True)
+    if layout.disks.is_dir():
+        layout.disks.rmdir()
+
+
+def _request(home: Path, request: dict[str, Any]) -> tuple[Any, list[int]]:
+    try:
+        with _connect(Layout(home.absolute())) as connection:
+            return _ask(connection, request)
+    except (FileNotFoundError, ConnectionRefusedError):
+        raise LabError(f"no lab is running in {home}") from None
+
+
+def _connect(layout: Layout) -> socket.socket:
+    """Through the directory's descriptor: a Unix socket address holds only 108 bytes."""
+    directory = os.open(layout.lab, os.O_RDONLY)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(STOP_SECONDS)
+    try:
+        connection.connect(f"/proc/self/fd/{directory}/{layout.socket.name}")
+    except BaseException:
+        connection.close()
+        raise
+    finally:
+        os.close(directory)
+    return connection
+
+
+def _ask(connection: socket.socket, request: dict[str, Any]) -> tuple[Any, list[int]]:
+    """The result of a request, and the descriptors that came with it."""
+    connection.sendall(json.dumps(request).encode() + b"\n")
+    text, descriptors, _, _ = socket.recv_fds(connection, 65536, 1)
+    while not text.endswith(b"\n"):
+        more = connection.recv(65536)
+        if not more:
+            raise LabError("the lab ended while it was asked")
+        text += more
+    reply = json.loads(text)
+    if not reply["ok"]:
+        raise LabError(reply["error"])
+    return reply["result"], descriptors

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a lab writes into its home for the pack and the person who use it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .layout import LOAD_BALANCER, Address, Layout
+
+CHECKOUT = Path(__file__).parents[2]
+
+POP = f"""---
+# Written by `edgetune lab up`.
+pops:
+  lab1:
+    floor: 0.5
+    health: "http://127.0.0.1:80/health"
+    load_balancer: {{driver: haproxy, address: "tcp://{LOAD_BALANCER}:9999", backend: edges}}
+    hosts:
+"""
+# One kind of hardware, so all hosts are one stratum.
+HOST = (
+    "      {0.name}: {{address: {0.ip}, port: 22, rack: {0.rack}, hardware: lab, server: {0.name}}}"
+)
+
+CONFIGURATION = """---
+# Written by `edgetune lab up`.
+inventory: {inventory}
+tunings: {tunings}
+ssh_user: root
+ssh_key_file: {key}
+ssh_known_hosts: {known_hosts}
+ssh_timeout: 10
+ssh_threads: 8
+records: {database}
+coordination: {database}
+claim_ttl: 120
+drain_deadline: 30
+reboot_deadline: 60
+health_deadline: 30
+sample_retention: 86400
+"""
+
+
+def write_inventory(layout: Layout, hosts: Sequence[Address]) -> None:
+    lines = [HOST.format(host) for host in hosts]
+    layout.inventory.write_text(POP + "\n".join(lines) + "\n")
+
+
+def write_known_hosts(layout: Layout, hosts: Sequence[Address], keys: Mapping[str, str]) -> None:
+    """`keys` is {host name: public key}."""
+    lines = [f"{host.ip} {' '.join(keys[host.name].split()[:2])}\n" for host in hosts]
+    layout.known_hosts.write_text("".join(lines))
+
+
+def write_configuration(layout: Layout) -> None:
+    """The pack's configuration; a JSON string is a YAML string, whatever the path contains."""
+    tunings = [CHECKOUT / "tunings", CHECKOUT / "lab" / "tunings"]
+    text = CONFIGURATION.format(
+        inventory=json.dumps(str(layout.inventory)),
+        tunings=json.dumps([str(path) for path in tunings if path.is_dir()]),
+        key=json.dumps(str(layout.key)),
+        known_hosts=json.dumps(str(layout.known_hosts)),
+        database=json.dumps(f"sqlite:///{layout.home / 'edgetune.sqlite'}"),
+    )
+    layout.configuration.write_text(text)
+
+
+def write_state(layout: Layout, state: Mapping[str, Any]) -> None:
+    layout.state.write_text(json.dumps(state, indent=2) + "\n")

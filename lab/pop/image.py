@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The root file system of the hosts: this machine's programs under our own configuration.
+
+A host's root is an overlay of three layers: its own disk, the image made here (the files of
+`image/`, and marks that hide what is this machine's business), and the machine's `/`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from pathlib import Path
+
+FILES = Path(__file__).with_name("image")
+SLOW_BODY_BYTES = 200_000
+
+PROGRAMS = {"bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr"}
+EMPTY = ("dev", "home", "mnt", "proc", "root", "run", "sys", "tmp", "var")
+# What programs need of /etc; the rest, keys and services above all, stays hidden.
+KEPT_IN_ETC = {
+    "alternatives",
+    "debian_version",
+    "ethertypes",
+    "host.conf",
+    "iproute2",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "nsswitch.conf",
+    "os-release",
+    "protocols",
+    "python3",
+    "services",
+    "ssl",
+}
+OPAQUE_IN_USR = ("usr/lib/sysctl.d", "usr/local/lib/sysctl.d", "usr/local/sbin")
+
+
+def build(image: Path, public_key: str, nic_queue: bool) -> None:
+    """Make the image at `image` (a new directory on a tmpfs); the same one serves all hosts."""
+    shutil.copytree(FILES, image)
+    _give_to_root(image)
+    for name in (*EMPTY, *OPAQUE_IN_USR):
+        _opaque(image / name)
+    _fill(image, public_key, nic_queue)
+    _hide(Path("/"), image, PROGRAMS | {"etc"})
+    _hide(Path("/etc"), image / "etc", KEPT_IN_ETC)
+
+
+def _fill(image: Path, public_key: str, nic_queue: bool) -> None:
+    for name in ("var/log/nginx", "var/lib/nginx", "var/www", "etc/sysctl.d", "etc/systemd/system"):
+        (image / name).mkdir(parents=True)
+    (image / "root").chmod(0o700)
+    (image / "root/.ssh").mkdir(mode=0o700)
+    (image / "root/.ssh/authorized_keys").write_text(public_key)
+    (image / "var/www/slow").write_bytes(b"x" * SLOW_BODY_BYTES)
+    (image / "etc/shadow").chmod(0o600)
+    if nic_queue:
+        (image / "etc/lab-nic-queue").touch()
+
+
+def _give_to_root(image: Path) -> None:
+    """A checkout may belong to anybody, and its modes come from a umask."""
+    for path in [image, *image.rglob("*")]:
+        os.chown(path, 0, 0)
+        executable = path.is_dir() or path.stat().st_mode & stat.S_IXUSR
+        path.chmod(0o755 if executable else 0o644)
+
+
+def _opaque(directory: Path) -> None:
+    """Nothing of the machine's directory of that name is seen through this one."""
+    directory.mkdir(parents=True, exist_ok=True)
+    os.setxattr(directory, "trusted.overlay.opaque", b"y")
+
+
+def _hide(machine: Path, image: Path, kept: set[str]) -> None:
+    """Of a directory of the machine only the names in `kept` are seen; ours take their place."""
+    for path in machine.iterdir():
+        ours = image / path.name
+        if path.name in kept:
+            continue
+        if ours.is_dir():
+            _opaque(ours)
+        elif not ours.exists():
+            os.mknod(ours, stat.S_IFCHR, os.makedev(0, 0))

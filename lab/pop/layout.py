@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names and addresses of the PoP, and the files it keeps under HOME/lab."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+CONTROLLER = "10.77.0.2"
+LOAD_BALANCER = "10.77.0.3"
+CLIENT = "10.77.0.4"
+MAX_HOSTS = 1000
+
+
+class LabError(Exception):
+    """The lab cannot do what was asked; the message is one line for a person."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where one host is found; the MAC stays the same over its reboots."""
+
+    name: str
+    ip: str
+    mac: str
+    rack: str
+
+
+def addresses(count: int) -> list[Address]:
+    """e000 is 10.77.1.1, e001 10.77.1.2 and so on, 250 to a /24; racks r1 and r2 take turns."""
+    return [
+        Address(
+            name=f"e{index:03d}",
+            ip=f"10.77.{1 + index // 250}.{1 + index % 250}",
+            mac=f"02:77:00:00:{index >> 8:02x}:{index & 255:02x}",
+            rack=f"r{1 + index % 2}",
+        )
+        for index in range(count)
+    ]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Paths of a lab; `home` is absolute (EDGETUNE_HOME)."""
+
+    home: Path
+
+    @property
+    def lab(self) -> Path:
+        return self.home / "lab"
+
+    @property
+    def lock(self) -> Path:
+        """Held with flock() by everything that belongs to the running lab."""
+        return self.lab / "lock"
+
+    @property
+    def socket(self) -> Path:
+        return self.lab / "control.sock"
+
+    @property
+    def disks(self) -> Path:
+        """Empty when seen from outside: a tmpfs lies on it in the supervisor's mount namespace."""
+        return self.lab / "disks"
+
+    @property
+    def log(self) -> Path:
+        return self.lab / "supervisor.log"
+
+    @property
+    def key(self) -> Path:
+        return self.lab / "id_ed25519"
+
+    @property
+    def known_hosts(self) -> Path:
+        return self.lab / "known_hosts"
+
+    @property
+    def inventory(self) -> Path:
+        return self.lab / "inventory.yaml"
+
+    @property
+    def state(self) -> Path:
+        return self.lab / "state.json"
+
+    @property
+    def client(self) -> Path:
+        return self.lab / "client.json"
+
+    @property
+    def client_lost(self) -> Path:
+        return self.lab / "client-lost.jsonl"
+
+    @property
+    def configuration(self) -> Path:
+        return self.home / "edgetune.yaml"
+
+    def console(self, host: str) -> Path:
+        return self.lab / "console" / f"{host}.log"

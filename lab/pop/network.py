@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Anonymous network namespaces and the wires between them.
+
+A namespace is a file descriptor, never a name in /run/netns: the kernel removes it, with all its
+interfaces, as soon as nobody holds it any more.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from . import kernel
+
+BRIDGE = "br0"
+QUEUES = "numtxqueues 4 numrxqueues 4"
+
+
+@contextmanager
+def inside(namespace: int) -> Iterator[None]:
+    """Run the body in that namespace; what it starts there stays there."""
+    with kernel.own_namespaces_kept(net=kernel.NEW_NET):
+        kernel.setns(namespace, kernel.NEW_NET)
+        yield
+
+
+def new_namespace() -> int:
+    """File descriptor of a fresh network namespace; the caller stays in its own."""
+    with kernel.own_namespaces_kept(net=kernel.NEW_NET):
+        kernel.unshare(kernel.NEW_NET)
+        return os.open("/proc/self/ns/net", os.O_RDONLY)
+
+
+def make_bridge() -> None:
+    """The PoP's switch, in the present namespace."""
+    _ip([f"link add {BRIDGE} type bridge", f"link set {BRIDGE} up", "link set lo up"])
+
+
+def connect(port: str, namespace: int, mac: str) -> None:
+    """Wire a new eth0 of `namespace`, with four queues, to port `port` of the bridge.
+
+    A port left by an earlier life of the same host is replaced.
+    """
+    disconnect(port)
+    peer = f"peer name eth0 address {mac} {QUEUES} netns /proc/self/fd/{namespace}"
+    _ip(
+        [f"link add {port} {QUEUES} type veth {peer}", f"link set {port} master {BRIDGE} up"],
+        keep=(namespace,),
+    )
+
+
+def disconnect(port: str) -> None:
+    """Pull the wire out of the bridge, if there is one."""
+    command = ["ip", "link", "delete", port]
+    subprocess.run(command, stderr=subprocess.DEVNULL, check=False)
+
+
+def set_address(namespace: int, address: str) -> None:
+    """Give eth0 of `namespace` its address in the PoP's /16 and switch it on."""
+    with inside(namespace):
+        _ip(["link set lo up", f"address add {address}/16 dev eth0", "link set eth0 up"])
+
+
+def know_neighbours(namespace: int, neighbours: dict[str, str]) -> None:
+    """Fixed MACs {address: mac} for eth0: a host that boots is reached at its first packet."""
+    entry = "neighbour add {} lladdr {} dev eth0 nud permanent"
+    with inside(namespace):
+        _ip([entry.format(address, mac) for address, mac in neighbours.items()])
+
+
+def _ip(lines: Sequence[str], keep: Sequence[int] = ()) -> None:
+    command = ["ip", "-batch", "-"]
+    text = "\n".join(lines) + "\n"
+    done = subprocess.run(command, input=text, text=True, capture_output=True, pass_fds=keep)
+    if done.returncode != 0:
+        raise OSError(f"ip: {done.stderr.strip().splitlines()[0]}")

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Waiting until the PoP is really there: SSH answers, and HAProxy has seen each server healthy."""
+
+from __future__ import annotations
+
+import csv
+import socket
+import time
+from collections.abc import Sequence
+
+from .layout import LOAD_BALANCER, Address, LabError
+
+SECONDS = 60.0
+STATISTICS = (LOAD_BALANCER, 9999)
+
+
+def wait_for_ssh(hosts: Sequence[Address]) -> None:
+    """Until each host shows its SSH banner; call it in the controller's namespace."""
+    end = time.monotonic() + SECONDS
+    for host in hosts:
+        while not _shows_banner(host.ip):
+            if time.monotonic() > end:
+                raise LabError(f"host {host.name} did not answer SSH in {SECONDS:.0f} s")
+            time.sleep(0.02)
+
+
+def _shows_banner(address: str) -> bool:
+    """The short timeout is for a host that is still without address: its SYN is sent again soon."""
+    try:
+        with socket.create_connection((address, 22), timeout=0.1) as connection:
+            connection.settimeout(2.0)
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False
+
+
+def wait_for_servers() -> None:
+    """Until HAProxy's own checks have passed on all servers; in the controller's namespace."""
+    end = time.monotonic() + SECONDS
+    while True:
+        waiting = _unchecked_servers()
+        if waiting == []:
+            return
+        if time.monotonic() > end:
+            raise LabError(f"HAProxy says these servers are not up: {waiting}")
+        time.sleep(0.02)
+
+
+def _unchecked_servers() -> list[str] | None:
+    """Names of the servers without a passed check, None while HAProxy does not answer."""
+    try:
+        with socket.create_connection(STATISTICS, timeout=1.0) as connection:
+            connection.sendall(b"show stat edges 4 -1\n")
+            text = connection.makefile().read()
+    except OSError:
+        return None
+    rows = list(csv.DictReader(text.lstrip("# ").splitlines()))
+    return [row["svname"] for row in rows if row["check_status"] != "L7OK"]

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the namespaced lab needs of the machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+SYSTEM_PATH = "/usr/sbin:/sbin:/usr/bin:/bin"
+PACKAGES = {
+    "sshd": "openssh-server",
+    "ssh-keygen": "openssh-client",
+    "haproxy": "haproxy",
+    "nginx": "nginx-light",
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "ethtool": "ethtool",
+    "busybox": "busybox",
+    "sysctl": "procps",
+    "unshare": "util-linux",
+    "python3": "python3",
+}
+NGINX_ECHO = Path("/usr/lib/nginx/modules/ngx_http_echo_module.so")
+PROBE = ("unshare", "--mount", "--net", "--uts", "--ipc", "--pid", "--time", "--fork", "true")
+
+
+def missing_packages() -> list[str]:
+    """Debian packages to install before a lab can run, without doubles, sorted."""
+    found = {command: shutil.which(command, path=SYSTEM_PATH) for command in PACKAGES}
+    packages = {PACKAGES[command] for command, path in found.items() if path is None}
+    if not NGINX_ECHO.exists():
+        packages.add("libnginx-mod-http-echo" if found["nginx"] else "nginx-light")
+    return sorted(packages)
+
+
+def missing_requirements() -> list[str]:
+    """Reasons and Debian packages that keep the namespaced lab from running here; [] is good."""
+    if not sys.platform.startswith("linux"):
+        return ["Linux"]
+    if os.geteuid() != 0:
+        return ["root", *missing_packages()]
+    return missing_packages() or _missing_rights()
+
+
+def has_nic_queue() -> bool:
+    """Whether an ifb device can be made without the machine loading the module for it."""
+    return Path("/sys/module/ifb").exists() or Path("/sys/class/net/ifb0").exists()
+
+
+def _missing_rights() -> list[str]:
+    done = subprocess.run(PROBE, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    return [f"the right to make namespaces ({done.stderr.strip()})"] if done.returncode else []

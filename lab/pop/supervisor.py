@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Process 1 of the lab's own PID namespace: when it ends, the kernel ends everything else.
+
+Started by `control.up`, never by hand. It reports on standard output, one JSON object per line:
+{"pid": its PID outside}, then {"ready": state} or {"error": "one line"}.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from . import files, kernel, network, sysview
+from .layout import LabError, Layout
+from .pop import PoP
+
+REQUEST_SECONDS = 1.0
+
+
+def main() -> None:
+    """Argument: JSON with home, hosts, load, post_seconds, nic_queue and two descriptors:
+    lock, and machine (the machine's network namespace, of which only settings are read).
+    """
+    options = json.loads(sys.argv[1])
+    if os.getpid() != 1:
+        sys.exit("not process 1 of its own PID namespace: the lab is started by `edgetune lab up`")
+    pid = int(Path("/proc/self").readlink().name)  # still the /proc of the machine
+    os.set_inheritable(options["lock"], False)
+    os.pwrite(options["lock"], f"{pid}\n".encode(), 0)
+    _report({"pid": pid})
+    try:
+        supervisor = Supervisor(Layout(Path(options["home"])), pid, options)
+    except (LabError, OSError) as error:
+        _report({"error": str(error)})
+        sys.exit(1)
+    _report({"ready": supervisor.state()})
+    os.dup2(2, 1)
+    supervisor.serve()
+
+
+def _report(message: dict[str, Any]) -> None:
+    """Nobody left to read it: that is BrokenPipeError, and the end of the lab."""
+    os.write(1, json.dumps(message).encode() + b"\n")
+
+
+class Supervisor:
+    """Brings the PoP up when made; `serve` keeps it running."""
+
+    def __init__(self, layout: Layout, pid: int, options: dict[str, Any]) -> None:
+        self.layout = layout
+        self.pid = pid
+        kernel.mount("proc", "/proc", "proc")
+        kernel.mount("disks", layout.disks, "tmpfs", data="mode=755")
+        _copy_settings(options["machine"], layout)
+        self.pop = PoP(layout, options["hosts"], options["post_seconds"])
+        self.pop.bring_up(options["nic_queue"])
+        self.pop.set_load(options["load"])
+        self.listener = _listen(layout.socket)
+        files.write_state(layout, self.state())
+
+    def state(self) -> dict[str, Any]:
+        return {**self.pop.describe(), "pid": self.pid}
+
+    def serve(self) -> None:
+        """For ever: answer requests, reap what ended, boot what is due."""
+        alarm = _child_alarm()
+        selector = selectors.DefaultSelector()
+        selector.register(self.listener, selectors.EVENT_READ)
+        selector.register(alarm, selectors.EVENT_READ)
+        while True:
+            self._reap()
+            ready = selector.select(self.pop.boot_due())
+            if any(key.fileobj is alarm for key, _ in ready):
+                alarm.recv(4096)
+            if any(key.fileobj is self.listener for key, _ in ready):
+                self._answer()
+
+    def _reap(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return
+                self.pop.ended(pid, status)
+
+    def _answer(self) -> None:
+        """One request per connection; a caller that misbehaves costs a second, no more."""
+        connection, _ = self.listener.accept()
+        with connection, contextlib.suppress(OSError, ValueError):
+            connection.settimeout(REQUEST_SECONDS)
+            request = json.loads(connection.makefile().readline())
+            descriptors: list[int] = []
+            try:
+                reply = {"ok": True, "result": self._carry_out(request, descriptors)}
+            except (LabError, OSError, KeyError) as error:
+                reply = {"ok": False, "error": f"{error}"}
+            socket.send_fds(connection, [json.dumps(reply).encode() + b"\n"], descriptors)
+
+    def _carry_out(self, request: dict[str, Any], descriptors: list[int]) -> Any:
+        verb = request["do"]
+        if verb == "status":
+            return self.state()
+        if verb == "enter":
+            return descriptors.append(self.pop.controller)
+        if verb == "load":
+            return self.pop.set_load(bool(request["on"]))
+        if verb == "power":
+            return self.pop.power(request["host"], request["action"])
+        raise LabError(f"the lab knows no {verb}")
+
+
+def _copy_settings(machine: int, layout: Layout) -> None:
+    """Some of net.core are visible in the machine's own network namespace only."""
+    with network.inside(machine):
+        sysview.build_template(layout.disks / "sysctls")
+    os.close(machine)
+
+
+def _listen(path: Path) -> socket.socket:
+    """Bound through the directory's descriptor: a Unix socket address holds only 108 bytes."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    directory = os.open(path.parent, os.O_RDONLY)
+    listener.bind(f"/proc/self/fd/{directory}/{path.name}")
+    os.close(directory)
+    listener.listen(16)
+    return listener
+
+
+def _child_alarm() -> socket.socket:
+    """Readable whenever a child has ended."""
+    reader, writer = socket.socketpair()
+    reader.setblocking(False)
+    writer.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(writer.detach())
+    return reader
+
+
+if __name__ == "__main__":
+    main()
