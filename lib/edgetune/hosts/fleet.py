@@ -22,9 +22,10 @@ from edgetune.inventory import Host
 AGENT = Path(__file__).with_name("agent.py")
 MAX_REPLY = 4 << 20
 
+# The agent keeps its source: to act after a reboot it has to stay on the host.
 _BOOTSTRAP = (
-    "python3 -I -S -c 'import sys; i = sys.stdin.buffer; "
-    'exec(compile(i.read(int(i.readline())), "edgetune-agent", "exec"))\''
+    "python3 -I -S -c 'import sys; i = sys.stdin.buffer; source = i.read(int(i.readline())); "
+    'exec(compile(source, "edgetune-agent", "exec"))\''
 )
 
 

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ethtool, reboot and systemctl of a simulated host: just enough for the host agent.
+
+Run as `python commands.py ROOT NAME ARGUMENT...`; it must not import anything of the lab. They
+touch nothing outside of ROOT: `reboot` leaves a mark there, which the lab looks for.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+QUEUES = 4
+NGINX = "run/nginx.json"
+REBOOT_MARK = "run/reboot-wanted"
+NIC_QUEUES = "sys/class/net/eth0/queues"
+STEERING = {"rx": "rps_cpus", "tx": "xps_cpus"}
+PROPERTIES = {"LimitNOFILE": "1024:524288", "CPUAffinity": "", "Nice": "0"}
+
+
+class Refusal(Exception):
+    """What the real program would not do either; the text is its message."""
+
+
+def ethtool(root: Path, arguments: Sequence[str]) -> None:
+    """-i, -l and -L of eth0, whose channels are its queues in /sys."""
+    option, interface, *values = [*arguments, "", ""][: max(2, len(arguments))]
+    if interface != "eth0":
+        raise Refusal("netlink error: No such device")
+    if option in ("-i", "--driver"):
+        print("driver: virtio_net\nversion: 1.0.0")
+    elif option in ("-l", "--show-channels"):
+        _show_channels(root)
+    elif option in ("-L", "--set-channels"):
+        make_queues(root, _wanted_channels(values))
+    else:
+        raise Refusal("netlink error: Operation not supported")
+
+
+def _show_channels(root: Path) -> None:
+    now = {kind: len(list((root / NIC_QUEUES).glob(f"{kind}-*"))) for kind in STEERING}
+    print("Channel parameters for eth0:")
+    for title, rx, tx in (
+        ("Pre-set maximums:", QUEUES, QUEUES),
+        ("Current hardware settings:", now["rx"], now["tx"]),
+    ):
+        print(f"{title}\nRX:\t\t{rx}\nTX:\t\t{tx}\nOther:\t\tn/a\nCombined:\tn/a")
+
+
+def _wanted_channels(words: Sequence[str]) -> dict[str, int]:
+    wanted = dict(zip(words[::2], words[1::2]))
+    if len(words) % 2 or not wanted or not all(word.isdigit() for word in wanted.values()):
+        raise Refusal("ethtool: bad command line argument(s)")
+    if not set(wanted) <= set(STEERING):
+        raise Refusal("netlink error: requested channel type is not supported")
+    if not all(1 <= int(count) <= QUEUES for count in wanted.values()):
+        raise Refusal("netlink error: requested channel count exceeds maximum")
+    return {kind: int(count) for kind, count in wanted.items()}
+
+
+def make_queues(root: Path, counts: Mapping[str, int]) -> None:
+    """Give eth0 that many "rx" or "tx" queues; new ones steer no packets (all zero)."""
+    for kind, count in counts.items():
+        for number in range(QUEUES):
+            queue = root / NIC_QUEUES / f"{kind}-{number}"
+            if number >= count:
+                shutil.rmtree(queue, ignore_errors=True)
+            elif not queue.exists():
+                queue.mkdir(parents=True)
+                (queue / STEERING[kind]).write_text("0\n")
+
+
+def reboot(root: Path, arguments: Sequence[str]) -> None:
+    """Ask the lab for a boot of this host."""
+    (root / REBOOT_MARK).touch()
+
+
+def systemctl(root: Path, arguments: Sequence[str]) -> None:
+    """show, restart and is-active of nginx; daemon-reload; reboot."""
+    verb, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
+    if verb in ("daemon-reload", "reboot"):
+        if verb == "reboot":
+            reboot(root, rest)
+        return
+    name, unit = _property_and_unit(rest)
+    if unit.replace(".service", "") != "nginx":
+        raise Refusal(f"Unit {unit} could not be found.")
+    if verb == "restart":
+        start_nginx(root)
+    elif verb == "is-active":
+        _is_active(root)
+    elif verb == "show" and name:
+        value = _show(root, name)
+        print(value if "--value" in rest else f"{name}={value}")
+    else:
+        raise Refusal(f"Unknown command verb '{verb}'.")
+
+
+def _is_active(root: Path) -> None:
+    active = backlog(root) is not None
+    print("active" if active else "inactive")
+    if not active:
+        sys.exit(3)
+
+
+def _property_and_unit(words: Sequence[str]) -> tuple[str, str]:
+    """From `-p NAME --value UNIT` in any order; also -pNAME, --property NAME, --property=NAME."""
+    name, unit, expected = "", "", False
+    for word in words:
+        if expected:
+            name, expected = word, False
+        elif word in ("-p", "--property"):
+            expected = True
+        elif word.startswith("-p"):
+            name = word[2:]
+        elif word.startswith("--property="):
+            name = word.partition("=")[2]
+        elif not word.startswith("-"):
+            unit = word
+    return name, unit
+
+
+def _show(root: Path, name: str) -> str:
+    """What the running nginx has; of a limit SOFT:HARD the hard one, or LimitNAMESoft."""
+    state = {"ActiveState": "active" if backlog(root) is not None else "inactive"}
+    if not (root / NGINX).exists():
+        return state.get(name, "")
+    known = {**state, **json.loads((root / NGINX).read_text())["properties"]}
+    if name.startswith("Limit") and name.endswith("Soft"):
+        return str(known.get(name[: -len("Soft")], "")).partition(":")[0]
+    value = str(known.get(name, ""))
+    return value.rpartition(":")[2] if name.startswith("Limit") else value
+
+
+def start_nginx(root: Path) -> None:
+    """(Re)start it: only now it takes up its drop-ins and the length of its accept queue."""
+    somaxconn = (root / "proc/sys/net/core/somaxconn").read_text().strip()
+    if not somaxconn.isdigit():
+        raise Refusal("Job for nginx.service failed: net.core.somaxconn is no number.")
+    properties = dict(PROPERTIES)
+    for path in sorted((root / "etc/systemd/system/nginx.service.d").glob("*.conf")):
+        for line in path.read_text().splitlines():
+            key, equals, value = line.partition("=")
+            if equals and key[0] not in "#;":
+                properties[key.strip()] = value.strip() or PROPERTIES.get(key.strip(), "")
+    new = root / f"{NGINX}.new"
+    new.write_text(json.dumps({"backlog": int(somaxconn), "properties": properties}))
+    new.replace(root / NGINX)
+
+
+def backlog(root: Path) -> int | None:
+    """The length of nginx' accept queue, None while it does not run."""
+    if not (root / NGINX).exists():
+        return None
+    length: int = json.loads((root / NGINX).read_text())["backlog"]
+    return length
+
+
+COMMANDS = {"ethtool": ethtool, "reboot": reboot, "systemctl": systemctl}
+
+if __name__ == "__main__":
+    try:
+        COMMANDS[sys.argv[2]](Path(sys.argv[1]), sys.argv[3:])
+    except Refusal as refusal:
+        sys.exit(str(refusal))

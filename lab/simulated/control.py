@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starting, asking and stopping the simulated lab of one home; LabError is one line.
+
+`home` is EDGETUNE_HOME. Several labs can run at once, each in its own home.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, Any
+
+from lab import CHECKOUT
+from lab.pop.layout import LabError, Layout
+
+from . import processes
+
+MAX_HOSTS = 250
+STOP_SECONDS = 10.0
+
+
+def up(home: Path, hosts: int = 8, load: bool = True) -> dict[str, Any]:
+    """Bring a PoP up and return its state once all of it answers; it outlives the caller.
+
+    Whatever ends this call early, Ctrl-C included, takes everything down again.
+    """
+    if find_spec("asyncssh") is None:
+        raise LabError("the simulated lab needs the Python package asyncssh")
+    if not 1 <= hosts <= MAX_HOSTS:
+        raise LabError(f"a simulated lab has 1 to {MAX_HOSTS} hosts, not {hosts}")
+    layout = Layout(home.resolve())
+    lock = _lock(layout)
+    if lock is None:
+        raise LabError(f"a lab is already running in {layout.home}")
+    try:
+        return _bring_up(layout, {"hosts": hosts, "load": load, "lock": lock})
+    except BaseException:
+        down(home)
+        raise
+
+
+def down(home: Path) -> bool:
+    """Stop the lab and wait until nothing of it is left; False if none was running."""
+    layout = Layout(home.resolve())
+    if not layout.lab.is_dir():
+        return False
+    end = time.monotonic() + STOP_SECONDS
+    found = False
+    while True:
+        lock = _lock(layout)
+        if lock is not None:
+            processes.clean(layout)
+            os.close(lock)
+            return found
+        if time.monotonic() > end:
+            raise LabError(f"the lab in {layout.home} did not stop in {STOP_SECONDS:.0f} s")
+        found = True
+        _stop(layout)
+        time.sleep(0.02)
+
+
+def status(home: Path) -> dict[str, Any] | None:
+    """State of the running lab, None if there is none (or it is only coming up)."""
+    state = _read_state(Layout(home.resolve()))
+    return state if state and _is_running(state["pid"], state["started"]) else None
+
+
+def enter_controller(home: Path) -> None:
+    """Nothing to do: the hosts are reached from everywhere on this machine."""
+
+
+def missing_requirements() -> list[str]:
+    """It needs nothing of the machine."""
+    return []
+
+
+def _bring_up(layout: Layout, options: dict[str, Any]) -> dict[str, Any]:
+    try:
+        processes.clean(layout)
+        os.truncate(options["lock"], 0)
+        reports = _start(layout, {"home": str(layout.home), **options})
+    finally:
+        os.close(options["lock"])  # from here on the lab alone holds it
+    with reports:
+        return _wait_until_ready(reports, layout)
+
+
+def _start(layout: Layout, options: dict[str, Any]) -> IO[bytes]:
+    """Start the lab's processes; what they report comes back."""
+    reader, writer = os.pipe()
+    with layout.log.open("wb") as log, open(writer, "wb") as output:
+        subprocess.run(
+            [sys.executable, "-m", "lab.simulated.server", json.dumps(options)],
+            cwd=CHECKOUT,
+            env={"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONDONTWRITEBYTECODE": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=log,
+            pass_fds=(options["lock"],),
+            start_new_session=True,
+            check=True,
+        )
+    return open(reader, "rb")
+
+
+def _wait_until_ready(reports: IO[bytes], layout: Layout) -> dict[str, Any]:
+    report = json.loads(reports.readline() or "{}")
+    if "error" in report:
+        raise LabError(f"the lab did not come up: {report['error']}")
+    if not report:
+        last = layout.log.read_text(encoding="utf-8").strip().splitlines()[-1:]
+        raise LabError(f"the lab did not come up: {last[0] if last else 'it was stopped'}")
+    state: dict[str, Any] = report["ready"]
+    for host in state["hosts"]:
+        _expect_banner(host)
+    return state
+
+
+def _expect_banner(host: dict[str, Any]) -> None:
+    ip, _, port = host["address"].rpartition(":")
+    try:
+        with socket.create_connection((ip, int(port)), timeout=5) as connection:
+            if connection.recv(4) == b"SSH-":
+                return
+    except OSError as error:
+        raise LabError(f"host {host['name']} does not answer SSH: {error}") from None
+    raise LabError(f"host {host['name']} does not answer SSH")
+
+
+def _lock(layout: Layout) -> int | None:
+    """The lab's lock, None while a lab holds it; a process started with it inherits it."""
+    layout.lab.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(layout.lock, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _read_state(layout: Layout) -> dict[str, Any] | None:
+    try:
+        state: dict[str, Any] = json.loads(layout.state.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+    return state if state.get("kind") == "simulated" else None
+
+
+def _is_running(pid: int, started: str) -> bool:
+    return bool(started) and processes.start_time(pid) == started
+
+
+def _stop(layout: Layout) -> None:
+    """End the lab that holds the lock; one that has only just begun has not named itself yet."""
+    pid, _, started = layout.lock.read_text(encoding="utf-8").strip().partition(" ")
+    if pid.isdigit() and _is_running(int(pid), started):
+        with suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGTERM)

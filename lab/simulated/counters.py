@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a simulated host counts, in the formats of Linux, and the traffic that makes it grow."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping
+from pathlib import Path
+
+CPUS = 2
+TICKS = 100  # of /proc/stat, per second
+PACKETS = 400.0  # received per second by a host with its even share of the PoP's traffic
+NO_DROPS_FROM = 1024
+
+NIC = (
+    *("rx_packets", "rx_bytes", "rx_dropped", "rx_missed_errors", "rx_errors"),
+    *("tx_packets", "tx_bytes", "tx_dropped", "tx_errors"),
+)
+TCP_EXT = ("SyncookiesSent", "SyncookiesRecv", "TW", "ListenOverflows", "ListenDrops")
+TCP = ("ActiveOpens", "PassiveOpens", "CurrEstab", "InSegs", "OutSegs", "RetransSegs", "InErrs")
+
+
+def drops_per_second(backlog: int) -> float:
+    """Connections dropped by an accept queue of that length: 40 at 2, 4 at 8, none from 1024 on."""
+    if backlog >= NO_DROPS_FROM:
+        return 0.0
+    return 40.0 * math.pow(2.0 / max(backlog, 1), math.log(10, 4))
+
+
+class Surge:
+    """The load of the whole PoP against its usual one: it wanders slowly around 1."""
+
+    MEMORY = 10.0  # s
+    SPREAD = 0.2  # standard deviation of its logarithm
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self._log = chance.gauss(0, self.SPREAD)
+
+    def after(self, seconds: float) -> float:
+        """The factor after that many seconds more."""
+        kept = math.exp(-seconds / self.MEMORY)
+        self._log = kept * self._log + self._chance.gauss(0, self.SPREAD * math.sqrt(1 - kept**2))
+        return math.exp(self._log)
+
+
+class Counters:
+    """The counters of one boot of a host; they begin at zero and only grow."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self._values = dict.fromkeys((*NIC, *TCP_EXT, *TCP), 0)
+        self._busy = [0.0] * CPUS
+        self._uptime = 0.0
+        self._written: dict[str, str] = {}
+
+    def grow(self, seconds: float, backlog: int, load: float) -> None:
+        """Let traffic of `load` (1 is usual, 0 is none) come in for that long."""
+        self._uptime += seconds
+        packets = self._poisson(PACKETS * seconds * load)
+        drops = self._poisson(drops_per_second(backlog) * seconds * load)
+        added = {"ListenDrops": drops, "ListenOverflows": drops, "PassiveOpens": packets // 8}
+        added.update(rx_packets=packets, tx_packets=packets, InSegs=packets, OutSegs=packets)
+        added.update(rx_bytes=packets * 200, tx_bytes=packets * 1200)
+        added["RetransSegs"] = self._poisson(0.002 * packets)
+        for name, amount in added.items():
+            self._values[name] += amount
+        for cpu in range(CPUS):
+            self._busy[cpu] += seconds * min(0.9, 0.1 * load * self._chance.uniform(0.8, 1.2))
+
+    def write(self, root: Path) -> None:
+        """Bring /proc and /sys up to date; a reader sees a file as it was or as it is."""
+        for path, text in self._files().items():
+            if self._written.get(path) != text:
+                replace(root / path, text)
+                self._written[path] = text
+
+    def _poisson(self, mean: float) -> int:
+        if mean > 30:
+            return max(0, round(self._chance.gauss(mean, math.sqrt(mean))))
+        limit, count, product = math.exp(-mean), 0, self._chance.random()
+        while product > limit:
+            count += 1
+            product *= self._chance.random()
+        return count
+
+    def _files(self) -> Mapping[str, str]:
+        values = self._values
+        files = {f"sys/class/net/eth0/statistics/{name}": f"{values[name]}\n" for name in NIC}
+        files["proc/net/netstat"] = _table("TcpExt", TCP_EXT, values)
+        files["proc/net/snmp"] = _table("Tcp", TCP, values)
+        share = values["rx_packets"] // CPUS
+        files["proc/net/softnet_stat"] = f"{share:08x}{' 00000000' * 12}\n" * CPUS
+        files["proc/stat"] = self._stat()
+        idle = self._uptime * CPUS - sum(self._busy)
+        files["proc/uptime"] = f"{self._uptime:.2f} {idle:.2f}\n"
+        return files
+
+    def _stat(self) -> str:
+        busy = [round(seconds * TICKS) for seconds in self._busy]
+        idle = [max(0, round(self._uptime * TICKS) - ticks) for ticks in busy]
+        rows = [("cpu ", sum(busy), sum(idle))]
+        rows += [(f"cpu{cpu}", busy[cpu], idle[cpu]) for cpu in range(CPUS)]
+        return "".join(f"{name} {used} 0 0 {free} 0 0 0 0 0 0\n" for name, used, free in rows)
+
+
+def _table(title: str, names: tuple[str, ...], values: Mapping[str, int]) -> str:
+    numbers = " ".join(str(values[name]) for name in names)
+    return f"{title}: {' '.join(names)}\n{title}: {numbers}\n"
+
+
+def replace(path: Path, text: str) -> None:
+    """Write a file in one step."""
+    new = path.with_name(path.name + ".new")
+    new.write_text(text, encoding="utf-8")
+    new.replace(path)

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the hosts listen, and what the lab writes for the pack; the rest is as in `lab.pop`."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lab.pop.layout import LabError, Layout
+
+from .balancer import BACKEND
+
+# Below the ports that systems give to outgoing connections: a host finds its own free again.
+PORTS = range(20000, 32000)
+TRIES = 20
+
+POP = """---
+# Written by `edgetune lab up --simulated`.
+pops:
+  lab1:
+    floor: 0.5
+    reboot_time: 5
+    health: "{health}"
+    load_balancer: {{driver: haproxy, address: "{balancer}", backend: {backend}}}
+    hosts:
+"""
+HOST = "      {0.name}: {{address: {0.ip}, port: {0.port}, {1}, server: {0.name}}}\n"
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a host answers SSH."""
+
+    name: str
+    ip: str
+    port: int
+
+
+def endpoints(count: int) -> list[Endpoint]:
+    """127.77.0.1 and so on with one port; where only 127.0.0.1 is there, a port for each host."""
+    names = [f"e{index:03d}" for index in range(count)]
+    alone = not _can_bind("127.77.0.1", 0)
+    for _ in range(TRIES):
+        first = random.choice(PORTS[:-count])
+        if alone:
+            found = [Endpoint(name, "127.0.0.1", first + i) for i, name in enumerate(names)]
+        else:
+            found = [Endpoint(name, f"127.77.0.{i}", first) for i, name in enumerate(names, 1)]
+        if all(_can_bind(each.ip, each.port) for each in found):
+            return found
+    raise LabError(f"no free port for {count} hosts on the loopback interface")
+
+
+def _can_bind(ip: str, port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((ip, port))
+        except OSError:
+            return False
+        return True
+
+
+def write_inventory(layout: Layout, hosts: Sequence[Endpoint], health: str, balancer: str) -> None:
+    """One stratum: all hosts have one rack and one sort of hardware."""
+    text = POP.format(health=health, balancer=balancer, backend=BACKEND)
+    text += "".join(HOST.format(host, "rack: r1, hardware: simulated") for host in hosts)
+    layout.inventory.write_text(text, encoding="utf-8")
+
+
+def write_known_hosts(layout: Layout, hosts: Sequence[Endpoint], keys: Mapping[str, str]) -> None:
+    """`keys` is {host name: public key}."""
+    lines = [f"[{host.ip}]:{host.port} {keys[host.name]}\n" for host in hosts]
+    layout.known_hosts.write_text("".join(lines), encoding="utf-8")

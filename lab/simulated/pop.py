@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The running PoP: its hosts, their boots, their traffic, and the load balancer in front."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+
+from lab.pop.files import write_configuration
+from lab.pop.layout import Layout
+
+from . import commands, files, host, processes
+from .balancer import Balancer, Server
+from .counters import Counters, Surge, replace
+from .ssh import HostServer, environment
+
+DOWN_SECONDS = 2.0
+TICK = 0.2
+BOOT_HOOK = "etc/init.d/S99edgetune"
+
+
+@dataclass
+class Machine:
+    """One host; it is off while `on` is False."""
+
+    endpoint: files.Endpoint
+    root: Path
+    ssh: HostServer
+    counters: Counters
+    on: bool = False
+    boots: int = 0
+
+
+class PoP:
+    """Hosts on private roots; `load` says whether there is any traffic."""
+
+    def __init__(self, layout: Layout, hosts: int, load: bool) -> None:
+        self.layout = layout
+        self.load = load
+        self.balancer_url = self.health_url = ""
+        self._chance = random.Random()
+        self._surge = Surge(self._chance)
+        user_key = _make_user_key(layout.key)
+        self.machines = [self._machine(each, user_key) for each in files.endpoints(hosts)]
+        servers = [Server(each.endpoint.name, each.endpoint.ip) for each in self.machines]
+        self.balancer = Balancer(servers)
+        self._boots: set[asyncio.Task[None]] = set()
+
+    def _machine(self, endpoint: files.Endpoint, user_key: str) -> Machine:
+        root = self.layout.lab / "hosts" / endpoint.name / "root"
+        ssh = HostServer(root, endpoint.ip, endpoint.port, user_key)
+        return Machine(endpoint, root, ssh, Counters(self._chance))
+
+    async def bring_up(self) -> None:
+        """All of it, until it answers; OSError says what did not work."""
+        for machine in self.machines:
+            host.install(machine.root, machine.endpoint.name)
+            await self._boot(machine)
+        balancer = await asyncio.start_server(self.balancer.serve, "127.0.0.1", 0)
+        health = await asyncio.start_server(_answer_health, "127.0.0.1", 0)
+        self.balancer_url = f"tcp://127.0.0.1:{balancer.sockets[0].getsockname()[1]}"
+        self.health_url = f"http://127.0.0.1:{health.sockets[0].getsockname()[1]}/health"
+        self._servers = (balancer, health)
+        endpoints = [machine.endpoint for machine in self.machines]
+        keys = {machine.endpoint.name: machine.ssh.public_key for machine in self.machines}
+        files.write_inventory(self.layout, endpoints, self.health_url, self.balancer_url)
+        files.write_known_hosts(self.layout, endpoints, keys)
+        write_configuration(self.layout)
+
+    async def run(self) -> None:
+        """For ever: let traffic flow, and boot what asked for it."""
+        last = time.monotonic()
+        while True:
+            await asyncio.sleep(TICK)
+            now = time.monotonic()
+            self._flow(now - last)
+            last = now
+            for machine in self.machines:
+                if machine.on and (machine.root / commands.REBOOT_MARK).exists():
+                    self._start_reboot(machine)
+
+    def state(self) -> dict[str, Any]:
+        """For `status`."""
+        return {
+            "kind": "simulated",
+            "hosts": [
+                {
+                    "name": machine.endpoint.name,
+                    "address": f"{machine.endpoint.ip}:{machine.endpoint.port}",
+                    "state": "on" if machine.on else "rebooting",
+                    "boots": machine.boots,
+                }
+                for machine in self.machines
+            ],
+            "load": self.load,
+            "load_balancer": self.balancer_url,
+            "health": self.health_url,
+        }
+
+    def _flow(self, seconds: float) -> None:
+        self.balancer.load = self._surge.after(seconds) if self.load else 0.0
+        running = [machine for machine in self.machines if machine.on]
+        backlogs = [commands.backlog(machine.root) for machine in running]
+        for machine, backlog in zip(running, backlogs):
+            self.balancer.servers[machine.endpoint.name].up = backlog is not None
+        for machine, backlog in zip(running, backlogs):
+            share = self.balancer.share(machine.endpoint.name)
+            machine.counters.grow(seconds, backlog or 0, share)
+            machine.counters.write(machine.root)
+
+    def _start_reboot(self, machine: Machine) -> None:
+        machine.on = False
+        self.balancer.servers[machine.endpoint.name].up = False
+        machine.ssh.stop()
+        processes.end_below(machine.root)
+        task = asyncio.get_running_loop().create_task(self._reboot(machine))
+        self._boots.add(task)
+        task.add_done_callback(self._boots.discard)
+
+    async def _reboot(self, machine: Machine) -> None:
+        self._write_state()
+        await asyncio.sleep(DOWN_SECONDS)
+        await self._boot(machine)
+        self._write_state()
+
+    async def _boot(self, machine: Machine) -> None:
+        """In the order of an init: kernel, stored sysctls, our boot hook, nginx, sshd."""
+        host.start_kernel(machine.root, machine.endpoint.name)
+        machine.counters = Counters(self._chance)
+        machine.counters.write(machine.root)
+        if (machine.root / BOOT_HOOK).exists():
+            await _run_boot_hook(machine.root)
+        try:
+            commands.start_nginx(machine.root)
+        except commands.Refusal as refusal:
+            print(f"{machine.endpoint.name}: {refusal}", file=sys.stderr)
+        await machine.ssh.start()
+        machine.boots += 1
+        machine.on = True
+        self.balancer.servers[machine.endpoint.name].up = True
+
+    def _write_state(self) -> None:
+        known = json.loads(self.layout.state.read_text(encoding="utf-8"))
+        replace(self.layout.state, json.dumps({**known, **self.state()}, indent=2) + "\n")
+
+
+async def _run_boot_hook(root: Path) -> None:
+    hook = await asyncio.create_subprocess_exec(
+        "/bin/sh", str(root / BOOT_HOOK), "start", cwd=root, env=environment(root)
+    )
+    await hook.wait()
+
+
+async def _answer_health(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """The service of every host: it is there as long as the lab is."""
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+        found = head.startswith(b"GET /health ")
+        status, body = (b"200 OK", b"ok\n") if found else (b"404 Not Found", b"")
+        length = b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(body)
+        writer.write(b"HTTP/1.1 %s\r\n%s%s" % (status, length, body))
+        await writer.drain()
+    except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        pass
+    finally:
+        writer.close()
+
+
+def _make_user_key(path: Path) -> str:
+    """Write the private key; the public one comes back."""
+    key = asyncssh.generate_private_key("ssh-ed25519", "edgetune-lab")
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600)
+    path.write_bytes(key.export_private_key())
+    return key.export_public_key().decode()

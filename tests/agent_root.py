@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host for the agent in a directory of its own: files for its kernel, stubs for its programs.
+
+Nothing of it reaches this machine: the agent runs no program but ROOT/usr/local/sbin/*, and
+those keep their state below ROOT/stub.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+AGENT = Path(__file__).resolve().parents[1] / "lib" / "edgetune" / "hosts" / "agent.py"
+STUBS = Path(__file__).with_name("fixtures") / "agent"
+BOOTSTRAP = (
+    "import sys; i = sys.stdin.buffer; source = i.read(int(i.readline())); "
+    'exec(compile(source, "edgetune-agent", "exec"))'
+)
+THP = "sys/kernel/mm/transparent_hugepage"
+NGINX_DROP_INS = "etc/systemd/system/nginx.service.d"
+# What a host keeps after a restore, by intent: the fence, the lock, the traces of the stubs.
+LEFT_OUT = ("stub", "run", "var")
+
+FILES = {
+    "proc/sys/net/core/somaxconn": "128\n",
+    "proc/sys/net/ipv4/tcp_rmem": "4096\t131072\t6291456\n",
+    "proc/sys/vm/swappiness": "60\n",
+    "proc/sys/kernel/hostname": "e000\n",
+    "proc/sys/kernel/osrelease": "6.1.0\n",
+    "proc/uptime": "12.50 20.00\n",
+    "proc/loadavg": "0.25 0.10 0.05 1/100 1234\n",
+    "proc/meminfo": "MemTotal:        2048000 kB\nMemAvailable:    1024000 kB\n",
+    "proc/stat": "cpu  100 0 50 800 50 0 10 0 7 0\ncpu0 1 2 3\n",
+    "proc/net/netstat": (
+        "TcpExt: SyncookiesSent ListenOverflows ListenDrops\nTcpExt: 0 3 4\nIpExt: A\nIpExt: 1\n"
+    ),
+    "proc/net/snmp": "Tcp: RtoMin MaxConn OutSegs RetransSegs\nTcp: 200 -1 1000 12\n",
+    "proc/net/softnet_stat": "0000000a 00000002 0000000b 0 0 0 0 0 0 0 0\n00000001 1 1 0\n",
+    "sys/devices/system/cpu/online": "0-3\n",
+    f"{THP}/enabled": "always [madvise] never\n",
+    f"{THP}/defrag": "madvise\n",
+    "etc/os-release": 'ID=debian\nVERSION_ID="12"\n',
+    "etc/sysctl.conf": "# nothing here\n",
+    "usr/lib/sysctl.d/50-default.conf": "# the distribution's\nnet.core.somaxconn = 128\n",
+    "stub/nginx/state": "active\n",
+    "stub/nginx/LimitNOFILE": "524288\n",
+    "stub/nginx/LimitNOFILESoft": "1024\n",
+    "stub/nginx/CPUAffinity": "0 1 2 3\n",
+}
+
+
+class AgentRoot:
+    """One host. ``ask`` talks to its agent as the controller does."""
+
+    def __init__(self, path: Path, init: str = "sysv", python: str = sys.executable) -> None:
+        self.path = path
+        self.python = python
+        for name, text in FILES.items():
+            self.write(name, text)
+        self.new_boot_id()
+        self._make_nic("lo", [])
+        self._make_nic("eth0", ["rx-0", "rx-1", "rx-2", "rx-3", "tx-0", "tx-1", "tx-2", "tx-3"])
+        if init == "systemd":
+            (path / "run/systemd/system").mkdir(parents=True)
+            (path / "etc/systemd/system").mkdir(parents=True)
+        elif init == "sysv":
+            self.write("etc/init.d/rcS", "#!/bin/sh\n").chmod(0o755)
+        shutil.copytree(STUBS, path / "usr/local/sbin")
+
+    def _make_nic(self, name: str, queues: Sequence[str]) -> None:
+        base = f"sys/class/net/{name}"
+        for counter in ("rx_packets", "rx_bytes", "tx_packets", "rx_dropped", "rx_missed_errors"):
+            self.write(f"{base}/statistics/{counter}", "7\n")
+        for queue in queues:
+            self.write(f"{base}/queues/{queue}/{steering(queue)}", "0\n")
+            if queue.startswith("rx"):
+                self.write(f"{base}/queues/{queue}/rps_flow_cnt", "0\n")
+
+    def write(self, name: str, text: str) -> Path:
+        """Make a file, with the directories it needs."""
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def read(self, name: str) -> str:
+        """The content of a file."""
+        return (self.path / name).read_text()
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a file."""
+        return os.path.lexists(self.path / name)
+
+    def new_boot_id(self) -> str:
+        """Start another boot, as far as the boot_id tells."""
+        boot_id = str(uuid.uuid4())
+        self.write("proc/sys/kernel/random/boot_id", f"{boot_id}\n")
+        return boot_id
+
+    @property
+    def boot_id(self) -> str:
+        """The present one."""
+        return self.read("proc/sys/kernel/random/boot_id").strip()
+
+    @property
+    def commands(self) -> list[str]:
+        """What the stubs were called with."""
+        return self.read("stub/log").splitlines() if self.exists("stub/log") else []
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of the agent: its root, and nothing else of ours."""
+        return {"EDGETUNE_ROOT": str(self.path), "PATH": "/usr/bin:/bin"}
+
+    def start(self, document: bytes) -> subprocess.Popen[bytes]:
+        """Send the agent and a request, as ``hosts.fleet`` does over SSH."""
+        process = subprocess.Popen(
+            [self.python, "-I", "-S", "-c", BOOTSTRAP],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self.environment,
+        )
+        assert process.stdin
+        source = AGENT.read_bytes()
+        process.stdin.write(b"%d\n%s%s" % (len(source), source, document))
+        process.stdin.close()
+        process.stdin = None
+        return process
+
+    def send(self, document: bytes) -> dict[str, Any]:
+        """The one reply to a request of any bytes."""
+        output, errors = self.start(document).communicate(timeout=60)
+        assert errors == b""
+        reply: dict[str, Any] = json.loads(output)
+        assert reply["edgetune"] == 1
+        assert set(reply) == {"edgetune", "verb", "ok", "result" if reply["ok"] else "error"}
+        return reply
+
+    def ask(self, verb: str, **request: Any) -> dict[str, Any]:
+        """The result of a verb that is expected to go well."""
+        reply = self.send(json.dumps({"protocol": 1, "verb": verb, **request}).encode())
+        assert reply["ok"], reply
+        assert reply["verb"] == verb
+        result: dict[str, Any] = reply["result"]
+        return result
+
+    def fail(self, verb: str, **request: Any) -> dict[str, Any]:
+        """The error of a verb that is expected not to."""
+        reply = self.send(json.dumps({"protocol": 1, "verb": verb, **request}).encode())
+        assert not reply["ok"], reply
+        error: dict[str, Any] = reply["error"]
+        assert "\n" not in error["message"]
+        return error
+
+    def plan(self, *settings: Mapping[str, Any], tuning: str = "t") -> list[dict[str, Any]]:
+        """The rows of a plan."""
+        rows = self.ask("plan", tuning=tuning, digest="sha256:1", settings=list(settings))
+        found: list[dict[str, Any]] = rows["settings"]
+        return found
+
+    def change(self, *settings: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
+        """The request to apply settings as a plan sees them now."""
+        tuning = changes.get("tuning", "t")
+        seen = self.plan(*settings, tuning=tuning)
+        request = {
+            "epoch": 1,
+            "rollout": "r1",
+            "tuning": tuning,
+            "digest": "sha256:1",
+            "settings": list(settings),
+            "expect": {row["id"]: {k: row[k] for k in ("runtime", "persistent")} for row in seen},
+            "confirm_within": 0,
+            "grace_boots": 0,
+        }
+        return {**request, **changes}
+
+    def apply(self, *settings: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
+        """Plan and apply."""
+        return self.ask("apply", **self.change(*settings, **changes))
+
+    def restore(self, tuning: str = "t", epoch: int = 1) -> dict[str, Any]:
+        """Take a tuning back."""
+        return self.ask("restore", epoch=epoch, tuning=tuning)
+
+    def boot(self) -> subprocess.CompletedProcess[str]:
+        """Boot anew: what only memory held is lost, then the boot hook runs if it is there."""
+        self.new_boot_id()
+        stored = self.path / "etc/sysctl.d/90-edgetune-t.conf"
+        kept = re.findall(r"somaxconn = (\d+)", stored.read_text()) if stored.exists() else []
+        self.write("proc/sys/net/core/somaxconn", f"{[128, *kept][-1]}\n")
+        self.write(f"{THP}/enabled", "always [madvise] never\n")
+        for mask in self.path.glob("sys/class/net/eth0/queues/rx-*/rps_cpus"):
+            mask.write_text("0\n")
+        return self.run_hook()
+
+    def run_hook(self) -> subprocess.CompletedProcess[str]:
+        """Run the boot hook as the init of this host does."""
+        command = [str(self.path / "etc/init.d/S99edgetune"), "start"]
+        if self.exists("etc/systemd/system/edgetune.service"):
+            copy = str(self.path / "var/lib/edgetune/agent.py")
+            command = [self.python, "-I", "-S", copy, "boot"]
+        return subprocess.run(
+            command, env=self.environment, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    def tree(self) -> dict[str, tuple[int, bytes | str | None]]:
+        """Mode and content of everything that a restore has to bring back to the byte."""
+        found = {}
+        for path in sorted(self.path.rglob("*")):
+            name = str(path.relative_to(self.path))
+            if name.split("/")[0] not in LEFT_OUT:
+                found[name] = (stat.S_IMODE(path.lstat().st_mode), _content(path))
+        return found
+
+    def leftovers(self) -> set[str]:
+        """The files in the directory of the agent's state."""
+        state = self.path / "var/lib/edgetune"
+        return {str(path.relative_to(state)) for path in state.rglob("*") if not path.is_dir()}
+
+    def processes(self) -> list[int]:
+        """What runs with this root, such as revert timers."""
+        mark = b"EDGETUNE_ROOT=" + os.fsencode(self.path) + b"\0"
+        found = []
+        for directory in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if mark in (directory / "environ").read_bytes() + b"\0":
+                    found.append(int(directory.name))
+        return found
+
+    def stop(self) -> None:
+        """Kill what is left running with this root."""
+        for pid in self.processes():
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _content(path: Path) -> bytes | str | None:
+    if path.is_symlink():
+        return str(path.readlink())
+    return path.read_bytes() if path.is_file() else None
+
+
+def steering(queue: str) -> str:
+    """The file that steers packets to, or from, a queue."""
+    return "rps_cpus" if queue.startswith("rx") else "xps_cpus"
+
+
+def until(condition: Any, seconds: float = 10) -> bool:
+    """Whether a condition comes true in time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+@contextlib.contextmanager
+def agent_root(path: Path, init: str = "sysv", python: str = sys.executable) -> Iterator[AgentRoot]:
+    """A host for the time of a test."""
+    root = AgentRoot(path, init, python)
+    try:
+        yield root
+    finally:
+        root.stop()
+
+
+def sysctl(value: str, key: str = "net.core.somaxconn", **changes: Any) -> dict[str, Any]:
+    """A sysctl setting."""
+    return setting("sysctl", {"key": key}, value, **changes)
+
+
+def channels(rx: int, **changes: Any) -> dict[str, Any]:
+    """A setting of as many receive as transmit channels."""
+    return setting("nic.channels", {"interface": "eth0"}, {"rx": rx, "tx": rx}, **changes)
+
+
+def rps(cpus: str, **changes: Any) -> dict[str, Any]:
+    """A nic.rps setting."""
+    return setting("nic.rps", {"interface": "eth0"}, cpus, **changes)
+
+
+def thp(word: str, file: str = "enabled", **changes: Any) -> dict[str, Any]:
+    """A memory.thp setting."""
+    return setting("memory.thp", {"file": file}, word, **changes)
+
+
+def nginx(name: str, value: str, **changes: Any) -> dict[str, Any]:
+    """A service.property setting of nginx."""
+    target = {"service": "nginx", "property": name}
+    return setting("service.property", target, value, **{"restart": "nginx", **changes})
+
+
+def setting(kind: str, target: dict[str, str], value: Any, **changes: Any) -> dict[str, Any]:
+    """Any setting, in the form the agent takes."""
+    name = f"{kind}:{'.'.join(target.values())}"
+    own = {"id": name, "kind": kind, "target": target, "value": value}
+    return {**own, "only": None, "restart": None, **changes}

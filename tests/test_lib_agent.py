@@ -1,0 +1,422 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verbs of the host agent, asked as the controller does."""
+
+from __future__ import annotations
+
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.hosts import agent, fleet
+from tests.agent_root import (
+    BOOTSTRAP,
+    NGINX_DROP_INS,
+    AgentRoot,
+    agent_root,
+    channels,
+    nginx,
+    rps,
+    sysctl,
+    thp,
+    until,
+)
+
+EVERYTHING = [
+    sysctl("4096", only="raise"),
+    sysctl("4096 131072 16777216", "net.ipv4.tcp_rmem"),
+    nginx("LimitNOFILE", "65536", only="raise"),
+    nginx("CPUAffinity", "2-3"),
+    thp("never"),
+    rps("0-1,3"),
+    channels(2),
+]
+CHANGING: dict[str, dict[str, Any]] = {
+    "apply": {
+        "rollout": "r",
+        "digest": "d",
+        "settings": [sysctl("1")],
+        "expect": {"sysctl:net.core.somaxconn": {"runtime": "128", "persistent": "128"}},
+    },
+    "confirm": {"settings": [sysctl("1")]},
+    "restore": {},
+}
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[AgentRoot]:
+    with agent_root(tmp_path / "host") as root:
+        yield root
+
+
+def test_fleet_sends_the_agent_so_that_it_can_stay_on_the_host() -> None:
+    assert BOOTSTRAP in fleet._BOOTSTRAP
+
+
+def test_facts(host: AgentRoot) -> None:
+    facts = host.ask("facts")
+    channel_counts = {"max": {"rx": 4, "tx": 4}, "current": {"rx": 4, "tx": 4}}
+    assert facts["nics"] == {
+        "eth0": {
+            "driver": None,
+            "speed": None,
+            "numa_node": None,
+            "queues": {"rx": 4, "tx": 4},
+            "channels": channel_counts,
+        }
+    }
+    assert facts["hostname"] == "e000"
+    assert facts["os"] == {"id": "debian", "version": "12"}
+    assert facts["kernel"] == "6.1.0"
+    assert facts["boot_id"] == host.boot_id
+    assert facts["uptime"] == 12.5
+    assert facts["cpus"] == {"online": "0-3", "count": 4}
+    assert facts["memory"] == {"total_kb": 2048000}
+    assert facts["thp"] == {"enabled": "madvise", "defrag": "madvise"}
+    assert facts["init"] == "sysv"
+    assert facts["agent_state"] == {"epoch": 0, "tunings": {}}
+    assert facts["python"].startswith("3.")
+
+
+def test_facts_know_what_stands_on_the_host(host: AgentRoot) -> None:
+    host.apply(sysctl("4096"), epoch=7)
+    known = {"t": {"state": "confirmed", "digest": "sha256:1", "rollout": "r1"}}
+    assert host.ask("facts")["agent_state"] == {"epoch": 7, "tunings": known}
+
+
+def test_plan_shows_what_would_change_and_writes_nothing(host: AgentRoot) -> None:
+    everything = sorted(str(path) for path in host.path.rglob("*"))
+    before = host.tree()
+    rows = {row["id"]: row for row in host.plan(*EVERYTHING)}
+    assert {row["status"] for row in rows.values()} == {"change"}
+    assert rows["sysctl:net.ipv4.tcp_rmem"] == {
+        "id": "sysctl:net.ipv4.tcp_rmem",
+        "status": "change",
+        "runtime": "4096 131072 6291456",
+        "persistent": None,
+        "wanted": "4096 131072 16777216",
+        "reason": "differs",
+    }
+    assert rows["service.property:nginx.LimitNOFILE"]["wanted"] == "65536:524288"
+    assert host.tree() == before
+    everything.append(str(host.path / "stub/log"))
+    assert set(everything) >= {str(path) for path in host.path.rglob("*")} - {
+        str(host.path / "stub/errors")
+    }
+
+
+def test_apply_then_verify_then_restore_to_the_byte(host: AgentRoot) -> None:
+    before = host.tree()
+    result = host.apply(*EVERYTHING)
+    assert result["changed"] and result["state"] == "confirmed"
+    assert result["restarted"] == ["nginx"]
+    assert [row["id"] for row in result["diff"]] == [own["id"] for own in EVERYTHING]
+    assert host.read("proc/sys/net/core/somaxconn") == "4096\n"
+    assert host.read("etc/sysctl.d/90-edgetune-t.conf") == (
+        "# Kept by edgetune for the tuning t, digest sha256:1\n"
+        "net.core.somaxconn = 4096\n"
+        "net.ipv4.tcp_rmem = 4096 131072 16777216\n"
+    )
+    assert host.read(f"{NGINX_DROP_INS}/90-edgetune-t.conf") == (
+        "# Kept by edgetune for the tuning t, digest sha256:1\n[Service]\n"
+        "LimitNOFILE=65536:524288\nCPUAffinity=\nCPUAffinity=2-3\n"
+    )
+    verified = host.ask("verify", tuning="t", settings=EVERYTHING)
+    assert verified["verified"] and verified["state"] == "confirmed"
+    assert verified["services"] == {"nginx": "active"}
+
+    undone = host.restore()
+    assert undone["changed"] and not undone["nothing_to_restore"]
+    assert undone["restarted"] == ["nginx"]
+    assert {row["id"] for row in undone["diff"]} == {own["id"] for own in EVERYTHING}
+    assert host.tree() == before
+    assert host.leftovers() == {"epoch"}
+    assert host.read("stub/nginx/LimitNOFILESoft") == "1024\n"
+
+
+def test_settings_are_applied_in_order_and_taken_back_in_reverse(host: AgentRoot) -> None:
+    host.apply(nginx("LimitNOFILE", "65536"), rps("0"), channels(2))
+    done = [line for line in host.commands if " -L " in line or "restart" in line]
+    assert done == ["ethtool -L eth0 rx 2 tx 2", "systemctl restart nginx"]
+    assert host.read("sys/class/net/eth0/queues/rx-1/rps_cpus") == "1\n"
+
+
+def test_applied_twice_changes_nothing_the_second_time(host: AgentRoot) -> None:
+    request = host.change(*EVERYTHING)
+    host.ask("apply", **request)
+    before, commands = host.tree(), len(host.commands)
+    again = host.ask("apply", **request)
+    assert not again["changed"] and again["diff"] == [] and again["restarted"] == []
+    assert host.tree() == before
+    assert not any(" -L " in line or "restart" in line for line in host.commands[commands:])
+
+
+def test_a_tuning_that_drifted_is_applied_anew(host: AgentRoot) -> None:
+    request = host.change(sysctl("4096"))
+    host.ask("apply", **request)
+    host.write("proc/sys/net/core/somaxconn", "5\n")
+    assert host.ask("apply", **request)["changed"]
+    assert host.read("proc/sys/net/core/somaxconn") == "4096\n"
+    assert host.restore()["changed"]
+    assert host.read("proc/sys/net/core/somaxconn") == "128\n"
+
+
+def test_another_digest_of_a_standing_tuning_is_refused(host: AgentRoot) -> None:
+    host.apply(sysctl("4096"))
+    before = host.tree()
+    error = host.fail("apply", **host.change(sysctl("8192"), digest="sha256:2"))
+    assert error["reason"] == "refused" and "another digest" in error["message"]
+    assert host.tree() == before
+
+
+def test_a_host_that_is_not_as_planned_refuses(host: AgentRoot) -> None:
+    request = host.change(sysctl("4096"), thp("never"))
+    host.write("proc/sys/net/core/somaxconn", "256\n")
+    before = host.tree()
+    error = host.fail("apply", **request)
+    assert error["reason"] == "refused"
+    assert error["message"] == "sysctl:net.core.somaxconn: runtime is 256, the plan saw 128"
+    assert host.tree() == before and host.leftovers() == {"epoch"}
+
+
+@pytest.mark.parametrize("verb", CHANGING)
+def test_an_older_epoch_is_refused(host: AgentRoot, verb: str) -> None:
+    host.restore(epoch=5)
+    before = host.tree()
+    error = host.fail(verb, epoch=4, tuning="t", **CHANGING[verb])
+    assert error["reason"] == "refused" and "epoch 4 is older than 5" in error["message"]
+    assert host.tree() == before
+    assert host.read("var/lib/edgetune/epoch") == "5\n"
+
+
+def test_a_reboot_of_an_older_epoch_is_refused(host: AgentRoot) -> None:
+    host.restore(epoch=5)
+    assert host.fail("reboot", epoch=4, boot_id=host.boot_id)["reason"] == "refused"
+    assert not host.commands
+
+
+def test_a_newer_tuning_on_the_same_thing_is_taken_back_first(host: AgentRoot) -> None:
+    before = host.tree()
+    host.apply(sysctl("4096"), tuning="a")
+    between = host.tree()
+    host.apply(sysctl("16"), tuning="b")
+    error = host.fail("restore", epoch=1, tuning="a")
+    assert error["reason"] == "refused" and "b was applied later" in error["message"]
+    host.restore("b")
+    assert host.tree() == between
+    host.restore("a")
+    assert host.tree() == before
+
+
+def test_tunings_of_different_things_are_taken_back_in_any_order(host: AgentRoot) -> None:
+    before = host.tree()
+    host.apply(sysctl("4096"), rps("0"), tuning="a")
+    host.apply(thp("never"), sysctl("10", "vm.swappiness"), tuning="b")
+    host.restore("a")
+    assert host.ask("verify", tuning="b", settings=[thp("never")])["verified"]
+    assert host.exists("etc/init.d/S99edgetune")
+    host.restore("b")
+    assert host.tree() == before and host.leftovers() == {"epoch"}
+
+
+def test_nothing_is_applied_beside_an_unconfirmed_tuning(host: AgentRoot) -> None:
+    host.apply(sysctl("4096"), tuning="a", confirm_within=300)
+    error = host.fail("apply", **host.change(thp("never"), tuning="b"))
+    assert error["reason"] == "refused" and "a on this host is provisional" in error["message"]
+
+
+def test_a_restore_twice_and_of_nothing(host: AgentRoot) -> None:
+    host.apply(sysctl("4096"))
+    assert host.restore()["changed"]
+    before = host.tree()
+    again = host.restore()
+    assert again["nothing_to_restore"] and not again["changed"] and again["diff"] == []
+    assert host.tree() == before
+
+
+def test_a_file_that_stood_in_our_place_comes_back_with_its_mode(host: AgentRoot) -> None:
+    host.write("etc/sysctl.d/90-edgetune-t.conf", "vm.swappiness = 1 # by hand\n").chmod(0o640)
+    before = host.tree()
+    host.apply(sysctl("4096"))
+    mode = (host.path / "etc/sysctl.d/90-edgetune-t.conf").stat().st_mode
+    assert stat.S_IMODE(mode) == 0o644
+    host.restore()
+    assert host.tree() == before
+
+
+def test_a_tuning_without_anything_to_do_stands_without_a_change(host: AgentRoot) -> None:
+    result = host.apply(sysctl("100", only="raise"))
+    assert not result["changed"] and result["state"] == "confirmed"
+    assert not host.exists("etc/sysctl.d")
+    assert not host.restore()["changed"]
+
+
+def test_verify_tells_what_is_not_as_wanted(host: AgentRoot) -> None:
+    settings = [sysctl("4096"), thp("never"), nginx("LimitNOFILE", "65536")]
+    host.apply(*settings)
+    host.write("proc/sys/net/core/somaxconn", "64\n")
+    (host.path / "etc/init.d/S99edgetune").unlink()
+    result = host.ask("verify", tuning="t", settings=settings)
+    rows = {row["id"]: row for row in result["settings"]}
+    assert not result["verified"]
+    assert rows["sysctl:net.core.somaxconn"]["reason"] == "differs now"
+    assert rows["memory.thp:enabled"]["reason"] == "would be lost at the next boot"
+    assert rows["memory.thp:enabled"]["persistent"] is None
+    assert rows["service.property:nginx.LimitNOFILE"]["ok"]
+
+
+def test_a_service_that_is_down_does_not_verify(host: AgentRoot) -> None:
+    settings = [nginx("LimitNOFILE", "65536")]
+    host.apply(*settings)
+    host.write("stub/nginx/state", "failed\n")
+    result = host.ask("verify", tuning="t", settings=settings)
+    assert not result["verified"] and result["services"] == {"nginx": "failed"}
+
+
+def test_confirm_keeps_only_what_verifies(host: AgentRoot) -> None:
+    host.apply(sysctl("4096"), confirm_within=300)
+    host.write("proc/sys/net/core/somaxconn", "64\n")
+    request: dict[str, Any] = {"epoch": 1, "tuning": "t", "settings": [sysctl("4096")]}
+    refused = host.ask("confirm", **request)
+    assert not refused["confirmed"] and refused["state"] == "provisional"
+    host.write("proc/sys/net/core/somaxconn", "4096\n")
+    kept = host.ask("confirm", **request)
+    assert kept["confirmed"] and kept["state"] == "confirmed"
+    assert host.ask("confirm", **request)["confirmed"]
+
+
+def test_what_is_not_there_cannot_be_confirmed(host: AgentRoot) -> None:
+    result = host.ask("confirm", epoch=1, tuning="t", settings=[sysctl("128")])
+    assert result["verified"] and not result["confirmed"] and result["state"] == "none"
+
+
+def test_a_host_reboots_once_for_a_boot_id(host: AgentRoot) -> None:
+    for _ in range(2):
+        result = host.ask("reboot", epoch=1, boot_id=host.boot_id)
+        assert result == {"rebooting": True, "boot_id": host.boot_id}
+    assert until(lambda: host.commands == ["reboot"])
+    time.sleep(0.5)
+    assert host.commands == ["reboot"]
+
+
+def test_a_host_in_another_boot_does_not_reboot(host: AgentRoot) -> None:
+    old = host.boot_id
+    new = host.new_boot_id()
+    assert host.ask("reboot", epoch=1, boot_id=old) == {"rebooting": False, "boot_id": new}
+    time.sleep(0.5)
+    assert not host.commands and not host.processes()
+
+
+def test_without_a_program_of_its_own_a_private_root_never_reboots(host: AgentRoot) -> None:
+    (host.path / "usr/local/sbin/reboot").unlink()
+    error = host.fail("reboot", epoch=1, boot_id=host.boot_id)
+    assert error["reason"] == "refused" and "no program reboot" in error["message"]
+
+
+def test_systemd_reboots_by_systemctl(tmp_path: Path) -> None:
+    with agent_root(tmp_path / "host", init="systemd") as host:
+        assert host.ask("reboot", epoch=1, boot_id=host.boot_id)["rebooting"]
+        assert until(lambda: host.commands == ["systemctl reboot"])
+
+
+def test_one_change_at_a_time(host: AgentRoot) -> None:
+    with agent.Host(str(host.path)).lock():
+        with pytest.raises(agent.Refused, match="busy"), agent.Host(str(host.path)).lock(0.1):
+            raise AssertionError("both have the lock")
+        process = host.start(b'{"protocol": 1, "verb": "restore", "epoch": 1, "tuning": "t"}')
+        time.sleep(0.3)
+        assert process.poll() is None
+    output, _ = process.communicate(timeout=10)
+    assert b'"ok": true' in output
+
+
+def test_sample(host: AgentRoot) -> None:
+    sample = host.ask("sample", health_url=None, health_requests=0)
+    assert sample == {
+        "boot_id": host.boot_id,
+        "uptime": 12.5,
+        "counters": {
+            "listen_drops": 4,
+            "listen_overflows": 3,
+            "tcp_retransmits": 12,
+            "tcp_segments_out": 1000,
+            "rx_packets": 7,
+            "rx_bytes": 7,
+            "tx_packets": 7,
+            "rx_dropped": 7,
+            "rx_missed": 7,
+            "backlog_dropped": 3,
+            "time_squeeze": 12,
+            "cpu_busy_ms": 1600,
+            "cpu_total_ms": 10100,
+        },
+        "gauges": {"load1": 0.25, "memory_available_kb": 1024000},
+    }
+
+
+def test_a_sample_leaves_out_what_it_cannot_read(host: AgentRoot) -> None:
+    for name in ("netstat", "snmp", "softnet_stat"):
+        host.write(f"proc/net/{name}", "zz\nTcp: x\n")
+    (host.path / "proc/stat").unlink()
+    assert set(host.ask("sample")["counters"]) == {
+        "rx_packets",
+        "rx_bytes",
+        "tx_packets",
+        "rx_dropped",
+        "rx_missed",
+    }
+
+
+def test_interfaces_stacked_on_a_device_do_not_count(host: AgentRoot) -> None:
+    for name in ("br0/bridge", "ifb0", "tun0/tun_flags"):
+        host.write(f"sys/class/net/{name}/x", "")
+        host.write(f"sys/class/net/{name.split('/')[0]}/statistics/rx_packets", "1000\n")
+    assert host.ask("sample")["counters"]["rx_packets"] == 7
+    host.write("sys/class/net/eth1/device/numa_node", "1\n")
+    host.write("sys/class/net/eth1/statistics/rx_packets", "5\n")
+    assert host.ask("sample")["counters"]["rx_packets"] == 5
+    assert host.ask("facts")["nics"]["eth1"]["numa_node"] == 1
+
+
+class _Health(BaseHTTPRequestHandler):
+    asked: list[tuple[str, str | None]] = []
+
+    def do_GET(self) -> None:
+        self.asked.append((self.path, self.headers["Connection"]))
+        self.send_response(503 if "sick" in self.path else 200)
+        self.end_headers()
+        self.wfile.write(b"ok")
+
+    def log_message(self, *arguments: Any) -> None:
+        """Silent."""
+
+
+@pytest.fixture
+def health() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), _Health)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    _Health.asked.clear()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_health_is_asked_on_connections_of_their_own(host: AgentRoot, health: str) -> None:
+    gauges = host.ask("sample", health_url=f"{health}/health?a=1", health_requests=7)["gauges"]
+    assert _Health.asked == [("/health?a=1", "close")] * 7
+    assert gauges["health_failed"] == 0
+    assert 0 < gauges["health_p50_ms"] <= gauges["health_p95_ms"] <= gauges["health_p99_ms"] < 2000
+
+
+def test_health_that_fails_has_no_times(host: AgentRoot, health: str) -> None:
+    gauges = host.ask("sample", health_url=f"{health}/sick", health_requests=2)["gauges"]
+    assert gauges["health_failed"] == 1 and "health_p50_ms" not in gauges
+    nobody = host.ask("sample", health_url="http://127.0.0.1:1/", health_requests=2)["gauges"]
+    assert nobody["health_failed"] == 1

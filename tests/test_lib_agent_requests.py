@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever is sent to the host agent, it answers once, names the field, and touches nothing."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from edgetune.hosts import agent
+from tests.agent_root import (
+    AgentRoot,
+    agent_root,
+    channels,
+    nginx,
+    rps,
+    setting,
+    sysctl,
+    thp,
+)
+
+GOOD: dict[str, Any] = {
+    "protocol": 1,
+    "verb": "apply",
+    "epoch": 1,
+    "rollout": "r1",
+    "tuning": "t",
+    "digest": "sha256:1",
+    "settings": [sysctl("4096"), channels(2)],
+    "expect": {
+        "sysctl:net.core.somaxconn": {"runtime": "128", "persistent": "128"},
+        "nic.channels:eth0": {"runtime": {"rx": 4, "tx": 4}, "persistent": None},
+    },
+    "confirm_within": 0,
+    "grace_boots": 0,
+}
+DELETE = object()
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[AgentRoot]:
+    with agent_root(tmp_path / "host") as root:
+        yield root
+
+
+def with_change(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
+    """GOOD with one part replaced."""
+    request = copy.deepcopy(GOOD)
+    inner: Any = request
+    for step in path[:-1]:
+        inner = inner[step]
+    if value is DELETE:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = value
+    return request
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "field"),
+    [
+        (("protocol",), 2, "protocol"),
+        (("protocol",), True, "protocol"),
+        (("verb",), "destroy", "verb"),
+        (("verb",), None, "verb"),
+        (("epoch",), "1", "epoch"),
+        (("epoch",), -1, "epoch"),
+        (("epoch",), True, "epoch"),
+        (("rollout",), "a\nb", "rollout"),
+        (("tuning",), "../../etc/passwd", "tuning"),
+        (("tuning",), "t\n", "tuning"),
+        (("digest",), DELETE, "digest"),
+        (("confirm_within",), -1, "confirm_within"),
+        (("confirm_within",), 1e9, "confirm_within"),
+        (("grace_boots",), 2, "grace_boots"),
+        (("expect",), None, "expect"),
+        (("expect", "nic.channels:eth0"), DELETE, "expect.nic.channels:eth0"),
+        (("expect", "sysctl:other"), {}, "expect.sysctl:other"),
+        (("confirm_whitin",), 5, "confirm_whitin"),
+        (("settings",), {}, "settings"),
+        (("settings",), [], "settings"),
+        (("settings", 1), "x", "settings[1]"),
+        (("settings", 1, "kind"), "nic.magic", "settings[1].kind"),
+        (("settings", 1, "kind"), DELETE, "settings[1].kind"),
+        (("settings", 1, "id"), "nic.channels:eth1", "settings[1].id"),
+        (("settings", 1, "target"), None, "settings[1].target"),
+        (("settings", 1, "target", "interface"), "../eth0", "settings[1].target.interface"),
+        (("settings", 1, "target", "interface"), "..", "settings[1].target.interface"),
+        (("settings", 1, "target", "interface"), "-L", "settings[1].target.interface"),
+        (("settings", 1, "target", "other"), "x", "settings[1].target.other"),
+        (("settings", 1, "value"), {}, "settings[1].value"),
+        (("settings", 1, "value"), "4", "settings[1].value"),
+        (("settings", 1, "value"), {"rx": "2"}, "settings[1].value.rx"),
+        (("settings", 1, "value"), {"rx": 2, "ring": 4}, "settings[1].value.ring"),
+        (("settings", 1, "extra"), 1, "settings[1].extra"),
+        (("settings", 0, "target", "key"), "net.core/../../x", "settings[0].target.key"),
+        (("settings", 0, "target", "key"), "/etc/passwd", "settings[0].target.key"),
+        (("settings", 0, "target", "key"), "-w", "settings[0].target.key"),
+        (("settings", 0, "value"), 4096, "settings[0].value"),
+        (("settings", 0, "value"), "1\nvm.swappiness = 0", "settings[0].value"),
+        (("settings", 0, "value"), "", "settings[0].value"),
+        (("settings", 0, "value"), "\ud800", "settings[0].value"),
+        (("settings", 0, "only"), "double", "settings[0].only"),
+        (("settings", 0, "restart"), "--all", "settings[0].restart"),
+        (("settings", 0), sysctl("a b", only="raise"), "settings[0].only"),
+        (("settings", 0), thp("never", only="raise"), "settings[0].only"),
+        (("settings", 0), thp("never", "khugepaged"), "settings[0].target.file"),
+        (("settings", 0), thp("[never]"), "settings[0].value"),
+        (("settings", 0), rps("4-1"), "settings[0].value"),
+        (("settings", 0), rps("0-99999999"), "settings[0].value"),
+        (("settings", 0), rps("all"), "settings[0].value"),
+        (("settings", 0), nginx("LimitNOFILE", "1\\"), "settings[0].value"),
+        (("settings", 0), nginx("CPUAffinity", "x"), "settings[0].value"),
+        (("settings", 0), nginx("limit=1", "1"), "settings[0].target.property"),
+        (
+            ("settings", 0),
+            setting("service.property", {"service": "a/b", "property": "Nice"}, "1"),
+            "settings[0].target.service",
+        ),
+    ],
+)
+def test_the_wrong_field_is_named_and_nothing_is_touched(
+    host: AgentRoot, path: tuple[Any, ...], value: Any, field: str
+) -> None:
+    before = host.tree()
+    reply = agent.answer(str(host.path), json.dumps(with_change(path, value)).encode())
+    assert not reply["ok"]
+    assert reply["error"]["reason"] == "bad_request", reply
+    assert reply["error"]["field"] == field
+    assert host.tree() == before and not host.leftovers() and not host.commands
+
+
+@pytest.mark.parametrize(
+    "url", ["https://a/", "ftp://a", "http://", "http://a:99999999/", "http://[a/", "http://a b/"]
+)
+def test_a_wrong_health_url_is_named(host: AgentRoot, url: str) -> None:
+    error = host.fail("sample", health_url=url)
+    assert (error["reason"], error["field"]) == ("bad_request", "health_url")
+
+
+def test_the_good_request_is_good(host: AgentRoot) -> None:
+    assert agent.answer(str(host.path), json.dumps(GOOD).encode())["ok"]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [b"", b"{", b"null", b"[]", b"\xff\xfe", b'"x"', b"{}", b"[" * 100_000, b"NaN", b"\0"],
+)
+def test_garbage_gets_one_answer(host: AgentRoot, document: bytes) -> None:
+    reply = host.send(document)
+    assert reply["verb"] is None and reply["error"]["reason"] == "bad_request"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+PLACES = [(key,) for key in GOOD] + [
+    ("settings", 0),
+    ("settings", 0, "target"),
+    ("expect", "sysctl:net.core.somaxconn"),
+    *(("settings", 1, key) for key in GOOD["settings"][1]),
+    *(("settings", 0, key) for key in GOOD["settings"][0]),
+]
+ANYTHING = st.one_of(
+    JSON,
+    st.builds(with_change, st.sampled_from(PLACES), JSON),
+    st.builds(lambda verb: {**GOOD, "verb": verb}, st.sampled_from(sorted(agent.VERBS))),
+    st.builds(
+        lambda verb, fields: {"protocol": 1, "verb": verb, **fields},
+        # A reboot would be of the private root only, but nothing here is about it.
+        st.sampled_from(sorted(set(agent.VERBS) - {"reboot", "sample"})),
+        st.dictionaries(st.sampled_from(sorted(GOOD)[:-1]), JSON, max_size=4),
+    ),
+)
+
+
+@given(ANYTHING)
+@settings(
+    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_any_json_gets_one_answer(host: AgentRoot, document: Any) -> None:
+    reply = agent.answer(str(host.path), json.dumps(document).encode())
+    assert json.loads(json.dumps(reply))["edgetune"] == 1
+    if reply["ok"]:
+        shutil.rmtree(host.path / "var", ignore_errors=True)
+        return
+    error = reply["error"]
+    assert error["reason"] in ("bad_request", "refused", "failed")
+    assert error["message"] and "\n" not in error["message"]
+    assert "Error" not in error["message"], "only what is foreseen"
+
+
+def oldest_python() -> str:
+    """A Python 3.6 that really is one (a shim of that name may have nothing behind it)."""
+    installed = [str(path) for path in Path.home().glob(".pyenv/versions/3.6.*/bin/python3")]
+    for python in [shutil.which("python3.6"), *installed]:
+        command = [python or "false", "-I", "-S", "-c", "import sys; print(sys.version_info[:2])"]
+        done = subprocess.run(command, env={"PATH": "/usr/bin:/bin"}, capture_output=True)
+        if done.stdout == b"(3, 6)\n":
+            return command[0]
+    pytest.skip("there is no Python 3.6 here")
+
+
+def test_on_the_oldest_python(tmp_path: Path) -> None:
+    python = oldest_python()
+    own = [sysctl("4096", only="raise"), channels(2), rps("0-1"), thp("never")]
+    own.append(nginx("LimitNOFILE", "65536"))
+    with agent_root(tmp_path / "host", python=python) as host:
+        before = host.tree()
+        assert host.ask("facts")["python"].startswith("3.6.")
+        assert host.apply(*own, confirm_within=300, grace_boots=1)["state"] == "provisional"
+        assert "python3" in host.read("etc/init.d/S99edgetune")
+        assert host.boot().stderr == ""
+        assert host.ask("confirm", epoch=1, tuning="t", settings=own)["confirmed"]
+        assert host.ask("sample", health_url="http://127.0.0.1:1/")["gauges"]["health_failed"] == 1
+        assert host.fail("restore", epoch=[])["field"] == "epoch"
+        host.restore()
+        host.write("proc/sys/kernel/random/boot_id", "x")
+        boot_id = "proc/sys/kernel/random/boot_id"
+        assert {**host.tree(), boot_id: None} == {**before, boot_id: None}

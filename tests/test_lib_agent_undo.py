@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the host agent takes back by itself: failures, its own death, timers and boots."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent_root import (
+    THP,
+    AgentRoot,
+    agent_root,
+    channels,
+    nginx,
+    rps,
+    sysctl,
+    thp,
+    until,
+)
+
+EVERYTHING = [
+    channels(2),
+    rps("0-3"),
+    thp("never"),
+    sysctl("4096"),
+    nginx("LimitNOFILE", "65536"),
+]
+UNIT = "etc/systemd/system/edgetune.service"
+LINK = "etc/systemd/system/multi-user.target.wants/edgetune.service"
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[AgentRoot]:
+    with agent_root(tmp_path / "host") as root:
+        yield root
+
+
+@pytest.fixture
+def systemd_host(tmp_path: Path) -> Iterator[AgentRoot]:
+    with agent_root(tmp_path / "host", init="systemd") as root:
+        yield root
+
+
+def state(host: AgentRoot) -> str:
+    tunings = host.ask("facts")["agent_state"]["tunings"]
+    return str(tunings["t"]["state"]) if "t" in tunings else "none"
+
+
+def confirm(host: AgentRoot, *settings: dict[str, Any]) -> dict[str, Any]:
+    return host.ask("confirm", epoch=1, tuning="t", settings=list(settings))
+
+
+def killed_in_the_middle(host: AgentRoot, request: dict[str, Any]) -> None:
+    """ethtool changes the channels, then the agent that called it is killed."""
+    host.write("stub/kill-parent", "")
+    document = json.dumps({"protocol": 1, "verb": "apply", **request}).encode()
+    process = host.start(document)
+    output, _ = process.communicate(timeout=20)
+    assert process.returncode == -9 and output == b""
+
+
+@pytest.mark.parametrize("broken", ["ethtool-fails", "ethtool-lies"])
+def test_a_change_that_fails_half_way_is_undone_to_the_byte(host: AgentRoot, broken: str) -> None:
+    host.write("sys/class/net/eth0/queues/rx-3/rps_cpus", "c\n")
+    before = host.tree()
+    request = host.change(*EVERYTHING)
+    host.write(f"stub/{broken}", "")
+    if broken == "ethtool-fails":
+        # It fails while it is undone, too: everything else comes back, and the rest later.
+        error = host.fail("apply", **request)
+        assert "NOT undone: nic.channels:eth0: ethtool -L" in error["message"]
+        assert state(host) == "restoring"
+        (host.path / f"stub/{broken}").unlink()
+        host.restore()
+    else:
+        error = host.fail("apply", **request)
+        assert error["message"].startswith("nic.channels:eth0: reads {'rx': 4, 'tx': 4} after")
+        assert error["message"].endswith("; undone")
+    assert error["reason"] == "failed"
+    assert host.tree() == before and host.leftovers() == {"epoch"}
+
+
+def test_a_service_that_does_not_come_up_undoes_the_change(host: AgentRoot) -> None:
+    before = host.tree()
+    request = host.change(*EVERYTHING)
+    host.write("stub/restart-fails", "")
+    error = host.fail("apply", **request)
+    assert error["reason"] == "failed" and "Job for nginx.service failed" in error["message"]
+    files = {name for name, was in host.tree().items() if was != before.get(name) and was[1]}
+    assert files == {"etc/init.d/S99edgetune"}, "the settings are back at once"
+    (host.path / "stub/restart-fails").unlink()
+    restored = host.restore()
+    assert restored["restarted"] == ["nginx"], "it still ran with what was taken back"
+    assert host.tree() == before and host.leftovers() == {"epoch"}
+
+
+@pytest.mark.parametrize("within", [0, 300])
+def test_an_agent_killed_in_the_middle_leaves_what_restore_needs(
+    host: AgentRoot, within: float
+) -> None:
+    before = host.tree()
+    killed_in_the_middle(host, host.change(*EVERYTHING, confirm_within=within))
+    assert host.tree() != before
+    assert state(host) == "applying"
+    assert host.restore()["changed"]
+    assert host.tree() == before and host.leftovers() == {"epoch"}
+
+
+def test_a_half_done_change_is_undone_and_then_done_when_it_is_asked_again(
+    host: AgentRoot,
+) -> None:
+    before = host.tree()
+    request = host.change(*EVERYTHING)
+    killed_in_the_middle(host, request)
+    assert host.ask("apply", **request)["changed"]
+    assert host.ask("verify", tuning="t", settings=EVERYTHING)["verified"]
+    host.restore()
+    assert host.tree() == before
+
+
+def test_an_agent_killed_in_a_restore_is_carried_on_by_the_next(host: AgentRoot) -> None:
+    before = host.tree()
+    host.apply(*EVERYTHING)
+    host.write("stub/kill-parent", "")
+    process = host.start(b'{"protocol": 1, "verb": "restore", "epoch": 1, "tuning": "t"}')
+    process.communicate(timeout=20)
+    assert process.returncode == -9
+    assert state(host) == "restoring"
+    assert host.restore()["restarted"] == ["nginx"]
+    assert host.tree() == before and host.leftovers() == {"epoch"}
+
+
+def test_an_unconfirmed_change_is_taken_back_by_the_timer(host: AgentRoot) -> None:
+    before = host.tree()
+    started = time.monotonic()
+    result = host.apply(*EVERYTHING, confirm_within=2.5)
+    assert result["state"] == "provisional"
+    assert host.processes(), "the answer does not wait for the timer"
+    assert until(lambda: host.tree() == before)
+    assert time.monotonic() - started > 2.5
+    assert until(lambda: not host.processes())
+    assert not confirm(host, *EVERYTHING)["confirmed"]
+    assert host.leftovers() == {"epoch"}
+
+
+def test_a_change_killed_in_the_middle_is_taken_back_by_the_timer(host: AgentRoot) -> None:
+    before = host.tree()
+    killed_in_the_middle(host, host.change(*EVERYTHING, confirm_within=1))
+    assert until(lambda: host.tree() == before and not host.processes())
+
+
+def test_a_confirmed_change_stays_and_its_timer_ends(host: AgentRoot) -> None:
+    host.apply(sysctl("4096"), confirm_within=1.5)
+    assert host.exists("etc/init.d/S99edgetune")
+    assert confirm(host, sysctl("4096"))["confirmed"]
+    assert not host.exists("etc/init.d/S99edgetune"), "nothing needs the boot hook any more"
+    assert host.leftovers() == {"epoch", "tunings/t.json", "directories.json"}
+    assert until(lambda: not host.processes())
+    assert host.read("proc/sys/net/core/somaxconn") == "4096\n"
+    assert state(host) == "confirmed"
+
+
+def test_the_timer_of_an_earlier_change_leaves_the_next_one_alone(host: AgentRoot) -> None:
+    host.apply(sysctl("4096"), confirm_within=1)
+    host.restore()
+    host.apply(sysctl("8192"), confirm_within=300)
+    time.sleep(1.5)
+    assert state(host) == "provisional"
+    assert host.read("proc/sys/net/core/somaxconn") == "8192\n"
+
+
+@pytest.mark.parametrize("late", [0.0, 0.05, 0.15])
+def test_timer_and_confirmation_exclude_each_other(host: AgentRoot, late: float) -> None:
+    before = host.tree()
+    host.apply(thp("never"), confirm_within=0.8)
+    time.sleep(0.7 + late)
+    answers: list[bool] = []
+    askers = [
+        threading.Thread(target=lambda: answers.append(confirm(host, thp("never"))["confirmed"]))
+        for _ in range(3)
+    ]
+    for asker in askers:
+        asker.start()
+    for asker in askers:
+        asker.join()
+    assert until(lambda: not host.processes())
+    if answers[-1] or any(answers):
+        assert all(answers) and state(host) == "confirmed"
+        assert host.read(f"{THP}/enabled") == "never\n"
+    else:
+        assert state(host) == "none" and host.tree() == before
+
+
+def test_a_boot_sets_again_what_nothing_else_keeps(host: AgentRoot) -> None:
+    settings = [channels(2), rps("0-3"), thp("never")]
+    host.apply(*settings)
+    hook = host.boot()
+    assert (hook.returncode, hook.stderr) == (0, "")
+    assert host.read(f"{THP}/enabled") == "never\n"
+    verified = host.ask("verify", tuning="t", settings=settings)
+    assert verified["verified"] and verified["boot_id"] == host.boot_id
+
+
+def test_a_boot_takes_an_unconfirmed_change_back(host: AgentRoot) -> None:
+    before = host.tree()
+    host.apply(*EVERYTHING, confirm_within=300)
+    restarts = len([line for line in host.commands if "restart" in line])
+    assert host.boot().returncode == 0
+    assert len([line for line in host.commands if "restart" in line]) == restarts
+    after = host.tree()
+    boot_id = "proc/sys/kernel/random/boot_id"
+    assert {**after, boot_id: None} == {**before, boot_id: None}
+    assert host.leftovers() == {"epoch"}
+
+
+def test_a_change_survives_its_one_grace_boot_only(host: AgentRoot) -> None:
+    settings = [thp("never"), sysctl("4096")]
+    host.apply(*settings, confirm_within=300, grace_boots=1)
+    host.boot()
+    host.run_hook()
+    assert state(host) == "provisional", "the same boot is not counted twice"
+    assert host.read(f"{THP}/enabled") == "never\n"
+    assert host.exists("etc/sysctl.d/90-edgetune-t.conf")
+    host.boot()
+    assert state(host) == "none"
+    assert host.read(f"{THP}/enabled") == "always [madvise] never\n"
+    assert not host.exists("etc/sysctl.d")
+
+
+def test_after_a_grace_boot_the_timer_starts_anew(host: AgentRoot) -> None:
+    host.apply(thp("never"), confirm_within=2, grace_boots=1)
+    host.stop()
+    host.boot()
+    assert host.read(f"{THP}/enabled") == "never\n"
+    assert until(lambda: host.read(f"{THP}/enabled") == "always [madvise] never\n")
+    assert until(lambda: not host.processes())
+    assert state(host) == "none"
+
+
+def test_after_a_grace_boot_a_change_can_be_confirmed(host: AgentRoot) -> None:
+    host.apply(thp("never"), confirm_within=300, grace_boots=1)
+    host.stop()
+    host.boot()
+    assert confirm(host, thp("never"))["confirmed"]
+    host.boot()
+    assert host.read(f"{THP}/enabled") == "never\n"
+
+
+def test_a_boot_takes_back_what_died_half_way(host: AgentRoot) -> None:
+    before = host.tree()
+    killed_in_the_middle(host, host.change(*EVERYTHING))
+    host.boot()
+    boot_id = "proc/sys/kernel/random/boot_id"
+    assert {**host.tree(), boot_id: None} == {**before, boot_id: None}
+
+
+def test_a_damaged_journal_is_named_and_blocks_no_other(host: AgentRoot) -> None:
+    host.apply(thp("never"), tuning="good")
+    host.write("var/lib/edgetune/tunings/bad.json", '{"journal": 1}')
+    known = host.ask("facts")["agent_state"]["tunings"]
+    assert known["bad"]["state"] == "damaged"
+    error = host.fail("restore", epoch=1, tuning="bad")
+    assert error["reason"] == "failed" and "bad.json is damaged" in error["message"]
+    error = host.fail("apply", **host.change(sysctl("1"), tuning="new"))
+    assert error["reason"] == "refused" and "bad on this host is damaged" in error["message"]
+    hook = host.boot()
+    assert hook.returncode == 1 and "bad is damaged" in hook.stderr
+    assert host.read(f"{THP}/enabled") == "never\n"
+    assert host.restore("good")["changed"]
+
+
+def test_a_damaged_epoch_lets_nobody_in(host: AgentRoot) -> None:
+    host.apply(sysctl("4096"))
+    host.write("var/lib/edgetune/epoch", "many\n")
+    before = host.tree()
+    assert "epoch is damaged" in host.fail("restore", epoch=9, tuning="t")["message"]
+    assert host.tree() == before
+
+
+def test_systemd_gets_a_unit_and_a_timer(systemd_host: AgentRoot) -> None:
+    host = systemd_host
+    before = host.tree()
+    host.apply(thp("never"), confirm_within=300, grace_boots=1)
+    assert "ExecStart=" in host.read(UNIT)
+    assert (host.path / LINK).resolve() == host.path / UNIT
+    timer = next(line for line in host.commands if line.startswith("systemd-run"))
+    assert "--unit=edgetune-revert-t --on-active=300s" in timer
+    assert timer.endswith("/var/lib/edgetune/agent.py revert t")
+    assert not host.processes(), "the timer is systemd's"
+    host.boot()
+    assert len([line for line in host.commands if line.startswith("systemd-run")]) == 2
+    assert confirm(host, thp("never"))["confirmed"]
+    assert host.commands[-1] == "systemctl stop edgetune-revert-t.timer"
+    host.restore()
+    host.write("proc/sys/kernel/random/boot_id", "")
+    boot_id = "proc/sys/kernel/random/boot_id"
+    assert {**host.tree(), boot_id: None} == {**before, boot_id: None}
+    assert host.leftovers() == {"epoch"}
+
+
+def test_what_the_timer_of_systemd_runs(systemd_host: AgentRoot) -> None:
+    host = systemd_host
+    before = host.tree()
+    host.apply(thp("never"), confirm_within=0.2)
+    timer = next(line for line in host.commands if line.startswith("systemd-run"))
+    command = timer.split(" -- ")[1].split()
+    subprocess.run(command, env=host.environment, check=True, timeout=20)
+    assert host.tree() == before and host.leftovers() == {"epoch"}
+
+
+def test_a_service_that_is_still_starting_after_a_boot_is_waited_for(host: AgentRoot) -> None:
+    settings = [nginx("LimitNOFILE", "65536")]
+    host.apply(*settings)
+    host.write("stub/nginx/state", "inactive\n")
+    starter = threading.Timer(0.5, host.write, ("stub/nginx/state", "active\n"))
+    starter.start()
+    assert host.ask("verify", tuning="t", settings=settings)["verified"]
+    starter.join()
+
+
+def test_the_copy_on_disk_says_what_it_can_do(host: AgentRoot) -> None:
+    host.apply(thp("never"))
+    command = [host.python, "-I", "-S", str(host.path / "var/lib/edgetune/agent.py"), "restore"]
+    done = subprocess.run(command, env=host.environment, capture_output=True, check=False)
+    assert done.returncode == 1 and b"usage: " in done.stderr
