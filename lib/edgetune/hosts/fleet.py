@@ -23,7 +23,7 @@ AGENT = Path(__file__).with_name("agent.py")
 MAX_REPLY = 4 << 20
 
 # The agent keeps its source: to act after a reboot it has to stay on the host.
-_BOOTSTRAP = (
+BOOTSTRAP = (
     "python3 -I -S -c 'import sys; i = sys.stdin.buffer; source = i.read(int(i.readline())); "
     'exec(compile(source, "edgetune-agent", "exec"))\''
 )
@@ -108,16 +108,17 @@ class Fleet:
                 raise HostError(f"{host.address}: the connection closed at once")
             channel = transport.open_session(timeout=self._config.ssh_timeout)
             channel.settimeout(timeout)
-            channel.exec_command(_BOOTSTRAP)
+            channel.exec_command(BOOTSTRAP)
             channel.sendall(b"%d\n%s%s" % (len(self._source), self._source, body))
             channel.shutdown_write()
             return _read_all(channel, time.monotonic() + timeout, host)
 
     def _connect(self, client: paramiko.SSHClient, host: Host) -> None:
         client.set_missing_host_key_policy(paramiko.RejectPolicy())
-        for name, keys in self._known.items():
-            for kind, key in keys.items():
-                client.get_host_keys().add(name, kind, key)
+        # Only this host's keys: a connection with all of known_hosts costs their number squared.
+        name = host.address if host.port == 22 else f"[{host.address}]:{host.port}"
+        for kind, key in (self._known.lookup(name) or {}).items():
+            client.get_host_keys().add(name, kind, key)
         limit = self._config.ssh_timeout
         sock = socket.create_connection((host.address, host.port), limit)
         # Without this every connection waits for two delayed acknowledgements of 40 ms.

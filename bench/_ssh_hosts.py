@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many SSH hosts on loopback addresses, 127.78.x.y, in one process of their own.
+
+That process makes a private folder with the user key and known_hosts, prints one JSON line when
+all hosts listen, answers each line it is sent with the CPU seconds it has used, and, when its
+standard input ends for whatever reason, removes the folder and ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Protocol
+
+import asyncssh
+
+from bench._table import BenchError
+
+ROOT = Path(__file__).resolve().parents[1]
+SERVERS = ("canned", "agent")
+MAX_HOSTS = 4000
+STOP_SECONDS = 10
+
+_QUEUES = {"rx": 4, "tx": 4}
+_FACTS = {
+    "hostname": "e000",
+    "os": {"id": "debian", "version": "12"},
+    "kernel": "6.1.0-28-amd64",
+    "python": "3.11.2",
+    "boot_id": "5f0c2f5e-6f0a-4b7e-9a53-0d8f4c1f7a11",
+    "uptime": 86400.0,
+    "cpus": {"online": "0-63", "count": 64},
+    "memory": {"total_kb": 263856128},
+    "nics": {f"eth{i}": {"driver": "ice", "speed": 25000, "queues": _QUEUES} for i in range(2)},
+    "thp": {"enabled": "madvise", "defrag": "madvise"},
+    "init": "systemd",
+    "agent_state": {"epoch": 3, "tunings": {}},
+}
+_REPLY = json.dumps({"edgetune": 1, "verb": "facts", "ok": True, "result": _FACTS}).encode()
+
+
+@dataclass(frozen=True)
+class Site:
+    """The running hosts: where they are, how to log in, and the CPU seconds they have used."""
+
+    addresses: tuple[str, ...]
+    port: int
+    user: str
+    folder: Path
+    cpu_seconds: Callable[[], float]
+
+    @property
+    def key(self) -> Path:
+        return self.folder / "id_ed25519"
+
+    @property
+    def known_hosts(self) -> Path:
+        return self.folder / "known_hosts"
+
+
+@contextlib.contextmanager
+def serve(count: int, server: str) -> Iterator[Site]:
+    """Hosts that answer while the context lasts; BenchError if they do not start."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bench._ssh_hosts", str(count), server],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "lib")])},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # Ctrl-C is for the client; this one ends with its standard input
+    )
+    try:
+        yield _site(process)
+    finally:
+        _end(process)
+
+
+def _site(process: subprocess.Popen[str]) -> Site:
+    assert process.stdin and process.stdout
+    asks, answers = process.stdin, process.stdout
+
+    def cpu_seconds() -> float:
+        print(file=asks, flush=True)
+        return float(answers.readline())
+
+    line = answers.readline()
+    if not line:
+        raise BenchError("the SSH hosts did not start")
+    said = json.loads(line)
+    return Site(tuple(said["addresses"]), said["port"], "root", Path(said["folder"]), cpu_seconds)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    assert process.stdin and process.stdout
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    process.stdout.close()
+
+
+# What follows runs in the process of the hosts.
+
+
+class _Server(Protocol):
+    @property
+    def public_key(self) -> str: ...
+
+    async def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class _CannedServer:
+    """Reads what the agent is sent to its end and answers facts, without starting a process."""
+
+    def __init__(self, address: str, port: int, user_key: str) -> None:
+        self._where = (address, port)
+        self._user = asyncssh.import_authorized_keys(user_key)
+        self._key = asyncssh.generate_private_key("ssh-ed25519")
+        self._listener: asyncssh.SSHAcceptor | None = None
+
+    @property
+    def public_key(self) -> str:
+        return self._key.export_public_key().decode().strip()
+
+    async def start(self) -> None:
+        self._listener = await asyncssh.listen(
+            *self._where,
+            config=None,
+            server_host_keys=[self._key],
+            authorized_client_keys=self._user,
+            process_factory=self._answer,
+            encoding=None,
+            gss_host=None,
+        )
+
+    def stop(self) -> None:
+        if self._listener:
+            self._listener.close()
+
+    async def _answer(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
+        with contextlib.suppress(OSError, asyncssh.Error):  # the client may be gone
+            if "stdin" in (process.command or ""):
+                await process.stdin.read()
+            process.stdout.write(_REPLY)
+            process.exit(0)
+
+
+def _servers(kind: str, folder: Path, port: int, count: int, key: str) -> dict[str, _Server]:
+    addresses = [f"127.78.{index // 250}.{1 + index % 250}" for index in range(count)]
+    if kind == "canned":
+        return {address: _CannedServer(address, port, key) for address in addresses}
+    return {address: _agent_server(folder / address, address, port, key) for address in addresses}
+
+
+def _agent_server(root: Path, address: str, port: int, key: str) -> _Server:
+    from lab.simulated import host, ssh
+
+    host.install(root, address)
+    host.start_kernel(root, address)
+    return ssh.HostServer(root, address, port, key)
+
+
+def _free_port() -> int:
+    """One that is free on the first address: all hosts have the same, as servers do."""
+    with socket.create_server(("127.78.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+    return port
+
+
+async def _run(count: int, kind: str, folder: Path) -> None:
+    user = asyncssh.generate_private_key("ssh-ed25519")
+    key_file = folder / "id_ed25519"
+    key_file.touch(mode=0o600)
+    key_file.write_bytes(user.export_private_key())
+    port = _free_port()
+    servers = _servers(kind, folder, port, count, user.export_public_key().decode())
+    for server in servers.values():
+        await server.start()
+    lines = [f"[{address}]:{port} {server.public_key}\n" for address, server in servers.items()]
+    (folder / "known_hosts").write_text("".join(lines))
+    _say({"addresses": list(servers), "port": port, "folder": str(folder)})
+    await _answer_until_end()
+    for server in servers.values():
+        server.stop()
+
+
+async def _answer_until_end() -> None:
+    ended = asyncio.Event()
+
+    def answer() -> None:
+        asked = os.read(0, 4096)
+        for _ in range(asked.count(b"\n")):
+            _say(sum(os.times()[:4]))
+        if not asked:
+            ended.set()
+
+    loop = asyncio.get_running_loop()
+    loop.add_reader(0, answer)
+    await ended.wait()
+    loop.remove_reader(0)
+
+
+def _say(what: Any) -> None:
+    print(json.dumps(what), flush=True)
+
+
+def _main(count: int, kind: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="edgetune-bench-") as name:
+        asyncio.run(_run(count, kind, Path(name)))
+        if kind == "agent":
+            from lab.simulated import processes
+
+            processes.end_below(Path(name))
+
+
+if __name__ == "__main__":
+    _main(int(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the benchmarks share: options, rounds in shuffled order, medians, tables."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import statistics
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable
+
+
+class BenchError(Exception):
+    """A benchmark cannot be run, or a peer did not do its work; the message is one line."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One peer in one round, seconds: wall clock, CPU here, and CPU of the side asked."""
+
+    wall: float
+    cpu: float
+    other_cpu: float
+
+
+def options(description: str) -> argparse.ArgumentParser:
+    """A parser with the options that every benchmark takes."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="small and once, to see that it runs")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    return parser
+
+
+def measure(
+    peers: Mapping[str, Callable[[], None]], rounds: int, other_cpu: Callable[[], float]
+) -> dict[str, list[Sample]]:
+    """Run all peers once a round, in an order drawn for each; `other_cpu` only grows (s)."""
+    samples: dict[str, list[Sample]] = {name: [] for name in peers}
+    for _ in range(rounds):
+        for name in random.sample(list(peers), len(peers)):
+            samples[name].append(_time(peers[name], other_cpu))
+    return samples
+
+
+def _time(work: Callable[[], None], other_cpu: Callable[[], float]) -> Sample:
+    other, cpu, wall = other_cpu(), _cpu_seconds(), time.monotonic()
+    work()
+    wall, cpu = time.monotonic() - wall, _cpu_seconds() - cpu
+    return Sample(wall, cpu, other_cpu() - other)
+
+
+def _cpu_seconds() -> float:
+    """User and system time of this process and of the children it has waited for."""
+    used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
+
+
+def spread(values: Iterable[float]) -> dict[str, float]:
+    """Median, least and greatest, rounded to what a noisy machine can tell."""
+    listed = list(values)
+    found = {"median": statistics.median(listed), "min": min(listed), "max": max(listed)}
+    return {name: float(f"{value:.4g}") for name, value in found.items()}
+
+
+def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A Markdown table with its columns aligned, fit to be pasted into docs/."""
+    lines = [headers, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines)]
+    for line in (headers, ["-" * width for width in widths], *lines[1:]):
+        print("| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |")
+
+
+def write_json(path: Path | None, document: Mapping[str, Any]) -> None:
+    """Write the figures if they were asked for."""
+    if path:
+        path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pack on a running StackStorm, named by ST2_API_URL, against the hosts of a running lab.
+
+    edgetune lab up
+    edgetune lab exec sh -c 'start StackStorm; ST2_API_URL=http://127.0.0.1:9101 pytest tests/st2'
+
+StackStorm's services run inside the lab's controller namespace, with the pack installed and a
+configuration that names the lab's inventory. EDGETUNE_HOME names the lab's home, ST2_AUTH_TOKEN a
+token if StackStorm wants one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+import yaml
+
+from tests.builders import ROOT, write_yaml
+
+URL = os.environ.get("ST2_API_URL", "").rstrip("/").removesuffix("/v1")
+HOME = Path(os.environ.get("EDGETUNE_HOME") or ROOT / ".edgetune")
+SHORT = {"baseline": 14, "soak": 18, "interval": 2, "warmup": 3}
+REAL = {"pop": "lab1", "dry_run": False, "wait": True, **SHORT}
+ENDED = ("succeeded", "failed", "timeout", "canceled", "abandoned")
+
+pytestmark = pytest.mark.skipif(
+    not URL, reason="no running StackStorm: ST2_API_URL is not set (see this file's docstring)"
+)
+
+
+def call(method: str, path: str, **more: Any) -> Any:
+    token = os.environ.get("ST2_AUTH_TOKEN")
+    headers = {"X-Auth-Token": token} if token else {}
+    answer = requests.request(method, f"{URL}/v1{path}", headers=headers, timeout=30, **more)
+    assert answer.ok, f"{method} {path}: {answer.status_code} {answer.text[:500]}"
+    return answer.json()
+
+
+def start(action: str, **parameters: Any) -> str:
+    body = {"action": f"edgetune.{action}", "parameters": parameters}
+    return str(call("POST", "/executions", json=body)["id"])
+
+
+def wait_for(execution: str, seconds: float = 400) -> Any:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = call("GET", f"/executions/{execution}")
+        if found["status"] in ENDED:
+            return found
+        time.sleep(0.5)
+    raise AssertionError(f"{execution} did not end in {seconds} s")
+
+
+def run(action: str, **parameters: Any) -> Any:
+    return wait_for(start(action, **parameters))
+
+
+@pytest.fixture
+def locally(tmp_path: Path) -> Any:
+    """Runs an action by the local runner, with StackStorm's Redis: hosts know its epochs."""
+    config = yaml.safe_load((HOME / "edgetune.yaml").read_text(encoding="utf-8"))
+    config["coordination"] = os.environ.get("ST2_COORDINATION", "redis://127.0.0.1:6379/0")
+    path = write_yaml(tmp_path / "edgetune.yaml", config)
+    return lambda action, **parameters: run_locally(path, action, **parameters)
+
+
+def run_locally(config: Path, action: str, **parameters: Any) -> Any:
+    words = [
+        f"{key}={json.dumps(v) if isinstance(v, bool) else v}" for key, v in parameters.items()
+    ]
+    command = [sys.executable, "-m", "lab.cli", "run", action, *words, "--json"]
+    environment = {
+        **os.environ,
+        "EDGETUNE_HOME": str(HOME),
+        "EDGETUNE_CONFIG": str(config),
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'lib'}",
+    }
+    done = subprocess.run(command, capture_output=True, env=environment, cwd=ROOT, check=False)
+    assert done.stdout, done.stderr.decode()[-2000:]
+    return json.loads(done.stdout)
+
+
+def story(children: list[tuple[str, list[Any]]]) -> list[Any]:
+    """Tasks in the order of their start; a task that repeats itself counts once."""
+    told = [(name, story(below)) for name, below in children]
+    return [pair for pair, _ in groupby(told)]
+
+
+def story_of_stackstorm(execution: str) -> list[Any]:
+    rows = call("GET", f"/executions/{execution}/children?depth=-1")
+    below: dict[str, list[Any]] = {}
+    for row in sorted(rows, key=lambda row: row["start_timestamp"]):
+        below.setdefault(row["parent"], []).append(row)
+
+    def tell(parent: str) -> list[tuple[str, list[Any]]]:
+        return [
+            (row["context"]["orquesta"]["task_name"], tell(row["id"]))
+            for row in below.get(parent, [])
+        ]
+
+    return story(tell(execution))
+
+
+def story_of_runner(document: Any) -> list[Any]:
+    def tell(parent: Any) -> list[tuple[str, list[Any]]]:
+        return [(child["task"], tell(child)) for child in parent["children"]]
+
+    return story(tell(document))
+
+
+def test_everything_is_registered() -> None:
+    for kind, folder in (
+        ("actions", "actions"),
+        ("rules", "rules"),
+        ("policies", "policies"),
+        ("sensortypes", "sensors"),
+        ("actionalias", "aliases"),
+    ):
+        rows = call("GET", f"/{kind}?pack=edgetune&limit=100")
+        own = [row for row in rows if row.get("pack", row["ref"].split(".")[0]) == "edgetune"]
+        assert len(own) == len(list((ROOT / folder).glob("*.yaml"))), kind
+
+
+@pytest.mark.parametrize(
+    ("parameters", "says"),
+    [
+        ({"pop": "nowhere", "tuning": "accept_queue"}, "there is no PoP 'nowhere'; known: lab1"),
+        ({"pop": "lab1", "tuning": "faster"}, "there is no tuning 'faster'"),
+        ({"pop": "lab1", "tuning": "accept_queue", "exclude": ["e999"]}, "has no host 'e999'"),
+        (
+            {"pop": "lab1", "tuning": "accept_queue", "soak": 1, "warmup": 0},
+            "soak: 1 is not between",
+        ),
+    ],
+)
+def test_wrong_input_is_one_clear_line(parameters: dict[str, Any], says: str) -> None:
+    ended = run("plan_rollout", **parameters)
+    assert ended["status"] == "failed"
+    assert says in ended["result"]["result"]["error"]
+
+
+def test_a_dry_run_touches_nothing() -> None:
+    ended = run("rollout_pop", pop="lab1", tuning="accept_queue", **SHORT)
+    assert ended["status"] == "succeeded"
+    assert ended["result"]["output"]["outcome"] == "planned"
+    assert "sysctl:net.core.somaxconn: 8 -> 4096" in ended["result"]["output"]["text"]
+
+
+def test_the_same_story_and_verdict_as_the_local_runner(locally: Any) -> None:
+    """Promoted on StackStorm, taken back there, and promoted by the local runner."""
+    there = run("rollout_pop", tuning="accept_queue", **REAL)
+    output = there["result"]["output"]
+    assert (there["status"], output["outcome"]) == ("succeeded", "promoted")
+    back = run("roll_back_pop", rollout=output["rollout"])
+    assert back["result"]["output"]["outcome"] == "rolled_back"
+    here = locally("rollout_pop", tuning="accept_queue", **REAL)
+    local = here["result"]["output"]
+    assert (local["outcome"], local["verdict"]) == (output["outcome"], output["verdict"])
+    assert story_of_runner(here) == story_of_stackstorm(there["id"])
+    locally("roll_back_pop", rollout=local["rollout"])
+
+
+def test_a_canceled_rollout_is_taken_back_by_the_rule() -> None:
+    execution = start("rollout_pop", tuning="accept_queue", **{**REAL, "baseline": 4})
+    deadline = time.monotonic() + 120
+    while "changing" not in _states():
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+    call("DELETE", f"/executions/{execution}")
+    assert wait_for(execution)["status"] == "canceled"
+    while set(_states()) & {"changing", "rolling_back"}:
+        assert time.monotonic() < deadline
+        time.sleep(1)
+    (latest,) = run("rollout_status", pop="lab1")["result"]["result"]["rollouts"][-1:]
+    assert (latest["state"], latest["quarantined"]) == ("rolled_back", [])
+
+
+def _states() -> list[str]:
+    return [row["state"] for row in run("rollout_status")["result"]["result"]["rollouts"]]

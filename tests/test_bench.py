@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every benchmark runs with --quick and writes its figures; how fast anything is, is not tested."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+
+from bench import _ssh_peers, fanout
+from bench._table import BenchError, measure, print_table, spread
+
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAMS = sorted(path.stem for path in (ROOT / "bench").glob("[a-z]*.py"))
+SPREADS = ("hosts_per_s", "ratio", "controller_cpu_ms", "server_cpu_ms")
+
+
+@pytest.fixture
+def no_further_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They start slowly, and are not what is tested."""
+    monkeypatch.setattr(fanout, "_further", lambda: {})
+
+
+def _figures(name: str, folder: Path, *more: str) -> dict[str, Any]:
+    target = folder / "figures.json"
+    program = importlib.import_module(f"bench.{name}")
+    assert program.main(["--quick", "--json", str(target), *more]) == 0
+    document: dict[str, Any] = json.loads(target.read_text())
+    return document
+
+
+@pytest.mark.usefixtures("no_further_peers")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_program_prints_a_table_and_writes_its_figures(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = _figures(name, tmp_path)
+    assert (document["benchmark"], document["quick"]) == (name, True)
+    assert document["figures"]
+    assert capsys.readouterr().out.count("\n| ") == len(document["figures"]) + 2
+
+
+@pytest.mark.usefixtures("no_further_peers")
+def test_fanout_compares_every_client_with_fleet(tmp_path: Path) -> None:
+    document = _figures("fanout", tmp_path, "--hosts", "3")
+    assert (document["hosts"], document["rounds"], document["server"]) == (3, 1, "canned")
+    fleet, *peers = document["figures"]
+    assert (fleet["client"], fleet["ratio"]["median"]) == (fanout.FLEET, 1.0)
+    assert len(peers) == (4 if _ssh_peers.has_program("ssh") else 2)
+    for figure in document["figures"]:
+        for key in SPREADS:
+            assert 0 <= figure[key]["min"] <= figure[key]["median"] <= figure[key]["max"]
+        assert figure["hosts_per_s"]["min"] > 0
+
+
+def test_fanout_asks_the_real_agent_when_told_to(tmp_path: Path) -> None:
+    document = _figures("fanout", tmp_path, "--hosts", "1", "--server", "agent")
+    assert document["server"] == "agent"
+    assert {name for name in document["left_out"] if name != "OpenSSH"} == set(fanout._further())
+
+
+def test_a_further_client_that_fails_is_left_out_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(site: Any) -> Callable[[Any], None]:
+        raise BenchError("too old")
+
+    monkeypatch.setattr(fanout, "_further", lambda: {"a": (True, fail), "b": (False, fail)})
+    document = _figures("fanout", tmp_path, "--hosts", "1")
+    further = {name: why for name, why in document["left_out"].items() if name != "OpenSSH"}
+    assert further == {"a": "too old", "b": "not installed"}
+    assert "not compared: a (too old)" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("no_further_peers")
+def test_a_failing_host_fails_the_benchmark(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(addresses: Any) -> None:
+        raise BenchError(f"{addresses[0]} is gone")
+
+    monkeypatch.setattr(fanout, "own_peers", lambda site: {fanout.FLEET: fail})
+    assert fanout.main(["--quick"]) == 1
+    assert capsys.readouterr().err == "bench.fanout: 127.78.0.1 is gone\n"
+
+
+@pytest.mark.parametrize("count", ["0", "4001", "many"])
+def test_a_wrong_number_of_hosts_is_refused(count: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        fanout.main(["--hosts", count])
+    assert "--hosts" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_nothing_is_left_after_an_interruption(
+    sent: signal.Signals, status: int, tmp_path: Path
+) -> None:
+    environment = dict(os.environ, TMPDIR=str(tmp_path), PYTHONPATH=f"{ROOT}:{ROOT / 'lib'}")
+    command = [sys.executable, "-m", "bench.fanout", "--hosts", "300"]
+    with subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True) as process:
+        _wait_for(lambda: any(tmp_path.glob("*/known_hosts")) or process.poll() is not None)
+        os.killpg(process.pid, sent)
+        assert process.wait(10) == status
+    # The hosts' own process removes the folder as the last thing it does.
+    _wait_for(lambda: not list(tmp_path.iterdir()))
+
+
+def _wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_every_peer_is_measured_once_a_round() -> None:
+    calls: list[str] = []
+    used = iter(range(100))
+    peers = {name: lambda name=name: calls.append(name) for name in "abc"}
+    samples = measure(peers, 4, lambda: next(used))
+    assert [sorted(calls[start : start + 3]) for start in (0, 3, 6, 9)] == [["a", "b", "c"]] * 4
+    assert {len(own) for own in samples.values()} == {4}
+    assert {sample.other_cpu for own in samples.values() for sample in own} == {1}
+
+
+def test_spread_is_the_median_and_both_ends() -> None:
+    assert spread([3.0, 100.0, 1.23456]) == {"median": 3.0, "min": 1.235, "max": 100.0}
+
+
+def test_a_table_is_aligned(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["client", "x"], [["a", "1"], ["b", "1000"]])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        "| client | x    |",
+        "| ------ | ---- |",
+        "| a      | 1    |",
+        "| b      | 1000 |",
+    ]
