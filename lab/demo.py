@@ -23,7 +23,7 @@ from lab import CHECKOUT
 from lab.fingerprint import fingerprint
 
 HELPS, HURTS = "accept_queue", "tiny_accept_queue"
-TIMES = ("baseline=14", "soak=18", "interval=2", "warmup=3")
+TIMES = ("baseline=10", "soak=14", "interval=2", "warmup=3")
 SETTLE_SECONDS = 6.0
 
 
@@ -31,7 +31,8 @@ def main() -> int:
     """Run the demonstration; returns its exit status."""
     home = Path(os.environ.get("EDGETUNE_HOME") or CHECKOUT / ".edgetune").resolve()
     lab, kind = _choose()
-    _say(f"Bringing up a PoP of {kind} hosts under load")
+    what = "simulated hosts" if kind == "simulated" else "Linux hosts in namespaces, under load"
+    _say(f"Bringing up a PoP of {what}")
     try:
         lab.up(home)
     except lab.LabError as error:

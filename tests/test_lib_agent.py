@@ -55,7 +55,7 @@ def host(tmp_path: Path) -> Iterator[AgentRoot]:
 
 
 def test_fleet_sends_the_agent_so_that_it_can_stay_on_the_host() -> None:
-    assert BOOTSTRAP in fleet._BOOTSTRAP
+    assert BOOTSTRAP in fleet.BOOTSTRAP
 
 
 def test_facts(host: AgentRoot) -> None:

@@ -89,9 +89,10 @@ class TaskList(Listener):
 
 def message_of(execution: Execution) -> str:
     """One printable line: the result's `message`, or why it failed."""
-    payload = execution.payload
-    if isinstance(payload, dict) and isinstance(payload.get("message"), str):
-        return _one_line(payload["message"])
+    payload = execution.payload if isinstance(execution.payload, dict) else {}
+    said = payload.get("message") or payload.get("error")
+    if isinstance(said, str):
+        return _one_line(said)
     if execution.status in ("succeeded", "canceled"):
         return ""
     return _one_line(next(errors_of(execution), ""))
@@ -119,7 +120,10 @@ def errors_of(execution: Execution) -> Iterator[str]:
         file = execution.action.file.name
         errors = result.get("errors") or []
         # The engine command `fail` adds an entry of its own to the one that led to it.
-        for error in [entry for entry in errors if entry.get("task_id") != "fail"] or errors:
+        reasons = [entry for entry in errors if entry.get("task_id") != "fail"]
+        if errors and not reasons:
+            yield f"{file}: {message_of(execution) or 'it was told to fail'}"
+        for error in reasons:
             place = error.get("spec_path") or error.get("task_id") or "workflow"
             yield f"{file}: {place}: {_reason(execution, error)}"
     elif result.get("stderr"):

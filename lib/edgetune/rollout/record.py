@@ -45,11 +45,15 @@ STOP_KEY = f"{PACK}.stop_all"
 
 @dataclass
 class HostStep:
-    """Where one host of a batch stands; written before the side effect that it names."""
+    """Where one host of a batch stands; written before the side effect that it names.
+
+    ``ours`` marks a host that carried our change when its way back began.
+    """
 
     step: str = "planned"
     at: float = 0.0
     reboot: bool = False
+    ours: bool = False
     lb_before: str | None = None
     boot_before: str | None = None
     error: str | None = None

@@ -53,9 +53,14 @@ def _way_back(opened: Rollout, batch: Batch, host: HostStep, earlier: HostStep |
         step="coming_back" if mid_reboot else "planned",
         at=host.at if mid_reboot else 0.0,
         reboot=reboots and (host.step in _REBOOTED_SINCE or bool(earlier and earlier.reboot)),
+        ours=_carries_our_change(batch, host) or bool(earlier and earlier.ours),
         lb_before=host.lb_before or (earlier.lb_before if earlier else None),
         boot_before=host.boot_before,
     )
+
+
+def _carries_our_change(batch: Batch, host: HostStep) -> bool:
+    return batch.what == "change" and host.step in ("changed", *_REBOOTED_SINCE)
 
 
 def _by_service(opened: Rollout, names: Sequence[str]) -> tuple[list[str], list[str]]:
