@@ -261,11 +261,13 @@ def steering(queue: str) -> str:
 def until(condition: Any, seconds: float = 10) -> bool:
     """Whether a condition comes true in time."""
     end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
+    while time.monotonic() < end:
+        # A file can vanish while it is looked at.
+        with contextlib.suppress(FileNotFoundError):
+            if condition():
+                return True
         time.sleep(0.02)
-    return True
+    return False
 
 
 @contextlib.contextmanager

@@ -58,6 +58,8 @@ RESTLESS = (
     "kernel/pty/nr",
     "kernel/perf_event_max_sample_rate",
     "net/netfilter/nf_conntrack_count",
+    "transparent_hugepage/khugepaged/full_scans",
+    "transparent_hugepage/khugepaged/pages_collapsed",
 )
 
 

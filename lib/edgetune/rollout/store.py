@@ -67,7 +67,7 @@ class SqliteStore:
 class SensorStore:
     """StackStorm's datastore as a sensor may read it, through its ``sensor_service``.
 
-    The service answers nothing both when there is nothing and when it failed: good enough to
+    ``get_value`` answers nothing both when there is nothing and when it failed: good enough to
     look, never to act.
     """
 
@@ -76,7 +76,7 @@ class SensorStore:
 
     def get(self, key: str) -> str | None:
         """The value, or None."""
-        value = self._service.get_value(key, local=False)
+        value = self._ask("get_value", key)
         return None if value is None else str(value)
 
     def put(self, key: str, value: str) -> None:
@@ -85,8 +85,15 @@ class SensorStore:
 
     def list(self, prefix: str) -> Mapping[str, str]:
         """All keys that begin with ``prefix``, with their values."""
-        found = self._service.list_values(local=False, prefix=prefix) or []
-        return {item.name: str(item.value) for item in found}
+        return {
+            item.name: str(item.value) for item in self._ask("list_values", prefix=prefix) or []
+        }
+
+    def _ask(self, method: str, *key: str, **query: str) -> Any:
+        try:
+            return getattr(self._service, method)(*key, local=False, **query)
+        except Exception as error:  # noqa: BLE001 - its client raises what its transport raises
+            raise StoreError(f"StackStorm's datastore: {error}") from None
 
 
 class St2Store:
