@@ -20,7 +20,7 @@ from bench._ssh_hosts import Site
 from bench._table import BenchError
 from edgetune import AGENT_PROTOCOL
 from edgetune.config import read_config
-from edgetune.hosts.fleet import BOOTSTRAP, AGENT, Fleet
+from edgetune.hosts.fleet import AGENT, BOOTSTRAP, Fleet
 from edgetune.inventory import Host
 
 PARALLEL = 16

@@ -158,7 +158,7 @@ ACTION_CASES: list[Case] = [
     ("parameters.host.required", False, "parameters.host: is not required, but has no default"),
     ("output_schema", REMOVED, "'output_schema' is a required property"),
     ("output_schema.additionalProperties", REMOVED, "'additionalProperties' is a required"),
-    ("output_schema.properties", {}, "output_schema.properties: {} does not have enough"),
+    ("output_schema.properties", {}, "output_schema.properties: {} "),
     ("output_schema.properties.answer.type", REMOVED, "properties.answer: 'type' is a required"),
 ]
 

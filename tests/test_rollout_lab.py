@@ -310,7 +310,8 @@ def test_a_plan_that_no_longer_fits_is_refused(practice: Practice) -> None:
 
 def test_a_host_that_is_not_as_planned_any_more_is_not_changed(practice: Practice) -> None:
     """The plan fits, and then somebody changes a host before its batch comes."""
-    process = practice.start("run", "rollout_pop", "tuning=accept_queue", *REAL, "--json")
+    slowly = ("tuning=accept_queue", *REAL, "baseline=15")
+    process = practice.start("run", "rollout_pop", *slowly, "--json")
     assert process.stderr is not None
     for line in process.stderr:
         if "claim_pop" in line:

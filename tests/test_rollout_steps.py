@@ -4,144 +4,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from edgetune.errors import DrainError, FencedError, InputError, RefusedError
-from edgetune.hosts.fleet import HostResult
 from edgetune.plan import groups
 from edgetune.rollout import change, drain, lifecycle, looks, reboot
 from edgetune.rollout.guard import degraded_rollouts
-from edgetune.rollout.record import read_rollout, save_plan
-from edgetune.rollout.site import Site
-from edgetune.traffic.driver import Server
-from tests.builders import inventory_document, plan, write_yaml
-
-
-class Balancer:
-    """A load balancer in memory."""
-
-    def __init__(self) -> None:
-        self.state = {f"e{i:03d}": "ready" for i in range(8)}
-        self.up = dict.fromkeys(self.state, True)
-        self.sessions = dict.fromkeys(self.state, 0)
-        self.log: list[tuple[str, str]] = []
-
-    def servers(self) -> Mapping[str, Server]:
-        return {
-            name: Server(name, state, self.up[name], self.sessions[name])
-            for name, state in self.state.items()
-        }
-
-    def set_state(self, server: str, state: str) -> None:
-        self.log.append((server, state))
-        self.state[server] = state
-
-
-class Hosts:
-    """Hosts that answer as agents do, from a few facts each."""
-
-    def __init__(self) -> None:
-        self.boot = dict.fromkeys((f"e{i:03d}" for i in range(8)), "boot-1")
-        self.tuned: set[str] = set()
-        self.errors: dict[tuple[str, str], str] = {}
-        self.asked: list[tuple[str, str, dict[str, Any]]] = []
-        self.health_ms = 1.0
-
-    def ask(self, hosts: Any, verb: str, request: Any, timeout: float = 0) -> dict[str, HostResult]:
-        return {host.name: self._one(host.name, verb, request(host)) for host in hosts}
-
-    def _one(self, name: str, verb: str, request: dict[str, Any]) -> HostResult:
-        self.asked.append((name, verb, request))
-        if (name, verb) in self.errors:
-            return HostResult(name, error=self.errors[name, verb], reason="failed")
-        data = getattr(self, "_" + verb)(name)
-        return HostResult(name, data={"boot_id": self.boot[name], **data})
-
-    def _facts(self, name: str) -> dict[str, Any]:
-        return {}
-
-    def _apply(self, name: str) -> dict[str, Any]:
-        changed = name not in self.tuned
-        self.tuned.add(name)
-        return {"changed": changed, "diff": []}
-
-    def _restore(self, name: str) -> dict[str, Any]:
-        changed = name in self.tuned
-        self.tuned.discard(name)
-        return {"changed": changed, "nothing_to_restore": not changed}
-
-    def _confirm(self, name: str) -> dict[str, Any]:
-        return {"confirmed": name in self.tuned, "settings": [], "state": "none"}
-
-    def _plan(self, name: str) -> dict[str, Any]:
-        now = "4096" if name in self.tuned else "8"
-        return {
-            "settings": [{"id": "sysctl:net.core.somaxconn", "runtime": now, "persistent": now}]
-        }
-
-    def _reboot(self, name: str) -> dict[str, Any]:
-        return {"rebooting": True}
-
-    def _sample(self, name: str) -> dict[str, Any]:
-        gauges = {"health_failed": 0, "health_p50_ms": self.health_ms}
-        return {"uptime": 1.0, "counters": {"listen_drops": 0}, "gauges": gauges}
-
-
-class World:
-    """A site with one rollout on it."""
-
-    def __init__(self, folder: Path, **planned: Any) -> None:
-        state = f"sqlite:///{folder}/state.sqlite"
-        inventory = write_yaml(folder / "inventory.yaml", inventory_document())
-        self.config = {
-            "inventory": str(inventory),
-            "ssh_key_file": "/none",
-            "ssh_known_hosts": "/none",
-            "records": state,
-            "coordination": state,
-            "drain_deadline": 1,
-            "reboot_deadline": 1,
-            "health_deadline": 1,
-        }
-        self.balancer, self.hosts = Balancer(), Hosts()
-        self.site = Site(self.config)
-        self.site.fleet = self.hosts  # type: ignore[assignment]
-        self.site.load_balancer = lambda pop: self.balancer  # type: ignore[method-assign,assignment]
-        self.plan = plan(folder, **planned)
-        save_plan(self.site, self.plan)
-        begun = lifecycle.claim_pop(self.site, plan=self.plan["digest"], owner="run-1", by="ana")
-        self.rollout, self.epoch = begun["rollout"], begun["epoch"]
-
-    def mark(self, state: str) -> dict[str, Any]:
-        marked = lifecycle.mark_rollout(self.site, self.rollout, self.epoch, state)
-        self.epoch = marked["epoch"]
-        return marked
-
-    def step(self, function: Any, batch: int, **more: Any) -> dict[str, Any]:
-        result: dict[str, Any] = function(self.site, self.rollout, self.epoch, batch, **more)
-        return result
-
-    def at(self, batch: int) -> dict[str, str]:
-        hosts = read_rollout(self.site, self.rollout).batch(batch).hosts
-        return {name: host.step for name, host in hosts.items()}
-
-    def roll(self, batch: int) -> None:
-        """One batch the whole way."""
-        what = self.step(drain.drain_hosts, batch)["what"]
-        self.step(drain.check_drained, batch)
-        self.step(reboot.check_rebooted, batch)
-        if what != "sham":
-            self.step(change.apply_tuning if what == "change" else change.restore_hosts, batch)
-        self.step(reboot.reboot_hosts, batch)
-        for name in read_rollout(self.site, self.rollout).batch(batch).at("rebooting"):
-            self.hosts.boot[name] += "+"
-        self.step(reboot.check_rebooted, batch)
-        self.step(change.verify_hosts, batch)
-        self.step(drain.undrain_hosts, batch)
+from edgetune.rollout.record import read_rollout
+from tests.world import World
 
 
 @pytest.fixture
@@ -223,7 +96,7 @@ def test_a_host_whose_sessions_never_end_is_put_back_and_skipped(world: World) -
     world.balancer.sessions[host] = 3
     world.step(drain.drain_hosts, 0)
     assert world.step(drain.check_drained, 0)["waiting"] == 1
-    _age(world, 0)
+    world.age(0)
     result = world.step(drain.check_drained, 0)
     assert (result["waiting"], result["skipped"]) == (0, [host])
     assert world.balancer.state[host] == "ready"
@@ -235,17 +108,9 @@ def test_force_goes_on_with_sessions(world: World) -> None:
     (host,) = world.plan["batches"][0]["hosts"]
     world.balancer.sessions[host] = 3
     world.step(drain.drain_hosts, 0)
-    _age(world, 0)
+    world.age(0)
     world.step(drain.check_drained, 0, force=True)
     assert world.at(0) == {host: "drained"}
-
-
-def _age(world: World, batch: int) -> None:
-    opened = read_rollout(world.site, world.rollout)
-    work = opened.batch(batch)
-    for host in work.hosts.values():
-        host.at -= 60
-    opened.save_batch(work)
 
 
 def test_a_host_that_does_not_come_back_fails_the_batch(world: World) -> None:
@@ -255,7 +120,7 @@ def test_a_host_that_does_not_come_back_fails_the_batch(world: World) -> None:
     world.step(change.apply_tuning, 0)
     world.step(reboot.reboot_hosts, 0)
     assert world.step(reboot.check_rebooted, 0)["waiting"] == 1
-    _age(world, 0)
+    world.age(0)
     result = world.step(reboot.check_rebooted, 0)
     assert result["failed"] == [host]
     assert "did not reboot within 1 s" in result["error"]

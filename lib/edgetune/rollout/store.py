@@ -84,12 +84,16 @@ class SensorStore:
         raise StoreError(f"a sensor does not write {key}")
 
     def list(self, prefix: str) -> Mapping[str, str]:
-        """All keys that begin with ``prefix``, with their values."""
-        return {
-            item.name: str(item.value) for item in self._ask("list_values", prefix=prefix) or []
-        }
+        """All keys that begin with ``prefix``, with their values, page by page."""
+        found: dict[str, str] = {}
+        while True:
+            query = {"prefix": prefix, "limit": PAGE, "offset": len(found)}
+            page = self._ask("list_values", **query) or []
+            found.update((item.name, str(item.value)) for item in page)
+            if len(page) < PAGE:
+                return found
 
-    def _ask(self, method: str, *key: str, **query: str) -> Any:
+    def _ask(self, method: str, *key: str, **query: Any) -> Any:
         try:
             return getattr(self._service, method)(*key, local=False, **query)
         except Exception as error:  # noqa: BLE001 - its client raises what its transport raises

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from check_drained import CheckDrained
+
+from edgetune.rollout import drain
+from tests.action_case import BatchActionTestCase
+
+
+class CheckDrainedTestCase(BatchActionTestCase):
+    __test__ = True
+    action_cls = CheckDrained
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.world.step(drain.drain_hosts, 0)
+        (self.host,) = self.world.at(0)
+
+    def test_a_host_without_sessions_is_drained(self) -> None:
+        result = self.assert_succeeds(**self.of_batch(0))
+        self.assertEqual(result, {"waiting": 0, "skipped": [], "message": "drained"})
+        self.assertEqual(self.world.at(0), {self.host: "drained"})
+
+    def test_a_host_with_sessions_is_waited_for(self) -> None:
+        self.world.balancer.sessions[self.host] = 3
+        result = self.assert_succeeds(**self.of_batch(0))
+        self.assertEqual((result["waiting"], result["skipped"]), (1, []))
+
+    def test_an_overdue_host_is_skipped_unless_forced(self) -> None:
+        self.world.balancer.sessions[self.host] = 3
+        self.world.age(0)
+        self.assertEqual(self.assert_succeeds(**self.of_batch(0))["skipped"], [self.host])
+        self.assertEqual(self.world.balancer.state[self.host], "ready")
+
+    def test_force_goes_on_with_an_overdue_host(self) -> None:
+        self.world.balancer.sessions[self.host] = 3
+        self.world.age(0)
+        self.assertEqual(self.assert_succeeds(**self.of_batch(0), force=True)["skipped"], [])
+        self.assertEqual(self.world.at(0), {self.host: "drained"})

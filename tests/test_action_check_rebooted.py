@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from check_rebooted import CheckRebooted
+
+from edgetune.rollout import reboot
+from tests.action_case import BatchActionTestCase
+
+
+class CheckRebootedTestCase(BatchActionTestCase):
+    __test__ = True
+    action_cls = CheckRebooted
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.world.roll(0, until=reboot.reboot_hosts)
+        self.world.step(reboot.reboot_hosts, 0)
+        (self.host,) = self.world.at(0)
+
+    def test_waits_until_the_boot_id_is_another(self) -> None:
+        self.assertEqual(self.assert_succeeds(**self.of_batch(0))["waiting"], 1)
+        self.world.boot(0)
+        result = self.assert_succeeds(**self.of_batch(0))
+        self.assertEqual((result["waiting"], result["message"]), (0, "all are back"))
+        self.assertEqual(self.world.at(0), {self.host: "rebooted"})
+
+    def test_an_overdue_host_fails_the_step(self) -> None:
+        self.world.age(0)
+        result = self.assert_fails(**self.of_batch(0))
+        self.assertEqual((result["waiting"], result["failed"]), (0, [self.host]))
+        self.assertEqual(result["error"], f"{self.host}: did not reboot within 1 s")

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from claim_pop import ClaimPop
+
+from edgetune.rollout import lifecycle
+from edgetune.rollout.record import read_rollout
+from tests.action_case import EdgetuneActionTestCase
+
+
+class ClaimPopTestCase(EdgetuneActionTestCase):
+    __test__ = True
+    action_cls = ClaimPop
+
+    def test_claims_a_free_pop_for_a_plan(self) -> None:
+        for state in ("rolling_back", "rolled_back"):
+            self.world.mark(state)
+        lifecycle.release_pop(self.world.site, self.world.rollout, self.world.epoch)
+        result = self.assert_succeeds(plan=self.world.plan["digest"])
+        self.assertNotEqual(result["rollout"], self.world.rollout)
+        self.assertEqual((result["claimed"], result["state"]), (True, "claimed"))
+        self.assertEqual(result["epoch"], self.world.epoch + 1)
+        head = read_rollout(self.world.site, result["rollout"]).head
+        self.assertEqual((head.owner, head.by), ("", ""))
+
+    def test_takes_over_what_an_execution_left(self) -> None:
+        result = self.assert_succeeds(left_by="run-1", owner="run-2")
+        self.assertEqual(result["rollout"], self.world.rollout)
+        self.assertEqual(result["epoch"], self.world.epoch + 1)
+
+    def test_without_anything_left_it_claims_nothing(self) -> None:
+        for given in ({}, {"left_by": "run-9"}):
+            ok, result = self.run_action(**given)
+            self.assertTrue(ok)
+            self.assert_fits(result)
+            self.assertFalse(result["claimed"])
+
+    def test_an_unknown_rollout_is_named(self) -> None:
+        self.assert_wrong("rollout", rollout="nothing")
+
+    def test_a_claimed_pop_is_refused(self) -> None:
+        says = f"lab1 is claimed by rollout {self.world.rollout}"
+        self.assert_refused("fenced", says, plan=self.world.plan["digest"])

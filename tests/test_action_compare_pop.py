@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from compare_pop import ComparePop
+
+from tests.action_case import EdgetuneActionTestCase
+
+
+class ComparePopTestCase(EdgetuneActionTestCase):
+    __test__ = True
+    action_cls = ComparePop
+
+    def test_waits_until_the_soak_is_over(self) -> None:
+        self.world.mark("soaking")
+        result = self.assert_succeeds(rollout=self.world.rollout)
+        self.assertEqual((result["decision"], result["verdict"]), ("wait", ""))
+        self.assertEqual(result["epoch"], self.world.epoch)
+
+    def test_a_look_now_without_samples_holds(self) -> None:
+        self.world.mark("soaking")
+        result = self.assert_succeeds(rollout=self.world.rollout, now=True)
+        self.assertEqual((result["decision"], result["verdict"]), ("hold", "inconclusive"))
+
+    def test_a_rollout_that_does_not_soak_decides_nothing(self) -> None:
+        result = self.assert_succeeds(rollout=self.world.rollout)
+        self.assertEqual(result["decision"], "none")
+        self.assertEqual(result["message"], f"{self.world.rollout} is changing")
+
+    def test_an_unknown_rollout_is_named(self) -> None:
+        self.assert_wrong("rollout", rollout="nothing")

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from drain_hosts import DrainHosts
+
+from tests.action_case import BatchActionTestCase
+
+
+class DrainHostsTestCase(BatchActionTestCase):
+    __test__ = True
+    action_cls = DrainHosts
+
+    def test_drains_the_hosts_of_the_batch_once(self) -> None:
+        (host,) = self.world.at(0)
+        for _ in range(2):
+            result = self.assert_succeeds(**self.of_batch(0))
+            self.assertEqual(result["hosts"], [host])
+            self.assertEqual((result["what"], result["reboot"]), ("change", True))
+        self.assertEqual(self.world.balancer.log, [(host, "drain")])
+        self.assertEqual(self.world.at(0), {host: "draining"})
+
+    def test_a_server_the_load_balancer_does_not_know_is_named(self) -> None:
+        (host,) = self.world.at(0)
+        del self.world.balancer.state[host]
+        self.assert_refused("drain", f"has no server '{host}'", **self.of_batch(0))
+
+    def test_the_kill_switch_stops_it(self) -> None:
+        self.world.site.store.put("edgetune.stop_all", "true")
+        self.assert_refused("refused", "everything is stopped", **self.of_batch(0))

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import Any
+
+from mark_rollout import MarkRollout
+
+from edgetune.rollout.record import read_rollout
+from tests.action_case import EdgetuneActionTestCase
+
+
+class MarkRolloutTestCase(EdgetuneActionTestCase):
+    __test__ = True
+    action_cls = MarkRollout
+
+    def into(self, state: str, **more: str) -> dict[str, Any]:
+        return {"rollout": self.world.rollout, "epoch": self.world.epoch, "state": state, **more}
+
+    def test_enters_the_next_state_under_a_new_epoch(self) -> None:
+        result = self.assert_succeeds(**self.into("soaking"))
+        self.assertEqual((result["state"], result["epoch"]), ("soaking", self.world.epoch + 1))
+        head = read_rollout(self.world.site, self.world.rollout).head
+        self.assertEqual(result["until"], head.soak[1])
+        self.assertEqual((head.owner, head.history[-1]["by"]), ("run-1", ""))
+        reason = "the test group is changed; both groups are watched"
+        self.assertEqual(head.history[-1]["reason"], reason)
+
+    def test_says_which_batches_a_rollback_has(self) -> None:
+        self.world.roll(0)
+        result = self.assert_succeeds(**self.into("rolling_back", by="ana", reason="too slow"))
+        self.assertEqual(result["end_batch"] - result["first_batch"], 1)
+        self.assertEqual(result["message"], "rolling_back: too slow")
+
+    def test_an_unknown_state_is_named(self) -> None:
+        self.assert_wrong("state", **self.into("tuned"))
+
+    def test_a_state_that_cannot_follow_is_refused(self) -> None:
+        self.assert_refused("refused", "it cannot become complete", **self.into("complete"))
+
+    def test_of_two_callers_one_wins(self) -> None:
+        both = self.into("soaking")
+        self.assert_succeeds(**both)
+        self.assert_refused("fenced", "has lost its claim on lab1", **both)

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from plan_rollout import PlanRollout
+
+from edgetune.rollout.record import load_plan
+from tests.action_case import EdgetuneActionTestCase
+
+
+class PlanRolloutTestCase(EdgetuneActionTestCase):
+    __test__ = True
+    action_cls = PlanRollout
+
+    def test_plans_and_touches_no_host(self) -> None:
+        result = self.assert_succeeds(pop="lab1", tuning="accept_queue")
+        groups = {"test": result["test"], "control": result["control"]}
+        self.assertEqual(
+            {name: len(hosts) for name, hosts in groups.items()}, {"test": 4, "control": 4}
+        )
+        self.assertEqual(result["disruption"], "reboot")
+        self.assertIn(result["plan"], result["text"])
+        self.assertEqual((self.world.hosts.changing(), self.world.balancer.log), ([], []))
+
+    def test_options_that_were_not_given_are_those_of_the_metadata(self) -> None:
+        result = self.assert_succeeds(pop="lab1", tuning="accept_queue")
+        options = load_plan(self.world.site, result["plan"])["options"]
+        self.assertNotEqual(options.pop("seed"), 0)
+        for name, value in options.items():
+            if name in self.metadata["parameters"]:
+                self.assertEqual(value, self.metadata["parameters"][name]["default"], name)
+
+    def test_an_approved_plan_is_made_again(self) -> None:
+        digest = self.world.plan["digest"]
+        self.assertEqual(self.assert_succeeds(plan=digest)["plan"], digest)
+
+    def test_wrong_parameters_are_named(self) -> None:
+        wrong = {
+            "pop": {"pop": "nowhere", "tuning": "accept_queue"},
+            "tuning": {"pop": "lab1"},
+            "hosts": {"pop": "lab1", "tuning": "accept_queue", "exclude": ["e099"]},
+            "fraction": {"pop": "lab1", "tuning": "accept_queue", "fraction": 2},
+        }
+        for field, given in wrong.items():
+            with self.subTest(field):
+                self.assert_wrong(field, **given)

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import time
+
+from sample_hosts import SampleHosts
+
+from tests.action_case import EdgetuneActionTestCase
+
+
+class SampleHostsTestCase(EdgetuneActionTestCase):
+    __test__ = True
+    action_cls = SampleHosts
+
+    def test_samples_every_pop_with_a_rollout_under_way(self) -> None:
+        result = self.assert_succeeds()
+        self.assertEqual((result["samples"], result["missing"]), (8, []))
+        kept = self.world.site.samples.window("lab1", 0, time.time())
+        self.assertEqual({row["host"] for row in kept}, set(self.world.balancer.state))
+        self.assertEqual(self.world.hosts.changing(), [])
+
+    def test_samples_the_pop_of_a_rollout_also_after_its_end(self) -> None:
+        for state in ("rolling_back", "rolled_back"):
+            self.world.mark(state)
+        self.assertEqual(self.assert_succeeds()["samples"], 0)
+        self.assertEqual(self.assert_succeeds(rollout=self.world.rollout)["samples"], 8)
+
+    def test_a_silent_host_is_named_and_the_others_are_kept(self) -> None:
+        self.world.hosts.errors["e003", "sample"] = "timed out"
+        result = self.assert_succeeds(pop="lab1")
+        self.assertEqual((result["samples"], result["missing"]), (7, ["e003"]))
+
+    def test_an_unknown_pop_is_named(self) -> None:
+        self.assert_wrong("pop", pop="nowhere")

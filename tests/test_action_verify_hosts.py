@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from verify_hosts import VerifyHosts
+
+from edgetune.rollout import change
+from tests.action_case import BatchActionTestCase
+
+
+class VerifyHostsTestCase(BatchActionTestCase):
+    __test__ = True
+    action_cls = VerifyHosts
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.world.roll(0, until=change.verify_hosts)
+        (self.host,) = self.world.at(0)
+
+    def test_a_changed_host_is_confirmed(self) -> None:
+        result = self.assert_succeeds(**self.of_batch(0))
+        self.assertFalse(result["hosts"][self.host]["failed"])
+        self.assertIn("confirm", self.world.hosts.changing())
+        self.assertEqual(self.world.at(0), {self.host: "verified"})
+
+    def test_a_host_that_lost_its_change_fails_the_step(self) -> None:
+        self.world.hosts.tuned.clear()
+        result = self.assert_fails(**self.of_batch(0))
+        self.assertEqual(result["failed"], [self.host])
+        self.assertEqual(result["error"], f"{self.host}: not verified: its change is none")

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The guard dispatches what it finds, and whatever breaks, it lives on and says so."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import requests
+from rollout_guard import RolloutGuard
+from st2tests.base import BaseSensorTestCase
+
+from edgetune.fields import load_yaml
+from edgetune.plan import groups
+from edgetune.rollout.record import read_rollout
+from tests.metadata.values import shape
+from tests.world import World
+
+ROOT = Path(__file__).resolve().parents[1]
+TRIGGER = load_yaml(ROOT / "triggers" / "health_degraded.yaml")
+
+
+class RolloutGuardTestCase(BaseSensorTestCase):
+    sensor_cls = RolloutGuard
+
+    def setUp(self) -> None:
+        super().setUp()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.world = World(Path(folder.name))
+        self.world.mark("baseline")
+        self.world.mark("changing")
+        self.sick = groups(self.world.plan)["test"][0]
+
+    def sample(self, **health_ms: float) -> None:
+        """A healthy baseline, and a sample of now with the latencies given for some hosts."""
+        opened, now = read_rollout(self.world.site, self.world.rollout), time.time()
+        opened.head.baseline = [now - 1000, now - 900]
+        opened.save()
+        for at, latency in ((now - 950, {}), (now, health_ms)):
+            gauges = {
+                host: {"health_failed": 0, "health_p50_ms": latency.get(host, 1.0)}
+                for host in self.world.balancer.state
+            }
+            rows = [{"host": host, "time": at, "gauges": seen} for host, seen in gauges.items()]
+            self.world.site.samples.add("lab1", rows)
+
+    def poll(self, **config: Any) -> list[dict[str, Any]]:
+        sensor = self.get_sensor_instance({**self.world.config, **config})
+        sensor.setup()
+        sensor.poll()
+        found: list[dict[str, Any]] = self.get_dispatched_triggers()
+        return found
+
+    def logged(self) -> str:
+        """The one error that was logged."""
+        (call,) = self.sensor_service.get_logger(name="RolloutGuard").error.call_args_list
+        return str(call.args[0] % call.args[1:])
+
+    def copy_records(self) -> None:
+        for key, value in self.world.site.store.list("").items():
+            self.sensor_service.set_value(key, value, local=False)
+
+    def assert_found(self, dispatched: list[dict[str, Any]]) -> None:
+        (found,) = dispatched
+        self.assertEqual(found["trigger"], f"{TRIGGER['pack']}.{TRIGGER['name']}")
+        payload = found["payload"]
+        self.assertEqual(shape(payload, TRIGGER["payload_schema"]), [])
+        self.assertEqual(set(payload), set(TRIGGER["payload_schema"]["properties"]))
+        self.assertEqual((payload["rollout"], payload["pop"]), (self.world.rollout, "lab1"))
+        self.assertEqual(payload["hosts"], [self.sick])
+        self.assertEqual(found["trace_context"].trace_tag, payload["id"])
+
+    def test_a_changed_host_that_is_unwell_is_one_trigger(self) -> None:
+        self.sample(**{self.sick: 900.0})
+        self.assert_found(self.poll())
+
+    def test_the_same_finding_has_the_same_id(self) -> None:
+        self.sample(**{self.sick: 900.0})
+        self.poll()
+        first, second = self.poll()
+        self.assertEqual(first["payload"]["id"], second["payload"]["id"])
+
+    def test_hosts_that_are_well_or_were_not_changed_are_no_trigger(self) -> None:
+        self.sample(**{groups(self.world.plan)["control"][0]: 900.0})
+        self.assertEqual(self.poll(), [])
+
+    def test_records_are_read_through_stackstorm(self) -> None:
+        self.sample(**{self.sick: 900.0})
+        self.assertEqual(self.poll(records="st2"), [])
+        self.copy_records()
+        self.assert_found(self.poll(records="st2"))
+
+    def test_a_wrong_configuration_is_logged(self) -> None:
+        self.assertEqual(self.poll(claim_ttl="a day"), [])
+        self.assertIn("claim_ttl: ", self.logged())
+
+    def test_an_unconfigured_pack_is_logged(self) -> None:
+        sensor = self.get_sensor_instance()
+        sensor.setup()
+        sensor.poll()
+        self.assertIn("inventory: ", self.logged())
+
+    def test_a_store_that_fails_is_logged(self) -> None:
+        self.sample(**{self.sick: 900.0})
+        self.assertEqual(self.poll(records="sqlite:////no/such/folder/state.sqlite"), [])
+        self.assertIn("/no/such/folder/state.sqlite: ", self.logged())
+
+    def test_samples_that_cannot_be_read_are_logged(self) -> None:
+        self.sample(**{self.sick: 900.0})
+        self.assertEqual(self.poll(coordination="sqlite:////no/such/folder/state.sqlite"), [])
+        self.assertIn("/no/such/folder/state.sqlite: ", self.logged())
+
+    def test_a_datastore_that_fails_is_logged(self) -> None:
+        down = mock.Mock(side_effect=requests.ConnectionError("connection refused"))
+        with mock.patch.object(self.sensor_service, "list_values", down):
+            self.assertEqual(self.poll(records="st2"), [])
+        self.assertIn("connection refused", self.logged())
