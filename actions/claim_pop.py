@@ -11,7 +11,13 @@ class ClaimPop(Action):
     """Take a PoP for a rollout."""
 
     def run(
-        self, plan: str = "", rollout: str = "", left_by: str = "", owner: str = "", by: str = ""
+        self,
+        plan: str = "",
+        rollout: str = "",
+        left_by: str = "",
+        epoch: int = 0,
+        owner: str = "",
+        by: str = "",
     ) -> Result:
         return run_step(
             claim_pop,
@@ -19,6 +25,7 @@ class ClaimPop(Action):
             plan=plan,
             rollout=rollout,
             left_by=left_by,
+            epoch=epoch,
             owner=owner,
             by=by,
         )

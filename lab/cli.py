@@ -105,7 +105,7 @@ def _run(options: argparse.Namespace) -> int:
     given = load_yaml(options.params_file) if options.params_file else {}
     given.update(from_words(action, options.words))
     config = _config(pack)
-    _enter_lab()
+    _enter_lab(config)
     tasks = TaskList(sys.stderr)
     engine = Engine(pack, config, _home(), tasks)
     execution = engine.request(options.action, given)
@@ -168,10 +168,15 @@ def _print(execution: Execution, as_json: bool) -> None:
         print(text)
 
 
-def _enter_lab() -> None:
-    """Where a lab of namespaces is up, its hosts are reached only from inside of it."""
+def _enter_lab(config: dict[str, Any]) -> None:
+    """Where a lab of namespaces is up, its hosts are reached only from inside of it.
+
+    Where it is not up any more, its addresses are those of strangers.
+    """
     if _lab_kind() == "namespaces":
         _lab("namespaces", "enter_controller")
+    elif _lab_kind() is None and config.get("inventory") == str(_home() / "lab/inventory.yaml"):
+        raise UsageError("the lab of this configuration is not up; `edgetune lab up` builds one")
 
 
 def _lab_kind() -> str | None:
@@ -241,7 +246,7 @@ def _lab_exec(options: argparse.Namespace) -> int:
         raise UsageError("lab exec needs a command")
     if _lab_kind() is None:
         raise UsageError("no lab is up; build one with `edgetune lab up`")
-    _enter_lab()
+    _enter_lab({})
     try:
         os.execvp(argv[0], argv)
     except OSError as error:

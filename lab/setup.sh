@@ -14,6 +14,10 @@ if not (3, 9) <= sys.version_info[:2] <= (3, 12):
 CHECK
   if ! "$python" -m venv --clear "$place" 2>/dev/null; then
     # Debian keeps ensurepip in a package of its own.
+    if [ "$(id -u)" != 0 ] || [ -z "${YES:-}${CI:-}" ]; then
+      echo "This Python makes no virtualenvs: install python3-venv, or run as root with YES=1." >&2
+      exit 1
+    fi
     install_packages python3-venv
     "$python" -m venv --clear "$place"
   fi
@@ -33,13 +37,12 @@ COMMAND
 
 install_packages() {
   # Packages of daemons start them on installing; while this policy stands they do not.
-  local policy=/usr/sbin/policy-rc.d ours=
+  local policy=/usr/sbin/policy-rc.d
   if [ ! -e $policy ]; then
+    trap "rm -f $policy" EXIT
     printf '#!/bin/sh\nexit 101\n' >$policy
     chmod +x $policy
-    ours=yes
   fi
-  trap '[ -z "$ours" ] || rm -f $policy' RETURN
   apt-get update -qq
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }

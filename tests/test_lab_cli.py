@@ -91,6 +91,15 @@ def test_without_a_configuration_it_says_what_to_do(
     assert "edgetune lab up" in capsys.readouterr().err
 
 
+def test_with_its_lab_down_nothing_runs_on_the_machine_s_own_network(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inventory = f"inventory: {home}/lab/inventory.yaml\n"
+    (home / "edgetune.yaml").write_text(inventory, encoding="utf-8")
+    assert exit_code("run", "echo", "text=x") == 2
+    assert "the lab of this configuration is not up" in capsys.readouterr().err
+
+
 @pytest.mark.usefixtures("home")
 def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code("run", "sequence", "--json") == 0

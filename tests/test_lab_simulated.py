@@ -504,3 +504,11 @@ def test_boot_without_a_valid_queue_length_leaves_the_host_out_of_service(runnin
         [running.root("e003") / "usr/local/sbin/systemctl", "restart", "nginx"], check=True
     )
     wait_until(lambda: running.balancer.servers()["e003"].in_service, 3)
+
+
+def test_a_configuration_of_somebody_s_own_is_not_overwritten(tmp_path: Path) -> None:
+    own = tmp_path / "edgetune.yaml"
+    own.write_text("inventory: /etc/fleet.yaml\n", encoding="utf-8")
+    with pytest.raises(simulated.LabError, match="is not a lab's; move it away"):
+        simulated.up(tmp_path, hosts=1)
+    assert own.read_text(encoding="utf-8") == "inventory: /etc/fleet.yaml\n"

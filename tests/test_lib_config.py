@@ -20,6 +20,7 @@ GOOD = {"inventory": "/i.yaml", "ssh_key_file": "/k", "ssh_known_hosts": "/h"}
         ({"ssh_threads": "many"}, "ssh_threads: must be a number, not text"),
         ({"records": "mongo"}, "records: 'mongo' does not match"),
         ({"coordination": "redis://:secret@host"}, "coordination: holds a password"),
+        ({"coordination": "redis://host/0?password=secret"}, "coordination: "),
         ({"ssh_user": "{{ st2kv.system.x }}"}, "ssh_user: holds a secret"),
         ({"ssh_key_file": "-----BEGIN OPENSSH PRIVATE KEY-----"}, "ssh_key_file: holds a secret"),
         ({"claim_ttl": 1}, "claim_ttl: 1 is below 60"),
@@ -49,6 +50,17 @@ def test_parameters_that_were_not_given_take_the_default() -> None:
 
 
 def test_what_a_device_says_is_no_template() -> None:
-    said = {"a{{b}}": ["{{ 1 + 1 }}", {"x": "{% raw %}"}, "<% ctx() %>", "{#", 3]}
+    said = {
+        "a{{b}}": [
+            "{{ 1 + 1 }}",
+            "{{{7*7}}",
+            "{{{{x",
+            "{{%",
+            {"x": "{% raw %}"},
+            "<% ctx() %>",
+            "{#",
+            3,
+        ]
+    }
     text = str(safe(said))
     assert not any(mark in text for mark in ("{{", "{%", "<%", "{#"))

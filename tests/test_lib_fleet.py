@@ -105,6 +105,7 @@ class _Noted(asyncssh.SSHServer):
 
 
 def _reply(request: dict[str, Any], result: dict[str, Any]) -> bytes:
+    result = {"boot_id": "b", **result}
     return json.dumps(
         {"edgetune": 1, "verb": request["verb"], "ok": True, "result": result}
     ).encode()
@@ -144,6 +145,7 @@ def test_the_agent_and_the_request_travel_in_one_round_trip(server: Server) -> N
         (b'{"edgetune": 1, "verb": "apply", "ok": true}', "verb: the answer is not to 'facts'"),
         (b'{"edgetune": 1, "verb": "facts", "ok": true}', "ok: the answer has neither a result"),
         (b'{"edgetune": 1, "verb": "facts", "ok": false}', "ok: the answer has neither a result"),
+        (b"[" * 200000, "the answer is not the agent's"),
         (b"x" * (MAX_REPLY + 70000), f"answered more than {MAX_REPLY} bytes"),
     ],
 )
@@ -152,6 +154,25 @@ def test_garbage_is_an_error_of_that_host(server: Server, answer: bytes, says: s
     result = _ask(server)
     assert result.reason == "garbage"
     assert says in str(result.error)
+
+
+@pytest.mark.parametrize(
+    ("verb", "result", "says"),
+    [
+        ("facts", {"boot_id": None}, "result.boot_id: must be text"),
+        ("apply", {"diff": 5}, "result.diff: must be a list"),
+        ("confirm", {}, "result.settings: must be a list"),
+        ("plan", {"settings": [{"id": "x"}]}, "result.settings: status is missing"),
+        ("sample", {"counters": {"a": "b"}, "gauges": {}}, "result.counters: must be a mapping of"),
+    ],
+)
+def test_an_answer_without_its_fields_is_garbage(
+    server: Server, verb: str, result: dict[str, Any], says: str
+) -> None:
+    server.answer = lambda request: _reply(request, result)
+    answered = _ask(server, verb)
+    assert answered.reason == "garbage"
+    assert says in str(answered.error)
 
 
 def test_what_the_agent_refuses_names_its_field(server: Server) -> None:

@@ -55,6 +55,13 @@ def test_two_hosts_with_one_address_are_refused(tmp_path: Path) -> None:
         YamlInventory(write_yaml(tmp_path / "inventory.yaml", document))
 
 
+def test_two_hosts_with_one_server_are_refused(tmp_path: Path) -> None:
+    document = inventory_document()
+    document["pops"]["lab1"]["hosts"]["e003"]["server"] = "e000"
+    with pytest.raises(InputError, match="e003.server: e000 is also the server of lab1/e000"):
+        YamlInventory(write_yaml(tmp_path / "inventory.yaml", document))
+
+
 def test_unknown_pop_and_host_name_what_there_is(tmp_path: Path) -> None:
     inventory = YamlInventory(write_yaml(tmp_path / "inventory.yaml", inventory_document()))
     with pytest.raises(InputError, match="there is no PoP 'ams1'; known: lab1"):

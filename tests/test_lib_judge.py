@@ -136,7 +136,38 @@ def test_a_host_without_data_holds(tmp_path: Path, window: str) -> None:
     del (before if window == "baseline" else after)["e005"]
     look = _look(made, before, after)
     assert (look["verdict"], look["decision"]) == ("inconclusive", "hold")
-    assert look["reason"] == f"listen_drops: no data from e005 in the {window}"
+    assert look["reason"] == f"no data from e005 in the {window}: 0 of 31 samples"
+
+
+def test_a_host_that_died_in_the_soak_holds(tmp_path: Path) -> None:
+    made = plan(tmp_path)
+    before = samples(_rates(made, 3, 3), 0, 300, "one")
+    after = samples(_rates(made, 0.3, 3), 1000, 300, "two")
+    dead = made["strata"]["lab"]["test"][0]
+    after = [row for row in after if row["host"] != dead or row["time"] < 1020]
+    look = compare(made, made["strata"], before, after)
+    assert (look["verdict"], look["decision"]) == ("inconclusive", "hold")
+    assert look["reason"] == f"no data from {dead} in the soak: 2 of 31 samples"
+
+
+def test_a_host_that_rebooted_in_the_soak_holds(tmp_path: Path) -> None:
+    made = plan(tmp_path)
+    before = samples(_rates(made, 3, 3), 0, 300, "one")
+    after = samples(_rates(made, 0.3, 3), 1000, 300, "two")
+    after = [
+        {**row, "boot_id": "three"} if (row["host"], row["time"]) > ("e007", 1200) else row
+        for row in after
+    ]
+    look = compare(made, made["strata"], before, after)
+    assert look["reason"] == "e007 rebooted in the soak"
+
+
+def test_too_few_hosts_after_skips_hold(tmp_path: Path) -> None:
+    made = plan(tmp_path)
+    left = {"lab": {"test": made["strata"]["lab"]["test"][:1], "control": []}}
+    assert compare(made, left, [], [])["reason"] == "one of the groups is empty"
+    left["lab"]["control"] = made["strata"]["lab"]["control"]
+    assert "no p-value below 0.200 is possible" in compare(made, left, [], [])["reason"]
 
 
 def test_no_drops_at_all_are_inconclusive(tmp_path: Path) -> None:

@@ -125,15 +125,31 @@ def test_of_two_who_carry_on_the_same_epoch_one_wins(claims: Any) -> None:
     assert sorted(outcomes) == ["fenced"] * 5 + ["won"]
 
 
-def test_a_claim_expires_and_cannot_be_renewed_then(claims: Any) -> None:
+def test_a_claim_that_ran_out_is_its_owner_s_until_somebody_takes_it(claims: Any) -> None:
     claim = claims.take("lab1", "one", 0.05)
     time.sleep(0.1)
     assert claims.holder("lab1") is None
+    claims.renew("lab1", claim, 0.05)
+    assert claims.holder("lab1") == claim
+    time.sleep(0.1)
+    carried_on = claims.take("lab1", "one", 0.05, after=claim.epoch)
+    time.sleep(0.1)
+    assert claims.take("lab1", "two", 60).epoch == 3
+    with pytest.raises(FencedError, match="it belongs to two, epoch 3"):
+        claims.renew("lab1", carried_on, 60)
+
+
+def test_a_released_claim_cannot_be_renewed_by_an_older_epoch(claims: Any) -> None:
+    old = claims.take("lab1", "one", 60)
+    new = claims.take("lab1", "one", 60)
+    assert claims.release("lab1", new)
     with pytest.raises(FencedError, match="nobody holds it"):
-        claims.renew("lab1", claim, 60)
-    with pytest.raises(FencedError):
-        claims.take("lab1", "one", 60, after=claim.epoch)
-    assert claims.take("lab1", "two", 60).epoch == 2
+        claims.renew("lab1", old, 60)
+
+
+def test_the_epoch_is_above_what_hosts_have_seen(claims: Any) -> None:
+    assert claims.take("lab1", "one", 60, above=41).epoch == 42
+    assert claims.take("lab1", "one", 60, above=7).epoch == 43
 
 
 def test_samples_come_back_in_order_and_expire(samples: Any) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from edgetune.errors import DrainError, FencedError, InputError, RefusedError
-from edgetune.plan import groups
 from edgetune.rollout import change, drain, lifecycle, looks, reboot
 from edgetune.rollout.guard import degraded_rollouts
 from edgetune.rollout.record import read_rollout
@@ -248,7 +247,8 @@ def test_a_look_waits_for_the_end_of_the_soak(world: World) -> None:
 
 def test_the_guard_sees_changed_hosts_that_are_unwell(world: World) -> None:
     assert list(degraded_rollouts(world.site)) == []
-    test = groups(world.plan)["test"]
+    world.roll(0)
+    test = world.plan["batches"][0]["hosts"]
     opened = read_rollout(world.site, world.rollout)
     now = time.time()
     opened.head.baseline = [now - 1000, now - 900]
@@ -293,3 +293,105 @@ def test_wrong_parameters_are_named(world: World, call: Any, says: str) -> None:
         call(world)
     assert says in str(caught.value)
     assert world.balancer.log == []
+
+
+def test_a_baseline_longer_than_the_claim_does_not_lose_it(world: World) -> None:
+    world.site.claims.take("lab1", world.rollout, 0.05, after=world.epoch)
+    world.epoch += 1
+    time.sleep(0.1)
+    with pytest.raises(RefusedError, match=f"lab1 has a rollout that is changing: {world.rollout}"):
+        lifecycle.claim_pop(world.site, plan=world.plan["digest"])
+    world.site.claims.take("lab1", world.rollout, 60)
+    world.epoch += 2
+    world.roll(0)
+    assert "done" in world.at(0).values()
+
+
+def test_a_drain_that_waited_too_long_drains_nobody(world: World) -> None:
+    real = world.balancer.servers
+
+    def somebody_takes_over() -> Any:
+        world.balancer.servers = real  # type: ignore[method-assign]
+        lifecycle.claim_pop(world.site, rollout=world.rollout)
+        return real()
+
+    world.balancer.servers = somebody_takes_over  # type: ignore[method-assign]
+    with pytest.raises(FencedError):
+        world.step(drain.drain_hosts, 0)
+    assert world.balancer.log == []
+    assert set(world.at(0).values()) == {"planned"}
+
+
+def test_a_workflow_takes_nothing_from_a_person(world: World) -> None:
+    old = world.epoch
+    taken = lifecycle.claim_pop(world.site, rollout=world.rollout, by="ana")
+    with pytest.raises(FencedError):
+        lifecycle.claim_pop(world.site, rollout=world.rollout, epoch=old)
+    assert lifecycle.claim_pop(world.site, rollout=world.rollout, epoch=taken["epoch"])["claimed"]
+
+
+def test_a_rollback_keeps_what_an_operator_did_to_a_host_that_was_done(world: World) -> None:
+    world.roll(0)
+    (host,) = world.plan["batches"][0]["hosts"]
+    world.balancer.state[host] = "maint"
+    marked = world.mark("rolling_back")
+    for batch in range(marked["first_batch"], marked["end_batch"]):
+        world.roll(batch)
+    assert world.balancer.state[host] == "maint"
+    assert world.hosts.tuned == set()
+
+
+def test_a_rollback_of_a_sick_pop_goes_on_with_fewer_hosts_at_once(world: World) -> None:
+    for batch in (0, 1, 2, 3):
+        world.roll(batch)
+    for host in world.plan["batches"][3]["hosts"]:
+        world.balancer.state[host] = "maint"
+    marked = world.mark("rolling_back")
+    for batch in range(marked["first_batch"], marked["end_batch"]):
+        assert len(read_rollout(world.site, world.rollout).batch(batch).hosts) == 1
+        world.roll(batch)
+    assert world.hosts.tuned == set()
+
+
+def test_a_load_balancer_that_forgot_the_drain_is_told_again(world: World) -> None:
+    (host,) = world.plan["batches"][0]["hosts"]
+    world.step(drain.drain_hosts, 0)
+    world.balancer.state[host] = "ready"
+    assert world.step(drain.check_drained, 0)["waiting"] == 1
+    assert world.balancer.state[host] == "drain"
+    assert world.step(drain.check_drained, 0)["waiting"] == 0
+
+
+def test_a_reboot_that_is_refused_fails_at_once(world: World) -> None:
+    (host,) = world.plan["batches"][0]["hosts"]
+    for step in (drain.drain_hosts, drain.check_drained, change.apply_tuning):
+        world.step(step, 0)
+    world.hosts.errors[host, "reboot"] = "there is no program reboot"
+    result = world.step(reboot.reboot_hosts, 0)
+    assert (result["failed"], result["error"]) == ([host], f"{host}: there is no program reboot")
+
+
+def test_a_host_whose_reboot_never_happened_is_taken_back_as_it_stands(world: World) -> None:
+    for step in (drain.drain_hosts, drain.check_drained, change.apply_tuning, reboot.reboot_hosts):
+        world.step(step, 0)
+    world.age(0)
+    marked = world.mark("rolling_back")
+    world.step(reboot.check_rebooted, marked["first_batch"])
+    assert set(world.at(marked["first_batch"]).values()) == {"drained"}
+
+
+def test_an_owner_that_died_between_epoch_and_record_does_not_wedge_the_soak(world: World) -> None:
+    world.mark("soaking")
+    world.site.claims.take("lab1", world.rollout, 60, after=world.epoch)
+    assert looks.compare_pop(world.site, world.rollout)["decision"] == "wait"
+
+
+def test_what_is_quarantined_is_said_at_the_end(world: World) -> None:
+    world.roll(0)
+    (host,) = world.plan["batches"][0]["hosts"]
+    world.hosts.errors[host, "restore"] = "Read-only file system"
+    marked = world.mark("rolling_back")
+    for batch in range(marked["first_batch"], marked["end_batch"]):
+        world.roll(batch)
+    ended = world.mark("rolled_back")
+    assert ended["message"] == f"rolled_back: every host is as it was but {host}, quarantined"

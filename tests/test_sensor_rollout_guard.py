@@ -33,7 +33,8 @@ class RolloutGuardTestCase(BaseSensorTestCase):
         self.world = World(Path(folder.name))
         self.world.mark("baseline")
         self.world.mark("changing")
-        self.sick = groups(self.world.plan)["test"][0]
+        self.world.roll(0)
+        (self.sick,) = self.world.plan["batches"][0]["hosts"]
 
     def sample(self, **health_ms: float) -> None:
         """A healthy baseline, and a sample of now with the latencies given for some hosts."""

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from . import kernel
+from .files import prepare_home
 from .layout import MAX_HOSTS, LabError, Layout
 from .requirements import SYSTEM_PATH, has_nic_queue, missing_requirements
 
@@ -102,6 +103,7 @@ def _bring_up(layout: Layout, options: dict[str, Any]) -> dict[str, Any]:
     with _lock(layout) as lock:
         if lock is None:
             raise LabError(f"a lab is already running in {layout.home}")
+        prepare_home(layout)
         _clean(layout)
         os.truncate(lock, 0)
         layout.disks.mkdir()

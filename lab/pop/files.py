@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .layout import LOAD_BALANCER, Address, Layout
+from .layout import LOAD_BALANCER, Address, LabError, Layout
 
 CHECKOUT = Path(__file__).parents[2]
+WRITTEN_BY_US = "# Written by `edgetune lab up`."
 
 POP = f"""---
-# Written by `edgetune lab up`.
+{WRITTEN_BY_US}
 pops:
   lab1:
     floor: 0.5
@@ -67,6 +68,18 @@ def write_configuration(layout: Layout) -> None:
         database=json.dumps(f"sqlite:///{layout.home / 'edgetune.sqlite'}"),
     )
     layout.configuration.write_text(text)
+
+
+def prepare_home(layout: Layout) -> None:
+    """Forget the records of an earlier PoP, whose hosts knew other epochs.
+
+    A configuration that no lab wrote is somebody's own: LabError rather than overwrite it.
+    """
+    path = layout.configuration
+    if path.exists() and WRITTEN_BY_US not in path.read_text():
+        raise LabError(f"{path} is not a lab's; move it away, or set EDGETUNE_HOME")
+    for name in ("edgetune.sqlite", "datastore.sqlite"):
+        (layout.home / name).unlink(missing_ok=True)
 
 
 def write_state(layout: Layout, state: Mapping[str, Any]) -> None:

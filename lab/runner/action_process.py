@@ -107,7 +107,9 @@ class ActionProcesses:
     def _judged(self, outcome: _Outcome, answer: IO[bytes], timeout: float) -> tuple[str, Values]:
         answer.seek(0)
         written = answer.read()
-        returned = json.loads(written) if written else {"status": None, "result": "None"}
+        returned: Values = {"status": None, "result": "None"}
+        if written and not outcome.timed_out:
+            returned = json.loads(written)
         envelope = {
             "result": returned["result"],
             "exit_code": outcome.exit_code,

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from lab import CHECKOUT
+from lab.pop.files import prepare_home
 from lab.pop.layout import LabError, Layout
 
 from . import processes
@@ -41,6 +42,11 @@ def up(home: Path, hosts: int = 8, load: bool = True) -> dict[str, Any]:
     lock = _lock(layout)
     if lock is None:
         raise LabError(f"a lab is already running in {layout.home}")
+    try:
+        prepare_home(layout)
+    except LabError:
+        os.close(lock)
+        raise
     try:
         return _bring_up(layout, {"hosts": hosts, "load": load, "lock": lock})
     except BaseException:

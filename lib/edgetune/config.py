@@ -12,7 +12,7 @@ from edgetune.errors import InputError
 from edgetune.fields import Fields
 
 _STORE = r"st2|sqlite:///\S.*"
-_COORDINATION = r"rediss?://\S+|sqlite:///\S.*"
+_COORDINATION = r"rediss?://[^\s?@]+|sqlite:///\S.*"
 PACK_TUNINGS = Path(__file__).resolve().parents[2] / "tunings"
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Callable
 
@@ -42,6 +43,4 @@ def safe(value: Any) -> Any:
 
 def safe_text(text: str) -> str:
     """StackStorm renders every input of a task as Jinja, also what a device once said."""
-    for mark in ("{{", "{%", "{#", "<%"):
-        text = text.replace(mark, mark[0] + " " + mark[1])
-    return text
+    return re.sub(r"\{(?=[{%#])|<(?=%)", r"\g<0> ", text)

@@ -78,7 +78,7 @@ class YamlInventory:
         top = Fields(load_yaml(path), str(path))
         self._pops = {name: _read_pop(name, fields) for name, fields in top.inside("pops").named()}
         top.done()
-        _refuse_shared_addresses(str(path), list(self._pops.values()))
+        _refuse_shared(str(path), list(self._pops.values()))
 
     def pop_names(self) -> list[str]:
         """Names of all PoPs, in the order of the file."""
@@ -131,14 +131,16 @@ def _read_host(name: str, fields: Fields) -> Host:
     return host
 
 
-def _refuse_shared_addresses(where: str, pops: list[Pop]) -> None:
-    owner: dict[tuple[str, int], str] = {}
+def _refuse_shared(where: str, pops: list[Pop]) -> None:
+    owner: dict[tuple[object, ...], str] = {}
     for pop in pops:
+        balancer = pop.load_balancer
         for host in pop.hosts:
-            field = f"pops.{pop.name}.hosts.{host.name}.address"
-            key = (host.address, host.port)
-            if key in owner:
-                raise InputError(
-                    where, field, f"{host.address} is also the address of {owner[key]}"
-                )
-            owner[key] = f"{pop.name}/{host.name}"
+            name = f"{pop.name}/{host.name}"
+            for field, value, key in (
+                ("address", host.address, (host.address, host.port)),
+                ("server", host.server, (balancer.address, balancer.backend, host.server)),
+            ):
+                if owner.setdefault(key, name) != name:
+                    path = f"pops.{pop.name}.hosts.{host.name}.{field}"
+                    raise InputError(where, path, f"{value} is also the {field} of {owner[key]}")

@@ -86,6 +86,7 @@ def make_plan(
         "strata": strata,
         "unchanged": [host for host in rendered if host not in touched],
         "profiles": _profiles(touched, rendered, observed),
+        "inventory": digest_of([[h.name, h.address, h.port, h.server] for h in pop.hosts]),
     }
     document["batches"], document["promote_batches"] = _batches(strata, out, disruption)
     document["assignments"] = assignments(strata)

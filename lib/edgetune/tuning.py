@@ -31,7 +31,7 @@ class Kind:
 
 
 KINDS: Mapping[str, Kind] = {
-    "sysctl": Kind({"key": r"[a-z0-9_][A-Za-z0-9_./-]*"}, "live"),
+    "sysctl": Kind({"key": r"[a-z0-9_][A-Za-z0-9_-]*([./][A-Za-z0-9_-]+)*"}, "live"),
     "nic.channels": Kind({"interface": r"[A-Za-z0-9_.-]+"}, "drain", mapping=True),
     "nic.rps": Kind({"interface": r"[A-Za-z0-9_.-]+"}, "live"),
     "memory.thp": Kind({"file": r"enabled|defrag"}, "live"),

@@ -179,16 +179,45 @@ def _stderr_line(channel: paramiko.Channel) -> str:
 def _read_reply(host: str, verb: str, raw: bytes) -> HostResult:
     try:
         reply = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise HostError(f"{host}: the answer is not the agent's: {raw[:60]!r}") from None
     if not isinstance(reply, dict) or reply.get("edgetune") != AGENT_PROTOCOL:
         raise HostError(f"{host}: edgetune: the answer does not speak protocol {AGENT_PROTOCOL}")
     if reply.get("verb") != verb:
         raise HostError(f"{host}: verb: the answer is not to {verb!r}")
     if reply.get("ok") is True and isinstance(reply.get("result"), dict):
-        return HostResult(host, data=reply["result"])
+        return HostResult(host, data=_checked(host, verb, reply["result"]))
     error = reply.get("error")
     if reply.get("ok") is not False or not isinstance(error, dict):
         raise HostError(f"{host}: ok: the answer has neither a result nor an error")
     message = ": ".join(str(part) for part in (error.get("field"), error.get("message")) if part)
     return HostResult(host, error=message, reason=str(error.get("reason")))
+
+
+# What the steps of a rollout read of an answer, by verb.
+_ROWS = {"plan": "settings", "verify": "settings", "confirm": "settings", "apply": "diff"}
+_ROWS["restore"] = "diff"
+_ROW_FIELDS = ("id", "status", "runtime", "persistent", "wanted")
+_MAPPINGS = {"sample": ("counters", "gauges")}
+
+
+def _checked(host: str, verb: str, result: dict[str, Any]) -> dict[str, Any]:
+    """The result; HostError names the first field that is missing or of the wrong kind."""
+    rows = result.get(_ROWS[verb]) if verb in _ROWS else []
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise HostError(f"{host}: result.{_ROWS[verb]}: must be a list of mappings")
+    for row in rows if verb == "plan" else []:
+        for name in _ROW_FIELDS:
+            if name not in row:
+                raise HostError(f"{host}: result.settings: {name} is missing")
+    for name in _MAPPINGS.get(verb, ()):
+        values = result.get(name)
+        if not isinstance(values, dict) or not all(map(_is_number, values.values())):
+            raise HostError(f"{host}: result.{name}: must be a mapping of numbers")
+    if not isinstance(result.get("boot_id"), str):
+        raise HostError(f"{host}: result.boot_id: must be text")
+    return result
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))

@@ -15,10 +15,13 @@ from edgetune.judge.permutation import Draws, interval, largest, make_draws, p_v
 from edgetune.metrics.catalogue import METRICS
 from edgetune.metrics.rates import Value, host_values
 from edgetune.metrics.samples import Sample
+from edgetune.plan import assignments
 
 Document = dict[str, Any]
 
 LEAST_EVENTS = 10
+ENOUGH = 0.8
+"""Share of the samples of the best sampled host that every host must have."""
 DECISIONS = {
     ("improve", "improved"): "promote",
     ("improve", "no_difference"): "hold",
@@ -44,7 +47,9 @@ def compare(
         {guard["metric"]: guard for guard in plan["guards"] if guard["metric"] not in metrics}
     )
     values = {name: (host_values(before, name), host_values(after, name)) for name in metrics}
-    reason = _cannot_know(plan, hosts, values)
+    reason = (
+        _too_few(strata, plan) or _gaps(hosts, before, after) or _cannot_know(plan, hosts, values)
+    )
     if reason:
         return _document(plan, "inconclusive", reason, {}, values, hosts)
     draws = make_draws(strata, plan["options"]["seed"])
@@ -53,13 +58,38 @@ def compare(
     return _document(plan, verdict, reason, rows, values, hosts)
 
 
+def _too_few(strata: Mapping[str, Mapping[str, Sequence[str]]], plan: Mapping[str, Any]) -> str:
+    drawn = {name: s for name, s in strata.items() if s["test"] and s["control"]}
+    if not drawn:
+        return "one of the groups is empty"
+    least = 1 / assignments(drawn)
+    if least > min(plan["options"]["alpha_help"], plan["options"]["alpha_harm"]):
+        return f"too few hosts are left: no p-value below {least:.3f} is possible"
+    return ""
+
+
+def _gaps(
+    hosts: Mapping[str, Sequence[str]], before: Sequence[Sample], after: Sequence[Sample]
+) -> str:
+    """What keeps a host's samples from telling of its whole window."""
+    for window, samples in (("baseline", before), ("soak", after)):
+        times: dict[str, list[float]] = {host: [] for group in hosts.values() for host in group}
+        for sample in samples:
+            times.get(str(sample["host"]), []).append(float(sample["time"]))
+        most = max(map(len, times.values()))
+        for host, own in times.items():
+            if len(own) < max(2, ENOUGH * most):
+                return f"no data from {host} in the {window}: {len(own)} of {most} samples"
+    boots = {(str(s["host"]), str(s["boot_id"])) for s in after}
+    rebooted = [h for group in hosts.values() for h in group if sum(b[0] == h for b in boots) > 1]
+    return f"{rebooted[0]} rebooted in the soak" if rebooted else ""
+
+
 def _cannot_know(
     plan: Mapping[str, Any],
     hosts: Mapping[str, Sequence[str]],
     values: Mapping[str, tuple[Mapping[str, Value], Mapping[str, Value]]],
 ) -> str:
-    if not hosts["test"] or not hosts["control"]:
-        return "one of the groups is empty"
     for name, windows in values.items():
         for window, found in zip(("baseline", "soak"), windows):
             missing = [host for group in hosts.values() for host in group if host not in found]

@@ -14,9 +14,10 @@ from edgetune.rollout.record import Batch, Rollout, open_rollout
 from edgetune.rollout.site import Site
 
 APPLY_TIMEOUT = 120
-# A change to a network interface can cut us off: unless it is confirmed over a new
-# connection within this time the host takes it back by itself.
+# A change to the network can cut us off: unless it is confirmed over a new connection within
+# this time the host takes it back by itself.
 CONFIRM_WITHIN = 300
+_NETWORK = ("nic.", "sysctl:net.", "sysctl:net/")
 _POLL = 1.0
 
 
@@ -41,7 +42,7 @@ def restore_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str,
     work = opened.batch(batch)
     names = work.at("drained", "changing")
     _go(opened, work, names, "changing")
-    request = {"epoch": epoch, "tuning": opened.head.tuning}
+    request = {"epoch": epoch, "tuning": opened.head.tuning, "rollout": rollout}
     answers = site.fleet.ask(opened.hosts(names), "restore", lambda host: request, APPLY_TIMEOUT)
     for name, answer in answers.items():
         work.hosts[name].ours |= answer.changed
@@ -76,7 +77,7 @@ def _proofs(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Hos
 
 def _apply_request(opened: Rollout, host: Host) -> dict[str, Any]:
     profile = profile_of(opened.plan, host.name)
-    can_cut_off = any(setting["kind"].startswith("nic.") for setting in profile["settings"])
+    can_cut_off = any(setting["id"].startswith(_NETWORK) for setting in profile["settings"])
     within = CONFIRM_WITHIN + opened.site.config.reboot_deadline
     return {
         "epoch": opened.head.epoch,
@@ -95,8 +96,12 @@ def _apply_request(opened: Rollout, host: Host) -> dict[str, Any]:
 
 def _confirm(opened: Rollout, hosts: Sequence[Host]) -> dict[str, HostResult]:
     def request(host: Host) -> dict[str, Any]:
-        settings = profile_of(opened.plan, host.name)["settings"]
-        return {"epoch": opened.head.epoch, "tuning": opened.head.tuning, "settings": settings}
+        return {
+            "epoch": opened.head.epoch,
+            "tuning": opened.head.tuning,
+            "digest": opened.plan["tuning"]["digest"],
+            "settings": profile_of(opened.plan, host.name)["settings"],
+        }
 
     answers = opened.site.fleet.ask(hosts, "confirm", request)
     return {name: _not_verified(answer) or answer for name, answer in answers.items()}

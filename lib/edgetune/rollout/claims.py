@@ -29,18 +29,24 @@ class Claim:
 class Claims(Protocol):
     """Claims on PoPs; every call raises StoreError when the backend fails."""
 
-    def take(self, pop: str, rollout: str, ttl: float, after: int | None = None) -> Claim:
+    def take(
+        self, pop: str, rollout: str, ttl: float, after: int | None = None, above: int = 0
+    ) -> Claim:
         """Claim a PoP for ``ttl`` seconds with a new epoch; FencedError if another has it.
 
         With ``after`` only the holder of that epoch gets the next one, so that of two callers
-        who want to carry a rollout on, one does.
+        who want to carry a rollout on, one does. The new epoch is larger than ``above``, which
+        hosts may have seen although the backend has lost its count.
         """
 
     def holder(self, pop: str) -> Claim | None:
         """Who has it now."""
 
     def renew(self, pop: str, claim: Claim, ttl: float) -> None:
-        """Keep it for ``ttl`` more seconds; FencedError if it is not this one's any more."""
+        """Keep it for ``ttl`` more seconds; FencedError if it is not this one's any more.
+
+        A claim that ran out and that nobody took since is this one's still.
+        """
 
     def release(self, pop: str, claim: Claim) -> bool:
         """Give it back; False if it was not this one's any more."""
@@ -59,16 +65,17 @@ class SqliteClaims:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def take(self, pop: str, rollout: str, ttl: float, after: int | None = None) -> Claim:
+    def take(
+        self, pop: str, rollout: str, ttl: float, after: int | None = None, above: int = 0
+    ) -> Claim:
         """Claim a PoP with a new epoch; FencedError if somebody else has it."""
         with self._database.transaction() as db:
             held = self._held(db, pop)
             if held is not None and held.rollout != rollout:
                 raise FencedError(_taken(pop, held))
-            if after is not None and held != Claim(rollout, after):
+            if after is not None and (held or Claim(rollout, self._epoch(db, pop))).epoch != after:
                 raise FencedError(_lost(pop, Claim(rollout, after), held))
-            row = db.execute("SELECT epoch FROM epochs WHERE pop = ?", (pop,)).fetchone()
-            claim = Claim(rollout, (row[0] if row else 0) + 1)
+            claim = Claim(rollout, max(self._epoch(db, pop), above) + 1)
             db.execute("INSERT OR REPLACE INTO epochs VALUES (?, ?)", (pop, claim.epoch))
             self._write(db, pop, claim, ttl)
         return claim
@@ -82,7 +89,7 @@ class SqliteClaims:
         """Keep it; FencedError if it is not this one's any more."""
         with self._database.transaction() as db:
             held = self._held(db, pop)
-            if held != claim:
+            if held != claim and (held is not None or self._epoch(db, pop) != claim.epoch):
                 raise FencedError(_lost(pop, claim, held))
             self._write(db, pop, claim, ttl)
 
@@ -101,6 +108,11 @@ class SqliteClaims:
         return _decode(row[0]) if row else None
 
     @staticmethod
+    def _epoch(db: Any, pop: str) -> int:
+        row = db.execute("SELECT epoch FROM epochs WHERE pop = ?", (pop,)).fetchone()
+        return int(row[0]) if row else 0
+
+    @staticmethod
     def _write(db: Any, pop: str, claim: Claim, ttl: float) -> None:
         row = (pop, _encode(claim), time.time() + ttl)
         db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", row)
@@ -109,10 +121,12 @@ class SqliteClaims:
 _TAKE = """
 local held = redis.call('GET', KEYS[1])
 if held and cjson.decode(held).rollout ~= ARGV[1] then return {0, held} end
-if ARGV[3] ~= '' and (not held or cjson.decode(held).epoch ~= tonumber(ARGV[3])) then
+local last = tonumber(redis.call('GET', KEYS[2]) or '0')
+if ARGV[3] ~= '' and (held and cjson.decode(held).epoch or last) ~= tonumber(ARGV[3]) then
   return {0, held}
 end
-local epoch = redis.call('INCR', KEYS[2])
+local epoch = math.max(last, tonumber(ARGV[4])) + 1
+redis.call('SET', KEYS[2], epoch)
 local claim = cjson.encode({rollout = ARGV[1], epoch = epoch})
 redis.call('SET', KEYS[1], claim, 'PX', ARGV[2])
 return {1, claim}
@@ -120,6 +134,10 @@ return {1, claim}
 
 _RENEW = """
 local held = redis.call('GET', KEYS[1])
+if not held and redis.call('GET', KEYS[2]) == ARGV[2] then
+  held = cjson.encode({rollout = ARGV[1], epoch = tonumber(ARGV[2])})
+  redis.call('SET', KEYS[1], held)
+end
 if not held then return {0, false} end
 local claim = cjson.decode(held)
 if claim.rollout ~= ARGV[1] or claim.epoch ~= tonumber(ARGV[2]) then return {0, held} end
@@ -134,11 +152,13 @@ class RedisClaims:
     def __init__(self, client: Any) -> None:
         self._client = client
 
-    def take(self, pop: str, rollout: str, ttl: float, after: int | None = None) -> Claim:
+    def take(
+        self, pop: str, rollout: str, ttl: float, after: int | None = None, above: int = 0
+    ) -> Claim:
         """Claim a PoP with a new epoch; FencedError if somebody else has it."""
-        keys = (_claim_key(pop), f"edgetune:epoch:{pop}")
         expected = "" if after is None else str(after)
-        ok, text = self._run(_TAKE, keys, (rollout, str(int(ttl * 1000)), expected))
+        arguments = (rollout, str(int(ttl * 1000)), expected, str(above))
+        ok, text = self._run(_TAKE, pop, arguments)
         held = _decode(text) if text else None
         if ok and held is not None:
             return held
@@ -164,9 +184,10 @@ class RedisClaims:
 
     def _own(self, pop: str, claim: Claim, milliseconds: int) -> Any:
         arguments = (claim.rollout, str(claim.epoch), str(milliseconds))
-        return self._run(_RENEW, (_claim_key(pop),), arguments)
+        return self._run(_RENEW, pop, arguments)
 
-    def _run(self, script: str, keys: tuple[str, ...], arguments: tuple[str, ...]) -> Any:
+    def _run(self, script: str, pop: str, arguments: tuple[str, ...]) -> Any:
+        keys = (_claim_key(pop), f"edgetune:epoch:{pop}")
         with redis_errors():
             return self._client.eval(script, len(keys), *keys, *arguments)
 

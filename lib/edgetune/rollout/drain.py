@@ -28,7 +28,17 @@ def drain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, A
         _go(opened, work, names, "drained")
         return _began(opened, work, "live: nothing to drain")
     driver = site.load_balancer(opened.pop)
-    servers = _wait_for_room(opened, driver, names)
+    try:
+        servers = _wait_for_room(opened, driver, names)
+    except RefusedError as error:
+        if work.what != "restore":
+            raise
+        for name in names:
+            opened.fail(work, name, str(error))
+        opened.save_batch(work)
+        return _began(opened, work, str(error))
+    # Waiting took a while; somebody may own the rollout now who saw nobody drained.
+    open_rollout(site, rollout, epoch)
     for name in names:
         host = work.hosts[name]
         host.lb_before = host.lb_before or servers[opened.pop.host(name).server].state
@@ -130,6 +140,10 @@ def _look_at(
     opened: Rollout, work: Batch, name: str, server: Server, driver: DrainDriver, force: bool
 ) -> None:
     host = work.hosts[name]
+    if server.state == "ready":
+        # It forgot our drain, as a load balancer does when it is reloaded.
+        driver.set_state(server.name, "drain")
+        return
     overdue = time.time() - host.at > opened.site.config.drain_deadline
     if server.sessions == 0 or (overdue and force):
         host.go("drained")

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from edgetune.judge.limits import beyond_limits, median_by_host
-from edgetune.plan import groups
 from edgetune.rollout.record import Rollout, all_heads
 from edgetune.rollout.site import Site
 
@@ -29,16 +28,18 @@ def _finding(opened: Rollout) -> Iterator[dict[str, Any]]:
     samples = opened.site.samples
     before = median_by_host(samples.window(head.pop, *head.baseline))
     latest = {str(s["host"]): s["gauges"] for s in samples.window(head.pop, now - RECENT, now)}
+    changed = {h for b in opened.batches() if b.what == "change" for h in b.at("done")}
     problems = {
-        host: beyond_limits(latest[host], before.get(host), list(latest.values()))
-        for host in groups(opened.plan)["test"]
-        if host in latest
+        host: beyond_limits(latest.get(host), before.get(host), list(latest.values()))
+        for host in changed
+        if latest
     }
     hosts = sorted(host for host, problem in problems.items() if problem)
     if hosts:
         yield {
             "id": f"{head.id}-{head.epoch}",
             "rollout": head.id,
+            "epoch": head.epoch,
             "pop": head.pop,
             "hosts": hosts,
             "reason": "; ".join(f"{host} {problems[host]}" for host in hosts[:3]),

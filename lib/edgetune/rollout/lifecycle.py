@@ -8,7 +8,7 @@ import time
 from dataclasses import asdict
 from typing import Any
 
-from edgetune.errors import InputError, RefusedError
+from edgetune.errors import EdgetuneError, InputError, RefusedError
 from edgetune.report.text import rollout_text
 from edgetune.rollout.record import (
     CARRIED_ON_BY_A_WORKFLOW,
@@ -26,12 +26,19 @@ from edgetune.rollout.site import Site
 
 
 def claim_pop(
-    site: Site, plan: str = "", rollout: str = "", left_by: str = "", owner: str = "", by: str = ""
+    site: Site,
+    plan: str = "",
+    rollout: str = "",
+    left_by: str = "",
+    epoch: int = 0,
+    owner: str = "",
+    by: str = "",
 ) -> dict[str, Any]:
     """Begin the rollout of a plan, or take over an existing one with a new epoch.
 
     An existing one is named by its id, or by ``left_by``, the execution that carried it on
-    last; then ``claimed`` is False when that execution left nothing unfinished. ``owner`` is
+    last; then ``claimed`` is False when that execution left nothing unfinished. With ``epoch``
+    it is taken over only from that epoch: a workflow takes nothing from a person. ``owner`` is
     the execution that carries it on from now.
     """
     if plan:
@@ -44,7 +51,14 @@ def claim_pop(
     taken = read_rollout(site, rollout)
     if not FORWARD[taken.head.state]:
         return {"claimed": False, "message": f"rollout {rollout} is {taken.head.state} already"}
-    claim = site.claims.take(taken.head.pop, rollout, site.config.claim_ttl)
+    claim = site.claims.take(
+        taken.head.pop,
+        rollout,
+        site.config.claim_ttl,
+        after=epoch or None,
+        above=_largest_epoch(site, taken.head.pop),
+    )
+    taken = read_rollout(site, rollout)
     taken.head.epoch, taken.head.owner = claim.epoch, owner
     taken.head.note(by, f"taken over, epoch {claim.epoch}")
     taken.save()
@@ -136,7 +150,8 @@ def _begin(site: Site, digest: str, owner: str, by: str) -> Rollout:
     pop = site.inventory.pop(plan["pop"])
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     name = f"{pop.name}-{stamp}-{secrets.token_hex(2)}"
-    claim = site.claims.take(pop.name, name, site.config.claim_ttl)
+    above = _largest_epoch(site, pop.name)
+    claim = site.claims.take(pop.name, name, site.config.claim_ttl, above=above)
     head = Head(
         id=name,
         pop=pop.name,
@@ -150,8 +165,24 @@ def _begin(site: Site, digest: str, owner: str, by: str) -> Rollout:
     )
     head.note(by, f"{pop.name} claimed, epoch {claim.epoch}")
     begun = Rollout(site, head)
-    begun.save()
+    try:
+        _refuse_unfinished(site, pop.name)
+        begun.save()
+    except EdgetuneError:
+        site.claims.release(pop.name, claim)
+        raise
     return begun
+
+
+def _refuse_unfinished(site: Site, pop: str) -> None:
+    """A claim can run out; half a tuned PoP is nobody else's to change all the same."""
+    for head in all_heads(site):
+        if head.pop == pop and head.state not in ENDED:
+            raise RefusedError(f"{pop} has a rollout that is {head.state}: {head.id}")
+
+
+def _largest_epoch(site: Site, pop: str) -> int:
+    return max((head.epoch for head in all_heads(site) if head.pop == pop), default=0)
 
 
 def _claimed(opened: Rollout) -> dict[str, Any]:
@@ -170,13 +201,17 @@ def _reason(opened: Rollout, state: str) -> str:
         return _what_failed(opened) or "asked for"
     if state == "held":
         return str(opened.head.verdict.get("reason", "asked for"))
+    named = sorted({name for batch in opened.batches() for name in batch.at("skipped")})
+    skipped = f" but {', '.join(named)}, skipped" if named else ""
+    stuck = sorted(opened.head.quarantined)
+    quarantined = f" but {', '.join(stuck)}, quarantined" if stuck else ""
     return {
         "baseline": "measuring the baseline",
         "changing": "changing the test group",
         "soaking": "the test group is changed; both groups are watched",
         "promoting": str(opened.head.verdict.get("reason", "asked for")),
-        "complete": "every host of the plan is changed",
-        "rolled_back": "every host is as it was",
+        "complete": f"every host of the plan is changed{skipped}",
+        "rolled_back": f"every host is as it was{quarantined}",
     }[state]
 
 

@@ -4,18 +4,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgetune.errors import RefusedError
 from edgetune.inventory import Pop
 from edgetune.judge.limits import beyond_limits, median_by_host
 from edgetune.metrics.samples import Sample, make_sample
+from edgetune.plan import groups
 from edgetune.report.text import verdict_text
 from edgetune.rollout.record import ENDED, Rollout, all_heads, open_rollout, read_rollout
 from edgetune.rollout.site import Site
 
 HEALTH_REQUESTS = 5
+# What a look decides about a rollout that somebody else has moved on.
+ELSEWHERE = {
+    "promoting": "wait",
+    "rolling_back": "wait",
+    "complete": "promoted",
+    "held": "held",
+    "rolled_back": "rolled_back",
+}
 
 
 def sample_hosts(site: Site, pop: str = "", rollout: str = "") -> dict[str, Any]:
@@ -45,7 +54,9 @@ def check_health(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     failed = {}
     for name in work.at("done"):
         problem = beyond_limits(now.get(name), before.get(name), list(now.values()))
-        if problem and opened.fail(work, name, problem):
+        # What is taken back already serves again: a person is told, nothing is stopped for it.
+        if problem and work.what != "restore":
+            opened.fail(work, name, problem)
             failed[name] = problem
     opened.save_batch(work)
     errors = "; ".join(f"{name}: {problem}" for name, problem in failed.items())
@@ -59,21 +70,26 @@ def check_health(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
 def compare_pop(site: Site, rollout: str, now: bool = False) -> dict[str, Any]:
     """Take the look that is due: compare the groups, write the verdict down, say what follows.
 
-    ``decision`` is ``wait`` before the soak ends (``now`` looks early, on the same one look),
-    ``none`` when the rollout is not soaking.
+    ``decision`` is ``wait`` before the soak ends (``now`` looks early, on the same one look);
+    of a rollout that is not soaking any more it says what became of it.
     """
     from edgetune.judge.compare import compare
 
     opened = read_rollout(site, rollout)
     head = opened.head
     if head.state != "soaking":
-        return _decided(opened, "none", f"{rollout} is {head.state}")
-    site.claims.renew(head.pop, opened.claim, site.config.claim_ttl)
+        return _decided(opened, ELSEWHERE.get(head.state, "none"), f"{rollout} is {head.state}")
+    holder = site.claims.holder(head.pop)
+    if holder is not None and holder.rollout == rollout:
+        # An owner may have died between taking an epoch and writing it down.
+        head.epoch = holder.epoch
+    opened.renew()
     left = head.soak[1] - time.time()
     if left > 0 and not now:
         return _decided(opened, "wait", f"the soak lasts {left:.0f} s more")
     after = site.samples.window(head.pop, head.soak[0], min(time.time(), head.soak[1]))
     look = compare(opened.plan, _compared(opened), _baseline(opened), after)
+    _hold_if_unwell(opened, look, after)
     head.verdict = {
         key: look[key] for key in ("verdict", "decision", "reason", "assignments", "metrics")
     }
@@ -95,6 +111,17 @@ def _decided(
         "message": message,
         "text": verdict_text(look) if look else message,
     }
+
+
+def _hold_if_unwell(opened: Rollout, look: dict[str, Any], after: Sequence[Sample]) -> None:
+    """A single sick host is nothing to the statistics; it is not promoted all the same."""
+    latest = {str(sample["host"]): sample["gauges"] for sample in after}
+    before = median_by_host(_baseline(opened))
+    for name in groups(opened.plan)["test"]:
+        problem = beyond_limits(latest.get(name), before.get(name), list(latest.values()))
+        if problem and look["decision"] == "promote":
+            look["decision"] = "hold"
+            look["reason"] += f"; but {name} {problem}"
 
 
 def _pops_under_way(site: Site, rollout: str) -> list[str]:

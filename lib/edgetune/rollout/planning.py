@@ -49,6 +49,7 @@ def plan_rollout(
         "control": split["control"],
         "batches": len(made["batches"]) + len(made["promote_batches"]),
         "seconds": made["seconds"],
+        "interval": made["options"]["interval"],
         "message": f"{made['digest']}: {counts}, {made['disruption']}",
         "text": plan_text(made),
     }
@@ -63,7 +64,9 @@ def _make(site: Site, pop_name: str, tuning_name: str, options: Options) -> dict
         pop.host(name)
     hosts = [host for host in pop.hosts if host.name not in options.exclude]
     _refuse_unknown_servers(site, pop, hosts)
-    rendered = _render(tuning, _ask(site, hosts, "facts", {}))
+    facts = _ask(site, hosts, "facts", {})
+    _refuse_other_version(tuning, facts)
+    rendered = _render(tuning, facts)
     observed = _ask(
         site,
         hosts,
@@ -117,6 +120,16 @@ def _ask(
         more = f"; and {len(failed) - _FEW} more" if len(failed) > _FEW else ""
         raise RefusedError("; ".join(failed[:_FEW]) + more + " (exclude= leaves hosts out)")
     return {name: answer.data for name, answer in answers.items()}
+
+
+def _refuse_other_version(tuning: Tuning, facts: Mapping[str, Mapping[str, Any]]) -> None:
+    for name, known in facts.items():
+        stands = known.get("agent_state", {}).get("tunings", {}).get(tuning.name)
+        if stands and stands.get("digest") != tuning.digest:
+            raise RefusedError(
+                f"{name}: another version of {tuning.name} stands there, of rollout "
+                f"{stands.get('rollout')}; roll that back first"
+            )
 
 
 def _render(tuning: Tuning, facts: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Any]]:

@@ -10,6 +10,8 @@ from edgetune.rollout.record import Batch, Rollout, open_rollout
 from edgetune.rollout.site import Site
 
 _TIMEOUT = 20
+# What an agent answers when it will not reboot; no answer at all may mean that it does.
+_NO = ("refused", "failed", "bad_request")
 
 
 def reboot_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
@@ -32,13 +34,16 @@ def reboot_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
         work.hosts[name].boot_before = str(facts[name].data["boot_id"])
         work.hosts[name].go("rebooting")
     opened.save_batch(work)
-    site.fleet.ask(
+    sent = site.fleet.ask(
         opened.hosts(ready),
         "reboot",
         lambda host: {"epoch": epoch, "boot_id": work.hosts[host.name].boot_before},
         _TIMEOUT,
     )
-    errors = "; ".join(f"{name}: {facts[name].error}" for name in failed)
+    said_no = [name for name, answer in sent.items() if answer.failed and answer.reason in _NO]
+    failed += [name for name in said_no if opened.fail(work, name, str(sent[name].error))]
+    opened.save_batch(work)
+    errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
     return {"failed": failed, "error": errors, "message": errors or f"rebooting {', '.join(ready)}"}
 
 
@@ -51,8 +56,11 @@ def check_rebooted(site: Site, rollout: str, epoch: int, batch: int) -> dict[str
     failed = []
     for name, answer in answers.items():
         host = work.hosts[name]
-        if not answer.failed and answer.data.get("boot_id") != host.boot_before:
+        if not answer.failed and answer.data["boot_id"] != host.boot_before:
             host.go("rebooted" if host.step == "rebooting" else "drained")
+        elif not answer.failed and host.step == "coming_back" and _overdue(opened, host.at):
+            # Its reboot never happened, and it can be taken back as it stands.
+            host.go("drained")
         elif _overdue(opened, host.at) and opened.fail(work, name, _late(opened, answer.failed)):
             failed.append(name)
     opened.save_batch(work)

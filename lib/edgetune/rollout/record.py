@@ -157,8 +157,13 @@ class Rollout:
         hosts = {host: HostStep(reboot=reboot) for host in planned[number]["hosts"]}
         return Batch(self.head.id, number, planned[number]["what"], planned[number]["group"], hosts)
 
+    def renew(self) -> None:
+        """Keep the claim; FencedError if somebody else owns the rollout by now."""
+        self.site.claims.renew(self.head.pop, self.claim, self.site.config.claim_ttl)
+
     def save_batch(self, batch: Batch) -> None:
-        """Write a batch's document."""
+        """Write a batch's document, as its owner only."""
+        self.renew()
         document = {"schema": RECORD_SCHEMA, **asdict(batch)}
         self.site.store.put(_batch_key(self.head.id, batch.number), json.dumps(document))
 
@@ -183,7 +188,8 @@ class Rollout:
         self.site.store.put(f"{PACK}.look.{self.head.id}.{number}", json.dumps(document))
 
     def save(self) -> None:
-        """Write the head."""
+        """Write the head, as its owner only."""
+        self.renew()
         document = {"schema": RECORD_SCHEMA, **asdict(self.head)}
         self.site.store.put(_head_key(self.head.id), json.dumps(document))
 
@@ -213,15 +219,17 @@ def open_rollout(site: Site, rollout: str, epoch: int) -> Rollout:
     stopped; the claim is renewed.
     """
     opened = read_rollout(site, rollout)
-    site.claims.renew(opened.head.pop, Claim(rollout, epoch), site.config.claim_ttl)
+    opened.head.epoch = epoch
+    opened.renew()
     if (site.store.get(STOP_KEY) or "").strip().lower() not in ("", "false", "0", "no"):
         raise RefusedError(f"everything is stopped (the key {STOP_KEY} is set)")
     return opened
 
 
 def all_heads(site: Site) -> list[Head]:
-    """Heads of all rollouts, oldest first."""
-    heads = [_load_head(text) for text in site.store.list(_head_key("")).values()]
+    """Heads of all rollouts whose schema we speak, oldest first."""
+    texts = site.store.list(_head_key("")).values()
+    heads = [_load_head(text) for text in texts if json.loads(text)["schema"] == RECORD_SCHEMA]
     return sorted(heads, key=lambda head: head.created)
 
 

@@ -13,8 +13,8 @@ _REBOOTED_SINCE = ("rebooting", "rebooted", "verified", "undraining", "done", "q
 def plan_restore(opened: Rollout) -> None:
     """Write the batches of a rollback: hosts out of service first, the rest under the floor."""
     touched = _touched(opened)
-    out, serving = _by_service(opened, list(touched))
-    spare = max(1, len(opened.pop.hosts) - opened.pop.must_serve)
+    out, serving, in_service = _by_service(opened, list(touched))
+    spare = max(1, in_service - opened.pop.must_serve)
     if opened.plan["disruption"] == "live":
         spare = max(1, len(serving))
     groups = [out] if out else []
@@ -54,7 +54,7 @@ def _way_back(opened: Rollout, batch: Batch, host: HostStep, earlier: HostStep |
         at=host.at if mid_reboot else 0.0,
         reboot=reboots and (host.step in _REBOOTED_SINCE or bool(earlier and earlier.reboot)),
         ours=_carries_our_change(batch, host) or bool(earlier and earlier.ours),
-        lb_before=host.lb_before or (earlier.lb_before if earlier else None),
+        lb_before=None if host.step == "done" else host.lb_before,
         boot_before=host.boot_before,
     )
 
@@ -63,13 +63,15 @@ def _carries_our_change(batch: Batch, host: HostStep) -> bool:
     return batch.what == "change" and host.step in ("changed", *_REBOOTED_SINCE)
 
 
-def _by_service(opened: Rollout, names: Sequence[str]) -> tuple[list[str], list[str]]:
+def _by_service(opened: Rollout, names: Sequence[str]) -> tuple[list[str], list[str], int]:
+    """Those out of service, those in service, and how many of the PoP are."""
     if opened.plan["disruption"] == "live" or not names:
-        return [], list(names)
+        return [], list(names), len(opened.pop.hosts)
     servers = opened.site.load_balancer(opened.pop).servers()
-    serving = [
+    all_serving = [
         host.name
-        for host in opened.hosts(names)
+        for host in opened.pop.hosts
         if host.server in servers and servers[host.server].in_service
     ]
-    return [name for name in names if name not in serving], serving
+    serving = [name for name in names if name in all_serving]
+    return [name for name in names if name not in serving], serving, len(all_serving)
