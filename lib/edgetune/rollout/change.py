@@ -29,7 +29,7 @@ def apply_tuning(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     opened = open_rollout(site, rollout, epoch)
     work = opened.batch(batch)
     names = work.at("drained", "changing")
-    _go(opened, work, names, "changing")
+    opened.move(work, names, "changing")
     answers = site.fleet.ask(
         opened.hosts(names), "apply", lambda host: _apply_request(opened, host), APPLY_TIMEOUT
     )
@@ -41,7 +41,7 @@ def restore_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str,
     opened = open_rollout(site, rollout, epoch)
     work = opened.batch(batch)
     names = work.at("drained", "changing")
-    _go(opened, work, names, "changing")
+    opened.move(work, names, "changing")
     request = {"epoch": epoch, "tuning": opened.head.tuning, "rollout": rollout}
     answers = site.fleet.ask(opened.hosts(names), "restore", lambda host: request, APPLY_TIMEOUT)
     for name, answer in answers.items():
@@ -164,12 +164,6 @@ def _healthy(opened: Rollout, hosts: Sequence[Host]) -> dict[str, HostResult]:
 
 def _answers_well(answer: HostResult) -> bool:
     return not answer.failed and answer.data.get("gauges", {}).get("health_failed") == 0
-
-
-def _go(opened: Rollout, work: Batch, names: Sequence[str], step: str) -> None:
-    for name in names:
-        work.hosts[name].go(step)
-    opened.save_batch(work)
 
 
 def _settled(

@@ -10,7 +10,7 @@ from typing import Any
 from edgetune.errors import DrainError, RefusedError
 from edgetune.rollout.record import Batch, Rollout, open_rollout
 from edgetune.rollout.site import Site
-from edgetune.traffic.driver import DrainDriver, Server
+from edgetune.traffic import DrainDriver, Server
 
 _POLL = 0.5
 
@@ -25,7 +25,7 @@ def drain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, A
     work = opened.batch(batch)
     names = work.at("planned", "draining")
     if opened.plan["disruption"] == "live":
-        _go(opened, work, names, "drained")
+        opened.move(work, names, "drained")
         return _began(opened, work, "live: nothing to drain")
     driver = site.load_balancer(opened.pop)
     try:
@@ -42,7 +42,7 @@ def drain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, A
     for name in names:
         host = work.hosts[name]
         host.lb_before = host.lb_before or servers[opened.pop.host(name).server].state
-    _go(opened, work, names, "draining")
+    opened.move(work, names, "draining")
     for each in opened.hosts(names):
         if servers[each.server].state == "ready":
             driver.set_state(each.server, "drain")
@@ -81,7 +81,7 @@ def undrain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str,
     work = opened.batch(batch)
     names = work.at("verified", "undraining")
     drained = [name for name in names if work.hosts[name].lb_before is not None]
-    _go(opened, work, names, "undraining")
+    opened.move(work, names, "undraining")
     failed = []
     if drained:
         driver = site.load_balancer(opened.pop)
@@ -90,7 +90,7 @@ def undrain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str,
         for name in _not_back(opened, driver, work, drained):
             if opened.fail(work, name, "does not pass the load balancer's check"):
                 failed.append(name)
-    _go(opened, work, [n for n in work.at("undraining") if n not in failed], "done")
+    opened.move(work, [n for n in work.at("undraining") if n not in failed], "done")
     done = [name for name in names if work.hosts[name].step == "done"]
     return {"done": done, "failed": failed, "message": f"{len(done)} of {len(names)} serve again"}
 
@@ -102,12 +102,6 @@ def _began(opened: Rollout, work: Batch, message: str) -> dict[str, Any]:
         "hosts": list(work.hosts),
         "message": message,
     }
-
-
-def _go(opened: Rollout, work: Batch, names: Sequence[str], step: str) -> None:
-    for name in names:
-        work.hosts[name].go(step)
-    opened.save_batch(work)
 
 
 def _wait_for_room(

@@ -167,6 +167,12 @@ class Rollout:
         document = {"schema": RECORD_SCHEMA, **asdict(batch)}
         self.site.store.put(_batch_key(self.head.id, batch.number), json.dumps(document))
 
+    def move(self, batch: Batch, names: Sequence[str], step: str) -> None:
+        """Write down that these hosts are now at ``step``."""
+        for name in names:
+            batch.hosts[name].go(step)
+        self.save_batch(batch)
+
     def fail(self, batch: Batch, name: str, error: str) -> bool:
         """Write down that a host failed; True if that fails the batch.
 

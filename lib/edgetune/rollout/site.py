@@ -11,7 +11,7 @@ from edgetune.config import read_config
 from edgetune.inventory import Inventory, Pop, YamlInventory
 from edgetune.rollout.claims import Claims, open_claims
 from edgetune.rollout.store import Store, open_store
-from edgetune.traffic.driver import DrainDriver, driver_for
+from edgetune.traffic import DrainDriver, driver_for
 from edgetune.tuning import Tuning, find_tuning
 
 if TYPE_CHECKING:

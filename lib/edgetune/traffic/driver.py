@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What edgetune asks of a load balancer, and which driver answers for a PoP."""
+"""What edgetune asks of a load balancer."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
-
-from edgetune.inventory import LoadBalancer
 
 
 @dataclass(frozen=True)
@@ -37,10 +35,3 @@ class DrainDriver(Protocol):
 
     def set_state(self, server: str, state: str) -> None:
         """Bring a server into an administrative state, and see that it got there."""
-
-
-def driver_for(balancer: LoadBalancer) -> DrainDriver:
-    """The driver that the inventory names."""
-    from edgetune.traffic.haproxy import Haproxy
-
-    return {"haproxy": Haproxy}[balancer.driver](balancer)
