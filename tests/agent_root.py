@@ -30,6 +30,12 @@ BOOTSTRAP = (
 )
 THP = "sys/kernel/mm/transparent_hugepage"
 NGINX_DROP_INS = "etc/systemd/system/nginx.service.d"
+RUN_SCRIPTS = """\
+#!/bin/sh
+for script in /etc/init.d/S??*; do
+    [ -x "$script" ] && "$script" start
+done
+"""
 # What a host keeps after a restore, by intent: the fence, the lock, the traces of the stubs.
 LEFT_OUT = ("stub", "run", "var")
 
@@ -55,9 +61,10 @@ FILES = {
     "etc/sysctl.conf": "# nothing here\n",
     "usr/lib/sysctl.d/50-default.conf": "# the distribution's\nnet.core.somaxconn = 128\n",
     "stub/nginx/state": "active\n",
-    "stub/nginx/LimitNOFILE": "524288\n",
-    "stub/nginx/LimitNOFILESoft": "1024\n",
-    "stub/nginx/CPUAffinity": "0 1 2 3\n",
+    "stub/nginx/MainPID": "77\n",
+    "proc/77/limits": "Max open files  1024  524288  files\n",
+    "proc/77/status": "Cpus_allowed_list:\t0-3\n",
+    "proc/77/stat": "77 (a) b) S 1 77 77 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0\n",
 }
 
 
@@ -76,7 +83,7 @@ class AgentRoot:
             (path / "run/systemd/system").mkdir(parents=True)
             (path / "etc/systemd/system").mkdir(parents=True)
         elif init == "sysv":
-            self.write("etc/init.d/rcS", "#!/bin/sh\n").chmod(0o755)
+            self.write("etc/init.d/rcS", RUN_SCRIPTS).chmod(0o755)
         shutil.copytree(STUBS, path / "usr/local/sbin")
 
     def _make_nic(self, name: str, queues: Sequence[str]) -> None:
@@ -196,7 +203,7 @@ class AgentRoot:
         return self.ask("restore", epoch=epoch, tuning=tuning)
 
     def boot(self) -> subprocess.CompletedProcess[str]:
-        """Boot anew: what only memory held is lost, then the boot hook runs if it is there."""
+        """Boot anew: memory is lost, then the boot hook runs if it is there, then nginx starts."""
         self.new_boot_id()
         stored = self.path / "etc/sysctl.d/90-edgetune-t.conf"
         kept = re.findall(r"somaxconn = (\d+)", stored.read_text()) if stored.exists() else []
@@ -204,7 +211,10 @@ class AgentRoot:
         self.write(f"{THP}/enabled", "always [madvise] never\n")
         for mask in self.path.glob("sys/class/net/eth0/queues/rx-*/rps_cpus"):
             mask.write_text("0\n")
-        return self.run_hook()
+        hook = self.run_hook()
+        systemctl = self.path / "usr/local/sbin/systemctl"
+        subprocess.run([systemctl, "start", "nginx"], env=self.environment, check=True)
+        return hook
 
     def run_hook(self) -> subprocess.CompletedProcess[str]:
         """Run the boot hook as the init of this host does."""

@@ -136,7 +136,7 @@ def test_apply_then_verify_then_restore_to_the_byte(host: AgentRoot) -> None:
     assert {row["id"] for row in undone["diff"]} == {own["id"] for own in EVERYTHING}
     assert host.tree() == before
     assert host.leftovers() == {"epoch"}
-    assert host.read("stub/nginx/LimitNOFILESoft") == "1024\n"
+    assert host.read("proc/77/limits") == "Max open files  1024  524288  files\n"
 
 
 def test_settings_are_applied_in_order_and_taken_back_in_reverse(host: AgentRoot) -> None:
@@ -287,6 +287,28 @@ def test_confirm_keeps_only_what_verifies(host: AgentRoot) -> None:
     host.write("proc/sys/net/core/somaxconn", "4096\n")
     kept = host.ask("confirm", **request)
     assert kept["confirmed"] and kept["state"] == "confirmed"
+    assert host.ask("confirm", **request)["confirmed"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"digest": "sha256:2"}, "t stands here with another digest: sha256:1"),
+        ({"settings": [sysctl("4096")]}, "t stands here with other settings: memory.thp:enabled"),
+        (
+            {"settings": [sysctl("4096"), thp("never"), rps("")]},
+            "t stands here with other settings: nic.rps:eth0",
+        ),
+    ],
+)
+def test_confirm_keeps_nothing_that_it_was_not_asked_about(
+    host: AgentRoot, changes: dict[str, Any], message: str
+) -> None:
+    settings = [sysctl("4096"), thp("never")]
+    host.apply(*settings, confirm_within=300)
+    request = {"epoch": 1, "tuning": "t", "digest": "sha256:1", "settings": settings}
+    error = host.fail("confirm", **{**request, **changes})
+    assert (error["reason"], error["message"]) == ("refused", message)
     assert host.ask("confirm", **request)["confirmed"]
 
 

@@ -108,6 +108,18 @@ def test_a_file_that_is_read_after_ours_is_seen_before_anything_is_done(
     assert host.tree() == before
 
 
+def test_systemd_reads_sysctl_conf_only_as_one_of_its_own(tmp_path: Path) -> None:
+    with agent_root(tmp_path / "host", init="systemd") as host:
+        host.write("etc/sysctl.conf", "net.core.somaxconn = 256\n")
+        row = row_of(host, sysctl("4096"))
+        assert (row["status"], row["persistent"]) == ("change", "128")
+        (host.path / "etc/sysctl.d").mkdir()
+        (host.path / "etc/sysctl.d/99-sysctl.conf").symlink_to("../sysctl.conf")
+        row = row_of(host, sysctl("4096"))
+        assert (row["status"], row["persistent"]) == ("unsupported", "256")
+        assert row["reason"].startswith("/etc/sysctl.d/99-sysctl.conf is read after ours")
+
+
 def test_a_file_that_comes_later_to_shadow_ours_does_not_verify(host: AgentRoot) -> None:
     host.apply(sysctl("4096"))
     host.write("etc/sysctl.d/99-late.conf", "net.core.somaxconn = 256\n")
@@ -226,7 +238,23 @@ def test_a_host_with_an_unknown_init_keeps_nothing_but_files(tmp_path: Path) -> 
         assert error["reason"] == "refused" and "confirm_within" in error["message"]
 
 
-def test_a_setting_that_leads_out_of_the_root_is_not_written(
+@pytest.mark.parametrize(
+    ("script", "init"),
+    [
+        ("exec /etc/init.d/rc S\n", "other"),
+        ("for i in /etc/rcS.d/S??*; do $i start; done\n", "other"),
+        ("for i in /etc/init.d/S??* ;do\n$i start\ndone\n", "sysv"),
+    ],
+)
+def test_an_init_that_does_not_run_our_script_is_not_ours(
+    host: AgentRoot, script: str, init: str
+) -> None:
+    host.write("etc/init.d/rcS", f"#!/bin/sh\n{script}")
+    assert agent.Host(str(host.path)).init == init
+    assert row_of(host, thp("never"))["status"] == ("change" if init == "sysv" else "unsupported")
+
+
+def test_a_setting_that_leads_out_of_the_root_is_neither_read_nor_written(
     host: AgentRoot, tmp_path: Path
 ) -> None:
     outside = tmp_path / "outside"
@@ -235,7 +263,9 @@ def test_a_setting_that_leads_out_of_the_root_is_not_written(
     (host.path / "proc/sys/vm/swappiness").symlink_to(outside)
     before = host.tree()
     error = host.fail("apply", **host.change(channels(2), sysctl("5", "vm.swappiness")))
-    assert error["reason"] == "failed" and "outside of the root" in error["message"]
+    assert error["reason"] == "refused" and "outside of the root" in error["message"]
+    with pytest.raises(PermissionError, match="outside of the root"):
+        agent.Host(str(host.path)).poke("/proc/sys/vm/swappiness", "5")
     assert outside.read_text() == "1\n"
     assert host.tree() == before
 
@@ -318,8 +348,74 @@ def test_a_drop_in_that_is_read_after_ours_is_seen_first(host: AgentRoot) -> Non
     assert row["status"] == "unsupported" and "override.conf" in row["reason"]
 
 
+@pytest.mark.parametrize(
+    ("name", "now"),
+    [
+        ("LimitNOFILE", "1024:524288"),
+        ("LimitCORE", "0:infinity"),
+        ("LimitNPROC", "7823"),
+        ("Nice", "-5"),
+        ("CPUAffinity", "0-3"),
+    ],
+)
+def test_a_service_has_what_its_process_has(host: AgentRoot, name: str, now: str) -> None:
+    host.write(f"stub/nginx/{name}", "1\n")
+    host.write(
+        "proc/77/limits",
+        "Limit                     Soft Limit           Hard Limit           Units     \n"
+        "Max core file size        0                    unlimited            bytes     \n"
+        "Max processes             7823                 7823                 processes \n"
+        "Max open files            1024                 524288               files     \n",
+    )
+    host.write("proc/77/stat", "77 (a) b) S 1 77 77 0 -1 0 0 0 0 0 0 0 0 0 20 -5 1 0\n")
+    assert row_of(host, nginx(name, "1"))["runtime"] == now
+
+
+def test_what_no_process_and_no_systemd_tells_is_not_supported(host: AgentRoot) -> None:
+    host.write("stub/nginx/CPUWeight", "[not set]\n")
+    assert row_of(host, nginx("CPUWeight", "1"))["runtime"] == "[not set]"
+    row = row_of(host, nginx("NoSuch", "1"))
+    assert row["reason"] == "systemctl tells no NoSuch of nginx"
+    host.write("stub/nginx/MainPID", "0\n")
+    row = row_of(host, nginx("Nice", "1"))
+    assert row["reason"] == "nginx has no main process that tells its Nice"
+
+
+@pytest.mark.parametrize(("counts", "set_to"), [("ratio", "bytes"), ("bytes", "ratio")])
+def test_of_two_coupled_sysctls_the_one_that_counted_comes_back(
+    host: AgentRoot, monkeypatch: pytest.MonkeyPatch, counts: str, set_to: str
+) -> None:
+    host.write(f"proc/sys/vm/dirty_{counts}", "20000\n")
+    host.write(f"proc/sys/vm/dirty_{set_to}", "0\n")
+    before = host.tree()
+    poke = agent.Host.poke
+
+    def as_the_kernel(own: agent.Host, name: str, text: str) -> None:
+        if text.strip() == "0":
+            raise OSError(22, "Invalid argument")
+        poke(own, name, text)
+        other = {"ratio": "bytes", "bytes": "ratio"}[name.rpartition("_")[2]]
+        host.write(f"proc/sys/vm/dirty_{other}", "0\n")
+
+    request = host.change(sysctl("5", f"vm.dirty_{set_to}"))
+    monkeypatch.setattr(agent.Host, "poke", as_the_kernel)
+    for verb, own in (("apply", request), ("restore", {"epoch": 1, "tuning": "t"})):
+        document = json.dumps({"protocol": 1, "verb": verb, **own}).encode()
+        assert agent.answer(str(host.path), document)["ok"]
+    assert host.tree() == before
+
+
+def test_coupled_sysctls_of_two_tunings_are_taken_back_in_order(host: AgentRoot) -> None:
+    host.write("proc/sys/vm/dirty_bytes", "0\n")
+    host.write("proc/sys/vm/dirty_ratio", "20\n")
+    host.apply(sysctl("5", "vm.dirty_ratio"), tuning="a")
+    host.apply(sysctl("9999", "vm.dirty_bytes"), tuning="b")
+    error = host.fail("restore", epoch=1, tuning="a")
+    assert error["reason"] == "refused" and "b was applied later" in error["message"]
+
+
 def test_affinity_is_a_set_of_cpus(host: AgentRoot) -> None:
-    host.write("stub/nginx/CPUAffinity", "0 1 2 3\n")
+    host.write("proc/77/status", "Name:\tnginx\nCpus_allowed_list:\t0,1-3\n")
     host.write(f"{NGINX_DROP_INS}/10.conf", "CPUAffinity=3 2,1,0\n")
     row = row_of(host, nginx("CPUAffinity", "0,1,2-3"))
     assert (row["status"], row["runtime"], row["persistent"]) == ("noop", "0-3", "0-3")

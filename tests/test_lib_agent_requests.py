@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from edgetune import tuning
 from edgetune.hosts import agent
 from tests.agent_root import (
     AgentRoot,
@@ -102,6 +103,11 @@ def with_change(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
         (("settings", 1, "value"), {"rx": 2, "ring": 4}, "settings[1].value.ring"),
         (("settings", 1, "extra"), 1, "settings[1].extra"),
         (("settings", 0, "target", "key"), "net.core/../../x", "settings[0].target.key"),
+        (("settings", 0, "target", "key"), "net.//.//.//.etc.x", "settings[0].target.key"),
+        (("settings", 0, "target", "key"), "net./.x", "settings[0].target.key"),
+        (("settings", 0, "target", "key"), "net..x", "settings[0].target.key"),
+        (("settings", 0, "target", "key"), "net.x.", "settings[0].target.key"),
+        (("settings", 0, "target", "key"), "net/./x", "settings[0].target.key"),
         (("settings", 0, "target", "key"), "/etc/passwd", "settings[0].target.key"),
         (("settings", 0, "target", "key"), "-w", "settings[0].target.key"),
         (("settings", 0, "value"), 4096, "settings[0].value"),
@@ -144,6 +150,10 @@ def test_the_wrong_field_is_named_and_nothing_is_touched(
 def test_a_wrong_health_url_is_named(host: AgentRoot, url: str) -> None:
     error = host.fail("sample", health_url=url)
     assert (error["reason"], error["field"]) == ("bad_request", "health_url")
+
+
+def test_a_tuning_may_name_the_sysctls_that_the_agent_takes() -> None:
+    assert tuning.KINDS["sysctl"].target == agent.KINDS["sysctl"].target
 
 
 def test_the_good_request_is_good(host: AgentRoot) -> None:

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import shutil
 import subprocess
 import threading
 import time
@@ -13,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from edgetune.hosts import agent
 from tests.agent_root import (
     THP,
     AgentRoot,
@@ -58,7 +62,7 @@ def confirm(host: AgentRoot, *settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def killed_in_the_middle(host: AgentRoot, request: dict[str, Any]) -> None:
-    """ethtool changes the channels, then the agent that called it is killed."""
+    """ethtool or systemctl does what it is asked, then the agent that called it is killed."""
     host.write("stub/kill-parent", "")
     document = json.dumps({"protocol": 1, "verb": "apply", **request}).encode()
     process = host.start(document)
@@ -161,7 +165,7 @@ def test_a_confirmed_change_stays_and_its_timer_ends(host: AgentRoot) -> None:
     assert host.exists("etc/init.d/S99edgetune")
     assert confirm(host, sysctl("4096"))["confirmed"]
     assert not host.exists("etc/init.d/S99edgetune"), "nothing needs the boot hook any more"
-    assert host.leftovers() == {"epoch", "tunings/t.json", "directories.json"}
+    assert host.leftovers() == {"epoch", "tunings/t.json", "directories.json", "reserve"}
     assert until(lambda: not host.processes())
     assert host.read("proc/sys/net/core/somaxconn") == "4096\n"
     assert state(host) == "confirmed"
@@ -261,6 +265,119 @@ def test_a_boot_takes_back_what_died_half_way(host: AgentRoot) -> None:
     assert {**host.tree(), boot_id: None} == {**before, boot_id: None}
 
 
+def test_a_boot_takes_back_what_died_half_way_without_anything_for_the_hook(
+    host: AgentRoot,
+) -> None:
+    before = host.tree()
+    settings = [sysctl("4096"), nginx("LimitNOFILE", "65536")]
+    killed_in_the_middle(host, host.change(*settings))
+    assert host.boot().stderr == ""
+    boot_id = "proc/sys/kernel/random/boot_id"
+    assert {**host.tree(), boot_id: None} == {**before, boot_id: None}
+    assert host.leftovers() == {"epoch"}
+
+
+def test_what_files_keep_needs_no_hook_once_it_is_done(host: AgentRoot) -> None:
+    host.apply(sysctl("4096"))
+    assert host.leftovers() == {"epoch", "tunings/t.json", "directories.json", "reserve"}
+    assert not host.exists("etc/init.d/S99edgetune")
+
+
+class FullDisk:
+    """Lets nobody make a file: as long as the reserve is there, or ``for_ever``."""
+
+    def __init__(self, host: AgentRoot, for_ever: bool) -> None:
+        self._host = host
+        self._for_ever = for_ever
+        self._open = os.open
+
+    def open(self, path: str, flags: int, *mode: int, **more: Any) -> int:
+        full = self._for_ever or self._host.exists("var/lib/edgetune/reserve")
+        if full and flags & os.O_CREAT and path.endswith(".edgetune"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return self._open(path, flags, *mode, **more)
+
+
+def test_a_full_disk_stops_no_restore(host: AgentRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = host.tree()
+    host.apply(*EVERYTHING)
+    assert (host.path / "var/lib/edgetune/reserve").stat().st_size == 256 * 1024
+    monkeypatch.setattr(os, "open", FullDisk(host, for_ever=False).open)
+    request = b'{"protocol": 1, "verb": "restore", "epoch": 2, "tuning": "t"}'
+    assert agent.answer(str(host.path), request)["ok"]
+    assert host.tree() == before and host.leftovers() == {"epoch"}
+    assert host.read("var/lib/edgetune/epoch") == "2\n"
+
+
+def test_a_disk_without_any_room_stops_no_revert_of_what_is_not_confirmed(
+    systemd_host: AgentRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = systemd_host
+    before = host.tree()
+    host.apply(*EVERYTHING, confirm_within=300)
+    (host.path / "var/lib/edgetune/reserve").unlink()
+    monkeypatch.setattr(os, "open", FullDisk(host, for_ever=True).open)
+    own = agent.Host(str(host.path))
+    journal = own.journals.load("t")
+    assert journal and journal.state == "provisional"
+    agent.take_back(own, journal)
+    assert host.tree() == before and host.leftovers() == {"epoch"}
+
+
+def test_a_hook_that_is_there_already_needs_no_room(
+    host: AgentRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.apply(thp("never"))
+    monkeypatch.setattr(os, "open", FullDisk(host, for_ever=True).open)
+    agent.Host(str(host.path)).hook.sync()
+
+
+def test_a_boot_that_cannot_set_the_timer_takes_the_change_back(systemd_host: AgentRoot) -> None:
+    host = systemd_host
+    host.apply(thp("never"), confirm_within=300, grace_boots=1)
+    (host.path / "usr/local/sbin/systemd-run").unlink()
+    hook = host.boot()
+    assert hook.returncode == 1
+    assert hook.stderr == (
+        "edgetune: t: taken back, as its timer cannot be set: there is no program systemd-run\n"
+    )
+    assert state(host) == "none"
+    assert host.read(f"{THP}/enabled") == "always [madvise] never\n"
+
+
+def test_a_journal_of_a_newer_agent_blocks_no_other(host: AgentRoot) -> None:
+    host.apply(thp("never"), tuning="good")
+    host.apply(sysctl("4096"), tuning="newer")
+    journal = host.read("var/lib/edgetune/tunings/newer.json")
+    host.write(
+        "var/lib/edgetune/tunings/newer.json",
+        journal.replace('"kind": "sysctl"', '"kind": "disk.queue"'),
+    )
+    with (host.path / "var/lib/edgetune/agent.py").open("a") as file:
+        file.write("# newer\n")
+    hook = host.boot()
+    assert (hook.returncode, hook.stderr) == (1, "edgetune: the journal of newer is damaged\n")
+    assert host.read(f"{THP}/enabled") == "never\n"
+    error = host.fail("restore", epoch=1, tuning="newer")
+    assert "the kind 'disk.queue' is not known here" in error["message"]
+    assert host.restore("good")["changed"]
+    assert host.read("var/lib/edgetune/agent.py").endswith("# newer\n")
+
+
+def test_a_boot_goes_on_after_what_nobody_foresaw(
+    host: AgentRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.apply(thp("never"), tuning="first")
+    host.apply(sysctl("4096"), tuning="second")
+    host.write(f"{THP}/enabled", "always [madvise] never\n")
+    name = "var/lib/edgetune/tunings/second.json"
+    host.write(name, host.read(name).replace('"confirmed"', '"provisional"'))
+    monkeypatch.setattr(agent.Sysctl, "restore", lambda *given: {}["nosuch"])
+    problems = agent.boot(agent.Host(str(host.path)))
+    assert len(problems) == 1 and "KeyError: 'nosuch'" in problems[0]
+    assert host.read(f"{THP}/enabled") == "never\n"
+
+
 def test_a_damaged_journal_is_named_and_blocks_no_other(host: AgentRoot) -> None:
     host.apply(thp("never"), tuning="good")
     host.write("var/lib/edgetune/tunings/bad.json", '{"journal": 1}')
@@ -288,10 +405,12 @@ def test_systemd_gets_a_unit_and_a_timer(systemd_host: AgentRoot) -> None:
     host = systemd_host
     before = host.tree()
     host.apply(thp("never"), confirm_within=300, grace_boots=1)
+    # Else it would be after sysinit.target, which waits for what waits for network-pre.target.
+    assert "DefaultDependencies=no" in host.read(UNIT)
     assert "ExecStart=" in host.read(UNIT)
     assert (host.path / LINK).resolve() == host.path / UNIT
     timer = next(line for line in host.commands if line.startswith("systemd-run"))
-    assert "--unit=edgetune-revert-t --on-active=300s" in timer
+    assert "--no-block --unit=edgetune-revert-t --on-active=300s" in timer
     assert timer.endswith("/var/lib/edgetune/agent.py revert t")
     assert not host.processes(), "the timer is systemd's"
     host.boot()
@@ -303,6 +422,35 @@ def test_systemd_gets_a_unit_and_a_timer(systemd_host: AgentRoot) -> None:
     boot_id = "proc/sys/kernel/random/boot_id"
     assert {**host.tree(), boot_id: None} == {**before, boot_id: None}
     assert host.leftovers() == {"epoch"}
+
+
+def test_the_boot_unit_is_one_that_systemd_takes(systemd_host: AgentRoot, tmp_path: Path) -> None:
+    systemd_host.apply(thp("never"))
+    unit = tmp_path / "edgetune.service"
+    unit.write_text(systemd_host.read(UNIT))
+    program = shutil.which("systemd-analyze") or pytest.skip("there is no systemd-analyze here")
+    done = subprocess.run(
+        [program, "verify", str(unit)], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert "edgetune" not in done.stdout + done.stderr
+
+
+def test_the_timer_tries_until_all_is_back(
+    systemd_host: AgentRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = systemd_host
+    before = host.tree()
+    host.apply(*EVERYTHING, confirm_within=0.1)
+    host.write("stub/ethtool-fails", "")
+    monkeypatch.setattr(agent, "REVERT_AGAIN", 0.05)
+    timer = threading.Thread(target=agent.revert, args=(agent.Host(str(host.path)), "t"))
+    timer.start()
+    assert until(lambda: '"restoring"' in host.read("var/lib/edgetune/tunings/t.json"))
+    time.sleep(0.3)
+    (host.path / "stub/ethtool-fails").unlink()
+    timer.join(20)
+    assert not timer.is_alive()
+    assert host.tree() == before and host.leftovers() == {"epoch"}
 
 
 def test_what_the_timer_of_systemd_runs(systemd_host: AgentRoot) -> None:
@@ -330,3 +478,11 @@ def test_the_copy_on_disk_says_what_it_can_do(host: AgentRoot) -> None:
     command = [host.python, "-I", "-S", str(host.path / "var/lib/edgetune/agent.py"), "restore"]
     done = subprocess.run(command, env=host.environment, capture_output=True, check=False)
     assert done.returncode == 1 and b"usage: " in done.stderr
+
+
+def test_another_rollout_takes_nothing_back(host: AgentRoot) -> None:
+    host.apply(*EVERYTHING)
+    applied = host.tree()
+    answer = host.ask("restore", epoch=1, tuning="t", rollout="somebody-else")
+    assert (answer["changed"], answer["nothing_to_restore"]) == (False, True)
+    assert host.tree() == applied

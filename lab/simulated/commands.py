@@ -18,6 +18,12 @@ NGINX = "run/nginx.json"
 REBOOT_MARK = "run/reboot-wanted"
 NIC_QUEUES = "sys/class/net/eth0/queues"
 STEERING = {"rx": "rps_cpus", "tx": "xps_cpus"}
+NGINX_PID = "77"
+PROCESS = {
+    "limits": "Max open files            {soft:<20} {hard:<20} files\n",
+    "status": "Name:\tnginx\nCpus_allowed_list:\t{cpus}\n",
+    "stat": NGINX_PID + " (nginx) S 1" + " 0" * 13 + " 20 {nice} 1\n",
+}
 PROPERTIES = {"LimitNOFILE": "1024:524288", "CPUAffinity": "", "Nice": "0"}
 
 
@@ -125,7 +131,11 @@ def _property_and_unit(words: Sequence[str]) -> tuple[str, str]:
 
 def _show(root: Path, name: str) -> str:
     """What the running nginx has; of a limit SOFT:HARD the hard one, or LimitNAMESoft."""
-    state = {"ActiveState": "active" if backlog(root) is not None else "inactive"}
+    running = backlog(root) is not None
+    state = {
+        "ActiveState": "active" if running else "inactive",
+        "MainPID": NGINX_PID if running else "0",
+    }
     if not (root / NGINX).exists():
         return state.get(name, "")
     known = {**state, **json.loads((root / NGINX).read_text())["properties"]}
@@ -146,9 +156,26 @@ def start_nginx(root: Path) -> None:
             key, equals, value = line.partition("=")
             if equals and key[0] not in "#;":
                 properties[key.strip()] = value.strip() or PROPERTIES.get(key.strip(), "")
+    _show_process(root, properties)
     new = root / f"{NGINX}.new"
     new.write_text(json.dumps({"backlog": int(somaxconn), "properties": properties}))
     new.replace(root / NGINX)
+
+
+def _show_process(root: Path, properties: Mapping[str, str]) -> None:
+    """What /proc tells of the main process of nginx: there the host agent looks."""
+    soft, _, hard = properties["LimitNOFILE"].partition(":")
+    own = {
+        "soft": soft,
+        "hard": hard or soft,
+        "cpus": properties["CPUAffinity"]
+        or (root / "sys/devices/system/cpu/online").read_text().strip(),
+        "nice": properties["Nice"],
+    }
+    directory = root / "proc" / NGINX_PID
+    directory.mkdir(exist_ok=True)
+    for name, text in PROCESS.items():
+        (directory / name).write_text(text.format(**own))
 
 
 def backlog(root: Path) -> int | None:

@@ -17,6 +17,7 @@ Standard library only, Python 3.6 or newer, hence no ``from __future__ import an
 
 import base64
 import contextlib
+import errno
 import fcntl
 import fnmatch
 import json
@@ -33,6 +34,8 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set,
 PROTOCOL = 1
 JOURNAL_VERSION = 1
 STATE = "/var/lib/edgetune"
+RESERVE = STATE + "/reserve"
+RESERVE_BYTES = 256 * 1024
 LOCK = "/run/edgetune.lock"
 REBOOT_MARK = "/run/edgetune-reboot"
 PROGRAMS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -42,6 +45,7 @@ COMMAND_TIMEOUT = 60.0
 RESTART_WAIT = 30.0
 START_WAIT = 10.0
 BOOT_WAIT = 10.0
+REVERT_AGAIN = 5.0
 HEALTH_TIMEOUT = 2.0
 
 Json = Dict[str, Any]
@@ -245,6 +249,13 @@ class Host:
         """Where the absolute path ``name`` of the host really is."""
         return name if self.root == "/" else self.root + name
 
+    def real(self, name: str) -> str:
+        """The same behind all links; PermissionError when they lead out of a private root."""
+        path = os.path.realpath(self.path(name))
+        if self.root != "/" and not path.startswith(self.root + "/"):
+            raise PermissionError(errno.EPERM, "lies outside of the root", name)
+        return path
+
     def exists(self, name: str) -> bool:
         """Whether there is anything at ``name``, also a dangling link."""
         return os.path.lexists(self.path(name))
@@ -258,7 +269,7 @@ class Host:
 
     def read(self, name: str) -> bytes:
         """The content of a file; OSError as it comes."""
-        with open(self.path(name), "rb") as file:
+        with open(self.real(name), "rb") as file:
             return file.read()
 
     def text(self, name: str, default: str = "") -> str:
@@ -270,17 +281,26 @@ class Host:
 
     def poke(self, name: str, text: str) -> None:
         """Write into a file of the kernel, which must be there; OSError as it comes."""
-        target = os.path.realpath(self.path(name))
-        if self.root != "/" and not target.startswith(self.root + "/"):
-            raise Failed(f"{name} lies outside of the root")
-        descriptor = os.open(target, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+        descriptor = os.open(self.real(name), os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
         try:
             os.write(descriptor, text.encode())
         finally:
             os.close(descriptor)
 
     def write(self, name: str, data: bytes, mode: int = 0o644, owner: Sequence[int] = ()) -> None:
-        """Replace a file in one step, and durably; its directory must be there."""
+        """Replace a file in one step, and durably; its directory must be there.
+
+        On a full disk the room that ``reserve`` kept is given up for it.
+        """
+        try:
+            self._replace(name, data, mode, owner)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not self.exists(RESERVE):
+                raise
+            self.remove(RESERVE)
+            self._replace(name, data, mode, owner)
+
+    def _replace(self, name: str, data: bytes, mode: int, owner: Sequence[int]) -> None:
         path = self.path(name)
         draft = _draft(path)
         self.remove(name, only_draft=True)
@@ -294,6 +314,23 @@ class Host:
             os.fsync(descriptor)
         os.rename(draft, path)
         _sync_directory(os.path.dirname(path))
+
+    def holds(self, name: str, data: bytes) -> bool:
+        """Whether a file is there with this very content."""
+        try:
+            return self.read(name) == data
+        except OSError:
+            return False
+
+    def reserve(self) -> None:
+        """Keep room for what is written when a change is taken back: the disk may be full then."""
+        self.make_directory(STATE, 0o700)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        descriptor = os.open(self.path(RESERVE), flags, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, RESERVE_BYTES)
+        finally:
+            os.close(descriptor)
 
     def remove(self, name: str, only_draft: bool = False) -> None:
         """Remove a file, and what a killed ``write`` left of it."""
@@ -369,10 +406,11 @@ class Host:
 
     @property
     def init(self) -> str:
-        """``systemd``, ``sysv`` (anything with /etc/init.d/rcS) or ``other``."""
+        """``systemd``, ``sysv`` (an /etc/init.d/rcS that runs /etc/init.d/S??*) or ``other``."""
         if self.exists("/run/systemd/system"):
             return "systemd"
-        return "sysv" if self.exists("/etc/init.d/rcS") else "other"
+        # That of Debian's sysvinit runs /etc/rcS.d/S* only.
+        return "sysv" if "/etc/init.d/S??" in self.text("/etc/init.d/rcS") else "other"
 
     @contextlib.contextmanager
     def lock(self, wait: float = LOCK_WAIT) -> Iterator[None]:
@@ -470,6 +508,8 @@ class Entry:
     def of(data: Json) -> "Entry":
         """From the journal's file."""
         names = ("kind", "target", "value", "only", "restart")
+        if data["kind"] not in KINDS:
+            raise ValueError(f"the kind {data['kind']!r} is not known here")
         setting = Setting(*(data[name] for name in names))
         return Entry(setting, data["before"], data["snapshot"], data["changes"])
 
@@ -511,7 +551,8 @@ class Journal:
     @property
     def needs_boot(self) -> bool:
         """Whether the boot hook has something to do for it."""
-        return self.provisional or any(entry.stored and by_hook(entry) for entry in self.entries)
+        unsettled = self.provisional or self.state in UNSETTLED
+        return unsettled or any(entry.stored and by_hook(entry) for entry in self.entries)
 
     def scopes(self) -> Set[str]:
         """What it changes; two tunings with a common scope can only be taken back in order."""
@@ -566,6 +607,8 @@ class Journals:
     def forget(self, tuning: str) -> None:
         """Remove it: everything is as it was."""
         self._host.remove(_journal_file(tuning))
+        if not self._host.names(STATE + "/tunings"):
+            self._host.remove(RESERVE)
 
 
 def _journal_file(tuning: str) -> str:
@@ -648,10 +691,11 @@ class Directories:
             return []
 
     def _keep(self, directories: List[str]) -> None:
-        if directories:
-            self._host.write(self.FILE, json.dumps(sorted(directories)).encode(), 0o600)
-        else:
+        data = json.dumps(sorted(directories)).encode()
+        if not directories:
             self._host.remove(self.FILE)
+        elif not self._host.holds(self.FILE, data):
+            self._host.write(self.FILE, data, 0o600)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -666,12 +710,16 @@ INIT_SCRIPT = "/etc/init.d/S99edgetune"
 UNIT_TEXT = """\
 [Unit]
 Description=edgetune: settings that nothing else keeps over a boot
+DefaultDependencies=no
+RequiresMountsFor=/var/lib/edgetune
 After=local-fs.target systemd-sysctl.service systemd-modules-load.service
 Wants=network-pre.target
-Before=network-pre.target
+Before=network-pre.target shutdown.target
+Conflicts=shutdown.target
 
 [Service]
 Type=oneshot
+TimeoutStartSec=180
 ExecStart={command}
 
 [Install]
@@ -712,7 +760,9 @@ class BootHook:
     def probe(self) -> None:
         """Unsupported when this host's init is none that we know."""
         if self._host.init == "other":
-            raise Unsupported("nothing can keep it over a boot: no systemd, no /etc/init.d/rcS")
+            raise Unsupported(
+                "nothing can keep it over a boot: no systemd, nothing runs /etc/init.d/S??*"
+            )
 
     def installed(self) -> bool:
         """Whether the next boot will run it."""
@@ -723,7 +773,8 @@ class BootHook:
     def sync(self) -> None:
         """Be there when a journal needs it, and be gone without a trace when none does."""
         journals = self._host.journals
-        if journals.damaged() or any(journal.needs_boot for journal in journals.all()):
+        needed = journals.damaged() or any(journal.needs_boot for journal in journals.all())
+        if needed and self._host.init != "other":
             self._install()
         else:
             for name in (UNIT_LINK, UNIT, INIT_SCRIPT, AGENT):
@@ -732,16 +783,22 @@ class BootHook:
 
     def _install(self) -> None:
         self._host.make_directory(STATE, 0o700)
-        self._host.write(AGENT, own_source(), 0o700)
+        # A journal that is damaged to us may be one of another version, whose agent can read it.
+        if not (self._host.journals.damaged() and self._host.exists(AGENT)):
+            self._put(AGENT, own_source(), 0o700)
         if self._host.init == "systemd":
             command = " ".join(agent_command("", "boot"))
             self._directories.make(os.path.dirname(UNIT_LINK))
-            self._host.write(UNIT, UNIT_TEXT.format(command=command).encode())
+            self._put(UNIT, UNIT_TEXT.format(command=command).encode(), 0o644)
             self._link()
         else:
             python, *rest = agent_command("", "boot")
             command = f'{shlex.quote(python)} -I -S "$EDGETUNE_ROOT{AGENT}" {rest[-1]}'
-            self._host.write(INIT_SCRIPT, INIT_TEXT.format(command=command).encode(), 0o755)
+            self._put(INIT_SCRIPT, INIT_TEXT.format(command=command).encode(), 0o755)
+
+    def _put(self, name: str, data: bytes, mode: int) -> None:
+        if not self._host.holds(name, data):
+            self._host.write(name, data, mode)
 
     def _link(self) -> None:
         if not self._host.exists(UNIT_LINK):
@@ -757,9 +814,10 @@ def arm_timer(host: Host, journal: Journal) -> None:
     command = agent_command(host.path("/").rstrip("/"), "revert", journal.tuning)
     if host.init == "systemd":
         disarm_timer(host, journal)
-        unit = f"--unit={_timer_unit(journal)}"
-        after = f"--on-active={journal.confirm_within:g}s"
-        host.run("systemd-run", unit, after, "--timer-property=AccuracySec=1s", "--", *command)
+        when = [f"--on-active={journal.confirm_within:g}s", "--timer-property=AccuracySec=1s"]
+        # The timer waits for sysinit.target, which at a boot may wait for us.
+        unit = ["--no-block", f"--unit={_timer_unit(journal)}"]
+        host.run("systemd-run", *unit, *when, "--", *command)
     else:
         host.detach(command)
 
@@ -942,11 +1000,9 @@ class HookKept(Kind):
     kept_by_hook = True
 
     def probe_stored(self, setting: Setting, tuning: str) -> None:
-        """Unsupported without a boot hook."""
         self.host.hook.probe()
 
     def persistent(self, target: Target) -> Optional[Value]:
-        """What the boot hook will set."""
         found = None
         for journal in self.host.journals.all() if self.host.hook.installed() else []:
             for entry in journal.entries if journal.state != "restoring" else []:
@@ -978,15 +1034,16 @@ def drop_ins(host: Host, directories: Sequence[str]) -> List[str]:
 class Sysctl(Kind):
     """A kernel parameter below /proc/sys."""
 
-    target = {"key": r"(?!.*\.\.)[a-z0-9_][A-Za-z0-9_./-]*"}
+    # Never two of . and / in a row: where they change places that could lead out of /proc/sys.
+    target = {"key": r"[a-z0-9_][A-Za-z0-9_-]*([./][A-Za-z0-9_-]+)*"}
     directories = tuple(f"{top}/sysctl.d" for top in ("/etc", "/run", "/usr/local/lib", "/usr/lib"))
-    # procps reads this one after all the others.
+    # procps reads this one after all the others; systemd reads it only where 99-sysctl.conf is it.
     last = "/etc/sysctl.conf"
 
     @staticmethod
     def scope(target: Target) -> str:
-        """The one parameter."""
-        return f"sysctl {sysctl_path(target['key'])}"
+        """The one parameter, with the one that is coupled to it."""
+        return "sysctl " + " ".join(coupled(target))
 
     def probe(self, setting: Setting) -> None:
         """Unsupported when it is read-only, as some are in a network namespace."""
@@ -1002,32 +1059,31 @@ class Sysctl(Kind):
 
     def runtime(self, target: Target) -> Value:
         """Its value, white space normalised."""
-        return " ".join(self._read(target).split())
+        return " ".join(self._text(self._file(target)).split())
 
     def persistent(self, target: Target) -> Optional[Value]:
-        """The last assignment that wins."""
         winner = self._winner(sysctl_path(target["key"]))
         return winner[1] if winner else None
 
     def present(self, target: Target) -> bool:
-        """Whether this kernel has it."""
         return self.host.exists(self._file(target))
 
     def snapshot(self, target: Target) -> Any:
-        """Its text."""
-        return self._read(target)
+        """The text of each parameter that changes with it."""
+        files = [f"/proc/sys/{path}" for path in coupled(target)]
+        return {file: self._text(file) for file in files if self.host.exists(file)}
 
     def apply(self, target: Target, value: Value) -> None:
         """Write it: the exit status of sysctl(8) says nothing."""
         self.host.poke(self._file(target), f"{value}\n")
 
     def restore(self, target: Target, snapshot: Any) -> None:
-        """Write the old text, unless it is there."""
-        if self._read(target) != snapshot:
-            self.host.poke(self._file(target), snapshot)
+        """Write what differs; of a pair first the one that counts: it makes the other zero."""
+        for file in sorted(snapshot, key=lambda name: bool(snapshot[name].strip() == "0")):
+            if self._text(file) != snapshot[file]:
+                self.host.poke(file, snapshot[file])
 
     def files(self, journal: Journal, settings: List[Setting]) -> Dict[str, str]:
-        """One file for all parameters of the tuning."""
         lines = [f"{setting.target['key']} = {setting.value}\n" for setting in settings]
         return {self._ours(journal.tuning): header(journal) + "".join(lines)}
 
@@ -1040,8 +1096,7 @@ class Sysctl(Kind):
     def _file(self, target: Target) -> str:
         return "/proc/sys/" + sysctl_path(target["key"])
 
-    def _read(self, target: Target) -> str:
-        file = self._file(target)
+    def _text(self, file: str) -> str:
         try:
             return _decode(self.host.read(file))
         except OSError as error:
@@ -1051,13 +1106,27 @@ class Sysctl(Kind):
         """File and value of the assignment that decides; a pattern only where no name does."""
         named: Optional[Tuple[str, str]] = None
         pattern: Optional[Tuple[str, str]] = None
-        for file in [*drop_ins(self.host, self.directories), self.last]:
+        last = [] if self.host.init == "systemd" else [self.last]
+        for file in drop_ins(self.host, self.directories) + last:
             for key, value in sysctl_lines(self.host.text(file)):
                 if key == path:
                     named = (file, value)
                 elif "*" in key and _matches(path, key):
                     pattern = (file, value)
         return named or pattern
+
+
+COUPLED = (
+    ("vm/dirty_bytes", "vm/dirty_ratio"),
+    ("vm/dirty_background_bytes", "vm/dirty_background_ratio"),
+)
+"""Parameters of which one becomes zero when the other is set; zero itself cannot be written."""
+
+
+def coupled(target: Target) -> Sequence[str]:
+    """The paths that change together with a parameter, its own among them."""
+    path = sysctl_path(target["key"])
+    return next((pair for pair in COUPLED if path in pair), (path,))
 
 
 def sysctl_path(key: str) -> str:
@@ -1088,11 +1157,9 @@ class NicKind(HookKept):
 
     @staticmethod
     def scope(target: Target) -> str:
-        """The whole interface."""
         return f"nic {target['interface']}"
 
     def present(self, target: Target) -> bool:
-        """Whether there is such an interface."""
         return self.host.exists(self._directory(target))
 
     def queues(self, target: Target) -> List[str]:
@@ -1153,7 +1220,6 @@ class NicChannels(NicKind):
         return {name: count for name, count in found["current"].items() if found["max"].get(name)}
 
     def same(self, now: Value, wanted: Value) -> bool:
-        """Whether each sort that is wanted is there in that number."""
         there = counts(now)
         return all(there.get(name) == count for name, count in counts(wanted).items())
 
@@ -1218,11 +1284,9 @@ class NicRps(NicKind):
 
     @classmethod
     def check_value(cls, fields: Fields) -> Value:
-        """A list of CPUs, empty for none."""
         return read_cpu_list(fields, "value")
 
     def probe(self, setting: Setting) -> None:
-        """Unsupported when a CPU is not online."""
         online = parse_cpus(self.host.text("/sys/devices/system/cpu/online"))
         missing = parse_cpus(str(setting.value)) - online
         if missing:
@@ -1237,7 +1301,6 @@ class NicRps(NicKind):
         return ", ".join(f"{queue.split('/')[0]}: {cpus}" for queue, cpus in lists.items())
 
     def snapshot(self, target: Target) -> Any:
-        """The mask of each queue."""
         return self._masks(target)
 
     def apply(self, target: Target, value: Value) -> None:
@@ -1247,7 +1310,6 @@ class NicRps(NicKind):
             self.host.poke(f"{self._directory(target)}/queues/{file}", f"{mask}\n")
 
     def restore(self, target: Target, snapshot: Any) -> None:
-        """Give each queue its own mask back."""
         self.put_steering_back(target, snapshot)
 
     def _masks(self, target: Target) -> Dict[str, str]:
@@ -1265,12 +1327,10 @@ class MemoryThp(HookKept):
 
     @staticmethod
     def scope(target: Target) -> str:
-        """The one file."""
         return f"thp {target['file']}"
 
     @classmethod
     def check_value(cls, fields: Fields) -> Value:
-        """One word."""
         return fields.text("value", r"[a-z][a-z+_-]{0,40}")
 
     def probe(self, setting: Setting) -> None:
@@ -1286,15 +1346,12 @@ class MemoryThp(HookKept):
         return chosen.group(1) if chosen else text.strip()
 
     def present(self, target: Target) -> bool:
-        """Whether this kernel has it."""
         return self.host.exists(self._file(target))
 
     def snapshot(self, target: Target) -> Any:
-        """The whole text and the word."""
         return {"text": self._read(target), "word": self.runtime(target)}
 
     def apply(self, target: Target, value: Value) -> None:
-        """Write the word."""
         self.host.poke(self._file(target), f"{value}\n")
 
     def restore(self, target: Target, snapshot: Any) -> None:
@@ -1316,16 +1373,42 @@ class MemoryThp(HookKept):
             raise Unsupported(f"{self._file(target)}: {error.strerror}") from None
 
 
+LIMITS = {
+    "LimitAS": "Max address space",
+    "LimitCORE": "Max core file size",
+    "LimitCPU": "Max cpu time",
+    "LimitDATA": "Max data size",
+    "LimitFSIZE": "Max file size",
+    "LimitLOCKS": "Max file locks",
+    "LimitMEMLOCK": "Max locked memory",
+    "LimitMSGQUEUE": "Max msgqueue size",
+    "LimitNICE": "Max nice priority",
+    "LimitNOFILE": "Max open files",
+    "LimitNPROC": "Max processes",
+    "LimitRSS": "Max resident set",
+    "LimitRTPRIO": "Max realtime priority",
+    "LimitRTTIME": "Max realtime timeout",
+    "LimitSIGPENDING": "Max pending signals",
+    "LimitSTACK": "Max stack size",
+}
+"""The limits of a process: as systemd calls them, and as /proc/PID/limits does."""
+
+
 class ServiceProperty(Kind):
     """A property of a service's unit, such as LimitNOFILE; it takes effect with a restart."""
 
     target = {"service": SERVICE, "property": "[A-Z][A-Za-z0-9]*"}
     live = False
     roots = tuple(f"{top}/systemd/system" for top in ("/etc", "/run", "/usr/lib", "/lib"))
+    # Where /proc/PID tells what the main process has: systemd tells what it would start it with.
+    running = {
+        "CPUAffinity": ("status", r"^Cpus_allowed_list:\s*(\S+)"),
+        "Nice": ("stat", r"[\s\S]*\)(?: \S+){16} (\S+)"),
+        **{name: ("limits", rf"^{text} +(\S+) +(\S+)") for name, text in LIMITS.items()},
+    }
 
     @staticmethod
     def scope(target: Target) -> str:
-        """The one property."""
         return f"service {target['service']} {target['property']}"
 
     @classmethod
@@ -1348,14 +1431,10 @@ class ServiceProperty(Kind):
     def runtime(self, target: Target) -> Value:
         """Its effective value; ``soft:hard`` for a limit whose two halves differ."""
         name = target["property"]
-        value = self._show(target, name)
-        soft = self._show(target, name + "Soft") if name.startswith("Limit") else ""
-        if soft and soft != value:
-            return f"{soft}:{value}"
-        return self._normal(name, value)
+        of_process = name in self.running
+        return self._normal(name, (self._has if of_process else self._show)(target, name))
 
     def persistent(self, target: Target) -> Optional[Value]:
-        """What the unit and its drop-ins say."""
         winner = self._winner(target)
         return winner[1] if winner else None
 
@@ -1364,13 +1443,12 @@ class ServiceProperty(Kind):
         return None
 
     def apply(self, target: Target, value: Value) -> None:
-        """Nothing yet: it comes with the files and the restart."""
+        pass
 
     def restore(self, target: Target, snapshot: Any) -> None:
-        """Nothing: it comes back with the files and the restart."""
+        pass
 
     def files(self, journal: Journal, settings: List[Setting]) -> Dict[str, str]:
-        """A drop-in for each service."""
         content: Dict[str, str] = {}
         for setting in settings:
             name = self._ours(setting.target, journal.tuning)
@@ -1382,15 +1460,27 @@ class ServiceProperty(Kind):
         return content
 
     def reload(self) -> None:
-        """Let systemd read its units again."""
         self.host.run("systemctl", "daemon-reload")
 
     def _show(self, target: Target, name: str) -> str:
         try:
-            text = self.host.run("systemctl", "show", "-p", name, "--value", target["service"])
+            # Not --value: systemd has that from version 230 on only.
+            text = self.host.run("systemctl", "show", "-p", name, target["service"])
         except Failed as error:
             raise Unsupported(str(error)) from None
-        return text.strip().replace("18446744073709551615", "infinity")
+        key, _, value = text.strip().partition("=")
+        if key != name or not value:
+            raise Unsupported(f"systemctl tells no {name} of {target['service']}")
+        return value.replace("18446744073709551615", "infinity")
+
+    def _has(self, target: Target, name: str) -> str:
+        file, pattern = self.running[name]
+        text = self.host.text(f"/proc/{self._show(target, 'MainPID')}/{file}")
+        found = re.search(pattern, text, re.MULTILINE)
+        if found is None:
+            raise Unsupported(f"{target['service']} has no main process that tells its {name}")
+        values = dict.fromkeys(found.groups())
+        return ":".join(values).replace("unlimited", "infinity")
 
     def _normal(self, name: str, value: str) -> str:
         if name == "CPUAffinity":
@@ -1452,6 +1542,11 @@ class Row:
     def values(self) -> Json:
         """Both facts."""
         return {"runtime": self.runtime, "persistent": self.persistent}
+
+    @property
+    def shown(self) -> Json:
+        """As it stands in an answer."""
+        return dict(self.values, id=self.setting.id, wanted=self.wanted, reason=self.reason)
 
     @property
     def as_wanted(self) -> bool:
@@ -1604,6 +1699,7 @@ def carry_out(host: Host, journal: Journal) -> List[str]:
 
     Whatever it raises, the journal tells how to take it back.
     """
+    host.reserve()
     host.journals.save(journal)
     host.hook.sync()
     if journal.provisional:
@@ -1617,6 +1713,7 @@ def carry_out(host: Host, journal: Journal) -> List[str]:
     _prove(host, journal, services)
     journal.state = "provisional" if journal.provisional else "confirmed"
     host.journals.save(journal)
+    host.hook.sync()
     return services
 
 
@@ -1676,20 +1773,32 @@ def take_back(host: Host, journal: Journal, restarting: bool = True) -> Undone:
     _refuse_out_of_order(host, journal)
     found = [current(host, entry.setting) for entry in journal.entries]
     changed = _differs(host, journal, found)
-    journal.state = "restoring"
-    due = services_of(journal) if changed else []
-    journal.services_due = list(dict.fromkeys([*journal.services_due, *due]))
-    host.journals.save(journal)
+    unsaved = _mark_restoring(host, journal, services_of(journal) if changed else [])
     services = journal.services_due if restarting else []
     problems = _put_back(host, journal)
     _attempt(problems, "", restart, host, services)
     left = [current(host, entry.setting) for entry in journal.entries]
     if problems:
-        raise Failed("; ".join(problems))
+        raise Failed("; ".join(unsaved + problems))
     disarm_timer(host, journal)
     host.journals.forget(journal.tuning)
     host.hook.sync()
     return Undone(changed, diff_of(journal, found, left), list(services))
+
+
+def _mark_restoring(host: Host, journal: Journal, due: Sequence[str]) -> List[str]:
+    """Write down that a tuning is taken back; the problem, where it is no reason to leave it.
+
+    It is none for a tuning that is not confirmed: its journal asks for its end in any state.
+    """
+    needed = journal.state == "confirmed"
+    journal.state = "restoring"
+    journal.services_due = list(dict.fromkeys([*journal.services_due, *due]))
+    problems: List[str] = []
+    _attempt(problems, "", host.journals.save, journal)
+    if problems and needed:
+        raise Failed(problems[0])
+    return problems
 
 
 def current(host: Host, setting: Setting) -> Json:
@@ -1755,8 +1864,14 @@ def _check_back(host: Host, entry: Entry) -> None:
 def _attempt(problems: List[str], what: str, action: Callable[..., object], *given: Any) -> None:
     try:
         action(*given)
-    except (OSError, AgentError, Unsupported) as error:
-        problems.append(f"{what}: {error}" if what else str(error))
+    except Exception as error:
+        problems.append(f"{what}: {complaint(error)}" if what else complaint(error))
+
+
+def complaint(error: Exception) -> str:
+    """What an error says; of one that nobody foresaw, its name as well."""
+    foreseen = isinstance(error, (OSError, AgentError, Unsupported))
+    return str(error) if foreseen else f"{type(error).__name__}: {error}"
 
 
 # ---------------------------------------------------------------------------------------------
@@ -1770,16 +1885,7 @@ def verb_plan(host: Host, request: Fields) -> Json:
     settings = read_settings(request)
     request.done()
     rows = [observe(host, setting, tuning) for setting in settings]
-    shown = [
-        dict(
-            row.values,
-            id=row.setting.id,
-            status=row.status,
-            wanted=row.wanted,
-            reason=row.reason,
-        )
-        for row in rows
-    ]
+    shown = [dict(row.shown, status=row.status) for row in rows]
     return {"boot_id": host.boot_id, "settings": shown}
 
 
@@ -1880,8 +1986,8 @@ def _undo(host: Host, journal: Journal, error: Exception) -> Failed:
     text = str(error) if isinstance(error, AgentError) else f"{type(error).__name__}: {error}"
     try:
         take_back(host, journal)
-    except (OSError, AgentError, Unsupported) as worse:
-        return Failed(f"{text}; NOT undone: {worse}")
+    except Exception as worse:
+        return Failed(f"{text}; NOT undone: {complaint(worse)}")
     return Failed(f"{text}; undone")
 
 
@@ -1900,22 +2006,12 @@ def _verify(host: Host, tuning: str, settings: List[Setting]) -> Json:
     # Just after a boot a service may not have come up yet, and tells nothing of its properties.
     services = {name: awaited_state(host, name, START_WAIT) for name in dict.fromkeys(named)}
     rows = [observe(host, setting, tuning) for setting in settings]
-    shown = [
-        dict(
-            row.values,
-            id=row.setting.id,
-            ok=row.as_wanted,
-            wanted=row.wanted,
-            reason=row.reason,
-        )
-        for row in rows
-    ]
     running = all(state == "active" for state in services.values())
     return {
         "boot_id": host.boot_id,
         "verified": running and all(row.as_wanted for row in rows),
         "state": journal.state if journal else "none",
-        "settings": shown,
+        "settings": [dict(row.shown, ok=row.as_wanted) for row in rows],
         "services": services,
     }
 
@@ -1924,13 +2020,15 @@ def verb_confirm(host: Host, request: Fields) -> Json:
     """Keep a change that verifies; the revert timer finds it confirmed, or was there first."""
     epoch = _read_epoch(request)
     tuning = request.text("tuning", TUNING)
-    request.optional("digest", DIGEST)
+    digest = request.optional("digest", DIGEST)
     settings = read_settings(request)
     request.done()
     with host.lock():
         host.fence(epoch)
-        result = _verify(host, tuning, settings)
         journal = host.journals.load(tuning)
+        if journal:
+            _refuse_another(journal, digest, settings)
+        result = _verify(host, tuning, settings)
         kept = journal is not None and journal.state not in UNSETTLED and result["verified"]
         if kept and journal is not None and journal.state != "confirmed":
             journal.state = "confirmed"
@@ -1941,15 +2039,32 @@ def verb_confirm(host: Host, request: Fields) -> Json:
         return dict(result, confirmed=kept, state=state)
 
 
+def _refuse_another(journal: Journal, digest: Optional[str], settings: Sequence[Setting]) -> None:
+    """Nothing is to be kept that was not looked at."""
+    if digest not in (None, journal.digest):
+        raise Refused(f"{journal.tuning} stands here with another digest: {journal.digest}")
+    asked = {setting.id for setting in settings}
+    differing = asked ^ {entry.setting.id for entry in journal.entries}
+    if differing:
+        what = ", ".join(sorted(differing))
+        raise Refused(f"{journal.tuning} stands here with other settings: {what}")
+
+
 def verb_restore(host: Host, request: Fields) -> Json:
-    """Take a tuning back from the journal; safe to repeat."""
+    """Take a tuning back from the journal; safe to repeat.
+
+    With ``rollout`` only what that rollout did: another one's change is not ours to take back.
+    """
     epoch = _read_epoch(request)
     tuning = request.text("tuning", TUNING)
+    rollout = request.optional("rollout", LINE)
     request.done()
     with host.lock():
         host.fence(epoch)
         journal = host.journals.load(tuning)
-        if journal is None:
+        if journal is not None and rollout is not None and journal.rollout != rollout:
+            undone, journal = Undone(False, [], []), None
+        elif journal is None:
             # What an agent may have left that was killed at its very first or last step.
             host.journals.forget(tuning)
             host.hook.sync()
@@ -2234,14 +2349,16 @@ def boot(host: Host) -> List[str]:
     problems: List[str] = []
     with host.lock(60.0):
         for journal in reversed(host.journals.all()):
-            if not _survives(host, journal):
-                _attempt(problems, journal.tuning, take_back, host, journal, False)
+            _attempt(problems, journal.tuning, _end_if_due, host, journal)
         for journal in host.journals.all():
             if journal.state not in UNSETTLED:
-                problems += _set_again(host, journal)
-                if journal.provisional:
-                    _attempt(problems, journal.tuning, arm_timer, host, journal)
+                _attempt(problems, journal.tuning, _carry_on, host, journal, problems)
     return problems + [f"the journal of {name} is damaged" for name in host.journals.damaged()]
+
+
+def _end_if_due(host: Host, journal: Journal) -> None:
+    if not _survives(host, journal):
+        take_back(host, journal, False)
 
 
 def _survives(host: Host, journal: Journal) -> bool:
@@ -2258,17 +2375,26 @@ def _survives(host: Host, journal: Journal) -> bool:
     return True
 
 
-def _set_again(host: Host, journal: Journal) -> List[str]:
+def _carry_on(host: Host, journal: Journal, problems: List[str]) -> None:
+    """Set again what no file keeps; without a timer nobody would take back what is provisional."""
+    if journal.provisional:
+        try:
+            arm_timer(host, journal)
+        except Exception as error:
+            take_back(host, journal, False)
+            raise Failed(f"taken back, as its timer cannot be set: {complaint(error)}") from None
+    _set_again(host, journal, problems)
+
+
+def _set_again(host: Host, journal: Journal, problems: List[str]) -> None:
     entries = [entry for entry in in_order(journal.entries) if entry.stored and by_hook(entry)]
     _await(host, entries)
-    problems: List[str] = []
     for entry in entries:
         row = observe(host, entry.setting, journal.tuning)
         if row.problem:
             problems.append(f"{entry.setting.id}: {row.problem}")
         elif row.differs["runtime"]:
             _attempt(problems, "", set_now, host, entry)
-    return problems
 
 
 def _await(host: Host, entries: Sequence[Entry]) -> None:
@@ -2282,17 +2408,32 @@ def _await(host: Host, entries: Sequence[Entry]) -> None:
 
 
 def revert(host: Host, tuning: str) -> None:
-    """Wait for the deadline of a tuning, then take it back, unless somebody settled it before."""
+    """Wait for the deadline of a tuning, then take it back, unless somebody settled it before.
+
+    Tries again and again: nobody else takes back a change that cut its host off.
+    """
+    waiting = True
+    while waiting:
+        try:
+            waiting = _revert_if_due(host, tuning)
+        except Exception as error:
+            sys.stderr.write(f"edgetune: {tuning}: {complaint(error)}\n")
+            time.sleep(REVERT_AGAIN)
+
+
+def _revert_if_due(host: Host, tuning: str) -> bool:
+    """One look at the clock; whether there is more to wait for."""
     left = time_left(host, host.journals.load(tuning))
-    while left is not None:
-        if left > 0:
-            time.sleep(min(left, 1.0))
-        else:
-            with host.lock(600.0):
-                journal = host.journals.load(tuning)
-                if journal is not None and time_left(host, journal) == 0:
-                    take_back(host, journal)
-        left = time_left(host, host.journals.load(tuning))
+    if left is None:
+        return False
+    if left > 0:
+        time.sleep(min(left, 1.0))
+        return True
+    with host.lock(600.0):
+        journal = host.journals.load(tuning)
+        if journal is not None and time_left(host, journal) == 0:
+            take_back(host, journal)
+    return True
 
 
 # ---------------------------------------------------------------------------------------------
