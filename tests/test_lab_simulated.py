@@ -200,7 +200,7 @@ def test_a_killed_lab_leaves_nothing(home: Path, victim: str) -> None:
     guard = state["pid"]
     children = Path(f"/proc/{guard}/task/{guard}/children").read_text().split()
     os.kill(guard if victim == "guard" else int(children[0]), signal.SIGKILL)
-    wait_until(lambda: not processes_of(home), 5)
+    wait_until(lambda: not processes_of(home), 15)
     assert_nothing_left(home, lab.pop.hosts)
     simulated.up(home, hosts=2)
 
