@@ -196,6 +196,13 @@ def test_counters_are_compared_inside_one_boot_only() -> None:
     assert value.value == pytest.approx((grown + 0.5) / 200)
 
 
+def test_sweeps_that_overlap_are_put_in_the_order_of_the_host_s_clock() -> None:
+    swept = samples({"e000": 5}, 0, 100)
+    swept[4]["time"], swept[5]["time"] = swept[5]["time"], swept[4]["time"]
+    grown = swept[-1]["counters"]["listen_drops"]
+    assert host_values(swept, "listen_drops")["e000"].events == grown
+
+
 def test_a_counter_that_shrinks_inside_a_boot_is_no_data() -> None:
     broken = samples({"e000": 5}, 0, 100)
     broken[-1]["counters"]["listen_drops"] = 0

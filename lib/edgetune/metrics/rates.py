@@ -30,7 +30,7 @@ def host_values(samples: Sequence[Sample], metric: str) -> dict[str, Value]:
         by_host[str(sample["host"])].append(sample)
     found = {}
     for host, own in by_host.items():
-        value = _value(sorted(own, key=lambda sample: float(sample["time"])), METRICS[metric])
+        value = _value(own, METRICS[metric])
         if value is not None:
             found[host] = value
     return found
@@ -51,10 +51,15 @@ def _value(samples: Sequence[Sample], metric: Metric) -> Value | None:
 
 
 def _boots(samples: Sequence[Sample]) -> list[list[Sample]]:
+    """The samples of each boot, in the order of the host's own clock.
+
+    The controller's does not do: two sweeps can overlap, and the one that read first end last.
+    """
     boots: dict[str, list[Sample]] = defaultdict(list)
     for sample in samples:
         boots[str(sample["boot_id"])].append(sample)
-    return [own for own in boots.values() if len(own) > 1]
+    found = [sorted(own, key=lambda sample: float(sample["uptime"])) for own in boots.values()]
+    return [own for own in found if len(own) > 1]
 
 
 def _grown(samples: Sequence[Sample], counters: Sequence[str]) -> float | None:
@@ -73,4 +78,4 @@ def _grown(samples: Sequence[Sample], counters: Sequence[str]) -> float | None:
 
 
 def _seconds(samples: Sequence[Sample]) -> float:
-    return sum(float(own[-1]["time"]) - float(own[0]["time"]) for own in _boots(samples))
+    return sum(float(own[-1]["uptime"]) - float(own[0]["uptime"]) for own in _boots(samples))
