@@ -163,6 +163,7 @@ def test_garbage_is_an_error_of_that_host(server: Server, answer: bytes, says: s
         ("apply", {"diff": 5}, "result.diff: must be a list"),
         ("confirm", {}, "result.settings: must be a list"),
         ("plan", {"settings": [{"id": "x"}]}, "result.settings: status is missing"),
+        ("sample", {"counters": {}, "gauges": {}}, "result.uptime: must be a number"),
         ("sample", {"counters": {"a": "b"}, "gauges": {}}, "result.counters: must be a mapping of"),
     ],
 )

@@ -395,3 +395,17 @@ def test_what_is_quarantined_is_said_at_the_end(world: World) -> None:
         world.roll(batch)
     ended = world.mark("rolled_back")
     assert ended["message"] == f"rolled_back: every host is as it was but {host}, quarantined"
+
+
+def test_a_rollback_called_again_visits_hosts_the_first_one_never_reached(world: World) -> None:
+    for batch in (0, 1, 2):
+        world.roll(batch)
+    tuned = set(world.hosts.tuned)
+    first = world.mark("rolling_back")
+    assert world.hosts.tuned == tuned
+    second = world.mark("rolling_back")
+    assert second["first_batch"] == first["end_batch"]
+    for batch in range(second["first_batch"], second["end_batch"]):
+        world.roll(batch)
+    assert world.hosts.tuned == set()
+    assert set(world.balancer.state.values()) == {"ready"}

@@ -195,8 +195,13 @@ def _read_reply(host: str, verb: str, raw: bytes) -> HostResult:
 
 
 # What the steps of a rollout read of an answer, by verb.
-_ROWS = {"plan": "settings", "verify": "settings", "confirm": "settings", "apply": "diff"}
-_ROWS["restore"] = "diff"
+_ROWS = {
+    "plan": "settings",
+    "verify": "settings",
+    "confirm": "settings",
+    "apply": "diff",
+    "restore": "diff",
+}
 _ROW_FIELDS = ("id", "status", "runtime", "persistent", "wanted")
 _MAPPINGS = {"sample": ("counters", "gauges")}
 
@@ -214,6 +219,8 @@ def _checked(host: str, verb: str, result: dict[str, Any]) -> dict[str, Any]:
         values = result.get(name)
         if not isinstance(values, dict) or not all(map(_is_number, values.values())):
             raise HostError(f"{host}: result.{name}: must be a mapping of numbers")
+    if verb == "sample" and not isinstance(result.get("uptime"), (int, float)):
+        raise HostError(f"{host}: result.uptime: must be a number")
     if not isinstance(result.get("boot_id"), str):
         raise HostError(f"{host}: result.boot_id: must be text")
     return result

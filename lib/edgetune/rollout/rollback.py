@@ -33,17 +33,12 @@ def _touched(opened: Rollout) -> dict[str, HostStep]:
     touched: dict[str, HostStep] = {}
     for batch in opened.batches():
         for name, host in batch.hosts.items():
-            if _whole(batch, host):
-                if batch.what == "restore":
-                    touched.pop(name, None)
-                continue
-            touched[name] = _way_back(opened, batch, host, touched.get(name))
+            if host.step == "done" and batch.what != "change":
+                touched.pop(name, None)
+            elif host.step not in UNTOUCHED_STEPS:
+                touched[name] = _way_back(opened, batch, host, touched.get(name))
+            # What an earlier rollback planned and never reached is as touched as it was before.
     return touched
-
-
-def _whole(batch: Batch, host: HostStep) -> bool:
-    unchanged = batch.what in ("sham", "restore") and host.step == "done"
-    return unchanged or host.step in UNTOUCHED_STEPS
 
 
 def _way_back(opened: Rollout, batch: Batch, host: HostStep, earlier: HostStep | None) -> HostStep:
