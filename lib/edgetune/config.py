@@ -31,6 +31,9 @@ class Config:
     coordination: str
     coordination_password_file: str
     claim_ttl: float
+    claim_grace: float
+    owner_timeout: float
+    surge_factor: float
     drain_deadline: float
     reboot_deadline: float
     health_deadline: float
@@ -53,6 +56,9 @@ def read_config(data: Mapping[str, Any]) -> Config:
         coordination=fields.text("coordination", "redis://127.0.0.1:6379/0", pattern=_COORDINATION),
         coordination_password_file=fields.text("coordination_password_file", ""),
         claim_ttl=fields.number("claim_ttl", 86400, minimum=60),
+        claim_grace=fields.number("claim_grace", 600, minimum=0),
+        owner_timeout=fields.number("owner_timeout", 900, minimum=1),
+        surge_factor=fields.number("surge_factor", 2, minimum=1),
         drain_deadline=fields.number("drain_deadline", 300, minimum=1),
         reboot_deadline=fields.number("reboot_deadline", 900, minimum=1),
         health_deadline=fields.number("health_deadline", 120, minimum=1),
