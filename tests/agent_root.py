@@ -8,6 +8,7 @@ those keep their state below ROOT/stub.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -133,6 +134,12 @@ class AgentRoot:
 
     def start(self, document: bytes) -> subprocess.Popen[bytes]:
         """Send the agent and a request, as ``hosts.fleet`` does over SSH."""
+        process = self.begin(document)
+        release(process)
+        return process
+
+    def begin(self, document: bytes) -> subprocess.Popen[bytes]:
+        """The same, but the agent waits for the end of its request until ``release``."""
         process = subprocess.Popen(
             [self.python, "-I", "-S", "-c", BOOTSTRAP],
             stdin=subprocess.PIPE,
@@ -143,8 +150,7 @@ class AgentRoot:
         assert process.stdin
         source = AGENT.read_bytes()
         process.stdin.write(b"%d\n%s%s" % (len(source), source, document))
-        process.stdin.close()
-        process.stdin = None
+        process.stdin.flush()
         return process
 
     def send(self, document: bytes) -> dict[str, Any]:
@@ -156,17 +162,17 @@ class AgentRoot:
         assert set(reply) == {"edgetune", "verb", "ok", "result" if reply["ok"] else "error"}
         return reply
 
-    def ask(self, verb: str, **request: Any) -> dict[str, Any]:
+    def ask(self, verb: str, **fields: Any) -> dict[str, Any]:
         """The result of a verb that is expected to go well."""
-        reply = self.send(json.dumps({"protocol": 1, "verb": verb, **request}).encode())
+        reply = self.send(request(verb, **fields))
         assert reply["ok"], reply
         assert reply["verb"] == verb
         result: dict[str, Any] = reply["result"]
         return result
 
-    def fail(self, verb: str, **request: Any) -> dict[str, Any]:
+    def fail(self, verb: str, **fields: Any) -> dict[str, Any]:
         """The error of a verb that is expected not to."""
-        reply = self.send(json.dumps({"protocol": 1, "verb": verb, **request}).encode())
+        reply = self.send(request(verb, **fields))
         assert not reply["ok"], reply
         error: dict[str, Any] = reply["error"]
         assert "\n" not in error["message"]
@@ -182,7 +188,7 @@ class AgentRoot:
         """The request to apply settings as a plan sees them now."""
         tuning = changes.get("tuning", "t")
         seen = self.plan(*settings, tuning=tuning)
-        request = {
+        fields = {
             "epoch": 1,
             "rollout": "r1",
             "tuning": tuning,
@@ -192,7 +198,7 @@ class AgentRoot:
             "confirm_within": 0,
             "grace_boots": 0,
         }
-        return {**request, **changes}
+        return {**fields, **changes}
 
     def apply(self, *settings: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
         """Plan and apply."""
@@ -217,14 +223,26 @@ class AgentRoot:
         return hook
 
     def run_hook(self) -> subprocess.CompletedProcess[str]:
-        """Run the boot hook as the init of this host does."""
-        command = [str(self.path / "etc/init.d/S99edgetune"), "start"]
+        """Run the boot hook as the init of this host does; nothing where there is none."""
         if self.exists("etc/systemd/system/edgetune.service"):
-            copy = str(self.path / "var/lib/edgetune/agent.py")
-            command = [self.python, "-I", "-S", copy, "boot"]
+            return self.run_copy("boot")
+        script = self.path / "etc/init.d/S99edgetune"
+        return self._run([str(script), "start"] if script.exists() else ["true"])
+
+    def run_copy(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the agent's copy on the disk of the host."""
+        copy = str(self.path / "var/lib/edgetune/agent.py")
+        return self._run([self.python, "-I", "-S", copy, *arguments])
+
+    def _run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             command, env=self.environment, capture_output=True, text=True, timeout=60, check=False
         )
+
+    def state(self, tuning: str = "t") -> str:
+        """What stands of a tuning, ``none`` without a journal."""
+        known = self.ask("facts")["agent_state"]["tunings"]
+        return str(known[tuning]["state"]) if tuning in known else "none"
 
     def tree(self) -> dict[str, tuple[int, bytes | str | None]]:
         """Mode and content of everything that a restore has to bring back to the byte."""
@@ -255,6 +273,23 @@ class AgentRoot:
         for pid in self.processes():
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def release(process: subprocess.Popen[bytes]) -> None:
+    """Let an agent go that ``begin`` started."""
+    assert process.stdin
+    process.stdin.close()
+    process.stdin = None
+
+
+def request(verb: str, **fields: Any) -> bytes:
+    """A request as it is sent."""
+    return json.dumps({"protocol": 1, "verb": verb, **fields}).encode()
+
+
+def without_boot_id(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """What ``tree`` tells of a host, to be compared over a reboot."""
+    return {name: was for name, was in tree.items() if not name.endswith("/boot_id")}
 
 
 def _content(path: Path) -> bytes | str | None:
@@ -321,3 +356,33 @@ def setting(kind: str, target: dict[str, str], value: Any, **changes: Any) -> di
     name = f"{kind}:{'.'.join(target.values())}"
     own = {"id": name, "kind": kind, "target": target, "value": value}
     return {**own, "only": None, "restart": None, **changes}
+
+
+class FullDisk:
+    """From now on, or after some writes more, no file grows and none is made.
+
+    What room a file has it keeps, under whatever name.
+    """
+
+    def __init__(self, patch: Any, after: int = 0) -> None:
+        self.left = after
+        self._open = os.open
+        for name in ("mkdir", "symlink", "posix_fallocate"):
+            patch.setattr(os, name, self._refuse_if_full(getattr(os, name)))
+        patch.setattr(os, "open", self.open)
+
+    def open(self, path: str, flags: int, *mode: int, **more: Any) -> int:
+        """A file that is there can be opened."""
+        makes = flags & os.O_CREAT and not os.path.lexists(path) and not path.endswith(".lock")
+        return (self._refuse_if_full(self._open) if makes else self._open)(
+            path, flags, *mode, **more
+        )
+
+    def _refuse_if_full(self, function: Any) -> Any:
+        def refuse_if_full(*given: Any, **more: Any) -> Any:
+            self.left -= 1
+            if self.left < 0:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return function(*given, **more)
+
+        return refuse_if_full

@@ -21,6 +21,7 @@ from tests.agent_root import (
     agent_root,
     channels,
     nginx,
+    request,
     rps,
     sysctl,
     thp,
@@ -79,14 +80,14 @@ def test_facts(host: AgentRoot) -> None:
     assert facts["memory"] == {"total_kb": 2048000}
     assert facts["thp"] == {"enabled": "madvise", "defrag": "madvise"}
     assert facts["init"] == "sysv"
-    assert facts["agent_state"] == {"epoch": 0, "tunings": {}}
+    assert facts["agent_state"] == {"epoch": 0, "ready": True, "tunings": {}}
     assert facts["python"].startswith("3.")
 
 
 def test_facts_know_what_stands_on_the_host(host: AgentRoot) -> None:
     host.apply(sysctl("4096"), epoch=7)
     known = {"t": {"state": "confirmed", "digest": "sha256:1", "rollout": "r1"}}
-    assert host.ask("facts")["agent_state"] == {"epoch": 7, "tunings": known}
+    assert host.ask("facts")["agent_state"] == {"epoch": 7, "ready": True, "tunings": known}
 
 
 def test_plan_shows_what_would_change_and_writes_nothing(host: AgentRoot) -> None:
@@ -317,13 +318,63 @@ def test_what_is_not_there_cannot_be_confirmed(host: AgentRoot) -> None:
     assert result["verified"] and not result["confirmed"] and result["state"] == "none"
 
 
-def test_a_host_reboots_once_for_a_boot_id(host: AgentRoot) -> None:
+def reboot(host: AgentRoot, boot_id: str = "") -> dict[str, Any]:
+    return host.ask("reboot", epoch=1, boot_id=boot_id or host.boot_id)
+
+
+def a_minute_passes(host: AgentRoot) -> None:
+    boot_id, sent = host.read("run/edgetune-reboot").split()
+    host.write("run/edgetune-reboot", f"{boot_id} {float(sent) - 61:.3f}\n")
+
+
+def test_a_reboot_asked_for_again_at_once_is_not_sent_again(host: AgentRoot) -> None:
     for _ in range(2):
-        result = host.ask("reboot", epoch=1, boot_id=host.boot_id)
-        assert result == {"rebooting": True, "boot_id": host.boot_id}
+        assert reboot(host) == {"rebooting": True, "boot_id": host.boot_id}
     assert until(lambda: host.commands == ["reboot"])
     time.sleep(0.5)
     assert host.commands == ["reboot"]
+
+
+def test_a_reboot_that_died_before_its_command_is_sent_later(host: AgentRoot) -> None:
+    reboot(host)
+    host.stop()
+    reboot(host)
+    time.sleep(0.5)
+    assert not host.commands, "it is too early to tell"
+    a_minute_passes(host)
+    assert reboot(host)["rebooting"]
+    assert until(lambda: host.commands == ["reboot"])
+
+
+def test_an_agent_killed_before_it_sent_the_command_left_no_mark(
+    host: AgentRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*given: Any) -> None:
+        raise SystemExit
+
+    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+        patch.setattr(agent.Host, "detach", killed)
+        agent.answer(str(host.path), request("reboot", epoch=1, boot_id=host.boot_id))
+    reboot(host)
+    assert until(lambda: host.commands == ["reboot"])
+
+
+def test_the_mark_of_another_boot_holds_no_reboot_up(host: AgentRoot) -> None:
+    reboot(host)
+    assert until(lambda: host.commands == ["reboot"])
+    old = host.boot_id
+    host.new_boot_id()
+    a_minute_passes(host)
+    assert not reboot(host, old)["rebooting"], "the host is back already"
+    assert reboot(host)["rebooting"]
+    assert until(lambda: host.commands == ["reboot", "reboot"])
+
+
+@pytest.mark.parametrize("mark", ["", "{boot_id}", "{boot_id} soon", "{boot_id} -1", "\0"])
+def test_a_mark_that_says_nothing_is_none(host: AgentRoot, mark: str) -> None:
+    host.write("run/edgetune-reboot", mark.replace("{boot_id}", host.boot_id))
+    assert reboot(host)["rebooting"]
+    assert until(lambda: host.commands == ["reboot"])
 
 
 def test_a_host_in_another_boot_does_not_reboot(host: AgentRoot) -> None:

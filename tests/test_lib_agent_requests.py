@@ -156,6 +156,32 @@ def test_a_tuning_may_name_the_sysctls_that_the_agent_takes() -> None:
     assert tuning.KINDS["sysctl"].target == agent.KINDS["sysctl"].target
 
 
+def test_another_protocol_is_told_the_way_out(host: AgentRoot) -> None:
+    reply = host.send(b'{"protocol": 2, "verb": "facts"}')
+    assert reply["error"]["field"] == "protocol"
+    assert reply["error"]["message"].startswith("is not 1, which this agent speaks: ")
+    assert reply["error"]["message"].endswith("restart its workers; got 2")
+
+
+@pytest.mark.parametrize(
+    ("verb", "fields", "field"),
+    [
+        ("ready", {"rollout": "r"}, "ready"),
+        ("ready", {"rollout": "r", "ready": 1}, "ready"),
+        ("ready", {"rollout": "r\nr", "ready": True}, "rollout"),
+        ("ready", {"ready": True}, "rollout"),
+        ("restore", {"tuning": "t", "live": "sysctl:a"}, "live"),
+        ("restore", {"tuning": "t", "live": ["a", 1]}, "live[1]"),
+    ],
+)
+def test_the_wrong_field_of_another_verb_is_named(
+    host: AgentRoot, verb: str, fields: dict[str, Any], field: str
+) -> None:
+    error = host.fail(verb, epoch=1, **fields)
+    assert (error["reason"], error["field"]) == ("bad_request", field)
+    assert not host.leftovers() and not host.exists("var/lib/edgetune-not-ready")
+
+
 def test_the_good_request_is_good(host: AgentRoot) -> None:
     assert agent.answer(str(host.path), json.dumps(GOOD).encode())["ok"]
 

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import shutil
 import subprocess
 import threading
@@ -20,6 +18,7 @@ from edgetune.hosts import agent
 from tests.agent_root import (
     THP,
     AgentRoot,
+    FullDisk,
     agent_root,
     channels,
     nginx,
@@ -52,11 +51,6 @@ def systemd_host(tmp_path: Path) -> Iterator[AgentRoot]:
         yield root
 
 
-def state(host: AgentRoot) -> str:
-    tunings = host.ask("facts")["agent_state"]["tunings"]
-    return str(tunings["t"]["state"]) if "t" in tunings else "none"
-
-
 def confirm(host: AgentRoot, *settings: dict[str, Any]) -> dict[str, Any]:
     return host.ask("confirm", epoch=1, tuning="t", settings=list(settings))
 
@@ -80,7 +74,7 @@ def test_a_change_that_fails_half_way_is_undone_to_the_byte(host: AgentRoot, bro
         # It fails while it is undone, too: everything else comes back, and the rest later.
         error = host.fail("apply", **request)
         assert "NOT undone: nic.channels:eth0: ethtool -L" in error["message"]
-        assert state(host) == "restoring"
+        assert host.state() == "restoring"
         (host.path / f"stub/{broken}").unlink()
         host.restore()
     else:
@@ -112,7 +106,7 @@ def test_an_agent_killed_in_the_middle_leaves_what_restore_needs(
     before = host.tree()
     killed_in_the_middle(host, host.change(*EVERYTHING, confirm_within=within))
     assert host.tree() != before
-    assert state(host) == "applying"
+    assert host.state() == "applying"
     assert host.restore()["changed"]
     assert host.tree() == before and host.leftovers() == {"epoch"}
 
@@ -136,7 +130,7 @@ def test_an_agent_killed_in_a_restore_is_carried_on_by_the_next(host: AgentRoot)
     process = host.start(b'{"protocol": 1, "verb": "restore", "epoch": 1, "tuning": "t"}')
     process.communicate(timeout=20)
     assert process.returncode == -9
-    assert state(host) == "restoring"
+    assert host.state() == "restoring"
     assert host.restore()["restarted"] == ["nginx"]
     assert host.tree() == before and host.leftovers() == {"epoch"}
 
@@ -165,10 +159,16 @@ def test_a_confirmed_change_stays_and_its_timer_ends(host: AgentRoot) -> None:
     assert host.exists("etc/init.d/S99edgetune")
     assert confirm(host, sysctl("4096"))["confirmed"]
     assert not host.exists("etc/init.d/S99edgetune"), "nothing needs the boot hook any more"
-    assert host.leftovers() == {"epoch", "tunings/t.json", "directories.json", "reserve"}
+    assert host.leftovers() == {
+        "agent.py",
+        "directories.json",
+        "epoch",
+        "reserve",
+        "tunings/t.json",
+    }
     assert until(lambda: not host.processes())
     assert host.read("proc/sys/net/core/somaxconn") == "4096\n"
-    assert state(host) == "confirmed"
+    assert host.state() == "confirmed"
 
 
 def test_the_timer_of_an_earlier_change_leaves_the_next_one_alone(host: AgentRoot) -> None:
@@ -176,30 +176,8 @@ def test_the_timer_of_an_earlier_change_leaves_the_next_one_alone(host: AgentRoo
     host.restore()
     host.apply(sysctl("8192"), confirm_within=300)
     time.sleep(1.5)
-    assert state(host) == "provisional"
+    assert host.state() == "provisional"
     assert host.read("proc/sys/net/core/somaxconn") == "8192\n"
-
-
-@pytest.mark.parametrize("late", [0.0, 0.05, 0.15])
-def test_timer_and_confirmation_exclude_each_other(host: AgentRoot, late: float) -> None:
-    before = host.tree()
-    host.apply(thp("never"), confirm_within=0.8)
-    time.sleep(0.7 + late)
-    answers: list[bool] = []
-    askers = [
-        threading.Thread(target=lambda: answers.append(confirm(host, thp("never"))["confirmed"]))
-        for _ in range(3)
-    ]
-    for asker in askers:
-        asker.start()
-    for asker in askers:
-        asker.join()
-    assert until(lambda: not host.processes())
-    if answers[-1] or any(answers):
-        assert all(answers) and state(host) == "confirmed"
-        assert host.read(f"{THP}/enabled") == "never\n"
-    else:
-        assert state(host) == "none" and host.tree() == before
 
 
 def test_a_boot_sets_again_what_nothing_else_keeps(host: AgentRoot) -> None:
@@ -229,11 +207,11 @@ def test_a_change_survives_its_one_grace_boot_only(host: AgentRoot) -> None:
     host.apply(*settings, confirm_within=300, grace_boots=1)
     host.boot()
     host.run_hook()
-    assert state(host) == "provisional", "the same boot is not counted twice"
+    assert host.state() == "provisional", "the same boot is not counted twice"
     assert host.read(f"{THP}/enabled") == "never\n"
     assert host.exists("etc/sysctl.d/90-edgetune-t.conf")
     host.boot()
-    assert state(host) == "none"
+    assert host.state() == "none"
     assert host.read(f"{THP}/enabled") == "always [madvise] never\n"
     assert not host.exists("etc/sysctl.d")
 
@@ -245,7 +223,7 @@ def test_after_a_grace_boot_the_timer_starts_anew(host: AgentRoot) -> None:
     assert host.read(f"{THP}/enabled") == "never\n"
     assert until(lambda: host.read(f"{THP}/enabled") == "always [madvise] never\n")
     assert until(lambda: not host.processes())
-    assert state(host) == "none"
+    assert host.state() == "none"
 
 
 def test_after_a_grace_boot_a_change_can_be_confirmed(host: AgentRoot) -> None:
@@ -279,30 +257,21 @@ def test_a_boot_takes_back_what_died_half_way_without_anything_for_the_hook(
 
 def test_what_files_keep_needs_no_hook_once_it_is_done(host: AgentRoot) -> None:
     host.apply(sysctl("4096"))
-    assert host.leftovers() == {"epoch", "tunings/t.json", "directories.json", "reserve"}
+    assert host.leftovers() == {
+        "agent.py",
+        "directories.json",
+        "epoch",
+        "reserve",
+        "tunings/t.json",
+    }
     assert not host.exists("etc/init.d/S99edgetune")
-
-
-class FullDisk:
-    """Lets nobody make a file: as long as the reserve is there, or ``for_ever``."""
-
-    def __init__(self, host: AgentRoot, for_ever: bool) -> None:
-        self._host = host
-        self._for_ever = for_ever
-        self._open = os.open
-
-    def open(self, path: str, flags: int, *mode: int, **more: Any) -> int:
-        full = self._for_ever or self._host.exists("var/lib/edgetune/reserve")
-        if full and flags & os.O_CREAT and path.endswith(".edgetune"):
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return self._open(path, flags, *mode, **more)
 
 
 def test_a_full_disk_stops_no_restore(host: AgentRoot, monkeypatch: pytest.MonkeyPatch) -> None:
     before = host.tree()
     host.apply(*EVERYTHING)
     assert (host.path / "var/lib/edgetune/reserve").stat().st_size == 256 * 1024
-    monkeypatch.setattr(os, "open", FullDisk(host, for_ever=False).open)
+    FullDisk(monkeypatch)
     request = b'{"protocol": 1, "verb": "restore", "epoch": 2, "tuning": "t"}'
     assert agent.answer(str(host.path), request)["ok"]
     assert host.tree() == before and host.leftovers() == {"epoch"}
@@ -316,7 +285,7 @@ def test_a_disk_without_any_room_stops_no_revert_of_what_is_not_confirmed(
     before = host.tree()
     host.apply(*EVERYTHING, confirm_within=300)
     (host.path / "var/lib/edgetune/reserve").unlink()
-    monkeypatch.setattr(os, "open", FullDisk(host, for_ever=True).open)
+    FullDisk(monkeypatch)
     own = agent.Host(str(host.path))
     journal = own.journals.load("t")
     assert journal and journal.state == "provisional"
@@ -328,7 +297,7 @@ def test_a_hook_that_is_there_already_needs_no_room(
     host: AgentRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host.apply(thp("never"))
-    monkeypatch.setattr(os, "open", FullDisk(host, for_ever=True).open)
+    FullDisk(monkeypatch)
     agent.Host(str(host.path)).hook.sync()
 
 
@@ -341,7 +310,7 @@ def test_a_boot_that_cannot_set_the_timer_takes_the_change_back(systemd_host: Ag
     assert hook.stderr == (
         "edgetune: t: taken back, as its timer cannot be set: there is no program systemd-run\n"
     )
-    assert state(host) == "none"
+    assert host.state() == "none"
     assert host.read(f"{THP}/enabled") == "always [madvise] never\n"
 
 
@@ -356,10 +325,17 @@ def test_a_journal_of_a_newer_agent_blocks_no_other(host: AgentRoot) -> None:
     with (host.path / "var/lib/edgetune/agent.py").open("a") as file:
         file.write("# newer\n")
     hook = host.boot()
-    assert (hook.returncode, hook.stderr) == (1, "edgetune: the journal of newer is damaged\n")
+    assert hook.returncode == 1
+    assert hook.stderr.startswith(
+        "edgetune: the journal /var/lib/edgetune/tunings/newer.json is of"
+    )
     assert host.read(f"{THP}/enabled") == "never\n"
     error = host.fail("restore", epoch=1, tuning="newer")
-    assert "the kind 'disk.queue' is not known here" in error["message"]
+    assert "another version of edgetune, which knows the kind 'disk.queue'" in error["message"]
+    assert error["message"].endswith("python3 /var/lib/edgetune/agent.py restore newer")
+    assert (
+        host.fail("apply", **host.change(sysctl("1"), tuning="new"))["message"] == error["message"]
+    )
     assert host.restore("good")["changed"]
     assert host.read("var/lib/edgetune/agent.py").endswith("# newer\n")
 
@@ -386,9 +362,9 @@ def test_a_damaged_journal_is_named_and_blocks_no_other(host: AgentRoot) -> None
     error = host.fail("restore", epoch=1, tuning="bad")
     assert error["reason"] == "failed" and "bad.json is damaged" in error["message"]
     error = host.fail("apply", **host.change(sysctl("1"), tuning="new"))
-    assert error["reason"] == "refused" and "bad on this host is damaged" in error["message"]
+    assert error["reason"] == "refused" and "bad.json is damaged" in error["message"]
     hook = host.boot()
-    assert hook.returncode == 1 and "bad is damaged" in hook.stderr
+    assert hook.returncode == 1 and "bad.json is damaged" in hook.stderr
     assert host.read(f"{THP}/enabled") == "never\n"
     assert host.restore("good")["changed"]
 
@@ -473,11 +449,63 @@ def test_a_service_that_is_still_starting_after_a_boot_is_waited_for(host: Agent
     starter.join()
 
 
-def test_the_copy_on_disk_says_what_it_can_do(host: AgentRoot) -> None:
+@pytest.mark.parametrize(
+    "arguments", [["apply"], ["restore"], ["boot", "now"], ["revert", "a", "b"]]
+)
+def test_the_copy_on_disk_says_what_it_can_do(host: AgentRoot, arguments: list[str]) -> None:
     host.apply(thp("never"))
-    command = [host.python, "-I", "-S", str(host.path / "var/lib/edgetune/agent.py"), "restore"]
-    done = subprocess.run(command, env=host.environment, capture_output=True, check=False)
-    assert done.returncode == 1 and b"usage: " in done.stderr
+    done = host.run_copy(*arguments)
+    assert done.returncode == 1 and "usage: agent.py boot | agent.py revert TUNING" in done.stderr
+
+
+@pytest.mark.parametrize("settings", [EVERYTHING, [sysctl("4096")]])
+def test_a_person_at_the_console_takes_a_tuning_back(
+    host: AgentRoot, settings: list[dict[str, Any]]
+) -> None:
+    before = host.tree()
+    host.apply(*settings, epoch=7)
+    unknown = host.run_copy("restore", "../t")
+    assert (unknown.returncode, unknown.stderr) == (
+        1,
+        "edgetune: ../t: there is no such tuning on this host; there are: t\n",
+    )
+    done = host.run_copy("restore", "t")
+    assert (done.returncode, done.stderr) == (0, "")
+    first, last = done.stdout.splitlines()[0], done.stdout.splitlines()[-1]
+    assert "4096" in done.stdout and first.startswith(settings[0]["id"])
+    assert last.startswith("t is taken back; restarted: ")
+    assert host.tree() == before and host.leftovers() == {"epoch"}
+
+
+def test_the_console_keeps_the_order_too(host: AgentRoot) -> None:
+    host.apply(sysctl("4096"), tuning="a")
+    host.apply(sysctl("16"), tuning="b")
+    done = host.run_copy("restore", "a")
+    assert done.returncode == 1 and "b was applied later" in done.stderr
+    assert host.read("proc/sys/net/core/somaxconn") == "16\n"
+
+
+def test_a_journal_of_another_format_is_left_to_its_own_agent(host: AgentRoot) -> None:
+    host.apply(sysctl("4096"))
+    before = host.tree()
+    name = "var/lib/edgetune/tunings/t.json"
+    host.write(name, host.read(name).replace('"journal": 1', '"journal": 2'))
+    requests: list[tuple[str, dict[str, Any]]] = [
+        ("restore", {}),
+        ("restore", {"live": []}),
+        ("confirm", {"settings": [sysctl("4096")]}),
+    ]
+    for verb, fields in requests:
+        error = host.fail(verb, epoch=1, tuning="t", **fields)
+        assert error["reason"] == "failed"
+        assert (
+            "is of another version of edgetune, which writes journals 2, not 1" in error["message"]
+        )
+        assert error["message"].endswith(
+            "on the host: python3 /var/lib/edgetune/agent.py restore t"
+        )
+    assert host.ask("facts")["agent_state"]["tunings"]["t"]["state"] == "damaged"
+    assert host.tree() == before
 
 
 def test_another_rollout_takes_nothing_back(host: AgentRoot) -> None:

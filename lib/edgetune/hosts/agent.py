@@ -7,10 +7,12 @@ It is sent over SSH together with a JSON request, and answers with one JSON docu
     {"edgetune": 1, "verb": "plan", "ok": false, "error": {"reason", "field", "message"}}
 
 ``reason`` is ``bad_request`` (nothing was touched), ``refused`` (a precondition does not hold,
-nothing was touched) or ``failed`` (it was tried, and undone). Its copy on the host's disk runs
-as ``agent.py boot`` at each boot and as ``agent.py revert TUNING``, which takes an unconfirmed
-change back. Every path is below ``EDGETUNE_ROOT`` (default ``/``); below another root no program
-is run but those in ROOT/usr/local/sbin.
+nothing was touched) or ``failed`` (it was tried, and undone). Its copy on the host's disk stays
+as long as a tuning stands. It runs as ``agent.py boot`` at each boot, as ``agent.py revert
+TUNING``, which takes an unconfirmed change back at its deadline, and by a person at the host's
+console, when no controller can be had, as ``agent.py restore TUNING``. Every path is below
+``EDGETUNE_ROOT`` (default ``/``); below another root no program is run but those in
+ROOT/usr/local/sbin.
 
 Standard library only, Python 3.6 or newer, hence no ``from __future__ import annotations``.
 """
@@ -25,6 +27,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -34,6 +37,12 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set,
 PROTOCOL = 1
 JOURNAL_VERSION = 1
 STATE = "/var/lib/edgetune"
+EPOCH = STATE + "/epoch"
+NOT_READY = "/var/lib/edgetune-not-ready"
+# Of include/net/tcp_states.h: established, FIN sent, and closed by the other side only.
+OPEN_STATES = ("01", "04", "08")
+# How 127.0.0.1 (also inside IPv6) and ::1 end in /proc/net/tcp on a little-endian host.
+LOOPBACK = ("0100007F", "00000000000000000000000001000000")
 RESERVE = STATE + "/reserve"
 RESERVE_BYTES = 256 * 1024
 LOCK = "/run/edgetune.lock"
@@ -47,6 +56,11 @@ START_WAIT = 10.0
 BOOT_WAIT = 10.0
 REVERT_AGAIN = 5.0
 HEALTH_TIMEOUT = 2.0
+REBOOT_AGAIN = 60.0
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+# What changes the host itself, not by asking a server of its: see Host.attempt.
+CHANGES_ITSELF = ("ethtool",)
 
 Json = Dict[str, Any]
 Target = Dict[str, str]
@@ -131,6 +145,35 @@ class Fields:
             return default
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
             raise self.wrong(name, f"must be a whole number from {low} to {high}")
+        return value
+
+    def flag(self, name: str) -> bool:
+        """True or false."""
+        value = self.raw(name)
+        if not isinstance(value, bool):
+            raise self.wrong(name, "must be true or false")
+        return value
+
+    def wholes(self, name: str, low: int, high: int) -> List[int]:
+        """A list of integers within inclusive bounds; empty when it is absent."""
+        values = self.raw(name)
+        if values is None:
+            return []
+        if not isinstance(values, list):
+            raise self.wrong(name, "must be a list")
+        inside = Fields({f"{name}[{i}]": value for i, value in enumerate(values)}, self._path)
+        return [inside.whole(f"{name}[{i}]", low, high) for i in range(len(values))]
+
+    def texts(self, name: str) -> Optional[List[str]]:
+        """A list of strings, or None."""
+        value = self.raw(name)
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            raise self.wrong(name, "must be a list")
+        for index, item in enumerate(value):
+            if not isinstance(item, str):
+                raise self.wrong(f"{name}[{index}]", "must be a string")
         return value
 
     def seconds(self, name: str) -> float:
@@ -243,6 +286,7 @@ class Host:
         self.root = os.path.realpath(root)
         self.journals = Journals(self)
         self.hook = BootHook(self)
+        self._locked: Sequence[int] = ()
         self.kinds: Dict[str, Kind] = {name: kind(self) for name, kind in KINDS.items()}
 
     def path(self, name: str) -> str:
@@ -290,28 +334,40 @@ class Host:
     def write(self, name: str, data: bytes, mode: int = 0o644, owner: Sequence[int] = ()) -> None:
         """Replace a file in one step, and durably; its directory must be there.
 
-        On a full disk the room that ``reserve`` kept is given up for it.
+        On a full disk it is made of the room that ``reserve`` kept, and new room is kept if
+        there is any.
         """
         try:
-            self._replace(name, data, mode, owner)
+            self.replace(name, data, mode, owner)
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not self.exists(RESERVE):
+            if error.errno not in NO_ROOM or not self.exists(RESERVE):
                 raise
-            self.remove(RESERVE)
-            self._replace(name, data, mode, owner)
+            self.replace(name, data, mode, owner, RESERVE)
+            with contextlib.suppress(OSError):
+                self.reserve()
 
-    def _replace(self, name: str, data: bytes, mode: int, owner: Sequence[int]) -> None:
+    def replace(
+        self,
+        name: str,
+        data: bytes,
+        mode: int = 0o644,
+        owner: Sequence[int] = (),
+        room: Optional[str] = None,
+    ) -> None:
+        """The same without the reserve; ``room`` is a file that is used up for it."""
         path = self.path(name)
         draft = _draft(path)
         self.remove(name, only_draft=True)
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            os.fchmod(descriptor, mode)
-            if owner:
-                os.fchown(descriptor, owner[0], owner[1])
-            file.flush()
-            os.fsync(descriptor)
+        if room:
+            # Not removed first: whoever filled the disk would take what that frees. On another
+            # file system than the reserve's that cannot help.
+            with contextlib.suppress(OSError):
+                os.rename(self.path(room), draft)
+        try:
+            _fill(draft, data, mode, owner)
+        except OSError:
+            self.remove(name, only_draft=True)
+            raise
         os.rename(draft, path)
         _sync_directory(os.path.dirname(path))
 
@@ -348,9 +404,9 @@ class Host:
         return [level for level in levels if not self.exists(level)]
 
     def make_directory(self, directory: str, mode: int = 0o755) -> None:
-        """Make it and what it stands in, durably."""
+        """Make it and what it stands in, durably; ``mode`` is its own."""
         for level in self.missing(directory):
-            os.mkdir(self.path(level), mode)
+            os.mkdir(self.path(level), mode if level == directory else 0o755)
             _sync_directory(os.path.dirname(self.path(level)))
 
     def program(self, name: str) -> Optional[str]:
@@ -367,7 +423,11 @@ class Host:
         return output
 
     def attempt(self, name: str, *arguments: str) -> Tuple[int, str, str]:
-        """Exit status, output and complaints of a program; Failed if it cannot be run."""
+        """Exit status, output and complaints of a program; Failed if it cannot be run.
+
+        One that changes the host itself holds the lock until it ends, even if we are killed:
+        whoever takes the change back waits for it.
+        """
         program = self.program(name)
         if program is None:
             raise Failed(f"there is no program {name}")
@@ -379,6 +439,7 @@ class Host:
                 stderr=subprocess.PIPE,
                 env=self._environment(),
                 timeout=COMMAND_TIMEOUT,
+                pass_fds=self._locked if name in CHANGES_ITSELF else (),
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise Failed(f"{name} {' '.join(arguments)}: {error}") from None
@@ -419,8 +480,10 @@ class Host:
         descriptor = os.open(self.path(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             _lock_until(descriptor, time.monotonic() + wait)
+            self._locked = (descriptor,)
             yield
         finally:
+            self._locked = ()
             os.close(descriptor)
 
     def fence(self, epoch: int) -> None:
@@ -430,20 +493,50 @@ class Host:
             raise Refused(f"epoch {epoch} is older than {seen}, which this host has seen")
         if epoch > seen:
             self.make_directory(STATE, 0o700)
-            self.write(STATE + "/epoch", b"%d\n" % epoch)
+            self._remember(epoch)
+
+    def _remember(self, epoch: int) -> None:
+        data = b"%d\n" % epoch
+        try:
+            self.replace(EPOCH, data)
+        except OSError as error:
+            if error.errno not in NO_ROOM or not self.exists(EPOCH):
+                raise
+            # In its own block, and no shorter than what it replaces. The reserve is for more.
+            with open(self.path(EPOCH), "r+b") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+
+    @property
+    def ready(self) -> bool:
+        """Whether the host's own health check may say so; a boot does not change it."""
+        return not self.exists(NOT_READY)
 
     def epoch(self) -> int:
         """The newest epoch this host has seen; 0 when it saw none."""
         try:
-            return int(self.read(STATE + "/epoch"))
+            return int(self.read(EPOCH))
         except FileNotFoundError:
             return 0
         except (OSError, ValueError) as error:
-            raise Failed(f"{STATE}/epoch is damaged: {error}") from None
+            raise Failed(f"{EPOCH} is damaged: {error}") from None
 
 
 def _draft(path: str) -> str:
     return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.edgetune")
+
+
+def _fill(path: str, data: bytes, mode: int, owner: Sequence[int]) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.truncate()
+        os.fchmod(descriptor, mode)
+        if owner:
+            os.fchown(descriptor, owner[0], owner[1])
+        file.flush()
+        os.fsync(descriptor)
 
 
 def _decode(data: bytes) -> str:
@@ -473,6 +566,10 @@ def _lock_until(descriptor: int, deadline: float) -> None:
 # Journal: what stood here before each tuning, written before the first change
 
 UNSETTLED = ("applying", "restoring")
+
+
+class OtherVersion(Exception):
+    """A journal is of an agent that is not like this one; the text says what that one does."""
 
 
 class Entry:
@@ -509,7 +606,7 @@ class Entry:
         """From the journal's file."""
         names = ("kind", "target", "value", "only", "restart")
         if data["kind"] not in KINDS:
-            raise ValueError(f"the kind {data['kind']!r} is not known here")
+            raise OtherVersion(f"knows the kind {data['kind']!r}")
         setting = Setting(*(data[name] for name in names))
         return Entry(setting, data["before"], data["snapshot"], data["changes"])
 
@@ -524,8 +621,9 @@ class Journal:
     """
 
     def __init__(self, data: Json) -> None:
-        if data.get("journal") != JOURNAL_VERSION:
-            raise ValueError(f"its version is {data.get('journal')!r}")
+        version = data.get("journal")
+        if version != JOURNAL_VERSION:
+            raise OtherVersion(f"writes journals {version!r}, not {JOURNAL_VERSION}")
         self.tuning: str = data["tuning"]
         self.digest: str = data["digest"]
         self.rollout: str = data["rollout"]
@@ -567,33 +665,42 @@ class Journals:
         self._host = host
 
     def load(self, tuning: str) -> Optional[Journal]:
-        """The journal of a tuning, or None; Failed when it cannot be read."""
+        """The journal of a tuning, or None; Failed when it cannot be read, with the way out."""
         name = _journal_file(tuning)
         try:
             return Journal(json.loads(self._host.read(name).decode()))
         except FileNotFoundError:
             return None
+        except OtherVersion as other:
+            raise Failed(
+                f"the journal {name} is of another version of edgetune, which {other}: take the "
+                f"tuning back with that version, or on the host: python3 {AGENT} restore {tuning}"
+            ) from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise Failed(f"the journal {name} is damaged: {error!r}") from None
+            raise Failed(
+                f"the journal {name} is damaged: {error!r}: put the host right by hand, then "
+                "remove that file"
+            ) from None
 
     def all(self) -> List[Journal]:
         """Every journal that can be read, in the order of application."""
         return self._load_all()[0]
 
-    def damaged(self) -> List[str]:
-        """The tunings whose journals cannot be read."""
+    def damaged(self) -> Dict[str, str]:
+        """The tunings whose journals cannot be read, with what is wrong."""
         return self._load_all()[1]
 
-    def _load_all(self) -> Tuple[List[Journal], List[str]]:
-        loaded, damaged = [], []
+    def _load_all(self) -> Tuple[List[Journal], Dict[str, str]]:
+        loaded: List[Journal] = []
+        damaged: Dict[str, str] = {}
         for name in self._host.names(STATE + "/tunings"):
             tuning = name[: -len(".json")]
             if name != f"{tuning}.json" or name.startswith("."):
                 continue
             try:
                 journal = self.load(tuning)
-            except Failed:
-                damaged.append(tuning)
+            except Failed as why:
+                damaged[tuning] = str(why)
             else:
                 loaded += [journal] if journal else []
         return sorted(loaded, key=lambda journal: journal.sequence), damaged
@@ -607,8 +714,6 @@ class Journals:
     def forget(self, tuning: str) -> None:
         """Remove it: everything is as it was."""
         self._host.remove(_journal_file(tuning))
-        if not self._host.names(STATE + "/tunings"):
-            self._host.remove(RESERVE)
 
 
 def _journal_file(tuning: str) -> str:
@@ -681,7 +786,9 @@ class Directories:
                 continue
             except OSError:
                 kept.append(directory)
-        self._keep(kept)
+        # One named too many does no harm.
+        with _room_or_not():
+            self._keep(kept)
 
     def _load(self) -> List[str]:
         try:
@@ -771,30 +878,43 @@ class BootHook:
         return bool(files) and all(self._host.exists(name) for name in (*files, AGENT))
 
     def sync(self) -> None:
-        """Be there when a journal needs it, and be gone without a trace when none does."""
-        journals = self._host.journals
-        needed = journals.damaged() or any(journal.needs_boot for journal in journals.all())
-        if needed and self._host.init != "other":
-            self._install()
+        """Be there when a journal needs it, and be gone without a trace when none does.
+
+        Our copy on disk stays with the last journal: a person can take a tuning back with it.
+        """
+        journals, damaged = self._host.journals.all(), self._host.journals.damaged()
+        standing = bool(journals or damaged)
+        if not standing:
+            self._host.remove(RESERVE)
+        if damaged or any(journal.needs_boot for journal in journals):
+            self.install()
         else:
-            for name in (UNIT_LINK, UNIT, INIT_SCRIPT, AGENT):
+            for name in (UNIT_LINK, UNIT, INIT_SCRIPT):
                 self._host.remove(name)
+        if standing:
+            self._stay()
+        else:
+            self._host.remove(AGENT)
         self._directories.prune()
 
-    def _install(self) -> None:
-        self._host.make_directory(STATE, 0o700)
-        # A journal that is damaged to us may be one of another version, whose agent can read it.
-        if not (self._host.journals.damaged() and self._host.exists(AGENT)):
-            self._put(AGENT, own_source(), 0o700)
+    def install(self) -> None:
+        """Be there at the next boot, if this host's init is one that we know."""
+        self._stay()
         if self._host.init == "systemd":
             command = " ".join(agent_command("", "boot"))
             self._directories.make(os.path.dirname(UNIT_LINK))
             self._put(UNIT, UNIT_TEXT.format(command=command).encode(), 0o644)
             self._link()
-        else:
+        elif self._host.init == "sysv":
             python, *rest = agent_command("", "boot")
             command = f'{shlex.quote(python)} -I -S "$EDGETUNE_ROOT{AGENT}" {rest[-1]}'
             self._put(INIT_SCRIPT, INIT_TEXT.format(command=command).encode(), 0o755)
+
+    def _stay(self) -> None:
+        self._host.make_directory(STATE, 0o700)
+        # A journal that is damaged to us may be one of another version, whose agent can read it.
+        if not (self._host.exists(AGENT) and self._host.journals.damaged()):
+            self._put(AGENT, own_source(), 0o700)
 
     def _put(self, name: str, data: bytes, mode: int) -> None:
         if not self._host.holds(name, data):
@@ -942,6 +1062,13 @@ class Kind:
     def __init__(self, host: Host) -> None:
         self.host = host
 
+    def text(self, file: str) -> str:
+        """The content of a file as it is; Unsupported when it cannot be read."""
+        try:
+            return _decode(self.host.read(file))
+        except OSError as error:
+            raise Unsupported(f"{file}: {error.strerror}") from None
+
     @classmethod
     def check_value(cls, fields: Fields) -> Value:
         """The value of a request, normalised."""
@@ -1059,7 +1186,7 @@ class Sysctl(Kind):
 
     def runtime(self, target: Target) -> Value:
         """Its value, white space normalised."""
-        return " ".join(self._text(self._file(target)).split())
+        return " ".join(self.text(self._file(target)).split())
 
     def persistent(self, target: Target) -> Optional[Value]:
         winner = self._winner(sysctl_path(target["key"]))
@@ -1071,7 +1198,7 @@ class Sysctl(Kind):
     def snapshot(self, target: Target) -> Any:
         """The text of each parameter that changes with it."""
         files = [f"/proc/sys/{path}" for path in coupled(target)]
-        return {file: self._text(file) for file in files if self.host.exists(file)}
+        return {file: self.text(file) for file in files if self.host.exists(file)}
 
     def apply(self, target: Target, value: Value) -> None:
         """Write it: the exit status of sysctl(8) says nothing."""
@@ -1080,7 +1207,7 @@ class Sysctl(Kind):
     def restore(self, target: Target, snapshot: Any) -> None:
         """Write what differs; of a pair first the one that counts: it makes the other zero."""
         for file in sorted(snapshot, key=lambda name: bool(snapshot[name].strip() == "0")):
-            if self._text(file) != snapshot[file]:
+            if self.text(file) != snapshot[file]:
                 self.host.poke(file, snapshot[file])
 
     def files(self, journal: Journal, settings: List[Setting]) -> Dict[str, str]:
@@ -1095,12 +1222,6 @@ class Sysctl(Kind):
 
     def _file(self, target: Target) -> str:
         return "/proc/sys/" + sysctl_path(target["key"])
-
-    def _text(self, file: str) -> str:
-        try:
-            return _decode(self.host.read(file))
-        except OSError as error:
-            raise Unsupported(f"{file}: {error.strerror}") from None
 
     def _winner(self, path: str) -> Optional[Tuple[str, str]]:
         """File and value of the assignment that decides; a pattern only where no name does."""
@@ -1367,10 +1488,7 @@ class MemoryThp(HookKept):
         return f"/sys/kernel/mm/transparent_hugepage/{target['file']}"
 
     def _read(self, target: Target) -> str:
-        try:
-            return _decode(self.host.read(self._file(target)))
-        except OSError as error:
-            raise Unsupported(f"{self._file(target)}: {error.strerror}") from None
+        return self.text(self._file(target))
 
 
 LIMITS = {
@@ -1688,9 +1806,9 @@ def stored_files(host: Host, journal: Journal) -> Dict[str, str]:
     return found
 
 
-def services_of(journal: Journal) -> List[str]:
+def services_of(entries: Sequence[Entry]) -> List[str]:
     """The services to be restarted for what changes now, each once."""
-    changed = [entry.setting for entry in in_order(journal.entries) if entry.runtime]
+    changed = [entry.setting for entry in in_order(entries) if entry.runtime]
     return list(dict.fromkeys(own.restart for own in changed if own.restart))
 
 
@@ -1708,7 +1826,7 @@ def carry_out(host: Host, journal: Journal) -> List[str]:
         if entry.runtime:
             set_now(host, entry)
     _store(host, journal)
-    services = services_of(journal)
+    services = services_of(journal.entries)
     restart(host, services)
     _prove(host, journal, services)
     journal.state = "provisional" if journal.provisional else "confirmed"
@@ -1773,7 +1891,7 @@ def take_back(host: Host, journal: Journal, restarting: bool = True) -> Undone:
     _refuse_out_of_order(host, journal)
     found = [current(host, entry.setting) for entry in journal.entries]
     changed = _differs(host, journal, found)
-    unsaved = _mark_restoring(host, journal, services_of(journal) if changed else [])
+    unsaved = _mark_restoring(host, journal, services_of(journal.entries if changed else []))
     services = journal.services_due if restarting else []
     problems = _put_back(host, journal)
     _attempt(problems, "", restart, host, services)
@@ -1783,7 +1901,7 @@ def take_back(host: Host, journal: Journal, restarting: bool = True) -> Undone:
     disarm_timer(host, journal)
     host.journals.forget(journal.tuning)
     host.hook.sync()
-    return Undone(changed, diff_of(journal, found, left), list(services))
+    return Undone(changed, diff_of(journal.entries, found, left), list(services))
 
 
 def _mark_restoring(host: Host, journal: Journal, due: Sequence[str]) -> List[str]:
@@ -1795,10 +1913,34 @@ def _mark_restoring(host: Host, journal: Journal, due: Sequence[str]) -> List[st
     journal.state = "restoring"
     journal.services_due = list(dict.fromkeys([*journal.services_due, *due]))
     problems: List[str] = []
+    # If we die on the way, and nobody asks again, the next boot goes on.
+    _attempt([], "", host.hook.install)
     _attempt(problems, "", host.journals.save, journal)
     if problems and needed:
         raise Failed(problems[0])
     return problems
+
+
+def take_back_live(host: Host, journal: Journal, names: Sequence[str]) -> Undone:
+    """Set the runtime values of some settings back, in place: no file, no service is touched.
+
+    The journal stays, ``restoring``: `take_back` does the rest. Failed and Refused as there.
+    """
+    _refuse_out_of_order(host, journal)
+    chosen = [
+        entry
+        for entry in journal.entries
+        if entry.setting.id in names and entry.runtime and host.kinds[entry.setting.kind].live
+    ]
+    found = [current(host, entry.setting) for entry in chosen]
+    due = [entry for entry, now in zip(chosen, found) if now["runtime"] != entry.before["runtime"]]
+    unsaved = _mark_restoring(host, journal, services_of(due))
+    problems: List[str] = []
+    _put_settings_back(host, chosen, problems)
+    if problems:
+        raise Failed("; ".join(unsaved + problems))
+    diff = diff_of(chosen, found, [current(host, entry.setting) for entry in chosen])
+    return Undone(bool(diff), diff, [])
 
 
 def current(host: Host, setting: Setting) -> Json:
@@ -1811,9 +1953,9 @@ def current(host: Host, setting: Setting) -> Json:
     return {"runtime": runtime, "persistent": kind.persistent(setting.target)}
 
 
-def diff_of(journal: Journal, before: Sequence[Json], after: Sequence[Json]) -> List[Json]:
+def diff_of(entries: Sequence[Entry], before: Sequence[Json], after: Sequence[Json]) -> List[Json]:
     """A row for each setting that differs."""
-    pairs = zip([entry.setting.id for entry in journal.entries], before, after)
+    pairs = zip([entry.setting.id for entry in entries], before, after)
     return [{"id": name, "before": b, "after": a} for name, b, a in pairs if a != b]
 
 
@@ -1838,16 +1980,20 @@ def _put_back(host: Host, journal: Journal) -> List[str]:
     for name, was in journal.files.items():
         _attempt(problems, name, put_file_back, host, name, was)
     _attempt(problems, "", _reload, host, journal)
+    _put_settings_back(host, journal.entries, problems)
+    return problems
+
+
+def _put_settings_back(host: Host, entries: Sequence[Entry], problems: List[str]) -> None:
     changed = [
         entry
-        for entry in reversed(in_order(journal.entries))
+        for entry in reversed(in_order(entries))
         if entry.runtime and host.kinds[entry.setting.kind].present(entry.setting.target)
     ]
     # Only when all is back can it be read back: queues come and go with the channels.
     for step in (_set_back, _check_back):
         for entry in changed:
             _attempt(problems, entry.setting.id, step, host, entry)
-    return problems
 
 
 def _set_back(host: Host, entry: Entry) -> None:
@@ -1925,7 +2071,8 @@ def _apply(host: Host, head: Json, settings: List[Setting], expect: Json) -> Jso
     except Exception as error:
         raise _undo(host, journal, error) from None
     after = [current(host, setting) for setting in settings]
-    return _applied(host, journal, diff_of(journal, [row.values for row in rows], after), restarted)
+    diff = diff_of(journal.entries, [row.values for row in rows], after)
+    return _applied(host, journal, diff, restarted)
 
 
 def _applied(host: Host, journal: Journal, diff: List[Json], restarted: List[str]) -> Json:
@@ -1955,11 +2102,12 @@ def _read_expect(request: Fields, settings: List[Setting]) -> Json:
 
 
 def _refuse_unsettled(host: Host) -> None:
-    states = {journal.tuning: journal.state for journal in host.journals.all()}
-    states.update(dict.fromkeys(host.journals.damaged(), "damaged"))
-    for tuning, state in states.items():
-        if state != "confirmed":
-            raise Refused(f"the tuning {tuning} on this host is {state}")
+    for journal in host.journals.all():
+        if journal.state != "confirmed":
+            what = f"the tuning {journal.tuning} on this host is {journal.state}"
+            raise Refused(f"{what}: restore it first")
+    for why in host.journals.damaged().values():
+        raise Refused(why)
 
 
 def _refuse_unsupported(host: Host, rows: Sequence[Row], head: Json) -> None:
@@ -2032,6 +2180,8 @@ def verb_confirm(host: Host, request: Fields) -> Json:
         kept = journal is not None and journal.state not in UNSETTLED and result["verified"]
         if kept and journal is not None and journal.state != "confirmed":
             journal.state = "confirmed"
+            # Else a timer that is still running would end a later restore of single settings.
+            journal.deadline = {}
             host.journals.save(journal)
             disarm_timer(host, journal)
             host.hook.sync()
@@ -2054,28 +2204,110 @@ def verb_restore(host: Host, request: Fields) -> Json:
     """Take a tuning back from the journal; safe to repeat.
 
     With ``rollout`` only what that rollout did: another one's change is not ours to take back.
+    With ``live`` only the runtime values of the settings it names; see `take_back_live`.
     """
     epoch = _read_epoch(request)
     tuning = request.text("tuning", TUNING)
     rollout = request.optional("rollout", LINE)
+    live = request.texts("live")
     request.done()
     with host.lock():
         host.fence(epoch)
         journal = host.journals.load(tuning)
-        if journal is not None and rollout is not None and journal.rollout != rollout:
-            undone, journal = Undone(False, [], []), None
-        elif journal is None:
+        if journal is None:
             # What an agent may have left that was killed at its very first or last step.
             host.journals.forget(tuning)
             host.hook.sync()
-            undone = Undone(False, [], [])
+        ours = journal if journal and rollout in (None, journal.rollout) else None
+        undone = Undone(False, [], [])
+        if ours is not None and live is None:
+            undone = take_back(host, ours)
+        elif ours is not None and live is not None:
+            _check_known(request, ours, live)
+            undone = take_back_live(host, ours, live)
+        return dict(vars(undone), boot_id=host.boot_id, nothing_to_restore=ours is None)
+
+
+def _check_known(request: Fields, journal: Journal, names: Sequence[str]) -> None:
+    known = [entry.setting.id for entry in journal.entries]
+    for index, name in enumerate(names):
+        if name not in known:
+            raise request.wrong(f"live[{index}]", f"is no setting of {journal.tuning} here")
+
+
+def verb_ready(host: Host, request: Fields) -> Json:
+    """Let the host's own health check say "not ready", or let it decide again; also after a boot.
+
+    The marker is one line, the rollout's id. A full disk stops neither: the marker is empty then,
+    and where no epoch was ever seen this one is not remembered (nothing can be applied there).
+    ``sessions`` counts what is open on ``ports``: a load balancer that was reloaded does not
+    know those of its former process.
+    """
+    epoch = _read_epoch(request)
+    rollout = request.text("rollout", LINE)
+    ready = request.flag("ready")
+    ports = request.wholes("ports", 1, 65535)
+    request.done()
+    with host.lock():
+        with _room_or_not():
+            host.fence(epoch)
+        changed = host.ready != ready
+        host.make_directory(os.path.dirname(NOT_READY))
+        if ready:
+            host.remove(NOT_READY)
+            # Whoever removed it before us may have been killed before that was durable.
+            _sync_directory(os.path.dirname(host.path(NOT_READY)))
         else:
-            undone = take_back(host, journal)
-        return dict(vars(undone), boot_id=host.boot_id, nothing_to_restore=journal is None)
+            _mark_not_ready(host, rollout)
+        return {
+            "changed": changed,
+            "ready": host.ready,
+            "sessions": sum(_sessions(host, port) for port in ports),
+            "boot_id": host.boot_id,
+        }
+
+
+def _sessions(host: Host, port: int) -> int:
+    """TCP connections to a port, from elsewhere, over which something can still come or go."""
+    rows = [
+        line.split()[1:4]
+        for table in ("/proc/net/tcp", "/proc/net/tcp6")
+        for line in host.text(table).splitlines()[1:]
+    ]
+    return sum(
+        local.endswith(f":{port:04X}")
+        and state in OPEN_STATES
+        and not remote.rpartition(":")[0].endswith(LOOPBACK)
+        for local, remote, state in rows
+    )
+
+
+def _mark_not_ready(host: Host, rollout: str) -> None:
+    with _room_or_not():
+        host.replace(NOT_READY, f"{rollout}\n".encode())
+        return
+    if host.ready:
+        host.replace(NOT_READY, b"")
+
+
+@contextlib.contextmanager
+def _room_or_not() -> Iterator[None]:
+    """Do without what a full disk cannot take."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
 
 
 def verb_reboot(host: Host, request: Fields) -> Json:
-    """Reboot, once, while the host is still in the boot that was meant."""
+    """Reboot, while the host is still in the boot that was meant.
+
+    Asked again at once it does nothing; asked again later in the same boot, it sends the command
+    once more: the first may have died with the agent, or have been lost. That is no second reset.
+    The boot_id is compared here, on the host, and what is started then dies with this boot, as
+    everything does that could still send the command: no later boot ever sees it.
+    """
     epoch = _read_epoch(request)
     boot_id = request.text("boot_id", LINE)
     request.done()
@@ -2083,13 +2315,23 @@ def verb_reboot(host: Host, request: Fields) -> Json:
         host.fence(epoch)
         now = host.boot_id
         meant = boot_id == now
-        if meant and host.text(REBOOT_MARK) != now:
-            command = _reboot_command(host)
-            host.write(REBOOT_MARK, f"{now}\n".encode(), 0o600)
+        if meant and not _sent_just_now(host):
             # The reply goes out first. Never by kexec: the BIOS must run.
             code = "import os, sys, time; time.sleep(0.3); os.execv(sys.argv[1], sys.argv[1:])"
+            command = _reboot_command(host)
             host.detach([agent_command("")[0], "-I", "-S", "-c", code, *command])
+            with _room_or_not():
+                mark = f"{now} {time.monotonic():.3f}\n"
+                host.replace(REBOOT_MARK, mark.encode(), 0o600)
         return {"rebooting": meant, "boot_id": now}
+
+
+def _sent_just_now(host: Host) -> bool:
+    """Whether this boot's end was asked for less than ``REBOOT_AGAIN`` s ago."""
+    boot_id, _, sent = host.text(REBOOT_MARK).partition(" ")
+    if boot_id != host.boot_id or not re.fullmatch(r"[0-9]+\.[0-9]+", sent):
+        return False
+    return time.monotonic() - float(sent) < REBOOT_AGAIN
 
 
 def _reboot_command(host: Host) -> List[str]:
@@ -2114,7 +2356,7 @@ def verb_facts(host: Host, request: Fields) -> Json:
         "kernel": host.text("/proc/sys/kernel/osrelease", os.uname().release),
         "python": ".".join(str(part) for part in sys.version_info[:3]),
         "boot_id": host.boot_id,
-        "uptime": _uptime(host),
+        "uptime": _first_number(host, "/proc/uptime"),
         "cpus": {"online": online, "count": len(parse_cpus(online))},
         "memory": {"total_kb": _meminfo(host).get("MemTotal")},
         "nics": {name: _nic(host, name) for name in interfaces(host)},
@@ -2142,7 +2384,7 @@ def _agent_state(host: Host) -> Json:
     }
     for tuning in host.journals.damaged():
         tunings[tuning] = {"state": "damaged", "digest": "", "rollout": ""}
-    return {"epoch": host.epoch(), "tunings": tunings}
+    return {"epoch": host.epoch(), "ready": host.ready, "tunings": tunings}
 
 
 def _huge_pages(host: Host) -> Json:
@@ -2199,24 +2441,22 @@ def verb_sample(host: Host, request: Fields) -> Json:
     counters: Json = {}
     for source in (_tcp_counters, _nic_counters, _softnet_counters, _cpu_counters):
         counters.update(source(host))
-    gauges = {"load1": _load(host), "memory_available_kb": _meminfo(host).get("MemAvailable")}
+    gauges = {
+        "load1": _first_number(host, "/proc/loadavg"),
+        "memory_available_kb": _meminfo(host).get("MemAvailable"),
+    }
     if address:
         gauges.update(_health(address, count))
     return {
         "boot_id": host.boot_id,
-        "uptime": _uptime(host),
+        "uptime": _first_number(host, "/proc/uptime"),
         "counters": counters,
         "gauges": {name: value for name, value in gauges.items() if value is not None},
     }
 
 
-def _uptime(host: Host) -> Optional[float]:
-    words = host.text("/proc/uptime").split()
-    return float(words[0]) if words else None
-
-
-def _load(host: Host) -> Optional[float]:
-    words = host.text("/proc/loadavg").split()
+def _first_number(host: Host, file: str) -> Optional[float]:
+    words = host.text(file).split()
     return float(words[0]) if words else None
 
 
@@ -2353,7 +2593,8 @@ def boot(host: Host) -> List[str]:
         for journal in host.journals.all():
             if journal.state not in UNSETTLED:
                 _attempt(problems, journal.tuning, _carry_on, host, journal, problems)
-    return problems + [f"the journal of {name} is damaged" for name in host.journals.damaged()]
+        _attempt(problems, "", host.hook.sync)
+    return problems + list(host.journals.damaged().values())
 
 
 def _end_if_due(host: Host, journal: Journal) -> None:
@@ -2446,9 +2687,16 @@ VERBS: Dict[str, Callable[[Host, Fields], Json]] = {
     "verify": verb_verify,
     "confirm": verb_confirm,
     "restore": verb_restore,
+    "ready": verb_ready,
     "reboot": verb_reboot,
     "sample": verb_sample,
 }
+
+
+OTHER_PROTOCOL = (
+    f"is not {PROTOCOL}, which this agent speaks: it goes with the pack that it comes from, so "
+    "ask with that version, or install the pack anew and restart its workers"
+)
 
 
 def answer(root: str, text: bytes) -> Json:
@@ -2458,7 +2706,7 @@ def answer(root: str, text: bytes) -> Json:
         request = Fields(_parse(text))
         protocol = request.raw("protocol")
         if protocol != PROTOCOL or isinstance(protocol, bool):
-            raise request.wrong("protocol", f"is not {PROTOCOL}")
+            raise request.wrong("protocol", f"{OTHER_PROTOCOL}; got {protocol!r}")
         verb = request.text("verb", "|".join(VERBS))
         reply["verb"] = verb
         return dict(reply, ok=True, result=VERBS[verb](Host(root), request))
@@ -2479,28 +2727,59 @@ def _error(reason: str, field: Optional[str], message: str) -> Json:
     return {"reason": reason, "field": field, "message": " ".join(message.split())}
 
 
+USAGE = "usage: agent.py boot | agent.py revert TUNING | agent.py restore TUNING"
+
+
 def _act_alone(host: Host, arguments: List[str]) -> List[str]:
-    """``boot`` or ``revert TUNING``; what went wrong."""
+    """What the command line says; what went wrong."""
     problems: List[str] = []
-    if arguments == ["boot"]:
+    verb, given = arguments[0], arguments[1:]
+    if verb == "boot" and not given:
         _attempt(problems, "", lambda: problems.extend(boot(host)))
-    elif len(arguments) == 2 and arguments[0] == "revert":
-        _attempt(problems, arguments[1], revert, host, arguments[1])
+    elif verb == "revert" and len(given) == 1:
+        _attempt(problems, given[0], revert, host, given[0])
+    elif verb == "restore" and len(given) == 1:
+        _attempt(problems, given[0], restore_by_hand, host, given[0])
     else:
-        problems.append("usage: agent.py boot | agent.py revert TUNING")
+        problems.append(USAGE)
     return problems
+
+
+def restore_by_hand(host: Host, tuning: str) -> None:
+    """Take a tuning back for a person at the console, and print what that changed.
+
+    No epoch is asked for: whoever can run this can do anything to the host.
+    """
+    with host.lock():
+        journal = host.journals.load(tuning) if re.fullmatch(TUNING, tuning) else None
+        if journal is None:
+            names = ", ".join(own.tuning for own in host.journals.all()) or "none"
+            raise Refused(f"there is no such tuning on this host; there are: {names}")
+        undone = take_back(host, journal)
+    for row in undone.diff:
+        print(f"{row['id']}: {row['before']} -> {row['after']}")
+    print(f"{tuning} is taken back; restarted: {', '.join(undone.restarted) or 'nothing'}")
+
+
+def outlive_the_connection() -> None:
+    """Go on to the end when the SSH session is gone: half a change is no state to stop in."""
+    # A handler of our own and not SIG_IGN, which the services that we restart would inherit.
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 def main(arguments: List[str]) -> int:
     """Do what the command line says, or answer the request on standard input."""
+    os.umask(0o022)
+    outlive_the_connection()
     root = os.environ.get("EDGETUNE_ROOT") or "/"
     if arguments:
         problems = _act_alone(Host(root), arguments)
         sys.stderr.writelines(f"edgetune: {problem}\n" for problem in problems)
         return 1 if problems else 0
-    reply = json.dumps(answer(root, sys.stdin.buffer.read()), sort_keys=True)
-    sys.stdout.write(reply + "\n")
-    sys.stdout.flush()
+    reply = json.dumps(answer(root, sys.stdin.buffer.read()), sort_keys=True) + "\n"
+    # Nobody may be there to read it.
+    with contextlib.suppress(BrokenPipeError), open(1, "wb", closefd=False) as output:
+        output.write(reply.encode())
     return 0
 
 
