@@ -89,6 +89,20 @@ def _add_lab_commands(parser: argparse.ArgumentParser) -> None:
     execute = commands.add_parser("exec", help="run a command where the PoP can be reached")
     execute.add_argument("argv", nargs=argparse.REMAINDER, metavar="CMD")
     execute.set_defaults(command=_lab_exec)
+    _add_fault_commands(commands)
+
+
+def _add_fault_commands(commands: Any) -> None:
+    console = commands.add_parser("console", help="run a command on a host, network or not")
+    console.add_argument("host", metavar="HOST")
+    console.add_argument("argv", nargs=argparse.REMAINDER, metavar="CMD")
+    console.set_defaults(command=_lab_console)
+    fault = commands.add_parser("fault", help="break something: a cable, disk, host, program")
+    fault.add_argument("fault", metavar="FAULT", help="one that does not exist lists them")
+    fault.add_argument("target", metavar="TARGET", help="a host, a port, or what to do")
+    fault.set_defaults(command=_lab_fault)
+    heal = commands.add_parser("heal", help="undo all that was broken")
+    heal.set_defaults(command=_lab_heal)
 
 
 def _home() -> Path:
@@ -251,6 +265,31 @@ def _lab_exec(options: argparse.Namespace) -> int:
         os.execvp(argv[0], argv)
     except OSError as error:
         raise UsageError(f"{argv[0]}: {error.strerror}") from error
+
+
+def _lab_console(options: argparse.Namespace) -> int:
+    argv = options.argv[1:] if options.argv[:1] == ["--"] else options.argv
+    if not argv:
+        raise UsageError("lab console needs a command")
+    print(_faulty_lab("console", host=options.host, command=argv), end="")
+    return 0
+
+
+def _lab_fault(options: argparse.Namespace) -> int:
+    _faulty_lab("inject", fault=options.fault, target=options.target)
+    return 0
+
+
+def _lab_heal(options: argparse.Namespace) -> int:
+    _faulty_lab("heal")
+    return 0
+
+
+def _faulty_lab(function: str, **arguments: Any) -> Any:
+    """Only real hosts can be broken."""
+    if _lab_kind() != "namespaces":
+        raise UsageError("no lab of namespaces is up; build one with `edgetune lab up`")
+    return _lab("namespaces", function, **arguments)
 
 
 if __name__ == "__main__":

@@ -65,8 +65,12 @@ RESTLESS = (
 
 def inside(home: Path, *command: str) -> subprocess.CompletedProcess[str]:
     """Run a command in the controller's network namespace."""
-    enter = [sys.executable, "-c", ENTER, str(ROOT), str(home), *command]
-    return subprocess.run(enter, capture_output=True, text=True, timeout=30, check=False)
+    words = entering(home, *command)
+    return subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+
+
+def entering(home: Path, *command: str) -> list[str]:
+    return [sys.executable, "-c", ENTER, str(ROOT), str(home), *command]
 
 
 def on(home: Path, host: str, command: str) -> str:
@@ -77,11 +81,15 @@ def on(home: Path, host: str, command: str) -> str:
 
 
 def try_on(home: Path, host: str, command: str) -> subprocess.CompletedProcess[str]:
+    return inside(home, *ssh(home, host, command))
+
+
+def ssh(home: Path, host: str, command: str) -> list[str]:
     options = ["BatchMode=yes", "ConnectTimeout=2", "KexAlgorithms=curve25519-sha256"]
     options.append(f"UserKnownHostsFile={home}/lab/known_hosts")
     words = [word for option in options for word in ("-o", option)]
     address = f"root@10.77.1.{int(host[1:]) + 1}"
-    return inside(home, "ssh", *words, "-i", f"{home}/lab/id_ed25519", address, command)
+    return ["ssh", *words, "-i", f"{home}/lab/id_ed25519", address, command]
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None:

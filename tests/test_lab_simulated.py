@@ -386,6 +386,28 @@ def test_drain(running: Lab) -> None:
     assert server().in_service
 
 
+def test_a_host_that_is_not_ready_is_healthy_for_nobody(running: Lab) -> None:
+    mark = running.root("e002") / "var/lib/edgetune-not-ready"
+
+    def failed(name: str) -> float:
+        request = {"health_url": running.pop.health, "health_requests": 2}
+        share: float = running.ask(name, "sample", **request)["gauges"]["health_failed"]
+        return share
+
+    mark.write_text("rollout\n")
+    try:
+        wait_until(lambda: not running.balancer.servers()["e002"].up, 2)
+        assert (failed("e001"), failed("e002")) == (0, 1)
+        assert running.balancer.servers()["e001"].in_service
+        running.reboot("e002")
+        time.sleep(0.3)
+        assert not running.balancer.servers()["e002"].up
+    finally:
+        mark.unlink()
+    wait_until(lambda: running.balancer.servers()["e002"].in_service, 2)
+    assert failed("e002") == 0
+
+
 def test_unknown_server_and_backend(running: Lab) -> None:
     with pytest.raises(DrainError, match=r"No such server\."):
         running.balancer.set_state("e999", "drain")

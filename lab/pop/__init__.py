@@ -9,18 +9,40 @@ outlives its supervisor: no process, no mount, no interface, no namespace.
 from __future__ import annotations
 
 from .control import client_counts, down, enter_controller, power, set_load, status, up
+from .faults import (
+    balancer,
+    balancer_state,
+    boots,
+    console,
+    fill_disk,
+    heal,
+    inject,
+    kill,
+    set_link,
+    slow_link,
+)
 from .layout import LabError
 from .requirements import missing_packages, missing_requirements
 
 __all__ = [
     "LabError",
+    "balancer",
+    "balancer_state",
+    "boots",
     "client_counts",
+    "console",
     "down",
     "enter_controller",
+    "fill_disk",
+    "heal",
+    "inject",
+    "kill",
     "missing_packages",
     "missing_requirements",
     "power",
+    "set_link",
     "set_load",
+    "slow_link",
     "status",
     "up",
 ]

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The PoP's clients: bursts of short requests and a few slow bodies, each one accounted for.
 
-Run as `python -m lab.pop.client HOSTS COUNTERS LOST`. "on" and "off" on standard input start and
-stop new requests; the end of standard input ends the process. COUNTERS is a JSON file with
-cumulative counts, replaced every 0.2 s; LOST gets one JSON line per lost request.
+Run as `python -m lab.pop.client HOSTS COUNTERS LOST UNREADY`. "on" and "off" on standard input
+start and stop new requests; the end of standard input ends the process. COUNTERS is a JSON file
+with cumulative counts, replaced every 0.2 s; LOST gets one JSON line per lost request, UNREADY one
+per answer from a host that was not ready (it says so in X-Lab-Ready).
 """
 
 from __future__ import annotations
@@ -61,9 +62,16 @@ class Request:
     def _read_head(self) -> None:
         head, end, body = self.head.partition(b"\r\n\r\n")
         if end:
-            length = head.lower().partition(b"content-length:")[2].split(b"\r\n")[0]
-            self.expected = int(length or 0)
+            self.expected = int(self.header("content-length") or 0)
             self.body = len(body)
+
+    def header(self, name: str) -> str:
+        """Its value in the answer's head, "" without it."""
+        for line in self.head.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")[1:]:
+            key, _, value = line.partition(":")
+            if key.lower() == name:
+                return value.strip()
+        return ""
 
     def fault(self) -> str:
         """Why a finished answer does not count, "" when it does."""
@@ -78,13 +86,14 @@ class Request:
 class Load:
     """All requests under way, the schedule of the next ones, and the counts."""
 
-    def __init__(self, hosts: int, counters: Path, lost: Path) -> None:
+    def __init__(self, hosts: int, counters: Path, lost: Path, unready: Path) -> None:
         self.hosts = hosts
         self.counters = counters
         self.lost = lost
+        self.unready = unready
         self.selector = selectors.DefaultSelector()
         self.selector.register(sys.stdin.fileno(), selectors.EVENT_READ)
-        self.counts = {"requests": 0, "ok": 0, "lost": 0, "bytes": 0}
+        self.counts = {"requests": 0, "ok": 0, "lost": 0, "unready": 0, "bytes": 0}
         self.burst_sizes = itertools.cycle(BURSTS_PER_HOST)
         self.planned: deque[tuple[float, str]] = deque()
         self.on_until = 0.0
@@ -155,9 +164,10 @@ class Load:
         self.counts["bytes"] += request.body
         if fault:
             seconds = round(time.monotonic() - request.started, 3)
-            line = {"time": time.time(), "path": request.path, "after": seconds, "reason": fault}
-            with self.lost.open("a") as file:
-                file.write(json.dumps(line) + "\n")
+            _log(self.lost, request, after=seconds, reason=fault)
+        if request.header("x-lab-ready") == "no":
+            self.counts["unready"] += 1
+            _log(self.unready, request)
 
     def _give_up_on_old(self, now: float) -> None:
         for request in self._under_way():
@@ -176,5 +186,13 @@ class Load:
         fresh.replace(self.counters)
 
 
+def _log(path: Path, request: Request, **more: Any) -> None:
+    """`host` is null when no answer named it."""
+    host = request.header("x-lab-host") or None
+    with path.open("a") as file:
+        file.write(json.dumps({"time": time.time(), "path": request.path, "host": host, **more}))
+        file.write("\n")
+
+
 if __name__ == "__main__":
-    Load(int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])).run()
+    Load(int(sys.argv[1]), *map(Path, sys.argv[2:5])).run()

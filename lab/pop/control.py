@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from . import kernel
+from . import kernel, unix
 from .files import prepare_home
 from .layout import MAX_HOSTS, LabError, Layout
 from .requirements import SYSTEM_PATH, has_nic_queue, missing_requirements
@@ -28,6 +28,7 @@ from .requirements import SYSTEM_PATH, has_nic_queue, missing_requirements
 CHECKOUT = Path(__file__).parents[2]
 NAMESPACES = ("--pid", "--fork", "--kill-child", "--mount", "--net", "--uts", "--ipc")
 STOP_SECONDS = 20.0
+MAX_DESCRIPTORS = 8
 
 
 def up(home: Path, hosts: int = 8, load: bool = True, post_seconds: float = 0.0) -> dict[str, Any]:
@@ -68,12 +69,12 @@ def status(home: Path) -> dict[str, Any] | None:
 
 def set_load(home: Path, on: bool) -> None:
     """Start or stop the client's requests; it stops by itself after an hour."""
-    _request(home, {"do": "load", "on": on})
+    request(home, "set_load", on=on)
 
 
 def power(home: Path, host: str, action: str) -> None:
     """Switch a host "off" (it shuts down), "cut" its power, or switch it "on"; does not wait."""
-    _request(home, {"do": "power", "host": host, "action": action})
+    request(home, "power", name=host, action=action)
 
 
 def enter_controller(home: Path) -> None:
@@ -81,22 +82,36 @@ def enter_controller(home: Path) -> None:
 
     Call it before any thread is started. There is no way back.
     """
-    namespace = _request(home, {"do": "enter"})[1][0]
+    namespace = request(home, "enter")[1][0]
     kernel.setns(namespace, kernel.NEW_NET)
     os.close(namespace)
 
 
 def client_counts(home: Path) -> dict[str, Any]:
-    """What the client did since `up`: requests, ok, lost, bytes, in_flight; at most 0.2 s old.
+    """What the client did since `up`, at most 0.2 s old: requests, ok, lost, unready, bytes,
+    in_flight.
 
-    Counts only grow, so two calls can be subtracted. "load" says whether it sends, "time" when
-    it was written (seconds since the epoch). Each lost request is a line in client-lost.jsonl.
+    Counts only grow, so two calls can be subtracted. "unready" are the answers, good or not, from
+    a host that was not ready. "load" says whether it sends, "time" when it was written (seconds
+    since the epoch). Each lost request is a line in client-lost.jsonl, each unready answer one in
+    client-unready.jsonl.
     """
     try:
         counts: dict[str, Any] = json.loads(Layout(home.absolute()).client.read_text())
     except FileNotFoundError:
         raise LabError(f"no client has run in {home}") from None
     return counts
+
+
+def request(home: Path, verb: str, **arguments: Any) -> tuple[Any, list[int]]:
+    """Ask the supervisor: its result, and the descriptors that came with it."""
+    try:
+        with _connect(Layout(home.absolute())) as connection:
+            return _ask(connection, {"do": verb, **arguments})
+    except (FileNotFoundError, ConnectionRefusedError):
+        raise LabError(f"no lab is running in {home}") from None
+    except OSError as error:
+        raise LabError(f"the lab in {home} does not answer: {error}") from None
 
 
 def _bring_up(layout: Layout, options: dict[str, Any]) -> dict[str, Any]:
@@ -187,7 +202,7 @@ def _clean(layout: Layout) -> None:
     """Remove what an earlier lab of this home left, logs and counts included."""
     _remove_volatile(layout)
     shutil.rmtree(layout.lab / "console", ignore_errors=True)
-    for path in (layout.client, layout.client_lost):
+    for path in (layout.client, layout.client_lost, layout.client_unready):
         path.unlink(missing_ok=True)
 
 
@@ -200,33 +215,14 @@ def _remove_volatile(layout: Layout) -> None:
         layout.disks.rmdir()
 
 
-def _request(home: Path, request: dict[str, Any]) -> tuple[Any, list[int]]:
-    try:
-        with _connect(Layout(home.absolute())) as connection:
-            return _ask(connection, request)
-    except (FileNotFoundError, ConnectionRefusedError):
-        raise LabError(f"no lab is running in {home}") from None
-
-
 def _connect(layout: Layout) -> socket.socket:
-    """Through the directory's descriptor: a Unix socket address holds only 108 bytes."""
-    directory = os.open(layout.lab, os.O_RDONLY)
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.settimeout(STOP_SECONDS)
-    try:
-        connection.connect(f"/proc/self/fd/{directory}/{layout.socket.name}")
-    except BaseException:
-        connection.close()
-        raise
-    finally:
-        os.close(directory)
-    return connection
+    return unix.connect(layout.socket, STOP_SECONDS)
 
 
 def _ask(connection: socket.socket, request: dict[str, Any]) -> tuple[Any, list[int]]:
     """The result of a request, and the descriptors that came with it."""
     connection.sendall(json.dumps(request).encode() + b"\n")
-    text, descriptors, _, _ = socket.recv_fds(connection, 65536, 1)
+    text, descriptors, _, _ = socket.recv_fds(connection, 65536, MAX_DESCRIPTORS)
     while not text.endswith(b"\n"):
         more = connection.recv(65536)
         if not more:

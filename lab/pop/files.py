@@ -39,6 +39,8 @@ ssh_threads: 8
 records: {database}
 coordination: {database}
 claim_ttl: 120
+claim_grace: 0
+owner_timeout: 20
 drain_deadline: 30
 reboot_deadline: 60
 health_deadline: 30

@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from . import kernel, network, sysview
+from . import disk, kernel, sysview
 from .layout import Address
 
 # Numbers of <linux/capability.h>: what reaches beyond a host's namespaces
@@ -17,19 +17,23 @@ from .layout import Address
 DROPPED_CAPABILITIES = (16, 17, 25, 27)
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 INIT = ("/usr/bin/busybox", "init")
+# In the order in which nsenter takes them.
+NAMESPACES = ("mount", "uts", "ipc", "net", "pid", "time")
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin:/usr/local/bin", "HOME": "/"}
 
 
 def prepare_disk(directory: Path, address: Address) -> str:
     """Make a host's disk; its public host key comes back."""
-    disk = directory / "disk"
-    (disk / "etc/ssh").mkdir(parents=True)
-    (disk / "etc/hostname").write_text(f"{address.name}\n")
-    (disk / "etc/hosts").write_text(f"127.0.0.1 localhost\n{address.ip} {address.name}\n")
-    (disk / "etc/lab-address").write_text(f"{address.ip}\n")
-    key = disk / "etc/ssh/ssh_host_ed25519_key"
+    disk.make(directory / "own")
+    files = directory / "own/files"
+    (files / "etc/ssh").mkdir(parents=True)
+    (directory / "own/work").mkdir()
+    (files / "etc/hostname").write_text(f"{address.name}\n")
+    (files / "etc/hosts").write_text(f"127.0.0.1 localhost\n{address.ip} {address.name}\n")
+    (files / "etc/lab-address").write_text(f"{address.ip}\n")
+    key = files / "etc/ssh/ssh_host_ed25519_key"
     make_key(key, address.name)
-    for name in ("work", "root", "scratch"):
+    for name in ("root", "scratch"):
         (directory / name).mkdir()
     return key.with_suffix(".pub").read_text()
 
@@ -40,20 +44,12 @@ def make_key(path: Path, comment: str) -> None:
     subprocess.run(command, check=True, capture_output=True)
 
 
-def boot(disks: Path, address: Address, console: Path) -> int:
-    """Start the host; the PID of its init comes back while it is still booting.
+def boot(disks: Path, address: Address, console: Path, namespace: int) -> int:
+    """Start the host in that network namespace; the PID of its init comes back while it is still
+    booting.
 
     Its end tells why: SIGHUP after reboot(2), SIGINT after a power-off, SIGKILL after a power cut.
     """
-    namespace = network.new_namespace()
-    try:
-        network.connect(address.name, namespace, address.mac)
-        return _fork_init(disks, address, console, namespace)
-    finally:
-        os.close(namespace)
-
-
-def _fork_init(disks: Path, address: Address, console: Path, namespace: int) -> int:
     kinds = {"pid": kernel.NEW_PID, "time": kernel.NEW_TIME}
     with kernel.own_namespaces_kept(**kinds):
         kernel.unshare(kernel.NEW_PID | kernel.NEW_TIME)
@@ -63,6 +59,12 @@ def _fork_init(disks: Path, address: Address, console: Path, namespace: int) -> 
         if pid == 0:
             _become_init(disks, address, console, namespace)
     return pid
+
+
+def open_namespaces(pid: int) -> list[int]:
+    """Descriptors of the NAMESPACES of a running host."""
+    names = ("mnt", *NAMESPACES[1:])
+    return [os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY) for name in names]
 
 
 def _become_init(disks: Path, address: Address, console: Path, namespace: int) -> None:
@@ -96,7 +98,7 @@ def _take_console(console: Path) -> None:
 def _mount_root(host: Path) -> None:
     """Paths are relative to the disks: a comma or colon in the lab's home would end an option."""
     root = host / "root"
-    layers = f"lowerdir=image:/,upperdir={host}/disk,workdir={host}/work"
+    layers = f"lowerdir=image:/,upperdir={host}/own/files,workdir={host}/own/work"
     kernel.mount("root", root, "overlay", data=layers)
     scratch = host / "scratch"
     sysview.clear(scratch)

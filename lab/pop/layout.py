@@ -92,6 +92,10 @@ class Layout:
         return self.lab / "client-lost.jsonl"
 
     @property
+    def client_unready(self) -> Path:
+        return self.lab / "client-unready.jsonl"
+
+    @property
     def configuration(self) -> Path:
         return self.home / "edgetune.yaml"
 

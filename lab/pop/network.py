@@ -16,6 +16,11 @@ from . import kernel
 
 BRIDGE = "br0"
 QUEUES = "numtxqueues 4 numrxqueues 4"
+# Kernels need no netem for this one. Small packets count as larger ones (mpu), so that each of
+# them costs time: what goes to and fro, as SSH does, gets slower by tenths of a second.
+SLOW = "tbf rate {kbit}kbit mpu 512 burst 1600 limit {queue}"
+SLOW_KBIT = 1000
+SLOW_QUEUE = 32_000  # bytes: a quarter of a second
 
 
 @contextmanager
@@ -38,17 +43,38 @@ def make_bridge() -> None:
     _ip([f"link add {BRIDGE} type bridge", f"link set {BRIDGE} up", "link set lo up"])
 
 
-def connect(port: str, namespace: int, mac: str) -> None:
+def connect(port: str, namespace: int, mac: str, up: bool = True) -> None:
     """Wire a new eth0 of `namespace`, with four queues, to port `port` of the bridge.
 
-    A port left by an earlier life of the same host is replaced.
+    A port left by an earlier life of the same host is replaced. Not `up`: the cable stays cut.
     """
     disconnect(port)
     peer = f"peer name eth0 address {mac} {QUEUES} netns /proc/self/fd/{namespace}"
+    state = "up" if up else "down"
     _ip(
-        [f"link add {port} {QUEUES} type veth {peer}", f"link set {port} master {BRIDGE} up"],
+        [f"link add {port} {QUEUES} type veth {peer}", f"link set {port} master {BRIDGE} {state}"],
         keep=(namespace,),
     )
+
+
+def set_link(port: str, up: bool) -> None:
+    """Plug the cable of a port of the bridge in, or cut it: the other end loses its carrier."""
+    _ip([f"link set {port} {'up' if up else 'down'}"])
+
+
+def slow_down(port: str, namespace: int, share: float) -> None:
+    """Let only `share` times 1 Mbit/s through the cable, in both directions."""
+    limits = SLOW.format(kbit=round(share * SLOW_KBIT), queue=round(share * SLOW_QUEUE))
+    _tc(f"qdisc replace dev {port} root {limits}")
+    with inside(namespace):
+        _tc(f"qdisc replace dev eth0 root {limits}")
+
+
+def speed_up(port: str, namespace: int) -> None:
+    """Undo `slow_down`."""
+    _tc(f"qdisc delete dev {port} root")
+    with inside(namespace):
+        _tc("qdisc delete dev eth0 root")
 
 
 def disconnect(port: str) -> None:
@@ -70,9 +96,17 @@ def know_neighbours(namespace: int, neighbours: dict[str, str]) -> None:
         _ip([entry.format(address, mac) for address, mac in neighbours.items()])
 
 
+def _tc(line: str) -> None:
+    _batch("tc", [line])
+
+
 def _ip(lines: Sequence[str], keep: Sequence[int] = ()) -> None:
-    command = ["ip", "-batch", "-"]
+    _batch("ip", lines, keep)
+
+
+def _batch(program: str, lines: Sequence[str], keep: Sequence[int] = ()) -> None:
+    command = [program, "-batch", "-"]
     text = "\n".join(lines) + "\n"
     done = subprocess.run(command, input=text, text=True, capture_output=True, pass_fds=keep)
     if done.returncode != 0:
-        raise OSError(f"ip: {done.stderr.strip().splitlines()[0]}")
+        raise OSError(f"{program}: {done.stderr.strip().splitlines()[0]}")

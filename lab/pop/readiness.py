@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-import csv
 import socket
 import time
 from collections.abc import Sequence
 
-from .layout import LOAD_BALANCER, Address, LabError
+from .balancer import Balancer
+from .layout import Address, LabError
 
 SECONDS = 60.0
-STATISTICS = (LOAD_BALANCER, 9999)
 
 
 def wait_for_ssh(hosts: Sequence[Address]) -> None:
@@ -34,25 +33,13 @@ def _shows_banner(address: str) -> bool:
         return False
 
 
-def wait_for_servers() -> None:
-    """Until HAProxy's own checks have passed on all servers; in the controller's namespace."""
+def wait_for_servers(balancer: Balancer) -> None:
+    """Until HAProxy's own checks have passed on all servers."""
     end = time.monotonic() + SECONDS
     while True:
-        waiting = _unchecked_servers()
+        waiting = balancer.unchecked()
         if waiting == []:
             return
         if time.monotonic() > end:
             raise LabError(f"HAProxy says these servers are not up: {waiting}")
         time.sleep(0.02)
-
-
-def _unchecked_servers() -> list[str] | None:
-    """Names of the servers without a passed check, None while HAProxy does not answer."""
-    try:
-        with socket.create_connection(STATISTICS, timeout=1.0) as connection:
-            connection.sendall(b"show stat edges 4 -1\n")
-            text = connection.makefile().read()
-    except OSError:
-        return None
-    rows = list(csv.DictReader(text.lstrip("# ").splitlines()))
-    return [row["svname"] for row in rows if row["check_status"] != "L7OK"]

@@ -21,6 +21,8 @@ PACKAGES = {
     "busybox": "busybox",
     "sysctl": "procps",
     "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "setpriv": "util-linux",
     "python3": "python3",
 }
 NGINX_ECHO = Path("/usr/lib/nginx/modules/ngx_http_echo_module.so")

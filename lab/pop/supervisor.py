@@ -17,11 +17,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from . import files, kernel, network, sysview
+from . import files, kernel, network, sysview, unix
 from .layout import LabError, Layout
 from .pop import PoP
 
 REQUEST_SECONDS = 1.0
+# Methods of the PoP that a request may name, with the arguments in the rest of it.
+VERBS = {
+    *("set_load", "power", "kill", "fill_disk"),
+    *("set_link", "slow_link", "balancer_fault", "balancer_state"),
+}
 
 
 def main() -> None:
@@ -62,7 +67,7 @@ class Supervisor:
         self.pop = PoP(layout, options["hosts"], options["post_seconds"])
         self.pop.bring_up(options["nic_queue"])
         self.pop.set_load(options["load"])
-        self.listener = _listen(layout.socket)
+        self.listener = unix.listen(layout.socket)
         files.write_state(layout, self.state())
 
     def state(self) -> dict[str, Any]:
@@ -99,21 +104,25 @@ class Supervisor:
             descriptors: list[int] = []
             try:
                 reply = {"ok": True, "result": self._carry_out(request, descriptors)}
-            except (LabError, OSError, KeyError) as error:
+            except (LabError, OSError, LookupError, TypeError) as error:
                 reply = {"ok": False, "error": f"{error}"}
-            socket.send_fds(connection, [json.dumps(reply).encode() + b"\n"], descriptors)
+            try:
+                socket.send_fds(connection, [json.dumps(reply).encode() + b"\n"], descriptors)
+            finally:
+                for descriptor in descriptors:
+                    os.close(descriptor)
 
     def _carry_out(self, request: dict[str, Any], descriptors: list[int]) -> Any:
-        verb = request["do"]
+        verb = request.pop("do")
         if verb == "status":
             return self.state()
         if verb == "enter":
-            return descriptors.append(self.pop.controller)
-        if verb == "load":
-            return self.pop.set_load(bool(request["on"]))
-        if verb == "power":
-            return self.pop.power(request["host"], request["action"])
-        raise LabError(f"the lab knows no {verb}")
+            return descriptors.append(os.dup(self.pop.namespaces["controller"]))
+        if verb == "namespaces":
+            return descriptors.extend(self.pop.enter(request["host"]))
+        if verb not in VERBS:
+            raise LabError(f"the lab knows no {verb}")
+        return getattr(self.pop, verb)(**request)
 
 
 def _copy_settings(machine: int, layout: Layout) -> None:
@@ -121,16 +130,6 @@ def _copy_settings(machine: int, layout: Layout) -> None:
     with network.inside(machine):
         sysview.build_template(layout.disks / "sysctls")
     os.close(machine)
-
-
-def _listen(path: Path) -> socket.socket:
-    """Bound through the directory's descriptor: a Unix socket address holds only 108 bytes."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    directory = os.open(path.parent, os.O_RDONLY)
-    listener.bind(f"/proc/self/fd/{directory}/{path.name}")
-    os.close(directory)
-    listener.listen(16)
-    return listener
 
 
 def _child_alarm() -> socket.socket:

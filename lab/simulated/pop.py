@@ -25,6 +25,7 @@ from .ssh import HostServer, environment
 DOWN_SECONDS = 2.0
 TICK = 0.2
 BOOT_HOOK = "etc/init.d/S99edgetune"
+NOT_READY = "var/lib/edgetune-not-ready"
 
 
 @dataclass
@@ -37,6 +38,11 @@ class Machine:
     counters: Counters
     on: bool = False
     boots: int = 0
+
+    @property
+    def is_ready(self) -> bool:
+        """False from the middle of a change until it is verified."""
+        return not (self.root / NOT_READY).exists()
 
 
 class PoP:
@@ -65,10 +71,12 @@ class PoP:
             host.install(machine.root, machine.endpoint.name)
             await self._boot(machine)
         balancer = await asyncio.start_server(self.balancer.serve, "127.0.0.1", 0)
-        health = await asyncio.start_server(_answer_health, "127.0.0.1", 0)
+        health = await asyncio.start_server(self._answer_health, "127.0.0.1", 0)
         self.balancer_url = f"tcp://127.0.0.1:{balancer.sockets[0].getsockname()[1]}"
         self.health_url = f"http://127.0.0.1:{health.sockets[0].getsockname()[1]}/health"
         self._servers = (balancer, health)
+        for machine in self.machines:  # which on real hosts is each one's own loopback
+            machine.ssh.know_as(self.health_url, f"{self.health_url}/{machine.endpoint.name}")
         endpoints = [machine.endpoint for machine in self.machines]
         keys = {machine.endpoint.name: machine.ssh.public_key for machine in self.machines}
         files.write_inventory(self.layout, endpoints, self.health_url, self.balancer_url)
@@ -110,7 +118,8 @@ class PoP:
         running = [machine for machine in self.machines if machine.on]
         backlogs = [commands.backlog(machine.root) for machine in running]
         for machine, backlog in zip(running, backlogs):
-            self.balancer.servers[machine.endpoint.name].up = backlog is not None
+            healthy = backlog is not None and machine.is_ready
+            self.balancer.servers[machine.endpoint.name].up = healthy
         for machine, backlog in zip(running, backlogs):
             share = self.balancer.share(machine.endpoint.name)
             machine.counters.grow(seconds, backlog or 0, share)
@@ -145,7 +154,29 @@ class PoP:
         await machine.ssh.start()
         machine.boots += 1
         machine.on = True
-        self.balancer.servers[machine.endpoint.name].up = True
+        self.balancer.servers[machine.endpoint.name].up = machine.is_ready
+
+    async def _answer_health(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """The services of all hosts: there as long as the lab is, and ready as their hosts are."""
+        try:
+            path = (await reader.readuntil(b"\r\n\r\n")).split(b" ")[1].decode()
+            status, body = self._health(path)
+            head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+            writer.write((head + body).encode())
+            await writer.drain()
+        except (OSError, ValueError, IndexError, EOFError, asyncio.LimitOverrunError):
+            pass
+        finally:
+            writer.close()
+
+    def _health(self, path: str) -> tuple[str, str]:
+        """Status and body of /health/HOST; /health alone is nobody's."""
+        ready = {f"/health/{each.endpoint.name}": each.is_ready for each in self.machines}
+        if path != "/health" and path not in ready:
+            return "404 Not Found", ""
+        return ("200 OK", "ok\n") if ready.get(path, True) else ("503 Not Ready", "not ready\n")
 
     def _write_state(self) -> None:
         known = json.loads(self.layout.state.read_text(encoding="utf-8"))
@@ -157,21 +188,6 @@ async def _run_boot_hook(root: Path) -> None:
         "/bin/sh", str(root / BOOT_HOOK), "start", cwd=root, env=environment(root)
     )
     await hook.wait()
-
-
-async def _answer_health(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """The service of every host: it is there as long as the lab is."""
-    try:
-        head = await reader.readuntil(b"\r\n\r\n")
-        found = head.startswith(b"GET /health ")
-        status, body = (b"200 OK", b"ok\n") if found else (b"404 Not Found", b"")
-        length = b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(body)
-        writer.write(b"HTTP/1.1 %s\r\n%s%s" % (status, length, body))
-        await writer.drain()
-    except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-        pass
-    finally:
-        writer.close()
 
 
 def _make_user_key(path: Path) -> str:

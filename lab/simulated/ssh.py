@@ -27,6 +27,11 @@ class HostServer:
         self._key = asyncssh.generate_private_key("ssh-ed25519")
         self._connections: WeakSet[asyncssh.SSHServerConnection] = WeakSet()
         self._listener: asyncssh.SSHAcceptor | None = None
+        self._names = (b"", b"")
+
+    def know_as(self, everybody: str, here: str) -> None:
+        """What requests to every host call `everybody` is called `here` on this one."""
+        self._names = (everybody.encode(), here.encode())
 
     @property
     def public_key(self) -> str:
@@ -64,7 +69,7 @@ class HostServer:
             return
         # The client may be gone before the answer.
         with contextlib.suppress(OSError, asyncssh.Error):
-            document = await process.stdin.read()
+            document = (await process.stdin.read()).replace(*self._names)
             status, output, errors = await run(self._root, words[1:], document)
             process.stdout.write(output)
             process.stderr.write(errors)

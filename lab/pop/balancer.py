@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""HAProxy in its network namespace: started, reloaded, killed, and asked what it does."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import network, unix
+from .layout import Address, LabError, Layout
+
+CONFIGURATION = Path(__file__).with_name("haproxy.cfg")
+BACKEND = "edges"
+# Names within the lab's disks, where HAProxy runs; they stand in haproxy.cfg too.
+SOCKET = "haproxy.sock"
+STATES = "haproxy.state"
+
+SETTLE_MS = 1000  # haproxy.cfg says what for
+ANSWER_SECONDS = 2.0
+START_SECONDS = 5.0
+# Bits of srv_admin_state, HAProxy's management guide, "show servers state".
+MAINT_BITS = 0x01 | 0x02 | 0x04 | 0x20
+DRAIN_BITS = 0x08 | 0x10
+
+
+class Balancer:
+    """The PoP's load balancer, with one server per host, of the host's name."""
+
+    def __init__(self, namespace: int, hosts: Sequence[Address], layout: Layout) -> None:
+        self._namespace = namespace
+        self._directory = layout.disks
+        self._console = layout.console("haproxy")
+        self._former: list[subprocess.Popen[bytes]] = []
+        servers = "".join(f"    server {host.name} {host.ip}:80 check\n" for host in hosts)
+        (self._directory / "haproxy.cfg").write_text(CONFIGURATION.read_text() + servers)
+        self._process = self._start(settle=SETTLE_MS)
+        self._wait_until_it_answers()
+
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def fault(self, how: str) -> None:
+        """ "reload" or "forget" (gracefully, with and without the servers' states), or "kill"."""
+        faults = {"reload": self._reload, "forget": self._forget, "kill": self._kill}
+        if how not in faults:
+            raise LabError(f"a load balancer can {', '.join(faults)}, not {how}")
+        # One that ends before its first checks would still let the waiting requests go.
+        time.sleep(max(0.0, self._settled - time.monotonic()))
+        faults[how]()
+        self._wait_until_it_answers()
+
+    def servers(self) -> dict[str, dict[str, Any]]:
+        """{server: {"admin": ready, drain or maint, "up": bool, "sessions": int}}."""
+        admin = self._admin_states()
+        return {
+            row["svname"]: {
+                "admin": admin[row["svname"]],
+                "up": row["status"].split()[0] in ("UP", "DRAIN", "no"),
+                "sessions": int(row["scur"] or 0) + int(row["qcur"] or 0),
+            }
+            for row in self._statistics()
+        }
+
+    def unchecked(self) -> list[str] | None:
+        """Servers whose last health check did not pass, None while HAProxy does not answer."""
+        try:
+            return [row["svname"] for row in self._statistics() if row["check_status"] != "L7OK"]
+        except LabError:
+            return None
+
+    def _reload(self) -> None:
+        (self._directory / STATES).write_text(self._ask("show servers state"))
+        self._succeed(settle=1)
+
+    def _forget(self) -> None:
+        (self._directory / STATES).unlink(missing_ok=True)
+        self._succeed(settle=SETTLE_MS)
+
+    def _kill(self) -> None:
+        """All of it, with what an earlier reload left to end its sessions."""
+        for process in (self._process, *self._former):
+            process.kill()
+            process.wait()
+        self._former = []
+        (self._directory / STATES).unlink(missing_ok=True)
+        self._process = self._start(settle=SETTLE_MS)
+
+    def _succeed(self, settle: int) -> None:
+        """The new process takes the listening sockets over, so that no connection in their queues
+        is lost; the old one ends once its sessions have.
+        """
+        former = self._process
+        self._former = [old for old in (*self._former, former) if old.poll() is None]
+        self._process = self._start("-x", SOCKET, "-sf", str(former.pid), settle=settle)
+
+    def _start(self, *options: str, settle: int) -> subprocess.Popen[bytes]:
+        command = ["haproxy", "-db", "-f", "haproxy.cfg", *options]
+        self._settled = time.monotonic() + settle / 1000
+        with network.inside(self._namespace), self._console.open("ab") as log:
+            return subprocess.Popen(
+                command,
+                cwd=self._directory,
+                env={**os.environ, "SETTLE": str(settle)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def _wait_until_it_answers(self) -> None:
+        """The one started last, and not its predecessor."""
+        end = time.monotonic() + START_SECONDS
+        while not self._answers():
+            if time.monotonic() > end or not self.is_running():
+                raise LabError(f"HAProxy did not come up: see {self._console}")
+            time.sleep(0.005)
+
+    def _answers(self) -> bool:
+        try:
+            return f"\nPid: {self._process.pid}\n" in self._ask("show info")
+        except LabError:
+            return False
+
+    def _statistics(self) -> Iterator[dict[str, str]]:
+        lines = self._ask(f"show stat {BACKEND} 4 -1").lstrip("# ").splitlines()
+        return csv.DictReader(filter(None, lines))
+
+    def _admin_states(self) -> dict[str, str]:
+        lines = self._ask(f"show servers state {BACKEND}").splitlines()[1:]
+        rows = csv.DictReader((line.lstrip("# ") for line in lines if line), delimiter=" ")
+        return {row["srv_name"]: _admin_state(int(row["srv_admin_state"])) for row in rows}
+
+    def _ask(self, command: str) -> str:
+        try:
+            with unix.connect(self._directory / SOCKET, ANSWER_SECONDS) as connection:
+                connection.sendall(command.encode() + b"\n")
+                return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
+        except OSError as error:
+            raise LabError(f"HAProxy does not answer: {error}") from None
+
+
+def _admin_state(bits: int) -> str:
+    if bits & MAINT_BITS:
+        return "maint"
+    return "drain" if bits & DRAIN_BITS else "ready"

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be broken in a running lab; every function raises LabError with one line.
+
+`home` is EDGETUNE_HOME. Each fault lasts until its inverse is called; none outlives the lab.
+`status` shows those that last under "faults": {"cut": ports, "slow": ports, "full": hosts}.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from .control import power, request, status
+from .host import DROPPED_CAPABILITIES, ENVIRONMENT, NAMESPACES
+from .layout import LabError
+from .processes import PROGRAMS
+from .requirements import SYSTEM_PATH
+
+GRACE_SECONDS = 5.0
+
+
+def console(
+    home: Path, host: str, command: Sequence[str], stdin: bytes = b"", timeout: float = 10
+) -> str:
+    """Run a command on a host as a person at its console would, without network and sshd.
+
+    Its standard output comes back. LabError when the host is off, when the command does not end
+    in `timeout` seconds (it is killed) and when it fails, with its last line. A command that takes
+    the host down, such as `reboot`, may be ended by that before it returns: LabError too.
+    """
+    namespaces = request(home, "namespaces", host=host)[1]
+    try:
+        done = subprocess.run(
+            _enter(namespaces, timeout) + list(command),
+            input=stdin,
+            capture_output=True,
+            env=ENVIRONMENT,
+            pass_fds=namespaces,
+            timeout=timeout + GRACE_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise LabError(f"{host}: {command[0]} did not end in {timeout:g} s") from None
+    finally:
+        for descriptor in namespaces:
+            os.close(descriptor)
+    if done.returncode != 0:
+        raise LabError(f"{host}: {command[0]}: {_why(done, timeout)}")
+    return done.stdout.decode("utf-8", "replace")
+
+
+def _enter(namespaces: Sequence[int], timeout: float) -> list[str]:
+    """What the host's own init may not do, its console may not either."""
+    setpriv, nsenter = (_program(name) for name in ("setpriv", "nsenter"))
+    dropped = ",".join(f"-cap_{number}" for number in DROPPED_CAPABILITIES)
+    places = [f"--{name}=/proc/self/fd/{fd}" for name, fd in zip(NAMESPACES, namespaces)]
+    command = [setpriv, "--bounding-set", dropped, nsenter, *places, "--"]
+    return [*command, "timeout", "--signal=KILL", f"{timeout}"]
+
+
+def _program(name: str) -> str:
+    return shutil.which(name, path=SYSTEM_PATH) or name
+
+
+def _why(done: subprocess.CompletedProcess[bytes], timeout: float) -> str:
+    if done.returncode in (-9, 137):
+        return f"killed, or it did not end in {timeout:g} s"
+    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else f"exit status {done.returncode}"
+
+
+def balancer(home: Path, how: str) -> None:
+    """ "reload" the load balancer: no connection is lost, and its servers keep their states;
+    make it "forget": the same, but all servers are ready again; or "kill" it (SIGKILL) and start
+    it afresh at once: connections are lost, and all servers are ready again.
+
+    Comes back when the new process answers; soon after a "forget" or "kill" it waits for the end
+    of its first checks (1 s). After a reload the old process goes on with the sessions it has,
+    which nothing counts any more; a state set in the moment of a reload may be lost.
+    """
+    request(home, "balancer_fault", how=how)
+
+
+def balancer_state(home: Path) -> dict[str, dict[str, Any]]:
+    """What the load balancer itself says, whatever its cable does.
+
+    {server: {"admin": "ready", "drain" or "maint", "up": bool, "sessions": int}}; sessions are
+    those of the present process.
+    """
+    found: dict[str, dict[str, Any]] = request(home, "balancer_state")[0]
+    return found
+
+
+def boots(home: Path) -> dict[str, int]:
+    """How often each host was started since `up`."""
+    state = status(home)
+    if state is None:
+        raise LabError(f"no lab is running in {home}")
+    return {host["name"]: host["boots"] for host in state["hosts"]}
+
+
+def set_link(home: Path, port: str, up: bool) -> None:
+    """Cut a cable or plug it in: a host's name, "controller", "balancer" or "client".
+
+    The cable of a host stays cut over its reboots. What is so already stays so.
+    """
+    request(home, "set_link", port=port, up=up)
+
+
+def slow_link(home: Path, port: str, on: bool) -> None:
+    """Make a cable slow (ports as in `set_link`), in both directions, over reboots too.
+
+    1 Mbit/s with a queue of 0.25 s, somewhat more than what a host serves under load; for
+    "balancer" and "client" twice that for each host, for "controller" half of it: an SSH session
+    takes some tenths of a second longer, some seconds for many hosts at once. What is so already
+    stays so.
+    """
+    request(home, "slow_link", port=port, on=on)
+
+
+def fill_disk(home: Path, host: str, full: bool) -> None:
+    """Leave not one byte on a host's own disk, over reboots too, or all its room again.
+
+    As on other file systems an empty file can still be made.
+    """
+    request(home, "fill_disk", host=host, full=full)
+
+
+def kill(home: Path, host: str, program: str) -> int:
+    """SIGKILL what runs on a host as "sshd" (sessions included), "nginx" or "agent" (the host
+    agent, from a session, a timer or at boot); returns the number killed.
+
+    sshd and nginx are started again by the host's init.
+    """
+    killed: int = request(home, "kill", host=host, program=program)[0]
+    return killed
+
+
+FAULTS: dict[str, Callable[[Path, str], Any]] = {
+    "cut": lambda home, port: set_link(home, port, False),
+    "slow": lambda home, port: slow_link(home, port, True),
+    "full": lambda home, host: fill_disk(home, host, True),
+    "off": lambda home, host: power(home, host, "cut"),
+    **{name: partial(kill, program=name) for name in PROGRAMS},
+    "balancer": balancer,
+}
+
+
+def inject(home: Path, fault: str, target: str) -> None:
+    """Break something by the name of its fault: "cut", "slow" (of a port), "full", "off", "sshd",
+    "nginx", "agent" (of a host), or "balancer" (reload, forget or kill).
+    """
+    if fault not in FAULTS:
+        raise LabError(f"a fault is {', '.join(FAULTS)}, not {fault}")
+    FAULTS[fault](home, target)
+
+
+def heal(home: Path) -> None:
+    """Undo every fault that lasts, and switch on the hosts that are off."""
+    state = status(home)
+    if state is None:
+        raise LabError(f"no lab is running in {home}")
+    for port in state["faults"]["cut"]:
+        set_link(home, port, True)
+    for port in state["faults"]["slow"]:
+        slow_link(home, port, False)
+    for host in state["faults"]["full"]:
+        fill_disk(home, host, False)
+    for host in state["hosts"]:
+        if host["state"] == "off":
+            power(home, host["name"], "on")

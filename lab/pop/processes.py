@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The processes of one host, as the supervisor sees them in its own /proc."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from .layout import LabError
+
+PROC = Path("/proc")
+BOOTSTRAP = [b"-I", b"-S", b"-c"]  # how the controller starts the agent over SSH
+PROGRAMS = ("sshd", "nginx", "agent")
+
+
+def kill(init: int, program: str) -> int:
+    """SIGKILL all of a program in the PID namespace of `init`; returns how many there were."""
+    if program not in PROGRAMS:
+        raise LabError(f"what can be killed is {', '.join(PROGRAMS)}, not {program}")
+    killed = 0
+    for pid in _of_host(init):
+        if _is(program, pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                killed += 1
+    return killed
+
+
+def _of_host(init: int) -> Iterator[int]:
+    own = _namespace(init)
+    for path in PROC.glob("[0-9]*"):
+        with suppress(OSError):
+            if _namespace(int(path.name)) == own:
+                yield int(path.name)
+
+
+def _namespace(pid: int) -> int:
+    return (PROC / str(pid) / "ns/pid").stat().st_ino
+
+
+def _is(program: str, pid: int) -> bool:
+    with suppress(OSError):
+        if program == "agent":
+            return _is_agent((PROC / str(pid) / "cmdline").read_bytes().split(b"\0"))
+        return (PROC / str(pid) / "comm").read_text().strip() == program
+    return False
+
+
+def _is_agent(words: list[bytes]) -> bool:
+    names = [Path(os.fsdecode(word)).name for word in words]
+    return names[0].startswith("python3") and (words[1:4] == BOOTSTRAP or "agent.py" in names[1:])

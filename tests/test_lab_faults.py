@@ -1,0 +1,506 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be broken in the lab of namespaces: each fault does what it says, and can be undone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from edgetune.hosts.fleet import BOOTSTRAP
+from lab import cli, pop
+from tests.test_lab_pop import (
+    MISSING,
+    ROOT,
+    entering,
+    family,
+    haproxy,
+    is_alive,
+    is_serving,
+    server,
+    ssh,
+    state_of,
+    try_on,
+    wait_until,
+)
+
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.skipif(bool(MISSING), reason=f"the lab needs {', '.join(MISSING)}"),
+]
+HOSTS = ("e000", "e001", "e002", "e003")
+MARK = "/var/lib/edgetune-not-ready"
+NO_FAULTS: dict[str, list[str]] = {"cut": [], "slow": [], "full": []}
+CONSOLE = """
+import sys, pathlib
+sys.path.insert(0, {root!r})
+from lab import pop
+pop.console(pathlib.Path({home!r}), "e001", ["sleep", "60"], timeout=60)
+"""
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    home = tmp_path_factory.mktemp("lab") / ("long" * 30)
+    pop.up(home, hosts=len(HOSTS))
+    yield home
+    pop.down(home)
+
+
+@pytest.fixture
+def home(running: Path) -> Iterator[Path]:
+    """A lab without faults, all of it in service."""
+    wait_until(lambda: all(is_serving(running, host) for host in HOSTS), 15, "all in service")
+    yield running
+    for host in HOSTS:
+        if state_of(running, host) == "on":
+            pop.console(running, host, ["rm", "-f", MARK])
+    pop.heal(running)
+    for host in HOSTS:
+        haproxy(running, f"set server edges/{host} state ready")
+
+
+def sh(home: Path, host: str, command: str) -> str:
+    return pop.console(home, host, ["sh", "-c", command]).strip()
+
+
+def is_up(home: Path, host: str) -> bool:
+    try:
+        return sh(home, host, "hostname") == host
+    except pop.LabError:
+        return False
+
+
+def reboot(home: Path, host: str) -> None:
+    """Reboot from the console, and wait for its sshd."""
+    before = pop.boots(home)[host]
+    try_sh(home, host, "reboot")  # which may end the console before it answers
+    wait_until(lambda: pop.boots(home)[host] == before + 1, 10, "the reboot")
+    wait_until(lambda: "sshd" in try_sh(home, host, "cat /proc/[0-9]*/comm"), 10, "sshd")
+
+
+def try_sh(home: Path, host: str, command: str) -> str:
+    try:
+        return sh(home, host, command)
+    except pop.LabError:
+        return ""
+
+
+def count(home: Path, what: str) -> int:
+    """Of the client, once everything that has happened by now is in it."""
+    now = time.time()
+    wait_until(lambda: bool(pop.client_counts(home)["time"] > now), 5, "the client's counts")
+    return int(pop.client_counts(home)[what])
+
+
+def lines_of(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+class TestConsole:
+    def test_runs_on_the_host_as_its_init_would(self, home: Path) -> None:
+        bounding = "grep CapBnd /proc/self/status"
+        assert sh(home, "e001", f"hostname; pwd; {bounding}") == "\n".join(
+            ["e001", "/", sh(home, "e001", "grep CapBnd /proc/1/status")]
+        )
+        assert sh(home, "e001", "command -v reboot") == "/usr/local/sbin/reboot"
+        assert pop.console(home, "e001", ["cat"], stdin=b"a\nb") == "a\nb"
+
+    def test_needs_no_sshd_and_no_network(self, home: Path) -> None:
+        pop.set_link(home, "e001", False)
+        pop.kill(home, "e001", "sshd")
+        assert sh(home, "e001", "hostname") == "e001"
+
+    @pytest.mark.parametrize(
+        ("command", "message"),
+        [
+            (["sh", "-c", "echo one >&2; echo two >&2; exit 3"], "e001: sh: two$"),
+            (["false"], "e001: false: exit status 1$"),
+            (["no-such"], "e001: no-such: .*No such file or directory$"),
+        ],
+    )
+    def test_a_failing_command_is_one_line(
+        self, home: Path, command: list[str], message: str
+    ) -> None:
+        with pytest.raises(pop.LabError, match=message):
+            pop.console(home, "e001", command)
+
+    def test_what_does_not_end_is_killed(self, home: Path) -> None:
+        start = time.monotonic()
+        with pytest.raises(pop.LabError, match=r"did not end in 0\.3 s"):
+            pop.console(home, "e001", ["sh", "-c", "sleep 987; true"], timeout=0.3)
+        assert time.monotonic() - start < 3
+        assert "987" not in sh(home, "e001", "cat /proc/[0-9]*/cmdline | grep -a ^sleep || true")
+
+    def test_a_host_that_is_off_has_no_console(self, home: Path) -> None:
+        pop.power(home, "e001", "cut")
+        wait_until(lambda: state_of(home, "e001") == "off", 2, "off")
+        with pytest.raises(pop.LabError, match="host e001 is off"):
+            pop.console(home, "e001", ["true"])
+        with pytest.raises(pop.LabError, match="no host e999"):
+            pop.console(home, "e999", ["true"])
+
+    def test_no_descriptor_is_left_open(self, home: Path) -> None:
+        state = pop.status(home)
+        assert state is not None
+        before = len(list(Path(f"/proc/{state['pid']}/fd").iterdir()))
+        for _ in range(5):
+            sh(home, "e000", "true")
+        assert len(list(Path(f"/proc/{state['pid']}/fd").iterdir())) <= before + 1
+
+
+class TestReadiness:
+    def test_a_host_that_is_not_ready_says_so(self, home: Path) -> None:
+        ask = "curl -s -o /dev/null -D - http://127.0.0.1/"
+        assert sh(home, "e002", f"{ask}health").startswith("HTTP/1.1 200")
+        sh(home, "e002", f"umask 022; echo rollout > {MARK}")
+        head = sh(home, "e002", f"{ask}health")
+        assert head.startswith("HTTP/1.1 503")
+        for path in ("health", "short", "busy", "slow"):
+            head = sh(home, "e002", f"{ask}{path}")
+            assert "X-Lab-Host: e002" in head, path
+            assert "X-Lab-Ready: no" in head, path
+        wait_until(lambda: not pop.balancer_state(home)["e002"]["up"], 3, "down by its check")
+        sh(home, "e002", f"rm {MARK}")
+        assert "X-Lab-Ready: yes" in sh(home, "e002", f"{ask}short")
+        wait_until(lambda: bool(pop.balancer_state(home)["e002"]["up"]), 3, "up by its check")
+
+    def test_the_mark_outlives_a_reboot(self, home: Path) -> None:
+        sh(home, "e002", f"echo rollout > {MARK}")
+        reboot(home, "e002")
+        time.sleep(1)
+        assert not pop.balancer_state(home)["e002"]["up"]
+
+    def test_the_client_counts_answers_of_hosts_that_are_not_ready(self, home: Path) -> None:
+        unready, lost = count(home, "unready"), count(home, "lost")
+        for host in HOSTS:
+            sh(home, host, f"touch {MARK}")
+        wait_until(lambda: count(home, "unready") > unready, 5, "an unready answer")
+        lines = lines_of(home / "lab/client-unready.jsonl")
+        assert {"time", "path", "host"} <= set(lines[-1])
+        assert lines[-1]["host"] in HOSTS
+        for host in HOSTS:
+            sh(home, host, f"rm {MARK}")
+        wait_until(lambda: all(is_serving(home, host) for host in HOSTS), 10, "in service")
+        assert len(lines_of(home / "lab/client-unready.jsonl")) == count(home, "unready")
+        assert count(home, "lost") >= lost  # while no host was ready, HAProxy answered 503
+
+
+class TestBalancer:
+    def test_state_is_what_haproxy_says(self, home: Path) -> None:
+        haproxy(home, "set server edges/e000 state drain")
+        haproxy(home, "set server edges/e001 state maint")
+        state = pop.balancer_state(home)
+        assert [state[host]["admin"] for host in HOSTS] == ["drain", "maint", "ready", "ready"]
+        assert [state[host]["up"] for host in HOSTS] == [True, False, True, True]
+
+        def sessions(host: str) -> int:
+            return int(pop.balancer_state(home)[host]["sessions"])
+
+        wait_until(lambda: sessions("e002") > 0, 5, "sessions")
+        wait_until(lambda: sessions("e000") == 0 == int(server(home, "e000")["scur"]), 10, "drain")
+
+    def test_many_reloads_lose_no_request_and_no_state(self, home: Path) -> None:
+        haproxy(home, "set server edges/e000 state drain")
+        haproxy(home, "set server edges/e001 state maint")
+        requests, lost = count(home, "requests"), count(home, "lost")
+        for _ in range(12):
+            pop.balancer(home, "reload")
+            state = pop.balancer_state(home)
+            admin = [state[host]["admin"] for host in HOSTS]
+            assert admin == ["drain", "maint", "ready", "ready"]
+            time.sleep(0.23)
+        wait_until(lambda: count(home, "requests") > requests + 50, 10, "requests")
+        time.sleep(4)  # a slow body takes three seconds
+        assert count(home, "lost") == lost
+
+    def test_one_that_forgets_sends_nothing_to_a_host_that_is_not_ready(self, home: Path) -> None:
+        haproxy(home, "set server edges/e000 state drain")
+        wait_until(lambda: server(home, "e000")["scur"] == "0", 10, "drain")
+        sh(home, "e000", f"touch {MARK}")
+        requests, lost, unready = (count(home, what) for what in ("requests", "lost", "unready"))
+        for _ in range(6):
+            pop.balancer(home, "forget")
+            assert pop.balancer_state(home)["e000"]["admin"] == "ready"
+        time.sleep(1.5)
+        assert count(home, "requests") > requests
+        assert (count(home, "lost"), count(home, "unready")) == (lost, unready)
+
+    def test_one_that_forgets_sends_nothing_to_a_host_that_reboots(self, home: Path) -> None:
+        haproxy(home, "set server edges/e000 state drain")
+        wait_until(lambda: server(home, "e000")["scur"] == "0", 10, "drain")
+        sh(home, "e000", f"touch {MARK}")
+        lost, unready = count(home, "lost"), count(home, "unready")
+        before = pop.boots(home)["e000"]
+        try_sh(home, "e000", "reboot")
+        for _ in range(6):
+            pop.balancer(home, "forget")
+        assert pop.boots(home)["e000"] == before + 1
+        time.sleep(2)
+        assert (count(home, "lost"), count(home, "unready")) == (lost, unready)
+
+    def test_kill_loses_requests_and_states(self, home: Path) -> None:
+        haproxy(home, "set server edges/e000 state drain")
+        lost = count(home, "lost")
+        wait_until(lambda: count(home, "in_flight") > 3, 5, "requests under way")
+        pop.balancer(home, "kill")
+        assert pop.balancer_state(home)["e000"]["admin"] == "ready"
+        assert count(home, "lost") > lost
+        assert {"time", "path", "after", "reason", "host"} <= set(
+            lines_of(home / "lab/client-lost.jsonl")[-1]
+        )
+        wait_until(lambda: all(is_serving(home, host) for host in HOSTS), 5, "back in service")
+
+    def test_former_processes_end(self, home: Path) -> None:
+        state = pop.status(home)
+        assert state is not None
+
+        def balancers() -> int:
+            names = [Path(f"/proc/{pid}/comm") for pid, _ in family(state["pid"])]
+            return sum(name.exists() and name.read_text() == "haproxy\n" for name in names)
+
+        pop.balancer(home, "reload")
+        wait_until(lambda: balancers() == 1, 20, "the end of the former one")
+
+    def test_unknown_fault(self, home: Path) -> None:
+        with pytest.raises(pop.LabError, match="reload, forget, kill, not dance"):
+            pop.balancer(home, "dance")
+        assert pop.balancer_state(home)
+
+
+class TestLinks:
+    def test_a_cut_cable_stays_cut_over_a_reboot(self, home: Path) -> None:
+        pop.set_link(home, "e001", False)
+        pop.set_link(home, "e001", False)
+        assert pop.status(home)["faults"]["cut"] == ["e001"]  # type: ignore[index]
+        assert try_on(home, "e001", "true").returncode != 0
+        assert "NO-CARRIER" in sh(home, "e001", "ip -brief link show eth0")
+        wait_until(lambda: not pop.balancer_state(home)["e001"]["up"], 5, "down by its check")
+        reboot(home, "e001")
+        assert try_on(home, "e001", "true").returncode != 0
+        pop.set_link(home, "e001", True)
+        wait_until(lambda: try_on(home, "e001", "true").returncode == 0, 5, "plugged in")
+        assert pop.status(home)["faults"] == NO_FAULTS  # type: ignore[index]
+
+    @pytest.mark.parametrize("port", ["controller", "balancer", "client"])
+    def test_other_cables_can_be_cut(self, home: Path, port: str) -> None:
+        requests = count(home, "ok")
+        wait_until(lambda: count(home, "ok") > requests, 5, "answers")
+        pop.set_link(home, port, False)
+        time.sleep(0.3)
+        reached = try_on(home, "e000", "true").returncode == 0
+        requests = count(home, "ok")
+        time.sleep(1.2)
+        stopped = count(home, "ok") == requests
+        pop.set_link(home, port, True)
+        assert (reached, stopped) == ((False, False) if port == "controller" else (True, True))
+        wait_until(lambda: count(home, "ok") > requests, 10, "answers again")
+        assert try_on(home, "e000", "true").returncode == 0
+
+    def test_the_load_balancer_can_be_asked_behind_a_cut_cable(self, home: Path) -> None:
+        pop.set_link(home, "balancer", False)
+        wait_until(lambda: not pop.balancer_state(home)["e000"]["up"], 5, "all down")
+        pop.balancer(home, "reload")
+
+    def test_a_slow_cable_is_slow_over_a_reboot_too(self, home: Path) -> None:
+        pop.set_load(home, False)
+        fast = copy_seconds(home, "e002")
+        pop.slow_link(home, "e002", True)
+        pop.slow_link(home, "e002", True)
+        assert pop.status(home)["faults"]["slow"] == ["e002"]  # type: ignore[index]
+        assert copy_seconds(home, "e002") > fast + 0.6
+        reboot(home, "e002")
+        assert copy_seconds(home, "e002") > fast + 0.6
+        pop.slow_link(home, "e002", False)
+        pop.slow_link(home, "e002", False)
+        assert copy_seconds(home, "e002") < fast + 0.4
+        assert "tbf" not in sh(home, "e002", "tc qdisc show dev eth0")
+        pop.set_load(home, True)
+
+    def test_a_slow_cable_of_a_host_that_is_off(self, home: Path) -> None:
+        pop.power(home, "e002", "cut")
+        wait_until(lambda: state_of(home, "e002") == "off", 2, "off")
+        pop.slow_link(home, "e002", True)
+        pop.set_link(home, "e002", False)
+        pop.power(home, "e002", "on")
+        wait_until(lambda: is_up(home, "e002"), 5, "on")
+        assert "tbf" in sh(home, "e002", "tc qdisc show dev eth0")
+        assert "NO-CARRIER" in sh(home, "e002", "ip -brief link show eth0")
+
+    @pytest.mark.parametrize("port", ["controller", "balancer", "client"])
+    def test_slow_cables_of_the_pop_lose_nothing(self, home: Path, port: str) -> None:
+        lost = count(home, "lost")
+        pop.slow_link(home, port, True)
+        time.sleep(2)
+        pop.slow_link(home, port, False)
+        requests = count(home, "ok")
+        wait_until(lambda: count(home, "ok") > requests, 10, "answers")
+        assert count(home, "lost") == lost
+
+    def test_unknown_port(self, home: Path) -> None:
+        for call in (pop.set_link, pop.slow_link):
+            with pytest.raises(pop.LabError, match="a port is a host, .*client, not e9"):
+                call(home, "e9", True)
+        assert pop.status(home)["faults"] == NO_FAULTS  # type: ignore[index]
+
+
+def copy_seconds(home: Path, host: str) -> float:
+    """How long 120 kB take from a host over SSH."""
+    start = time.monotonic()
+    assert try_on(home, host, "dd if=/dev/zero bs=120k count=1 status=none").returncode == 0
+    return time.monotonic() - start
+
+
+class TestDisks:
+    def test_a_full_disk_has_no_byte_left_over_a_reboot_too(self, home: Path) -> None:
+        sh(home, "e003", "echo old > /var/lib/there")
+        pop.fill_disk(home, "e003", True)
+        pop.fill_disk(home, "e003", True)
+        assert pop.status(home)["faults"]["full"] == ["e003"]  # type: ignore[index]
+        write = "dd if=/dev/zero of=/var/lib/new bs=1 count=1 status=none"
+        for _ in range(2):
+            with pytest.raises(pop.LabError, match="No space left on device"):
+                sh(home, "e003", write)
+            assert sh(home, "e003", "touch /var/lib/empty; cat /var/lib/there") == "old"
+            assert sh(home, "e000", f"{write} 2>/dev/null; rm /var/lib/new; echo room") == "room"
+            sh(home, "e003", "sysctl -qw vm.swappiness=3")  # what is in memory has room
+            reboot(home, "e003")
+        pop.fill_disk(home, "e003", False)
+        assert sh(home, "e003", "echo new > /var/lib/there; cat /var/lib/there") == "new"
+        sh(home, "e003", "rm -f /var/lib/there /var/lib/new /var/lib/empty")
+
+    def test_unknown_host(self, home: Path) -> None:
+        with pytest.raises(pop.LabError, match="no host e9"):
+            pop.fill_disk(home, "e9", True)
+
+
+class TestKill:
+    def test_sshd_with_its_sessions(self, home: Path) -> None:
+        with session(home, "e000", "echo there; sleep 60") as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"there\n"
+            assert pop.kill(home, "e000", "sshd") >= 2
+            assert process.wait(5) != 0
+        wait_until(lambda: try_on(home, "e000", "true").returncode == 0, 5, "sshd again")
+        assert try_on(home, "e001", "true").returncode == 0
+
+    def test_nginx(self, home: Path) -> None:
+        other = sh(home, "e001", "cat /run/nginx.pid")
+        assert pop.kill(home, "e000", "nginx") == 2
+        wait_until(lambda: is_serving(home, "e000"), 10, "nginx again")
+        assert sh(home, "e001", "cat /run/nginx.pid") == other
+
+    def test_agent_in_a_session(self, home: Path) -> None:
+        source = b"import time\nprint('there', flush=True)\ntime.sleep(60)\n"
+        with session(home, "e000", BOOTSTRAP) as process:
+            assert process.stdin is not None
+            process.stdin.write(b"%d\n%s" % (len(source), source))
+            process.stdin.close()
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"there\n"
+            assert pop.kill(home, "e000", "agent") == 1
+            assert process.wait(5) != 0
+        assert pop.kill(home, "e000", "agent") == 0
+
+    def test_agent_of_a_timer(self, home: Path) -> None:
+        sh(home, "e000", "echo 'import time; time.sleep(60)' > /run/agent.py")
+        sh(home, "e000", "python3 -I -S /run/agent.py revert x < /dev/null > /dev/null 2>&1 &")
+        sh(home, "e000", "python3 -c 'import time; time.sleep(5)' < /dev/null > /dev/null 2>&1 &")
+        wait_until(lambda: pop.kill(home, "e000", "agent") == 1, 5, "the timer")
+        assert pop.kill(home, "e000", "agent") == 0
+
+    def test_what_cannot_be_killed(self, home: Path) -> None:
+        with pytest.raises(pop.LabError, match="sshd, nginx, agent, not init"):
+            pop.kill(home, "e000", "init")
+        with pytest.raises(pop.LabError, match="no host e9"):
+            pop.kill(home, "e9", "sshd")
+
+
+def session(home: Path, host: str, command: str) -> subprocess.Popen[bytes]:
+    """An SSH session with pipes."""
+    words = entering(home, *ssh(home, host, command))
+    return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+class TestTheWhole:
+    def test_power_on_right_after_a_cut(self, home: Path) -> None:
+        before = pop.boots(home)["e001"]
+        pop.power(home, "e001", "cut")
+        pop.power(home, "e001", "on")
+        wait_until(lambda: pop.boots(home)["e001"] == before + 1, 5, "the boot")
+        pop.power(home, "e001", "on")
+        pop.power(home, "e001", "cut")
+        pop.power(home, "e001", "off")
+        wait_until(lambda: state_of(home, "e001") == "off", 5, "off")
+        time.sleep(0.5)
+        assert pop.boots(home)["e001"] == before + 1
+
+    def test_heal_undoes_all(self, home: Path) -> None:
+        for fault in ("cut", "slow", "full"):
+            pop.inject(home, fault, "e001")
+        pop.inject(home, "cut", "client")
+        pop.inject(home, "off", "e002")
+        pop.inject(home, "balancer", "forget")
+        pop.inject(home, "sshd", "e003")
+        wait_until(lambda: state_of(home, "e002") == "off", 2, "off")
+        pop.heal(home)
+        assert pop.status(home)["faults"] == NO_FAULTS  # type: ignore[index]
+        for host in HOSTS:
+            wait_until(lambda: try_on(home, host, "true").returncode == 0, 10, host)  # noqa: B023
+        with pytest.raises(pop.LabError, match="a fault is cut, slow, .*not fire"):
+            pop.inject(home, "fire", "e001")
+
+    def test_from_the_command_line(
+        self, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("EDGETUNE_HOME", str(home))
+        assert cli.main(["lab", "console", "e001", "--", "hostname"]) == 0
+        assert capsys.readouterr().out == "e001\n"
+        assert cli.main(["lab", "console", "e001", "false"]) == 2
+        assert capsys.readouterr().err == "edgetune: e001: false: exit status 1\n"
+        assert cli.main(["lab", "fault", "cut", "e001"]) == 0
+        assert pop.status(home)["faults"]["cut"] == ["e001"]  # type: ignore[index]
+        assert cli.main(["lab", "heal"]) == 0
+        assert pop.status(home)["faults"] == NO_FAULTS  # type: ignore[index]
+        assert cli.main(["lab", "fault", "cut", "e9"]) == 2
+
+    @pytest.mark.parametrize("end", ["down", "kill"])
+    def test_nothing_is_left_of_a_broken_lab(self, tmp_path: Path, end: str) -> None:
+        mounts = Path("/proc/self/mountinfo").read_text()
+        links = subprocess.getoutput("ip -brief link; tc qdisc")
+        pid = pop.up(tmp_path, hosts=2)["pid"]
+        for fault, target in (
+            *(("cut", "e000"), ("slow", "e001"), ("full", "e001"), ("slow", "balancer")),
+            *(("balancer", "reload"), ("nginx", "e000")),
+        ):
+            pop.inject(tmp_path, fault, target)
+        members = family(pid)
+        code = CONSOLE.format(root=str(ROOT), home=str(tmp_path))
+        console = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+        wait_until(lambda: "sleep\n" in sh(tmp_path, "e001", "cat /proc/[0-9]*/comm"), 5, "it")
+        if end == "down":
+            assert pop.down(tmp_path)
+        else:
+            os.kill(pid, signal.SIGKILL)
+        assert console.wait(5) != 0
+        wait_until(lambda: not any(is_alive(member) for member in members), 5, "end of all")
+        assert pop.status(tmp_path) is None
+        assert Path("/proc/self/mountinfo").read_text() == mounts
+        assert subprocess.getoutput("ip -brief link; tc qdisc") == links
+
+    def test_without_a_lab_every_fault_is_one_line(self, tmp_path: Path) -> None:
+        for call in (pop.boots, pop.heal, pop.balancer_state):
+            with pytest.raises(pop.LabError, match="no lab is running"):
+                call(tmp_path)
+        for fault in ("cut", "slow", "full", "off", "sshd", "balancer"):
+            with pytest.raises(pop.LabError, match="no lab is running"):
+                pop.inject(tmp_path, fault, "e000")
+        with pytest.raises(pop.LabError, match="no lab is running"):
+            pop.console(tmp_path, "e000", ["true"])
