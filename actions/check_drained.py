@@ -10,12 +10,11 @@ from edgetune.rollout.drain import check_drained
 class CheckDrained(Action):
     """See who of a batch carries no session any more."""
 
-    def run(self, rollout: str, epoch: int, batch: int, force: bool = False) -> Result:
+    def run(self, rollout: str, epoch: int, batch: int) -> Result:
         return run_step(
             check_drained,
             self.config,
             rollout=rollout,
             epoch=epoch,
             batch=batch,
-            force=force,
         )

@@ -18,6 +18,8 @@ class ClaimPop(Action):
         epoch: int = 0,
         owner: str = "",
         by: str = "",
+        wait: bool = False,
+        carry_on: bool = False,
     ) -> Result:
         return run_step(
             claim_pop,
@@ -28,4 +30,6 @@ class ClaimPop(Action):
             epoch=epoch,
             owner=owner,
             by=by,
+            wait=wait,
+            carry_on=carry_on,
         )

@@ -11,7 +11,14 @@ class MarkRollout(Action):
     """Move a rollout into its next state."""
 
     def run(
-        self, rollout: str, epoch: int, state: str, owner: str = "", by: str = "", reason: str = ""
+        self,
+        rollout: str,
+        epoch: int,
+        state: str,
+        owner: str = "",
+        by: str = "",
+        reason: str = "",
+        hosts: list[str] | None = None,
     ) -> Result:
         return run_step(
             mark_rollout,
@@ -22,4 +29,5 @@ class MarkRollout(Action):
             owner=owner,
             by=by,
             reason=reason,
+            hosts=hosts,
         )

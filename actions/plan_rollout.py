@@ -22,7 +22,10 @@ class PlanRollout(Action):
         soak: float = 86400,
         interval: int = 60,
         warmup: float = 300,
+        alpha_help: float = 0.05,
+        alpha_harm: float = 0.05,
         seed: int = 0,
+        force: bool = False,
     ) -> Result:
         return run_step(
             plan_rollout,
@@ -37,5 +40,8 @@ class PlanRollout(Action):
             soak=soak,
             interval=interval,
             warmup=warmup,
+            alpha_help=alpha_help,
+            alpha_harm=alpha_harm,
             seed=seed,
+            force=force,
         )

@@ -10,11 +10,12 @@ from edgetune.rollout.change import restore_hosts
 class RestoreHosts(Action):
     """Take a tuning back on the hosts of a batch."""
 
-    def run(self, rollout: str, epoch: int, batch: int) -> Result:
+    def run(self, rollout: str, epoch: int, batch: int, live: bool = False) -> Result:
         return run_step(
             restore_hosts,
             self.config,
             rollout=rollout,
             epoch=epoch,
             batch=batch,
+            live=live,
         )

@@ -10,10 +10,11 @@ from edgetune.rollout.looks import sample_hosts
 class SampleHosts(Action):
     """Take one sample of every host."""
 
-    def run(self, pop: str = "", rollout: str = "") -> Result:
+    def run(self, pop: str = "", rollout: str = "", epoch: int = 0) -> Result:
         return run_step(
             sample_hosts,
             self.config,
             pop=pop,
             rollout=rollout,
+            epoch=epoch,
         )

@@ -83,6 +83,32 @@ class StatusAliasTestCase(AliasCase):
         self.assert_not_understood("status lab1-7")
 
 
+class StopAllAliasTestCase(AliasCase):
+    __test__ = True
+    action_alias_name = "edgetune_stop_all"
+
+    def test_with_and_without_a_reason(self) -> None:
+        self.assert_understood("edgetune stop all", "edgetune stop all")
+        command = "edgetune stop all errors in every PoP"
+        reason = "errors in every PoP"
+        self.assert_understood(command, "edgetune stop all {{ reason }}", reason=reason)
+
+    def test_other_commands(self) -> None:
+        self.assert_not_understood("edgetune stop")
+        self.assert_not_understood("edgetune stop lab1")
+
+
+class ResumeAllAliasTestCase(AliasCase):
+    __test__ = True
+    action_alias_name = "edgetune_resume_all"
+
+    def test_command(self) -> None:
+        self.assert_understood("edgetune resume all", "edgetune resume all")
+
+    def test_other_commands(self) -> None:
+        self.assert_not_understood("edgetune resume")
+
+
 def test_each_alias_has_its_cases() -> None:
     tried = {case.action_alias_name for case in AliasCase.__subclasses__()}
     assert tried == {load_yaml(path)["name"] for path in (ROOT / "aliases").glob("*.yaml")}

@@ -19,7 +19,7 @@ class CheckRebootedTestCase(BatchActionTestCase):
 
     def test_waits_until_the_boot_id_is_another(self) -> None:
         self.assertEqual(self.assert_succeeds(**self.of_batch(0))["waiting"], 1)
-        self.world.boot(0)
+        self.world.hosts.reboot()
         result = self.assert_succeeds(**self.of_batch(0))
         self.assertEqual((result["waiting"], result["message"]), (0, "all are back"))
         self.assertEqual(self.world.at(0), {self.host: "rebooted"})

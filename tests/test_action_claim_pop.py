@@ -39,5 +39,17 @@ class ClaimPopTestCase(EdgetuneActionTestCase):
         self.assert_wrong("rollout", rollout="nothing")
 
     def test_a_claimed_pop_is_refused(self) -> None:
-        says = f"lab1 is claimed by rollout {self.world.rollout}"
-        self.assert_refused("fenced", says, plan=self.world.plan["digest"])
+        says = f"lab1 has a rollout that is changing: {self.world.rollout}"
+        self.assert_refused("refused", says, plan=self.world.plan["digest"])
+
+    def test_what_has_ended_is_not_carried_on(self) -> None:
+        for state in ("rolling_back", "rolled_back"):
+            self.world.mark(state)
+        ok, result = self.run_action(rollout=self.world.rollout, carry_on=True)
+        self.assertEqual((ok, result["claimed"]), (True, False))
+        self.assertIn("is rolled_back already", result["message"])
+
+    def test_it_remembers_whether_its_workflow_stays(self) -> None:
+        self.assertFalse(self.assert_succeeds(rollout=self.world.rollout)["wait"])
+        self.assertTrue(self.assert_succeeds(rollout=self.world.rollout, wait=True)["wait"])
+        self.assertTrue(self.assert_succeeds(rollout=self.world.rollout)["wait"])

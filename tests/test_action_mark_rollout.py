@@ -13,7 +13,7 @@ class MarkRolloutTestCase(EdgetuneActionTestCase):
     __test__ = True
     action_cls = MarkRollout
 
-    def into(self, state: str, **more: str) -> dict[str, Any]:
+    def into(self, state: str, **more: Any) -> dict[str, Any]:
         return {"rollout": self.world.rollout, "epoch": self.world.epoch, "state": state, **more}
 
     def test_enters_the_next_state_under_a_new_epoch(self) -> None:
@@ -41,3 +41,8 @@ class MarkRolloutTestCase(EdgetuneActionTestCase):
         both = self.into("soaking")
         self.assert_succeeds(**both)
         self.assert_refused("fenced", "has lost its claim on lab1", **both)
+
+    def test_single_hosts_are_refused_before_all_are_back(self) -> None:
+        (host,) = self.world.at(0)
+        says = "single hosts are visited only once it is rolled_back"
+        self.assert_refused("refused", says, **self.into("rolling_back", hosts=[host]))

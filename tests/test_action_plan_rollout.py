@@ -43,3 +43,11 @@ class PlanRolloutTestCase(EdgetuneActionTestCase):
         for field, given in wrong.items():
             with self.subTest(field):
                 self.assert_wrong(field, **given)
+
+    def test_a_quarantined_host_is_named_with_the_way_out(self) -> None:
+        (host,) = self.world.at(0)
+        self.world.roll(0)
+        self.world.hosts.errors[host, "restore"] = "Read-only file system"
+        self.world.roll_back()
+        says = f"{host}: quarantined by rollout {self.world.rollout}; release_host brings"
+        self.assert_refused("refused", says, pop="lab1", tuning="accept_queue")

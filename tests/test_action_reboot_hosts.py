@@ -22,7 +22,13 @@ class RebootHostsTestCase(BatchActionTestCase):
         self.assertEqual(result, {"failed": [], "error": "", "message": message})
         self.assert_succeeds(**self.of_batch(0))
         sent = [(name, ask) for name, verb, ask in self.world.hosts.asked if verb == "reboot"]
-        self.assertEqual(sent, [(self.host, {"epoch": self.world.epoch, "boot_id": "boot-1"})])
+        # Asked for the boot of before, a host that has rebooted does not do it again.
+        once = (self.host, {"epoch": self.world.epoch, "boot_id": "boot-1"})
+        self.assertEqual(sent, [once, once])
+        self.world.hosts.reboot()
+        self.assert_succeeds(**self.of_batch(0))
+        self.world.hosts.reboot()
+        self.assertEqual(self.world.hosts.reboots(self.host), 1)
 
     def test_a_host_whose_boot_id_is_unknown_is_not_rebooted(self) -> None:
         self.world.hosts.errors[self.host, "facts"] = "timed out"

@@ -29,3 +29,12 @@ class RestoreHostsTestCase(BatchActionTestCase):
         result = self.assert_succeeds(**self.of_batch(self.back))
         self.assertEqual(result["error"], f"{self.host}: Read-only file system")
         self.assertEqual(self.world.at(self.back), {self.host: "quarantined"})
+
+    def test_live_takes_back_in_place_and_leaves_the_rest_waiting(self) -> None:
+        self.world.mark("rolling_back")
+        batch = {**self.of_batch(self.back + 1), "live": True}
+        result = self.assert_succeeds(**batch)
+        self.assertEqual(list(result["hosts"]), [self.host])
+        self.assertEqual(self.world.at(self.back + 1), {self.host: "planned"})
+        asked = [request for _, verb, request in self.world.hosts.asked if verb == "restore"]
+        self.assertEqual(asked[-1]["live"], ["sysctl:net.core.somaxconn"])

@@ -17,7 +17,8 @@ class UndrainHostsTestCase(BatchActionTestCase):
         result = self.assert_succeeds(**self.of_batch(0))
         message = "1 of 1 serve again"
         self.assertEqual(result, {"done": [host], "failed": [], "message": message})
-        self.assertEqual(self.world.balancer.log, [(host, "drain"), (host, "ready")])
+        log = [(host, "drain"), (host, "maint"), (host, "ready")]
+        self.assertEqual(self.world.balancer.log, log)
 
     def test_a_host_in_maintenance_goes_back_to_that(self) -> None:
         (host,) = self.world.at(0)

@@ -16,6 +16,7 @@ import asyncssh
 import pytest
 
 from edgetune.config import read_config
+from edgetune.errors import RefusedError
 from edgetune.hosts.fleet import AGENT, MAX_REPLY, Fleet, HostResult
 from edgetune.inventory import Host
 
@@ -29,7 +30,7 @@ class Server:
         self.requests: list[dict[str, Any]] = []
         self.sources: list[bytes] = []
         self._connections: list[Any] = []
-        self.answer: Answer = lambda request: _reply(request, {})
+        self.answer: Answer = lambda request: _reply(request, {"agent_state": {"tunings": {}}})
         self._folder = folder
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
@@ -129,9 +130,9 @@ def _ask(server: Server, verb: str = "facts", **config: Any) -> HostResult:
 
 def test_the_agent_and_the_request_travel_in_one_round_trip(server: Server) -> None:
     server.answer = lambda request: _reply(request, {"changed": True, "diff": [{"id": "a"}]})
-    result = _ask(server)
+    result = _ask(server, "apply")
     assert (result.failed, result.changed, result.diff) == (False, True, [{"id": "a"}])
-    assert server.requests == [{"x": "e000", "protocol": 1, "verb": "facts"}]
+    assert server.requests == [{"x": "e000", "protocol": 1, "verb": "apply"}]
     assert server.sources == [AGENT.read_bytes()]
 
 
@@ -159,7 +160,10 @@ def test_garbage_is_an_error_of_that_host(server: Server, answer: bytes, says: s
 @pytest.mark.parametrize(
     ("verb", "result", "says"),
     [
-        ("facts", {"boot_id": None}, "result.boot_id: must be text"),
+        ("restore", {"boot_id": None, "diff": []}, "result.boot_id: must be text"),
+        ("ready", {}, "result.sessions: must be a whole number"),
+        ("facts", {}, "result.agent_state: must be a mapping"),
+        ("facts", {"agent_state": {"tunings": {"a": 1}}}, "result.agent_state: must be a mapping"),
         ("apply", {"diff": 5}, "result.diff: must be a list"),
         ("confirm", {}, "result.settings: must be a list"),
         ("plan", {"settings": [{"id": "x"}]}, "result.settings: status is missing"),
@@ -224,6 +228,59 @@ def test_a_dead_host_costs_one_timeout_not_the_batch(server: Server) -> None:
     assert results["dead"].reason == "unreachable"
     assert [results[host.name].failed for host in hosts] == [False] * 6
     assert taken < 2.5
+
+
+def test_with_patience_a_host_that_cannot_be_reached_is_asked_again(server: Server) -> None:
+    with socket.create_server(("127.0.0.3", 0)) as taken:
+        gone = Host("gone", "127.0.0.3", taken.getsockname()[1], "", "", "gone")
+    asked: list[str] = []
+
+    def request(host: Host) -> dict[str, Any]:
+        asked.append(host.name)
+        return {}
+
+    start = time.monotonic()
+    fleet = server.fleet()
+    result = fleet.ask([gone, _host(server)], "facts", request, patience=2.5)
+    assert 2 <= time.monotonic() - start < 2.6
+    assert result["gone"].reason == "unreachable"
+    assert (asked.count("gone"), asked.count("e000")) == (3, 1)
+
+
+def test_with_patience_a_host_that_comes_back_in_time_answers(server: Server) -> None:
+    gone, back = _host(server, address="127.0.0.3"), _host(server)
+    places = [gone, back]
+    fleet = server.fleet()
+    real = fleet._ask_one
+    fleet._ask_one = (  # type: ignore[method-assign]
+        lambda host, *rest: real(places.pop(0), *rest)
+    )
+    assert not fleet.ask([back], "facts", lambda host: {}, patience=5)["e000"].failed
+    assert places == []
+
+
+def test_patience_asks_nobody_again_who_answered_an_error(server: Server) -> None:
+    error = {"reason": "failed", "field": None, "message": "Read-only file system"}
+    document = {"edgetune": 1, "verb": "apply", "ok": False, "error": error}
+    for answer, reason in ((json.dumps(document).encode(), "failed"), (b"Welcome!", "garbage")):
+        server.requests.clear()
+        server.answer = lambda request, answer=answer: answer  # type: ignore[misc]
+        result = server.fleet().ask([_host(server)], "apply", lambda host: {}, patience=5)
+        assert (result["e000"].reason, len(server.requests)) == (reason, 1)
+
+
+def test_without_permission_a_host_is_not_asked_again(server: Server) -> None:
+    with socket.create_server(("127.0.0.3", 0)) as taken:
+        gone = Host("gone", "127.0.0.3", taken.getsockname()[1], "", "", "gone")
+    permits = iter([{}])
+
+    def request(host: Host) -> dict[str, Any]:
+        for permit in permits:
+            return permit
+        raise RefusedError("everything is stopped")
+
+    with pytest.raises(RefusedError, match="everything is stopped"):
+        server.fleet().ask([gone], "apply", request, patience=5)
 
 
 def test_a_refused_connection_is_data(server: Server) -> None:

@@ -152,6 +152,35 @@ def test_the_epoch_is_above_what_hosts_have_seen(claims: Any) -> None:
     assert claims.take("lab1", "one", 60, above=7).epoch == 43
 
 
+def test_an_owner_goes_on_above_an_epoch_that_the_backend_lost(claims: Any) -> None:
+    with pytest.raises(FencedError, match="nobody holds it"):
+        claims.renew("lab1", Claim("one", 41), 60)
+    taken = claims.take("lab1", "one", 60, after=41, above=41)
+    assert claims.holder("lab1") == taken == Claim("one", 42)
+
+
+def test_a_claim_says_how_long_it_lasts(claims: Any) -> None:
+    assert claims.expires_in("lab1") == 0
+    claim = claims.take("lab1", "one", 60)
+    assert 59 < claims.expires_in("lab1") <= 60
+    claims.renew("lab1", claim, 30)
+    assert 29 < claims.expires_in("lab1") <= 30
+    assert claims.release("lab1", claim)
+    assert claims.expires_in("lab1") == 0
+
+
+def test_a_claim_given_back_with_a_grace_keeps_others_out_meanwhile(claims: Any) -> None:
+    claim = claims.take("lab1", "one", 60)
+    assert claims.release("lab1", claim, after=0.3)
+    assert 0 < claims.expires_in("lab1") <= 0.3
+    with pytest.raises(FencedError, match="lab1 is claimed by rollout one"):
+        claims.take("lab1", "two", 60)
+    time.sleep(0.35)
+    assert claims.take("lab1", "two", 60).epoch == 2
+    assert not claims.release("lab1", claim, after=60)
+    assert claims.holder("lab1") == Claim("two", 2)
+
+
 def test_samples_come_back_in_order_and_expire(samples: Any) -> None:
     rows = [{"host": host, "time": at} for at in (30.0, 10.0, 20.0) for host in ("a", "b")]
     samples.add("lab1", rows)

@@ -3,19 +3,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sqlite3
+from collections.abc import Iterator, Mapping, Set
+from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
+
+import pytest
 
 from edgetune.hosts.fleet import HostResult
-from edgetune.rollout import change, drain, lifecycle, reboot
-from edgetune.rollout.record import Batch, read_rollout, save_plan
+from edgetune.rollout import change, drain, lifecycle, looks, reboot
+from edgetune.rollout.record import Batch, Head, read_rollout, save_plan
 from edgetune.rollout.site import Site
+from edgetune.rollout.store import Store
 from edgetune.traffic.driver import Server
-from tests.builders import inventory_document, observed, plan, write_yaml
+from edgetune.tuning import digest_of
+from tests.builders import inventory_document, observed, plan, tuning, write_yaml
 
-_FIRST = (drain.drain_hosts, drain.check_drained, reboot.check_rebooted)
+_FIRST = (drain.drain_hosts, drain.check_drained)
 _LAST = (
     reboot.reboot_hosts,
     reboot.check_rebooted,
@@ -25,90 +31,221 @@ _LAST = (
 _WAYS = {
     "change": (*_FIRST, change.apply_tuning, *_LAST),
     "sham": (*_FIRST, *_LAST),
-    "restore": (*_FIRST, change.restore_hosts, *_LAST),
+    "restore": (*_FIRST, reboot.check_rebooted, change.restore_hosts, *_LAST),
 }
 
-CHANGING_VERBS = ("apply", "confirm", "restore", "reboot")
+CHANGING_VERBS = ("ready", "apply", "confirm", "restore", "reboot")
+_DISTURBING_VERBS = ("apply", "restore", "reboot")
+
+
+def never_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite does not wait for disks: hundreds of worlds need not outlive a power cut."""
+    connect = sqlite3.connect
+
+    def connected(*place: Any, **more: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*place, **more)
+        connection.execute("PRAGMA synchronous = OFF")
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", connected)
+
+
+class Died(BaseException):
+    """The process that carried out a step is gone; nothing in it may catch this."""
+
+
+class Moments:
+    """Counts the moments just before and just after each side effect; a test may die at one,
+    or have ``at`` called at each."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.die_at = -1
+        self.at: Callable[[str], None] = lambda what: None
+
+    @contextmanager
+    def around(self, what: str) -> Iterator[None]:
+        self._pass(f"before {what}")
+        yield
+        self._pass(f"after {what}")
+
+    def _pass(self, moment: str) -> None:
+        self.seen.append(moment)
+        self.at(moment)
+        if len(self.seen) - 1 == self.die_at:
+            raise Died(moment)
 
 
 class Balancer:
-    """A load balancer in memory."""
+    """A load balancer in memory; with ``clients`` every server in service carries sessions."""
 
-    def __init__(self) -> None:
+    def __init__(self, moments: Moments, not_ready: Set[str]) -> None:
         self.state = {f"e{i:03d}": "ready" for i in range(8)}
         self.up = dict.fromkeys(self.state, True)
         self.sessions = dict.fromkeys(self.state, 0)
+        self.clients = False
         self.log: list[tuple[str, str]] = []
+        self._moments, self._not_ready = moments, not_ready
 
     def servers(self) -> Mapping[str, Server]:
-        return {
-            name: Server(name, state, self.up[name], self.sessions[name])
-            for name, state in self.state.items()
-        }
+        found = {name: self._server(name) for name in self.state}
+        if self.clients:
+            # What is open when a server leaves the service ends before the next look.
+            self.sessions = {name: 2 * each.in_service for name, each in found.items()}
+        return found
 
     def set_state(self, server: str, state: str) -> None:
-        self.log.append((server, state))
-        self.state[server] = state
+        with self._moments.around(f"{server} {state}"):
+            self.log.append((server, state))
+            self.state[server] = state
+
+    def forget(self) -> None:
+        """What a reload without a state file does."""
+        self.state = dict.fromkeys(self.state, "ready")
+        self.servers()
+
+    def carries(self, server: str) -> bool:
+        """Whether requests are under way on it."""
+        return self.sessions.get(server, 0) > 0
+
+    def look(self, server: str) -> int:
+        """How many sessions the host itself counts."""
+        return self.servers()[server].sessions
+
+    def _server(self, name: str) -> Server:
+        up = self.up[name] and name not in self._not_ready
+        return Server(name, self.state[name], up, self.sessions[name])
 
 
 class Hosts:
     """Hosts that answer as agents do, from a few facts each."""
 
-    def __init__(self) -> None:
+    def __init__(self, moments: Moments) -> None:
         self.boot = dict.fromkeys((f"e{i:03d}" for i in range(8)), "boot-1")
         self.tuned: set[str] = set()
+        self.live_back: set[str] = set()
+        self.not_ready: set[str] = set()
+        self.epochs: dict[str, int] = {}
         self.errors: dict[tuple[str, str], str] = {}
+        self.unreachable: set[str] = set()
         self.asked: list[tuple[str, str, dict[str, Any]]] = []
         self.health_ms = 1.0
+        self.carries: Callable[[str], bool] = lambda name: False
+        self.sessions: Callable[[str], int] = lambda name: 0
+        self.disturbed: list[tuple[str, str]] = []
+        self._going_down: set[str] = set()
+        self._moments = moments
 
-    def ask(self, hosts: Any, verb: str, request: Any, timeout: float = 0) -> dict[str, HostResult]:
+    def ask(
+        self, hosts: Any, verb: str, request: Any, timeout: float = 0, patience: float = 0
+    ) -> dict[str, HostResult]:
         return {host.name: self._one(host.name, verb, request(host)) for host in hosts}
 
     def changing(self) -> list[str]:
         """Verbs so far that can change a host."""
         return [verb for _, verb, _ in self.asked if verb in CHANGING_VERBS]
 
+    def told(self, verb: str) -> list[str]:
+        """Who was asked for ``verb``, in order."""
+        return [name for name, asked, _ in self.asked if asked == verb]
+
+    def reboot(self) -> None:
+        """Whoever was told to reboot does so."""
+        for name in self._going_down:
+            self.boot[name] += "+"
+        self._going_down.clear()
+
+    def reboots(self, name: str) -> int:
+        """How often it has rebooted."""
+        return self.boot[name].count("+")
+
     def _one(self, name: str, verb: str, request: dict[str, Any]) -> HostResult:
         self.asked.append((name, verb, request))
+        if name in self.unreachable:
+            return HostResult(name, error="timed out", reason="unreachable")
         if (name, verb) in self.errors:
             return HostResult(name, error=self.errors[name, verb], reason="failed")
-        data = getattr(self, "_" + verb)(name)
+        if request.get("epoch", self.epochs.get(name, 0)) < self.epochs.get(name, 0):
+            return HostResult(name, error="epoch: is older than one seen", reason="refused")
+        self.epochs[name] = request.get("epoch", self.epochs.get(name, 0))
+        data = self._act(name, verb, request)
         return HostResult(name, data={"boot_id": self.boot[name], **data})
 
-    def _facts(self, name: str) -> dict[str, Any]:
-        return {}
+    def _act(self, name: str, verb: str, request: dict[str, Any]) -> dict[str, Any]:
+        act = getattr(self, "_" + verb)
+        if verb not in CHANGING_VERBS:
+            return dict(act(name, request))
+        if verb in _DISTURBING_VERBS and "live" not in request and self.carries(name):
+            self.disturbed.append((name, verb))
+        with self._moments.around(f"{name} {verb}"):
+            return dict(act(name, request))
 
-    def _apply(self, name: str) -> dict[str, Any]:
+    def _facts(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
+        stands = {"accept_queue": {"state": "confirmed", "digest": tuning().digest}}
+        tunings = stands if name in self.tuned else {}
+        return {"agent_state": {"tunings": tunings, "ready": name not in self.not_ready}}
+
+    def _ready(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
+        ready = request["ready"]
+        changed = (name in self.not_ready) == ready
+        (self.not_ready.discard if ready else self.not_ready.add)(name)
+        return {"changed": changed, "ready": ready, "sessions": self.sessions(name)}
+
+    def _apply(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         changed = name not in self.tuned
         self.tuned.add(name)
         return {"changed": changed, "diff": []}
 
-    def _restore(self, name: str) -> dict[str, Any]:
+    def _restore(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         changed = name in self.tuned
+        if "live" in request:
+            self.live_back.add(name)
+            return {"changed": changed, "nothing_to_restore": False}
         self.tuned.discard(name)
         return {"changed": changed, "nothing_to_restore": not changed}
 
-    def _confirm(self, name: str) -> dict[str, Any]:
+    def _confirm(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         return {"confirmed": name in self.tuned, "settings": [], "state": "none"}
 
-    def _plan(self, name: str) -> dict[str, Any]:
+    def _plan(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         (row,) = observed(name)
         now = row["wanted"] if name in self.tuned else row["runtime"]
         status = "noop" if name in self.tuned else "change"
         return {"settings": [{**row, "status": status, "runtime": now, "persistent": now}]}
 
-    def _reboot(self, name: str) -> dict[str, Any]:
-        return {"rebooting": True}
+    def _reboot(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
+        meant = request["boot_id"] == self.boot[name]
+        if meant:
+            self._going_down.add(name)
+        return {"rebooting": meant}
 
-    def _sample(self, name: str) -> dict[str, Any]:
-        gauges = {"health_failed": 0, "health_p50_ms": self.health_ms}
+    def _sample(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
+        failed = float(name in self.not_ready)
+        gauges = {"health_failed": failed, "health_p50_ms": self.health_ms}
         return {"uptime": 1.0, "counters": {"listen_drops": 0}, "gauges": gauges}
 
 
-class World:
-    """A site with one rollout on it."""
+class WatchedStore:
+    """A store whose writes are moments too."""
 
-    def __init__(self, folder: Path, **planned: Any) -> None:
+    def __init__(self, store: Store, moments: Moments) -> None:
+        self._store, self._moments = store, moments
+
+    def get(self, key: str) -> str | None:
+        return self._store.get(key)
+
+    def list(self, prefix: str) -> Mapping[str, str]:
+        return self._store.list(prefix)
+
+    def put(self, key: str, value: str) -> None:
+        with self._moments.around(f"put {key}"):
+            self._store.put(key, value)
+
+
+class EmptyWorld:
+    """A site whose load balancer and hosts are in memory."""
+
+    def __init__(self, folder: Path) -> None:
         state = f"sqlite:///{folder}/state.sqlite"
         inventory = write_yaml(folder / "inventory.yaml", inventory_document())
         self.config = {
@@ -121,19 +258,49 @@ class World:
             "reboot_deadline": 1,
             "health_deadline": 1,
         }
-        self.balancer, self.hosts = Balancer(), Hosts()
+        self.moments = Moments()
+        self.hosts = Hosts(self.moments)
+        self.balancer = Balancer(self.moments, self.hosts.not_ready)
+        self.hosts.carries = self.balancer.carries
+        self.hosts.sessions = self.balancer.look
         self.site = Site(self.config)
+        self.site.store = WatchedStore(self.site.store, self.moments)
         self.site.fleet = self.hosts  # type: ignore[assignment]
         self.site.load_balancer = lambda pop: self.balancer  # type: ignore[method-assign]
-        self.plan = plan(folder, **planned)
+        self.rollout, self.epoch = "", 0
+
+    def begin(self, folder: Path, **planned: Any) -> None:
+        """Plan a rollout and claim the PoP for it."""
+        self.plan = self._planned(folder, **planned)
         save_plan(self.site, self.plan)
         begun = lifecycle.claim_pop(self.site, plan=self.plan["digest"], owner="run-1", by="ana")
         self.rollout, self.epoch = begun["rollout"], begun["epoch"]
 
-    def mark(self, state: str) -> dict[str, Any]:
-        marked = lifecycle.mark_rollout(self.site, self.rollout, self.epoch, state)
+    @staticmethod
+    def _planned(folder: Path, disruption: str = "", **planned: Any) -> dict[str, Any]:
+        made = plan(folder, **planned)
+        if disruption:
+            del made["digest"]
+            made["disruption"] = disruption
+            made["batches"] = [b for b in made["batches"] if b["what"] != "sham"]
+            made["digest"] = digest_of(made)
+        return made
+
+    @property
+    def head(self) -> Head:
+        """The head as the store has it."""
+        return read_rollout(self.site, self.rollout).head
+
+    def mark(self, state: str, **more: Any) -> dict[str, Any]:
+        marked = lifecycle.mark_rollout(self.site, self.rollout, self.epoch, state, **more)
         self.epoch = marked["epoch"]
         return marked
+
+    def take_over(self, **more: Any) -> dict[str, Any]:
+        """Claim the rollout under a new epoch."""
+        taken = lifecycle.claim_pop(self.site, rollout=self.rollout, **more)
+        self.epoch = taken.get("epoch", self.epoch)
+        return taken
 
     def step(self, function: Any, batch: int, **more: Any) -> dict[str, Any]:
         result: dict[str, Any] = function(self.site, self.rollout, self.epoch, batch, **more)
@@ -153,14 +320,50 @@ class World:
             host.at -= seconds
         opened.save_batch(work)
 
-    def boot(self, batch: int) -> None:
-        """The hosts of a batch that were told to reboot do so."""
-        for name in self.batch(batch).at("rebooting"):
-            self.hosts.boot[name] += "+"
-
     def roll(self, batch: int, until: Any = None) -> None:
         """One batch the whole way, or up to the step ``until`` and without it."""
         for step in takewhile(lambda step: step is not until, _WAYS[self.batch(batch).what]):
             self.step(step, batch)
             if step is reboot.reboot_hosts:
-                self.boot(batch)
+                self.hosts.reboot()
+
+    def roll_all(self, marked: Mapping[str, Any]) -> None:
+        """Every batch of a state that was entered, each as the workflow ``roll_batch`` does it."""
+        for batch in range(marked["first_batch"], marked["end_batch"]):
+            for step in _WAYS[self.batch(batch).what]:
+                self._until_nobody_waits(step, batch)
+            assert self.step(looks.check_health, batch)["failed"] == []
+
+    def roll_back(self, **more: Any) -> dict[str, Any]:
+        """The whole way back, as ``roll_back_pop`` does it."""
+        self.roll_all(self.mark("rolling_back", **more))
+        return self.mark("rolled_back")
+
+    def _until_nobody_waits(self, step: Any, batch: int) -> None:
+        for _ in range(9):
+            result = self.step(step, batch)
+            self.hosts.reboot()
+            assert result.get("failed", []) == [], result
+            if not result.get("waiting"):
+                return
+            if step is reboot.check_rebooted:
+                # Nobody is on the way any more: whoever is awaited was never told.
+                self.age(batch)
+        raise AssertionError(f"batch {batch} waits for ever: {result['message']}")
+
+
+class World(EmptyWorld):
+    """A site with one rollout on it, claimed and nothing else yet."""
+
+    def __init__(self, folder: Path, **planned: Any) -> None:
+        super().__init__(folder)
+        self.begin(folder, **planned)
+
+
+def changing(folder: Path, **planned: Any) -> World:
+    """A world whose rollout is about to change its first batch."""
+    folder.mkdir(exist_ok=True)
+    made = World(folder, **planned)
+    for state in ("baseline", "changing"):
+        made.mark(state)
+    return made

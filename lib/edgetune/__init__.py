@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """edgetune: roll performance tunings over the PoPs of an edge network."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 PACK = "edgetune"
-RECORD_SCHEMA = 1
+RECORD_SCHEMA = 2
+PLAN_SCHEMA = 1
 AGENT_PROTOCOL = 1
 SAMPLE_SCHEMA = 1

@@ -65,6 +65,10 @@ def read_config(data: Mapping[str, Any]) -> Config:
         sample_retention=fields.number("sample_retention", 1209600, minimum=60),
     )
     fields.done()
+    if config.claim_ttl <= config.owner_timeout:
+        raise fields.wrong(
+            "claim_ttl", f"must be longer than owner_timeout, {config.owner_timeout}"
+        )
     return config
 
 

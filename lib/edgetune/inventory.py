@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from edgetune.errors import InputError
 from edgetune.fields import Fields, load_yaml
@@ -38,11 +39,15 @@ class LoadBalancer:
 
 @dataclass(frozen=True)
 class Pop:
-    """A site. ``floor`` is the share of hosts in service that we may never go below."""
+    """A site. ``floor`` is the share of hosts in service that we may never go below.
+
+    ``ports`` are those on which its hosts serve; a drained host has no connection to them.
+    """
 
     name: str
     floor: float
     health: str
+    ports: tuple[int, ...]
     reboot_time: float
     load_balancer: LoadBalancer
     hosts: tuple[Host, ...]
@@ -94,10 +99,12 @@ class YamlInventory:
 
 def _read_pop(name: str, fields: Fields) -> Pop:
     hosts = fields.inside("hosts")
+    health = fields.text("health", "", pattern=r"http://\S+")
     pop = Pop(
         name=name,
         floor=fields.number("floor", 0.7, minimum=0, maximum=1),
-        health=fields.text("health", "", pattern=r"http://\S+"),
+        health=health,
+        ports=_read_ports(fields, health),
         reboot_time=fields.number("reboot_time", 300.0, minimum=0),
         load_balancer=_read_load_balancer(fields.inside("load_balancer")),
         hosts=tuple(_read_host(host, below) for host, below in hosts.named()),
@@ -106,6 +113,20 @@ def _read_pop(name: str, fields: Fields) -> Pop:
         raise fields.wrong("hosts", "is empty")
     fields.done()
     return pop
+
+
+def _read_ports(fields: Fields, health: str) -> tuple[int, ...]:
+    """Those of the health check unless they are given."""
+    given = fields.items("ports", [])
+    for index, port in enumerate(given):
+        if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65535:
+            raise fields.wrong(f"ports[{index}]", f"{port!r} is no port")
+    if given or not health:
+        return tuple(given)
+    try:
+        return (urlsplit(health).port or 80,)
+    except ValueError as error:
+        raise fields.wrong("health", str(error)) from None
 
 
 def _read_load_balancer(fields: Fields) -> LoadBalancer:

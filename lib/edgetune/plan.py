@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from edgetune import RECORD_SCHEMA
+from edgetune import PLAN_SCHEMA
 from edgetune.errors import InputError, RefusedError
 from edgetune.inventory import Pop
 from edgetune.tuning import DISRUPTIONS, Tuning, digest_of
@@ -22,7 +22,10 @@ _BATCH_SECONDS = {"live": 5, "restart": 30, "drain": 30, "reboot": 30}
 
 @dataclass(frozen=True)
 class Options:
-    """What a person may choose about a rollout; times in seconds, alphas as probabilities."""
+    """What a person may choose about a rollout; times in seconds, alphas as probabilities.
+
+    ``force`` goes on with a host whose sessions do not end; by default it is skipped.
+    """
 
     fraction: float = 0.5
     batch_size: int = 0
@@ -34,6 +37,7 @@ class Options:
     alpha_harm: float = 0.05
     exclude: tuple[str, ...] = ()
     seed: int = 0
+    force: bool = False
 
     def checked(self) -> Options:
         """Itself; InputError names a value out of its range."""
@@ -74,7 +78,7 @@ def make_plan(
     strata = _split(pop, touched, options)
     out = _most_at_once(pop, disruption, options)
     document: Document = {
-        "schema": RECORD_SCHEMA,
+        "schema": PLAN_SCHEMA,
         "pop": pop.name,
         "tuning": {"name": tuning.name, "version": tuning.version, "digest": tuning.digest},
         "intent": asdict(tuning.intent),

@@ -12,7 +12,7 @@ from tests.metadata.source import sensor_problems as source_problems
 from tests.metadata.values import EXPRESSION, Document, Known, call_problems, shape
 
 READ_ONLY = {"edgetune.plan_rollout", "edgetune.rollout_status", "edgetune.sample_hosts"}
-RECOVERY = "recover_orphan"
+RECOVERY = ("recover_left", "recover_orphans")
 
 _IN_TRIGGER = re.compile(r"\btrigger\.(\w+)")
 
@@ -80,7 +80,7 @@ def _template_problems(given: Document, payload: set[str]) -> list[str]:
 
 
 def _enabled_problems(rule: Document) -> list[str]:
-    harmless = rule["action"]["ref"] in READ_ONLY or rule["name"] == RECOVERY
+    harmless = rule["action"]["ref"] in READ_ONLY or rule["name"] in RECOVERY
     if rule["enabled"] and not harmless:
         return ["enabled: a rule that changes machines must ship disabled"]
     return []

@@ -25,15 +25,20 @@ def policy_problems(policy: Document, actions: Mapping[str, Document]) -> list[s
 
 
 def attribute_problems(policy: Document, action: Document) -> list[str]:
-    """StackStorm counts by what was given: an attribute left at its default counts everything."""
+    """StackStorm counts by what was given: with nothing given, everything counts.
+
+    Of several attributes one is enough, such as a PoP for a new rollout, an id for one carried on.
+    """
     parameters = own_parameters(action)
-    problems = []
-    for name in policy["parameters"].get("attributes", []):
-        if name not in parameters:
-            problems.append(f"parameters.attributes: {name} is no parameter of the action")
-        elif not parameters[name].get("required"):
-            problems.append(
-                f"parameters.attributes: {name} can be left out, "
-                f"and then every {policy['resource_ref']} counts, whatever its {name}"
-            )
+    names = policy["parameters"].get("attributes", [])
+    problems = [
+        f"parameters.attributes: {name} is no parameter of the action"
+        for name in names
+        if name not in parameters
+    ]
+    if len(names) == 1 and not problems and not parameters[names[0]].get("required"):
+        problems.append(
+            f"parameters.attributes: {names[0]} can be left out, "
+            f"and then every {policy['resource_ref']} counts, whatever its {names[0]}"
+        )
     return problems

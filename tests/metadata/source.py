@@ -125,6 +125,9 @@ def _annotation_fits(kind: str, annotation: str) -> bool:
 
 
 def _same_default(documented: Any, default: Any) -> bool:
+    # What StackStorm renders is known only then.
+    if isinstance(documented, str) and "{{" in documented:
+        return default == ""
     # A list or mapping may not be a default in Python.
     if isinstance(documented, (list, dict)):
         return default is None

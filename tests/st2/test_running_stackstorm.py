@@ -181,7 +181,43 @@ def test_a_canceled_rollout_is_taken_back_by_the_rule() -> None:
         assert time.monotonic() < deadline
         time.sleep(1)
     (latest,) = run("rollout_status", pop="lab1")["result"]["result"]["rollouts"][-1:]
-    assert (latest["state"], latest["quarantined"]) == ("rolled_back", [])
+    assert (latest["state"], latest["quarantined"]) == ("rolled_back", {})
+
+
+def test_stop_all_by_hand_stops_a_rollout_and_the_sweep_carries_it_on() -> None:
+    """The key is set as `st2 key set` sets it, without any workflow."""
+    execution = start("rollout_pop", tuning="accept_queue", **{**REAL, "baseline": 4})
+    deadline = time.monotonic() + 400
+    while "changing" not in _states():
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+    key = {"name": "edgetune.stop_all", "value": "true", "scope": "st2kv.system"}
+    call("PUT", "/keys/edgetune.stop_all", json=key)
+    assert wait_for(execution)["status"] == "failed"
+    status = run("rollout_status")["result"]["result"]
+    assert "Everything is stopped (true)" in status["text"]
+    run("resume_all")
+    while set(_states()) & {"changing", "rolling_back"}:
+        assert time.monotonic() < deadline
+        time.sleep(2)
+    (latest,) = run("rollout_status", pop="lab1")["result"]["result"]["rollouts"][-1:]
+    assert latest["quarantined"] == {}
+    if latest["state"] != "rolled_back":
+        back = run("roll_back_pop", rollout=latest["rollout"])
+        assert back["result"]["output"]["outcome"] == "rolled_back"
+
+
+def test_a_held_rollout_is_carried_on_by_its_id() -> None:
+    execution = start("rollout_pop", tuning="accept_queue", **{**REAL, "wait": False})
+    first = wait_for(execution)["result"]["output"]
+    assert first["outcome"] == "soaking"
+    again = run("rollout_pop", rollout=first["rollout"], dry_run=False, wait=True)
+    assert again["result"]["output"]["outcome"] in ("promoted", "held")
+    back = run("roll_back_pop", rollout=first["rollout"])
+    assert back["result"]["output"]["outcome"] == "rolled_back"
+    over = run("rollout_pop", rollout=first["rollout"], dry_run=False)
+    assert over["status"] == "failed"
+    assert "is rolled_back already" in over["result"]["output"]["message"]
 
 
 def _states() -> list[str]:

@@ -21,6 +21,7 @@ from edgetune.inventory import Host
 
 AGENT = Path(__file__).with_name("agent.py")
 MAX_REPLY = 4 << 20
+_AGAIN = 1.0
 
 # The agent keeps its source: to act after a reboot it has to stay on the host.
 BOOTSTRAP = (
@@ -70,19 +71,27 @@ class Fleet:
         verb: str,
         request: Callable[[Host], Mapping[str, Any]],
         timeout: float = 60,
+        patience: float = 0,
     ) -> dict[str, HostResult]:
         """Send ``verb`` to every host with its own request; failures are data, not exceptions.
 
         ``timeout`` (s) bounds the agent's work on one host; connecting has its own, so a dead
-        host costs one ``ssh_timeout`` of one thread.
+        host costs one ``ssh_timeout`` of one thread. For ``patience`` (s, of the whole call) a
+        host that cannot be reached is asked again.
         """
         if not hosts:
             return {}
+        end = time.monotonic() + patience
+
+        def ask_until(host: Host) -> HostResult:
+            while True:
+                result = self._ask_one(host, verb, request(host), timeout)
+                if result.reason != "unreachable" or time.monotonic() + _AGAIN > end:
+                    return result
+                time.sleep(_AGAIN)
+
         with ThreadPoolExecutor(min(self._config.ssh_threads, len(hosts))) as pool:
-            results = pool.map(
-                lambda host: self._ask_one(host, verb, request(host), timeout), hosts
-            )
-            return {result.host: result for result in results}
+            return {result.host: result for result in pool.map(ask_until, hosts)}
 
     def _ask_one(
         self, host: Host, verb: str, request: Mapping[str, Any], timeout: float
@@ -219,12 +228,27 @@ def _checked(host: str, verb: str, result: dict[str, Any]) -> dict[str, Any]:
         values = result.get(name)
         if not isinstance(values, dict) or not all(map(_is_number, values.values())):
             raise HostError(f"{host}: result.{name}: must be a mapping of numbers")
-    if verb == "sample" and not isinstance(result.get("uptime"), (int, float)):
-        raise HostError(f"{host}: result.uptime: must be a number")
-    if not isinstance(result.get("boot_id"), str):
-        raise HostError(f"{host}: result.boot_id: must be text")
+    for name, is_right, what in (*_SINGLE.get(verb, ()), ("boot_id", _is_text, "text")):
+        if not is_right(result.get(name)):
+            raise HostError(f"{host}: result.{name}: must be {what}")
     return result
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_state(value: Any) -> bool:
+    tunings = value.get("tunings") if isinstance(value, dict) else None
+    return isinstance(tunings, dict) and all(isinstance(own, dict) for own in tunings.values())
 
 
 def _is_number(value: Any) -> bool:
     return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
+
+
+_SINGLE: Mapping[str, Sequence[tuple[str, Callable[[Any], bool], str]]] = {
+    "facts": [("agent_state", _is_state, "a mapping with one of tunings")],
+    "ready": [("sessions", lambda value: isinstance(value, int), "a whole number")],
+    "sample": [("uptime", lambda value: isinstance(value, (int, float)), "a number")],
+}

@@ -45,3 +45,12 @@ def beyond_limits(
     if median <= max(LEAST_MS, TIMES_USUAL * usual):
         return ""
     return f"answers in {median:.0f} ms, {usual:.1f} ms is usual"
+
+
+def sickness(own: Mapping[str, Any] | None, baseline: float | None) -> float:
+    """How badly a host does, to put hosts in order: 0 is as before, a silent host is worst."""
+    if own is None:
+        return float("inf")
+    median = own.get("health_p50_ms")
+    slower = median / baseline - 1 if median is not None and baseline else 0.0
+    return max(0.0, slower) + TIMES_USUAL * float(own.get("health_failed") or 0)

@@ -63,8 +63,10 @@ def rollout_text(head: Mapping[str, Any]) -> str:
     for entry in head["history"]:
         who = f" ({entry['by']})" if entry["by"] else ""
         lines.append(f"  {clock(entry['at'])}  {entry['state']:<12} {entry['reason']}{who}")
-    for host, reason in head["quarantined"].items():
-        lines.append(f"  quarantined: {host}: {reason}")
+    for host, why in head["quarantined"].items():
+        lines += [f"  quarantined: {host}: {why['reason']}", f"    {_evidence(why)}"]
+    if head["quarantined"]:
+        lines.append("  release_host brings a mended host back, adopt_host a replaced one")
     return "\n".join(lines)
 
 
@@ -84,6 +86,17 @@ def duration(seconds: float) -> str:
             whole, rest = divmod(int(seconds), size)
             return f"{whole} {unit}" + (f" {rest // below} {small}" if rest // below else "")
     return f"{seconds:g} s"
+
+
+def _evidence(why: Mapping[str, Any]) -> str:
+    facts = [f"since {clock(why['since'])}"] if why.get("since") else ["since an earlier version"]
+    if "step" in why:
+        facts.append(f"at the step {why['step']} of batch {why['batch']}")
+    if why.get("boot_id"):
+        facts.append(f"last seen in boot {why['boot_id']}")
+    if why.get("load_balancer"):
+        facts.append(f"{why['load_balancer']} in the load balancer before")
+    return ", ".join(facts)
 
 
 def _intent(intent: Mapping[str, Any]) -> str:

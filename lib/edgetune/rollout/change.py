@@ -10,8 +10,10 @@ from typing import Any
 from edgetune.hosts.fleet import HostResult
 from edgetune.inventory import Host
 from edgetune.plan import profile_of
+from edgetune.rollout.drain import keep_out, set_ready
 from edgetune.rollout.record import Batch, Rollout, open_rollout
 from edgetune.rollout.site import Site
+from edgetune.tuning import KINDS
 
 APPLY_TIMEOUT = 120
 # A change to the network can cut us off: unless it is confirmed over a new connection within
@@ -29,21 +31,28 @@ def apply_tuning(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     opened = open_rollout(site, rollout, epoch)
     work = opened.batch(batch)
     names = work.at("drained", "changing")
+    keep_out(opened, work, names)
     opened.move(work, names, "changing")
-    answers = site.fleet.ask(
-        opened.hosts(names), "apply", lambda host: _apply_request(opened, host), APPLY_TIMEOUT
-    )
+    answers = opened.ask(names, "apply", lambda host: _apply_request(opened, host), APPLY_TIMEOUT)
     return _settled(opened, work, answers, "changed")
 
 
-def restore_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
-    """Take the tuning back on the hosts of a batch, from each host's own journal."""
+def restore_hosts(
+    site: Site, rollout: str, epoch: int, batch: int, live: bool = False
+) -> dict[str, Any]:
+    """Take the tuning back on the hosts of a batch, from each host's own journal.
+
+    With ``live`` only what a host can take back while it serves: the rest of the batch waits.
+    """
     opened = open_rollout(site, rollout, epoch)
     work = opened.batch(batch)
+    if live:
+        return _restore_live(opened, work)
     names = work.at("drained", "changing")
+    keep_out(opened, work, names)
     opened.move(work, names, "changing")
-    request = {"epoch": epoch, "tuning": opened.head.tuning, "rollout": rollout}
-    answers = site.fleet.ask(opened.hosts(names), "restore", lambda host: request, APPLY_TIMEOUT)
+    request = {"tuning": opened.head.tuning, "rollout": rollout}
+    answers = opened.ask(names, "restore", lambda host: request, APPLY_TIMEOUT)
     for name, answer in answers.items():
         work.hosts[name].ours |= answer.changed
     return _settled(opened, work, answers, "changed")
@@ -59,14 +68,40 @@ def verify_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     work = opened.batch(batch)
     names = work.at("changed", "rebooted") if work.what != "sham" else work.at("rebooted")
     answers = _proofs(opened, work, names)
-    well = [host for host in opened.hosts(names) if not answers[host.name].failed]
-    answers = {**answers, **_healthy(opened, well)}
+    well = [name for name in names if not answers[name].failed]
+    answers = {**answers, **_serve(opened, work, well)}
     return _settled(opened, work, answers, "verified")
+
+
+def _serve(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
+    """Let the hosts say that they are ready; failures are those that do not answer well then."""
+    drained = [name for name in names if work.hosts[name].lb_before is not None]
+    told = set_ready(opened, drained, ready=True)
+    deaf = {name: answer for name, answer in told.items() if answer.failed}
+    sick = _healthy(opened, [name for name in names if name not in deaf])
+    set_ready(opened, [name for name in sick if name in drained], ready=False)
+    return {**deaf, **sick}
+
+
+def _restore_live(opened: Rollout, work: Batch) -> dict[str, Any]:
+    names = [name for name in work.at("planned") if not work.hosts[name].live_back]
+
+    def request(host: Host) -> dict[str, Any]:
+        settings = profile_of(opened.plan, host.name)["settings"]
+        live = [s["id"] for s in settings if KINDS[s["kind"]].disruption == "live"]
+        return {"tuning": opened.head.tuning, "rollout": opened.head.id, "live": live}
+
+    answers = opened.ask(names, "restore", request, APPLY_TIMEOUT)
+    for name, answer in answers.items():
+        work.hosts[name].live_back = not answer.failed
+        work.hosts[name].ours |= answer.changed
+    opened.save_batch(work)
+    return _report(answers, "back in what they can take back while they serve", [])
 
 
 def _proofs(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
     if work.what == "change":
-        return _confirm(opened, opened.hosts(names))
+        return _confirm(opened, names)
     ours = [name for name in names if work.hosts[name].ours]
     others = [name for name in names if name not in ours]
     return {
@@ -80,7 +115,6 @@ def _apply_request(opened: Rollout, host: Host) -> dict[str, Any]:
     can_cut_off = any(setting["id"].startswith(_NETWORK) for setting in profile["settings"])
     within = CONFIRM_WITHIN + opened.site.config.reboot_deadline
     return {
-        "epoch": opened.head.epoch,
         "rollout": opened.head.id,
         "tuning": opened.head.tuning,
         "digest": opened.plan["tuning"]["digest"],
@@ -94,16 +128,15 @@ def _apply_request(opened: Rollout, host: Host) -> dict[str, Any]:
     }
 
 
-def _confirm(opened: Rollout, hosts: Sequence[Host]) -> dict[str, HostResult]:
+def _confirm(opened: Rollout, names: Sequence[str]) -> dict[str, HostResult]:
     def request(host: Host) -> dict[str, Any]:
         return {
-            "epoch": opened.head.epoch,
             "tuning": opened.head.tuning,
             "digest": opened.plan["tuning"]["digest"],
             "settings": profile_of(opened.plan, host.name)["settings"],
         }
 
-    answers = opened.site.fleet.ask(hosts, "confirm", request)
+    answers = opened.ask(names, "confirm", request)
     return {name: _not_verified(answer) or answer for name, answer in answers.items()}
 
 
@@ -147,19 +180,20 @@ def _reach(opened: Rollout, hosts: Sequence[Host]) -> dict[str, HostResult]:
     return opened.site.fleet.ask(hosts, "facts", lambda host: {})
 
 
-def _healthy(opened: Rollout, hosts: Sequence[Host]) -> dict[str, HostResult]:
+def _healthy(opened: Rollout, names: Sequence[str]) -> dict[str, HostResult]:
     """Ask the service on each host until it answers; failures are those that never did."""
     if not opened.pop.health:
         return {}
     request = {"health_url": opened.pop.health, "health_requests": 3}
     deadline = time.monotonic() + opened.site.config.health_deadline
     while True:
-        answers = opened.site.fleet.ask(hosts, "sample", lambda host: request)
+        answers = opened.site.fleet.ask(opened.hosts(names), "sample", lambda host: request)
         sick = {name: answer for name, answer in answers.items() if not _answers_well(answer)}
         if not sick or time.monotonic() > deadline:
             error = f"{opened.pop.health} does not answer"
             return {name: HostResult(name, error=error, reason="failed") for name in sick}
         time.sleep(_POLL)
+        opened.permit()
 
 
 def _answers_well(answer: HostResult) -> bool:
@@ -179,13 +213,17 @@ def _settled(
             work.hosts[name].go(step)
             work.hosts[name].boot_before = answer.data.get("boot_id")
     opened.save_batch(work)
+    return _report(answers, step, failed)
+
+
+def _report(answers: Mapping[str, HostResult], step: str, failed: Sequence[str]) -> dict[str, Any]:
     errors = "; ".join(f"{a.host}: {a.error}" for a in answers.values() if a.failed)
     return {
         "hosts": {
             name: {"changed": a.changed, "failed": a.failed, "diff": a.diff, "error": a.error or ""}
             for name, a in answers.items()
         },
-        "failed": failed,
+        "failed": list(failed),
         "error": errors,
         "message": errors or f"{len(answers)} {step}",
     }

@@ -42,14 +42,17 @@ class Claims(Protocol):
     def holder(self, pop: str) -> Claim | None:
         """Who has it now."""
 
+    def expires_in(self, pop: str) -> float:
+        """Seconds until the claim on a PoP runs out; 0 if nobody has it."""
+
     def renew(self, pop: str, claim: Claim, ttl: float) -> None:
         """Keep it for ``ttl`` more seconds; FencedError if it is not this one's any more.
 
         A claim that ran out and that nobody took since is this one's still.
         """
 
-    def release(self, pop: str, claim: Claim) -> bool:
-        """Give it back; False if it was not this one's any more."""
+    def release(self, pop: str, claim: Claim, after: float = 0) -> bool:
+        """Give it back in ``after`` seconds; False if it was not this one's any more."""
 
 
 def open_claims(config: Config) -> Claims:
@@ -73,9 +76,10 @@ class SqliteClaims:
             held = self._held(db, pop)
             if held is not None and held.rollout != rollout:
                 raise FencedError(_taken(pop, held))
-            if after is not None and (held or Claim(rollout, self._epoch(db, pop))).epoch != after:
+            last = max(self._epoch(db, pop), above)
+            if after is not None and (held.epoch if held else last) != after:
                 raise FencedError(_lost(pop, Claim(rollout, after), held))
-            claim = Claim(rollout, max(self._epoch(db, pop), above) + 1)
+            claim = Claim(rollout, last + 1)
             db.execute("INSERT OR REPLACE INTO epochs VALUES (?, ?)", (pop, claim.epoch))
             self._write(db, pop, claim, ttl)
         return claim
@@ -85,6 +89,12 @@ class SqliteClaims:
         with self._database.transaction() as db:
             return self._held(db, pop)
 
+    def expires_in(self, pop: str) -> float:
+        """Seconds until the claim on a PoP runs out; 0 if nobody has it."""
+        with self._database.transaction() as db:
+            row = db.execute("SELECT expires FROM claims WHERE pop = ?", (pop,)).fetchone()
+        return max(0.0, float(row[0]) - time.time()) if row else 0.0
+
     def renew(self, pop: str, claim: Claim, ttl: float) -> None:
         """Keep it; FencedError if it is not this one's any more."""
         with self._database.transaction() as db:
@@ -93,12 +103,12 @@ class SqliteClaims:
                 raise FencedError(_lost(pop, claim, held))
             self._write(db, pop, claim, ttl)
 
-    def release(self, pop: str, claim: Claim) -> bool:
-        """Give it back; False if it was not this one's any more."""
+    def release(self, pop: str, claim: Claim, after: float = 0) -> bool:
+        """Give it back in ``after`` seconds; False if it was not this one's any more."""
         with self._database.transaction() as db:
             if self._held(db, pop) != claim:
                 return False
-            db.execute("DELETE FROM claims WHERE pop = ?", (pop,))
+            self._write(db, pop, claim, after)
         return True
 
     @staticmethod
@@ -121,11 +131,11 @@ class SqliteClaims:
 _TAKE = """
 local held = redis.call('GET', KEYS[1])
 if held and cjson.decode(held).rollout ~= ARGV[1] then return {0, held} end
-local last = tonumber(redis.call('GET', KEYS[2]) or '0')
+local last = math.max(tonumber(redis.call('GET', KEYS[2]) or '0'), tonumber(ARGV[4]))
 if ARGV[3] ~= '' and (held and cjson.decode(held).epoch or last) ~= tonumber(ARGV[3]) then
   return {0, held}
 end
-local epoch = math.max(last, tonumber(ARGV[4])) + 1
+local epoch = last + 1
 redis.call('SET', KEYS[2], epoch)
 local claim = cjson.encode({rollout = ARGV[1], epoch = epoch})
 redis.call('SET', KEYS[1], claim, 'PX', ARGV[2])
@@ -172,15 +182,20 @@ class RedisClaims:
             held = self._client.get(_claim_key(pop))
         return _decode(held) if held else None
 
+    def expires_in(self, pop: str) -> float:
+        """Seconds until the claim on a PoP runs out; 0 if nobody has it."""
+        with redis_errors():
+            return max(0, int(self._client.pttl(_claim_key(pop)))) / 1000
+
     def renew(self, pop: str, claim: Claim, ttl: float) -> None:
         """Keep it; FencedError if it is not this one's any more."""
         ok, held = self._own(pop, claim, int(ttl * 1000))
         if not ok:
             raise FencedError(_lost(pop, claim, _decode(held) if held else None))
 
-    def release(self, pop: str, claim: Claim) -> bool:
-        """Give it back; False if it was not this one's any more."""
-        return bool(self._own(pop, claim, 0)[0])
+    def release(self, pop: str, claim: Claim, after: float = 0) -> bool:
+        """Give it back in ``after`` seconds; False if it was not this one's any more."""
+        return bool(self._own(pop, claim, int(after * 1000))[0])
 
     def _own(self, pop: str, claim: Claim, milliseconds: int) -> Any:
         arguments = (claim.rollout, str(claim.epoch), str(milliseconds))

@@ -4,58 +4,76 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from edgetune.errors import DrainError, RefusedError
+from edgetune.inventory import Host
+from edgetune.judge.surge import peak_load
+from edgetune.rollout.looks import recent_samples
 from edgetune.rollout.record import Batch, Rollout, open_rollout
 from edgetune.rollout.site import Site
 from edgetune.traffic import DrainDriver, Server
 
+if TYPE_CHECKING:
+    from edgetune.hosts.fleet import HostResult
+
+# What a server of ours is set to once it carries nothing.
+OUT = "maint"
 _POLL = 0.5
+# Intervals back in which load counts as the present one.
+_RECENT = 3
 
 
 def drain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
-    """Begin to drain the hosts of a batch, once the PoP's floor has room for them.
+    """Begin to drain the hosts of a batch, once the PoP has room for it.
 
     What each server was before is written down first, and only once: a second run never takes
-    our own "drain" for the previous state. Live tunings drain nothing.
+    our own "drain" for the previous state. Live tunings drain nothing. ``waiting`` counts hosts
+    that cannot be drained now, because of a surge, or because a rollback finds no room under
+    the floor; the step is to be called again then.
     """
     opened = open_rollout(site, rollout, epoch)
     work = opened.batch(batch)
     names = work.at("planned", "draining")
     if opened.plan["disruption"] == "live":
         opened.move(work, names, "drained")
-        return _began(opened, work, "live: nothing to drain")
+    if not names or opened.plan["disruption"] == "live":
+        return _began(work, "nothing to drain")
     driver = site.load_balancer(opened.pop)
+    servers = _known_servers(opened, driver, names)
+    serving = [name for name in names if _serves(servers[opened.pop.host(name).server])]
+    surge = surge_of(opened) if serving else ""
+    if surge:
+        return _began(work, surge, waiting=len(names))
     try:
-        servers = _wait_for_room(opened, driver, names)
+        servers = _wait_for_room(opened, driver, names, work.what != "restore")
     except RefusedError as error:
         if work.what != "restore":
             raise
-        for name in names:
-            opened.fail(work, name, str(error))
-        opened.save_batch(work)
-        return _began(opened, work, str(error))
-    # Waiting took a while; somebody may own the rollout now who saw nobody drained.
-    open_rollout(site, rollout, epoch)
+        return _began(work, str(error), waiting=len(names))
     for name in names:
         host = work.hosts[name]
         host.lb_before = host.lb_before or servers[opened.pop.host(name).server].state
     opened.move(work, names, "draining")
     for each in opened.hosts(names):
         if servers[each.server].state == "ready":
+            opened.permit()
             driver.set_state(each.server, "drain")
-    return _began(opened, work, f"draining {', '.join(names) or 'nobody'}")
+    too_few = _give_room_back(opened, driver, work, serving)
+    waiting = len(serving) if too_few else 0
+    return _began(work, too_few or f"draining {', '.join(names)}", waiting)
 
 
-def check_drained(
-    site: Site, rollout: str, epoch: int, batch: int, force: bool = False
-) -> dict[str, Any]:
+def check_drained(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
     """Who of the batch carries no session any more; who is overdue is put back and skipped.
 
-    With ``force`` an overdue host goes on with its sessions. In a rollback an overdue host is
-    quarantined: it stays drained.
+    A host without sessions is taken out of the load balancer wholly (``drain`` still lets
+    clients with a persistence cookie in), and its own health answers "not ready" from here
+    until it is verified: a load balancer that forgets sends it nothing. The host itself is
+    asked, too: a load balancer that was reloaded counts no session of its former process. With
+    the plan's ``force`` an overdue host goes on with its sessions. In a rollback an overdue
+    host is quarantined: it stays drained.
     """
     opened = open_rollout(site, rollout, epoch)
     work = opened.batch(batch)
@@ -63,15 +81,23 @@ def check_drained(
     if draining:
         driver = site.load_balancer(opened.pop)
         servers = driver.servers()
-        for name in draining:
-            server = servers[opened.pop.host(name).server]
-            _look_at(opened, work, name, server, driver, force)
+        empty = [
+            name
+            for name in draining
+            if _is_empty(opened, work, name, servers[opened.pop.host(name).server], driver)
+        ]
+        _take_out(opened, work, driver, empty)
         opened.save_batch(work)
-    waiting = work.at("draining")
+    failed = [name for name in work.at("draining") if work.hosts[name].error]
+    waiting = [name for name in work.at("draining") if name not in failed]
+    errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
+    waiting_for = f"waiting for {', '.join(waiting)}" if waiting else "drained"
     return {
         "waiting": len(waiting),
         "skipped": work.at("skipped"),
-        "message": f"waiting for {', '.join(waiting)}" if waiting else "drained",
+        "failed": failed,
+        "error": errors,
+        "message": errors or waiting_for,
     }
 
 
@@ -86,6 +112,7 @@ def undrain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str,
     if drained:
         driver = site.load_balancer(opened.pop)
         for host in opened.hosts(drained):
+            opened.permit()
             driver.set_state(host.server, work.hosts[host.name].lb_before or "ready")
         for name in _not_back(opened, driver, work, drained):
             if opened.fail(work, name, "does not pass the load balancer's check"):
@@ -95,59 +122,161 @@ def undrain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str,
     return {"done": done, "failed": failed, "message": f"{len(done)} of {len(names)} serve again"}
 
 
-def _began(opened: Rollout, work: Batch, message: str) -> dict[str, Any]:
+def keep_out(opened: Rollout, work: Batch, names: Sequence[str]) -> None:
+    """See that drained hosts still are, before something is done to them.
+
+    A load balancer that was reloaded may have forgotten; DrainError if such a host does not
+    get rid of its sessions again.
+    """
+    ours = [host for host in opened.hosts(names) if work.hosts[host.name].lb_before == "ready"]
+    if not ours:
+        return
+    driver = opened.site.load_balancer(opened.pop)
+    servers = driver.servers()
+    forgotten = [host for host in ours if servers[host.server].state == "ready"]
+    for host in forgotten:
+        opened.permit()
+        driver.set_state(host.server, OUT)
+    deadline = time.monotonic() + opened.site.config.health_deadline
+    while any(_open_sessions(opened, forgotten)):
+        if time.monotonic() > deadline:
+            stuck = ", ".join(host.name for host in forgotten)
+            raise DrainError(f"{stuck}: the load balancer forgot the drain, and sessions stay")
+        time.sleep(_POLL)
+
+
+def _open_sessions(opened: Rollout, hosts: Sequence[Host]) -> Iterator[int]:
+    for answer in set_ready(opened, [host.name for host in hosts], ready=False).values():
+        yield int(answer.data.get("sessions", 0))
+
+
+def set_ready(opened: Rollout, names: Sequence[str], ready: bool) -> Mapping[str, HostResult]:
+    """Let the hosts' own health answer, or answer "not ready"; by host, what it said."""
+    request = {"rollout": opened.head.id, "ready": ready, "ports": list(opened.pop.ports)}
+    return opened.ask(names, "ready", lambda host: request)
+
+
+def surge_of(opened: Rollout) -> str:
+    """Why this is no time to drain anything, or nothing."""
+    if opened.head.usual_load <= 0:
+        return ""
+    interval = opened.plan["options"]["interval"]
+    load = peak_load(recent_samples(opened, _RECENT * interval, interval), interval)
+    times = load / opened.head.usual_load
+    if times <= opened.site.config.surge_factor:
+        return ""
+    return f"{opened.pop.name} carries {times:.1f} times its usual load; nothing is drained now"
+
+
+def _began(work: Batch, message: str, waiting: int = 0) -> dict[str, Any]:
     return {
         "what": work.what,
         "reboot": any(host.reboot for host in work.hosts.values()),
         "hosts": list(work.hosts),
+        "waiting": waiting,
         "message": message,
     }
 
 
-def _wait_for_room(
+def _known_servers(
     opened: Rollout, driver: DrainDriver, names: Sequence[str]
 ) -> Mapping[str, Server]:
+    servers = driver.servers()
+    for host in opened.hosts(names):
+        if host.server not in servers:
+            text = f"the load balancer has no server {host.server!r}"
+            raise DrainError(f"{opened.pop.name}: {text}")
+    return servers
+
+
+def _wait_for_room(
+    opened: Rollout, driver: DrainDriver, names: Sequence[str], patient: bool
+) -> Mapping[str, Server]:
     """The servers, once enough others serve; hosts that serve nothing need no room."""
-    deadline = time.monotonic() + opened.site.config.health_deadline
+    deadline = time.monotonic() + (opened.site.config.health_deadline if patient else 0)
     while True:
         servers = driver.servers()
-        unknown = [host.server for host in opened.hosts(names) if host.server not in servers]
-        if unknown:
-            raise DrainError(f"{opened.pop.name}: the load balancer has no server {unknown[0]!r}")
-        serving = {h.name for h in opened.pop.hosts if _serves(servers.get(h.server))}
+        serving = _serving(opened, servers)
         left = len(serving - set(names))
         if left >= opened.pop.must_serve or not serving & set(names):
             return servers
-        if time.monotonic() > deadline:
+        if time.monotonic() >= deadline:
             raise RefusedError(
                 f"{opened.pop.name}: draining {', '.join(names)} would leave {left} hosts in "
                 f"service, {opened.pop.must_serve} must stay"
             )
         time.sleep(_POLL)
+        opened.permit()
+
+
+def _give_room_back(
+    opened: Rollout, driver: DrainDriver, work: Batch, served: Sequence[str]
+) -> str:
+    """Somebody else may have drained hosts at the same moment: then ours go back, and wait."""
+    left = len(_serving(opened, driver.servers()))
+    if left >= opened.pop.must_serve or not served:
+        return ""
+    for host in opened.hosts(served):
+        opened.permit()
+        driver.set_state(host.server, work.hosts[host.name].lb_before or "ready")
+    opened.move(work, served, "planned")
+    names = ", ".join(served)
+    return f"{names} went back: {left} hosts in service, {opened.pop.must_serve} must stay"
+
+
+def _serving(opened: Rollout, servers: Mapping[str, Server]) -> set[str]:
+    return {host.name for host in opened.pop.hosts if _serves(servers.get(host.server))}
 
 
 def _serves(server: Server | None) -> bool:
     return server is not None and server.in_service
 
 
-def _look_at(
-    opened: Rollout, work: Batch, name: str, server: Server, driver: DrainDriver, force: bool
-) -> None:
-    host = work.hosts[name]
+def _is_empty(opened: Rollout, work: Batch, name: str, server: Server, driver: DrainDriver) -> bool:
+    """Whether the load balancer has nothing on a draining host any more."""
     if server.state == "ready":
         # It forgot our drain, as a load balancer does when it is reloaded.
+        opened.permit()
         driver.set_state(server.name, "drain")
-        return
-    overdue = time.time() - host.at > opened.site.config.drain_deadline
-    if server.sessions == 0 or (overdue and force):
-        host.go("drained")
-    elif overdue:
-        error = f"still carries {server.sessions} sessions after its drain deadline"
-        if work.what == "restore":
-            opened.fail(work, name, error)
-        else:
-            driver.set_state(server.name, host.lb_before or "ready")
-            host.go("skipped", error)
+        return False
+    return server.sessions == 0 or _goes_on(opened, work, name, server.sessions, driver)
+
+
+def _take_out(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]) -> None:
+    """Drained from here on, once the hosts say so themselves; who does not answer, fails."""
+    for host in opened.hosts(names):
+        if work.hosts[host.name].lb_before == "ready":
+            opened.permit()
+            driver.set_state(host.server, OUT)
+    for name, answer in set_ready(opened, names, ready=False).items():
+        sessions = int(answer.data.get("sessions", 0))
+        if answer.failed:
+            opened.fail(work, name, str(answer.error))
+        elif sessions == 0 or _goes_on(opened, work, name, sessions, driver):
+            work.hosts[name].go("drained")
+
+
+def _goes_on(opened: Rollout, work: Batch, name: str, sessions: int, driver: DrainDriver) -> bool:
+    """Whether a host goes on although it carries sessions: overdue, and only by force.
+
+    Another overdue host is put back and skipped; in a rollback it is quarantined.
+    """
+    host = work.hosts[name]
+    if time.time() - host.at <= opened.site.config.drain_deadline:
+        return False
+    if opened.plan["options"].get("force", False):
+        return True
+    error = f"still carries {sessions} sessions after its drain deadline"
+    if work.what == "restore":
+        opened.fail(work, name, error)
+        return False
+    told = set_ready(opened, [name], ready=True)[name]
+    if told.failed:
+        opened.fail(work, name, str(told.error))
+        return False
+    driver.set_state(opened.pop.host(name).server, host.lb_before or "ready")
+    host.go("skipped", error)
+    return False
 
 
 def _not_back(opened: Rollout, driver: DrainDriver, work: Batch, names: Sequence[str]) -> list[str]:
@@ -160,3 +289,4 @@ def _not_back(opened: Rollout, driver: DrainDriver, work: Batch, names: Sequence
         if not missing or time.monotonic() > deadline:
             return missing
         time.sleep(_POLL)
+        opened.permit()

@@ -1,28 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claim a PoP, move a rollout from state to state, give the PoP back, say how things stand."""
+"""Claim a PoP, move a rollout from state to state, give the PoP back."""
 
 from __future__ import annotations
 
 import secrets
 import time
-from dataclasses import asdict
+from collections.abc import Sequence
 from typing import Any
 
 from edgetune.errors import EdgetuneError, InputError, RefusedError
-from edgetune.report.text import rollout_text
+from edgetune.judge.surge import peak_load
 from edgetune.rollout.record import (
     CARRIED_ON_BY_A_WORKFLOW,
+    CHANGES_HOSTS,
     ENDED,
     FORWARD,
     Head,
     Rollout,
     all_heads,
+    heads_of_other_versions,
     load_plan,
     open_rollout,
     read_rollout,
 )
 from edgetune.rollout.rollback import plan_restore
 from edgetune.rollout.site import Site
+
+_UNRECORDED = 60.0
 
 
 def claim_pop(
@@ -33,23 +37,26 @@ def claim_pop(
     epoch: int = 0,
     owner: str = "",
     by: str = "",
+    wait: bool = False,
+    carry_on: bool = False,
 ) -> dict[str, Any]:
     """Begin the rollout of a plan, or take over an existing one with a new epoch.
 
     An existing one is named by its id, or by ``left_by``, the execution that carried it on
     last; then ``claimed`` is False when that execution left nothing unfinished. With ``epoch``
     it is taken over only from that epoch: a workflow takes nothing from a person. ``owner`` is
-    the execution that carries it on from now.
+    the execution that carries it on from now; ``wait`` says that this one stays until the soak
+    has ended. With ``carry_on`` nothing is taken that has ended: it could only be taken back.
     """
     if plan:
-        return _claimed(_begin(site, plan, owner, by))
+        return _claimed(_begin(site, plan, owner, by, wait))
     if not rollout:
         left = [head for head in all_heads(site) if left_by and _left_unfinished(head, left_by)]
         if not left:
             return {"claimed": False, "message": "that execution left nothing to carry on"}
         rollout = left[-1].id
     taken = read_rollout(site, rollout)
-    if not FORWARD[taken.head.state]:
+    if not taken.head.may_become or (carry_on and taken.head.state in ENDED):
         return {"claimed": False, "message": f"rollout {rollout} is {taken.head.state} already"}
     claim = site.claims.take(
         taken.head.pop,
@@ -60,6 +67,9 @@ def claim_pop(
     )
     taken = read_rollout(site, rollout)
     taken.head.epoch, taken.head.owner = claim.epoch, owner
+    taken.head.wait = taken.head.wait or wait
+    if taken.head.state in CHANGES_HOSTS:
+        taken.head.taken_over = time.time()
     taken.head.note(by, f"taken over, epoch {claim.epoch}")
     taken.save()
     return _claimed(taken)
@@ -73,30 +83,29 @@ def mark_rollout(
     owner: str = "",
     by: str = "",
     reason: str = "",
+    hosts: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Move a rollout into ``state`` under a new epoch, and say which batches that means.
 
-    Of two callers with the same epoch one wins, the other gets FencedError.
+    Of two callers with the same epoch one wins, the other gets FencedError. Entering the
+    present state again carries it on where it stands. With ``hosts`` a rollback visits no
+    other host.
     """
     opened = open_rollout(site, rollout, epoch)
-    head, options = opened.head, opened.plan["options"]
+    head = opened.head
     if state not in FORWARD:
         raise InputError("parameter", "state", f"{state!r} is none of {', '.join(FORWARD)}")
+    before = head.state
+    if hosts and before != "rolled_back":
+        text = "single hosts are visited only once it is rolled_back"
+        raise RefusedError(f"rollout {head.id} is {before}; {text}")
     head.enter(state, by, reason or _reason(opened, state))
     head.epoch = site.claims.take(head.pop, rollout, site.config.claim_ttl, after=epoch).epoch
     head.owner = owner or head.owner
-    now = time.time()
-    if state == "baseline":
-        head.baseline = [now, now + options["baseline"]]
-    if state == "changing":
-        head.baseline[1] = min(head.baseline[1], now)
-    if state == "soaking":
-        head.soak = [now + options["warmup"], now + options["soak"]]
-    if state == "rolling_back":
-        plan_restore(opened)
+    _begin_state(opened, before, hosts)
     opened.save()
     first, end = _batches_of(opened, state)
-    until = {"baseline": head.baseline, "soaking": head.soak}.get(state) or [now]
+    until = {"baseline": head.baseline, "soaking": head.soak}.get(state) or [time.time()]
     return {
         "rollout": rollout,
         "state": state,
@@ -104,7 +113,7 @@ def mark_rollout(
         "first_batch": first,
         "end_batch": end,
         "until": until[-1],
-        "quarantined": head.quarantined,
+        "quarantined": {host: why["reason"] for host, why in head.quarantined.items()},
         "message": f"{state}: {head.history[-1]['reason']}",
     }
 
@@ -114,44 +123,45 @@ def release_pop(site: Site, rollout: str, epoch: int) -> dict[str, Any]:
     opened = read_rollout(site, rollout)
     if opened.head.state not in ENDED:
         raise RefusedError(f"rollout {rollout} is {opened.head.state}; it keeps its claim")
+    # An action of an owner that it was taken from may still be running.
+    grace = opened.head.taken_over + site.config.claim_grace - time.time()
     held = opened.claim.epoch == epoch
-    released = held and site.claims.release(opened.head.pop, opened.claim)
-    word = "is free" if released else "was not claimed by this epoch any more"
+    released = held and site.claims.release(opened.head.pop, opened.claim, max(0.0, grace))
+    word = f"is free in {grace:.0f} s" if grace > 0 else "is free"
+    word = word if released else "was not claimed by this epoch any more"
     return {"released": released, "message": f"{opened.head.pop} {word}"}
 
 
-def rollout_status(site: Site, rollout: str = "", pop: str = "", state: str = "") -> dict[str, Any]:
-    """How rollouts stand: one, those of a PoP, those in a state, or all."""
-    if state and state not in FORWARD:
-        raise InputError("parameter", "state", f"{state!r} is none of {', '.join(FORWARD)}")
-    if pop:
-        site.inventory.pop(pop)
-    heads = [read_rollout(site, rollout).head] if rollout else all_heads(site)
-    chosen = [
-        head
-        for head in heads
-        if (not pop or head.pop == pop) and (not state or head.state == state)
-    ]
-    text = "\n\n".join(rollout_text(asdict(head)) for head in chosen)
-    return {
-        "rollouts": [_short(head) for head in chosen],
-        "ids": [head.id for head in chosen],
-        "message": f"{len(chosen)} rollout{'' if len(chosen) == 1 else 's'}",
-        "text": text or "No rollouts.",
-    }
+def _begin_state(opened: Rollout, before: str, hosts: Sequence[str]) -> None:
+    head, options, now = opened.head, opened.plan["options"], time.time()
+    if head.state != before:
+        head.recoveries = 0
+    if head.state == "baseline":
+        start = head.baseline[0] if head.baseline else now
+        head.baseline = [start, max(start + options["baseline"], now + 2 * options["interval"])]
+    if head.state == "changing":
+        head.baseline[1] = min(head.baseline[1], now)
+        samples = opened.site.samples.window(head.pop, *head.baseline)
+        head.usual_load = peak_load(samples, options["interval"])
+    if head.state == "soaking" and before != "soaking":
+        head.soak = [now + options["warmup"], now + options["soak"]]
+    if head.state == "rolling_back":
+        plan_restore(opened, hosts)
 
 
 def _left_unfinished(head: Head, execution: str) -> bool:
     return head.owner == execution and head.state in CARRIED_ON_BY_A_WORKFLOW
 
 
-def _begin(site: Site, digest: str, owner: str, by: str) -> Rollout:
+def _begin(site: Site, digest: str, owner: str, by: str, wait: bool) -> Rollout:
     plan = load_plan(site, digest)
     pop = site.inventory.pop(plan["pop"])
+    _refuse_unfinished(site, pop.name)
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     name = f"{pop.name}-{stamp}-{secrets.token_hex(2)}"
     above = _largest_epoch(site, pop.name)
-    claim = site.claims.take(pop.name, name, site.config.claim_ttl, above=above)
+    # Short, until the record says whose it is.
+    claim = site.claims.take(pop.name, name, _UNRECORDED, above=above)
     head = Head(
         id=name,
         pop=pop.name,
@@ -162,6 +172,7 @@ def _begin(site: Site, digest: str, owner: str, by: str) -> Rollout:
         owner=owner,
         by=by,
         created=time.time(),
+        wait=wait,
     )
     head.note(by, f"{pop.name} claimed, epoch {claim.epoch}")
     begun = Rollout(site, head)
@@ -176,9 +187,11 @@ def _begin(site: Site, digest: str, owner: str, by: str) -> Rollout:
 
 def _refuse_unfinished(site: Site, pop: str) -> None:
     """A claim can run out; half a tuned PoP is nobody else's to change all the same."""
-    for head in all_heads(site):
-        if head.pop == pop and head.state not in ENDED:
-            raise RefusedError(f"{pop} has a rollout that is {head.state}: {head.id}")
+    heads = [(head.id, head.pop, head.state) for head in all_heads(site)]
+    heads += [(str(d["id"]), d["pop"], d["state"]) for d in heads_of_other_versions(site)]
+    for name, place, state in heads:
+        if place == pop and state not in ENDED:
+            raise RefusedError(f"{pop} has a rollout that is {state}: {name}")
 
 
 def _largest_epoch(site: Site, pop: str) -> int:
@@ -192,6 +205,8 @@ def _claimed(opened: Rollout) -> dict[str, Any]:
         "rollout": head.id,
         "epoch": head.epoch,
         "state": head.state,
+        "wait": head.wait,
+        "interval": opened.plan["options"]["interval"],
         "message": f"{head.id} holds {head.pop}, epoch {head.epoch}",
     }
 
@@ -217,10 +232,9 @@ def _reason(opened: Rollout, state: str) -> str:
 
 def _what_failed(opened: Rollout) -> str:
     failed = [
-        f"batch {batch.number}: {name}: {host.error}"
+        f"batch {batch.number}: {name}: {error}"
         for batch in opened.batches()
-        for name, host in batch.hosts.items()
-        if host.error and host.step != "skipped"
+        for name, error in batch.failures.items()
     ]
     if failed:
         return "; ".join(failed[:3])
@@ -229,32 +243,14 @@ def _what_failed(opened: Rollout) -> str:
 
 
 def _batches_of(opened: Rollout, state: str) -> tuple[int, int]:
+    """The first batch of a state that is not finished, and the one after its last."""
     changes = len(opened.plan["batches"])
     planned = changes + len(opened.plan["promote_batches"])
-    end = planned + opened.head.restore_batches
-    if state == "changing":
-        return 0, changes
-    if state == "promoting":
-        return changes, planned
-    if state == "rolling_back":
-        return opened.head.first_restore, end
-    return 0, 0
-
-
-def _short(head: Head) -> dict[str, Any]:
-    return {
-        "rollout": head.id,
-        "pop": head.pop,
-        "tuning": head.tuning,
-        "state": head.state,
-        "verdict": head.verdict.get("verdict", ""),
-        "ratio": _ratio(head),
-        "quarantined": sorted(head.quarantined),
-    }
-
-
-def _ratio(head: Head) -> float | None:
-    """Effect on the intent's metric: change of the test group over that of the control group."""
-    rows = head.verdict.get("metrics") or [{}]
-    ratio: float | None = rows[0].get("ratio")
-    return ratio
+    first, end = {
+        "changing": (0, changes),
+        "promoting": (changes, planned),
+        "rolling_back": (opened.head.first_restore, planned + opened.head.restore_batches),
+    }.get(state, (0, 0))
+    while first < end - 1 and opened.batch(first).finished:
+        first += 1
+    return first, end

@@ -17,6 +17,7 @@ from edgetune.rollout.record import ENDED, Rollout, all_heads, open_rollout, rea
 from edgetune.rollout.site import Site
 
 HEALTH_REQUESTS = 5
+_APART = 2.0
 # What a look decides about a rollout that somebody else has moved on.
 ELSEWHERE = {
     "promoting": "wait",
@@ -27,8 +28,13 @@ ELSEWHERE = {
 }
 
 
-def sample_hosts(site: Site, pop: str = "", rollout: str = "") -> dict[str, Any]:
-    """Take one sample of every host of a PoP, of a rollout's PoP, or of all with a rollout."""
+def sample_hosts(site: Site, pop: str = "", rollout: str = "", epoch: int = 0) -> dict[str, Any]:
+    """Take one sample of every host of a PoP, of a rollout's PoP, or of all with a rollout.
+
+    With ``epoch`` the rollout's owner keeps its claim by it; FencedError if it lost it.
+    """
+    if epoch:
+        open_rollout(site, rollout, epoch)
     pops = [pop] if pop else _pops_under_way(site, rollout)
     taken, missing = 0, []
     for name in pops:
@@ -58,6 +64,7 @@ def check_health(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
         if problem and work.what != "restore":
             opened.fail(work, name, problem)
             failed[name] = problem
+    work.checked = True
     opened.save_batch(work)
     errors = "; ".join(f"{name}: {problem}" for name, problem in failed.items())
     return {
@@ -80,7 +87,10 @@ def compare_pop(site: Site, rollout: str, now: bool = False) -> dict[str, Any]:
     if head.state != "soaking":
         return _decided(opened, ELSEWHERE.get(head.state, "none"), f"{rollout} is {head.state}")
     holder = site.claims.holder(head.pop)
-    if holder is not None and holder.rollout == rollout:
+    if holder is None:
+        # It ran out, or the backend lost it; nobody else may have this PoP, so it is ours.
+        holder = site.claims.take(head.pop, rollout, site.config.claim_ttl, above=head.epoch)
+    if holder.rollout == rollout:
         # An owner may have died between taking an epoch and writing it down.
         head.epoch = holder.epoch
     opened.renew()
@@ -128,6 +138,19 @@ def _pops_under_way(site: Site, rollout: str) -> list[str]:
     if rollout:
         return [read_rollout(site, rollout).head.pop]
     return sorted({head.pop for head in all_heads(site) if head.state not in ENDED})
+
+
+def recent_samples(opened: Rollout, seconds: float, interval: float) -> list[Sample]:
+    """The PoP's samples of the last ``seconds``; a new one is taken if there is none as fresh
+    as ``interval``."""
+    samples, pop, now = opened.site.samples, opened.pop, time.time()
+    if not samples.window(pop.name, now - interval, now):
+        _sample(opened.site, pop)
+    if not samples.window(pop.name, now - seconds, now):
+        # A rate needs two.
+        time.sleep(_APART)
+        _sample(opened.site, pop)
+    return samples.window(pop.name, now - seconds, time.time())
 
 
 def _sample(site: Site, pop: Pop) -> tuple[list[Sample], list[str]]:

@@ -11,7 +11,7 @@ from edgetune.errors import InputError, RefusedError
 from edgetune.inventory import Host, Pop
 from edgetune.plan import Options, groups, make_plan
 from edgetune.report.text import plan_text
-from edgetune.rollout.record import load_plan, save_plan
+from edgetune.rollout.record import all_heads, load_plan, save_plan
 from edgetune.rollout.site import Site
 from edgetune.tuning import Tuning
 
@@ -63,8 +63,10 @@ def _make(site: Site, pop_name: str, tuning_name: str, options: Options) -> dict
     for name in options.exclude:
         pop.host(name)
     hosts = [host for host in pop.hosts if host.name not in options.exclude]
+    _refuse_quarantined(site, pop, hosts)
     _refuse_unknown_servers(site, pop, hosts)
     facts = _ask(site, hosts, "facts", {})
+    _refuse_not_ready(facts)
     _refuse_other_version(tuning, facts)
     rendered = _render(tuning, facts)
     observed = _ask(
@@ -108,6 +110,26 @@ def _refuse_unknown_servers(site: Site, pop: Pop, hosts: Sequence[Host]) -> None
         if host.server not in servers:
             field = f"pops.{pop.name}.hosts.{host.name}.server"
             raise InputError("inventory", field, f"the load balancer has no server {host.server!r}")
+
+
+def _refuse_quarantined(site: Site, pop: Pop, hosts: Sequence[Host]) -> None:
+    names = {host.name for host in hosts}
+    for head in all_heads(site):
+        stuck = sorted(names & head.quarantined.keys()) if head.pop == pop.name else []
+        if stuck:
+            raise RefusedError(
+                f"{', '.join(stuck)}: quarantined by rollout {head.id}; release_host brings a "
+                "mended host back, adopt_host a replaced one, exclude= leaves it out"
+            )
+
+
+def _refuse_not_ready(facts: Mapping[str, Mapping[str, Any]]) -> None:
+    waiting = [n for n, known in facts.items() if known["agent_state"].get("ready") is False]
+    if waiting:
+        raise RefusedError(
+            f"{', '.join(sorted(waiting))}: not ready, drained by a rollout that has not verified "
+            "it; recover_pop carries that one on (exclude= leaves hosts out)"
+        )
 
 
 def _ask(

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from edgetune import PACK, RECORD_SCHEMA
 from edgetune.errors import InputError, RefusedError
@@ -22,38 +22,47 @@ from edgetune.inventory import Host, Pop
 from edgetune.plan import read_plan
 from edgetune.rollout.claims import Claim
 from edgetune.rollout.site import Site
+from edgetune.rollout.switch import refuse_if_stopped
+
+if TYPE_CHECKING:
+    from edgetune.hosts.fleet import HostResult
 
 FORWARD = {
     "claimed": ("baseline", "rolling_back"),
-    "baseline": ("changing", "rolling_back"),
-    "changing": ("soaking", "rolling_back"),
-    "soaking": ("promoting", "held", "rolling_back"),
+    "baseline": ("baseline", "changing", "rolling_back"),
+    "changing": ("changing", "soaking", "rolling_back"),
+    "soaking": ("soaking", "promoting", "held", "rolling_back"),
     "held": ("soaking", "promoting", "rolling_back"),
-    "promoting": ("complete", "rolling_back"),
+    "promoting": ("promoting", "complete", "rolling_back"),
     "complete": ("rolling_back",),
     "rolling_back": ("rolling_back", "rolled_back"),
     "rolled_back": (),
 }
-"""Which states may follow which."""
+"""Which states may follow which; entering the present one again carries it on."""
 
 ENDED = ("complete", "rolled_back")
-CARRIED_ON_BY_A_WORKFLOW = ("claimed", "baseline", "changing", "promoting", "rolling_back")
+CHANGES_HOSTS = ("changing", "promoting", "rolling_back")
+CARRIED_ON_BY_A_WORKFLOW = ("claimed", "baseline", *CHANGES_HOSTS)
 
 UNTOUCHED_STEPS = ("planned", "skipped")
-STOP_KEY = f"{PACK}.stop_all"
+SETTLED_STEPS = ("done", "skipped", "quarantined")
+# How long a look at the kill switch and the claim holds for further side effects, in seconds.
+_PERMIT_HOLDS = 1.0
 
 
 @dataclass
 class HostStep:
     """Where one host of a batch stands; written before the side effect that it names.
 
-    ``ours`` marks a host that carried our change when its way back began.
+    ``ours`` marks a host that carried our change when its way back began, ``live_back`` one
+    whose live settings are back already.
     """
 
     step: str = "planned"
     at: float = 0.0
     reboot: bool = False
     ours: bool = False
+    live_back: bool = False
     lb_before: str | None = None
     boot_before: str | None = None
     error: str | None = None
@@ -65,22 +74,45 @@ class HostStep:
 
 @dataclass
 class Batch:
-    """Hosts that take the same way together; ``what`` is change, sham or restore."""
+    """Hosts that take the same way together; ``what`` is change, sham or restore.
+
+    ``checked`` says that they were held against the hard limits once they served again.
+    """
 
     rollout: str
     number: int
     what: str
     group: str
     hosts: dict[str, HostStep]
+    checked: bool = False
 
     def at(self, *steps: str) -> list[str]:
         """Names of the hosts that stand at one of these steps."""
         return [name for name, host in self.hosts.items() if host.step in steps]
 
+    @property
+    def finished(self) -> bool:
+        """Whether nothing of it is left to do."""
+        return self.checked and len(self.at(*SETTLED_STEPS)) == len(self.hosts)
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Hosts that failed it, with the reason."""
+        failed = {name: host.error for name, host in self.hosts.items() if host.step != "skipped"}
+        return {name: error for name, error in failed.items() if error}
+
 
 @dataclass
 class Head:
-    """The rollout as a whole; ``baseline`` and ``soak`` are [start, end] in epoch seconds."""
+    """The rollout as a whole; ``baseline`` and ``soak`` are [start, end] in epoch seconds,
+    ``usual_load`` is the most packets per second that the PoP took during the baseline.
+
+    ``wait`` says that its workflow stays until the end of the soak, ``taken_over`` when it was
+    last taken from a workflow that may have an action running still, ``recoveries`` how often
+    that was done by a rule since the last person. ``quarantined`` holds for each host the
+    ``reason``, ``since`` when, in which ``batch`` at which ``step``, and its last known
+    ``boot_id`` and state in the ``load_balancer``.
+    """
 
     id: str
     pop: str
@@ -93,19 +125,30 @@ class Head:
     created: float
     baseline: list[float] = field(default_factory=list)
     soak: list[float] = field(default_factory=list)
+    usual_load: float = 0.0
     looks: int = 0
     verdict: dict[str, Any] = field(default_factory=dict)
     first_restore: int = 0
     restore_batches: int = 0
-    quarantined: dict[str, str] = field(default_factory=dict)
+    quarantined: dict[str, dict[str, Any]] = field(default_factory=dict)
+    wait: bool = False
+    taken_over: float = 0.0
+    recoveries: int = 0
     history: list[dict[str, Any]] = field(default_factory=list)
 
     def enter(self, state: str, by: str, reason: str) -> None:
         """Change the state; RefusedError if it cannot follow the present one."""
-        if state not in FORWARD[self.state]:
+        if state not in self.may_become:
             raise RefusedError(f"rollout {self.id} is {self.state}; it cannot become {state}")
         self.state = state
         self.note(by, reason)
+
+    @property
+    def may_become(self) -> tuple[str, ...]:
+        """The states that may follow; what is rolled back is so again for quarantined hosts."""
+        if self.state == "rolled_back" and self.quarantined:
+            return ("rolling_back",)
+        return FORWARD[self.state]
 
     def note(self, by: str, reason: str) -> None:
         """Write down who did or decided what."""
@@ -119,6 +162,7 @@ class Rollout:
     def __init__(self, site: Site, head: Head) -> None:
         self.site = site
         self.head = head
+        self._permitted_at = float("-inf")
 
     @cached_property
     def plan(self) -> dict[str, Any]:
@@ -161,6 +205,39 @@ class Rollout:
         """Keep the claim; FencedError if somebody else owns the rollout by now."""
         self.site.claims.renew(self.head.pop, self.claim, self.site.config.claim_ttl)
 
+    def permit(self) -> None:
+        """To be called before every side effect: our claim still holds, nothing is stopped.
+
+        FencedError if somebody else owns the rollout by now, RefusedError while everything is
+        stopped; the claim is renewed.
+        """
+        if time.monotonic() - self._permitted_at < _PERMIT_HOLDS:
+            return
+        self.renew()
+        refuse_if_stopped(self.site)
+        self._permitted_at = time.monotonic()
+
+    def ask(
+        self,
+        names: Sequence[str],
+        verb: str,
+        request: Callable[[Host], Mapping[str, Any]],
+        timeout: float = 60,
+        patient: bool = True,
+    ) -> dict[str, HostResult]:
+        """Have hosts change something, under our epoch and as long as it is permitted.
+
+        A host that cannot be reached is asked again for ``health_deadline`` s: every verb can be
+        repeated. ``patient`` False asks once.
+        """
+
+        def permitted(host: Host) -> dict[str, Any]:
+            self.permit()
+            return {"epoch": self.head.epoch, **request(host)}
+
+        patience = self.site.config.health_deadline if patient else 0
+        return self.site.fleet.ask(self.hosts(names), verb, permitted, timeout, patience)
+
     def save_batch(self, batch: Batch) -> None:
         """Write a batch's document, as its owner only."""
         self.renew()
@@ -183,8 +260,16 @@ class Rollout:
         if batch.what != "restore":
             host.error = error
             return True
+        step = host.step
         host.go("quarantined", error)
-        self.head.quarantined[name] = error
+        self.head.quarantined[name] = {
+            "reason": error,
+            "since": host.at,
+            "batch": batch.number,
+            "step": step,
+            "boot_id": host.boot_before,
+            "load_balancer": host.lb_before,
+        }
         self.save()
         return False
 
@@ -226,17 +311,21 @@ def open_rollout(site: Site, rollout: str, epoch: int) -> Rollout:
     """
     opened = read_rollout(site, rollout)
     opened.head.epoch = epoch
-    opened.renew()
-    if (site.store.get(STOP_KEY) or "").strip().lower() not in ("", "false", "0", "no"):
-        raise RefusedError(f"everything is stopped (the key {STOP_KEY} is set)")
+    opened.permit()
     return opened
 
 
 def all_heads(site: Site) -> list[Head]:
-    """Heads of all rollouts whose schema we speak, oldest first."""
-    texts = site.store.list(_head_key("")).values()
-    heads = [_load_head(text) for text in texts if json.loads(text)["schema"] == RECORD_SCHEMA]
+    """Heads of all rollouts whose schema we understand, oldest first."""
+    documents = [json.loads(text) for text in site.store.list(_head_key("")).values()]
+    heads = [Head(**_known(d, Head)) for d in documents if d["schema"] in _UNDERSTOOD]
     return sorted(heads, key=lambda head: head.created)
+
+
+def heads_of_other_versions(site: Site) -> list[dict[str, Any]]:
+    """Heads that another version of the pack wrote and this one does not understand."""
+    documents = [json.loads(text) for text in site.store.list(_head_key("")).values()]
+    return [document for document in documents if document["schema"] not in _UNDERSTOOD]
 
 
 def _head_key(rollout: str) -> str:
@@ -248,21 +337,34 @@ def _batch_key(rollout: str, number: int) -> str:
 
 
 def _load_head(text: str) -> Head:
-    return Head(**_known(text, Head))
+    return Head(**_known(json.loads(text), Head))
 
 
 def _load_batch(text: str) -> Batch:
-    values = _known(text, Batch)
+    values = _known(json.loads(text), Batch)
     values["hosts"] = {name: HostStep(**host) for name, host in values["hosts"].items()}
     return Batch(**values)
 
 
-def _known(text: str, kind: type[Any]) -> dict[str, Any]:
-    document = json.loads(text)
-    if document.get("schema") != RECORD_SCHEMA:
+def _known(document: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
+    schema = document.get("schema")
+    if schema not in _UNDERSTOOD:
         raise RefusedError(
-            f"a record has schema {document.get('schema')}, this edgetune speaks {RECORD_SCHEMA}; "
-            "finish the rollout with the version of the pack that began it"
+            f"a record has schema {schema}, this edgetune understands up to {RECORD_SCHEMA}; "
+            "carry the rollout on with the version of the pack that wrote it, or a later one"
         )
     names = {each.name for each in fields(kind)}
-    return {key: value for key, value in document.items() if key in names}
+    return {name: _UNDERSTOOD[schema](name, document[name]) for name in names & document.keys()}
+
+
+def _from_first(name: str, value: Any) -> Any:
+    """A field as the first version of the pack wrote it; a quarantine was its reason alone."""
+    if name != "quarantined":
+        return value
+    return {host: {"reason": reason} for host, reason in value.items()}
+
+
+_UNDERSTOOD: dict[Any, Callable[[str, Any], Any]] = {
+    1: _from_first,
+    RECORD_SCHEMA: lambda name, value: value,
+}

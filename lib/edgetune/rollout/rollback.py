@@ -3,16 +3,28 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
+from edgetune.errors import InputError
+from edgetune.judge.limits import median_by_host, sickness
 from edgetune.rollout.record import UNTOUCHED_STEPS, Batch, HostStep, Rollout
 
-_REBOOTED_SINCE = ("rebooting", "rebooted", "verified", "undraining", "done", "quarantined")
+_BACK = ("rebooted", "verified", "undraining")
+_REBOOTED_SINCE = ("rebooting", *_BACK, "done", "quarantined")
+# How far back samples tell how a host does now, in intervals.
+_RECENT = 3
 
 
-def plan_restore(opened: Rollout) -> None:
-    """Write the batches of a rollback: hosts out of service first, the rest under the floor."""
+def plan_restore(opened: Rollout, only: Sequence[str] = ()) -> None:
+    """Write the batches of a rollback: hosts out of service first, the rest under the floor,
+    the sickest first. With ``only`` no other host is visited; InputError if one need not be."""
     touched = _touched(opened)
+    for name in only:
+        if name not in touched:
+            raise InputError("parameter", "hosts", f"{name} has nothing to be taken back")
+    if only:
+        touched = {name: touched[name] for name in only}
     out, serving, in_service = _by_service(opened, list(touched))
     spare = max(1, in_service - opened.pop.must_serve)
     if opened.plan["disruption"] == "live":
@@ -25,7 +37,8 @@ def plan_restore(opened: Rollout) -> None:
         hosts = {name: touched[name] for name in names}
         opened.save_batch(Batch(opened.head.id, number, "restore", "", hosts))
     opened.head.restore_batches += len(groups)
-    opened.head.quarantined = {}
+    for name in touched:
+        opened.head.quarantined.pop(name, None)
 
 
 def _touched(opened: Rollout) -> dict[str, HostStep]:
@@ -43,15 +56,25 @@ def _touched(opened: Rollout) -> dict[str, HostStep]:
 
 def _way_back(opened: Rollout, batch: Batch, host: HostStep, earlier: HostStep | None) -> HostStep:
     mid_reboot = host.step in ("rebooting", "coming_back")
-    reboots = opened.plan["disruption"] == "reboot" and batch.what != "sham"
+    # What an earlier rollback has restored already only has to come back.
+    restored = batch.what == "restore" and host.step == "rebooting"
     return HostStep(
-        step="coming_back" if mid_reboot else "planned",
+        step=host.step if restored else "coming_back" if mid_reboot else "planned",
         at=host.at if mid_reboot else 0.0,
-        reboot=reboots and (host.step in _REBOOTED_SINCE or bool(earlier and earlier.reboot)),
+        reboot=_must_reboot(opened, batch, host, earlier),
         ours=_carries_our_change(batch, host) or bool(earlier and earlier.ours),
         lb_before=None if host.step == "done" else host.lb_before,
         boot_before=host.boot_before,
     )
+
+
+def _must_reboot(opened: Rollout, batch: Batch, host: HostStep, earlier: HostStep | None) -> bool:
+    """Whether it may have booted with our change, and not since without it."""
+    if batch.what == "restore":
+        return host.reboot and host.step not in _BACK
+    booted = batch.what == "change" and host.step in _REBOOTED_SINCE
+    asked = opened.plan["disruption"] == "reboot"
+    return (asked and booted) or bool(earlier and earlier.reboot)
 
 
 def _carries_our_change(batch: Batch, host: HostStep) -> bool:
@@ -59,9 +82,9 @@ def _carries_our_change(batch: Batch, host: HostStep) -> bool:
 
 
 def _by_service(opened: Rollout, names: Sequence[str]) -> tuple[list[str], list[str], int]:
-    """Those out of service, those in service, and how many of the PoP are."""
+    """Those out of service, those in service (the sickest first), how many of the PoP are."""
     if opened.plan["disruption"] == "live" or not names:
-        return [], list(names), len(opened.pop.hosts)
+        return [], _sickest_first(opened, names), len(opened.pop.hosts)
     servers = opened.site.load_balancer(opened.pop).servers()
     all_serving = [
         host.name
@@ -69,4 +92,15 @@ def _by_service(opened: Rollout, names: Sequence[str]) -> tuple[list[str], list[
         if host.server in servers and servers[host.server].in_service
     ]
     serving = [name for name in names if name in all_serving]
-    return [name for name in names if name not in serving], serving, len(all_serving)
+    out = [name for name in names if name not in serving]
+    return out, _sickest_first(opened, serving), len(all_serving)
+
+
+def _sickest_first(opened: Rollout, names: Sequence[str]) -> list[str]:
+    if not opened.head.baseline or len(names) < 2:
+        return list(names)
+    samples, pop, now = opened.site.samples, opened.head.pop, time.time()
+    usual = median_by_host(samples.window(pop, *opened.head.baseline))
+    recent = samples.window(pop, now - _RECENT * opened.plan["options"]["interval"], now)
+    latest = {str(sample["host"]): sample["gauges"] for sample in recent}
+    return sorted(names, key=lambda name: sickness(latest.get(name), usual.get(name)), reverse=True)

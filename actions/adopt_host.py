@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from st2common.runners.base_action import Action
+
+from edgetune.entry import Result, run_step
+from edgetune.rollout.adoption import adopt_host
+
+
+class AdoptHost(Action):
+    """Accept a replaced machine as it is."""
+
+    def run(self, host: str, rollout: str, by: str = "") -> Result:
+        return run_step(adopt_host, self.config, host=host, rollout=rollout, by=by)

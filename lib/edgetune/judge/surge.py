@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much load a whole PoP carries, from stored samples alone.
+
+Load is packets received per second, summed over the PoP's hosts. A surge hits both groups
+alike: it says nothing about a tuning, but it is no time to take a host out of service.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+
+from edgetune.metrics.samples import Sample
+
+LOAD = "rx_packets"
+
+
+def peak_load(samples: Sequence[Sample], interval: float) -> float:
+    """The most packets per second in any interval of the window; 0 if it cannot be known.
+
+    A host that did not answer or that rebooted in an interval counts as idle there.
+    """
+    rates: dict[tuple[int, str], list[float]] = defaultdict(list)
+    for host, own in _by_host(samples).items():
+        for earlier, later in zip(own, own[1:]):
+            rates[int(later["time"] // interval), host].append(_rate(earlier, later))
+    load: dict[int, float] = defaultdict(float)
+    for (slot, _), seen in rates.items():
+        load[slot] += statistics.fmean(seen)
+    return max(load.values(), default=0.0)
+
+
+def _by_host(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
+    found: dict[str, list[Sample]] = defaultdict(list)
+    for sample in samples:
+        found[str(sample["host"])].append(sample)
+    return found
+
+
+def _rate(earlier: Sample, later: Sample) -> float:
+    grown = float(later["counters"].get(LOAD, 0)) - float(earlier["counters"].get(LOAD, 0))
+    seconds = float(later["uptime"]) - float(earlier["uptime"])
+    same_boot = later["boot_id"] == earlier["boot_id"]
+    return grown / seconds if same_boot and seconds > 0 and grown > 0 else 0.0

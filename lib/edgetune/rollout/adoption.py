@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A machine that was replaced or reinstalled in the middle of a rollout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from edgetune.errors import InputError, RefusedError
+from edgetune.rollout.change import verify_hosts
+from edgetune.rollout.drain import undrain_hosts
+from edgetune.rollout.record import (
+    CARRIED_ON_BY_A_WORKFLOW,
+    ENDED,
+    Batch,
+    HostStep,
+    Rollout,
+    read_rollout,
+)
+from edgetune.rollout.site import Site
+
+
+def adopt_host(site: Site, rollout: str, host: str, by: str = "") -> dict[str, Any]:
+    """Take a machine as it is now: the rollout leaves it alone and out of the comparison.
+
+    Nothing of the rollout may stand on it and its service must answer; where it was drained, it
+    serves again. RefusedError says what is wrong with it.
+    """
+    opened = read_rollout(site, rollout)
+    opened.pop.host(host)
+    places = _places(opened, host)
+    _refuse_tuned(opened, host)
+    with _owned(opened):
+        problem = _bring_back(opened, host, places)
+        if problem:
+            error = f"{host}: {problem}"
+            return {"host": host, "failed": [host], "error": error, "message": error}
+        for batch in places:
+            batch.hosts[host].go("skipped", "replaced, adopted as it is")
+            opened.save_batch(batch)
+        opened.head.quarantined.pop(host, None)
+        opened.head.note(by, f"{host} adopted as it is: out of the rollout and of its comparison")
+        opened.save()
+    message = f"{host} serves, and {rollout} leaves it alone from now"
+    return {"host": host, "failed": [], "error": "", "message": message}
+
+
+@contextmanager
+def _owned(opened: Rollout) -> Iterator[None]:
+    """Under a new epoch; RefusedError while a workflow is at work on the rollout."""
+    head, claims = opened.head, opened.site.claims
+    if head.state in CARRIED_ON_BY_A_WORKFLOW:
+        raise RefusedError(f"rollout {head.id} is {head.state}; wait until its workflow is through")
+    claim = claims.take(head.pop, head.id, opened.site.config.claim_ttl, above=head.epoch)
+    head.epoch = claim.epoch
+    try:
+        opened.save()
+        yield
+    finally:
+        if head.state in ENDED:
+            claims.release(head.pop, claim)
+
+
+def _places(opened: Rollout, host: str) -> list[Batch]:
+    places = [batch for batch in opened.batches() if host in batch.hosts]
+    if not places:
+        raise InputError("parameter", "host", f"{host} is no host of rollout {opened.head.id}")
+    return places
+
+
+def _refuse_tuned(opened: Rollout, host: str) -> None:
+    facts = opened.site.fleet.ask(opened.hosts([host]), "facts", lambda each: {})[host]
+    if facts.failed:
+        raise RefusedError(f"{host}: {facts.error}")
+    stands = facts.data.get("agent_state", {}).get("tunings", {}).get(opened.head.tuning)
+    if stands:
+        raise RefusedError(
+            f"{host} is no new machine: {opened.head.tuning} is {stands.get('state')} there; "
+            "release_host takes it back"
+        )
+
+
+def _bring_back(opened: Rollout, host: str, places: list[Batch]) -> str:
+    """Verify it and give its state in the load balancer back; what is wrong, or nothing."""
+    before = [batch.hosts[host].lb_before for batch in places if batch.hosts[host].lb_before]
+    head = opened.head
+    number = len(list(opened.batches()))
+    step = HostStep(step="changed", lb_before=before[-1] if before else None)
+    opened.save_batch(Batch(head.id, number, "restore", "", {host: step}, checked=True))
+    head.restore_batches += 1
+    opened.save()
+    for take in (verify_hosts, undrain_hosts):
+        take(opened.site, head.id, head.epoch, number)
+    return opened.batch(number).hosts[host].error or ""

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rollouts whose owner died: who they are, what the world says, and how they go on.
+
+Every step can be repeated, so a batch is finished by taking it again from where each of its
+hosts stands. What is decided here is only the direction: carried on, or taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from edgetune.errors import DrainError
+from edgetune.rollout.record import (
+    CARRIED_ON_BY_A_WORKFLOW,
+    SETTLED_STEPS,
+    Head,
+    HostStep,
+    Rollout,
+    open_rollout,
+)
+from edgetune.rollout.site import Site
+from edgetune.traffic import Server
+
+# A rollout whose owner dies again and again is taken back rather than tried for ever.
+MOST_RECOVERIES = 3
+ENDED_BADLY = ("failed", "timeout", "canceled")
+
+
+def is_orphaned(site: Site, head: Head) -> bool:
+    """Whether somebody should be carrying the rollout on, and has not for ``owner_timeout`` s."""
+    if head.state not in CARRIED_ON_BY_A_WORKFLOW and not (head.state == "soaking" and head.wait):
+        return False
+    left = site.claims.expires_in(head.pop)
+    interval: float = Rollout(site, head).plan["options"]["interval"]
+    return left == 0 or site.config.claim_ttl - left > site.config.owner_timeout + interval
+
+
+def survey_rollout(
+    site: Site, rollout: str, epoch: int, ended: str = "", by: str = ""
+) -> dict[str, Any]:
+    """Compare the hosts under way with what the record says of them, and decide what follows.
+
+    ``decision`` is ``carry_on``, ``roll_back``, or ``none`` when nobody has to do anything.
+    ``ended`` is how the workflow ended that carried it on; one that vanished without a word
+    says nothing against the tuning, so its rollout is carried on.
+    """
+    opened = open_rollout(site, rollout, epoch)
+    head = opened.head
+    findings = _findings(opened)
+    decision, why = _decide(opened, ended, findings)
+    head.recoveries += 1
+    head.note(by, "; ".join([f"{decision}: {why}", *findings.values()]))
+    opened.save()
+    return {
+        "decision": decision,
+        "state": head.state,
+        "findings": findings,
+        "message": f"{decision}: {why}",
+    }
+
+
+def _decide(opened: Rollout, ended: str, findings: Mapping[str, str]) -> tuple[str, str]:
+    head = opened.head
+    if head.state not in (*CARRIED_ON_BY_A_WORKFLOW, "soaking"):
+        return "none", f"rollout {head.id} is {head.state}"
+    if head.state == "rolling_back":
+        return "roll_back", "it was being taken back"
+    failed = {name: e for batch in opened.batches() for name, e in batch.failures.items()}
+    if failed:
+        return "roll_back", "; ".join(f"{name}: {error}" for name, error in failed.items())
+    if ended in ENDED_BADLY:
+        return "roll_back", f"the workflow that carried it on ended as {ended}"
+    if head.recoveries >= MOST_RECOVERIES:
+        return "roll_back", f"its owner died {head.recoveries} times in the state {head.state}"
+    under_way = f"{len(findings)} hosts under way" if findings else "no host under way"
+    return "carry_on", f"its owner is gone, {under_way}"
+
+
+def _findings(opened: Rollout) -> dict[str, str]:
+    """For each host under way: the step that was written down, and what is found."""
+    under_way = dict(_under_way(opened))
+    if not under_way:
+        return {}
+    servers = _servers(opened)
+    answers = opened.site.fleet.ask(opened.hosts(list(under_way)), "facts", lambda host: {})
+    return {
+        name: f"{name} was {host.step}; {_in_traffic(servers.get(opened.pop.host(name).server))}, "
+        + _on_host(host, answers[name].data, answers[name].error, opened.head.tuning)
+        for name, host in under_way.items()
+    }
+
+
+def _under_way(opened: Rollout) -> Iterator[tuple[str, HostStep]]:
+    for batch in opened.batches():
+        for name, host in batch.hosts.items():
+            if host.step not in (*SETTLED_STEPS, "planned"):
+                yield name, host
+
+
+def _servers(opened: Rollout) -> Mapping[str, Server]:
+    try:
+        return opened.site.load_balancer(opened.pop).servers()
+    except DrainError:
+        # What is found is told, not needed; the steps that need it will say so.
+        return {}
+
+
+def _in_traffic(server: Server | None) -> str:
+    if server is None:
+        return "the load balancer does not tell"
+    return f"{server.state} with {server.sessions} sessions in the load balancer"
+
+
+def _on_host(host: HostStep, facts: Mapping[str, Any], error: str | None, tuning: str) -> str:
+    if error:
+        return f"no answer: {error}"
+    stands = facts.get("agent_state", {}).get("tunings", {}).get(tuning)
+    boot = "the boot of before" if facts.get("boot_id") == host.boot_before else "another boot"
+    booted = f", in {boot}" if host.boot_before else ""
+    return f"{tuning} {stands['state'] if stands else 'not there'}{booted}"

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How rollouts stand, for people and for the rules that look for orphans."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from edgetune.errors import InputError
+from edgetune.report.text import rollout_text
+from edgetune.rollout.record import FORWARD, Head, all_heads, read_rollout
+from edgetune.rollout.recovery import is_orphaned
+from edgetune.rollout.site import Site
+from edgetune.rollout.switch import stopped_by
+
+
+def rollout_status(
+    site: Site,
+    rollout: str = "",
+    pop: str = "",
+    state: str = "",
+    host: str = "",
+    orphaned: bool = False,
+) -> dict[str, Any]:
+    """How rollouts stand: one, those of a PoP, those in a state, or all.
+
+    With ``host`` only those that hold it in quarantine, with ``orphaned`` only those that
+    somebody should be carrying on and nobody is (none while everything is stopped).
+    """
+    if state and state not in FORWARD:
+        raise InputError("parameter", "state", f"{state!r} is none of {', '.join(FORWARD)}")
+    if pop:
+        site.inventory.pop(pop)
+    stopped = stopped_by(site)
+    heads = [read_rollout(site, rollout).head] if rollout else all_heads(site)
+    chosen = [
+        head
+        for head in heads
+        if (not pop or head.pop == pop)
+        and (not state or head.state == state)
+        and (not host or host in head.quarantined)
+        and (not orphaned or (not stopped and is_orphaned(site, head)))
+    ]
+    return {
+        "rollouts": [_short(head) for head in chosen],
+        "ids": [head.id for head in chosen],
+        "message": f"{len(chosen)} rollout{'' if len(chosen) == 1 else 's'}",
+        "text": _text(stopped, chosen),
+    }
+
+
+def _text(stopped: str, heads: list[Head]) -> str:
+    notice = f"Everything is stopped ({stopped}); resume_all permits changes again."
+    texts = [rollout_text(asdict(head)) for head in heads] or ["No rollouts."]
+    return "\n\n".join([notice, *texts] if stopped else texts)
+
+
+def _short(head: Head) -> dict[str, Any]:
+    return {
+        "rollout": head.id,
+        "pop": head.pop,
+        "tuning": head.tuning,
+        "state": head.state,
+        "verdict": head.verdict.get("verdict", ""),
+        "ratio": _ratio(head),
+        "quarantined": head.quarantined,
+    }
+
+
+def _ratio(head: Head) -> float | None:
+    """Effect on the intent's metric: change of the test group over that of the control group."""
+    rows = head.verdict.get("metrics") or [{}]
+    ratio: float | None = rows[0].get("ratio")
+    return ratio

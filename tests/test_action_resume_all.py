@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from resume_all import ResumeAll
+
+from edgetune.rollout import drain, switch
+from tests.action_case import EdgetuneActionTestCase
+
+
+class ResumeAllTestCase(EdgetuneActionTestCase):
+    __test__ = True
+    action_cls = ResumeAll
+
+    def test_changes_are_permitted_again(self) -> None:
+        switch.stop_all(self.world.site, by="ana", reason="errors")
+        result = self.assert_succeeds(by="bo")
+        self.assertFalse(result["stopped"])
+        message = "bo permits changes again (stopped by ana: errors)"
+        self.assertEqual(result["message"], message)
+        self.assertEqual(switch.stopped_by(self.world.site), "")
+        self.world.step(drain.drain_hosts, 0)
+        self.assertNotEqual(self.world.balancer.log, [])
+
+    def test_when_nothing_was_stopped_it_says_so(self) -> None:
+        self.assertEqual(self.assert_succeeds()["message"], "nothing was stopped")

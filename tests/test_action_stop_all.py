@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+from stop_all import StopAll
+
+from edgetune.errors import RefusedError
+from edgetune.rollout import drain, status
+from tests.action_case import EdgetuneActionTestCase
+
+
+class StopAllTestCase(EdgetuneActionTestCase):
+    __test__ = True
+    action_cls = StopAll
+
+    def test_nothing_is_changed_any_more_and_status_says_why(self) -> None:
+        result = self.assert_succeeds(by="ana", reason="errors everywhere")
+        why = "stopped by ana: errors everywhere"
+        self.assertTrue(result["stopped"])
+        self.assertEqual(result["message"], f"{why}; hosts stay as they are until resume_all")
+        with pytest.raises(RefusedError, match=f"everything is stopped .*{why}"):
+            self.world.step(drain.drain_hosts, 0)
+        self.assertEqual((self.world.hosts.changing(), self.world.balancer.log), ([], []))
+        text = status.rollout_status(self.world.site)["text"]
+        self.assertTrue(text.startswith(f"Everything is stopped ({why}); resume_all"), text)
+
+    def test_a_reason_is_not_needed(self) -> None:
+        message = self.assert_succeeds()["message"]
+        self.assertTrue(message.startswith("stopped by unknown; "), message)

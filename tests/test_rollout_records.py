@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records that another version of the pack wrote.
+
+``fixtures/records_schema_1.json`` are those of the first version: a soaking rollout of
+accept_queue on six hosts, of which three are changed.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.errors import RefusedError
+from edgetune.rollout import lifecycle, status
+from edgetune.rollout.record import read_rollout, save_plan
+from tests.builders import ROOT, plan
+from tests.world import EmptyWorld
+
+DOCUMENTS: dict[str, dict[str, Any]] = json.loads(
+    (ROOT / "tests" / "fixtures" / "records_schema_1.json").read_text(encoding="utf-8")
+)
+(HEAD,) = [key for key in DOCUMENTS if key.startswith("edgetune.rollout.")]
+ROLLOUT = HEAD[len("edgetune.rollout.") :]
+TUNED = {"e001", "e002", "e003"}
+
+
+def _world(folder: Path, **changed: Any) -> EmptyWorld:
+    world = EmptyWorld(folder)
+    for key, document in DOCUMENTS.items():
+        more = changed if key == HEAD else {}
+        world.site.store.put(key, json.dumps({**document, **more}))
+    world.rollout = ROLLOUT
+    world.hosts.tuned = set(TUNED)
+    return world
+
+
+def test_a_record_of_the_first_version_is_understood(tmp_path: Path) -> None:
+    world = _world(tmp_path)
+    result = status.rollout_status(world.site)
+    assert result["ids"] == [ROLLOUT]
+    assert f"{ROLLOUT}  accept_queue on lab1: soaking" in result["text"]
+    assert (world.head.wait, world.head.usual_load, world.head.recoveries) == (False, 0.0, 0)
+    assert world.batch(0).hosts["e001"].boot_before == "8b2d217b-1894-4674-a717-8a3102bc6330"
+
+
+def test_it_is_taken_over_above_the_epoch_that_hosts_have_seen(tmp_path: Path) -> None:
+    world = _world(tmp_path)
+    world.hosts.epochs = dict.fromkeys(TUNED, 4)
+    assert world.take_over()["epoch"] == 5
+
+
+def test_it_is_taken_back_to_the_end(tmp_path: Path) -> None:
+    world = _world(tmp_path)
+    world.take_over()
+    assert world.roll_back()["quarantined"] == {}
+    assert world.head.state == "rolled_back"
+    assert world.hosts.tuned == set()
+    assert {n: world.hosts.reboots(n) for n in TUNED} == dict.fromkeys(TUNED, 1)
+    assert set(world.hosts.told("restore")) == TUNED
+    assert set(world.balancer.state.values()) == {"ready"}
+    text = world.site.store.get(HEAD)
+    assert text is not None and json.loads(text)["schema"] == 2
+
+
+def test_it_is_promoted_to_the_end(tmp_path: Path) -> None:
+    world = _world(tmp_path)
+    world.take_over()
+    world.roll_all(world.mark("promoting"))
+    world.mark("complete")
+    assert world.hosts.tuned == {f"e{i:03d}" for i in range(6)}
+
+
+def test_a_quarantine_of_the_first_version_is_understood(tmp_path: Path) -> None:
+    world = _world(tmp_path, quarantined={"e002": "did not come back within 900 s"})
+    result = status.rollout_status(world.site, host="e002")
+    assert result["ids"] == [ROLLOUT]
+    assert result["rollouts"][0]["quarantined"] == {
+        "e002": {"reason": "did not come back within 900 s"}
+    }
+    assert "quarantined: e002: did not come back within 900 s" in result["text"]
+    assert "since an earlier version" in result["text"]
+    world.take_over()
+    marked = world.mark("soaking")
+    assert marked["quarantined"] == {"e002": "did not come back within 900 s"}
+
+
+def test_a_record_of_a_newer_version_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    world = _world(tmp_path, schema=3)
+    says = r"a record has schema 3, this edgetune understands up to 2; carry the rollout on with "
+    with pytest.raises(RefusedError, match=says + "the version of the pack that wrote it"):
+        read_rollout(world.site, ROLLOUT)
+    with pytest.raises(RefusedError, match=says):
+        lifecycle.claim_pop(world.site, rollout=ROLLOUT)
+
+
+def test_a_batch_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    world = _world(tmp_path)
+    (key,) = [key for key in DOCUMENTS if key.endswith(f"batch.{ROLLOUT}.0")]
+    world.site.store.put(key, json.dumps({**DOCUMENTS[key], "schema": 3}))
+    with pytest.raises(RefusedError, match="a record has schema 3"):
+        world.batch(0)
+
+
+@pytest.mark.parametrize("state", ["changing", "soaking", "rolling_back"])
+def test_a_newer_version_s_rollout_blocks_its_pop(tmp_path: Path, state: str) -> None:
+    world = _world(tmp_path, schema=3, state=state)
+    with pytest.raises(RefusedError, match=f"lab1 has a rollout that is {state}: {ROLLOUT}"):
+        _begin(world, tmp_path)
+
+
+def test_one_that_a_newer_version_ended_blocks_nothing(tmp_path: Path) -> None:
+    assert _begin(_world(tmp_path, schema=3, state="complete"), tmp_path)["claimed"]
+
+
+def _begin(world: EmptyWorld, folder: Path) -> dict[str, Any]:
+    made = plan(folder)
+    save_plan(world.site, made)
+    return lifecycle.claim_pop(world.site, plan=made["digest"])

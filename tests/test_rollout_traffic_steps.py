@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts leave the traffic and come back, whatever the load balancer and others do meanwhile."""
+
+from __future__ import annotations
+
+import time
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.errors import DrainError
+from edgetune.rollout import change, drain, reboot
+from edgetune.rollout.record import read_rollout
+from tests.world import World, changing, never_sync
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return changing(tmp_path)
+
+
+@pytest.mark.parametrize("batch", [0, 1], ids=["change", "sham"])
+def test_a_host_is_not_ready_from_drained_until_verified(world: World, batch: int) -> None:
+    _watch_readiness(world, batch)
+
+
+def test_a_host_that_is_taken_back_is_not_ready_meanwhile(world: World) -> None:
+    world.roll(0)
+    _watch_readiness(world, world.mark("rolling_back")["first_batch"])
+
+
+def _watch_readiness(world: World, batch: int) -> None:
+    (host,) = world.at(batch)
+    seen: list[str] = []
+
+    def look(moment: str) -> None:
+        _, subject, *rest = moment.split()
+        if rest and rest[0] in ("apply", "restore", "reboot", "confirm"):
+            assert host in world.hosts.not_ready
+            assert world.balancer.state[host] == "maint"
+            seen.append(rest[0])
+
+    world.moments.at = look
+    world.step(drain.drain_hosts, batch)
+    assert (world.balancer.state[host], host in world.hosts.not_ready) == ("drain", False)
+    world.step(drain.check_drained, batch)
+    assert host in world.hosts.not_ready
+    world.roll(batch, until=drain.undrain_hosts)
+    assert world.at(batch) == {host: "verified"}
+    assert world.hosts.not_ready == set()
+    assert world.balancer.state[host] == "maint"
+    world.step(drain.undrain_hosts, batch)
+    assert world.balancer.state[host] == "ready"
+    assert "reboot" in seen
+
+
+def test_a_verified_host_whose_service_is_sick_is_not_ready_again(world: World) -> None:
+    (host,) = world.at(0)
+    world.roll(0, until=change.verify_hosts)
+    world.hosts.errors[host, "sample"] = "connection refused"
+    result = world.step(change.verify_hosts, 0)
+    assert result["failed"] == [host]
+    assert "http://127.0.0.1:80/health does not answer" in result["error"]
+    ready = [request["ready"] for name, verb, request in world.hosts.asked if verb == "ready"]
+    assert ready == [False, True, False]
+    assert world.hosts.not_ready == {host}
+    assert world.balancer.state[host] == "maint"
+
+
+def test_hosts_that_cannot_be_told_to_be_ready_stay_out(world: World) -> None:
+    (host,) = world.at(0)
+    world.roll(0, until=change.verify_hosts)
+    world.hosts.errors[host, "ready"] = "Read-only file system"
+    assert world.step(change.verify_hosts, 0)["failed"] == [host]
+    world.step(drain.undrain_hosts, 0)
+    assert (world.balancer.state[host], world.at(0)) == ("maint", {host: "rebooted"})
+
+
+def test_no_batch_touches_a_host_with_sessions_whenever_the_load_balancer_forgets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drain, "_POLL", 0)
+    never_sync(monkeypatch)
+    for moment in count():
+        world = changing(tmp_path / str(moment))
+        world.balancer.clients = True
+        world.balancer.servers()
+        start = len(world.moments.seen)
+
+        def forget(what: str, world: World = world, at: int = start + moment) -> None:
+            if len(world.moments.seen) - 1 == at:
+                world.balancer.forget()
+
+        world.moments.at = forget
+        world.roll_all({"first_batch": 0, "end_batch": 2})
+        assert world.hosts.disturbed == [], moment
+        assert world.batch(0).finished and world.batch(1).finished, moment
+        assert set(world.balancer.state.values()) == {"ready"}, moment
+        assert world.hosts.not_ready == set(), moment
+        if len(world.moments.seen) <= start + moment:
+            assert moment > 50
+            return
+
+
+@pytest.mark.parametrize(
+    "step",
+    [change.apply_tuning, change.restore_hosts, reboot.reboot_hosts],
+    ids=lambda s: s.__name__,
+)
+def test_a_forgotten_drain_is_told_again_before_a_host_is_touched(world: World, step: Any) -> None:
+    batch = 0
+    if step is change.restore_hosts:
+        world.roll(0)
+        batch = world.mark("rolling_back")["first_batch"]
+    world.roll(batch, until=step)
+    (host,) = world.at(batch)
+    world.balancer.forget()
+    world.step(step, batch)
+    assert world.balancer.state[host] == "maint"
+    assert world.hosts.disturbed == []
+
+
+def test_a_host_that_does_not_get_rid_of_its_sessions_is_not_touched(world: World) -> None:
+    (host,) = world.at(0)
+    world.roll(0, until=change.apply_tuning)
+    world.balancer.forget()
+    world.balancer.sessions[host] = 3
+    with pytest.raises(DrainError, match=f"{host}: the load balancer forgot the drain"):
+        world.step(change.apply_tuning, 0)
+    assert world.hosts.tuned == set()
+
+
+def test_sessions_that_only_the_host_still_counts_are_waited_for(world: World) -> None:
+    """A reloaded load balancer counts no session of its former process."""
+    (host,) = world.at(0)
+    world.step(drain.drain_hosts, 0)
+    world.hosts.sessions = lambda name: 2
+    assert world.step(drain.check_drained, 0)["waiting"] == 1
+    assert world.at(0) == {host: "draining"}
+    world.age(0)
+    assert world.step(drain.check_drained, 0)["skipped"] == [host]
+    assert (world.balancer.state[host], world.hosts.not_ready) == ("ready", set())
+
+
+def test_when_somebody_else_drains_at_the_same_moment_ours_go_back_and_wait(world: World) -> None:
+    ours = list(world.at(2))
+    others = world.plan["batches"][3]["hosts"][:2]
+
+    def drained_by_others(moment: str) -> None:
+        if moment == f"after {ours[-1]} drain":
+            world.balancer.state.update(dict.fromkeys(others, "drain"))
+
+    world.moments.at = drained_by_others
+    result = world.step(drain.drain_hosts, 2)
+    assert result["waiting"] == 3
+    assert result["message"].endswith("went back: 3 hosts in service, 4 must stay")
+    assert set(world.at(2).values()) == {"planned"}
+    expected = {**dict.fromkeys(world.balancer.state, "ready"), **dict.fromkeys(others, "drain")}
+    assert world.balancer.state == expected
+    world.moments.at = lambda moment: None
+    world.balancer.state.update(dict.fromkeys(others, "ready"))
+    assert world.step(drain.drain_hosts, 2)["waiting"] == 0
+    world.roll(2)
+    assert world.hosts.tuned == set(ours)
+    assert set(world.balancer.state.values()) == {"ready"}
+
+
+def _load(world: World, *rates: float) -> None:
+    """Every host of the PoP takes that many packets a second, one rate an interval, until now."""
+    now = time.time()
+    rows = []
+    for host in world.balancer.state:
+        packets = 0.0
+        for index in range(len(rates) + 1):
+            rows.append(
+                {
+                    "host": host,
+                    "time": now - 60.0 * (len(rates) - index),
+                    "boot_id": "b",
+                    "uptime": 1000.0 + 60 * index,
+                    "counters": {"rx_packets": packets},
+                    "gauges": {},
+                }
+            )
+            packets += 60 * (rates[index] if index < len(rates) else 0)
+    world.site.samples.add("lab1", rows)
+
+
+def test_the_usual_load_is_the_most_of_the_baseline(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.mark("baseline")
+    opened = read_rollout(world.site, world.rollout)
+    opened.head.baseline[0] -= 1000
+    opened.save()
+    _load(world, 50.0, 100.0, 25.0)
+    world.mark("changing")
+    assert world.head.usual_load == pytest.approx(800.0)
+
+
+def _usually(world: World, load: float) -> None:
+    opened = read_rollout(world.site, world.rollout)
+    opened.head.usual_load = load
+    opened.save()
+
+
+def test_during_a_surge_nothing_is_drained(world: World) -> None:
+    _usually(world, 300.0)
+    _load(world, 100.0, 50.0)
+    result = world.step(drain.drain_hosts, 2)
+    assert result["waiting"] == 3
+    assert result["message"] == "lab1 carries 2.7 times its usual load; nothing is drained now"
+    assert world.balancer.log == []
+    assert set(world.at(2).values()) == {"planned"}
+
+
+def test_less_than_surge_factor_times_the_usual_load_is_no_surge(world: World) -> None:
+    _usually(world, 500.0)
+    _load(world, 100.0, 50.0)
+    assert world.step(drain.drain_hosts, 2)["waiting"] == 0
+
+
+def test_a_surge_keeps_no_host_from_its_batch_that_serves_nothing(world: World) -> None:
+    _usually(world, 300.0)
+    _load(world, 100.0)
+    for host in world.at(2):
+        world.balancer.up[host] = False
+    assert world.step(drain.drain_hosts, 2)["waiting"] == 0
+
+
+def test_in_a_surge_live_settings_go_back_in_place_and_the_rest_when_it_is_over(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.roll(0)
+    batch = world.mark("rolling_back")["first_batch"]
+    (host,) = world.at(batch)
+    surge = ["lab1 carries 3.0 times its usual load"]
+    monkeypatch.setattr(drain, "surge_of", lambda opened: surge[0])
+    world.balancer.log.clear()
+    for _ in range(3):
+        assert world.step(drain.drain_hosts, batch)["waiting"] == 1
+        world.step(change.restore_hosts, batch, live=True)
+    (asked,) = [request for _, verb, request in world.hosts.asked if verb == "restore"]
+    assert asked["live"] == ["sysctl:net.core.somaxconn"]
+    assert (world.balancer.log, world.at(batch)) == ([], {host: "planned"})
+    assert world.hosts.tuned == {host}
+    surge[0] = ""
+    world.roll(batch)
+    assert (world.at(batch), world.hosts.tuned) == ({host: "done"}, set())
+    assert world.balancer.state[host] == "ready"
+
+
+def test_what_did_not_go_back_live_is_asked_again(world: World) -> None:
+    world.roll(0)
+    batch = world.mark("rolling_back")["first_batch"]
+    (host,) = world.at(batch)
+    world.hosts.unreachable.add(host)
+    for _ in range(2):
+        result = world.step(change.restore_hosts, batch, live=True)
+        assert (result["failed"], result["hosts"][host]["failed"]) == ([], True)
+    assert world.hosts.told("restore") == [host, host]
+    assert world.at(batch) == {host: "planned"}
+
+
+def test_a_live_tuning_drains_nobody_there_and_back(tmp_path: Path) -> None:
+    world = changing(tmp_path, disruption="live")
+    _usually(world, 1.0)
+    _load(world, 100.0)
+    world.roll_all({"first_batch": 0, "end_batch": len(world.plan["batches"])})
+    assert len(world.hosts.tuned) == 4
+    world.roll_back()
+    assert world.hosts.tuned == set()
+    assert world.balancer.log == []
+    assert {"ready", "reboot"}.isdisjoint(world.hosts.changing())
