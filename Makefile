@@ -38,8 +38,8 @@ docs: setup
 	@$(BIN)/python docs/generate.py
 
 bench: setup packages
-	@for program in bench/[a-z]*.py; do \
-	  $(BIN)/python -m bench.$$(basename $$program .py) || exit 1; \
+	@for program in bench/[a-z]*.py bench/[a-z]*/__main__.py; do \
+	  $(BIN)/python -m bench.$$(basename $${program%/__main__.py} .py) || exit 1; \
 	done
 
 clean:

@@ -135,6 +135,7 @@ def test_who_dies_again_and_again_is_taken_back(tmp_path: Path) -> None:
     made, message = _survey(world)
     assert (made, "its owner died 3 times in the state changing" in message) == ("roll_back", True)
     world.mark("soaking")
+    world.mark("promoting")
     assert _survey(world)[0] == "carry_on"
 
 

@@ -11,7 +11,6 @@ from typing import Any
 from edgetune.errors import EdgetuneError, InputError, RefusedError
 from edgetune.judge.surge import peak_load
 from edgetune.rollout.record import (
-    CARRIED_ON_BY_A_WORKFLOW,
     CHANGES_HOSTS,
     ENDED,
     FORWARD,
@@ -150,7 +149,7 @@ def _begin_state(opened: Rollout, before: str, hosts: Sequence[str]) -> None:
 
 
 def _left_unfinished(head: Head, execution: str) -> bool:
-    return head.owner == execution and head.state in CARRIED_ON_BY_A_WORKFLOW
+    return head.owner == execution and head.wants_a_workflow
 
 
 def _begin(site: Site, digest: str, owner: str, by: str, wait: bool) -> Rollout:

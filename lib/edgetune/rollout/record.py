@@ -150,6 +150,12 @@ class Head:
             return ("rolling_back",)
         return FORWARD[self.state]
 
+    @property
+    def wants_a_workflow(self) -> bool:
+        """Whether somebody should be carrying it on."""
+        waits = self.state == "soaking" and self.wait
+        return waits or self.state in CARRIED_ON_BY_A_WORKFLOW
+
     def note(self, by: str, reason: str) -> None:
         """Write down who did or decided what."""
         entry = {"at": time.time(), "state": self.state, "by": by, "reason": reason}

@@ -12,7 +12,6 @@ from typing import Any
 
 from edgetune.errors import DrainError
 from edgetune.rollout.record import (
-    CARRIED_ON_BY_A_WORKFLOW,
     SETTLED_STEPS,
     Head,
     HostStep,
@@ -29,7 +28,7 @@ ENDED_BADLY = ("failed", "timeout", "canceled")
 
 def is_orphaned(site: Site, head: Head) -> bool:
     """Whether somebody should be carrying the rollout on, and has not for ``owner_timeout`` s."""
-    if head.state not in CARRIED_ON_BY_A_WORKFLOW and not (head.state == "soaking" and head.wait):
+    if not head.wants_a_workflow:
         return False
     left = site.claims.expires_in(head.pop)
     interval: float = Rollout(site, head).plan["options"]["interval"]
@@ -62,7 +61,7 @@ def survey_rollout(
 
 def _decide(opened: Rollout, ended: str, findings: Mapping[str, str]) -> tuple[str, str]:
     head = opened.head
-    if head.state not in (*CARRIED_ON_BY_A_WORKFLOW, "soaking"):
+    if not head.wants_a_workflow:
         return "none", f"rollout {head.id} is {head.state}"
     if head.state == "rolling_back":
         return "roll_back", "it was being taken back"
