@@ -47,6 +47,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         options.words += rest
     try:
         code: int = options.command(options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read us has seen enough; the interpreter's last flush must not complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (UsageError, MetadataError, ParameterError) as error:
         print(f"edgetune: {error}", file=sys.stderr)
         return 2
