@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rollouts under faults: what a seed says is killed, cut, filled, stopped; then all is audited.
+
+Each seed gets a lab of 4 hosts under load, a rollout that helps or hurts, one to three faults at
+moments drawn at random, and somebody who picks up what was left. An auditor that looks only at
+hosts, load balancer and client log then checks every promise: no request lost that no fault
+explains; each host wholly old or wholly new, or quarantined and named; never fewer hosts in service
+than the floor because of us; nothing changed that the plan did not show; nothing done twice;
+nothing at all between stop_all and resume_all.
+
+The exit status is 1 if any seed broke a promise. `--seed N` runs that one again, exactly so but
+for the timing; `--resume FILE` writes a line for each seed that was run, and leaves those out that
+are in there already.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from bench._table import options, print_table, write_json
+from bench.chaos.run import run_seed
+from bench.chaos.schedule import make_schedule
+from lab import pop as lab
+
+HEADERS = ["seed", "scenario", "store, resumed by", "faults", "outcome", "s", "broken"]
+SEEDS = "1-4"
+QUICK = "1"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the seeds; the exit status comes back."""
+    parser = options(__doc__ or "")
+    parser.add_argument("--seeds", type=seeds_of, metavar="A-B", help=f"default: {SEEDS}")
+    parser.add_argument("--seed", type=int, metavar="N", help="only this one")
+    parser.add_argument("--resume", type=Path, metavar="FILE", help="log of the runs done")
+    parser.add_argument("--keep", action="store_true", help="leave the lab of a broken seed up")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="labs at once")
+    chosen = parser.parse_args(arguments)
+    missing = missing_requirements()
+    if missing:
+        print(f"bench.chaos: the lab cannot run here, it needs {', '.join(missing)}")
+        return 1
+    seeds = chosen.seeds or seeds_of(QUICK if chosen.quick else SEEDS)
+    seeds = [chosen.seed] if chosen.seed is not None else seeds
+    try:
+        figures = run_all(seeds, chosen.jobs, chosen.keep, chosen.resume)
+    except KeyboardInterrupt:
+        return 130
+    show(figures)
+    write_json(chosen.json, {"benchmark": "chaos", "quick": chosen.quick, "figures": figures})
+    return 1 if any(figure["broken"] for figure in figures) else 0
+
+
+def missing_requirements() -> list[str]:
+    """What keeps the harness from running here; [] is good."""
+    redis = [] if shutil.which("redis-server") else ["redis-server"]
+    return [*lab.missing_requirements(), *redis]
+
+
+def seeds_of(text: str) -> list[int]:
+    """ "3", "1-60" or "1-8,15"."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def run_all(
+    seeds: Sequence[int], jobs: int = 1, keep: bool = False, log: Path | None = None
+) -> list[dict[str, Any]]:
+    """Run each seed that the log does not have, and return all their figures, in order."""
+    done = {figure["seed"]: figure for figure in read_log(log)}
+    stop = threading.Event()
+    with ThreadPoolExecutor(jobs) as pool:
+        runs = [
+            pool.submit(run_seed, make_schedule(seed), keep, stop.is_set)
+            for seed in seeds
+            if seed not in done
+        ]
+        try:
+            for run in as_completed(runs):
+                figure = asdict(run.result())
+                done[figure["seed"]] = figure
+                tell(figure)
+                append(log, figure)
+        except BaseException:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+    return [done[seed] for seed in seeds]
+
+
+def tell(figure: Mapping[str, Any]) -> None:
+    """One seed, as soon as it has ended: what broke, and which promises."""
+    about = "seed {seed}: {scenario}, {setup}: {outcome} after {seconds} s".format(**figure)
+    print(about, *(f"  {fault}" for fault in figure["faults"]), sep="\n")
+    for fault in figure["missed"]:
+        print(f"  never came: {fault}")
+    for line in broken_lines(figure):
+        print(f"  BROKEN {line}")
+    if figure["files"]:
+        print(f"  files: {figure['files']}")
+    sys.stdout.flush()
+
+
+def broken_lines(figure: Mapping[str, Any]) -> Iterator[str]:
+    """Seed, promise, what, when."""
+    for broken in figure["broken"]:
+        when = "at the end" if broken["when"] is None else f"at {broken['when']} s"
+        yield f"seed {figure['seed']}, {broken['promise']}: {broken['what']}, {when}"
+
+
+def show(figures: Sequence[Mapping[str, Any]]) -> None:
+    """The table of all of them."""
+    broken = sum(1 for figure in figures if figure["broken"])
+    print(f"bench.chaos: {len(figures)} seeds, {broken} with broken promises")
+    print_table(HEADERS, map(_row, figures))
+
+
+def read_log(log: Path | None) -> list[dict[str, Any]]:
+    """Figures of the runs done."""
+    if log is None or not log.exists():
+        return []
+    return [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+
+
+def append(log: Path | None, figure: Mapping[str, Any]) -> None:
+    """Add a run to the log."""
+    if log is not None:
+        with log.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(figure) + "\n")
+
+
+def _row(figure: Mapping[str, Any]) -> list[str]:
+    kinds = ", ".join(" ".join(fault.split()[:2]) for fault in figure["faults"])
+    return [
+        str(figure["seed"]),
+        figure["scenario"],
+        figure["setup"],
+        kinds or "none came to pass",
+        figure["outcome"],
+        f"{figure['seconds']:.0f}",
+        str(len(figure["broken"]) or "none"),
+    ]

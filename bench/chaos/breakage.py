@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Breaks what a schedule says, mends it when its time is over, and tells what that explains.
+
+Each fault is a generator that is advanced at every tick of a run, until it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable
+
+from bench.chaos.auditor import CHECK_SECONDS, Stop, Window
+from bench.chaos.schedule import HOSTS, NETWORK, SAME, Fault
+from bench.chaos.sight import look_at_all
+from lab import pop as lab
+
+if TYPE_CHECKING:
+    from bench.chaos.run import Run
+
+Ticks = Generator[None, None, Any]
+
+HUNT_SECONDS = 6.0  # for a process that lives only some tenths of a second
+
+
+def carry_out(run: Run, fault: Fault) -> Ticks:
+    """Wait for the fault's moment, then break and mend; the run lasts until that is over."""
+    host = yield from run.moment(fault.moment)
+    target = (host or HOSTS[0]) if fault.target == SAME else fault.target
+    begun = time.time()
+    run.breaking.add(fault)
+    try:
+        said = yield from KINDS[fault.kind](run, fault, target)
+    except lab.LabError as error:
+        said = str(error)
+    run.breaking.discard(fault)
+    run.note(fault, target, begun, said or "")
+
+
+def _action(run: Run, fault: Fault, target: str) -> Ticks:
+    def kill() -> bool:
+        found = [pid for runner in run.runners() for pid in children_of(runner)]
+        for pid in found[:1]:
+            _kill(pid)
+        return bool(found)
+
+    return (yield from _hunt(kill))
+
+
+def _runner(run: Run, fault: Fault, target: str) -> Ticks:
+    """ "alone": its actions go on without it; "whole": they die with it."""
+
+    def kill() -> bool:
+        for runner in run.runners():
+            children = children_of(runner) if target == "whole" else []
+            for pid in (runner, *children):
+                _kill(pid)
+        return bool(run.runners())
+
+    return (yield from _hunt(kill))
+
+
+def _agent(run: Run, fault: Fault, target: str) -> Ticks:
+    return (yield from _hunt(lambda: lab.kill(run.home, target, "agent") > 0))
+
+
+def _sshd(run: Run, fault: Fault, target: str) -> Ticks:
+    return (yield from _hunt(lambda: lab.kill(run.home, target, "sshd") > 0))
+
+
+def _power(run: Run, fault: Fault, target: str) -> Ticks:
+    serves = run.admin(target) != "maint"
+    with _explains(run, lost=serves):
+        lab.power(run.home, target, "cut")
+        run.faults.boots[target] = run.faults.boots.get(target, 0) + 1
+        yield from run.pause(fault.lasts)
+        lab.power(run.home, target, "on")
+        yield from run.until(lambda: run.is_up(target), 10)
+
+
+def _balancer(run: Run, fault: Fault, target: str) -> Ticks:
+    with _explains(run, lost=target == "kill", unready=target != "reload"):
+        if target != "reload":
+            run.faults.forgot.append(time.time())
+        lab.balancer(run.home, target)
+        yield
+
+
+def _store(run: Run, fault: Fault, target: str) -> Ticks:
+    if target in ("restart", "wipe"):
+        run.site.kill_redis(wipe=target == "wipe")
+        yield from run.pause(fault.lasts)
+        run.site.start_redis()
+    elif target == "away":
+        run.site.move_store(away=True)
+        yield from run.pause(fault.lasts)
+        run.site.move_store(away=False)
+    else:
+        held: list[sqlite3.Connection] = []
+
+        def lock() -> bool:
+            with suppress(sqlite3.Error):
+                held.append(run.site.lock_store())
+            return bool(held)
+
+        said = yield from _hunt(lock)
+        yield from run.pause(fault.lasts if held else 0)
+        for connection in held:
+            connection.close()
+        return said
+    return ""
+
+
+def _cut(run: Run, fault: Fault, target: str) -> Ticks:
+    with _explains(run, lost=_carries(run, target)):
+        lab.set_link(run.home, target, up=False)
+        yield from run.pause(fault.lasts)
+        lab.set_link(run.home, target, up=True)
+
+
+def _slow(run: Run, fault: Fault, target: str) -> Ticks:
+    with _explains(run, lost=_carries(run, target)):
+        lab.slow_link(run.home, target, on=True)
+        yield from run.pause(fault.lasts)
+        lab.slow_link(run.home, target, on=False)
+
+
+def _full(run: Run, fault: Fault, target: str) -> Ticks:
+    lab.fill_disk(run.home, target, full=True)
+    yield from run.pause(fault.lasts)
+    lab.fill_disk(run.home, target, full=False)
+
+
+def _stop(run: Run, fault: Fault, target: str) -> Ticks:
+    """The kill switch, as a person pulls it; what changed meanwhile is not explained by it."""
+    yield from run.edgetune("stop_all", "reason=chaos")
+    start = time.time()
+    yield from run.pause(2.0)
+    before = look_at_all(run.home)
+    yield from run.pause(fault.lasts)
+    after = look_at_all(run.home)
+    run.faults.stops.append(Stop(start, time.time(), before, after))
+    yield from run.edgetune("resume_all")
+
+
+KINDS: dict[str, Callable[[Run, Fault, str], Ticks]] = {
+    "action": _action,
+    "runner": _runner,
+    "agent": _agent,
+    "sshd": _sshd,
+    "power": _power,
+    "balancer": _balancer,
+    "store": _store,
+    "cut": _cut,
+    "slow": _slow,
+    "full": _full,
+    "stop": _stop,
+}
+
+
+def _hunt(attempt: Callable[[], bool]) -> Ticks:
+    """Try until it takes; what comes back is why it never did, or nothing."""
+    end = time.time() + HUNT_SECONDS
+    while time.time() < end:
+        with suppress(lab.LabError):
+            if attempt():
+                return ""
+        yield
+    return "found nothing to break"
+
+
+@contextmanager
+def _explains(run: Run, lost: bool = False, unready: bool = False) -> Iterator[None]:
+    """Losses from here to the end of the block and some health checks more."""
+    window = Window(time.time())
+    run.faults.lost += [window] if lost else []
+    run.faults.unready += [window] if unready else []
+    try:
+        yield
+    finally:
+        window.end = time.time() + CHECK_SECONDS
+
+
+def _carries(run: Run, port: str) -> bool:
+    """Whether clients' requests go through that cable."""
+    return port != "controller" if port in NETWORK else run.admin(port) != "maint"
+
+
+def children_of(pid: int) -> list[int]:
+    """Processes that it started."""
+    found: list[int] = []
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += map(int, file.read_text().split())
+    return found
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)

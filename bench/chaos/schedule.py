@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a seed decides: which rollout is run, what breaks, when, and who picks it up again."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+
+HOSTS = ("e000", "e001", "e002", "e003")
+FLOOR = 2
+SCENARIOS = {"harmful": 7, "interrupted": 7, "promoted": 4, "returned": 2}
+"""Weights. harmful: a tuning that hurts is taken back by the judge; interrupted: one that helps is
+taken back by hand in the middle; promoted: one that helps; returned: that, then taken back."""
+
+SAME = "same"  # the host that the moment is about
+NETWORK = ("balancer", "controller")
+KINDS = {
+    "action": ("once",),
+    "runner": ("alone", "whole"),
+    "agent": (SAME, SAME, *HOSTS),
+    "sshd": (SAME, SAME, *HOSTS),
+    "power": (SAME, SAME, SAME, SAME, *HOSTS),
+    "balancer": ("reload", "forget", "kill"),
+    "store": ("lock", "away"),
+    "cut": (SAME, SAME, SAME, *HOSTS, *NETWORK, *NETWORK),
+    "slow": (SAME, SAME, *HOSTS, *NETWORK, *NETWORK),
+    "full": (SAME, SAME, SAME, *HOSTS),
+    "stop": ("all",),
+}
+"""Each kind of fault with its targets. Those of the store are other ones with Redis."""
+
+OFTEN = ("power", "balancer", "store", "cut", "runner")
+REDIS_FAULTS = ("restart", "wipe")
+# While everything is stopped nothing may change, so nothing is changed by us either.
+BESIDE_STOP = ("action", "runner", "agent", "sshd")
+SECONDS = {
+    "power": (0.3, 7.0),
+    "cut": (1.0, 8.0),
+    "slow": (2.0, 8.0),
+    "full": (2.0, 10.0),
+    "store": (0.5, 6.0),
+    "stop": (3.0, 6.0),
+}
+NEVER_IN_TIME = 25.0  # longer than a host may take to come back
+SHARE_NEVER_IN_TIME = 0.15
+
+
+@dataclass(frozen=True)
+class Moment:
+    """`after` seconds from when an event is seen for the `number`-th time.
+
+    Events: the "start" of it all; a server is set to "drain", to "maint", to "ready" again in the
+    load balancer; a host begins to "boot".
+    """
+
+    event: str
+    number: int
+    after: float
+
+    def __str__(self) -> str:
+        return f"{self.after:.1f} s after {self.event} {self.number}"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`target` is a host, a port, or what is done to it; `lasts` is in seconds, 0 at once over."""
+
+    kind: str
+    target: str
+    moment: Moment
+    lasts: float
+
+    def __str__(self) -> str:
+        lasting = f" for {self.lasts:.1f} s" if self.lasts else ""
+        return f"{self.kind} {self.target}{lasting}, {self.moment}"
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """`by_hand` is when a person calls roll_back_pop; `resume` is who acts when an owner died:
+    a "person" once, or the rule's "recovery" alone.
+    """
+
+    seed: int
+    scenario: str
+    fraction: float
+    coordination: str
+    resume: str
+    by_hand: Moment | None
+    faults: tuple[Fault, ...]
+
+    @property
+    def tuning(self) -> str:
+        return "tiny_accept_queue" if self.scenario == "harmful" else "accept_queue"
+
+    @property
+    def reboots(self) -> bool:
+        """Whether the tuning asks for reboots."""
+        return self.tuning == "accept_queue"
+
+    @property
+    def visits(self) -> int:
+        """How often a host is taken out of traffic, about, if nothing fails."""
+        test = round(len(HOSTS) * self.fraction)
+        if self.by_hand is not None:
+            return self.by_hand.number + 1
+        return {"harmful": 2 * test, "promoted": test + len(HOSTS)}.get(
+            self.scenario, test + 2 * len(HOSTS)
+        )
+
+
+def make_schedule(seed: int) -> Schedule:
+    """The same for the same seed."""
+    draw = random.Random(seed)
+    scenario = draw.choices(list(SCENARIOS), list(SCENARIOS.values()))[0]
+    schedule = Schedule(
+        seed=seed,
+        scenario=scenario,
+        fraction=draw.choice((0.25, 0.5)),
+        coordination=draw.choice(("sqlite", "redis")),
+        resume=draw.choice(("person", "recovery")),
+        by_hand=None,
+        faults=(),
+    )
+    if scenario == "interrupted":
+        schedule = replace(schedule, by_hand=_moment(draw, schedule, 2))
+    return replace(schedule, faults=_faults(draw, schedule))
+
+
+def _faults(draw: random.Random, bare: Schedule) -> tuple[Fault, ...]:
+    kinds = draw.choices([*KINDS, *OFTEN], k=draw.choice((1, 2, 2, 3, 3)))
+    if "stop" in kinds:
+        beside = [kind for kind in kinds if kind in BESIDE_STOP]
+        kinds = ["stop", *beside]
+    return tuple(_fault(draw, bare, kind) for kind in kinds)
+
+
+def _fault(draw: random.Random, bare: Schedule, kind: str) -> Fault:
+    redis = kind == "store" and bare.coordination == "redis" and draw.random() < 0.7
+    target = draw.choice(REDIS_FAULTS if redis else KINDS[kind])
+    moment = _moment(draw, bare, bare.visits)
+    if target == SAME and moment.event == "start":
+        target = draw.choice(HOSTS)
+    lasts = draw.uniform(*SECONDS.get(kind, (0.0, 0.0)))
+    if kind == "power" and draw.random() < SHARE_NEVER_IN_TIME:
+        lasts = NEVER_IN_TIME
+    return Fault(kind, target, moment, round(lasts, 1))
+
+
+def _moment(draw: random.Random, bare: Schedule, last: int) -> Moment:
+    """Spread over baseline, drain, change, reboot, verification, undrain and what comes then."""
+    number = draw.randint(1, last)
+    booting = ("boot", number, (0.0, 2.5)) if bare.reboots else ("maint", number, (0.5, 2.0))
+    event, count, between = draw.choice(
+        (
+            ("start", 1, (1.0, 6.0)),
+            ("drain", number, (0.0, 2.5)),
+            ("maint", number, (0.0, 0.8)),
+            ("maint", number, (0.6, 2.2)),
+            booting,
+            ("ready", number, (0.0, 1.0)),
+            ("ready", number, (0.5, 6.0)),
+        )
+    )
+    return Moment(event, count, round(draw.uniform(*between), 2))
