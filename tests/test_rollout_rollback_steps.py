@@ -208,3 +208,34 @@ def test_without_a_take_over_the_pop_is_free_at_once(world: World) -> None:
     message = lifecycle.release_pop(world.site, world.rollout, world.epoch)["message"]
     assert message == "lab1 is free"
     assert lifecycle.claim_pop(world.site, plan=world.plan["digest"])["claimed"]
+
+
+def test_a_rollback_by_hand_does_not_lose_to_a_resume_at_the_same_moment(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody carries the rollout on just between the two halves of taking it back."""
+    claim, resumed = lifecycle.claim_pop, []
+
+    def and_then_a_resume(site: Any, **given: Any) -> dict[str, Any]:
+        taken = claim(site, **given)
+        if not resumed:
+            resumed.append(claim(site, rollout=world.rollout, carry_on=True)["epoch"])
+        return taken
+
+    monkeypatch.setattr(lifecycle, "claim_pop", and_then_a_resume)
+    back = lifecycle.mark_rollout(world.site, world.rollout, 0, "rolling_back", by="ana")
+    assert (back["entered"], world.head.state) == (True, "rolling_back")
+    with pytest.raises(FencedError):
+        lifecycle.mark_rollout(world.site, world.rollout, resumed[0], "changing")
+
+
+def test_what_is_rolled_back_is_left_alone(world: World) -> None:
+    world.mark("rolling_back")
+    world.mark("rolled_back")
+    epoch = world.head.epoch
+    again = lifecycle.mark_rollout(world.site, world.rollout, 0, "rolling_back")
+    assert (again["entered"], again["message"]) == (
+        False,
+        f"rollout {world.rollout} is rolled_back already",
+    )
+    assert world.head.epoch == epoch

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from edgetune.errors import EdgetuneError, InputError, RefusedError
+from edgetune.errors import EdgetuneError, FencedError, InputError, RefusedError
 from edgetune.judge.surge import peak_load
 from edgetune.rollout.record import (
     CHANGES_HOSTS,
@@ -24,6 +24,7 @@ from edgetune.rollout.record import (
 )
 from edgetune.rollout.rollback import plan_restore
 from edgetune.rollout.site import Site
+from edgetune.rollout.switch import refuse_if_stopped
 
 _UNRECORDED = 60.0
 
@@ -86,18 +87,19 @@ def mark_rollout(
 ) -> dict[str, Any]:
     """Move a rollout into ``state`` under a new epoch, and say which batches that means.
 
-    Of two callers with the same epoch one wins, the other gets FencedError. Entering the
-    present state again carries it on where it stands. With ``hosts`` a rollback visits no
-    other host.
+    Of two callers with the same epoch one wins, the other gets FencedError; epoch 0 takes the
+    rollout over from whoever holds it, and ``entered`` is False if nothing can follow any more.
+    Entering the present state again carries it on where it stands. With ``hosts`` a rollback
+    visits no other host.
     """
-    opened = open_rollout(site, rollout, epoch)
-    head = opened.head
     if state not in FORWARD:
         raise InputError("parameter", "state", f"{state!r} is none of {', '.join(FORWARD)}")
+    if not epoch:
+        return _seize(site, rollout, state, owner, by, reason, hosts)
+    opened = open_rollout(site, rollout, epoch)
+    head = opened.head
     before = head.state
-    if hosts and before != "rolled_back":
-        text = "single hosts are visited only once it is rolled_back"
-        raise RefusedError(f"rollout {head.id} is {before}; {text}")
+    _refuse_hosts(head, hosts)
     head.enter(state, by, reason or _reason(opened, state))
     head.epoch = site.claims.take(head.pop, rollout, site.config.claim_ttl, after=epoch).epoch
     head.owner = owner or head.owner
@@ -106,6 +108,7 @@ def mark_rollout(
     first, end = _batches_of(opened, state)
     until = {"baseline": head.baseline, "soaking": head.soak}.get(state) or [time.time()]
     return {
+        "entered": True,
         "rollout": rollout,
         "state": state,
         "epoch": head.epoch,
@@ -115,6 +118,34 @@ def mark_rollout(
         "quarantined": {host: why["reason"] for host, why in head.quarantined.items()},
         "message": f"{state}: {head.history[-1]['reason']}",
     }
+
+
+def _seize(
+    site: Site,
+    rollout: str,
+    state: str,
+    owner: str,
+    by: str,
+    reason: str,
+    hosts: Sequence[str],
+) -> dict[str, Any]:
+    """Take over and enter the state in one step: who resumes at the same moment loses to it."""
+    refuse_if_stopped(site)
+    _refuse_hosts(read_rollout(site, rollout).head, hosts)
+    taken = claim_pop(site, rollout=rollout, owner=owner, by=by)
+    if not taken["claimed"]:
+        return {"entered": False, "rollout": rollout, "message": taken["message"]}
+    try:
+        return mark_rollout(site, rollout, taken["epoch"], state, owner, by, reason, hosts)
+    except FencedError:
+        taken = claim_pop(site, rollout=rollout, owner=owner, by=by)
+        return mark_rollout(site, rollout, taken["epoch"], state, owner, by, reason, hosts)
+
+
+def _refuse_hosts(head: Head, hosts: Sequence[str]) -> None:
+    if hosts and head.state != "rolled_back":
+        text = "single hosts are visited only once it is rolled_back"
+        raise RefusedError(f"rollout {head.id} is {head.state}; {text}")
 
 
 def release_pop(site: Site, rollout: str, epoch: int) -> dict[str, Any]:
