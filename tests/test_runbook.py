@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/runbook.md and README.md: every command exists, and every text shown comes from the sources.
+
+In the runbook a block marked ``text`` shows what edgetune prints, with « » around what differs.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.fields import load_yaml
+from lab.cli import _parser
+from lab.pop.faults import FAULTS
+
+ROOT = Path(__file__).resolve().parents[1]
+GENERATED = re.compile(r"<!-- BEGIN GENERATED.*?<!-- END GENERATED", re.DOTALL)
+PAGES = {
+    name: GENERATED.sub("", (ROOT / name).read_text()) for name in ("README.md", "docs/runbook.md")
+}
+RUNBOOK = PAGES["docs/runbook.md"]
+SOURCES = ("lib/edgetune", "workflows", "actions")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+GAP = "\0"
+
+
+def fenced(page: str, *kinds: str) -> Iterator[str]:
+    for kind, text in FENCE.findall(page):
+        if kind in kinds:
+            yield from text.replace("\\\n", " ").splitlines()
+
+
+def code(page: str) -> Iterator[str]:
+    """Lines of code blocks, and what stands in backquotes in a paragraph or a table."""
+    yield from fenced(page, "", "sh")
+    yield from re.findall(r"`([^`\n]+)`", FENCE.sub("", page))
+
+
+def commands(page: str, *program: str) -> Iterator[list[str]]:
+    """The words after ``program`` wherever it is called, alone or beside others."""
+    for line in code(page):
+        with_comments = shlex.shlex(line, posix=True, punctuation_chars="|;&")
+        with_comments.whitespace_split = True
+        try:
+            words = list(with_comments)
+        except ValueError:
+            continue
+        words = [word.rsplit("/", 1)[-1] if word.startswith(".venv") else word for word in words]
+        if tuple(words[: len(program)]) == program:
+            yield words[len(program) :]
+
+
+def test_every_action_is_called_as_it_is_declared() -> None:
+    checked = 0
+    for page in PAGES.values():
+        calls = [words for words in commands(page, "st2", "run") if "." in words[0]]
+        calls += [[f"edgetune.{words[0]}", *words[1:]] for words in local_runs(page)]
+        for ref, *words in calls:
+            checked += 1
+            check_call(ref.partition(".")[2], words)
+    assert checked > 40
+
+
+def local_runs(page: str) -> Iterator[list[str]]:
+    return (words for words in commands(page, "edgetune", "run") if words and words[0] != "ACTION")
+
+
+def check_call(action: str, words: list[str]) -> None:
+    file = ROOT / "actions" / f"{action}.yaml"
+    if action == "ACTION":
+        return
+    assert file.exists(), action
+    parameters: dict[str, Any] = load_yaml(file)["parameters"]
+    named = {word.partition("=")[0] for word in words if "=" in word}
+    assert named <= parameters.keys(), (action, named - parameters.keys())
+    places = sorted(
+        (own["position"], name) for name, own in parameters.items() if "position" in own
+    )
+    bare = len([word for word in words if "=" not in word])
+    assert bare <= len(places), (action, words)
+    given = named | {name for _, name in places[:bare]}
+    needed = {name for name, own in parameters.items() if own.get("required")}
+    assert needed <= given, (action, needed - given)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_rule_exists(page: str) -> None:
+    names = {path.stem for path in (ROOT / "rules").glob("*.yaml")}
+    enabled = [words[0] for words in commands(PAGES[page], "st2", "rule", "enable")]
+    assert enabled
+    assert {name.partition(".")[2] for name in enabled} <= names
+
+
+def test_the_kill_switch_is_called_by_its_key() -> None:
+    from edgetune.rollout.switch import STOP_KEY
+
+    keys = {w[0] for page in PAGES.values() for w in commands(page, "st2", "key", "set")}
+    assert keys == {STOP_KEY}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_of_the_lab_is_understood(page: str) -> None:
+    for words in commands(PAGES[page], "edgetune"):
+        options, rest = _parser().parse_known_args(words)
+        assert all("=" in word for word in rest), words
+        if hasattr(options, "fault"):
+            assert options.fault in FAULTS, words
+
+
+def test_readme_shows_how_to_break_the_lab() -> None:
+    shown = {words[1] for words in commands(PAGES["README.md"], "edgetune", "lab") if words[1:]}
+    first = {words[0] for words in commands(PAGES["README.md"], "edgetune", "lab")}
+    assert {"fault", "heal", "console"} <= first
+    assert shown & FAULTS.keys()
+
+
+def test_every_text_shown_comes_from_the_sources() -> None:
+    known = printed()
+    pieces = [piece for line in fenced(RUNBOOK, "text") for piece in fixed_parts(line)]
+    assert len(pieces) > 60
+    assert [piece for piece in pieces if piece not in known] == []
+
+
+def test_every_text_in_the_table_of_symptoms_comes_from_the_sources() -> None:
+    known = printed()
+    table = RUNBOOK.split("## By symptom")[1].split("## ")[0]
+    shown = [text for row in table.splitlines() for text in re.findall(r"`([^`]+)`", row)]
+    pieces = [piece for text in shown for piece in fixed_parts(text)]
+    assert len(pieces) > 20
+    assert [piece for piece in pieces if piece not in known] == []
+
+
+def test_every_symptom_leads_to_a_section() -> None:
+    headings = re.findall(r"^#+ (.+)$", RUNBOOK, re.MULTILINE)
+    anchors = {re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in headings}
+    links = set(re.findall(r"\]\(#([^)]+)\)", RUNBOOK))
+    assert links
+    assert links <= anchors, links - anchors
+
+
+def fixed_parts(line: str) -> list[str]:
+    """What of a shown text is not marked as differing, in words that can be looked for."""
+    parts = re.split(r"«[^»]*»|\bHOST\b|\.\.\.", line)
+    return [part.strip(" .:,;'") for part in parts if re.search(r"[A-Za-z]{3}", part)]
+
+
+@lru_cache(maxsize=1)
+def printed() -> str:
+    """All texts of the sources, with a gap where a value is filled in."""
+    texts: list[str] = []
+    for folder in SOURCES:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            texts += constants(ast.parse(path.read_text()))
+        texts += [path.read_text() for path in sorted((ROOT / folder).rglob("*.yaml"))]
+    return "\n".join(re.sub(r" +", " ", text) for text in texts)
+
+
+def constants(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            parts = [p.value if isinstance(p, ast.Constant) else GAP for p in node.values]
+            yield "".join(str(part) for part in parts)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
