@@ -20,6 +20,7 @@ class ClaimPop(Action):
         by: str = "",
         wait: bool = False,
         carry_on: bool = False,
+        orphaned: bool = False,
     ) -> Result:
         return run_step(
             claim_pop,
@@ -32,4 +33,5 @@ class ClaimPop(Action):
             by=by,
             wait=wait,
             carry_on=carry_on,
+            orphaned=orphaned,
         )

@@ -13,7 +13,7 @@ class ClaimPopTestCase(EdgetuneActionTestCase):
     action_cls = ClaimPop
 
     def test_claims_a_free_pop_for_a_plan(self) -> None:
-        for state in ("rolling_back", "rolled_back"):
+        for state in ("soaking", "rolling_back", "rolled_back"):
             self.world.mark(state)
         lifecycle.release_pop(self.world.site, self.world.rollout, self.world.epoch)
         result = self.assert_succeeds(plan=self.world.plan["digest"])

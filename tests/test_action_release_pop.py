@@ -16,7 +16,7 @@ class ReleasePopTestCase(EdgetuneActionTestCase):
         return {"rollout": self.world.rollout, "epoch": self.world.epoch}
 
     def test_gives_the_pop_back_once(self) -> None:
-        for state in ("rolling_back", "rolled_back"):
+        for state in ("soaking", "rolling_back", "rolled_back"):
             self.world.mark(state)
         result = self.assert_succeeds(**self.present())
         self.assertEqual(result, {"released": True, "message": "lab1 is free"})

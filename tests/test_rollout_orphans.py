@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from edgetune.errors import DrainError
-from edgetune.rollout import change, drain, looks, reboot
+from edgetune.errors import DrainError, RefusedError
+from edgetune.rollout import change, drain, lifecycle, looks, reboot, switch
 from edgetune.rollout.claims import Claim
 from edgetune.rollout.recovery import is_orphaned, survey_rollout
 from edgetune.rollout.status import rollout_status
@@ -168,3 +169,51 @@ def test_a_load_balancer_that_is_away_keeps_nobody_from_deciding(tmp_path: Path)
     assert result["decision"] == "carry_on"
     (finding,) = result["findings"].values()
     assert "the load balancer does not tell" in finding
+
+
+def test_a_rollback_that_cannot_be_planned_yet_is_decided_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The load balancer is away for a moment: recovery goes back then, not forward."""
+    world = changing(tmp_path)
+    world.roll(0)
+
+    def away() -> Any:
+        raise DrainError("HAProxy does not answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.balancer, "servers", away)
+        with pytest.raises(DrainError):
+            lifecycle.mark_rollout(world.site, world.rollout, 0, "rolling_back", by="ana")
+    assert world.head.state == "rolling_back"
+    world.take_over()
+    assert _survey(world)[0] == "roll_back"
+
+
+def test_a_look_does_not_overwrite_who_takes_the_rollout_back(tmp_path: Path) -> None:
+    """Between taking an epoch and writing it down somebody is at work."""
+    world = changing(tmp_path)
+    world.mark("soaking")
+    world.site.claims.take("lab1", world.rollout, 86400, after=world.epoch)
+    looked = looks.compare_pop(world.site, world.rollout, now=True)
+    assert (looked["decision"], looked["message"][:13]) == ("wait", "somebody else")
+    assert world.head.looks == 0
+
+
+def test_the_sweep_leaves_alone_what_has_an_owner_again(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    epoch = world.head.epoch
+    swept = lifecycle.claim_pop(world.site, rollout=world.rollout, orphaned=True)
+    assert (swept["claimed"], world.head.epoch) == (False, epoch)
+
+
+def test_nothing_begins_while_everything_is_stopped(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    world.mark("soaking")
+    world.mark("rolling_back")
+    world.mark("rolled_back")
+    lifecycle.release_pop(world.site, world.rollout, world.epoch)
+    switch.stop_all(world.site, by="ana")
+    with pytest.raises(RefusedError, match="everything is stopped"):
+        lifecycle.claim_pop(world.site, plan=world.plan["digest"])
+    assert world.site.claims.holder("lab1") is None

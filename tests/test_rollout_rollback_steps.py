@@ -193,8 +193,12 @@ def test_a_host_with_sessions_for_ever_is_quarantined_and_stays_drained(world: W
     assert {world.balancer.state[name] for name in others} == {"ready"}
 
 
-def test_after_a_take_over_the_pop_stays_claimed_for_a_while(world: World) -> None:
-    world.take_over()
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_taken_back_while_hosts_change_the_pop_stays_claimed_for_a_while(
+    world: World, by_hand: bool
+) -> None:
+    if by_hand:
+        world.take_over()
     world.roll_back()
     released = lifecycle.release_pop(world.site, world.rollout, world.epoch)
     assert released["released"]
@@ -203,7 +207,8 @@ def test_after_a_take_over_the_pop_stays_claimed_for_a_while(world: World) -> No
         lifecycle.claim_pop(world.site, plan=world.plan["digest"])
 
 
-def test_without_a_take_over_the_pop_is_free_at_once(world: World) -> None:
+def test_taken_back_from_its_soak_the_pop_is_free_at_once(world: World) -> None:
+    world.mark("soaking")
     world.roll_back()
     message = lifecycle.release_pop(world.site, world.rollout, world.epoch)["message"]
     assert message == "lab1 is free"

@@ -175,9 +175,17 @@ def _read_all(channel: paramiko.Channel, deadline: float, host: Host) -> bytes:
             raise HostError(f"{host.address}: answered more than {MAX_REPLY} bytes")
         if time.monotonic() > deadline:
             raise TimeoutError("the agent did not finish in time")
+    if not b"".join(parts).rstrip().endswith(b"}") and _was_cut_off(channel):
+        raise ConnectionError("the connection broke before the answer was through")
     if not parts:
         raise HostError(f"{host.address}: no answer: {_stderr_line(channel)}")
     return b"".join(parts)
+
+
+def _was_cut_off(channel: paramiko.Channel) -> bool:
+    """Whether the other end went away: a program that ended says with what status."""
+    channel.status_event.wait(_AGAIN)
+    return channel.exit_status == -1
 
 
 def _stderr_line(channel: paramiko.Channel) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from edgetune.errors import InputError, RefusedError
 from edgetune.rollout.change import verify_hosts
 from edgetune.rollout.drain import undrain_hosts
+from edgetune.rollout.lifecycle import refuse_unfinished, release_pop
 from edgetune.rollout.record import (
     CARRIED_ON_BY_A_WORKFLOW,
     ENDED,
@@ -52,6 +53,7 @@ def _owned(opened: Rollout) -> Iterator[None]:
     head, claims = opened.head, opened.site.claims
     if head.state in CARRIED_ON_BY_A_WORKFLOW:
         raise RefusedError(f"rollout {head.id} is {head.state}; wait until its workflow is through")
+    refuse_unfinished(opened.site, head.pop, but=head.id)
     claim = claims.take(head.pop, head.id, opened.site.config.claim_ttl, above=head.epoch)
     head.epoch = claim.epoch
     try:
@@ -59,7 +61,7 @@ def _owned(opened: Rollout) -> Iterator[None]:
         yield
     finally:
         if head.state in ENDED:
-            claims.release(head.pop, claim)
+            release_pop(opened.site, head.id, head.epoch)
 
 
 def _places(opened: Rollout, host: str) -> list[Batch]:

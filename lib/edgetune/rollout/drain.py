@@ -41,6 +41,7 @@ def drain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, A
     if not names or opened.plan["disruption"] == "live":
         return _began(work, "nothing to drain")
     driver = site.load_balancer(opened.pop)
+    names = _without_lost(opened, work, driver, names)
     servers = _known_servers(opened, driver, names)
     serving = [name for name in names if _serves(servers[opened.pop.host(name).server])]
     surge = surge_of(opened) if serving else ""
@@ -80,7 +81,7 @@ def check_drained(site: Site, rollout: str, epoch: int, batch: int) -> dict[str,
     draining = work.at("draining")
     if draining:
         driver = site.load_balancer(opened.pop)
-        servers = driver.servers()
+        servers = _known_servers(opened, driver, draining)
         empty = [
             name
             for name in draining
@@ -115,6 +116,9 @@ def undrain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str,
             opened.permit()
             driver.set_state(host.server, work.hosts[host.name].lb_before or "ready")
         for name in _not_back(opened, driver, work, drained):
+            if work.what == "restore":
+                set_ready(opened, [name], ready=False)
+                driver.set_state(opened.pop.host(name).server, OUT)
             if opened.fail(work, name, "does not pass the load balancer's check"):
                 failed.append(name)
     opened.move(work, [n for n in work.at("undraining") if n not in failed], "done")
@@ -132,7 +136,7 @@ def keep_out(opened: Rollout, work: Batch, names: Sequence[str]) -> None:
     if not ours:
         return
     driver = opened.site.load_balancer(opened.pop)
-    servers = driver.servers()
+    servers = _known_servers(opened, driver, [host.name for host in ours])
     forgotten = [host for host in ours if servers[host.server].state == "ready"]
     for host in forgotten:
         opened.permit()
@@ -147,7 +151,8 @@ def keep_out(opened: Rollout, work: Batch, names: Sequence[str]) -> None:
 
 def _open_sessions(opened: Rollout, hosts: Sequence[Host]) -> Iterator[int]:
     for answer in set_ready(opened, [host.name for host in hosts], ready=False).values():
-        yield int(answer.data.get("sessions", 0))
+        # No answer is no proof.
+        yield 1 if answer.failed else int(answer.data.get("sessions", 0))
 
 
 def set_ready(opened: Rollout, names: Sequence[str], ready: bool) -> Mapping[str, HostResult]:
@@ -189,6 +194,20 @@ def _known_servers(
     return servers
 
 
+def _without_lost(
+    opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]
+) -> list[str]:
+    """In a rollback, a host that the load balancer lost stops nobody else: it is quarantined."""
+    servers = driver.servers()
+    lost = [host.name for host in opened.hosts(names) if host.server not in servers]
+    if work.what != "restore" or not lost:
+        return list(names)
+    for name in lost:
+        opened.fail(work, name, "the load balancer does not know it any more")
+    opened.save_batch(work)
+    return [name for name in names if name not in lost]
+
+
 def _wait_for_room(
     opened: Rollout, driver: DrainDriver, names: Sequence[str], patient: bool
 ) -> Mapping[str, Server]:
@@ -219,6 +238,7 @@ def _give_room_back(
     for host in opened.hosts(served):
         opened.permit()
         driver.set_state(host.server, work.hosts[host.name].lb_before or "ready")
+        work.hosts[host.name].lb_before = None
     opened.move(work, served, "planned")
     names = ", ".join(served)
     return f"{names} went back: {left} hosts in service, {opened.pop.must_serve} must stay"
@@ -274,6 +294,7 @@ def _goes_on(opened: Rollout, work: Batch, name: str, sessions: int, driver: Dra
     if told.failed:
         opened.fail(work, name, str(told.error))
         return False
+    opened.permit()
     driver.set_state(opened.pop.host(name).server, host.lb_before or "ready")
     host.go("skipped", error)
     return False
@@ -285,7 +306,7 @@ def _not_back(opened: Rollout, driver: DrainDriver, work: Batch, names: Sequence
     deadline = time.monotonic() + opened.site.config.health_deadline
     while True:
         servers = driver.servers()
-        missing = [name for server, name in expected.items() if not servers[server].in_service]
+        missing = [name for server, name in expected.items() if not _serves(servers.get(server))]
         if not missing or time.monotonic() > deadline:
             return missing
         time.sleep(_POLL)

@@ -22,6 +22,7 @@ from edgetune.rollout.record import (
     open_rollout,
     read_rollout,
 )
+from edgetune.rollout.recovery import is_orphaned
 from edgetune.rollout.rollback import plan_restore
 from edgetune.rollout.site import Site
 from edgetune.rollout.switch import refuse_if_stopped
@@ -39,6 +40,7 @@ def claim_pop(
     by: str = "",
     wait: bool = False,
     carry_on: bool = False,
+    orphaned: bool = False,
 ) -> dict[str, Any]:
     """Begin the rollout of a plan, or take over an existing one with a new epoch.
 
@@ -46,7 +48,8 @@ def claim_pop(
     last; then ``claimed`` is False when that execution left nothing unfinished. With ``epoch``
     it is taken over only from that epoch: a workflow takes nothing from a person. ``owner`` is
     the execution that carries it on from now; ``wait`` says that this one stays until the soak
-    has ended. With ``carry_on`` nothing is taken that has ended: it could only be taken back.
+    has ended. With ``carry_on`` nothing is taken that has ended: it could only be taken back,
+    with ``orphaned`` nothing that has a living owner.
     """
     if plan:
         return _claimed(_begin(site, plan, owner, by, wait))
@@ -58,6 +61,9 @@ def claim_pop(
     taken = read_rollout(site, rollout)
     if not taken.head.may_become or (carry_on and taken.head.state in ENDED):
         return {"claimed": False, "message": f"rollout {rollout} is {taken.head.state} already"}
+    if orphaned and not is_orphaned(site, taken.head):
+        return {"claimed": False, "message": f"rollout {rollout} has an owner again"}
+    refuse_unfinished(site, taken.head.pop, but=rollout)
     claim = site.claims.take(
         taken.head.pop,
         rollout,
@@ -103,7 +109,12 @@ def mark_rollout(
     head.enter(state, by, reason or _reason(opened, state))
     head.epoch = site.claims.take(head.pop, rollout, site.config.claim_ttl, after=epoch).epoch
     head.owner = owner or head.owner
-    _begin_state(opened, before, hosts)
+    if state == "rolling_back":
+        head.taken_over = time.time() if before in CHANGES_HOSTS else head.taken_over
+        head.only = list(hosts) if before != "rolling_back" else head.only
+        # Decided from here on, even if the load balancer is away and nothing can be planned yet.
+        opened.save()
+    _begin_state(opened, before)
     opened.save()
     first, end = _batches_of(opened, state)
     until = {"baseline": head.baseline, "soaking": head.soak}.get(state) or [time.time()]
@@ -139,6 +150,8 @@ def _seize(
         return mark_rollout(site, rollout, taken["epoch"], state, owner, by, reason, hosts)
     except FencedError:
         taken = claim_pop(site, rollout=rollout, owner=owner, by=by)
+        if not taken["claimed"]:
+            raise
         return mark_rollout(site, rollout, taken["epoch"], state, owner, by, reason, hosts)
 
 
@@ -146,6 +159,9 @@ def _refuse_hosts(head: Head, hosts: Sequence[str]) -> None:
     if hosts and head.state != "rolled_back":
         text = "single hosts are visited only once it is rolled_back"
         raise RefusedError(f"rollout {head.id} is {head.state}; {text}")
+    for name in hosts:
+        if name not in head.quarantined:
+            raise InputError("parameter", "hosts", f"{name} has nothing to be taken back")
 
 
 def release_pop(site: Site, rollout: str, epoch: int) -> dict[str, Any]:
@@ -162,7 +178,7 @@ def release_pop(site: Site, rollout: str, epoch: int) -> dict[str, Any]:
     return {"released": released, "message": f"{opened.head.pop} {word}"}
 
 
-def _begin_state(opened: Rollout, before: str, hosts: Sequence[str]) -> None:
+def _begin_state(opened: Rollout, before: str) -> None:
     head, options, now = opened.head, opened.plan["options"], time.time()
     if head.state != before:
         head.recoveries = 0
@@ -176,7 +192,7 @@ def _begin_state(opened: Rollout, before: str, hosts: Sequence[str]) -> None:
     if head.state == "soaking" and before != "soaking":
         head.soak = [now + options["warmup"], now + options["soak"]]
     if head.state == "rolling_back":
-        plan_restore(opened, hosts)
+        plan_restore(opened)
 
 
 def _left_unfinished(head: Head, execution: str) -> bool:
@@ -184,9 +200,10 @@ def _left_unfinished(head: Head, execution: str) -> bool:
 
 
 def _begin(site: Site, digest: str, owner: str, by: str, wait: bool) -> Rollout:
+    refuse_if_stopped(site)
     plan = load_plan(site, digest)
     pop = site.inventory.pop(plan["pop"])
-    _refuse_unfinished(site, pop.name)
+    refuse_unfinished(site, pop.name)
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     name = f"{pop.name}-{stamp}-{secrets.token_hex(2)}"
     above = _largest_epoch(site, pop.name)
@@ -207,7 +224,7 @@ def _begin(site: Site, digest: str, owner: str, by: str, wait: bool) -> Rollout:
     head.note(by, f"{pop.name} claimed, epoch {claim.epoch}")
     begun = Rollout(site, head)
     try:
-        _refuse_unfinished(site, pop.name)
+        refuse_unfinished(site, pop.name)
         begun.save()
     except EdgetuneError:
         site.claims.release(pop.name, claim)
@@ -215,12 +232,12 @@ def _begin(site: Site, digest: str, owner: str, by: str, wait: bool) -> Rollout:
     return begun
 
 
-def _refuse_unfinished(site: Site, pop: str) -> None:
+def refuse_unfinished(site: Site, pop: str, but: str = "") -> None:
     """A claim can run out; half a tuned PoP is nobody else's to change all the same."""
     heads = [(head.id, head.pop, head.state) for head in all_heads(site)]
     heads += [(str(d["id"]), d["pop"], d["state"]) for d in heads_of_other_versions(site)]
     for name, place, state in heads:
-        if place == pop and state not in ENDED:
+        if place == pop and state not in ENDED and name != but:
             raise RefusedError(f"{pop} has a rollout that is {state}: {name}")
 
 

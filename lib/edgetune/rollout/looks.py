@@ -13,7 +13,14 @@ from edgetune.judge.limits import beyond_limits, median_by_host
 from edgetune.metrics.samples import Sample, make_sample
 from edgetune.plan import groups
 from edgetune.report.text import verdict_text
-from edgetune.rollout.record import ENDED, Rollout, all_heads, open_rollout, read_rollout
+from edgetune.rollout.record import (
+    ENDED,
+    Rollout,
+    all_heads,
+    idle_time,
+    open_rollout,
+    read_rollout,
+)
 from edgetune.rollout.site import Site
 
 HEALTH_REQUESTS = 5
@@ -60,9 +67,9 @@ def check_health(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     failed = {}
     for name in work.at("done"):
         problem = beyond_limits(now.get(name), before.get(name), list(now.values()))
-        # What is taken back already serves again: a person is told, nothing is stopped for it.
-        if problem and work.what != "restore":
-            opened.fail(work, name, problem)
+        # What is taken back already serves again: nothing is stopped for it.
+        work.hosts[name].error = problem if work.what != "restore" and problem else None
+        if work.hosts[name].error:
             failed[name] = problem
     work.checked = True
     opened.save_batch(work)
@@ -86,14 +93,10 @@ def compare_pop(site: Site, rollout: str, now: bool = False) -> dict[str, Any]:
     head = opened.head
     if head.state != "soaking":
         return _decided(opened, ELSEWHERE.get(head.state, "none"), f"{rollout} is {head.state}")
-    holder = site.claims.holder(head.pop)
-    if holder is None:
-        # It ran out, or the backend lost it; nobody else may have this PoP, so it is ours.
-        holder = site.claims.take(head.pop, rollout, site.config.claim_ttl, above=head.epoch)
-    if holder.rollout == rollout:
-        # An owner may have died between taking an epoch and writing it down.
-        head.epoch = holder.epoch
+    if not _take_if_ownerless(opened):
+        return _decided(opened, "wait", f"somebody else is at work on {rollout}")
     opened.renew()
+    head = opened.head
     left = head.soak[1] - time.time()
     if left > 0 and not now:
         return _decided(opened, "wait", f"the soak lasts {left:.0f} s more")
@@ -107,6 +110,25 @@ def compare_pop(site: Site, rollout: str, now: bool = False) -> dict[str, Any]:
     head.looks += 1
     opened.save()
     return _decided(opened, look["decision"], f"{look['verdict']}: {look['reason']}", look)
+
+
+def _take_if_ownerless(opened: Rollout) -> bool:
+    """Whether the look may be taken: under the record's epoch, or a new one if nobody is there.
+
+    A claim with another epoch than the record's is that of somebody who is at work and has not
+    written it down yet, unless that one died.
+    """
+    head, site = opened.head, opened.site
+    holder = site.claims.holder(head.pop)
+    if holder is not None and holder.epoch == head.epoch:
+        return True
+    if holder is not None and idle_time(site, head.pop) < site.config.owner_timeout:
+        return False
+    after = holder.epoch if holder else None
+    claim = site.claims.take(head.pop, head.id, site.config.claim_ttl, after, head.epoch)
+    opened.head = read_rollout(site, head.id).head
+    opened.head.epoch = claim.epoch
+    return opened.head.state == "soaking"
 
 
 def _decided(

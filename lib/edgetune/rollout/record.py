@@ -93,7 +93,9 @@ class Batch:
     @property
     def finished(self) -> bool:
         """Whether nothing of it is left to do."""
-        return self.checked and len(self.at(*SETTLED_STEPS)) == len(self.hosts)
+        return (
+            self.checked and not self.failures and len(self.at(*SETTLED_STEPS)) == len(self.hosts)
+        )
 
     @property
     def failures(self) -> dict[str, str]:
@@ -109,7 +111,8 @@ class Head:
 
     ``wait`` says that its workflow stays until the end of the soak, ``taken_over`` when it was
     last taken from a workflow that may have an action running still, ``recoveries`` how often
-    that was done by a rule since the last person. ``quarantined`` holds for each host the
+    its owner died in the present state, ``only`` which hosts a rollback visits (empty: all).
+    ``quarantined`` holds for each host the
     ``reason``, ``since`` when, in which ``batch`` at which ``step``, and its last known
     ``boot_id`` and state in the ``load_balancer``.
     """
@@ -134,6 +137,7 @@ class Head:
     wait: bool = False
     taken_over: float = 0.0
     recoveries: int = 0
+    only: list[str] = field(default_factory=list)
     history: list[dict[str, Any]] = field(default_factory=list)
 
     def enter(self, state: str, by: str, reason: str) -> None:
@@ -289,6 +293,11 @@ class Rollout:
         self.renew()
         document = {"schema": RECORD_SCHEMA, **asdict(self.head)}
         self.site.store.put(_head_key(self.head.id), json.dumps(document))
+
+
+def idle_time(site: Site, pop: str) -> float:
+    """Seconds since the owner of a PoP made its last step: each one renews the claim."""
+    return site.config.claim_ttl - site.claims.expires_in(pop)
 
 
 def load_plan(site: Site, digest: str) -> dict[str, Any]:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from edgetune.errors import DrainError
+from edgetune.errors import DrainError, RefusedError
 from edgetune.rollout.record import (
     SETTLED_STEPS,
     Head,
     HostStep,
     Rollout,
+    idle_time,
     open_rollout,
 )
 from edgetune.rollout.site import Site
@@ -30,9 +31,13 @@ def is_orphaned(site: Site, head: Head) -> bool:
     """Whether somebody should be carrying the rollout on, and has not for ``owner_timeout`` s."""
     if not head.wants_a_workflow:
         return False
-    left = site.claims.expires_in(head.pop)
-    interval: float = Rollout(site, head).plan["options"]["interval"]
-    return left == 0 or site.config.claim_ttl - left > site.config.owner_timeout + interval
+    try:
+        interval: float = Rollout(site, head).plan["options"]["interval"]
+    except RefusedError:
+        # A damaged plan must not hide the other orphans.
+        interval = 0
+    idle = idle_time(site, head.pop)
+    return idle >= site.config.claim_ttl or idle > site.config.owner_timeout + interval
 
 
 def survey_rollout(

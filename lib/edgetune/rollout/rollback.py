@@ -6,7 +6,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from edgetune.errors import InputError
 from edgetune.judge.limits import median_by_host, sickness
 from edgetune.rollout.record import UNTOUCHED_STEPS, Batch, HostStep, Rollout
 
@@ -16,15 +15,12 @@ _REBOOTED_SINCE = ("rebooting", *_BACK, "done", "quarantined")
 _RECENT = 3
 
 
-def plan_restore(opened: Rollout, only: Sequence[str] = ()) -> None:
+def plan_restore(opened: Rollout) -> None:
     """Write the batches of a rollback: hosts out of service first, the rest under the floor,
-    the sickest first. With ``only`` no other host is visited; InputError if one need not be."""
-    touched = _touched(opened)
-    for name in only:
-        if name not in touched:
-            raise InputError("parameter", "hosts", f"{name} has nothing to be taken back")
+    the sickest first. With the head's ``only`` no other host is visited."""
+    touched, only = _touched(opened), opened.head.only
     if only:
-        touched = {name: touched[name] for name in only}
+        touched = {name: touched[name] for name in only if name in touched}
     out, serving, in_service = _by_service(opened, list(touched))
     spare = max(1, in_service - opened.pop.must_serve)
     if opened.plan["disruption"] == "live":
@@ -62,7 +58,7 @@ def _way_back(opened: Rollout, batch: Batch, host: HostStep, earlier: HostStep |
         step=host.step if restored else "coming_back" if mid_reboot else "planned",
         at=host.at if mid_reboot else 0.0,
         reboot=_must_reboot(opened, batch, host, earlier),
-        ours=_carries_our_change(batch, host) or bool(earlier and earlier.ours),
+        ours=host.ours or _carries_our_change(batch, host) or bool(earlier and earlier.ours),
         lb_before=None if host.step == "done" else host.lb_before,
         boot_before=host.boot_before,
     )
