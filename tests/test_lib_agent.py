@@ -69,6 +69,8 @@ def test_facts(host: AgentRoot) -> None:
             "numa_node": None,
             "queues": {"rx": 4, "tx": 4},
             "channels": channel_counts,
+            "ring": None,
+            "ring_max": None,
         }
     }
     assert facts["hostname"] == "e000"

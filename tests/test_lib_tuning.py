@@ -72,6 +72,17 @@ def test_expressions_are_worked_out_from_the_facts_of_each_host() -> None:
     assert [setting["value"] for setting in rendered] == [{"rx": 2, "tx": 2}, "0-3"]
 
 
+def test_a_ring_can_be_as_large_as_the_card_takes(tmp_path: Path) -> None:
+    document = _document()
+    document["settings"][0].update(kind="nic.ring", value={"rx": "{{ nic.ring_max.rx }}"})
+    tuning = load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document))
+    assert tuning.disruption == "drain"
+    facts = {"cpus": {"online": "0"}, "nics": {"eth0": {"ring_max": {"rx": 8160}}}}
+    assert tuning.render(facts)[0]["value"] == {"rx": 8160}
+    with pytest.raises(InputError, match=r"settings\[0\].value.rx: does not fit"):
+        tuning.render({"cpus": {"online": "0"}, "nics": {"eth0": {"ring_max": None}}})
+
+
 @pytest.mark.parametrize("value", ["{{ cpus.onlin }}", "{{ nic.ring.rx }}", "{{ 1 / 0 }}", "{{ ("])
 def test_an_expression_that_does_not_fit_names_its_field(tmp_path: Path, value: str) -> None:
     document = _document()

@@ -33,6 +33,8 @@ class Kind:
 KINDS: Mapping[str, Kind] = {
     "sysctl": Kind({"key": r"[a-z0-9_][A-Za-z0-9_-]*([./][A-Za-z0-9_-]+)*"}, "live"),
     "nic.channels": Kind({"interface": r"[A-Za-z0-9_.-]+"}, "drain", mapping=True),
+    # Nearly every driver stops its queues, and most take the link down, while rings change.
+    "nic.ring": Kind({"interface": r"[A-Za-z0-9_.-]+"}, "drain", mapping=True),
     "nic.rps": Kind({"interface": r"[A-Za-z0-9_.-]+"}, "live"),
     "memory.thp": Kind({"file": r"enabled|defrag"}, "live"),
     "service.property": Kind({"service": _SERVICE, "property": r"[A-Za-z]+"}, "restart"),

@@ -64,7 +64,8 @@ CHANGES_ITSELF = ("ethtool",)
 
 Json = Dict[str, Any]
 Target = Dict[str, str]
-Value = Union[str, Dict[str, int]]
+Parts = Dict[str, Union[int, str]]
+Value = Union[str, Parts]
 
 
 # ---------------------------------------------------------------------------------------------
@@ -976,7 +977,10 @@ def bounded(only: Optional[str], now: Value, wanted: Value) -> Value:
         return wanted
     pick = max if only == "raise" else min
     if isinstance(now, dict) and isinstance(wanted, dict):
-        return {key: pick(now.get(key, part), part) for key, part in wanted.items()}
+        have_parts, want_parts = counts(now), counts(wanted)
+        if len(want_parts) != len(wanted):
+            raise ValueError("not all of it are numbers")
+        return {key: pick(have_parts.get(key, part), part) for key, part in want_parts.items()}
     have, want = _numbers(now), _numbers(wanted)
     if len(want) == 1:
         want = want * len(have)
@@ -1093,6 +1097,10 @@ class Kind:
         """What will be in force after a boot; None when nobody has said."""
         raise NotImplementedError
 
+    def rounded(self, target: Target, value: Value) -> Value:
+        """What this host makes of a value: drivers take some numbers only."""
+        return value
+
     def same(self, now: Value, wanted: Value) -> bool:
         """Whether a value read is the one wanted."""
         return now == wanted
@@ -1122,7 +1130,10 @@ class Kind:
 
 
 class HookKept(Kind):
-    """A kind that only our boot hook keeps; its stored value is the newest journal's."""
+    """A kind that only our boot hook keeps; its stored value is the newest journal's.
+
+    Where values have parts, each part is the newest that any journal keeps.
+    """
 
     kept_by_hook = True
 
@@ -1130,12 +1141,20 @@ class HookKept(Kind):
         self.host.hook.probe()
 
     def persistent(self, target: Target) -> Optional[Value]:
-        found = None
+        found: Optional[Value] = None
         for journal in self.host.journals.all() if self.host.hook.installed() else []:
             for entry in journal.entries if journal.state != "restoring" else []:
                 known = KINDS[entry.setting.kind] is type(self) and entry.setting.target == target
-                found = entry.setting.value if known and entry.stored else found
+                if known and entry.stored:
+                    found = merged(found, entry.setting.value)
         return found
+
+
+def merged(older: Optional[Value], newer: Value) -> Value:
+    """The newer value, with those parts of the older that it says nothing of."""
+    if isinstance(older, dict) and isinstance(newer, dict):
+        return {**older, **newer}
+    return newer
 
 
 def header(journal: Journal) -> str:
@@ -1309,17 +1328,79 @@ class NicKind(HookKept):
         return f"/sys/class/net/{target['interface']}"
 
 
-class NicChannels(NicKind):
-    """How many queues an interface has; ethtool tells and changes it."""
+class NicParts(NicKind):
+    """What ethtool shows of an interface as named parts, and changes part by part."""
 
-    names = ("rx", "tx", "combined")
+    change = ""
+    # The kinds that a change may reset; they are put back like what steers packets to queues.
+    below: Tuple[str, ...] = ()
     steering = ("rps_cpus", "rps_flow_cnt", "xps_cpus")
+
+    def same(self, now: Value, wanted: Value) -> bool:
+        """Whether the parts that are wanted are as wanted; the others may be anything."""
+        there = parts(now)
+        return all(there.get(name) == part for name, part in parts(wanted).items())
+
+    def snapshot(self, target: Target) -> Any:
+        """All its parts, and whatever a driver that starts the interface anew may reset."""
+        return {
+            "parts": self.runtime(target),
+            "below": self.read_below(target),
+            "steering": self.read_steering(target, self.steering),
+        }
+
+    def apply(self, target: Target, value: Value) -> None:
+        """Change what differs; everything downstream stays as it is."""
+        was = dict(self.snapshot(target), parts=value)
+        self.restore(target, was)
+
+    def restore(self, target: Target, snapshot: Any) -> None:
+        """Give the interface its parts back, and all that is downstream of them."""
+        self.put(target, parts(snapshot["parts"]))
+        self.put_below_back(target, snapshot["below"])
+        self.put_steering_back(target, snapshot["steering"])
+
+    def put(self, target: Target, wanted: Parts) -> None:
+        """Change the parts that differ: some versions of ethtool complain of the others."""
+        now = parts(self.runtime(target))
+        self.run(target, {name: part for name, part in wanted.items() if now.get(name) != part})
+
+    def run(self, target: Target, wanted: Parts) -> None:
+        """Let ethtool change parts, if there are any, in one go; Failed when it complains."""
+        words = [str(word) for part in wanted.items() for word in part]
+        if words:
+            self.host.run("ethtool", self.change, target["interface"], *words)
+
+    def read_below(self, target: Target) -> Dict[str, Value]:
+        """What is downstream, by kind; without what the interface does not have."""
+        found = {}
+        for name in self.below:
+            with contextlib.suppress(Unsupported):
+                found[name] = self.host.kinds[name].runtime(target)
+        return found
+
+    def put_below_back(self, target: Target, was: Dict[str, Value]) -> None:
+        """Change what differs from what ``read_below`` found."""
+        for name, value in was.items():
+            kind = self.host.kinds[name]
+            if isinstance(kind, NicParts):
+                kind.put(target, parts(value))
+
+
+class NicCounts(NicParts):
+    """Parts that are numbers, each with a maximum that the interface tells."""
+
+    names: Tuple[str, ...] = ()
+    smallest = 0
+    show = ""
+    what = ""
 
     @classmethod
     def check_value(cls, fields: Fields) -> Value:
-        """{"combined": 4} or {"rx": 2, "tx": 2}."""
+        """Such as {"rx": 2, "tx": 2}."""
         below = fields.inside("value")
-        value = {name: below.whole(name, 0, 4096) for name in cls.names if name in below.names()}
+        known = [name for name in cls.names if name in below.names()]
+        value: Parts = {name: below.whole(name, cls.smallest, 65536) for name in known}
         below.done()
         if not value:
             raise fields.wrong("value", "is empty")
@@ -1328,74 +1409,111 @@ class NicChannels(NicKind):
     def probe(self, setting: Setting) -> None:
         """Unsupported when the interface has none of that name, or not so many."""
         interface = setting.target["interface"]
-        most = self._channels(setting.target)["max"]
+        most = self.read(interface)["max"]
         for name, count in counts(setting.value).items():
             if count > most.get(name, 0):
                 most_of_it = f"at most {most[name]}" if most.get(name) else "no"
-                raise Unsupported(f"{interface} has {most_of_it} {name} channels")
+                raise Unsupported(f"{interface} has {most_of_it} {name} {self.what}")
 
     def runtime(self, target: Target) -> Value:
-        """The present number of each sort of channel that the interface has."""
+        """The present number of each that the interface has."""
         self.queues(target)
-        found = self._channels(target)
+        found = self.read(target["interface"])
         return {name: count for name, count in found["current"].items() if found["max"].get(name)}
 
-    def same(self, now: Value, wanted: Value) -> bool:
-        there = counts(now)
-        return all(there.get(name) == count for name, count in counts(wanted).items())
+    def read(self, interface: str) -> Dict[str, Dict[str, int]]:
+        """``{"max": {"rx": 4, ...}, "current": {...}}``; Unsupported without an answer."""
+        found: Dict[str, Dict[str, int]] = {"max": {}, "current": {}}
+        part = "max"
+        for line in show(self.host, self.show, interface).splitlines():
+            name, _, number = line.partition(":")
+            if name.startswith("Current"):
+                part = "current"
+            elif name.lower() in self.names and number.strip().isdigit():
+                found[part][name.lower()] = int(number)
+        if not found["current"]:
+            raise Unsupported(f"ethtool {self.show} {interface} tells no {self.what}")
+        return found
 
-    def snapshot(self, target: Target) -> Any:
-        """The channels, and what steers packets to the queues: it is lost with a queue."""
-        return {
-            "channels": self.runtime(target),
-            "steering": self.read_steering(target, self.steering),
-        }
 
-    def apply(self, target: Target, value: Value) -> None:
-        """Change the number; queues that stay keep their steering."""
-        steering = self.read_steering(target, self.steering)
-        self._set(target, counts(value))
-        self.put_steering_back(target, steering)
+class NicChannels(NicCounts):
+    """How many queues an interface has, such as {"combined": 4}; ethtool tells and changes it."""
+
+    names = ("rx", "tx", "combined")
+    show = "-l"
+    change = "-L"
+    what = "channels"
+    below = ("nic.ring",)
 
     def restore(self, target: Target, snapshot: Any) -> None:
-        """Give the interface its channels and their steering back."""
-        self._set(target, snapshot["channels"])
-        self.put_steering_back(target, snapshot["steering"])
-
-    def _set(self, target: Target, value: Dict[str, int]) -> None:
-        # Some versions of ethtool call a value that is there already an error.
-        now = counts(self.runtime(target))
-        differing = {name: count for name, count in value.items() if now.get(name) != count}
-        words = [word for name in differing for word in (name, str(differing[name]))]
-        if words:
-            self.host.run("ethtool", "-L", target["interface"], *words)
-
-    def _channels(self, target: Target) -> Dict[str, Dict[str, int]]:
-        return read_channels(self.host, target["interface"])
+        """The same; also from what version 0.2.0 remembered."""
+        old = {"parts": snapshot.get("channels"), "below": {}}
+        super().restore(target, {**old, **snapshot})
 
 
-def counts(value: Value) -> Dict[str, int]:
-    """A value that is an object of numbers."""
+def show(host: Host, option: str, interface: str) -> str:
+    """What ethtool tells of an interface; Unsupported when it does not."""
+    try:
+        return host.run("ethtool", option, interface)
+    except Failed as error:
+        raise Unsupported(str(error)) from None
+
+
+def parts(value: Value) -> Parts:
+    """A value that is an object."""
     return value if isinstance(value, dict) else {}
 
 
-def read_channels(host: Host, interface: str) -> Dict[str, Dict[str, int]]:
-    """``{"max": {"rx": 4, ...}, "current": {...}}`` of an interface; Unsupported without."""
-    try:
-        text = host.run("ethtool", "-l", interface)
-    except Failed as error:
-        raise Unsupported(str(error)) from None
-    found: Dict[str, Dict[str, int]] = {"max": {}, "current": {}}
-    part = "max"
-    for line in text.splitlines():
-        name, _, number = line.partition(":")
-        if name.startswith("Current"):
-            part = "current"
-        elif name.lower() in NicChannels.names and number.strip().isdigit():
-            found[part][name.lower()] = int(number)
-    if not found["current"]:
-        raise Unsupported(f"ethtool -l {interface} tells no channels")
-    return found
+def counts(value: Value) -> Dict[str, int]:
+    """The parts of a value that are numbers."""
+    return {name: part for name, part in parts(value).items() if isinstance(part, int)}
+
+
+def driver_of(host: Host, interface: str) -> Optional[str]:
+    """The name of an interface's driver; None without a device."""
+    link = host.path(f"/sys/class/net/{interface}/device/driver")
+    return os.path.basename(os.readlink(link)) if os.path.islink(link) else None
+
+
+def multiple_above(step: int) -> Callable[[int], int]:
+    """Rounds a number up to a multiple."""
+    return lambda number: -(-number // step) * step
+
+
+def power_above(number: int) -> int:
+    """The smallest power of two that is not smaller than a number; 0 for 0."""
+    return 1 << (number - 1).bit_length() if number > 0 else 0
+
+
+def power_below(number: int) -> int:
+    """The largest power of two that is not larger than a number; 0 for 0."""
+    return 1 << (number.bit_length() - 1) if number > 0 else 0
+
+
+class NicRing(NicCounts):
+    """How many packets the rings of each queue hold; the link goes down while that changes."""
+
+    names = ("rx", "tx")
+    smallest = 1
+    show = "-g"
+    change = "-G"
+    what = "ring"
+    # As their set_ringparam() does; every other driver takes a number as it is, or refuses it.
+    rounding: Dict[Optional[str], Callable[[int], int]] = {
+        "igb": multiple_above(8),
+        "ixgbe": multiple_above(8),
+        "i40e": multiple_above(32),
+        "iavf": multiple_above(32),
+        "ice": multiple_above(32),
+        "mlx4_core": power_above,
+        "mlx5_core": power_above,
+        "ena": power_below,
+    }
+
+    def rounded(self, target: Target, value: Value) -> Value:
+        """The number that the driver makes of it."""
+        to_fit = self.rounding.get(driver_of(self.host, target["interface"]), int)
+        return {name: to_fit(count) for name, count in counts(value).items()}
 
 
 class NicRps(NicKind):
@@ -1630,6 +1748,7 @@ def unit_name(service: str) -> str:
 
 KINDS: Dict[str, Type[Kind]] = {
     "nic.channels": NicChannels,
+    "nic.ring": NicRing,
     "nic.rps": NicRps,
     "memory.thp": MemoryThp,
     "sysctl": Sysctl,
@@ -1697,7 +1816,8 @@ def observe(host: Host, setting: Setting, tuning: str) -> Row:
     try:
         row.persistent = kind.persistent(setting.target)
         row.runtime = kind.runtime(setting.target)
-        row.wanted = bounded(setting.only, row.runtime, setting.value)
+        rounded = kind.rounded(setting.target, setting.value)
+        row.wanted = bounded(setting.only, row.runtime, rounded)
         row.differs["runtime"] = not reached(kind, setting, row.runtime)
         row.differs["stored"] = _must_store(kind, row)
         _probe(host, kind, row, tuning)
@@ -1712,9 +1832,8 @@ def reached(kind: Kind, setting: Setting, value: Optional[Value]) -> bool:
     """Whether a value is as the setting wants it; ``only`` is content with more, or less."""
     if value is None:
         return False
-    if setting.only is None:
-        return kind.same(value, setting.value)
-    return kind.same(value, bounded(setting.only, value, setting.value))
+    wanted = kind.rounded(setting.target, setting.value)
+    return kind.same(value, bounded(setting.only, value, wanted))
 
 
 def _must_store(kind: Kind, row: Row) -> bool:
@@ -2396,18 +2515,23 @@ def _huge_pages(host: Host) -> Json:
 def _nic(host: Host, name: str) -> Json:
     directory = f"/sys/class/net/{name}"
     queues = host.names(f"{directory}/queues")
-    try:
-        channels: Optional[Json] = read_channels(host, name)
-    except Unsupported:
-        channels = None
-    driver = host.path(f"{directory}/device/driver")
+    ring = _counts_of(NicRing(host), name)
     return {
-        "driver": os.path.basename(os.readlink(driver)) if os.path.islink(driver) else None,
+        "driver": driver_of(host, name),
         "speed": _positive(host.text(f"{directory}/speed")),
         "numa_node": _positive(host.text(f"{directory}/device/numa_node")),
         "queues": {side: len([q for q in queues if q.startswith(side)]) for side in ("rx", "tx")},
-        "channels": channels,
+        "channels": _counts_of(NicChannels(host), name),
+        "ring": ring,
+        "ring_max": ring and ring["max"],
     }
+
+
+def _counts_of(kind: NicCounts, interface: str) -> Optional[Json]:
+    try:
+        return kind.read(interface)
+    except Unsupported:
+        return None
 
 
 def _positive(text: str) -> Optional[int]:

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Network cards for the agent: what ethtool says of each, and how its driver takes a change.
+
+A `Card` stands for ethtool in this process, so that no program runs. Its texts have the form of
+ethtool 6.1 over netlink, or of 4.8 over ioctl, for the drivers that edge servers have.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from edgetune.hosts import agent
+from tests.agent_root import AgentRoot
+
+Answer = tuple[int, str, str]
+QUEUES = "sys/class/net/eth0/queues"
+
+
+class Complaint(Exception):
+    """What ethtool says when it fails."""
+
+
+@dataclass
+class Card:
+    """One interface, eth0. ``fits`` is what its driver makes of a ring's size.
+
+    ``resets`` are the options of ethtool that start it anew: coalescing is at its defaults then.
+    A ring of which the card has none is not in ``ring``. ``busy`` refuses every change.
+    """
+
+    driver: str
+    channels: dict[str, int]
+    most_channels: dict[str, int]
+    ring: dict[str, int]
+    most_ring: dict[str, int]
+    fits: Callable[[int], int] = int
+    over_ioctl: bool = False
+    resets: Sequence[str] = ()
+    busy: bool = False
+    lies: bool = False
+    root: AgentRoot | None = None
+    calls: list[str] = field(default_factory=list)
+
+    def install(self, root: AgentRoot, patch: Any) -> Card:
+        """Be the card of a host: its queues, its driver, and every ethtool from now on."""
+        self.root = root
+        driver = root.path / "sys/class/net/eth0/device/driver"
+        driver.parent.mkdir(parents=True, exist_ok=True)
+        driver.symlink_to(f"../../../../bus/pci/drivers/{self.driver}")
+        self.make_queues()
+        patch.setattr(agent.Host, "attempt", lambda host, *words: self.attempt(*words))
+        return self
+
+    def make_queues(self) -> None:
+        """All queues are new ones: nothing steers packets to them."""
+        assert self.root
+        shutil.rmtree(self.root.path / QUEUES)
+        for number in range(max(self.channels.values())):
+            for file in (f"rx-{number}/rps_cpus", f"rx-{number}/rps_flow_cnt"):
+                self.root.write(f"{QUEUES}/{file}", "0\n")
+            self.root.write(f"{QUEUES}/tx-{number}/xps_cpus", "0\n")
+
+    def attempt(self, program: str, option: str, interface: str, *words: str) -> Answer:
+        """As agent.Host.attempt."""
+        assert program == "ethtool"
+        self.calls.append(" ".join((option, *words)))
+        if interface != "eth0":
+            return 1, "", "netlink error: Operation not supported"
+        try:
+            if words or option.isupper():
+                return 0, self.change(option, list(words)), ""
+            return 0, self.show(option), ""
+        except Complaint as complaint:
+            return 1, "", str(complaint)
+
+    @property
+    def changes(self) -> list[str]:
+        """The calls that change something."""
+        return [call for call in self.calls if call[1].isupper()]
+
+    def show(self, option: str) -> str:
+        """The text for -l, -g, ..."""
+        if option == "-l":
+            return self._counts(
+                "Channel", ("RX", "TX", "Other", "Combined"), self.most_channels, self.channels
+            )
+        if option == "-g" and self.ring:
+            names = ("RX", "RX Mini", "RX Jumbo", "TX")
+            more = (
+                "" if self.over_ioctl else "RX Buf Len:\t\tn/a\nCQE Size:\t\tn/a\nTX Push:\toff\n"
+            )
+            return self._counts("Ring", names, self.most_ring, self.ring) + more
+        raise Complaint("netlink error: Operation not supported")
+
+    def _counts(
+        self, what: str, names: Sequence[str], most: dict[str, int], now: dict[str, int]
+    ) -> str:
+        def rows(of: dict[str, int]) -> str:
+            none = 0 if self.over_ioctl else "n/a"
+            return "".join(f"{name}:\t\t{of.get(name.lower(), none)}\n" for name in names)
+
+        return (
+            f"{what} parameters for eth0:\nPre-set maximums:\n{rows(most)}"
+            f"Current hardware settings:\n{rows(now)}"
+        )
+
+    def change(self, option: str, words: list[str]) -> str:
+        """Take -L, -G, ... as the driver does; the defaults come back where it starts anew."""
+        if self.busy:
+            raise Complaint("netlink error: Device or resource busy")
+        wanted = dict(zip(words[::2], words[1::2]))
+        if not self.lies:
+            {"-L": self.set_channels, "-G": self.set_ring}[option](wanted)
+        return ""
+
+    def set_channels(self, wanted: dict[str, str]) -> None:
+        self._refuse_same(wanted, self.channels, "channels")
+        for name, number in wanted.items():
+            if int(number) > self.most_channels.get(name, 0):
+                raise Complaint("netlink error: requested channel count exceeds maximum")
+            self.channels[name] = int(number)
+        self.make_queues()
+
+    def set_ring(self, wanted: dict[str, str]) -> None:
+        self._refuse_same(wanted, self.ring, "ring")
+        for name, number in wanted.items():
+            if int(number) > self.most_ring.get(name, 0):
+                raise Complaint("netlink error: requested ring size exceeds maximum")
+            self.ring[name] = self.fits(int(number))
+        if "-G" in self.resets:
+            self.make_queues()
+
+    def _refuse_same(self, wanted: dict[str, str], now: dict[str, int], what: str) -> None:
+        """What older versions of ethtool do when a value is there already (exit status 80)."""
+        for name, number in wanted.items():
+            if self.over_ioctl and now.get(name) == int(number):
+                raise Complaint(f"{name} unmodified, ignoring; no {what} parameters changed")
+
+
+def _upwards(step: int) -> Callable[[int], int]:
+    return lambda number: number + -number % step
+
+
+def _power(number: int, down: bool = False) -> int:
+    power = 1
+    while power < number:
+        power *= 2
+    return power // 2 if down and power > number else power
+
+
+def ixgbe() -> Card:
+    both = {"rx": 512, "tx": 512}
+    most = {"rx": 4096, "tx": 4096}
+    return Card(
+        "ixgbe",
+        {"combined": 4},
+        {"combined": 16},
+        both,
+        most,
+        _upwards(8),
+        over_ioctl=True,
+        resets=["-G", "-K", "-C"],
+    )
+
+
+def i40e() -> Card:
+    both = {"rx": 512, "tx": 512}
+    return Card(
+        "i40e",
+        {"combined": 4},
+        {"combined": 8},
+        both,
+        {"rx": 4096, "tx": 4096},
+        _upwards(32),
+        resets=["-G"],
+    )
+
+
+def ice() -> Card:
+    both = {"rx": 2048, "tx": 256}
+    return Card(
+        "ice",
+        {"combined": 4},
+        {"rx": 8, "tx": 8, "combined": 8},
+        both,
+        {"rx": 8160, "tx": 8160},
+        _upwards(32),
+        resets=["-G"],
+    )
+
+
+def mlx5() -> Card:
+    both = {"rx": 1024, "tx": 1024}
+    return Card(
+        "mlx5_core", {"combined": 6}, {"combined": 8}, both, {"rx": 8192, "tx": 8192}, _power
+    )
+
+
+def bnxt() -> Card:
+    both = {"rx": 511, "tx": 511}
+    return Card(
+        "bnxt_en",
+        {"combined": 3},
+        {"rx": 4, "tx": 4, "combined": 8},
+        both,
+        {"rx": 2047, "tx": 2047},
+        resets=["-G", "-K"],
+    )
+
+
+def ena() -> Card:
+    both = {"rx": 1024, "tx": 512}
+    most = {"rx": 8192, "tx": 1024}
+    return Card(
+        "ena", {"combined": 2}, {"combined": 8}, both, most, lambda number: _power(number, True)
+    )
+
+
+def virtio() -> Card:
+    both = {"rx": 256, "tx": 256}
+    return Card("virtio_net", {"combined": 1}, {"combined": 1}, both, dict(both))
+
+
+def veth() -> Card:
+    """Has channels, and nothing else that ethtool could change."""
+    return Card("veth", {"rx": 4, "tx": 4}, {"rx": 4, "tx": 4}, {}, {})
+
+
+CARDS = (ixgbe, i40e, ice, mlx5, bnxt, ena, virtio)
