@@ -27,6 +27,8 @@ class Complaint(Exception):
 class Card:
     """One interface, eth0. ``fits`` is what its driver makes of a ring's size.
 
+    ``coalesce`` holds what the driver knows of it; times are multiples of ``counts_in`` us, and
+    with ``adaptive_alone`` none can be set while it adapts them by itself.
     ``resets`` are the options of ethtool that start it anew: coalescing is at its defaults then.
     A ring of which the card has none is not in ``ring``. ``busy`` refuses every change.
     """
@@ -39,10 +41,16 @@ class Card:
     fits: Callable[[int], int] = int
     over_ioctl: bool = False
     resets: Sequence[str] = ()
+    coalesce: dict[str, int | str] = field(default_factory=dict)
+    counts_in: int = 1
+    adaptive_alone: bool = False
     busy: bool = False
     lies: bool = False
     root: AgentRoot | None = None
     calls: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.defaults = dict(self.coalesce)
 
     def install(self, root: AgentRoot, patch: Any) -> Card:
         """Be the card of a host: its queues, its driver, and every ethtool from now on."""
@@ -93,7 +101,24 @@ class Card:
                 "" if self.over_ioctl else "RX Buf Len:\t\tn/a\nCQE Size:\t\tn/a\nTX Push:\toff\n"
             )
             return self._counts("Ring", names, self.most_ring, self.ring) + more
+        if option == "-c" and self.coalesce:
+            return self._coalescing()
         raise Complaint("netlink error: Operation not supported")
+
+    def _coalescing(self) -> str:
+        def value(name: str) -> int | str:
+            none = (
+                ("off" if name in agent.NicCoalesce.switches else 0) if self.over_ioctl else "n/a"
+            )
+            return self.coalesce.get(name, none)
+
+        def pair(title: str, name: str) -> str:
+            return f"{title} RX: {value(name + '-rx')}  TX: {value(name + '-tx')}\n"
+
+        groups = [agent.NicCoalesce.numbers[at : at + 4] for at in range(0, 20, 4)]
+        rows = "\n".join("".join(f"{name}:\t{value(name)}\n" for name in own) for own in groups)
+        more = "" if self.over_ioctl else "\n" + pair("CQE mode", "cqe-mode")
+        return f"Coalesce parameters for eth0:\n{pair('Adaptive', 'adaptive')}{rows}{more}\n"
 
     def _counts(
         self, what: str, names: Sequence[str], most: dict[str, int], now: dict[str, int]
@@ -112,9 +137,32 @@ class Card:
         if self.busy:
             raise Complaint("netlink error: Device or resource busy")
         wanted = dict(zip(words[::2], words[1::2]))
+        setters = {"-L": self.set_channels, "-G": self.set_ring, "-C": self.set_coalesce}
         if not self.lies:
-            {"-L": self.set_channels, "-G": self.set_ring}[option](wanted)
+            setters[option](wanted)
+        if option in self.resets:
+            self.reset(option)
         return ""
+
+    def reset(self, option: str) -> None:
+        """Start anew: queues are new ones, and all that was not set just now is at its default."""
+        self.make_queues()
+        if option != "-C":
+            self.coalesce = dict(self.defaults)
+
+    def set_coalesce(self, wanted: dict[str, str]) -> None:
+        unknown = set(wanted) - set(self.coalesce)
+        if unknown:
+            raise Complaint("netlink error: unsupported coalesce parameters")
+        if self.over_ioctl and all(str(self.coalesce[name]) == wanted[name] for name in wanted):
+            raise Complaint("no coalesce parameters changed, aborting")
+        for side in ("rx", "tx"):
+            adapts = wanted.get(f"adaptive-{side}", self.coalesce.get(f"adaptive-{side}"))
+            if self.adaptive_alone and adapts == "on" and f"{side}-usecs" in wanted:
+                raise Complaint("netlink error: Invalid argument")
+        for name, text in wanted.items():
+            times = _upwards(self.counts_in if "usecs" in name else 1)
+            self.coalesce[name] = times(int(text)) if text.isdigit() else text
 
     def set_channels(self, wanted: dict[str, str]) -> None:
         self._refuse_same(wanted, self.channels, "channels")
@@ -130,8 +178,6 @@ class Card:
             if int(number) > self.most_ring.get(name, 0):
                 raise Complaint("netlink error: requested ring size exceeds maximum")
             self.ring[name] = self.fits(int(number))
-        if "-G" in self.resets:
-            self.make_queues()
 
     def _refuse_same(self, wanted: dict[str, str], now: dict[str, int], what: str) -> None:
         """What older versions of ethtool do when a value is there already (exit status 80)."""
@@ -151,6 +197,9 @@ def _power(number: int, down: bool = False) -> int:
     return power // 2 if down and power > number else power
 
 
+ADAPTIVE: dict[str, int | str] = {"adaptive-rx": "on", "adaptive-tx": "on"}
+
+
 def ixgbe() -> Card:
     both = {"rx": 512, "tx": 512}
     most = {"rx": 4096, "tx": 4096}
@@ -162,7 +211,8 @@ def ixgbe() -> Card:
         most,
         _upwards(8),
         over_ioctl=True,
-        resets=["-G", "-K", "-C"],
+        resets=["-L", "-G", "-K", "-C"],
+        coalesce={"rx-usecs": 1, "tx-usecs": 0},
     )
 
 
@@ -175,7 +225,15 @@ def i40e() -> Card:
         both,
         {"rx": 4096, "tx": 4096},
         _upwards(32),
-        resets=["-G"],
+        resets=["-L", "-G"],
+        coalesce={
+            **ADAPTIVE,
+            "rx-usecs": 50,
+            "tx-usecs": 50,
+            "rx-usecs-high": 0,
+            "rx-frames-irq": 256,
+        },
+        counts_in=2,
     )
 
 
@@ -188,14 +246,30 @@ def ice() -> Card:
         both,
         {"rx": 8160, "tx": 8160},
         _upwards(32),
-        resets=["-G"],
+        resets=["-L", "-G"],
+        coalesce={**ADAPTIVE, "rx-usecs": 50, "tx-usecs": 50, "rx-usecs-high": 0},
+        adaptive_alone=True,
     )
 
 
 def mlx5() -> Card:
     both = {"rx": 1024, "tx": 1024}
     return Card(
-        "mlx5_core", {"combined": 6}, {"combined": 8}, both, {"rx": 8192, "tx": 8192}, _power
+        "mlx5_core",
+        {"combined": 6},
+        {"combined": 8},
+        both,
+        {"rx": 8192, "tx": 8192},
+        _power,
+        coalesce={
+            **ADAPTIVE,
+            "rx-usecs": 8,
+            "rx-frames": 128,
+            "tx-usecs": 8,
+            "tx-frames": 128,
+            "cqe-mode-rx": "on",
+            "cqe-mode-tx": "off",
+        },
     )
 
 
@@ -207,7 +281,17 @@ def bnxt() -> Card:
         {"rx": 4, "tx": 4, "combined": 8},
         both,
         {"rx": 2047, "tx": 2047},
-        resets=["-G", "-K"],
+        resets=["-L", "-G", "-K"],
+        coalesce={
+            "adaptive-rx": "on",
+            "rx-usecs": 10,
+            "rx-frames": 15,
+            "rx-usecs-irq": 1,
+            "rx-frames-irq": 1,
+            "tx-usecs": 28,
+            "tx-frames": 30,
+            "stats-block-usecs": 1000000,
+        },
     )
 
 
@@ -215,13 +299,32 @@ def ena() -> Card:
     both = {"rx": 1024, "tx": 512}
     most = {"rx": 8192, "tx": 1024}
     return Card(
-        "ena", {"combined": 2}, {"combined": 8}, both, most, lambda number: _power(number, True)
+        "ena",
+        {"combined": 2},
+        {"combined": 8},
+        both,
+        most,
+        lambda number: _power(number, True),
+        coalesce={"adaptive-rx": "on", "rx-usecs": 0, "tx-usecs": 64},
     )
 
 
 def virtio() -> Card:
     both = {"rx": 256, "tx": 256}
-    return Card("virtio_net", {"combined": 1}, {"combined": 1}, both, dict(both))
+    return Card(
+        "virtio_net",
+        {"combined": 1},
+        {"combined": 1},
+        both,
+        dict(both),
+        coalesce={
+            "adaptive-rx": "off",
+            "rx-usecs": 0,
+            "rx-frames": 1,
+            "tx-usecs": 0,
+            "tx-frames": 1,
+        },
+    )
 
 
 def veth() -> Card:

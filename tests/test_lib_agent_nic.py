@@ -51,6 +51,11 @@ def channels(**value: int) -> dict[str, Any]:
     return setting("nic.channels", {"interface": "eth0"}, value)
 
 
+def coalesce(**value: int | str) -> dict[str, Any]:
+    named = {name.replace("_", "-"): part for name, part in value.items()}
+    return setting("nic.coalesce", {"interface": "eth0"}, named)
+
+
 def steer(host: NicHost) -> None:
     """Let something steer packets to every queue there is."""
     for path in (host.path / QUEUES).glob("*/*"):
@@ -213,6 +218,133 @@ def test_channels_that_an_older_agent_changed_come_back(
     assert host.tree() == before
 
 
+@pytest.mark.parametrize(
+    ("card", "value", "changes"),
+    [
+        (agent_nic.ixgbe, {"rx_usecs": 50}, ["-C rx-usecs 50"]),
+        (agent_nic.i40e, {"rx_usecs": 100, "tx_usecs": 50}, ["-C rx-usecs 100"]),
+        (
+            agent_nic.ice,
+            {"adaptive_rx": "off", "rx_usecs": 20},
+            ["-C adaptive-rx off rx-usecs 20"],
+        ),
+        (
+            agent_nic.mlx5,
+            {"cqe_mode_tx": "on", "cqe_mode_rx": "off", "rx_frames": 64},
+            ["-C cqe-mode-rx off rx-frames 64", "-C cqe-mode-tx on"],
+        ),
+        (agent_nic.bnxt, {"adaptive_rx": "on", "rx_frames_irq": 2}, ["-C rx-frames-irq 2"]),
+        (agent_nic.ena, {"adaptive_rx": "off"}, ["-C adaptive-rx off"]),
+        (agent_nic.virtio, {"rx_usecs": 8, "rx_frames": 16}, ["-C rx-usecs 8 rx-frames 16"]),
+    ],
+)
+def test_coalescing_is_changed_where_it_differs_and_taken_back(
+    host: NicHost,
+    monkeypatch: pytest.MonkeyPatch,
+    card: Make,
+    value: dict[str, int | str],
+    changes: list[str],
+) -> None:
+    own = card().install(host, monkeypatch)
+    steer(host)
+    before, had = host.tree(), dict(own.coalesce)
+    read = host.plan(coalesce(**value))[0]["runtime"]
+    assert {name: read[name] for name in had} == had
+    host.apply(coalesce(**value))
+    assert own.changes == changes
+    assert own.coalesce == {**had, **coalesce(**value)["value"]}
+    host.restore()
+    assert own.coalesce == had and host.tree() == before
+
+
+def test_what_a_driver_does_not_know_of_coalescing_is_refused(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = agent_nic.ena().install(host, monkeypatch)
+    row = host.plan(coalesce(rx_frames=8, adaptive_tx="on", tx_usecs=1))[0]
+    assert row["reason"] == "eth0 has no coalescing adaptive-tx, rx-frames"
+    assert row["runtime"] == {"adaptive-rx": "on", "rx-usecs": 0, "tx-usecs": 64}
+    assert not own.changes
+    agent_nic.veth().install(NicHost(host.path.parent / "other"), monkeypatch)
+    reason = host.plan(coalesce(rx_usecs=8))[0]["reason"]
+    assert reason == "ethtool -c eth0: netlink error: Operation not supported"
+
+
+@pytest.mark.parametrize(
+    ("asked", "gets", "status"), [(51, 52, "noop"), (55, 56, "noop"), (0, 0, "noop")]
+)
+def test_a_time_may_be_off_by_what_the_chip_counts_in(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch, asked: int, gets: int, status: str
+) -> None:
+    own = agent_nic.i40e().install(host, monkeypatch)
+    own.coalesce["rx-usecs"] = 2
+    host.apply(coalesce(rx_usecs=asked))
+    assert own.coalesce["rx-usecs"] == gets
+    assert host.plan(coalesce(rx_usecs=asked))[0]["status"] == status
+    assert host.ask("verify", tuning="t", settings=[coalesce(rx_usecs=asked)])["verified"]
+    host.restore()
+    assert own.coalesce["rx-usecs"] == 2
+
+
+@pytest.mark.parametrize(
+    ("now", "wanted", "same"), [(0, 1, False), (1, 0, False), (1, 2, True), (52, 50, False)]
+)
+def test_no_waiting_is_not_almost_none(now: int, wanted: int, same: bool) -> None:
+    kind = agent.NicCoalesce(agent.Host("/nowhere"))
+    assert kind.same({"rx-usecs": now}, {"rx-usecs": wanted}) is same
+    assert not kind.same({"rx-frames": 2}, {"rx-frames": 1})
+
+
+def test_a_time_that_the_card_adapts_by_itself_is_not_forced(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = agent_nic.ice().install(host, monkeypatch)
+    had = dict(own.coalesce)
+    error = host.fail("apply", **host.change(coalesce(rx_usecs=20)))
+    assert "Invalid argument; undone" in error["message"]
+    assert own.coalesce == had
+    host.apply(coalesce(adaptive_rx="off", rx_usecs=20))
+    host.restore()
+    assert own.coalesce == had
+    assert own.changes[-2:] == ["-C rx-usecs 50", "-C adaptive-rx on"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{}, {"rx-usecs": "on"}, {"rx-usecs": -1}, {"adaptive-rx": 1}, {"adaptive-rx": True}, {"x": 1}],
+)
+def test_coalescing_that_is_none_is_a_bad_request(host: NicHost, value: Any) -> None:
+    own = setting("nic.coalesce", {"interface": "eth0"}, value)
+    error = host.fail("plan", tuning="t", digest="d", settings=[own])
+    assert error["reason"] == "bad_request" and error["field"].startswith("settings[0].value")
+
+
+def test_only_raise_is_for_numbers(host: NicHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent_nic.mlx5().install(host, monkeypatch)
+    rows = host.plan(dict(coalesce(rx_usecs=4, tx_usecs=16), only="raise"))
+    assert rows[0]["wanted"] == {"rx-usecs": 8, "tx-usecs": 16}
+    own = dict(coalesce(adaptive_rx="on"), only="raise")
+    error = host.fail("plan", tuning="t", digest="d", settings=[own])
+    assert error["field"] == "settings[0].only"
+
+
+def test_the_boot_hook_sets_coalescing_again(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = agent_nic.i40e().install(host, monkeypatch)
+    host.apply(coalesce(adaptive_rx="off", rx_usecs=100))
+    own.coalesce = dict(own.defaults)
+    assert host.boot_hook() == []
+    assert (own.coalesce["adaptive-rx"], own.coalesce["rx-usecs"]) == ("off", 100)
+
+
+def test_coalescing_is_taken_back_live(host: NicHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = agent_nic.mlx5().install(host, monkeypatch)
+    host.apply(coalesce(rx_usecs=100))
+    host.ask("restore", epoch=1, tuning="t", live=["nic.coalesce:eth0"])
+    assert own.coalesce == own.defaults and host.state() == "restoring"
+
+
 @each_card
 @property_of
 @given(data=st.data())
@@ -233,7 +365,7 @@ def test_whatever_is_done_to_a_card_is_taken_back(
 
 
 def state_of(card: Card) -> dict[str, Any]:
-    return {"channels": dict(card.channels), "ring": dict(card.ring)}
+    return {name: dict(getattr(card, name)) for name in ("channels", "ring", "coalesce")}
 
 
 def settings_for(card: Card) -> st.SearchStrategy[list[dict[str, Any]]]:
@@ -242,6 +374,19 @@ def settings_for(card: Card) -> st.SearchStrategy[list[dict[str, Any]]]:
     wanted = [
         st.builds(channels, combined=st.integers(1, card.most_channels["combined"])),
         st.fixed_dictionaries({}, optional=sizes).filter(bool).map(lambda own: ring(**own)),
+        coalesces_for(card),
     ]
     some = st.tuples(*(st.none() | own for own in wanted)).filter(any)
     return some.map(lambda chosen: [own for own in chosen if own])
+
+
+def coalesces_for(card: Card) -> st.SearchStrategy[dict[str, Any]]:
+    """Times are set only together with an end of adapting by itself."""
+    parts = {
+        name: st.just("off") if name.startswith("adaptive") else st.sampled_from(("on", "off"))
+        for name, part in card.coalesce.items()
+        if part in ("on", "off")
+    }
+    numbers = {name: st.integers(2, 1000) for name in card.coalesce if name not in parts}
+    drawn = st.fixed_dictionaries(parts, optional=numbers).filter(bool)
+    return drawn.map(lambda own: setting("nic.coalesce", {"interface": "eth0"}, own))

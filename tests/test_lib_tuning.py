@@ -83,6 +83,25 @@ def test_a_ring_can_be_as_large_as_the_card_takes(tmp_path: Path) -> None:
         tuning.render({"cpus": {"online": "0"}, "nics": {"eth0": {"ring_max": None}}})
 
 
+def test_switches_are_what_yaml_makes_of_them(tmp_path: Path) -> None:
+    document = _document()
+    value = {"adaptive-rx": True, "adaptive-tx": "off", "rx-usecs": "{{ 25 * 2 }}"}
+    document["settings"][0].update(kind="nic.coalesce", value=value)
+    facts = {"cpus": {"online": "0"}, "nics": {}}
+    tuning = load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document))
+    assert tuning.disruption == "live"
+    rendered = tuning.render(facts)[0]["value"]
+    assert rendered == {"adaptive-rx": "on", "adaptive-tx": "off", "rx-usecs": 50}
+    document["settings"][0]["value"] = {"rx-usecs": "fast"}
+    tuning = load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document))
+    with pytest.raises(InputError, match="'fast' is neither a whole number nor on or off"):
+        tuning.render(facts)
+    document["settings"][0].update(kind="nic.channels", value={"rx": True})
+    tuning = load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document))
+    with pytest.raises(InputError, match="'True' is not a whole number"):
+        tuning.render(facts)
+
+
 @pytest.mark.parametrize("value", ["{{ cpus.onlin }}", "{{ nic.ring.rx }}", "{{ 1 / 0 }}", "{{ ("])
 def test_an_expression_that_does_not_fit_names_its_field(tmp_path: Path, value: str) -> None:
     document = _document()

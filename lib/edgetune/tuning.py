@@ -23,11 +23,15 @@ _SERVICE = r"[A-Za-z0-9@:._-]+"
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of setting: the fields that say what is set, and what it asks of a host at least."""
+    """A kind of setting: the fields that say what is set, and what it asks of a host at least.
+
+    The value of a ``mapping`` has parts; all are numbers, unless some are ``switches``.
+    """
 
     target: Mapping[str, str]
     disruption: str
     mapping: bool = False
+    switches: bool = False
 
 
 KINDS: Mapping[str, Kind] = {
@@ -35,6 +39,8 @@ KINDS: Mapping[str, Kind] = {
     "nic.channels": Kind({"interface": r"[A-Za-z0-9_.-]+"}, "drain", mapping=True),
     # Nearly every driver stops its queues, and most take the link down, while rings change.
     "nic.ring": Kind({"interface": r"[A-Za-z0-9_.-]+"}, "drain", mapping=True),
+    # Of the drivers we know only ixgbe starts the interface anew, where LRO comes or goes with it.
+    "nic.coalesce": Kind({"interface": r"[A-Za-z0-9_.-]+"}, "live", mapping=True, switches=True),
     "nic.rps": Kind({"interface": r"[A-Za-z0-9_.-]+"}, "live"),
     "memory.thp": Kind({"file": r"enabled|defrag"}, "live"),
     "service.property": Kind({"service": _SERVICE, "property": r"[A-Za-z]+"}, "restart"),
@@ -194,7 +200,13 @@ def _read_value(fields: Fields, kind: Kind) -> Value:
     value = fields.raw("value")
     if kind.mapping:
         below = fields.inside("value")
-        return {key: below.raw(key) for key in value}
+        parts = {key: below.raw(key) for key in value}
+        # YAML reads on and off as true and false.
+        words = {True: "on", False: "off"} if kind.switches else {}
+        return {
+            key: words.get(part, part) if isinstance(part, bool) else part
+            for key, part in parts.items()
+        }
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise fields.wrong("value", "must be text or a number")
     return str(value)
@@ -225,7 +237,7 @@ def _render_setting(setting: Setting, facts: Mapping[str, Any]) -> dict[str, Any
         value = _render(setting.value, names, f"{setting.where}.value")
     else:
         value = {
-            key: _whole(_render(str(part), names, f"{setting.where}.value.{key}"), setting, key)
+            key: _part(_render(str(part), names, f"{setting.where}.value.{key}"), setting, key)
             for key, part in setting.value.items()
         }
     return {
@@ -251,8 +263,12 @@ def _render(text: str, names: Mapping[str, Any], where: str) -> str:
         raise InputError(where, None, f"does not fit the host's facts: {error}") from None
 
 
-def _whole(text: str, setting: Setting, key: str) -> int:
+def _part(text: str, setting: Setting, key: str) -> int | str:
+    switches = KINDS[setting.kind].switches
+    if switches and text in ("on", "off"):
+        return text
     try:
         return int(text)
     except ValueError:
-        raise InputError(f"{setting.where}.value", key, f"{text!r} is not a whole number") from None
+        needed = "neither a whole number nor on or off" if switches else "not a whole number"
+        raise InputError(f"{setting.where}.value", key, f"{text!r} is {needed}") from None
