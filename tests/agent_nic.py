@@ -23,6 +23,20 @@ class Complaint(Exception):
     """What ethtool says when it fails."""
 
 
+CHECKSUMS = ("tx-checksum-ipv4", "tx-checksum-ip-generic", "tx-checksum-sctp")
+SEGMENTATION = ("tx-tcp-segmentation", "tx-tcp6-segmentation")
+GROUPS = {"tx-checksumming": CHECKSUMS, "tcp-segmentation-offload": SEGMENTATION}
+SINGLE = (
+    "rx-checksumming",
+    "generic-receive-offload",
+    "large-receive-offload",
+    "ntuple-filters",
+    "receive-hashing",
+    "tx-udp_tnl-segmentation",
+)
+LEAVES = (*CHECKSUMS, *SEGMENTATION, *SINGLE)
+
+
 @dataclass
 class Card:
     """One interface, eth0. ``fits`` is what its driver makes of a ring's size.
@@ -43,6 +57,8 @@ class Card:
     resets: Sequence[str] = ()
     coalesce: dict[str, int | str] = field(default_factory=dict)
     counts_in: int = 1
+    fixed: Sequence[str] = ()
+    on: Sequence[str] = ("rx-checksumming", "generic-receive-offload", *CHECKSUMS, *SEGMENTATION)
     adaptive_alone: bool = False
     busy: bool = False
     lies: bool = False
@@ -51,6 +67,7 @@ class Card:
 
     def __post_init__(self) -> None:
         self.defaults = dict(self.coalesce)
+        self.requested = {name: "on" if name in self.on else "off" for name in LEAVES}
 
     def install(self, root: AgentRoot, patch: Any) -> Card:
         """Be the card of a host: its queues, its driver, and every ethtool from now on."""
@@ -101,9 +118,43 @@ class Card:
                 "" if self.over_ioctl else "RX Buf Len:\t\tn/a\nCQE Size:\t\tn/a\nTX Push:\toff\n"
             )
             return self._counts("Ring", names, self.most_ring, self.ring) + more
+        if option == "-k":
+            return self._features()
         if option == "-c" and self.coalesce:
             return self._coalescing()
         raise Complaint("netlink error: Operation not supported")
+
+    @property
+    def features(self) -> dict[str, str]:
+        """What is in force: TCP segmentation needs a checksum of any protocol."""
+        found = dict(self.requested)
+        if found["tx-checksum-ip-generic"] == "off":
+            found.update(dict.fromkeys(SEGMENTATION, "off"))
+        return found
+
+    def _features(self) -> str:
+        now = self.features
+
+        def row(name: str, indent: str = "") -> str:
+            asked = "" if now[name] == self.requested[name] else " [requested on]"
+            return f"{indent}{name}: {now[name]}{' [fixed]' if name in self.fixed else asked}\n"
+
+        rows = [row(name) for name in SINGLE]
+        for group, members in GROUPS.items():
+            any_on = "on" if "on" in [now[name] for name in members] else "off"
+            rows.append(f"{group}: {any_on}\n" + "".join(row(name, "\t") for name in members))
+        return "Features for eth0:\n" + "".join(rows)
+
+    def set_features(self, wanted: dict[str, str]) -> None:
+        before = dict(self.requested)
+        for name, word in wanted.items():
+            if name not in (*LEAVES, *GROUPS):
+                raise Complaint("netlink error: bit name not found (offset 52)")
+            for leaf in GROUPS.get(name, (name,)):
+                if leaf not in self.fixed:
+                    self.requested[leaf] = word
+        if self.requested == before:
+            raise Complaint("Could not change any device features")
 
     def _coalescing(self) -> str:
         def value(name: str) -> int | str:
@@ -137,7 +188,12 @@ class Card:
         if self.busy:
             raise Complaint("netlink error: Device or resource busy")
         wanted = dict(zip(words[::2], words[1::2]))
-        setters = {"-L": self.set_channels, "-G": self.set_ring, "-C": self.set_coalesce}
+        setters = {
+            "-L": self.set_channels,
+            "-G": self.set_ring,
+            "-C": self.set_coalesce,
+            "-K": self.set_features,
+        }
         if not self.lies:
             setters[option](wanted)
         if option in self.resets:
@@ -149,6 +205,8 @@ class Card:
         self.make_queues()
         if option != "-C":
             self.coalesce = dict(self.defaults)
+        if option == "-L":
+            self.requested["ntuple-filters"] = "off"
 
     def set_coalesce(self, wanted: dict[str, str]) -> None:
         unknown = set(wanted) - set(self.coalesce)
@@ -234,6 +292,7 @@ def i40e() -> Card:
             "rx-frames-irq": 256,
         },
         counts_in=2,
+        fixed=["large-receive-offload", "tx-checksum-ipv4"],
     )
 
 
@@ -249,6 +308,7 @@ def ice() -> Card:
         resets=["-L", "-G"],
         coalesce={**ADAPTIVE, "rx-usecs": 50, "tx-usecs": 50, "rx-usecs-high": 0},
         adaptive_alone=True,
+        fixed=["large-receive-offload", "tx-checksum-ipv4"],
     )
 
 
@@ -306,6 +366,7 @@ def ena() -> Card:
         most,
         lambda number: _power(number, True),
         coalesce={"adaptive-rx": "on", "rx-usecs": 0, "tx-usecs": 64},
+        fixed=["large-receive-offload", "ntuple-filters", "tx-checksum-sctp", *CHECKSUMS],
     )
 
 
@@ -324,6 +385,7 @@ def virtio() -> Card:
             "tx-usecs": 0,
             "tx-frames": 1,
         },
+        fixed=["large-receive-offload", "ntuple-filters", "receive-hashing"],
     )
 
 

@@ -17,6 +17,7 @@ from tests import agent_nic
 from tests.agent_nic import CARDS, QUEUES, Card
 from tests.agent_root import AgentRoot, setting
 
+TX_TWICE = {"tx": "on", "tx-checksumming": "off"}
 each_card = pytest.mark.parametrize("card", CARDS, ids=lambda make: make.__name__)
 property_of = settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -31,6 +32,10 @@ class NicHost(AgentRoot):
         reply: dict[str, Any] = agent.answer(str(self.path), document)
         json.dumps(reply)
         return reply
+
+    def hook_files(self) -> list[str]:
+        """What keeps the boot hook."""
+        return [name for name in self.tree() if name.endswith("S99edgetune")]
 
     def boot_hook(self) -> list[str]:
         """Boot anew and run the hook."""
@@ -54,6 +59,11 @@ def channels(**value: int) -> dict[str, Any]:
 def coalesce(**value: int | str) -> dict[str, Any]:
     named = {name.replace("_", "-"): part for name, part in value.items()}
     return setting("nic.coalesce", {"interface": "eth0"}, named)
+
+
+def features(**value: str) -> dict[str, Any]:
+    named = {name.replace("_", "-"): part for name, part in value.items()}
+    return setting("nic.features", {"interface": "eth0"}, named)
 
 
 def steer(host: NicHost) -> None:
@@ -248,8 +258,8 @@ def test_coalescing_is_changed_where_it_differs_and_taken_back(
     own = card().install(host, monkeypatch)
     steer(host)
     before, had = host.tree(), dict(own.coalesce)
-    read = host.plan(coalesce(**value))[0]["runtime"]
-    assert {name: read[name] for name in had} == had
+    read = agent.NicCoalesce(agent.Host(str(host.path))).runtime({"interface": "eth0"})
+    assert isinstance(read, dict) and {name: read[name] for name in had} == had
     host.apply(coalesce(**value))
     assert own.changes == changes
     assert own.coalesce == {**had, **coalesce(**value)["value"]}
@@ -263,7 +273,7 @@ def test_what_a_driver_does_not_know_of_coalescing_is_refused(
     own = agent_nic.ena().install(host, monkeypatch)
     row = host.plan(coalesce(rx_frames=8, adaptive_tx="on", tx_usecs=1))[0]
     assert row["reason"] == "eth0 has no coalescing adaptive-tx, rx-frames"
-    assert row["runtime"] == {"adaptive-rx": "on", "rx-usecs": 0, "tx-usecs": 64}
+    assert row["runtime"] == {"tx-usecs": 64}
     assert not own.changes
     agent_nic.veth().install(NicHost(host.path.parent / "other"), monkeypatch)
     reason = host.plan(coalesce(rx_usecs=8))[0]["reason"]
@@ -345,6 +355,136 @@ def test_coalescing_is_taken_back_live(host: NicHost, monkeypatch: pytest.Monkey
     assert own.coalesce == own.defaults and host.state() == "restoring"
 
 
+@pytest.mark.parametrize(
+    ("card", "value", "gets", "change"),
+    [
+        (agent_nic.ixgbe, {"ntuple": "on"}, {"ntuple-filters": "on"}, "-K ntuple-filters on"),
+        (
+            agent_nic.ixgbe,
+            {"gro": "off", "lro": "on"},
+            {"generic-receive-offload": "off", "large-receive-offload": "on"},
+            "-K generic-receive-offload off large-receive-offload on",
+        ),
+        (agent_nic.i40e, {"ntuple_filters": "on"}, {"ntuple-filters": "on"}, None),
+        (agent_nic.mlx5, {"tso": "off"}, {"tx-tcp-segmentation": "off"}, None),
+        (agent_nic.bnxt, {"tx": "off"}, {"tx-checksum-sctp": "off"}, "-K tx-checksumming off"),
+        (agent_nic.ena, {"rxhash": "on"}, {"receive-hashing": "on"}, None),
+        (agent_nic.virtio, {"gro": "off"}, {"generic-receive-offload": "off"}, None),
+    ],
+)
+def test_features_are_changed_and_taken_back(
+    host: NicHost,
+    monkeypatch: pytest.MonkeyPatch,
+    card: Make,
+    value: dict[str, str],
+    gets: dict[str, str],
+    change: str | None,
+) -> None:
+    own = card().install(host, monkeypatch)
+    own.coalesce.update({"rx-usecs": 99})
+    steer(host)
+    before, had = host.tree(), state_of(own)
+    host.apply(features(**value))
+    assert {name: own.features[name] for name in gets} == gets
+    assert change is None or own.changes[0] == change
+    assert host.tree() == {**before, **{name: host.tree()[name] for name in host.hook_files()}}
+    assert own.coalesce == had["coalesce"]
+    assert not host.apply(features(**value))["changed"]
+    host.restore()
+    assert state_of(own) == had and host.tree() == before
+
+
+def test_a_group_comes_back_member_by_member(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = agent_nic.bnxt().install(host, monkeypatch)
+    own.requested["tx-checksum-ipv4"] = "off"
+    had, in_force = state_of(own), own.features
+    host.apply(features(tx="off"))
+    assert "on" not in [own.features[name] for name in agent_nic.SEGMENTATION]
+    host.restore()
+    assert state_of(own) == had and own.features == in_force
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ({"ntuple": "on"}, "eth0 has ntuple-filters off, which is fixed"),
+        ({"lro": "on", "gro": "off"}, "eth0 has large-receive-offload off, which is fixed"),
+        ({"tx": "off"}, "eth0 has tx-checksumming on, which is fixed"),
+        ({"nosuch": "on"}, "eth0 has no feature nosuch"),
+    ],
+)
+def test_a_feature_that_is_fixed_or_unknown_is_refused(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch, value: dict[str, str], reason: str
+) -> None:
+    own = agent_nic.ena().install(host, monkeypatch)
+    row = host.plan(features(**value))[0]
+    assert (row["status"], row["reason"]) == ("unsupported", reason)
+    assert host.fail("apply", **host.change(features(**value)))["reason"] == "refused"
+    assert not own.changes
+
+
+def test_a_feature_that_is_fixed_as_wanted_is_no_change(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = agent_nic.ena().install(host, monkeypatch)
+    row = host.plan(features(ntuple="off", tx="on"))[0]
+    wanted = {"ntuple-filters": "off", "tx-checksumming": "on"}
+    assert (row["status"], row["runtime"], row["persistent"]) == ("noop", wanted, wanted)
+    assert not own.changes
+
+
+def test_a_feature_that_waits_for_another_is_off(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = agent_nic.i40e().install(host, monkeypatch)
+    own.requested["tx-checksum-ip-generic"] = "off"
+    had = state_of(own)
+    assert host.plan(features(tso="on"))[0]["runtime"] == {"tcp-segmentation-offload": "off"}
+    error = host.fail("apply", **host.change(features(tso="on")))
+    assert "Could not change any device features; undone" in error["message"]
+    host.apply(features(tso="on", tx_checksum_ip_generic="on"))
+    assert own.features["tx-tcp6-segmentation"] == "on"
+    host.restore()
+    assert state_of(own) == had
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{}, {"gro": True}, {"gro": "maybe"}, {"-K": "on"}, {"a b": "on"}, TX_TWICE],
+)
+def test_features_that_are_none_are_a_bad_request(host: NicHost, value: Any) -> None:
+    own = setting("nic.features", {"interface": "eth0"}, value)
+    error = host.fail("plan", tuning="t", digest="d", settings=[own])
+    assert error["reason"] == "bad_request" and error["field"].startswith("settings[0].value")
+
+
+def test_the_boot_hook_sets_features_of_two_tunings_again(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = agent_nic.ixgbe().install(host, monkeypatch)
+    host.apply(features(ntuple="on"), tuning="a")
+    host.apply(features(gro="off"), tuning="b")
+    own.requested.update({"ntuple-filters": "off", "generic-receive-offload": "on"})
+    assert host.boot_hook() == []
+    assert own.features["ntuple-filters"] == "on"
+    assert own.features["generic-receive-offload"] == "off"
+    host.restore("b")
+    assert host.ask("verify", tuning="a", settings=[features(ntuple="on")])["verified"]
+
+
+def test_fewer_channels_do_not_lose_features(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = agent_nic.ixgbe().install(host, monkeypatch)
+    own.requested["ntuple-filters"] = "on"
+    host.apply(channels(combined=2))
+    assert own.requested["ntuple-filters"] == "on"
+    host.restore()
+    assert own.requested["ntuple-filters"] == "on"
+
+
 @each_card
 @property_of
 @given(data=st.data())
@@ -365,7 +505,8 @@ def test_whatever_is_done_to_a_card_is_taken_back(
 
 
 def state_of(card: Card) -> dict[str, Any]:
-    return {name: dict(getattr(card, name)) for name in ("channels", "ring", "coalesce")}
+    names = ("channels", "ring", "coalesce", "requested")
+    return {name: dict(getattr(card, name)) for name in names}
 
 
 def settings_for(card: Card) -> st.SearchStrategy[list[dict[str, Any]]]:
@@ -375,6 +516,7 @@ def settings_for(card: Card) -> st.SearchStrategy[list[dict[str, Any]]]:
         st.builds(channels, combined=st.integers(1, card.most_channels["combined"])),
         st.fixed_dictionaries({}, optional=sizes).filter(bool).map(lambda own: ring(**own)),
         coalesces_for(card),
+        features_for(card),
     ]
     some = st.tuples(*(st.none() | own for own in wanted)).filter(any)
     return some.map(lambda chosen: [own for own in chosen if own])
@@ -390,3 +532,12 @@ def coalesces_for(card: Card) -> st.SearchStrategy[dict[str, Any]]:
     numbers = {name: st.integers(2, 1000) for name in card.coalesce if name not in parts}
     drawn = st.fixed_dictionaries(parts, optional=numbers).filter(bool)
     return drawn.map(lambda own: setting("nic.coalesce", {"interface": "eth0"}, own))
+
+
+def features_for(card: Card) -> st.SearchStrategy[dict[str, Any]]:
+    """Features that do not wait for each other."""
+    free = [name for name in agent_nic.SINGLE if name not in card.fixed]
+    drawn = st.dictionaries(st.sampled_from(free), st.sampled_from(("on", "off")), min_size=1)
+    whole = st.just({"tcp-segmentation-offload": "off"}) | st.just({})
+    both = st.tuples(drawn, whole).map(lambda own: {**own[0], **own[1]})
+    return both.map(lambda own: setting("nic.features", {"interface": "eth0"}, own))

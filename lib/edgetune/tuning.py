@@ -41,6 +41,8 @@ KINDS: Mapping[str, Kind] = {
     "nic.ring": Kind({"interface": r"[A-Za-z0-9_.-]+"}, "drain", mapping=True),
     # Of the drivers we know only ixgbe starts the interface anew, where LRO comes or goes with it.
     "nic.coalesce": Kind({"interface": r"[A-Za-z0-9_.-]+"}, "live", mapping=True, switches=True),
+    # A tuning that sets ntuple or lro where that starts the interface anew should ask for a drain.
+    "nic.features": Kind({"interface": r"[A-Za-z0-9_.-]+"}, "live", mapping=True, switches=True),
     "nic.rps": Kind({"interface": r"[A-Za-z0-9_.-]+"}, "live"),
     "memory.thp": Kind({"file": r"enabled|defrag"}, "live"),
     "service.property": Kind({"service": _SERVICE, "property": r"[A-Za-z]+"}, "restart"),

@@ -1101,6 +1101,10 @@ class Kind:
         """What this host makes of a value: drivers take some numbers only."""
         return value
 
+    def asked(self, found: Value, value: Value) -> Value:
+        """As much of what was read as a setting with this value speaks of."""
+        return found
+
     def same(self, now: Value, wanted: Value) -> bool:
         """Whether a value read is the one wanted."""
         return now == wanted
@@ -1344,7 +1348,7 @@ class NicParts(NicKind):
     def snapshot(self, target: Target) -> Any:
         """All its parts, and whatever a driver that starts the interface anew may reset."""
         return {
-            "parts": self.runtime(target),
+            "parts": self.requested(target),
             "below": self.read_below(target),
             "steering": self.read_steering(target, self.steering),
         }
@@ -1362,8 +1366,12 @@ class NicParts(NicKind):
 
     def put(self, target: Target, wanted: Parts) -> None:
         """Change the parts that differ: some versions of ethtool complain of the others."""
-        now = parts(self.runtime(target))
+        now = self.requested(target)
         self.run(target, {name: part for name, part in wanted.items() if now.get(name) != part})
+
+    def requested(self, target: Target) -> Parts:
+        """What was asked of the interface, which need not be in force."""
+        return parts(self.runtime(target))
 
     def run(self, target: Target, wanted: Parts) -> None:
         """Let ethtool change parts, if there are any, in one go; Failed when it complains."""
@@ -1371,20 +1379,24 @@ class NicParts(NicKind):
         if words:
             self.host.run("ethtool", self.change, target["interface"], *words)
 
-    def read_below(self, target: Target) -> Dict[str, Value]:
+    def read_below(self, target: Target) -> Dict[str, Parts]:
         """What is downstream, by kind; without what the interface does not have."""
         found = {}
-        for name in self.below:
+        for name, kind in self._below():
             with contextlib.suppress(Unsupported):
-                found[name] = self.host.kinds[name].runtime(target)
+                found[name] = kind.requested(target)
         return found
 
-    def put_below_back(self, target: Target, was: Dict[str, Value]) -> None:
+    def put_below_back(self, target: Target, was: Dict[str, Parts]) -> None:
         """Change what differs from what ``read_below`` found."""
-        for name, value in was.items():
-            kind = self.host.kinds[name]
-            if isinstance(kind, NicParts):
-                kind.put(target, parts(value))
+        for name, kind in self._below():
+            if name in was:
+                kind.put(target, was[name])
+
+    def _below(self) -> Iterator[Tuple[str, "NicParts"]]:
+        for name, kind in self.host.kinds.items():
+            if name in self.below and isinstance(kind, NicParts):
+                yield name, kind
 
 
 class NicCounts(NicParts):
@@ -1443,7 +1455,7 @@ class NicChannels(NicCounts):
     show = "-l"
     change = "-L"
     what = "channels"
-    below = ("nic.ring", "nic.coalesce")
+    below = ("nic.ring", "nic.features", "nic.coalesce")
 
     def restore(self, target: Target, snapshot: Any) -> None:
         """The same; also from what version 0.2.0 remembered."""
@@ -1498,7 +1510,7 @@ class NicRing(NicCounts):
     show = "-g"
     change = "-G"
     what = "ring"
-    below = ("nic.coalesce",)
+    below = ("nic.features", "nic.coalesce")
     # As their set_ringparam() does; every other driver takes a number as it is, or refuses it.
     rounding: Dict[Optional[str], Callable[[int], int]] = {
         "igb": multiple_above(8),
@@ -1567,6 +1579,10 @@ class NicCoalesce(NicParts):
             raise fields.wrong("value", "is empty")
         return value
 
+    def asked(self, found: Value, value: Value) -> Value:
+        """A card tells two dozen of them; others may change without our doing."""
+        return chosen(found, value)
+
     def probe(self, setting: Setting) -> None:
         """Unsupported when the driver does not know one of them (it is ``n/a``)."""
         interface = setting.target["interface"]
@@ -1597,6 +1613,11 @@ class NicCoalesce(NicParts):
         super().run(target, last)
 
 
+def chosen(found: Value, value: Value) -> Value:
+    """Those parts of what was read that a value has, too."""
+    return {name: part for name, part in parts(found).items() if name in parts(value)}
+
+
 def _next_to(part: Union[int, str]) -> Sequence[int]:
     near = (part - 1, part + 1) if isinstance(part, int) else ()
     return [number for number in near if number > 0]
@@ -1617,6 +1638,122 @@ def coalescing(text: str) -> Iterator[Tuple[str, Union[int, str]]]:
                 yield name, int(value)
             elif re.fullmatch(SWITCH, value):
                 yield name, value
+
+
+class Feature:
+    """One line of ``ethtool -k``; ``members`` are the features that a group stands for.
+
+    What is ``requested`` is not in force while something that it needs is off.
+    """
+
+    def __init__(self, value: str, requested: str, fixed: bool) -> None:
+        self.value = value
+        self.requested = requested or value
+        self.members: Dict[str, Feature] = {}
+        self._fixed = fixed
+
+    @property
+    def fixed(self) -> bool:
+        """Whether it cannot be changed; ethtool does not say so of groups."""
+        inside = list(self.members.values())
+        return all(member.fixed for member in inside) if inside else self._fixed
+
+
+class NicFeatures(NicParts):
+    """What an interface does by itself, such as {"ntuple-filters": "off"}.
+
+    A change of ntuple-filters or LRO starts the interface anew with ixgbe, bnxt and others, and
+    ntuple-filters mean two things: with ixgbe "on" puts an end to Flow Director's own sampling,
+    with i40e, ice and mlx5 it is what accelerated RFS needs.
+    """
+
+    ordered = False
+    change = "-K"
+    below = ("nic.coalesce",)
+    # What -K takes besides the names that -k shows.
+    short = {
+        "rx": "rx-checksumming",
+        "tx": "tx-checksumming",
+        "sg": "scatter-gather",
+        "tso": "tcp-segmentation-offload",
+        "ufo": "udp-fragmentation-offload",
+        "gso": "generic-segmentation-offload",
+        "gro": "generic-receive-offload",
+        "lro": "large-receive-offload",
+        "rxvlan": "rx-vlan-offload",
+        "txvlan": "tx-vlan-offload",
+        "ntuple": "ntuple-filters",
+        "rxhash": "receive-hashing",
+    }
+
+    @classmethod
+    def check_value(cls, fields: Fields) -> Value:
+        """Names as -k shows them, or short as -K takes them, with on or off."""
+        below = fields.inside("value")
+        value: Parts = {}
+        for name in below.names():
+            full = cls.short.get(name, name)
+            if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,99}", full):
+                raise below.wrong(name, "is no name of a feature")
+            if full in value:
+                raise below.wrong(name, f"is {full}, which is set twice")
+            value[full] = below.text(name, SWITCH)
+        if not value:
+            raise fields.wrong("value", "is empty")
+        return value
+
+    def asked(self, found: Value, value: Value) -> Value:
+        """An interface has some sixty of them."""
+        return chosen(found, value)
+
+    def probe(self, setting: Setting) -> None:
+        """Unsupported when there is none of that name, or it is fixed."""
+        interface = setting.target["interface"]
+        known = self._features(setting.target)
+        for name, value in parts(setting.value).items():
+            if name not in known:
+                raise Unsupported(f"{interface} has no feature {name}")
+            if known[name].fixed and known[name].value != value:
+                raise Unsupported(f"{interface} has {name} {known[name].value}, which is fixed")
+
+    def runtime(self, target: Target) -> Value:
+        """All of them."""
+        return {name: own.value for name, own in self._features(target).items()}
+
+    def requested(self, target: Target) -> Parts:
+        """The same, also what does not work for now."""
+        return {name: own.requested for name, own in self._features(target).items()}
+
+    def persistent(self, target: Target) -> Optional[Value]:
+        """What is fixed stays so, whatever anybody said."""
+        kept = super().persistent(target)
+        try:
+            known = self._features(target)
+        except Unsupported:
+            return kept
+        return merged(kept, {name: own.value for name, own in known.items() if own.fixed})
+
+    def put(self, target: Target, wanted: Parts) -> None:
+        """The same; members rather than their group, which would change all of them alike."""
+        known = self._features(target)
+        for name, own in known.items():
+            if own.members and set(own.members) <= set(wanted):
+                wanted = {other: part for other, part in wanted.items() if other != name}
+        super().put(target, wanted)
+
+    def _features(self, target: Target) -> Dict[str, Feature]:
+        self.queues(target)
+        text = show(self.host, "-k", target["interface"])
+        found: Dict[str, Feature] = {}
+        group = Feature("", "", False)
+        line = r"^([ \t]*)([^\s:]+): (on|off)( \[fixed\])?(?: \[requested (on|off)\])?"
+        for indent, name, value, fixed, requested in re.findall(line, text, re.MULTILINE):
+            own = found[name] = Feature(value, requested, bool(fixed))
+            if indent:
+                group.members[name] = own
+            else:
+                group = own
+        return found
 
 
 class NicRps(NicKind):
@@ -1852,6 +1989,7 @@ def unit_name(service: str) -> str:
 KINDS: Dict[str, Type[Kind]] = {
     "nic.channels": NicChannels,
     "nic.ring": NicRing,
+    "nic.features": NicFeatures,
     "nic.coalesce": NicCoalesce,
     "nic.rps": NicRps,
     "memory.thp": MemoryThp,
@@ -1918,8 +2056,8 @@ def observe(host: Host, setting: Setting, tuning: str) -> Row:
     row = Row(setting)
     kind = host.kinds[setting.kind]
     try:
-        row.persistent = kind.persistent(setting.target)
-        row.runtime = kind.runtime(setting.target)
+        row.persistent = stored_value(kind, setting)
+        row.runtime = kind.asked(kind.runtime(setting.target), setting.value)
         rounded = kind.rounded(setting.target, setting.value)
         row.wanted = bounded(setting.only, row.runtime, rounded)
         row.differs["runtime"] = not reached(kind, setting, row.runtime)
@@ -1930,6 +2068,13 @@ def observe(host: Host, setting: Setting, tuning: str) -> Row:
     except ValueError as error:
         row.problem = f"cannot be compared: {error}"
     return row
+
+
+def stored_value(kind: Kind, setting: Setting) -> Optional[Value]:
+    """What will be in force after a boot, as far as the setting speaks of it."""
+    found = kind.persistent(setting.target)
+    said = None if found is None else kind.asked(found, setting.value)
+    return None if said == {} else said
 
 
 def reached(kind: Kind, setting: Setting, value: Optional[Value]) -> bool:
@@ -2065,6 +2210,7 @@ def set_now(host: Host, entry: Entry) -> None:
     try:
         kind.apply(setting.target, setting.value)
         now = kind.runtime(setting.target) if kind.live else setting.value
+        now = kind.asked(now, setting.value)
     except (OSError, AgentError, Unsupported) as error:
         text = error.strerror if isinstance(error, OSError) else str(error)
         raise Failed(f"{setting.id}: cannot be set to {setting.value}: {text}") from None
@@ -2170,10 +2316,10 @@ def current(host: Host, setting: Setting) -> Json:
     """What is in force and what is stored; None for what the host does not have."""
     kind = host.kinds[setting.kind]
     try:
-        runtime: Optional[Value] = kind.runtime(setting.target)
+        runtime: Optional[Value] = kind.asked(kind.runtime(setting.target), setting.value)
     except Unsupported:
         runtime = None
-    return {"runtime": runtime, "persistent": kind.persistent(setting.target)}
+    return {"runtime": runtime, "persistent": stored_value(kind, setting)}
 
 
 def diff_of(entries: Sequence[Entry], before: Sequence[Json], after: Sequence[Json]) -> List[Json]:
@@ -2225,7 +2371,7 @@ def _set_back(host: Host, entry: Entry) -> None:
 
 def _check_back(host: Host, entry: Entry) -> None:
     kind, was = host.kinds[entry.setting.kind], entry.before["runtime"]
-    now = kind.runtime(entry.setting.target) if kind.live else was
+    now = current(host, entry.setting)["runtime"] if kind.live else was
     if now != was:
         raise Failed(f"reads {now} after {was} was restored")
 
