@@ -17,10 +17,11 @@ from tests import agent_nic
 from tests.agent_nic import CARDS, QUEUES, Card
 from tests.agent_root import AgentRoot, setting
 
+TABLE = "proc/sys/net/core/rps_sock_flow_entries"
 TX_TWICE = {"tx": "on", "tx-checksumming": "off"}
 each_card = pytest.mark.parametrize("card", CARDS, ids=lambda make: make.__name__)
 property_of = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 Make = Callable[[], Card]
 
@@ -36,6 +37,10 @@ class NicHost(AgentRoot):
     def hook_files(self) -> list[str]:
         """What keeps the boot hook."""
         return [name for name in self.tree() if name.endswith("S99edgetune")]
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.write(TABLE, "0\n")
 
     def boot_hook(self) -> list[str]:
         """Boot anew and run the hook."""
@@ -64,6 +69,15 @@ def coalesce(**value: int | str) -> dict[str, Any]:
 def features(**value: str) -> dict[str, Any]:
     named = {name.replace("_", "-"): part for name, part in value.items()}
     return setting("nic.features", {"interface": "eth0"}, named)
+
+
+def rfs(flows: int, **changes: Any) -> dict[str, Any]:
+    return setting("nic.rfs", {"interface": "eth0"}, str(flows), **changes)
+
+
+def shares(host: NicHost) -> list[str]:
+    """What each receive queue has."""
+    return [file.read_text() for file in sorted((host.path / QUEUES).glob("rx-*/rps_flow_cnt"))]
 
 
 def steer(host: NicHost) -> None:
@@ -485,6 +499,133 @@ def test_fewer_channels_do_not_lose_features(
     assert own.requested["ntuple-filters"] == "on"
 
 
+@pytest.mark.parametrize(
+    ("card", "flows", "table", "share"),
+    [
+        (agent_nic.i40e, 32768, 32768, 8192),
+        (agent_nic.mlx5, 32768, 32768, 8192),
+        (agent_nic.bnxt, 32768, 32768, 16384),
+        (agent_nic.ena, 30000, 32768, 16384),
+        (agent_nic.virtio, 4096, 4096, 4096),
+        (agent_nic.mlx5, 6, 8, 2),
+    ],
+)
+def test_both_halves_of_rfs_are_set_and_taken_back(
+    host: NicHost,
+    monkeypatch: pytest.MonkeyPatch,
+    card: Make,
+    flows: int,
+    table: int,
+    share: int,
+) -> None:
+    own = card().install(host, monkeypatch)
+    host.write(f"{QUEUES}/rx-0/rps_flow_cnt", "64\n")
+    before = host.tree()
+    row = host.plan(rfs(flows))[0]
+    assert (row["status"], row["runtime"], row["wanted"]) == ("change", "0", str(table))
+    host.apply(rfs(flows))
+    assert host.read(TABLE) == f"{table}\n"
+    assert set(shares(host)) == {f"{share}\n"}
+    assert host.plan(rfs(flows))[0]["status"] == "noop"
+    assert host.ask("verify", tuning="t", settings=[rfs(flows)])["verified"]
+    host.restore()
+    assert host.tree() == before and not own.changes
+
+
+def test_one_half_of_rfs_alone_steers_nothing(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent_nic.i40e().install(host, monkeypatch)
+    steer(host)
+    assert host.plan(rfs(8192))[0]["runtime"] == "0"
+    host.write(TABLE, "8192\n")
+    assert host.plan(rfs(8192))[0]["runtime"] == "8192"
+    host.write(f"{QUEUES}/rx-3/rps_flow_cnt", "0\n")
+    assert host.plan(rfs(8192, only="raise"))[0]["status"] == "change"
+
+
+def test_rfs_leaves_a_larger_table_to_other_interfaces(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent_nic.i40e().install(host, monkeypatch)
+    host.write(TABLE, "65536\n")
+    host.apply(rfs(32768))
+    assert host.read(TABLE) == "65536\n" and set(shares(host)) == {"8192\n"}
+    assert host.plan(rfs(16384, only="raise"))[0]["wanted"] == "32768"
+    host.apply(rfs(0), tuning="off")
+    assert host.read(TABLE) == "65536\n" and set(shares(host)) == {"0\n"}
+    assert host.plan(rfs(0))[0]["runtime"] == "0"
+    host.restore("off")
+    host.restore()
+    assert set(shares(host)) == {"0\n"} and host.read(TABLE) == "65536\n"
+
+
+@pytest.mark.parametrize(
+    ("flows", "reason"),
+    [
+        (5, "5 flows are too few for 6 receive queues"),
+        (999999999, "999999999 flows are more than 536870912, which the kernel takes"),
+    ],
+)
+def test_rfs_that_the_kernel_cannot_do_is_refused(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch, flows: int, reason: str
+) -> None:
+    agent_nic.mlx5().install(host, monkeypatch)
+    row = host.plan(rfs(flows))[0]
+    assert (row["status"], row["reason"]) == ("unsupported", reason)
+
+
+def test_a_kernel_or_an_interface_without_rfs_is_not_supported(host: NicHost) -> None:
+    lo = setting("nic.rfs", {"interface": "lo"}, "4096")
+    assert host.plan(lo)[0]["reason"] == "lo has no receive queues with rps_flow_cnt"
+    (host.path / TABLE).unlink()
+    assert host.plan(rfs(4096))[0]["reason"] == f"/{TABLE}: No such file or directory"
+
+
+@pytest.mark.parametrize("value", ["", "-1", "0x10", "4096.0", "many", 4096, {"rx": 1}])
+def test_flows_that_are_none_are_a_bad_request(host: NicHost, value: Any) -> None:
+    own = setting("nic.rfs", {"interface": "eth0"}, value)
+    error = host.fail("plan", tuning="t", digest="d", settings=[own])
+    assert (error["reason"], error["field"]) == ("bad_request", "settings[0].value")
+
+
+def test_tunings_that_share_the_table_are_taken_back_in_order(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent_nic.i40e().install(host, monkeypatch)
+    for name in ("rps_cpus", "rps_flow_cnt"):
+        host.write(f"sys/class/net/eth1/queues/rx-0/{name}", "0\n")
+    before = host.tree()
+    host.apply(rfs(4096), tuning="a")
+    host.apply(setting("nic.rfs", {"interface": "eth1"}, "8192"), tuning="b")
+    assert host.read(TABLE) == "8192\n"
+    error = host.fail("restore", epoch=1, tuning="a")
+    assert "b was applied later and changes sysctl net/core" in error["message"]
+    host.restore("b")
+    assert host.read(TABLE) == "4096\n"
+    host.restore("a")
+    assert host.tree() == before
+
+
+def test_the_boot_hook_sets_rfs_again_after_the_channels(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = agent_nic.i40e().install(host, monkeypatch)
+    host.apply(channels(combined=2), rfs(4096))
+    own.channels["combined"] = 4
+    own.make_queues()
+    host.write(TABLE, "0\n")
+    assert host.boot_hook() == []
+    assert shares(host) == ["2048\n", "2048\n"] and host.read(TABLE) == "4096\n"
+
+
+@given(st.integers(1, 200), st.integers(0, 20))
+def test_shares_add_up_to_the_flows_that_were_asked_for(queues: int, power: int) -> None:
+    flows = 1 << power
+    if flows >= queues:
+        assert agent.power_below(agent.share_of(flows, queues) * queues) == flows
+
+
 @each_card
 @property_of
 @given(data=st.data())
@@ -517,6 +658,7 @@ def settings_for(card: Card) -> st.SearchStrategy[list[dict[str, Any]]]:
         st.fixed_dictionaries({}, optional=sizes).filter(bool).map(lambda own: ring(**own)),
         coalesces_for(card),
         features_for(card),
+        st.integers(8, 2**20).map(rfs),
     ]
     some = st.tuples(*(st.none() | own for own in wanted)).filter(any)
     return some.map(lambda chosen: [own for own in chosen if own])

@@ -44,6 +44,7 @@ KINDS: Mapping[str, Kind] = {
     # A tuning that sets ntuple or lro where that starts the interface anew should ask for a drain.
     "nic.features": Kind({"interface": r"[A-Za-z0-9_.-]+"}, "live", mapping=True, switches=True),
     "nic.rps": Kind({"interface": r"[A-Za-z0-9_.-]+"}, "live"),
+    "nic.rfs": Kind({"interface": r"[A-Za-z0-9_.-]+"}, "live"),
     "memory.thp": Kind({"file": r"enabled|defrag"}, "live"),
     "service.property": Kind({"service": _SERVICE, "property": r"[A-Za-z]+"}, "restart"),
 }

@@ -656,7 +656,8 @@ class Journal:
     def scopes(self) -> Set[str]:
         """What it changes; two tunings with a common scope can only be taken back in order."""
         changed = [entry.setting for entry in self.entries if entry.runtime or entry.stored]
-        return {KINDS[setting.kind].scope(setting.target) for setting in changed}
+        each = [KINDS[setting.kind].scopes(setting.target) for setting in changed]
+        return {scope for scopes in each for scope in scopes}
 
 
 class Journals:
@@ -1082,6 +1083,11 @@ class Kind:
     def scope(target: Target) -> str:
         """What it touches on the host, with everything downstream of it."""
         raise NotImplementedError
+
+    @classmethod
+    def scopes(cls, target: Target) -> Sequence[str]:
+        """The same where it touches several things."""
+        return (cls.scope(target),)
 
     def probe(self, setting: Setting) -> None:
         """Unsupported when this host cannot take the value."""
@@ -1798,6 +1804,74 @@ class NicRps(NicKind):
         return masks
 
 
+class NicRfs(NicKind):
+    """How many flows are steered to the CPU that reads them (RFS), in both halves.
+
+    The value is a number of flows, a power of two as the kernel has it: the host's table of
+    sockets has room for so many at least (other interfaces share it, so it never shrinks), and
+    each receive queue for its share. 0 switches it off on the interface.
+    """
+
+    key = "net.core.rps_sock_flow_entries"
+    table = "/proc/sys/net/core/rps_sock_flow_entries"
+
+    @classmethod
+    def check_value(cls, fields: Fields) -> Value:
+        return str(int(fields.text("value", r"[0-9]{1,9}")))
+
+    @classmethod
+    def scopes(cls, target: Target) -> Sequence[str]:
+        return (cls.scope(target), Sysctl.scope({"key": cls.key}))
+
+    def rounded(self, target: Target, value: Value) -> Value:
+        """The kernel rounds up."""
+        return str(power_above(int(str(value))))
+
+    def probe(self, setting: Setting) -> None:
+        """Unsupported with fewer flows than queues, or more than the kernel's tables take."""
+        flows, queues = int(str(setting.value)), len(self._queues(setting.target))
+        if 0 < flows < queues:
+            raise Unsupported(f"{flows} flows are too few for {queues} receive queues")
+        if flows > 1 << 29:
+            raise Unsupported(f"{flows} flows are more than {1 << 29}, which the kernel takes")
+
+    def runtime(self, target: Target) -> Value:
+        """The flows that there is room for, in the table and in the queue with the fewest."""
+        queues = [int(text) for text in self._queues(target).values()]
+        in_queues = power_below(min(queues) * len(queues))
+        return str(min(in_queues, self._entries()))
+
+    def snapshot(self, target: Target) -> Any:
+        return {"table": self.text(self.table), "queues": self._queues(target)}
+
+    def apply(self, target: Target, value: Value) -> None:
+        """The table first: queues without one steer nothing."""
+        flows, queues = int(str(value)), self._queues(target)
+        if flows > self._entries():
+            self.host.poke(self.table, f"{flows}\n")
+        share = share_of(flows, len(queues))
+        self.put_steering_back(target, dict.fromkeys(queues, f"{share}\n"))
+
+    def restore(self, target: Target, snapshot: Any) -> None:
+        self.put_steering_back(target, snapshot["queues"])
+        if self.text(self.table) != snapshot["table"]:
+            self.host.poke(self.table, snapshot["table"])
+
+    def _queues(self, target: Target) -> Dict[str, str]:
+        found = self.read_steering(target, ("rps_flow_cnt",))
+        if not found:
+            raise Unsupported(f"{target['interface']} has no receive queues with rps_flow_cnt")
+        return found
+
+    def _entries(self) -> int:
+        return int(self.text(self.table))
+
+
+def share_of(flows: int, queues: int) -> int:
+    """What each queue must have room for; a power of two, as the kernel has it."""
+    return power_above(-(-flows // queues))
+
+
 class MemoryThp(HookKept):
     """When the kernel uses transparent huge pages."""
 
@@ -1992,6 +2066,7 @@ KINDS: Dict[str, Type[Kind]] = {
     "nic.features": NicFeatures,
     "nic.coalesce": NicCoalesce,
     "nic.rps": NicRps,
+    "nic.rfs": NicRfs,
     "memory.thp": MemoryThp,
     "sysctl": Sysctl,
     "service.property": ServiceProperty,
