@@ -13,9 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edgetune.hosts import agent
+from edgetune.tuning import load_tuning
 from tests import agent_nic
 from tests.agent_nic import CARDS, QUEUES, Card
 from tests.agent_root import AgentRoot, setting
+from tests.builders import ROOT
 
 TABLE = "proc/sys/net/core/rps_sock_flow_entries"
 TX_TWICE = {"tx": "on", "tx-checksumming": "off"}
@@ -192,6 +194,18 @@ def test_the_boot_hook_sets_a_ring_again(host: NicHost, monkeypatch: pytest.Monk
     host.restore()
     assert own.ring["rx"] == 512
     assert host.leftovers() == {"epoch"}
+
+
+@each_card
+def test_the_catalogues_ring_fits_every_card(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch, card: Make
+) -> None:
+    own = card().install(host, monkeypatch)
+    rendered = load_tuning(ROOT / "tunings" / "nic_ring.yaml").render(host.ask("facts"))
+    full = own.ring["rx"] == own.most_ring["rx"]
+    assert host.plan(*rendered)[0]["status"] == ("noop" if full else "change")
+    host.apply(*rendered)
+    assert own.ring["rx"] == own.most_ring["rx"]
 
 
 def test_parts_of_two_tunings_are_kept_side_by_side(
