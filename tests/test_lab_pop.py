@@ -417,3 +417,12 @@ def test_machine_is_as_it_was(home: Path, before: tuple[dict[str, bytes], dict[s
     settings, shape = before
     assert settings_of_machine() == settings
     assert shape_of_machine() == shape
+
+
+def test_the_client_counts_as_soon_as_the_lab_is_up(tmp_path: Path) -> None:
+    """Its process takes longer to start than HAProxy takes to check a few hosts."""
+    pop.up(tmp_path, hosts=1, load=False)
+    try:
+        assert pop.client_counts(tmp_path)["requests"] == 0
+    finally:
+        pop.down(tmp_path)

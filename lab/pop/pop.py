@@ -65,6 +65,7 @@ class PoP:
         client = self.namespaces["client"]
         self.client = services.start_client(client, len(self.hosts), self.layout)
         readiness.wait_for_servers(self.balancer)
+        readiness.wait_for_client(self.layout.client)
 
     @property
     def addresses(self) -> list[Address]:

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting until the PoP is really there: SSH answers, and HAProxy has seen each server healthy."""
+"""Waiting until the PoP is really there: SSH answers, and HAProxy has seen each server healthy,
+and the client has begun to count."""
 
 from __future__ import annotations
 
 import socket
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from .balancer import Balancer
 from .layout import Address, LabError
@@ -42,4 +44,13 @@ def wait_for_servers(balancer: Balancer) -> None:
             return
         if time.monotonic() > end:
             raise LabError(f"HAProxy says these servers are not up: {waiting}")
+        time.sleep(0.02)
+
+
+def wait_for_client(counts: Path) -> None:
+    """Until the client has written its first counts."""
+    end = time.monotonic() + SECONDS
+    while not counts.exists():
+        if time.monotonic() > end:
+            raise LabError(f"the client did not begin in {SECONDS:.0f} s")
         time.sleep(0.02)
