@@ -42,7 +42,8 @@ KINDS: Mapping[str, Kind] = {
     # Of the drivers we know only ixgbe starts the interface anew, where LRO comes or goes with it.
     "nic.coalesce": Kind({"interface": r"[A-Za-z0-9_.-]+"}, "live", mapping=True, switches=True),
     # A tuning that sets ntuple or lro where that starts the interface anew should ask for a drain.
-    "nic.features": Kind({"interface": r"[A-Za-z0-9_.-]+"}, "live", mapping=True, switches=True),
+    # Drivers reset the link for some of them (ntuple above all).
+    "nic.features": Kind({"interface": r"[A-Za-z0-9_.-]+"}, "drain", mapping=True, switches=True),
     "nic.rps": Kind({"interface": r"[A-Za-z0-9_.-]+"}, "live"),
     "nic.rfs": Kind({"interface": r"[A-Za-z0-9_.-]+"}, "live"),
     "memory.thp": Kind({"file": r"enabled|defrag"}, "live"),

@@ -79,7 +79,7 @@ def _refuse_tuned(opened: Rollout, host: str) -> None:
     if stands:
         raise RefusedError(
             f"{host} is no new machine: {opened.head.tuning} is {stands.get('state')} there; "
-            "release_host takes it back"
+            "roll_back_pop takes it back"
         )
 
 
