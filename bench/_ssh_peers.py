@@ -20,7 +20,8 @@ from bench._ssh_hosts import Site
 from bench._table import BenchError
 from edgetune import AGENT_PROTOCOL
 from edgetune.config import read_config
-from edgetune.hosts.fleet import AGENT, BOOTSTRAP, Fleet
+from edgetune.hosts.agent import bundle
+from edgetune.hosts.fleet import BOOTSTRAP, Fleet
 from edgetune.inventory import Host
 
 PARALLEL = 16
@@ -169,7 +170,7 @@ def has_module(name: str) -> bool:
 
 def _document() -> bytes:
     """What goes to the agent's standard input, as Fleet sends it."""
-    source = AGENT.read_bytes()
+    source = bundle.make()
     request = json.dumps({"protocol": AGENT_PROTOCOL, "verb": "facts"}).encode()
     return b"%d\n%s%s" % (len(source), source, request)
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from edgetune.hosts import agent
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.kinds.nic_coalesce import NicCoalesce
 from tests.agent_root import AgentRoot
 
 Answer = tuple[int, str, str]
@@ -76,7 +77,7 @@ class Card:
         driver.parent.mkdir(parents=True, exist_ok=True)
         driver.symlink_to(f"../../../../bus/pci/drivers/{self.driver}")
         self.make_queues()
-        patch.setattr(agent.Host, "attempt", lambda host, *words: self.attempt(*words))
+        patch.setattr(Host, "attempt", lambda host, *words: self.attempt(*words))
         return self
 
     def make_queues(self) -> None:
@@ -89,7 +90,7 @@ class Card:
             self.root.write(f"{QUEUES}/tx-{number}/xps_cpus", "0\n")
 
     def attempt(self, program: str, option: str, interface: str, *words: str) -> Answer:
-        """As agent.Host.attempt."""
+        """As Host.attempt."""
         assert program == "ethtool"
         self.calls.append(" ".join((option, *words)))
         if interface != "eth0":
@@ -158,15 +159,13 @@ class Card:
 
     def _coalescing(self) -> str:
         def value(name: str) -> int | str:
-            none = (
-                ("off" if name in agent.NicCoalesce.switches else 0) if self.over_ioctl else "n/a"
-            )
+            none = ("off" if name in NicCoalesce.switches else 0) if self.over_ioctl else "n/a"
             return self.coalesce.get(name, none)
 
         def pair(title: str, name: str) -> str:
             return f"{title} RX: {value(name + '-rx')}  TX: {value(name + '-tx')}\n"
 
-        groups = [agent.NicCoalesce.numbers[at : at + 4] for at in range(0, 20, 4)]
+        groups = [NicCoalesce.numbers[at : at + 4] for at in range(0, 20, 4)]
         rows = "\n".join("".join(f"{name}:\t{value(name)}\n" for name in own) for own in groups)
         more = "" if self.over_ioctl else "\n" + pair("CQE mode", "cqe-mode")
         return f"Coalesce parameters for eth0:\n{pair('Adaptive', 'adaptive')}{rows}{more}\n"

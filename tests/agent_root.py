@@ -23,7 +23,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-AGENT = Path(__file__).resolve().parents[1] / "lib" / "edgetune" / "hosts" / "agent.py"
+from edgetune.hosts.agent import bundle
+
 STUBS = Path(__file__).with_name("fixtures") / "agent"
 BOOTSTRAP = (
     "import sys; i = sys.stdin.buffer; source = i.read(int(i.readline())); "
@@ -148,7 +149,7 @@ class AgentRoot:
             env=self.environment,
         )
         assert process.stdin
-        source = AGENT.read_bytes()
+        source = bundle.make()
         process.stdin.write(b"%d\n%s%s" % (len(source), source, document))
         process.stdin.flush()
         return process

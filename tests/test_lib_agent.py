@@ -13,7 +13,10 @@ from typing import Any
 
 import pytest
 
-from edgetune.hosts import agent, fleet
+from edgetune.hosts import fleet
+from edgetune.hosts.agent.answer import answer
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.protocol import Refused
 from tests.agent_root import (
     BOOTSTRAP,
     NGINX_DROP_INS,
@@ -355,8 +358,8 @@ def test_an_agent_killed_before_it_sent_the_command_left_no_mark(
         raise SystemExit
 
     with monkeypatch.context() as patch, pytest.raises(SystemExit):
-        patch.setattr(agent.Host, "detach", killed)
-        agent.answer(str(host.path), request("reboot", epoch=1, boot_id=host.boot_id))
+        patch.setattr(Host, "detach", killed)
+        answer(str(host.path), request("reboot", epoch=1, boot_id=host.boot_id))
     reboot(host)
     assert until(lambda: host.commands == ["reboot"])
 
@@ -400,8 +403,8 @@ def test_systemd_reboots_by_systemctl(tmp_path: Path) -> None:
 
 
 def test_one_change_at_a_time(host: AgentRoot) -> None:
-    with agent.Host(str(host.path)).lock():
-        with pytest.raises(agent.Refused, match="busy"), agent.Host(str(host.path)).lock(0.1):
+    with Host(str(host.path)).lock():
+        with pytest.raises(Refused, match="busy"), Host(str(host.path)).lock(0.1):
             raise AssertionError("both have the lock")
         process = host.start(b'{"protocol": 1, "verb": "restore", "epoch": 1, "tuning": "t"}')
         time.sleep(0.3)

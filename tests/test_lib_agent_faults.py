@@ -14,7 +14,8 @@ from typing import Any, Callable
 
 import pytest
 
-from edgetune.hosts import agent
+from edgetune.hosts.agent.answer import answer as answer_below
+from edgetune.hosts.agent.host import Host
 from tests.agent_root import (
     AgentRoot,
     FullDisk,
@@ -40,7 +41,7 @@ def host(tmp_path: Path) -> Iterator[AgentRoot]:
 
 
 def answer(host: AgentRoot, document: bytes) -> dict[str, Any]:
-    return agent.answer(str(host.path), document)
+    return answer_below(str(host.path), document)
 
 
 def kill_at(step: int) -> None:
@@ -208,7 +209,7 @@ def test_what_fills_the_disk_cannot_take_the_reserve(
     blocks = (host.path / "var/lib/edgetune/reserve").stat().st_ino
     with monkeypatch.context() as patch:
         FullDisk(patch)
-        agent.Host(str(host.path)).write("/etc/kept", b"all of it\n", 0o640)
+        Host(str(host.path)).write("/etc/kept", b"all of it\n", 0o640)
     kept = (host.path / "etc/kept").stat()
     assert (kept.st_ino, kept.st_size, kept.st_mode & 0o777) == (blocks, 10, 0o640)
     assert host.read("etc/kept") == "all of it\n"
@@ -282,7 +283,7 @@ def test_a_restore_waits_for_a_program_of_a_killed_agent(host: AgentRoot) -> Non
 def test_of_two_agents_at_once_one_applies_and_the_other_finds_it_done(host: AgentRoot) -> None:
     change = request("apply", **host.change(*SETTINGS))
     processes = [host.begin(change) for _ in range(3)]
-    with agent.Host(str(host.path)).lock():
+    with Host(str(host.path)).lock():
         for process in processes:
             assert process.stdin
             process.stdin.close()

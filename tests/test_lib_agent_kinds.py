@@ -12,7 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgetune.hosts import agent
+from edgetune.hosts.agent.answer import answer
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.kinds.sysctl import sysctl_path
+from edgetune.hosts.agent.values import format_cpus, format_mask, parse_cpus, parse_mask
 from tests.agent_root import (
     NGINX_DROP_INS,
     THP,
@@ -38,7 +41,7 @@ def host(tmp_path: Path) -> Iterator[AgentRoot]:
 def row_of(host: AgentRoot, own: dict[str, Any]) -> dict[str, Any]:
     """A row of a plan, asked in this process: it is many times faster."""
     request = {"protocol": 1, "verb": "plan", "tuning": "t", "digest": "d", "settings": [own]}
-    reply = agent.answer(str(host.path), json.dumps(request).encode())
+    reply = answer(str(host.path), json.dumps(request).encode())
     row: dict[str, Any] = reply["result"]["settings"][0]
     return row
 
@@ -91,7 +94,7 @@ def test_the_stored_sysctl_is_the_one_that_wins(
     ],
 )
 def test_both_ways_to_write_a_sysctl(key: str, path: str) -> None:
-    assert agent.sysctl_path(key) == path
+    assert sysctl_path(key) == path
 
 
 @pytest.mark.parametrize("file", ["etc/sysctl.d/99-late.conf", "etc/sysctl.conf"])
@@ -250,7 +253,7 @@ def test_an_init_that_does_not_run_our_script_is_not_ours(
     host: AgentRoot, script: str, init: str
 ) -> None:
     host.write("etc/init.d/rcS", f"#!/bin/sh\n{script}")
-    assert agent.Host(str(host.path)).init == init
+    assert Host(str(host.path)).init == init
     assert row_of(host, thp("never"))["status"] == ("change" if init == "sysv" else "unsupported")
 
 
@@ -265,7 +268,7 @@ def test_a_setting_that_leads_out_of_the_root_is_neither_read_nor_written(
     error = host.fail("apply", **host.change(channels(2), sysctl("5", "vm.swappiness")))
     assert error["reason"] == "refused" and "outside of the root" in error["message"]
     with pytest.raises(PermissionError, match="outside of the root"):
-        agent.Host(str(host.path)).poke("/proc/sys/vm/swappiness", "5")
+        Host(str(host.path)).poke("/proc/sys/vm/swappiness", "5")
     assert outside.read_text() == "1\n"
     assert host.tree() == before
 
@@ -388,9 +391,9 @@ def test_of_two_coupled_sysctls_the_one_that_counted_comes_back(
     host.write(f"proc/sys/vm/dirty_{counts}", "20000\n")
     host.write(f"proc/sys/vm/dirty_{set_to}", "0\n")
     before = host.tree()
-    poke = agent.Host.poke
+    poke = Host.poke
 
-    def as_the_kernel(own: agent.Host, name: str, text: str) -> None:
+    def as_the_kernel(own: Host, name: str, text: str) -> None:
         if text.strip() == "0":
             raise OSError(22, "Invalid argument")
         poke(own, name, text)
@@ -398,10 +401,10 @@ def test_of_two_coupled_sysctls_the_one_that_counted_comes_back(
         host.write(f"proc/sys/vm/dirty_{other}", "0\n")
 
     request = host.change(sysctl("5", f"vm.dirty_{set_to}"))
-    monkeypatch.setattr(agent.Host, "poke", as_the_kernel)
+    monkeypatch.setattr(Host, "poke", as_the_kernel)
     for verb, own in (("apply", request), ("restore", {"epoch": 1, "tuning": "t"})):
         document = json.dumps({"protocol": 1, "verb": verb, **own}).encode()
-        assert agent.answer(str(host.path), document)["ok"]
+        assert answer(str(host.path), document)["ok"]
     assert host.tree() == before
 
 
@@ -423,7 +426,7 @@ def test_affinity_is_a_set_of_cpus(host: AgentRoot) -> None:
 
 @given(st.sets(st.integers(0, 200)))
 def test_cpu_lists_and_masks_come_back(cpus: set[int]) -> None:
-    assert agent.parse_cpus(agent.format_cpus(cpus)) == cpus
-    mask = agent.format_mask(cpus)
-    assert agent.parse_mask(mask) == cpus
+    assert parse_cpus(format_cpus(cpus)) == cpus
+    mask = format_mask(cpus)
+    assert parse_mask(mask) == cpus
     assert all(len(group) == 8 for group in mask.split(",")[1:])

@@ -12,7 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edgetune.hosts import agent
+from edgetune.hosts.agent.alone import boot
+from edgetune.hosts.agent.answer import answer
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.kinds.nic_coalesce import NicCoalesce
+from edgetune.hosts.agent.kinds.nic_rfs import share_of
+from edgetune.hosts.agent.values import power_below
 from edgetune.tuning import load_tuning
 from tests import agent_nic
 from tests.agent_nic import CARDS, QUEUES, Card
@@ -32,7 +37,7 @@ class NicHost(AgentRoot):
     """A host whose agent is asked in this process, where ethtool is a `Card`."""
 
     def send(self, document: bytes) -> dict[str, Any]:
-        reply: dict[str, Any] = agent.answer(str(self.path), document)
+        reply: dict[str, Any] = answer(str(self.path), document)
         json.dumps(reply)
         return reply
 
@@ -47,7 +52,7 @@ class NicHost(AgentRoot):
     def boot_hook(self) -> list[str]:
         """Boot anew and run the hook."""
         self.new_boot_id()
-        return agent.boot(agent.Host(str(self.path)))
+        return boot(Host(str(self.path)))
 
 
 @pytest.fixture
@@ -286,7 +291,7 @@ def test_coalescing_is_changed_where_it_differs_and_taken_back(
     own = card().install(host, monkeypatch)
     steer(host)
     before, had = host.tree(), dict(own.coalesce)
-    read = agent.NicCoalesce(agent.Host(str(host.path))).runtime({"interface": "eth0"})
+    read = NicCoalesce(Host(str(host.path))).runtime({"interface": "eth0"})
     assert isinstance(read, dict) and {name: read[name] for name in had} == had
     host.apply(coalesce(**value))
     assert own.changes == changes
@@ -328,7 +333,7 @@ def test_a_time_may_be_off_by_what_the_chip_counts_in(
     ("now", "wanted", "same"), [(0, 1, False), (1, 0, False), (1, 2, True), (52, 50, False)]
 )
 def test_no_waiting_is_not_almost_none(now: int, wanted: int, same: bool) -> None:
-    kind = agent.NicCoalesce(agent.Host("/nowhere"))
+    kind = NicCoalesce(Host("/nowhere"))
     assert kind.same({"rx-usecs": now}, {"rx-usecs": wanted}) is same
     assert not kind.same({"rx-frames": 2}, {"rx-frames": 1})
 
@@ -637,7 +642,7 @@ def test_the_boot_hook_sets_rfs_again_after_the_channels(
 def test_shares_add_up_to_the_flows_that_were_asked_for(queues: int, power: int) -> None:
     flows = 1 << power
     if flows >= queues:
-        assert agent.power_below(agent.share_of(flows, queues) * queues) == flows
+        assert power_below(share_of(flows, queues) * queues) == flows
 
 
 @each_card

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.hosts import agent
+from edgetune.hosts.agent.host import Host
 from tests.agent_root import AgentRoot, agent_root, release, request, sysctl, until, without_boot_id
 
 SETTINGS = [sysctl("4096")]
@@ -76,7 +76,7 @@ def race_with_timer(host: AgentRoot, offset: float, hold: float = 0) -> bool:
     confirmer = host.begin(CONFIRM)
     host.apply(*SETTINGS, confirm_within=0.5)
     end = deadline(host)
-    with agent.Host(str(host.path)).lock() if hold else contextlib.nullcontext():
+    with Host(str(host.path)).lock() if hold else contextlib.nullcontext():
         sleep_until(end + offset)
         release(confirmer)
         sleep_until(end + hold)
@@ -107,7 +107,7 @@ def test_of_many_confirmations_all_get_the_same_answer(host: AgentRoot) -> None:
     before = host.tree()
     confirmers = [host.begin(CONFIRM) for _ in range(3)]
     host.apply(*SETTINGS, confirm_within=0.5)
-    with agent.Host(str(host.path)).lock():
+    with Host(str(host.path)).lock():
         sleep_until(deadline(host))
         for confirmer in confirmers:
             release(confirmer)
@@ -127,7 +127,7 @@ def race_with_hook(host: AgentRoot, number: int) -> tuple[bool, int]:
     Whether it was confirmed, and the hook's exit status.
     """
     confirmer = host.begin(CONFIRM)
-    with agent.Host(str(host.path)).lock():
+    with Host(str(host.path)).lock():
         copy = str(host.path / "var/lib/edgetune/agent.py")
         command = [host.python, "-I", "-S", copy, "boot"]
         hook = subprocess.Popen(command, env=host.environment)

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from edgetune.hosts import agent
+from edgetune.hosts.agent import host as host_module
+from edgetune.hosts.agent.answer import answer as answer_below
+from edgetune.hosts.agent.host import Host
 from tests.agent_root import AgentRoot, FullDisk, agent_root, request, sysctl, thp
 
 MARKER = "var/lib/edgetune-not-ready"
@@ -31,7 +33,7 @@ def ready(host: AgentRoot, wanted: bool, rollout: str = "r1", epoch: int = 1) ->
 def answer(host: AgentRoot, wanted: bool, epoch: int = 1) -> dict[str, Any]:
     """In this process, which a test may have prepared."""
     asked = request("ready", epoch=epoch, rollout="r1", ready=wanted)
-    return agent.answer(str(host.path), asked)
+    return answer_below(str(host.path), asked)
 
 
 def told(host: AgentRoot) -> bool:
@@ -97,9 +99,9 @@ def test_neither_a_boot_nor_a_restore_makes_a_host_ready(host: AgentRoot) -> Non
 def test_one_change_at_a_time_holds_for_it(
     host: AgentRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lock = agent.Host.lock
-    monkeypatch.setattr(agent.Host, "lock", lambda own: lock(own, 0.1))
-    with lock(agent.Host(str(host.path))):
+    lock = Host.lock
+    monkeypatch.setattr(Host, "lock", lambda own: lock(own, 0.1))
+    with lock(Host(str(host.path))):
         assert answer(host, False)["error"]["reason"] == "refused"
     assert not host.exists(MARKER)
 
@@ -118,8 +120,8 @@ class NoRoomForData:
     """Files can be made, but nothing be written into them: a full disk with inodes left."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self._fill = agent._fill
-        patch.setattr(agent, "_fill", self.fill)
+        self._fill = host_module._fill
+        patch.setattr(host_module, "_fill", self.fill)
 
     def fill(self, path: str, data: bytes, mode: int, owner: Any) -> None:
         self._fill(path, b"", mode, owner)
@@ -191,6 +193,6 @@ def test_open_connections_to_the_service_are_counted(
 @pytest.mark.parametrize("ports", [[0], [65536], ["80"], 80, [True]])
 def test_ports_that_are_none_are_named(host: AgentRoot, ports: Any) -> None:
     asked = request("ready", epoch=1, rollout="r1", ready=False, ports=ports)
-    error = agent.answer(str(host.path), asked)["error"]
+    error = answer_below(str(host.path), asked)["error"]
     assert (error["reason"], error["field"][:5]) == ("bad_request", "ports")
     assert not host.exists(MARKER)

@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edgetune import tuning
-from edgetune.hosts import agent
+from edgetune.hosts.agent.answer import VERBS, answer
+from edgetune.hosts.agent.kinds import KINDS
 from tests.agent_root import (
     AgentRoot,
     agent_root,
@@ -137,7 +138,7 @@ def test_the_wrong_field_is_named_and_nothing_is_touched(
     host: AgentRoot, path: tuple[Any, ...], value: Any, field: str
 ) -> None:
     before = host.tree()
-    reply = agent.answer(str(host.path), json.dumps(with_change(path, value)).encode())
+    reply = answer(str(host.path), json.dumps(with_change(path, value)).encode())
     assert not reply["ok"]
     assert reply["error"]["reason"] == "bad_request", reply
     assert reply["error"]["field"] == field
@@ -153,7 +154,7 @@ def test_a_wrong_health_url_is_named(host: AgentRoot, url: str) -> None:
 
 
 def test_a_tuning_may_name_the_sysctls_that_the_agent_takes() -> None:
-    assert tuning.KINDS["sysctl"].target == agent.KINDS["sysctl"].target
+    assert tuning.KINDS["sysctl"].target == KINDS["sysctl"].target
 
 
 def test_another_protocol_is_told_the_way_out(host: AgentRoot) -> None:
@@ -183,7 +184,7 @@ def test_the_wrong_field_of_another_verb_is_named(
 
 
 def test_the_good_request_is_good(host: AgentRoot) -> None:
-    assert agent.answer(str(host.path), json.dumps(GOOD).encode())["ok"]
+    assert answer(str(host.path), json.dumps(GOOD).encode())["ok"]
 
 
 @pytest.mark.parametrize(
@@ -212,11 +213,11 @@ PLACES = [(key,) for key in GOOD] + [
 ANYTHING = st.one_of(
     JSON,
     st.builds(with_change, st.sampled_from(PLACES), JSON),
-    st.builds(lambda verb: {**GOOD, "verb": verb}, st.sampled_from(sorted(agent.VERBS))),
+    st.builds(lambda verb: {**GOOD, "verb": verb}, st.sampled_from(sorted(VERBS))),
     st.builds(
         lambda verb, fields: {"protocol": 1, "verb": verb, **fields},
         # A reboot would be of the private root only, but nothing here is about it.
-        st.sampled_from(sorted(set(agent.VERBS) - {"reboot", "sample"})),
+        st.sampled_from(sorted(set(VERBS) - {"reboot", "sample"})),
         st.dictionaries(st.sampled_from(sorted(GOOD)[:-1]), JSON, max_size=4),
     ),
 )
@@ -227,7 +228,7 @@ ANYTHING = st.one_of(
     max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_any_json_gets_one_answer(host: AgentRoot, document: Any) -> None:
-    reply = agent.answer(str(host.path), json.dumps(document).encode())
+    reply = answer(str(host.path), json.dumps(document).encode())
     assert json.loads(json.dumps(reply))["edgetune"] == 1
     if reply["ok"]:
         shutil.rmtree(host.path / "var", ignore_errors=True)

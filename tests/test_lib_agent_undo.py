@@ -14,7 +14,14 @@ from typing import Any
 
 import pytest
 
-from edgetune.hosts import agent
+from edgetune.hosts.agent import alone
+from edgetune.hosts.agent.alone import boot, revert
+from edgetune.hosts.agent.answer import answer
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.journal import Journals
+from edgetune.hosts.agent.kinds.sysctl import Sysctl
+from edgetune.hosts.agent.standby import BootHook
+from edgetune.hosts.agent.undo import take_back
 from tests.agent_root import (
     THP,
     AgentRoot,
@@ -273,7 +280,7 @@ def test_a_full_disk_stops_no_restore(host: AgentRoot, monkeypatch: pytest.Monke
     assert (host.path / "var/lib/edgetune/reserve").stat().st_size == 256 * 1024
     FullDisk(monkeypatch)
     request = b'{"protocol": 1, "verb": "restore", "epoch": 2, "tuning": "t"}'
-    assert agent.answer(str(host.path), request)["ok"]
+    assert answer(str(host.path), request)["ok"]
     assert host.tree() == before and host.leftovers() == {"epoch"}
     assert host.read("var/lib/edgetune/epoch") == "2\n"
 
@@ -286,10 +293,10 @@ def test_a_disk_without_any_room_stops_no_revert_of_what_is_not_confirmed(
     host.apply(*EVERYTHING, confirm_within=300)
     (host.path / "var/lib/edgetune/reserve").unlink()
     FullDisk(monkeypatch)
-    own = agent.Host(str(host.path))
-    journal = own.journals.load("t")
+    own = Host(str(host.path))
+    journal = Journals(own).load("t")
     assert journal and journal.state == "provisional"
-    agent.take_back(own, journal)
+    take_back(own, journal)
     assert host.tree() == before and host.leftovers() == {"epoch"}
 
 
@@ -298,7 +305,7 @@ def test_a_hook_that_is_there_already_needs_no_room(
 ) -> None:
     host.apply(thp("never"))
     FullDisk(monkeypatch)
-    agent.Host(str(host.path)).hook.sync()
+    BootHook(Host(str(host.path))).sync()
 
 
 def test_a_boot_that_cannot_set_the_timer_takes_the_change_back(systemd_host: AgentRoot) -> None:
@@ -348,8 +355,8 @@ def test_a_boot_goes_on_after_what_nobody_foresaw(
     host.write(f"{THP}/enabled", "always [madvise] never\n")
     name = "var/lib/edgetune/tunings/second.json"
     host.write(name, host.read(name).replace('"confirmed"', '"provisional"'))
-    monkeypatch.setattr(agent.Sysctl, "restore", lambda *given: {}["nosuch"])
-    problems = agent.boot(agent.Host(str(host.path)))
+    monkeypatch.setattr(Sysctl, "restore", lambda *given: {}["nosuch"])
+    problems = boot(Host(str(host.path)))
     assert len(problems) == 1 and "KeyError: 'nosuch'" in problems[0]
     assert host.read(f"{THP}/enabled") == "never\n"
 
@@ -418,8 +425,8 @@ def test_the_timer_tries_until_all_is_back(
     before = host.tree()
     host.apply(*EVERYTHING, confirm_within=0.1)
     host.write("stub/ethtool-fails", "")
-    monkeypatch.setattr(agent, "REVERT_AGAIN", 0.05)
-    timer = threading.Thread(target=agent.revert, args=(agent.Host(str(host.path)), "t"))
+    monkeypatch.setattr(alone, "REVERT_AGAIN", 0.05)
+    timer = threading.Thread(target=revert, args=(Host(str(host.path)), "t"))
     timer.start()
     assert until(lambda: '"restoring"' in host.read("var/lib/edgetune/tunings/t.json"))
     time.sleep(0.3)

@@ -17,7 +17,8 @@ import pytest
 
 from edgetune.config import read_config
 from edgetune.errors import RefusedError
-from edgetune.hosts.fleet import AGENT, MAX_REPLY, Fleet, HostResult
+from edgetune.hosts.agent import bundle
+from edgetune.hosts.fleet import MAX_REPLY, Fleet, HostResult
 from edgetune.inventory import Host
 
 Answer = Callable[[dict[str, Any]], bytes]
@@ -133,7 +134,7 @@ def test_the_agent_and_the_request_travel_in_one_round_trip(server: Server) -> N
     result = _ask(server, "apply")
     assert (result.failed, result.changed, result.diff) == (False, True, [{"id": "a"}])
     assert server.requests == [{"x": "e000", "protocol": 1, "verb": "apply"}]
-    assert server.sources == [AGENT.read_bytes()]
+    assert server.sources == [bundle.make()]
 
 
 @pytest.mark.parametrize(

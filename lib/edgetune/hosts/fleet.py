@@ -17,9 +17,9 @@ import paramiko
 from edgetune import AGENT_PROTOCOL
 from edgetune.config import Config
 from edgetune.errors import HostError, InputError
+from edgetune.hosts.agent import bundle
 from edgetune.inventory import Host
 
-AGENT = Path(__file__).with_name("agent.py")
 MAX_REPLY = 4 << 20
 _AGAIN = 1.0
 
@@ -61,7 +61,7 @@ class Fleet:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._source = AGENT.read_bytes()
+        self._source = bundle.make()
         self._key = _load_key(config.ssh_key_file)
         self._known = _load_known_hosts(config.ssh_known_hosts)
 

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers one request, or does what its command line says."""
+
+import contextlib
+import json
+import os
+import signal
+import sys
+from typing import List
+
+from edgetune.hosts.agent.answer import answer
+from edgetune.hosts.agent.host import Host
+
+USAGE = "usage: agent.py boot | agent.py revert TUNING | agent.py restore TUNING"
+
+
+def _act_alone(host: Host, arguments: List[str]) -> List[str]:
+    """What the command line says; what went wrong."""
+    from edgetune.hosts.agent.alone import boot, restore_by_hand, revert
+    from edgetune.hosts.agent.undo import attempt
+
+    problems: List[str] = []
+    verb, given = arguments[0], arguments[1:]
+    if verb == "boot" and not given:
+        attempt(problems, "", lambda: problems.extend(boot(host)))
+    elif verb == "revert" and len(given) == 1:
+        attempt(problems, given[0], revert, host, given[0])
+    elif verb == "restore" and len(given) == 1:
+        attempt(problems, given[0], restore_by_hand, host, given[0])
+    else:
+        problems.append(USAGE)
+    return problems
+
+
+def outlive_the_connection() -> None:
+    """Go on to the end when the SSH session is gone: half a change is no state to stop in."""
+    # A handler of our own and not SIG_IGN, which the services that we restart would inherit.
+    signal.signal(signal.SIGHUP, lambda *_: None)
+
+
+def main(arguments: List[str]) -> int:
+    """Do what the command line says, or answer the request on standard input."""
+    os.umask(0o022)
+    outlive_the_connection()
+    root = os.environ.get("EDGETUNE_ROOT") or "/"
+    if arguments:
+        problems = _act_alone(Host(root), arguments)
+        sys.stderr.writelines(f"edgetune: {problem}\n" for problem in problems)
+        return 1 if problems else 0
+    reply = json.dumps(answer(root, sys.stdin.buffer.read()), sort_keys=True) + "\n"
+    # Nobody may be there to read it.
+    with contextlib.suppress(BrokenPipeError), open(1, "wb", closefd=False) as output:
+        output.write(reply.encode())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

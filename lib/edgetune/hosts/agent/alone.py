@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What runs when nobody asks: at a boot, at a deadline, and for a person at the console."""
+
+import re
+import sys
+import time
+from typing import List, Sequence
+
+from edgetune.hosts.agent.change import in_order, set_now
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.journal import UNSETTLED, Entry, Journal, Journals, by_hook
+from edgetune.hosts.agent.kinds import KINDS
+from edgetune.hosts.agent.observe import observe
+from edgetune.hosts.agent.protocol import TUNING, Failed, Refused, complaint
+from edgetune.hosts.agent.standby import BootHook, arm_timer, time_left
+from edgetune.hosts.agent.undo import attempt, take_back
+
+BOOT_WAIT = 10.0
+
+
+REVERT_AGAIN = 5.0
+
+
+def boot(host: Host) -> List[str]:
+    """Set again what nothing else keeps, and take back what was never confirmed.
+
+    A provisional change survives ``grace_boots`` boots, and its revert timer starts anew.
+    Services are not restarted: at this point of the boot they have not been started yet.
+    """
+    problems: List[str] = []
+    with host.lock(60.0):
+        for journal in reversed(Journals(host).all()):
+            attempt(problems, journal.tuning, _end_if_due, host, journal)
+        for journal in Journals(host).all():
+            if journal.state not in UNSETTLED:
+                attempt(problems, journal.tuning, _carry_on, host, journal, problems)
+        attempt(problems, "", BootHook(host).sync)
+    return problems + list(Journals(host).damaged().values())
+
+
+def _end_if_due(host: Host, journal: Journal) -> None:
+    if not _survives(host, journal):
+        take_back(host, journal, False)
+
+
+def _survives(host: Host, journal: Journal) -> bool:
+    """Whether a tuning outlives this boot; one of its grace boots is used up by that."""
+    if journal.state != "provisional":
+        return journal.state == "confirmed"
+    if journal.deadline.get("boot_id") == host.boot_id:
+        return True
+    if journal.grace_boots == 0:
+        return False
+    journal.grace_boots -= 1
+    journal.deadline = {"boot_id": host.boot_id, "monotonic": time.monotonic()}
+    Journals(host).save(journal)
+    return True
+
+
+def _carry_on(host: Host, journal: Journal, problems: List[str]) -> None:
+    """Set again what no file keeps; without a timer nobody would take back what is provisional."""
+    if journal.provisional:
+        try:
+            arm_timer(host, journal)
+        except Exception as error:
+            take_back(host, journal, False)
+            raise Failed(f"taken back, as its timer cannot be set: {complaint(error)}") from None
+    _set_again(host, journal, problems)
+
+
+def _set_again(host: Host, journal: Journal, problems: List[str]) -> None:
+    entries = [entry for entry in in_order(journal.entries) if entry.stored and by_hook(entry)]
+    _await(host, entries)
+    for entry in entries:
+        row = observe(host, entry.setting, journal.tuning)
+        if row.problem:
+            problems.append(f"{entry.setting.id}: {row.problem}")
+        elif row.differs["runtime"]:
+            attempt(problems, "", set_now, host, entry)
+
+
+def _await(host: Host, entries: Sequence[Entry]) -> None:
+    """Drivers may bring their interfaces some time after the boot hook started."""
+    end = time.monotonic() + BOOT_WAIT
+    settings = [entry.setting for entry in entries]
+    while time.monotonic() < end:
+        if all(KINDS[setting.kind](host).present(setting.target) for setting in settings):
+            return
+        time.sleep(0.1)
+
+
+def revert(host: Host, tuning: str) -> None:
+    """Wait for the deadline of a tuning, then take it back, unless somebody settled it before.
+
+    Tries again and again: nobody else takes back a change that cut its host off.
+    """
+    waiting = True
+    while waiting:
+        try:
+            waiting = _revert_if_due(host, tuning)
+        except Exception as error:
+            sys.stderr.write(f"edgetune: {tuning}: {complaint(error)}\n")
+            time.sleep(REVERT_AGAIN)
+
+
+def _revert_if_due(host: Host, tuning: str) -> bool:
+    """One look at the clock; whether there is more to wait for."""
+    left = time_left(host, Journals(host).load(tuning))
+    if left is None:
+        return False
+    if left > 0:
+        time.sleep(min(left, 1.0))
+        return True
+    with host.lock(600.0):
+        journal = Journals(host).load(tuning)
+        if journal is not None and time_left(host, journal) == 0:
+            take_back(host, journal)
+    return True
+
+
+def restore_by_hand(host: Host, tuning: str) -> None:
+    """Take a tuning back for a person at the console, and print what that changed.
+
+    No epoch is asked for: whoever can run this can do anything to the host.
+    """
+    with host.lock():
+        journal = Journals(host).load(tuning) if re.fullmatch(TUNING, tuning) else None
+        if journal is None:
+            names = ", ".join(own.tuning for own in Journals(host).all()) or "none"
+            raise Refused(f"there is no such tuning on this host; there are: {names}")
+        undone = take_back(host, journal)
+    for row in undone.diff:
+        print(f"{row['id']}: {row['before']} -> {row['after']}")
+    print(f"{tuning} is taken back; restarted: {', '.join(undone.restarted) or 'nothing'}")

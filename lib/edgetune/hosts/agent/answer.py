@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The answer to one request."""
+
+import json
+from importlib import import_module
+from typing import Any, Optional
+
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.protocol import PROTOCOL, AgentError, BadRequest, Fields, Json
+
+VERBS = ("facts", "plan", "apply", "verify", "confirm", "restore", "ready", "reboot", "sample")
+
+
+OTHER_PROTOCOL = (
+    f"is not {PROTOCOL}, which this agent speaks: it goes with the pack that it comes from, so "
+    "ask with that version, or install the pack anew and restart its workers"
+)
+
+
+def answer(root: str, text: bytes) -> Json:
+    """The reply to a request, whatever that is."""
+    reply: Json = {"edgetune": PROTOCOL, "verb": None, "ok": False}
+    try:
+        request = Fields(_parse(text))
+        protocol = request.raw("protocol")
+        if protocol != PROTOCOL or isinstance(protocol, bool):
+            raise request.wrong("protocol", f"{OTHER_PROTOCOL}; got {protocol!r}")
+        verb = request.text("verb", "|".join(VERBS))
+        reply["verb"] = verb
+        return dict(reply, ok=True, result=_run(verb, Host(root), request))
+    except AgentError as error:
+        return dict(reply, error=_error(error.reason, error.field, str(error)))
+    except Exception as error:
+        return dict(reply, error=_error("failed", None, f"{type(error).__name__}: {error}"))
+
+
+def _parse(text: bytes) -> Any:
+    try:
+        return json.loads(text.decode())
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(None, f"the request is not JSON: {error}") from None
+
+
+def _error(reason: str, field: Optional[str], message: str) -> Json:
+    return {"reason": reason, "field": field, "message": " ".join(message.split())}
+
+
+def _run(verb: str, host: Host, request: Fields) -> Json:
+    # Each round trip pays for what it compiles, so a verb is imported when it is asked for.
+    result: Json = import_module(f"edgetune.hosts.agent.verbs.{verb}").run(host, request)
+    return result

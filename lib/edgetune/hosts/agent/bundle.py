@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent as one text, which needs nothing else of edgetune where it runs."""
+
+import os
+from typing import Dict, Iterator, Tuple
+
+PACKAGE = "edgetune.hosts.agent"
+
+TEXT = """\
+# SPDX-License-Identifier: Apache-2.0
+# The host agent of edgetune: the modules of lib/edgetune/hosts/agent, and what imports them.
+
+import sys
+from importlib.machinery import ModuleSpec
+
+MODULES = {{
+{modules}}}
+
+
+class Sent:
+    \"\"\"Finds the modules that came with this text, and compiles those that are needed.\"\"\"
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name in MODULES:
+            package = any(other.startswith(name + ".") for other in MODULES)
+            return ModuleSpec(name, Sent, origin="edgetune-agent", is_package=package)
+
+    @staticmethod
+    def create_module(spec):
+        return None
+
+    @staticmethod
+    def exec_module(module):
+        name = module.__name__
+        exec(compile(MODULES[name], "edgetune-agent/" + name, "exec"), vars(module))
+
+
+sys.meta_path.insert(0, Sent)
+
+from edgetune.hosts.agent import bundle
+from edgetune.hosts.agent.__main__ import main
+
+if "source" not in globals():
+    with open(__file__, "rb") as file:
+        source = file.read()
+bundle.received = source
+sys.exit(main(sys.argv[1:]))
+"""
+
+received = b""
+"""The text that this very program was started from; set by that text."""
+
+
+def own_source() -> bytes:
+    """The text to be kept on this host: what was sent, or made anew where we run from our files."""
+    return received or make()
+
+
+def make() -> bytes:
+    """The text, from the modules in this directory."""
+    modules = "".join(_literal(name, code) for name, code in sorted(_modules().items()))
+    return TEXT.format(modules=modules).encode()
+
+
+def _literal(name: str, code: str) -> str:
+    # A line for each line: a person at a host's console may want to read it.
+    lines = "".join(f"{line!r}\n" for line in code.splitlines(True))
+    return f"    {name!r}: (\n{lines}    ),\n" if lines else f"    {name!r}: '',\n"
+
+
+def _modules() -> Dict[str, str]:
+    """The code of each module by its full name; the packages around ours are empty."""
+    found = {"edgetune": "", "edgetune.hosts": ""}
+    top = os.path.dirname(__file__)
+    for file, name in _files(top, PACKAGE):
+        with open(file, encoding="utf-8") as text:
+            found[name] = text.read()
+    return found
+
+
+def _files(directory: str, package: str) -> Iterator[Tuple[str, str]]:
+    for entry in sorted(os.listdir(directory)):
+        path = os.path.join(directory, entry)
+        stem, suffix = os.path.splitext(entry)
+        if entry == "__init__.py":
+            yield path, package
+        elif suffix == ".py":
+            yield path, f"{package}.{stem}"
+        elif os.path.exists(os.path.join(path, "__init__.py")):
+            yield from _files(path, f"{package}.{entry}")

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tuning carried out on this host, and proven."""
+
+import os
+from typing import Dict, List, Sequence
+
+from edgetune.hosts.agent.files import Directories, remember_file
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.journal import JOURNAL_VERSION, Entry, Journal, Journals
+from edgetune.hosts.agent.kinds import KINDS
+from edgetune.hosts.agent.observe import Row, observe
+from edgetune.hosts.agent.protocol import AgentError, Failed, Json, Unsupported
+from edgetune.hosts.agent.services import is_active, restart
+from edgetune.hosts.agent.settings import Setting
+from edgetune.hosts.agent.standby import BootHook, arm_timer
+
+
+def in_order(entries: Sequence[Entry]) -> List[Entry]:
+    """Entries in the order of application."""
+    kinds = list(KINDS)
+    return sorted(entries, key=lambda entry: kinds.index(entry.setting.kind))
+
+
+def begin(host: Host, rows: Sequence[Row], head: Json) -> Journal:
+    """The journal of a tuning that is about to be applied, not written down yet."""
+    entries = []
+    for row in rows:
+        old = row.setting
+        setting = Setting(old.kind, old.target, row.wanted, old.only, old.restart)
+        kind = KINDS[old.kind](host)
+        snapshot = kind.snapshot(old.target) if row.differs["runtime"] else None
+        entries.append(Entry(setting, row.values, snapshot, row.differs))
+    newest = max([journal.sequence for journal in Journals(host).all()] or [0])
+    own = {"journal": JOURNAL_VERSION, "state": "applying", "sequence": newest + 1}
+    empty: Json = {"deadline": {}, "services_due": [], "files": {}, "entries": []}
+    journal = Journal({**own, **empty, **head})
+    journal.entries = entries
+    journal.files = {name: remember_file(host, name) for name in stored_files(host, journal)}
+    return journal
+
+
+def stored_files(host: Host, journal: Journal) -> Dict[str, str]:
+    """The files that keep a tuning over a boot, with their content."""
+    found: Dict[str, str] = {}
+    for name, kind in KINDS.items():
+        stored = [entry.setting for entry in journal.entries if entry.stored]
+        own = [setting for setting in stored if setting.kind == name]
+        found.update(kind(host).files(journal, own) if own else {})
+    return found
+
+
+def services_of(entries: Sequence[Entry]) -> List[str]:
+    """The services to be restarted for what changes now, each once."""
+    changed = [entry.setting for entry in in_order(entries) if entry.runtime]
+    return list(dict.fromkeys(own.restart for own in changed if own.restart))
+
+
+def carry_out(host: Host, journal: Journal) -> List[str]:
+    """Do what a journal says and prove it; the services that were restarted come back.
+
+    Whatever it raises, the journal tells how to take it back.
+    """
+    host.reserve()
+    Journals(host).save(journal)
+    BootHook(host).sync()
+    if journal.provisional:
+        arm_timer(host, journal)
+    for entry in in_order(journal.entries):
+        if entry.runtime:
+            set_now(host, entry)
+    _store(host, journal)
+    services = services_of(journal.entries)
+    restart(host, services)
+    _prove(host, journal, services)
+    journal.state = "provisional" if journal.provisional else "confirmed"
+    Journals(host).save(journal)
+    BootHook(host).sync()
+    return services
+
+
+def set_now(host: Host, entry: Entry) -> None:
+    """Change one setting and read it back; Failed names it."""
+    setting = entry.setting
+    kind = KINDS[setting.kind](host)
+    try:
+        kind.apply(setting.target, setting.value)
+        now = kind.runtime(setting.target) if kind.live else setting.value
+        now = kind.asked(now, setting.value)
+    except (OSError, AgentError, Unsupported) as error:
+        text = error.strerror if isinstance(error, OSError) else str(error)
+        raise Failed(f"{setting.id}: cannot be set to {setting.value}: {text}") from None
+    if not kind.same(now, setting.value):
+        raise Failed(f"{setting.id}: reads {now} after {setting.value} was written")
+
+
+def _store(host: Host, journal: Journal) -> None:
+    for name, text in stored_files(host, journal).items():
+        Directories(host).make(os.path.dirname(name))
+        host.write(name, text.encode())
+    reload_changed(host, journal)
+
+
+def reload_changed(host: Host, journal: Journal) -> None:
+    for name in dict.fromkeys(entry.setting.kind for entry in journal.entries if entry.stored):
+        KINDS[name](host).reload()
+
+
+def _prove(host: Host, journal: Journal, services: Sequence[str]) -> None:
+    rows = [observe(host, entry.setting, journal.tuning) for entry in journal.entries]
+    wrong = [
+        f"{row.setting.id}: {row.reason}: is {row.runtime}, stored {row.persistent}"
+        for row in rows
+        if not row.as_wanted
+    ]
+    wrong += [f"{service} is not active" for service in services if not is_active(host, service)]
+    if wrong:
+        raise Failed("; ".join(wrong))

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What more than one verb reads of a host."""
+
+import re
+from typing import Dict, List, Optional
+
+from edgetune.hosts.agent.host import Host
+
+
+def interfaces(host: Host) -> List[str]:
+    """The interfaces that carry a host's traffic: those with a device, else all but the made-up.
+
+    With devices there, what is stacked on them (bonds, VLANs, containers) would count twice.
+    """
+    base = "/sys/class/net"
+    names = [name for name in host.names(base) if host.exists(f"{base}/{name}/statistics")]
+    physical = [name for name in names if host.exists(f"{base}/{name}/device")]
+    marks = ("bridge", "tun_flags", "bonding")
+    return physical or [
+        name
+        for name in names
+        if name != "lo"
+        and not name.startswith("ifb")
+        and not any(host.exists(f"{base}/{name}/{mark}") for mark in marks)
+    ]
+
+
+def first_number(host: Host, file: str) -> Optional[float]:
+    words = host.text(file).split()
+    return float(words[0]) if words else None
+
+
+def meminfo(host: Host) -> Dict[str, int]:
+    found = re.findall(r"^(\w+):\s+([0-9]+)", host.text("/proc/meminfo"), re.MULTILINE)
+    return {name: int(number) for name, number in found}

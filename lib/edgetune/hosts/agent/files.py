@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files as a journal remembers them, and the directories that we made for ours."""
+
+import base64
+import json
+import os
+import stat
+from typing import List
+
+from edgetune.hosts.agent.host import STATE, Host, room_or_not
+from edgetune.hosts.agent.protocol import Json, Refused
+
+
+def remember_file(host: Host, name: str) -> Json:
+    """A file as it is now, for a journal."""
+    if not host.exists(name):
+        return {"content": None, "mode": 0, "uid": 0, "gid": 0}
+    status = os.lstat(host.path(name))
+    if not stat.S_ISREG(status.st_mode):
+        raise Refused(f"{name} is not a plain file")
+    return {
+        "content": base64.b64encode(host.read(name)).decode(),
+        "mode": stat.S_IMODE(status.st_mode),
+        "uid": status.st_uid,
+        "gid": status.st_gid,
+    }
+
+
+def is_as_remembered(host: Host, name: str, was: Json) -> bool:
+    """Whether a file is as a journal remembers it."""
+    try:
+        return remember_file(host, name) == was
+    except Refused:
+        return False
+
+
+def put_file_back(host: Host, name: str, was: Json) -> None:
+    """Make a file as a journal remembers it, to the byte."""
+    if was["content"] is None:
+        host.remove(name)
+    elif not is_as_remembered(host, name, was):
+        content = base64.b64decode(was["content"])
+        host.make_directory(os.path.dirname(name))
+        host.write(name, content, was["mode"], (was["uid"], was["gid"]))
+    else:
+        host.remove(name, only_draft=True)
+
+
+class Directories:
+    """The directories that we made, kept on disk so that they can go when they are empty."""
+
+    FILE = STATE + "/directories.json"
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def make(self, directory: str) -> None:
+        """Make a directory for a file of ours; written down first."""
+        missing = self._host.missing(directory)
+        if missing:
+            self._keep(self._load() + missing)
+            self._host.make_directory(directory)
+
+    def prune(self) -> None:
+        """Remove those that are empty by now."""
+        kept = []
+        for directory in sorted(self._load(), reverse=True):
+            try:
+                os.rmdir(self._host.path(directory))
+            except FileNotFoundError:
+                continue
+            except OSError:
+                kept.append(directory)
+        # One named too many does no harm.
+        with room_or_not():
+            self._keep(kept)
+
+    def _load(self) -> List[str]:
+        try:
+            found: List[str] = json.loads(self._host.read(self.FILE).decode())
+            return found
+        except FileNotFoundError:
+            return []
+
+    def _keep(self, directories: List[str]) -> None:
+        data = json.dumps(sorted(directories)).encode()
+        if not directories:
+            self._host.remove(self.FILE)
+        elif not self._host.holds(self.FILE, data):
+            self._host.write(self.FILE, data, 0o600)

@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The host: its files and its programs, below one root directory."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import subprocess
+import time
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+
+from edgetune.hosts.agent.protocol import Failed, Refused
+
+STATE = "/var/lib/edgetune"
+AGENT = STATE + "/agent.py"
+SYSTEMD = "/etc/systemd/system"
+
+
+EPOCH = STATE + "/epoch"
+
+
+NOT_READY = "/var/lib/edgetune-not-ready"
+
+
+RESERVE = STATE + "/reserve"
+
+
+RESERVE_BYTES = 256 * 1024
+
+
+LOCK = "/run/edgetune.lock"
+
+
+PROGRAMS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+LOCK_WAIT = 10.0
+
+
+COMMAND_TIMEOUT = 60.0
+
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
+# What changes the host itself, not by asking a server of its: see Host.attempt.
+CHANGES_ITSELF = ("ethtool",)
+
+
+class Host:
+    """This host, below one root directory."""
+
+    def __init__(self, root: str) -> None:
+        self.root = os.path.realpath(root)
+        self._locked: Sequence[int] = ()
+
+    def path(self, name: str) -> str:
+        """Where the absolute path ``name`` of the host really is."""
+        return name if self.root == "/" else self.root + name
+
+    def real(self, name: str) -> str:
+        """The same behind all links; PermissionError when they lead out of a private root."""
+        path = os.path.realpath(self.path(name))
+        if self.root != "/" and not path.startswith(self.root + "/"):
+            raise PermissionError(errno.EPERM, "lies outside of the root", name)
+        return path
+
+    def exists(self, name: str) -> bool:
+        """Whether there is anything at ``name``, also a dangling link."""
+        return os.path.lexists(self.path(name))
+
+    def names(self, directory: str) -> List[str]:
+        """What a directory holds, sorted; nothing when it cannot be read."""
+        try:
+            return sorted(os.listdir(self.path(directory)))
+        except OSError:
+            return []
+
+    def read(self, name: str) -> bytes:
+        """The content of a file; OSError as it comes."""
+        with open(self.real(name), "rb") as file:
+            return file.read()
+
+    def text(self, name: str, default: str = "") -> str:
+        """The content of a file without white space around it; ``default`` if it has none."""
+        try:
+            return self.read(name).decode("utf-8", "replace").strip() or default
+        except OSError:
+            return default
+
+    def poke(self, name: str, text: str) -> None:
+        """Write into a file of the kernel, which must be there; OSError as it comes."""
+        descriptor = os.open(self.real(name), os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, text.encode())
+        finally:
+            os.close(descriptor)
+
+    def write(self, name: str, data: bytes, mode: int = 0o644, owner: Sequence[int] = ()) -> None:
+        """Replace a file in one step, and durably; its directory must be there.
+
+        On a full disk it is made of the room that ``reserve`` kept, and new room is kept if
+        there is any.
+        """
+        try:
+            self.replace(name, data, mode, owner)
+        except OSError as error:
+            if error.errno not in NO_ROOM or not self.exists(RESERVE):
+                raise
+            self.replace(name, data, mode, owner, RESERVE)
+            with contextlib.suppress(OSError):
+                self.reserve()
+
+    def replace(
+        self,
+        name: str,
+        data: bytes,
+        mode: int = 0o644,
+        owner: Sequence[int] = (),
+        room: Optional[str] = None,
+    ) -> None:
+        """The same without the reserve; ``room`` is a file that is used up for it."""
+        path = self.path(name)
+        draft = _draft(path)
+        self.remove(name, only_draft=True)
+        if room:
+            # Not removed first: whoever filled the disk would take what that frees. On another
+            # file system than the reserve's that cannot help.
+            with contextlib.suppress(OSError):
+                os.rename(self.path(room), draft)
+        try:
+            _fill(draft, data, mode, owner)
+        except OSError:
+            self.remove(name, only_draft=True)
+            raise
+        os.rename(draft, path)
+        sync_directory(os.path.dirname(path))
+
+    def holds(self, name: str, data: bytes) -> bool:
+        """Whether a file is there with this very content."""
+        try:
+            return self.read(name) == data
+        except OSError:
+            return False
+
+    def reserve(self) -> None:
+        """Keep room for what is written when a change is taken back: the disk may be full then."""
+        self.make_directory(STATE, 0o700)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        descriptor = os.open(self.path(RESERVE), flags, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, RESERVE_BYTES)
+        finally:
+            os.close(descriptor)
+
+    def remove(self, name: str, only_draft: bool = False) -> None:
+        """Remove a file, and what a killed ``write`` left of it."""
+        path = self.path(name)
+        for victim in [_draft(path)] if only_draft else [_draft(path), path]:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                os.unlink(victim)
+                sync_directory(os.path.dirname(path))
+
+    def missing(self, directory: str) -> List[str]:
+        """Which directories have to be made for this one to be there, outermost first."""
+        levels = [directory]
+        while os.path.dirname(levels[0]) != "/":
+            levels.insert(0, os.path.dirname(levels[0]))
+        return [level for level in levels if not self.exists(level)]
+
+    def make_directory(self, directory: str, mode: int = 0o755) -> None:
+        """Make it and what it stands in, durably; ``mode`` is its own."""
+        for level in self.missing(directory):
+            os.mkdir(self.path(level), mode if level == directory else 0o755)
+            sync_directory(os.path.dirname(self.path(level)))
+
+    def program(self, name: str) -> Optional[str]:
+        """The path of a program; below a private root none of the machine's is ever found."""
+        where = PROGRAMS if self.root == "/" else self.path("/usr/local/sbin")
+        return shutil.which(name, path=where)
+
+    def run(self, name: str, *arguments: str) -> str:
+        """The output of a program; Failed with its first line of complaint if it fails."""
+        status, output, complaint = self.attempt(name, *arguments)
+        if status != 0:
+            lines = (complaint or output).strip().splitlines() or [f"exit status {status}"]
+            raise Failed(f"{name} {' '.join(arguments)}: {lines[0]}")
+        return output
+
+    def attempt(self, name: str, *arguments: str) -> Tuple[int, str, str]:
+        """Exit status, output and complaints of a program; Failed if it cannot be run.
+
+        One that changes the host itself holds the lock until it ends, even if we are killed:
+        whoever takes the change back waits for it.
+        """
+        program = self.program(name)
+        if program is None:
+            raise Failed(f"there is no program {name}")
+        try:
+            done = subprocess.run(
+                [program, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=self._environment(),
+                timeout=COMMAND_TIMEOUT,
+                pass_fds=self._locked if name in CHANGES_ITSELF else (),
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise Failed(f"{name} {' '.join(arguments)}: {error}") from None
+        return done.returncode, decode(done.stdout), decode(done.stderr)
+
+    def detach(self, command: Sequence[str]) -> None:
+        """Start a process that outlives this one and the SSH connection."""
+        subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=self._environment(),
+            start_new_session=True,
+            cwd="/",
+        )
+
+    def _environment(self) -> Dict[str, str]:
+        return dict(os.environ, LC_ALL="C", EDGETUNE_ROOT=self.root)
+
+    @property
+    def boot_id(self) -> str:
+        """Changes with every boot; empty when the host does not tell."""
+        return self.text("/proc/sys/kernel/random/boot_id")
+
+    @property
+    def init(self) -> str:
+        """``systemd``, ``sysv`` (an /etc/init.d/rcS that runs /etc/init.d/S??*) or ``other``."""
+        if self.exists("/run/systemd/system"):
+            return "systemd"
+        # That of Debian's sysvinit runs /etc/rcS.d/S* only.
+        return "sysv" if "/etc/init.d/S??" in self.text("/etc/init.d/rcS") else "other"
+
+    @contextlib.contextmanager
+    def lock(self, wait: float = LOCK_WAIT) -> Iterator[None]:
+        """Be the only one to change this host; Refused when that takes longer than ``wait`` s."""
+        self.make_directory("/run")
+        descriptor = os.open(self.path(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            _lock_until(descriptor, time.monotonic() + wait)
+            self._locked = (descriptor,)
+            yield
+        finally:
+            self._locked = ()
+            os.close(descriptor)
+
+    def fence(self, epoch: int) -> None:
+        """Refuse an epoch older than the newest this host has seen, and remember a newer one."""
+        seen = self.epoch()
+        if epoch < seen:
+            raise Refused(f"epoch {epoch} is older than {seen}, which this host has seen")
+        if epoch > seen:
+            self.make_directory(STATE, 0o700)
+            self._remember(epoch)
+
+    def _remember(self, epoch: int) -> None:
+        data = b"%d\n" % epoch
+        try:
+            self.replace(EPOCH, data)
+        except OSError as error:
+            if error.errno not in NO_ROOM or not self.exists(EPOCH):
+                raise
+            # In its own block, and no shorter than what it replaces. The reserve is for more.
+            with open(self.path(EPOCH), "r+b") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+
+    @property
+    def ready(self) -> bool:
+        """Whether the host's own health check may say so; a boot does not change it."""
+        return not self.exists(NOT_READY)
+
+    def epoch(self) -> int:
+        """The newest epoch this host has seen; 0 when it saw none."""
+        try:
+            return int(self.read(EPOCH))
+        except FileNotFoundError:
+            return 0
+        except (OSError, ValueError) as error:
+            raise Failed(f"{EPOCH} is damaged: {error}") from None
+
+
+def _draft(path: str) -> str:
+    return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.edgetune")
+
+
+def _fill(path: str, data: bytes, mode: int, owner: Sequence[int]) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.truncate()
+        os.fchmod(descriptor, mode)
+        if owner:
+            os.fchown(descriptor, owner[0], owner[1])
+        file.flush()
+        os.fsync(descriptor)
+
+
+def decode(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _lock_until(descriptor: int, deadline: float) -> None:
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise Refused("busy: another change of this host is under way") from None
+        time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def room_or_not() -> Iterator[None]:
+    """Do without what a full disk cannot take."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The journal: what stood here before each tuning, written before the first change."""
+
+import json
+from typing import Any, Dict, List, Optional, Set, Tuple, Type
+
+from edgetune.hosts.agent.host import AGENT, STATE, Host
+from edgetune.hosts.agent.kinds import KINDS
+from edgetune.hosts.agent.kinds.base import Kind
+from edgetune.hosts.agent.protocol import Failed, Json
+from edgetune.hosts.agent.settings import Setting
+
+JOURNAL_VERSION = 1
+
+
+UNSETTLED = ("applying", "restoring")
+
+
+class OtherVersion(Exception):
+    """A journal is of an agent that is not like this one; the text says what that one does."""
+
+
+class Entry:
+    """One setting in a journal: what it takes, and what is needed to take it back.
+
+    ``value`` is what is really set (``only`` may keep more than the tuning asks for). ``runtime``
+    and ``stored`` say which of the two is changed; ``snapshot`` is its kind's own.
+    """
+
+    def __init__(self, setting: Setting, before: Json, snapshot: Any, changes: Json) -> None:
+        self.setting = setting
+        self.before = before
+        self.snapshot = snapshot
+        self.runtime: bool = changes["runtime"]
+        self.stored: bool = changes["stored"]
+
+    def document(self) -> Json:
+        """For the journal's file."""
+        setting = self.setting
+        return {
+            "id": setting.id,
+            "kind": setting.kind,
+            "target": setting.target,
+            "value": setting.value,
+            "only": setting.only,
+            "restart": setting.restart,
+            "before": self.before,
+            "snapshot": self.snapshot,
+            "changes": {"runtime": self.runtime, "stored": self.stored},
+        }
+
+    @staticmethod
+    def of(data: Json) -> "Entry":
+        """From the journal's file."""
+        names = ("kind", "target", "value", "only", "restart")
+        if data["kind"] not in KINDS:
+            raise OtherVersion(f"knows the kind {data['kind']!r}")
+        setting = Setting(*(data[name] for name in names))
+        return Entry(setting, data["before"], data["snapshot"], data["changes"])
+
+
+class Journal:
+    """Everything needed to take one tuning back.
+
+    ``state`` is ``applying``, ``provisional``, ``confirmed`` or ``restoring``. ``files`` holds
+    each file it writes as it was: content (base64, None when absent), mode, uid, gid.
+    ``services_due`` names services that still run with what was taken back. ``deadline`` is on
+    the monotonic clock of one boot. ``sequence`` grows from tuning to tuning.
+    """
+
+    def __init__(self, data: Json) -> None:
+        version = data.get("journal")
+        if version != JOURNAL_VERSION:
+            raise OtherVersion(f"writes journals {version!r}, not {JOURNAL_VERSION}")
+        self.tuning: str = data["tuning"]
+        self.digest: str = data["digest"]
+        self.rollout: str = data["rollout"]
+        self.sequence: int = data["sequence"]
+        self.state: str = data["state"]
+        self.confirm_within: float = data["confirm_within"]
+        self.grace_boots: int = data["grace_boots"]
+        self.deadline: Json = data["deadline"]
+        self.services_due: List[str] = data["services_due"]
+        self.files: Dict[str, Json] = data["files"]
+        self.entries = [Entry.of(entry) for entry in data["entries"]]
+
+    def document(self) -> Json:
+        """For its file."""
+        own = dict(vars(self), entries=[entry.document() for entry in self.entries])
+        return dict(own, journal=JOURNAL_VERSION)
+
+    @property
+    def provisional(self) -> bool:
+        """Whether it is taken back unless somebody confirms it."""
+        return self.confirm_within > 0 and self.state != "confirmed"
+
+    @property
+    def needs_boot(self) -> bool:
+        """Whether the boot hook has something to do for it."""
+        unsettled = self.provisional or self.state in UNSETTLED
+        return unsettled or any(entry.stored and by_hook(entry) for entry in self.entries)
+
+    def scopes(self) -> Set[str]:
+        """What it changes; two tunings with a common scope can only be taken back in order."""
+        changed = [entry.setting for entry in self.entries if entry.runtime or entry.stored]
+        each = [KINDS[setting.kind].scopes(setting.target) for setting in changed]
+        return {scope for scopes in each for scope in scopes}
+
+
+class Journals:
+    """The journals of this host, a file each."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def load(self, tuning: str) -> Optional[Journal]:
+        """The journal of a tuning, or None; Failed when it cannot be read, with the way out."""
+        name = _journal_file(tuning)
+        try:
+            return Journal(json.loads(self._host.read(name).decode()))
+        except FileNotFoundError:
+            return None
+        except OtherVersion as other:
+            raise Failed(
+                f"the journal {name} is of another version of edgetune, which {other}: take the "
+                f"tuning back with that version, or on the host: python3 {AGENT} restore {tuning}"
+            ) from None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise Failed(
+                f"the journal {name} is damaged: {error!r}: put the host right by hand, then "
+                "remove that file"
+            ) from None
+
+    def all(self) -> List[Journal]:
+        """Every journal that can be read, in the order of application."""
+        return self._load_all()[0]
+
+    def damaged(self) -> Dict[str, str]:
+        """The tunings whose journals cannot be read, with what is wrong."""
+        return self._load_all()[1]
+
+    def _load_all(self) -> Tuple[List[Journal], Dict[str, str]]:
+        loaded: List[Journal] = []
+        damaged: Dict[str, str] = {}
+        for name in self._host.names(STATE + "/tunings"):
+            tuning = name[: -len(".json")]
+            if name != f"{tuning}.json" or name.startswith("."):
+                continue
+            try:
+                journal = self.load(tuning)
+            except Failed as why:
+                damaged[tuning] = str(why)
+            else:
+                loaded += [journal] if journal else []
+        return sorted(loaded, key=lambda journal: journal.sequence), damaged
+
+    def save(self, journal: Journal) -> None:
+        """Write it down, durably."""
+        self._host.make_directory(STATE + "/tunings", 0o700)
+        data = json.dumps(journal.document(), indent=1, sort_keys=True).encode()
+        self._host.write(_journal_file(journal.tuning), data + b"\n", 0o600)
+
+    def forget(self, tuning: str) -> None:
+        """Remove it: everything is as it was."""
+        self._host.remove(_journal_file(tuning))
+
+
+def _journal_file(tuning: str) -> str:
+    return f"{STATE}/tunings/{tuning}.json"
+
+
+def by_hook(entry: Entry) -> bool:
+    """Whether only our boot hook keeps this setting over a reboot."""
+    kind: Type[Kind] = KINDS[entry.setting.kind]
+    return kind.kept_by_hook

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kinds of settings, in the order of application."""
+
+from typing import Dict, Tuple, Type
+
+from edgetune.hosts.agent.kinds.base import Kind
+from edgetune.hosts.agent.kinds.memory_thp import MemoryThp
+from edgetune.hosts.agent.kinds.nic_channels import NicChannels
+from edgetune.hosts.agent.kinds.nic_coalesce import NicCoalesce
+from edgetune.hosts.agent.kinds.nic_features import NicFeatures
+from edgetune.hosts.agent.kinds.nic_rfs import NicRfs
+from edgetune.hosts.agent.kinds.nic_ring import NicRing
+from edgetune.hosts.agent.kinds.nic_rps import NicRps
+from edgetune.hosts.agent.kinds.service_property import ServiceProperty
+from edgetune.hosts.agent.kinds.sysctl import Sysctl
+
+ORDER: Tuple[Type[Kind], ...] = (
+    NicChannels,
+    NicRing,
+    NicFeatures,
+    NicCoalesce,
+    NicRps,
+    NicRfs,
+    MemoryThp,
+    Sysctl,
+    ServiceProperty,
+)
+"""Every kind in the order of application: what resets others comes first.
+
+They are taken back in the reverse order.
+"""
+
+KINDS: Dict[str, Type[Kind]] = {kind.name: kind for kind in ORDER}
+"""The same by name."""

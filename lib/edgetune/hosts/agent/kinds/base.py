@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every kind of setting can do."""
+
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
+
+from edgetune.hosts.agent.host import Host, decode
+from edgetune.hosts.agent.protocol import LINE, Fields, Unsupported
+from edgetune.hosts.agent.values import Target, Value
+
+if TYPE_CHECKING:
+    from edgetune.hosts.agent.journal import Journal
+    from edgetune.hosts.agent.settings import Setting
+
+
+class Kind:
+    """How one kind of setting is read, changed, kept over a boot, and taken back.
+
+    ``name`` is what requests call it; ``target`` names the fields that say what is set, with
+    their patterns. ``ordered`` kinds know ``only``. ``kept_by_hook`` kinds are set again at each
+    boot by us; the others live in files that the operating system reads. ``live`` kinds can be
+    read back at once, the others after the restart of their service.
+    """
+
+    name = ""
+    target: Dict[str, str] = {}
+    ordered = True
+    kept_by_hook = False
+    live = True
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+
+    def text(self, file: str) -> str:
+        """The content of a file as it is; Unsupported when it cannot be read."""
+        try:
+            return decode(self.host.read(file))
+        except OSError as error:
+            raise Unsupported(f"{file}: {error.strerror}") from None
+
+    @classmethod
+    def check_value(cls, fields: Fields) -> Value:
+        """The value of a request, normalised."""
+        return " ".join(fields.text("value", LINE).split())
+
+    @staticmethod
+    def scope(target: Target) -> str:
+        """What it touches on the host, with everything downstream of it."""
+        raise NotImplementedError
+
+    @classmethod
+    def scopes(cls, target: Target) -> Sequence[str]:
+        """The same where it touches several things."""
+        return (cls.scope(target),)
+
+    def probe(self, setting: "Setting") -> None:
+        """Unsupported when this host cannot take the value."""
+
+    def probe_stored(self, setting: "Setting", tuning: str) -> None:
+        """Unsupported when this host cannot keep the value over a boot."""
+
+    def runtime(self, target: Target) -> Value:
+        """What is in force now; Unsupported when this host does not have it."""
+        raise NotImplementedError
+
+    def persistent(self, target: Target) -> Optional[Value]:
+        """What will be in force after a boot; None when nobody has said."""
+        raise NotImplementedError
+
+    def rounded(self, target: Target, value: Value) -> Value:
+        """What this host makes of a value: drivers take some numbers only."""
+        return value
+
+    def asked(self, found: Value, value: Value) -> Value:
+        """As much of what was read as a setting with this value speaks of."""
+        return found
+
+    def same(self, now: Value, wanted: Value) -> bool:
+        """Whether a value read is the one wanted."""
+        return now == wanted
+
+    def snapshot(self, target: Target) -> Any:
+        """What ``restore`` needs, with everything downstream of the setting."""
+        raise NotImplementedError
+
+    def apply(self, target: Target, value: Value) -> None:
+        """Change it now; OSError or Failed when that does not work."""
+        raise NotImplementedError
+
+    def present(self, target: Target) -> bool:
+        """Whether the host still has what is set: if it is gone nothing is to be restored."""
+        return True
+
+    def restore(self, target: Target, snapshot: Any) -> None:
+        """Make a target that is present as it was."""
+        raise NotImplementedError
+
+    def files(self, journal: "Journal", settings: List["Setting"]) -> Dict[str, str]:
+        """The files that keep these settings over a boot, with their content."""
+        return {}
+
+    def reload(self) -> None:
+        """Make the operating system look at changed files."""

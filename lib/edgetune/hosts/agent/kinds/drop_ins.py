@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Directories of configuration files, and the order in which they are read."""
+
+import os
+from typing import TYPE_CHECKING, Dict, List, Sequence
+
+from edgetune.hosts.agent.host import Host
+
+if TYPE_CHECKING:
+    from edgetune.hosts.agent.journal import Journal
+
+
+def header(journal: "Journal") -> str:
+    """The first line of every configuration file we write."""
+    return f"# Kept by edgetune for the tuning {journal.tuning}, digest {journal.digest}\n"
+
+
+def later(name: str, ours: str) -> bool:
+    """Whether a configuration file is read after ours."""
+    return os.path.basename(name) > os.path.basename(ours)
+
+
+def drop_ins(host: Host, directories: Sequence[str]) -> List[str]:
+    """The .conf files in the order they are read: by name, the first directory masks the next."""
+    found: Dict[str, str] = {}
+    for directory in directories:
+        for name in host.names(directory):
+            if name.endswith(".conf"):
+                found.setdefault(name, f"{directory}/{name}")
+    return [found[name] for name in sorted(found)]

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kinds whose settings nothing but our boot hook keeps."""
+
+from typing import TYPE_CHECKING, Optional
+
+from edgetune.hosts.agent.kinds.base import Kind
+from edgetune.hosts.agent.values import Target, Value, merged
+
+if TYPE_CHECKING:
+    from edgetune.hosts.agent.settings import Setting
+
+
+class HookKept(Kind):
+    """A kind that only our boot hook keeps; its stored value is the newest journal's.
+
+    Where values have parts, each part is the newest that any journal keeps.
+    """
+
+    kept_by_hook = True
+
+    def probe_stored(self, setting: "Setting", tuning: str) -> None:
+        from edgetune.hosts.agent.standby import BootHook  # which knows all kinds
+
+        BootHook(self.host).probe()
+
+    def persistent(self, target: Target) -> Optional[Value]:
+        from edgetune.hosts.agent.standby import BootHook, kept
+
+        found: Optional[Value] = None
+        for value in kept(self.host, self.name, target) if BootHook(self.host).installed() else ():
+            found = merged(found, value)
+        return found

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transparent huge pages."""
+
+import contextlib
+import re
+from typing import TYPE_CHECKING, Any
+
+from edgetune.hosts.agent.kinds.hook_kept import HookKept
+from edgetune.hosts.agent.protocol import Fields, Unsupported
+from edgetune.hosts.agent.values import Target, Value
+
+if TYPE_CHECKING:
+    from edgetune.hosts.agent.settings import Setting
+
+
+class MemoryThp(HookKept):
+    """When the kernel uses transparent huge pages."""
+
+    name = "memory.thp"
+    target = {"file": "enabled|defrag"}
+    ordered = False
+
+    @staticmethod
+    def scope(target: Target) -> str:
+        return f"thp {target['file']}"
+
+    @classmethod
+    def check_value(cls, fields: Fields) -> Value:
+        return fields.text("value", r"[a-z][a-z+_-]{0,40}")
+
+    def probe(self, setting: "Setting") -> None:
+        """Unsupported when this kernel does not offer the word."""
+        words = re.sub(r"[][]", "", self._read(setting.target)).split()
+        if len(words) > 1 and setting.value not in words:
+            raise Unsupported(f"this kernel knows {', '.join(words)}, not {setting.value}")
+
+    def runtime(self, target: Target) -> Value:
+        """The word in brackets, or the only one."""
+        text = self._read(target)
+        chosen = re.search(r"\[(.+?)\]", text)
+        return chosen.group(1) if chosen else text.strip()
+
+    def present(self, target: Target) -> bool:
+        return self.host.exists(self._file(target))
+
+    def snapshot(self, target: Target) -> Any:
+        return {"text": self._read(target), "word": self.runtime(target)}
+
+    def apply(self, target: Target, value: Value) -> None:
+        self.host.poke(self._file(target), f"{value}\n")
+
+    def restore(self, target: Target, snapshot: Any) -> None:
+        """Write the old word; where a plain file stands in for the kernel's, its old text."""
+        if self._read(target) == snapshot["text"]:
+            return
+        self.apply(target, snapshot["word"])
+        if self._read(target) != snapshot["text"]:
+            with contextlib.suppress(OSError):
+                self.host.poke(self._file(target), snapshot["text"])
+
+    def _file(self, target: Target) -> str:
+        return f"/sys/kernel/mm/transparent_hugepage/{target['file']}"
+
+    def _read(self, target: Target) -> str:
+        return self.text(self._file(target))

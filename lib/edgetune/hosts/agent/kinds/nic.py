@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the kinds that belong to a network interface share."""
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple, Type
+
+from edgetune.hosts.agent.host import Host, decode
+from edgetune.hosts.agent.kinds.hook_kept import HookKept
+from edgetune.hosts.agent.protocol import Failed, Fields, Unsupported
+from edgetune.hosts.agent.values import Parts, Target, Value, counts, parts
+
+if TYPE_CHECKING:
+    from edgetune.hosts.agent.settings import Setting
+
+
+class NicKind(HookKept):
+    """What belongs to a network interface: changing its queues resets all the rest."""
+
+    target = {"interface": r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}"}
+
+    @staticmethod
+    def scope(target: Target) -> str:
+        return f"nic {target['interface']}"
+
+    def present(self, target: Target) -> bool:
+        return self.host.exists(self._directory(target))
+
+    def queues(self, target: Target) -> List[str]:
+        """Its receive and transmit queues, such as ``rx-0``; Unsupported without an interface."""
+        if not self.present(target):
+            raise Unsupported(f"there is no interface {target['interface']}")
+        return self.host.names(f"{self._directory(target)}/queues")
+
+    def read_steering(self, target: Target, names: Sequence[str]) -> Dict[str, str]:
+        """The text of those files of its queues that can be read, by ``rx-0/rps_cpus``."""
+        files = [f"{queue}/{name}" for queue in self.queues(target) for name in names]
+        found = {}
+        for file in files:
+            with contextlib.suppress(OSError):
+                found[file] = decode(self.host.read(f"{self._directory(target)}/queues/{file}"))
+        return found
+
+    def put_steering_back(self, target: Target, was: Dict[str, str]) -> None:
+        """Write what differs, into the queues that there are."""
+        now = self.read_steering(target, sorted({file.split("/")[1] for file in was}))
+        for file, text in was.items():
+            if file in now and now[file] != text:
+                self.host.poke(f"{self._directory(target)}/queues/{file}", text)
+
+    def _directory(self, target: Target) -> str:
+        return f"/sys/class/net/{target['interface']}"
+
+
+class NicParts(NicKind):
+    """What ethtool shows of an interface as named parts, and changes part by part."""
+
+    change = ""
+    # The kinds that a change may reset; they are put back like what steers packets to queues.
+    below: Tuple[Type["NicParts"], ...] = ()
+    steering = ("rps_cpus", "rps_flow_cnt", "xps_cpus")
+
+    def same(self, now: Value, wanted: Value) -> bool:
+        """Whether the parts that are wanted are as wanted; the others may be anything."""
+        there = parts(now)
+        return all(there.get(name) == part for name, part in parts(wanted).items())
+
+    def snapshot(self, target: Target) -> Any:
+        """All its parts, and whatever a driver that starts the interface anew may reset."""
+        return {
+            "parts": self.requested(target),
+            "below": self.read_below(target),
+            "steering": self.read_steering(target, self.steering),
+        }
+
+    def apply(self, target: Target, value: Value) -> None:
+        """Change what differs; everything downstream stays as it is."""
+        was = dict(self.snapshot(target), parts=value)
+        self.restore(target, was)
+
+    def restore(self, target: Target, snapshot: Any) -> None:
+        """Give the interface its parts back, and all that is downstream of them."""
+        self.put(target, parts(snapshot["parts"]))
+        self.put_below_back(target, snapshot["below"])
+        self.put_steering_back(target, snapshot["steering"])
+
+    def put(self, target: Target, wanted: Parts) -> None:
+        """Change the parts that differ: some versions of ethtool complain of the others."""
+        now = self.requested(target)
+        self.run(target, {name: part for name, part in wanted.items() if now.get(name) != part})
+
+    def requested(self, target: Target) -> Parts:
+        """What was asked of the interface, which need not be in force."""
+        return parts(self.runtime(target))
+
+    def run(self, target: Target, wanted: Parts) -> None:
+        """Let ethtool change parts, if there are any, in one go; Failed when it complains."""
+        words = [str(word) for part in wanted.items() for word in part]
+        if words:
+            self.host.run("ethtool", self.change, target["interface"], *words)
+
+    def read_below(self, target: Target) -> Dict[str, Parts]:
+        """What is downstream, by kind; without what the interface does not have."""
+        found = {}
+        for kind in self.below:
+            with contextlib.suppress(Unsupported):
+                found[kind.name] = kind(self.host).requested(target)
+        return found
+
+    def put_below_back(self, target: Target, was: Dict[str, Parts]) -> None:
+        """Change what differs from what ``read_below`` found."""
+        for kind in self.below:
+            if kind.name in was:
+                kind(self.host).put(target, was[kind.name])
+
+
+class NicCounts(NicParts):
+    """Parts that are numbers, each with a maximum that the interface tells."""
+
+    names: Tuple[str, ...] = ()
+    smallest = 0
+    show = ""
+    what = ""
+
+    @classmethod
+    def check_value(cls, fields: Fields) -> Value:
+        """Such as {"rx": 2, "tx": 2}."""
+        below = fields.inside("value")
+        known = [name for name in cls.names if name in below.names()]
+        value: Parts = {name: below.whole(name, cls.smallest, 65536) for name in known}
+        below.done()
+        if not value:
+            raise fields.wrong("value", "is empty")
+        return value
+
+    def probe(self, setting: "Setting") -> None:
+        """Unsupported when the interface has none of that name, or not so many."""
+        interface = setting.target["interface"]
+        most = self.read(interface)["max"]
+        for name, count in counts(setting.value).items():
+            if count > most.get(name, 0):
+                most_of_it = f"at most {most[name]}" if most.get(name) else "no"
+                raise Unsupported(f"{interface} has {most_of_it} {name} {self.what}")
+
+    def runtime(self, target: Target) -> Value:
+        """The present number of each that the interface has."""
+        self.queues(target)
+        found = self.read(target["interface"])
+        return {name: count for name, count in found["current"].items() if found["max"].get(name)}
+
+    def read(self, interface: str) -> Dict[str, Dict[str, int]]:
+        """``{"max": {"rx": 4, ...}, "current": {...}}``; Unsupported without an answer."""
+        found: Dict[str, Dict[str, int]] = {"max": {}, "current": {}}
+        part = "max"
+        for line in show(self.host, self.show, interface).splitlines():
+            name, _, number = line.partition(":")
+            if name.startswith("Current"):
+                part = "current"
+            elif name.lower() in self.names and number.strip().isdigit():
+                found[part][name.lower()] = int(number)
+        if not found["current"]:
+            raise Unsupported(f"ethtool {self.show} {interface} tells no {self.what}")
+        return found
+
+
+def show(host: Host, option: str, interface: str) -> str:
+    """What ethtool tells of an interface; Unsupported when it does not."""
+    try:
+        return host.run("ethtool", option, interface)
+    except Failed as error:
+        raise Unsupported(str(error)) from None
+
+
+def driver_of(host: Host, interface: str) -> Optional[str]:
+    """The name of an interface's driver; None without a device."""
+    link = host.path(f"/sys/class/net/{interface}/device/driver")
+    return os.path.basename(os.readlink(link)) if os.path.islink(link) else None

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long an interface gathers packets before it interrupts."""
+
+import re
+from typing import TYPE_CHECKING, Iterator, Sequence, Tuple, Union
+
+from edgetune.hosts.agent.kinds.nic import NicParts, show
+from edgetune.hosts.agent.protocol import Fields, Unsupported
+from edgetune.hosts.agent.values import Parts, Target, Value, chosen, parts
+
+if TYPE_CHECKING:
+    from edgetune.hosts.agent.settings import Setting
+
+SWITCH = "on|off"
+
+
+class NicCoalesce(NicParts):
+    """How long an interface gathers packets before it interrupts: names as ``ethtool -C`` has them.
+
+    ixgbe starts the interface anew where receive coalescing (LRO) comes or goes with it.
+    """
+
+    name = "nic.coalesce"
+    change = "-C"
+    switches = ("adaptive-rx", "adaptive-tx", "cqe-mode-rx", "cqe-mode-tx")
+    numbers = (
+        "stats-block-usecs",
+        "sample-interval",
+        "pkt-rate-low",
+        "pkt-rate-high",
+        *(
+            f"{side}-{what}{when}"
+            for side in ("rx", "tx")
+            for what, when in (
+                ("usecs", ""),
+                ("frames", ""),
+                ("usecs", "-irq"),
+                ("frames", "-irq"),
+                ("usecs", "-low"),
+                ("frame", "-low"),
+                ("usecs", "-high"),
+                ("frame", "-high"),
+            )
+        ),
+        "tx-aggr-max-bytes",
+        "tx-aggr-max-frames",
+        "tx-aggr-time-usecs",
+    )
+
+    @classmethod
+    def check_value(cls, fields: Fields) -> Value:
+        """Such as {"adaptive-rx": "off", "rx-usecs": 50}."""
+        below = fields.inside("value")
+        value: Parts = {}
+        for name in below.names():
+            if name in cls.switches:
+                value[name] = below.text(name, SWITCH)
+            elif name in cls.numbers:
+                value[name] = below.whole(name, 0, 2**32 - 1)
+        below.done()
+        if not value:
+            raise fields.wrong("value", "is empty")
+        return value
+
+    def asked(self, found: Value, value: Value) -> Value:
+        """A card tells two dozen of them; others may change without our doing."""
+        return chosen(found, value)
+
+    def probe(self, setting: "Setting") -> None:
+        """Unsupported when the driver does not know one of them (it is ``n/a``)."""
+        interface = setting.target["interface"]
+        missing = sorted(set(parts(setting.value)) - set(parts(self.runtime(setting.target))))
+        if missing:
+            raise Unsupported(f"{interface} has no coalescing {', '.join(missing)}")
+
+    def runtime(self, target: Target) -> Value:
+        """Everything the driver knows of coalescing."""
+        self.queues(target)
+        pairs = coalescing(show(self.host, "-c", target["interface"]))
+        known = {*self.switches, *self.numbers}
+        return {name: part for name, part in pairs if name in known}
+
+    def same(self, now: Value, wanted: Value) -> bool:
+        """Some chips count in steps of 2 us: a time may be 1 us off, but 0 stands for none."""
+        there = parts(now)
+        return all(
+            there.get(name) == part
+            or ("usecs" in name and part and there.get(name) in _next_to(part))
+            for name, part in parts(wanted).items()
+        )
+
+    def run(self, target: Target, wanted: Parts) -> None:
+        """What adapts by itself goes first and comes last: with it on, times cannot be set."""
+        last: Parts = {name: part for name, part in wanted.items() if part == "on"}
+        super().run(target, {name: wanted[name] for name in wanted if name not in last})
+        super().run(target, last)
+
+
+def _next_to(part: Union[int, str]) -> Sequence[int]:
+    near = (part - 1, part + 1) if isinstance(part, int) else ()
+    return [number for number in near if number > 0]
+
+
+def coalescing(text: str) -> Iterator[Tuple[str, Union[int, str]]]:
+    """Names and values of what ``ethtool -c`` tells, without what is not available."""
+    for line in text.splitlines():
+        pair = re.fullmatch(r"(Adaptive|CQE mode) RX: (\S+) +TX: (\S+) *", line)
+        if pair:
+            name = pair.group(1).lower().replace(" ", "-")
+            found = [(f"{name}-rx", pair.group(2)), (f"{name}-tx", pair.group(3))]
+        else:
+            name, _, value = line.partition(":")
+            found = [(name, value.strip())]
+        for name, value in found:
+            if value.isdigit():
+                yield name, int(value)
+            elif re.fullmatch(SWITCH, value):
+                yield name, value

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an interface does by itself."""
+
+import re
+from typing import TYPE_CHECKING, Dict, Optional
+
+from edgetune.hosts.agent.kinds.nic import NicParts, show
+from edgetune.hosts.agent.kinds.nic_coalesce import SWITCH, NicCoalesce
+from edgetune.hosts.agent.protocol import Fields, Unsupported
+from edgetune.hosts.agent.values import Parts, Target, Value, chosen, merged, parts
+
+if TYPE_CHECKING:
+    from edgetune.hosts.agent.settings import Setting
+
+
+class Feature:
+    """One line of ``ethtool -k``; ``members`` are the features that a group stands for.
+
+    What is ``requested`` is not in force while something that it needs is off.
+    """
+
+    def __init__(self, value: str, requested: str, fixed: bool) -> None:
+        self.value = value
+        self.requested = requested or value
+        self.members: Dict[str, Feature] = {}
+        self._fixed = fixed
+
+    @property
+    def fixed(self) -> bool:
+        """Whether it cannot be changed; ethtool does not say so of groups."""
+        inside = list(self.members.values())
+        return all(member.fixed for member in inside) if inside else self._fixed
+
+
+class NicFeatures(NicParts):
+    """What an interface does by itself, such as {"ntuple-filters": "off"}.
+
+    A change of ntuple-filters or LRO starts the interface anew with ixgbe, bnxt and others, and
+    ntuple-filters mean two things: with ixgbe "on" puts an end to Flow Director's own sampling,
+    with i40e, ice and mlx5 it is what accelerated RFS needs.
+    """
+
+    name = "nic.features"
+    ordered = False
+    change = "-K"
+    below = (NicCoalesce,)
+    # What -K takes besides the names that -k shows.
+    short = {
+        "rx": "rx-checksumming",
+        "tx": "tx-checksumming",
+        "sg": "scatter-gather",
+        "tso": "tcp-segmentation-offload",
+        "ufo": "udp-fragmentation-offload",
+        "gso": "generic-segmentation-offload",
+        "gro": "generic-receive-offload",
+        "lro": "large-receive-offload",
+        "rxvlan": "rx-vlan-offload",
+        "txvlan": "tx-vlan-offload",
+        "ntuple": "ntuple-filters",
+        "rxhash": "receive-hashing",
+    }
+
+    @classmethod
+    def check_value(cls, fields: Fields) -> Value:
+        """Names as -k shows them, or short as -K takes them, with on or off."""
+        below = fields.inside("value")
+        value: Parts = {}
+        for name in below.names():
+            full = cls.short.get(name, name)
+            if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,99}", full):
+                raise below.wrong(name, "is no name of a feature")
+            if full in value:
+                raise below.wrong(name, f"is {full}, which is set twice")
+            value[full] = below.text(name, SWITCH)
+        if not value:
+            raise fields.wrong("value", "is empty")
+        return value
+
+    def asked(self, found: Value, value: Value) -> Value:
+        """An interface has some sixty of them."""
+        return chosen(found, value)
+
+    def probe(self, setting: "Setting") -> None:
+        """Unsupported when there is none of that name, or it is fixed."""
+        interface = setting.target["interface"]
+        known = self._features(setting.target)
+        for name, value in parts(setting.value).items():
+            if name not in known:
+                raise Unsupported(f"{interface} has no feature {name}")
+            if known[name].fixed and known[name].value != value:
+                raise Unsupported(f"{interface} has {name} {known[name].value}, which is fixed")
+
+    def runtime(self, target: Target) -> Value:
+        """All of them."""
+        return {name: own.value for name, own in self._features(target).items()}
+
+    def requested(self, target: Target) -> Parts:
+        """The same, also what does not work for now."""
+        return {name: own.requested for name, own in self._features(target).items()}
+
+    def persistent(self, target: Target) -> Optional[Value]:
+        """What is fixed stays so, whatever anybody said."""
+        kept = super().persistent(target)
+        try:
+            known = self._features(target)
+        except Unsupported:
+            return kept
+        return merged(kept, {name: own.value for name, own in known.items() if own.fixed})
+
+    def put(self, target: Target, wanted: Parts) -> None:
+        """The same; members rather than their group, which would change all of them alike."""
+        known = self._features(target)
+        for name, own in known.items():
+            if own.members and set(own.members) <= set(wanted):
+                wanted = {other: part for other, part in wanted.items() if other != name}
+        super().put(target, wanted)
+
+    def _features(self, target: Target) -> Dict[str, Feature]:
+        self.queues(target)
+        text = show(self.host, "-k", target["interface"])
+        found: Dict[str, Feature] = {}
+        group = Feature("", "", False)
+        line = r"^([ \t]*)([^\s:]+): (on|off)( \[fixed\])?(?: \[requested (on|off)\])?"
+        for indent, name, value, fixed, requested in re.findall(line, text, re.MULTILINE):
+            own = found[name] = Feature(value, requested, bool(fixed))
+            if indent:
+                group.members[name] = own
+            else:
+                group = own
+        return found

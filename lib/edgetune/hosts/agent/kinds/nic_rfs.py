@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flows steered to the CPU that reads them (RFS)."""
+
+from typing import TYPE_CHECKING, Any, Dict, Sequence
+
+from edgetune.hosts.agent.kinds.nic import NicKind
+from edgetune.hosts.agent.kinds.sysctl import Sysctl
+from edgetune.hosts.agent.protocol import Fields, Unsupported
+from edgetune.hosts.agent.values import Target, Value, power_above, power_below
+
+if TYPE_CHECKING:
+    from edgetune.hosts.agent.settings import Setting
+
+
+class NicRfs(NicKind):
+    """How many flows are steered to the CPU that reads them (RFS), in both halves.
+
+    The value is a number of flows, a power of two as the kernel has it: the host's table of
+    sockets has room for so many at least (other interfaces share it, so it never shrinks), and
+    each receive queue for its share. 0 switches it off on the interface.
+    """
+
+    name = "nic.rfs"
+    key = "net.core.rps_sock_flow_entries"
+    table = "/proc/sys/net/core/rps_sock_flow_entries"
+
+    @classmethod
+    def check_value(cls, fields: Fields) -> Value:
+        return str(int(fields.text("value", r"[0-9]{1,9}")))
+
+    @classmethod
+    def scopes(cls, target: Target) -> Sequence[str]:
+        return (cls.scope(target), Sysctl.scope({"key": cls.key}))
+
+    def rounded(self, target: Target, value: Value) -> Value:
+        """The kernel rounds up."""
+        return str(power_above(int(str(value))))
+
+    def probe(self, setting: "Setting") -> None:
+        """Unsupported with fewer flows than queues, or more than the kernel's tables take."""
+        flows, queues = int(str(setting.value)), len(self._queues(setting.target))
+        if 0 < flows < queues:
+            raise Unsupported(f"{flows} flows are too few for {queues} receive queues")
+        if flows > 1 << 29:
+            raise Unsupported(f"{flows} flows are more than {1 << 29}, which the kernel takes")
+
+    def runtime(self, target: Target) -> Value:
+        """The flows that there is room for, in the table and in the queue with the fewest."""
+        queues = [int(text) for text in self._queues(target).values()]
+        in_queues = power_below(min(queues) * len(queues))
+        return str(min(in_queues, self._entries()))
+
+    def snapshot(self, target: Target) -> Any:
+        return {"table": self.text(self.table), "queues": self._queues(target)}
+
+    def apply(self, target: Target, value: Value) -> None:
+        """The table first: queues without one steer nothing."""
+        flows, queues = int(str(value)), self._queues(target)
+        if flows > self._entries():
+            self.host.poke(self.table, f"{flows}\n")
+        share = share_of(flows, len(queues))
+        self.put_steering_back(target, dict.fromkeys(queues, f"{share}\n"))
+
+    def restore(self, target: Target, snapshot: Any) -> None:
+        self.put_steering_back(target, snapshot["queues"])
+        if self.text(self.table) != snapshot["table"]:
+            self.host.poke(self.table, snapshot["table"])
+
+    def _queues(self, target: Target) -> Dict[str, str]:
+        found = self.read_steering(target, ("rps_flow_cnt",))
+        if not found:
+            raise Unsupported(f"{target['interface']} has no receive queues with rps_flow_cnt")
+        return found
+
+    def _entries(self) -> int:
+        return int(self.text(self.table))
+
+
+def share_of(flows: int, queues: int) -> int:
+    """What each queue must have room for; a power of two, as the kernel has it."""
+    return power_above(-(-flows // queues))

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters of the kernel."""
+
+import fnmatch
+import os
+import re
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+from edgetune.hosts.agent.kinds.base import Kind
+from edgetune.hosts.agent.kinds.drop_ins import drop_ins, header, later
+from edgetune.hosts.agent.protocol import Unsupported
+from edgetune.hosts.agent.values import Target, Value
+
+if TYPE_CHECKING:
+    from edgetune.hosts.agent.journal import Journal
+    from edgetune.hosts.agent.settings import Setting
+
+
+class Sysctl(Kind):
+    """A kernel parameter below /proc/sys."""
+
+    name = "sysctl"
+    # Never two of . and / in a row: where they change places that could lead out of /proc/sys.
+    target = {"key": r"[a-z0-9_][A-Za-z0-9_-]*([./][A-Za-z0-9_-]+)*"}
+    directories = tuple(f"{top}/sysctl.d" for top in ("/etc", "/run", "/usr/local/lib", "/usr/lib"))
+    # procps reads this one after all the others; systemd reads it only where 99-sysctl.conf is it.
+    last = "/etc/sysctl.conf"
+
+    @staticmethod
+    def scope(target: Target) -> str:
+        """The one parameter, with the one that is coupled to it."""
+        return "sysctl " + " ".join(coupled(target))
+
+    def probe(self, setting: "Setting") -> None:
+        """Unsupported when it is read-only, as some are in a network namespace."""
+        file = self._file(setting.target)
+        if not os.stat(self.host.path(file)).st_mode & 0o222:
+            raise Unsupported(f"{file} is read-only here")
+
+    def probe_stored(self, setting: "Setting", tuning: str) -> None:
+        """Unsupported when a file that is read after ours decides."""
+        winner = self._winner(sysctl_path(setting.target["key"]))
+        if winner and self._after_ours(winner[0], tuning) and winner[1] != setting.value:
+            raise Unsupported(f"{winner[0]} is read after ours and sets it to {winner[1]}")
+
+    def runtime(self, target: Target) -> Value:
+        """Its value, white space normalised."""
+        return " ".join(self.text(self._file(target)).split())
+
+    def persistent(self, target: Target) -> Optional[Value]:
+        winner = self._winner(sysctl_path(target["key"]))
+        return winner[1] if winner else None
+
+    def present(self, target: Target) -> bool:
+        return self.host.exists(self._file(target))
+
+    def snapshot(self, target: Target) -> Any:
+        """The text of each parameter that changes with it."""
+        files = [f"/proc/sys/{path}" for path in coupled(target)]
+        return {file: self.text(file) for file in files if self.host.exists(file)}
+
+    def apply(self, target: Target, value: Value) -> None:
+        """Write it: the exit status of sysctl(8) says nothing."""
+        self.host.poke(self._file(target), f"{value}\n")
+
+    def restore(self, target: Target, snapshot: Any) -> None:
+        """Write what differs; of a pair first the one that counts: it makes the other zero."""
+        for file in sorted(snapshot, key=lambda name: bool(snapshot[name].strip() == "0")):
+            if self.text(file) != snapshot[file]:
+                self.host.poke(file, snapshot[file])
+
+    def files(self, journal: "Journal", settings: List["Setting"]) -> Dict[str, str]:
+        lines = [f"{setting.target['key']} = {setting.value}\n" for setting in settings]
+        return {self._ours(journal.tuning): header(journal) + "".join(lines)}
+
+    def _ours(self, tuning: str) -> str:
+        return f"/etc/sysctl.d/90-edgetune-{tuning}.conf"
+
+    def _after_ours(self, name: str, tuning: str) -> bool:
+        return name == self.last or later(name, self._ours(tuning))
+
+    def _file(self, target: Target) -> str:
+        return "/proc/sys/" + sysctl_path(target["key"])
+
+    def _winner(self, path: str) -> Optional[Tuple[str, str]]:
+        """File and value of the assignment that decides; a pattern only where no name does."""
+        named: Optional[Tuple[str, str]] = None
+        pattern: Optional[Tuple[str, str]] = None
+        last = [] if self.host.init == "systemd" else [self.last]
+        for file in drop_ins(self.host, self.directories) + last:
+            for key, value in sysctl_lines(self.host.text(file)):
+                if key == path:
+                    named = (file, value)
+                elif "*" in key and _matches(path, key):
+                    pattern = (file, value)
+        return named or pattern
+
+
+COUPLED = (
+    ("vm/dirty_bytes", "vm/dirty_ratio"),
+    ("vm/dirty_background_bytes", "vm/dirty_background_ratio"),
+)
+"""Parameters of which one becomes zero when the other is set; zero itself cannot be written."""
+
+
+def coupled(target: Target) -> Sequence[str]:
+    """The paths that change together with a parameter, its own among them."""
+    path = sysctl_path(target["key"])
+    return next((pair for pair in COUPLED if path in pair), (path,))
+
+
+def sysctl_path(key: str) -> str:
+    """``net/ipv4/conf/eth0.1/forwarding`` for both ways to write that key (see sysctl.d(5))."""
+    first = re.search("[./]", key)
+    if first is None or first.group() == "/":
+        return key
+    return key.translate(str.maketrans("./", "/."))
+
+
+def sysctl_lines(text: str) -> Iterator[Tuple[str, str]]:
+    """Paths and values that a file of sysctl.d assigns."""
+    for line in text.splitlines():
+        key, equals, value = line.partition("=")
+        if equals and key.strip() and key.strip()[0] not in "#;":
+            yield sysctl_path(key.strip().lstrip("-").strip()), " ".join(value.split())
+
+
+def _matches(path: str, pattern: str) -> bool:
+    parts, patterns = path.split("/"), pattern.split("/")
+    return len(parts) == len(patterns) and all(map(fnmatch.fnmatchcase, parts, patterns))

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a setting stands on this host, and what would have to be done."""
+
+from typing import List, Optional, Sequence
+
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.journal import Entry
+from edgetune.hosts.agent.kinds import KINDS
+from edgetune.hosts.agent.kinds.base import Kind
+from edgetune.hosts.agent.protocol import Json, Unsupported
+from edgetune.hosts.agent.services import probe_restart
+from edgetune.hosts.agent.settings import Setting
+from edgetune.hosts.agent.values import Value, bounded
+
+
+class Row:
+    """How one setting stands on this host. ``problem`` says why the host cannot do it."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.runtime: Optional[Value] = None
+        self.persistent: Optional[Value] = None
+        self.wanted: Value = setting.value
+        self.differs = {"runtime": False, "stored": False}
+        self.problem: Optional[str] = None
+
+    @property
+    def values(self) -> Json:
+        """Both facts."""
+        return {"runtime": self.runtime, "persistent": self.persistent}
+
+    @property
+    def shown(self) -> Json:
+        """As it stands in an answer."""
+        return dict(self.values, id=self.setting.id, wanted=self.wanted, reason=self.reason)
+
+    @property
+    def as_wanted(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.problem and not any(self.differs.values())
+
+    @property
+    def status(self) -> str:
+        """``change``, ``noop`` or ``unsupported``."""
+        if self.problem:
+            return "unsupported"
+        return "noop" if self.as_wanted else "change"
+
+    @property
+    def reason(self) -> str:
+        """The same in words."""
+        if self.problem:
+            return self.problem
+        if self.as_wanted:
+            return "is as wanted"
+        if not self.differs["stored"]:
+            return "differs now"
+        return "differs" if self.differs["runtime"] else "would be lost at the next boot"
+
+
+def observe(host: Host, setting: Setting, tuning: str) -> Row:
+    """Read one setting, and find out what would have to be done. Touches nothing."""
+    row = Row(setting)
+    kind = KINDS[setting.kind](host)
+    try:
+        row.persistent = stored_value(kind, setting)
+        row.runtime = kind.asked(kind.runtime(setting.target), setting.value)
+        rounded = kind.rounded(setting.target, setting.value)
+        row.wanted = bounded(setting.only, row.runtime, rounded)
+        row.differs["runtime"] = not reached(kind, setting, row.runtime)
+        row.differs["stored"] = _must_store(kind, row)
+        _probe(host, kind, row, tuning)
+    except Unsupported as why:
+        row.problem = str(why)
+    except ValueError as error:
+        row.problem = f"cannot be compared: {error}"
+    return row
+
+
+def stored_value(kind: Kind, setting: Setting) -> Optional[Value]:
+    """What will be in force after a boot, as far as the setting speaks of it."""
+    found = kind.persistent(setting.target)
+    said = None if found is None else kind.asked(found, setting.value)
+    return None if said == {} else said
+
+
+def reached(kind: Kind, setting: Setting, value: Optional[Value]) -> bool:
+    """Whether a value is as the setting wants it; ``only`` is content with more, or less."""
+    if value is None:
+        return False
+    wanted = kind.rounded(setting.target, setting.value)
+    return kind.same(value, bounded(setting.only, value, wanted))
+
+
+def _must_store(kind: Kind, row: Row) -> bool:
+    # Where nobody has said anything, a default that is good enough now is so after a boot.
+    if row.persistent is None and row.setting.only:
+        return row.differs["runtime"]
+    return not reached(kind, row.setting, row.persistent)
+
+
+def _probe(host: Host, kind: Kind, row: Row, tuning: str) -> None:
+    if row.differs["runtime"]:
+        kind.probe(row.setting)
+        if row.setting.restart:
+            probe_restart(host, row.setting.restart)
+    if row.differs["stored"]:
+        kind.probe_stored(row.setting, tuning)
+
+
+def current(host: Host, setting: Setting) -> Json:
+    """What is in force and what is stored; None for what the host does not have."""
+    kind = KINDS[setting.kind](host)
+    try:
+        runtime: Optional[Value] = kind.asked(kind.runtime(setting.target), setting.value)
+    except Unsupported:
+        runtime = None
+    return {"runtime": runtime, "persistent": stored_value(kind, setting)}
+
+
+def diff_of(entries: Sequence[Entry], before: Sequence[Json], after: Sequence[Json]) -> List[Json]:
+    """A row for each setting that differs."""
+    pairs = zip([entry.setting.id for entry in entries], before, after)
+    return [{"id": name, "before": b, "after": a} for name, b, a in pairs if a != b]

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Services: their state, and their restart."""
+
+import time
+from typing import Sequence
+
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.protocol import Failed, Unsupported
+
+RESTART_WAIT = 30.0
+
+
+START_WAIT = 10.0
+
+
+def probe_restart(host: Host, service: str) -> None:
+    if not host.program("systemctl"):
+        raise Unsupported(f"without systemctl {service} cannot be restarted")
+    if not is_active(host, service):
+        raise Unsupported(f"the service {service} is {service_state(host, service)}")
+
+
+def service_state(host: Host, service: str) -> str:
+    """``active``, ``inactive``, ``failed``, ...; ``unknown`` without an answer."""
+    try:
+        return host.attempt("systemctl", "is-active", service)[1].strip() or "unknown"
+    except Failed:
+        return "unknown"
+
+
+def is_active(host: Host, service: str) -> bool:
+    """Whether a service runs."""
+    return service_state(host, service) == "active"
+
+
+def awaited_state(host: Host, service: str, seconds: float) -> str:
+    """The state of a service, which is given some time to start unless it failed."""
+    deadline = time.monotonic() + seconds
+    state = service_state(host, service)
+    while state not in ("active", "failed") and time.monotonic() < deadline:
+        time.sleep(0.1)
+        state = service_state(host, service)
+    return state
+
+
+def restart(host: Host, services: Sequence[str]) -> None:
+    """Restart services one by one; Failed when one does not come up again in time."""
+    for service in services:
+        host.run("systemctl", "restart", service)
+        state = awaited_state(host, service, RESTART_WAIT)
+        if state != "active":
+            raise Failed(f"{service} is {state} after its restart")

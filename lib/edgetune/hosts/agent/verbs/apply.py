@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``apply``: change the host to what the plan showed."""
+
+from typing import List, Sequence
+
+from edgetune.hosts.agent.change import begin, carry_out
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.journal import UNSETTLED, Journal, Journals
+from edgetune.hosts.agent.observe import Row, current, diff_of, observe
+from edgetune.hosts.agent.protocol import (
+    DIGEST,
+    LINE,
+    TUNING,
+    AgentError,
+    Failed,
+    Fields,
+    Json,
+    Refused,
+    Unsupported,
+    complaint,
+    read_epoch,
+)
+from edgetune.hosts.agent.settings import Setting, read_settings
+from edgetune.hosts.agent.standby import BootHook
+from edgetune.hosts.agent.undo import take_back
+from edgetune.hosts.agent.verbs.verify import verify_settings
+
+
+def run(host: Host, request: Fields) -> Json:
+    """Change the host to what the plan showed, wholly or not at all."""
+    epoch = read_epoch(request)
+    head = {
+        "rollout": request.text("rollout", LINE),
+        "tuning": request.text("tuning", TUNING),
+        "digest": request.text("digest", DIGEST),
+        "confirm_within": request.seconds("confirm_within"),
+        "grace_boots": request.whole("grace_boots", 0, 1, default=0),
+    }
+    settings = read_settings(request)
+    expect = _read_expect(request, settings)
+    request.done()
+    with host.lock():
+        host.fence(epoch)
+        return _apply(host, head, settings, expect)
+
+
+def _apply(host: Host, head: Json, settings: List[Setting], expect: Json) -> Json:
+    standing = Journals(host).load(head["tuning"])
+    if standing is not None:
+        if standing.digest != head["digest"]:
+            raise Refused(f"{standing.tuning} stands here with another digest: restore it first")
+        if (
+            standing.state not in UNSETTLED
+            and verify_settings(host, head["tuning"], settings)["verified"]
+        ):
+            return _applied(host, standing, [], [])
+        take_back(host, standing)
+    _refuse_unsettled(host)
+    rows = [observe(host, setting, head["tuning"]) for setting in settings]
+    _refuse_unsupported(host, rows, head)
+    _refuse_unexpected(rows, expect)
+    journal = begin(host, rows, head)
+    try:
+        restarted = carry_out(host, journal)
+    except Exception as error:
+        raise _undo(host, journal, error) from None
+    after = [current(host, setting) for setting in settings]
+    diff = diff_of(journal.entries, [row.values for row in rows], after)
+    return _applied(host, journal, diff, restarted)
+
+
+def _applied(host: Host, journal: Journal, diff: List[Json], restarted: List[str]) -> Json:
+    return {
+        "changed": bool(diff),
+        "diff": diff,
+        "restarted": restarted,
+        "state": journal.state,
+        "boot_id": host.boot_id,
+    }
+
+
+def _read_expect(request: Fields, settings: List[Setting]) -> Json:
+    fields = request.inside("expect")
+    expect = {}
+    for setting in settings:
+        row = fields.inside(setting.id)
+        names = ("runtime", "persistent")
+        expect[setting.id] = {name: row.raw(name) for name in names}
+        row.done()
+    fields.done()
+    return expect
+
+
+def _refuse_unsettled(host: Host) -> None:
+    for journal in Journals(host).all():
+        if journal.state != "confirmed":
+            what = f"the tuning {journal.tuning} on this host is {journal.state}"
+            raise Refused(f"{what}: restore it first")
+    for why in Journals(host).damaged().values():
+        raise Refused(why)
+
+
+def _refuse_unsupported(host: Host, rows: Sequence[Row], head: Json) -> None:
+    for row in rows:
+        if row.problem:
+            raise Refused(f"{row.setting.id}: {row.problem}")
+    try:
+        if head["confirm_within"]:
+            BootHook(host).probe()
+    except Unsupported as why:
+        raise Refused(f"confirm_within: {why}") from None
+
+
+def _refuse_unexpected(rows: Sequence[Row], expect: Json) -> None:
+    for row in rows:
+        planned = expect[row.setting.id]
+        for name, value in row.values.items():
+            if value != planned[name]:
+                text = f"{row.setting.id}: {name} is {value}, the plan saw {planned[name]}"
+                raise Refused(text)
+
+
+def _undo(host: Host, journal: Journal, error: Exception) -> Failed:
+    text = str(error) if isinstance(error, AgentError) else f"{type(error).__name__}: {error}"
+    try:
+        take_back(host, journal)
+    except Exception as worse:
+        return Failed(f"{text}; NOT undone: {complaint(worse)}")
+    return Failed(f"{text}; undone")

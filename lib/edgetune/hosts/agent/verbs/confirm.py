@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``confirm``: keep a provisional change."""
+
+from typing import Optional, Sequence
+
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.journal import UNSETTLED, Journal, Journals
+from edgetune.hosts.agent.protocol import DIGEST, TUNING, Fields, Json, Refused, read_epoch
+from edgetune.hosts.agent.settings import Setting, read_settings
+from edgetune.hosts.agent.standby import BootHook, disarm_timer
+from edgetune.hosts.agent.verbs.verify import verify_settings
+
+
+def run(host: Host, request: Fields) -> Json:
+    """Keep a change that verifies; the revert timer finds it confirmed, or was there first."""
+    epoch = read_epoch(request)
+    tuning = request.text("tuning", TUNING)
+    digest = request.optional("digest", DIGEST)
+    settings = read_settings(request)
+    request.done()
+    with host.lock():
+        host.fence(epoch)
+        journal = Journals(host).load(tuning)
+        if journal:
+            _refuse_another(journal, digest, settings)
+        result = verify_settings(host, tuning, settings)
+        kept = journal is not None and journal.state not in UNSETTLED and result["verified"]
+        if kept and journal is not None and journal.state != "confirmed":
+            journal.state = "confirmed"
+            # Else a timer that is still running would end a later restore of single settings.
+            journal.deadline = {}
+            Journals(host).save(journal)
+            disarm_timer(host, journal)
+            BootHook(host).sync()
+        state = journal.state if journal else "none"
+        return dict(result, confirmed=kept, state=state)
+
+
+def _refuse_another(journal: Journal, digest: Optional[str], settings: Sequence[Setting]) -> None:
+    """Nothing is to be kept that was not looked at."""
+    if digest not in (None, journal.digest):
+        raise Refused(f"{journal.tuning} stands here with another digest: {journal.digest}")
+    asked = {setting.id for setting in settings}
+    differing = asked ^ {entry.setting.id for entry in journal.entries}
+    if differing:
+        what = ", ".join(sorted(differing))
+        raise Refused(f"{journal.tuning} stands here with other settings: {what}")

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``facts``: what a host is."""
+
+import os
+import sys
+from typing import Dict, Optional
+
+from edgetune.hosts.agent.counters import first_number, interfaces, meminfo
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.journal import Journals
+from edgetune.hosts.agent.kinds.memory_thp import MemoryThp
+from edgetune.hosts.agent.kinds.nic import NicCounts, driver_of
+from edgetune.hosts.agent.kinds.nic_channels import NicChannels
+from edgetune.hosts.agent.kinds.nic_ring import NicRing
+from edgetune.hosts.agent.protocol import Fields, Json, Unsupported
+from edgetune.hosts.agent.values import parse_cpus
+
+
+def run(host: Host, request: Fields) -> Json:
+    """What tunings may be rendered from, and what stands on the host."""
+    request.done()
+    online = host.text("/sys/devices/system/cpu/online", "0")
+    return {
+        "hostname": host.text("/proc/sys/kernel/hostname", os.uname().nodename),
+        "os": _os_release(host),
+        "kernel": host.text("/proc/sys/kernel/osrelease", os.uname().release),
+        "python": ".".join(str(part) for part in sys.version_info[:3]),
+        "boot_id": host.boot_id,
+        "uptime": first_number(host, "/proc/uptime"),
+        "cpus": {"online": online, "count": len(parse_cpus(online))},
+        "memory": {"total_kb": meminfo(host).get("MemTotal")},
+        "nics": {name: _nic(host, name) for name in interfaces(host)},
+        "thp": _huge_pages(host),
+        "init": host.init,
+        "agent_state": _agent_state(host),
+    }
+
+
+def _os_release(host: Host) -> Json:
+    text = host.text("/etc/os-release") or host.text("/usr/lib/os-release")
+    pairs = [line.partition("=") for line in text.splitlines()]
+    known = {key: value.strip("'\"") for key, _, value in pairs}
+    return {"id": known.get("ID", ""), "version": known.get("VERSION_ID", "")}
+
+
+def _agent_state(host: Host) -> Json:
+    tunings: Dict[str, Json] = {
+        journal.tuning: {
+            "state": journal.state,
+            "digest": journal.digest,
+            "rollout": journal.rollout,
+        }
+        for journal in Journals(host).all()
+    }
+    for tuning in Journals(host).damaged():
+        tunings[tuning] = {"state": "damaged", "digest": "", "rollout": ""}
+    return {"epoch": host.epoch(), "ready": host.ready, "tunings": tunings}
+
+
+def _huge_pages(host: Host) -> Json:
+    kind = MemoryThp(host)
+    files = [{"file": name} for name in ("enabled", "defrag")]
+    return {own["file"]: kind.runtime(own) for own in files if kind.present(own)}
+
+
+def _nic(host: Host, name: str) -> Json:
+    directory = f"/sys/class/net/{name}"
+    queues = host.names(f"{directory}/queues")
+    ring = _counts_of(NicRing(host), name)
+    return {
+        "driver": driver_of(host, name),
+        "speed": _positive(host.text(f"{directory}/speed")),
+        "numa_node": _positive(host.text(f"{directory}/device/numa_node")),
+        "queues": {side: len([q for q in queues if q.startswith(side)]) for side in ("rx", "tx")},
+        "channels": _counts_of(NicChannels(host), name),
+        "ring": ring,
+        "ring_max": ring and ring["max"],
+    }
+
+
+def _counts_of(kind: NicCounts, interface: str) -> Optional[Json]:
+    try:
+        return kind.read(interface)
+    except Unsupported:
+        return None
+
+
+def _positive(text: str) -> Optional[int]:
+    return int(text) if text.isdigit() else None

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``plan``: what a tuning would do here."""
+
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.observe import observe
+from edgetune.hosts.agent.protocol import DIGEST, TUNING, Fields, Json
+from edgetune.hosts.agent.settings import read_settings
+
+
+def run(host: Host, request: Fields) -> Json:
+    """What a tuning would do here; writes nothing at all."""
+    tuning = request.text("tuning", TUNING)
+    request.text("digest", DIGEST)
+    settings = read_settings(request)
+    request.done()
+    rows = [observe(host, setting, tuning) for setting in settings]
+    shown = [dict(row.shown, status=row.status) for row in rows]
+    return {"boot_id": host.boot_id, "settings": shown}

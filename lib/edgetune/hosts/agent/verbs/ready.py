@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``ready``: what the host's own health check says."""
+
+import os
+
+from edgetune.hosts.agent.host import NOT_READY, Host, room_or_not, sync_directory
+from edgetune.hosts.agent.protocol import LINE, Fields, Json, read_epoch
+
+# Of include/net/tcp_states.h: established, FIN sent, and closed by the other side only.
+OPEN_STATES = ("01", "04", "08")
+
+
+# How 127.0.0.1 (also inside IPv6) and ::1 end in /proc/net/tcp on a little-endian host.
+LOOPBACK = ("0100007F", "00000000000000000000000001000000")
+
+
+def run(host: Host, request: Fields) -> Json:
+    """Let the host's own health check say "not ready", or let it decide again; also after a boot.
+
+    The marker is one line, the rollout's id. A full disk stops neither: the marker is empty then,
+    and where no epoch was ever seen this one is not remembered (nothing can be applied there).
+    ``sessions`` counts what is open on ``ports``: a load balancer that was reloaded does not
+    know those of its former process.
+    """
+    epoch = read_epoch(request)
+    rollout = request.text("rollout", LINE)
+    ready = request.flag("ready")
+    ports = request.wholes("ports", 1, 65535)
+    request.done()
+    with host.lock():
+        with room_or_not():
+            host.fence(epoch)
+        changed = host.ready != ready
+        host.make_directory(os.path.dirname(NOT_READY))
+        if ready:
+            host.remove(NOT_READY)
+            # Whoever removed it before us may have been killed before that was durable.
+            sync_directory(os.path.dirname(host.path(NOT_READY)))
+        else:
+            _mark_not_ready(host, rollout)
+        return {
+            "changed": changed,
+            "ready": host.ready,
+            "sessions": sum(_sessions(host, port) for port in ports),
+            "boot_id": host.boot_id,
+        }
+
+
+def _sessions(host: Host, port: int) -> int:
+    """TCP connections to a port, from elsewhere, over which something can still come or go."""
+    rows = [
+        line.split()[1:4]
+        for table in ("/proc/net/tcp", "/proc/net/tcp6")
+        for line in host.text(table).splitlines()[1:]
+    ]
+    return sum(
+        local.endswith(f":{port:04X}")
+        and state in OPEN_STATES
+        and not remote.rpartition(":")[0].endswith(LOOPBACK)
+        for local, remote, state in rows
+    )
+
+
+def _mark_not_ready(host: Host, rollout: str) -> None:
+    with room_or_not():
+        host.replace(NOT_READY, f"{rollout}\n".encode())
+        return
+    if host.ready:
+        host.replace(NOT_READY, b"")

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``verify``: whether every setting is as wanted."""
+
+from typing import List
+
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.journal import Journals
+from edgetune.hosts.agent.observe import observe
+from edgetune.hosts.agent.protocol import DIGEST, TUNING, Fields, Json
+from edgetune.hosts.agent.services import START_WAIT, awaited_state
+from edgetune.hosts.agent.settings import Setting, read_settings
+
+
+def run(host: Host, request: Fields) -> Json:
+    """Whether every setting is as wanted, now and after a boot, and the services run."""
+    tuning = request.text("tuning", TUNING)
+    request.optional("digest", DIGEST)
+    settings = read_settings(request)
+    request.done()
+    return verify_settings(host, tuning, settings)
+
+
+def verify_settings(host: Host, tuning: str, settings: List[Setting]) -> Json:
+    journal = Journals(host).load(tuning)
+    named = [setting.restart for setting in settings if setting.restart]
+    # Just after a boot a service may not have come up yet, and tells nothing of its properties.
+    services = {name: awaited_state(host, name, START_WAIT) for name in dict.fromkeys(named)}
+    rows = [observe(host, setting, tuning) for setting in settings]
+    running = all(state == "active" for state in services.values())
+    return {
+        "boot_id": host.boot_id,
+        "verified": running and all(row.as_wanted for row in rows),
+        "state": journal.state if journal else "none",
+        "settings": [dict(row.shown, ok=row.as_wanted) for row in rows],
+        "services": services,
+    }
