@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edgetune import tuning
+from edgetune import kinds
 from edgetune.hosts.agent.answer import VERBS, answer
 from edgetune.hosts.agent.kinds import KINDS
 from tests.agent_root import (
@@ -153,8 +153,10 @@ def test_a_wrong_health_url_is_named(host: AgentRoot, url: str) -> None:
     assert (error["reason"], error["field"]) == ("bad_request", "health_url")
 
 
-def test_a_tuning_may_name_the_sysctls_that_the_agent_takes() -> None:
-    assert tuning.KINDS["sysctl"].target == KINDS["sysctl"].target
+def test_the_catalogue_and_the_agent_know_the_same_kinds_and_targets() -> None:
+    known = {name: list(kind.target) for name, kind in KINDS.items()}
+    assert {name: list(kind.target) for name, kind in kinds.KINDS.items()} == known
+    assert kinds.KINDS["sysctl"].target == KINDS["sysctl"].target
 
 
 def test_another_protocol_is_told_the_way_out(host: AgentRoot) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, Union
 
 from edgetune.errors import InputError
 from edgetune.fields import Fields, load_yaml
+from edgetune.kinds import KINDS, Kind
 from edgetune.metrics.catalogue import METRICS
 
 DISRUPTIONS = ("live", "restart", "drain", "reboot")
@@ -20,35 +22,6 @@ DISRUPTIONS = ("live", "restart", "drain", "reboot")
 _WORD = r"[a-z][a-z0-9_]*"
 _SERVICE = r"[A-Za-z0-9@:._-]+"
 
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of setting: the fields that say what is set, and what it asks of a host at least.
-
-    The value of a ``mapping`` has parts; all are numbers, unless some are ``switches``.
-    """
-
-    target: Mapping[str, str]
-    disruption: str
-    mapping: bool = False
-    switches: bool = False
-
-
-KINDS: Mapping[str, Kind] = {
-    "sysctl": Kind({"key": r"[a-z0-9_][A-Za-z0-9_-]*([./][A-Za-z0-9_-]+)*"}, "live"),
-    "nic.channels": Kind({"interface": r"[A-Za-z0-9_.-]+"}, "drain", mapping=True),
-    # Nearly every driver stops its queues, and most take the link down, while rings change.
-    "nic.ring": Kind({"interface": r"[A-Za-z0-9_.-]+"}, "drain", mapping=True),
-    # Of the drivers we know only ixgbe starts the interface anew, where LRO comes or goes with it.
-    "nic.coalesce": Kind({"interface": r"[A-Za-z0-9_.-]+"}, "live", mapping=True, switches=True),
-    # A tuning that sets ntuple or lro where that starts the interface anew should ask for a drain.
-    # Drivers reset the link for some of them (ntuple above all).
-    "nic.features": Kind({"interface": r"[A-Za-z0-9_.-]+"}, "drain", mapping=True, switches=True),
-    "nic.rps": Kind({"interface": r"[A-Za-z0-9_.-]+"}, "live"),
-    "nic.rfs": Kind({"interface": r"[A-Za-z0-9_.-]+"}, "live"),
-    "memory.thp": Kind({"file": r"enabled|defrag"}, "live"),
-    "service.property": Kind({"service": _SERVICE, "property": r"[A-Za-z]+"}, "restart"),
-}
 
 Value = Union[str, Mapping[str, Union[str, int]]]
 
@@ -70,7 +43,8 @@ class Setting:
     @property
     def id(self) -> str:
         """Names the setting on a host, such as ``sysctl:net.core.somaxconn``."""
-        return f"{self.kind}:{'.'.join(self.target.values())}"
+        what = ".".join(self.target.values())
+        return f"{self.kind}:{what}" if what else self.kind
 
 
 @dataclass(frozen=True)
@@ -202,11 +176,11 @@ def _read_setting(fields: Fields, where: str) -> Setting:
 
 def _read_value(fields: Fields, kind: Kind) -> Value:
     value = fields.raw("value")
-    if kind.mapping:
+    if kind.parts:
         below = fields.inside("value")
         parts = {key: below.raw(key) for key in value}
         # YAML reads on and off as true and false.
-        words = {True: "on", False: "off"} if kind.switches else {}
+        words = {True: "on", False: "off"} if kind.parts != "numbers" else {}
         return {
             key: words.get(part, part) if isinstance(part, bool) else part
             for key, part in parts.items()
@@ -268,11 +242,16 @@ def _render(text: str, names: Mapping[str, Any], where: str) -> str:
 
 
 def _part(text: str, setting: Setting, key: str) -> int | str:
-    switches = KINDS[setting.kind].switches
-    if switches and text in ("on", "off"):
-        return text
-    try:
+    allowed, needed = _PARTS[KINDS[setting.kind].parts]
+    if re.fullmatch(r"-?\d+", text):
         return int(text)
-    except ValueError:
-        needed = "neither a whole number nor on or off" if switches else "not a whole number"
-        raise InputError(f"{setting.where}.value", key, f"{text!r} is {needed}") from None
+    if not re.fullmatch(allowed, text):
+        raise InputError(f"{setting.where}.value", key, f"{text!r} is {needed}")
+    return text
+
+
+_PARTS = {
+    "numbers": ("", "not a whole number"),
+    "switches": ("on|off", "neither a whole number nor on or off"),
+    "words": (r"[A-Za-z0-9][A-Za-z0-9:,. _-]{0,999}", "neither a number nor plain words"),
+}

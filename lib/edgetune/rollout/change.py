@@ -9,11 +9,11 @@ from typing import Any
 
 from edgetune.hosts.fleet import HostResult
 from edgetune.inventory import Host
+from edgetune.kinds import KINDS
 from edgetune.plan import profile_of
 from edgetune.rollout.drain import keep_out, set_ready
 from edgetune.rollout.record import Batch, Rollout, open_rollout
 from edgetune.rollout.site import Site
-from edgetune.tuning import KINDS
 
 APPLY_TIMEOUT = 120
 # A change to the network can cut us off: unless it is confirmed over a new connection within

@@ -2,13 +2,13 @@
 """A tuning carried out on this host, and proven."""
 
 import os
-from typing import Dict, List, Sequence
+from typing import Dict, List, Sequence, Set
 
 from edgetune.hosts.agent.files import Directories, remember_file
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import JOURNAL_VERSION, Entry, Journal, Journals
 from edgetune.hosts.agent.kinds import KINDS
-from edgetune.hosts.agent.observe import Row, observe
+from edgetune.hosts.agent.observe import Row, asked, in_force, observe
 from edgetune.hosts.agent.protocol import AgentError, Failed, Json, Unsupported
 from edgetune.hosts.agent.services import is_active, restart
 from edgetune.hosts.agent.settings import Setting
@@ -34,7 +34,7 @@ def begin(host: Host, rows: Sequence[Row], head: Json) -> Journal:
     own = {"journal": JOURNAL_VERSION, "state": "applying", "sequence": newest + 1}
     empty: Json = {"deadline": {}, "services_due": [], "files": {}, "entries": []}
     journal = Journal({**own, **empty, **head})
-    journal.entries = entries
+    journal.hold(entries)
     journal.files = {name: remember_file(host, name) for name in stored_files(host, journal)}
     return journal
 
@@ -65,9 +65,7 @@ def carry_out(host: Host, journal: Journal) -> List[str]:
     BootHook(host).sync()
     if journal.provisional:
         arm_timer(host, journal)
-    for entry in in_order(journal.entries):
-        if entry.runtime:
-            set_now(host, entry)
+    _set_all(host, journal)
     _store(host, journal)
     services = services_of(journal.entries)
     restart(host, services)
@@ -78,14 +76,23 @@ def carry_out(host: Host, journal: Journal) -> List[str]:
     return services
 
 
+def _set_all(host: Host, journal: Journal) -> None:
+    touched: Set[str] = set()
+    for entry in in_order(journal.entries):
+        # What was as wanted may be so no more: new queues come without what the others have. The
+        # snapshot of what was changed before it covers it.
+        if entry.runtime or (touched & entry.scopes and not in_force(host, entry.setting)):
+            set_now(host, entry)
+            touched |= entry.scopes
+
+
 def set_now(host: Host, entry: Entry) -> None:
     """Change one setting and read it back; Failed names it."""
     setting = entry.setting
     kind = KINDS[setting.kind](host)
     try:
         kind.apply(setting.target, setting.value)
-        now = kind.runtime(setting.target) if kind.live else setting.value
-        now = kind.asked(now, setting.value)
+        now = asked(kind, setting) if kind.live else setting.value
     except (OSError, AgentError, Unsupported) as error:
         text = error.strerror if isinstance(error, OSError) else str(error)
         raise Failed(f"{setting.id}: cannot be set to {setting.value}: {text}") from None

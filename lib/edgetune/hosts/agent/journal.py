@@ -34,6 +34,11 @@ class Entry:
         self.runtime: bool = changes["runtime"]
         self.stored: bool = changes["stored"]
 
+    @property
+    def scopes(self) -> Set[str]:
+        """What it touches on the host."""
+        return set(KINDS[self.setting.kind].scopes(self.setting.target))
+
     def document(self) -> Json:
         """For the journal's file."""
         setting = self.setting
@@ -82,7 +87,13 @@ class Journal:
         self.deadline: Json = data["deadline"]
         self.services_due: List[str] = data["services_due"]
         self.files: Dict[str, Json] = data["files"]
-        self.entries = [Entry.of(entry) for entry in data["entries"]]
+        self.hold([Entry.of(entry) for entry in data["entries"]])
+
+    def hold(self, entries: List[Entry]) -> None:
+        """Have these entries."""
+        self.entries = entries
+        for entry in entries:
+            entry.setting.beside = [own.setting for own in entries]
 
     def document(self) -> Json:
         """For its file."""
@@ -102,9 +113,8 @@ class Journal:
 
     def scopes(self) -> Set[str]:
         """What it changes; two tunings with a common scope can only be taken back in order."""
-        changed = [entry.setting for entry in self.entries if entry.runtime or entry.stored]
-        each = [KINDS[setting.kind].scopes(setting.target) for setting in changed]
-        return {scope for scopes in each for scope in scopes}
+        changed = [entry for entry in self.entries if entry.runtime or entry.stored]
+        return {scope for entry in changed for scope in entry.scopes}
 
 
 class Journals:

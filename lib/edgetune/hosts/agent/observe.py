@@ -64,7 +64,7 @@ def observe(host: Host, setting: Setting, tuning: str) -> Row:
     kind = KINDS[setting.kind](host)
     try:
         row.persistent = stored_value(kind, setting)
-        row.runtime = kind.asked(kind.runtime(setting.target), setting.value)
+        row.runtime = asked(kind, setting)
         rounded = kind.rounded(setting.target, setting.value)
         row.wanted = bounded(setting.only, row.runtime, rounded)
         row.differs["runtime"] = not reached(kind, setting, row.runtime)
@@ -77,10 +77,15 @@ def observe(host: Host, setting: Setting, tuning: str) -> Row:
     return row
 
 
+def asked(kind: Kind, setting: Setting) -> Value:
+    """What is in force, in the terms of the setting; Unsupported as `Kind.runtime`."""
+    return kind.asked(setting.target, kind.runtime(setting.target), setting.value)
+
+
 def stored_value(kind: Kind, setting: Setting) -> Optional[Value]:
     """What will be in force after a boot, as far as the setting speaks of it."""
     found = kind.persistent(setting.target)
-    said = None if found is None else kind.asked(found, setting.value)
+    said = None if found is None else kind.asked(setting.target, found, setting.value)
     return None if said == {} else said
 
 
@@ -90,6 +95,12 @@ def reached(kind: Kind, setting: Setting, value: Optional[Value]) -> bool:
         return False
     wanted = kind.rounded(setting.target, setting.value)
     return kind.same(value, bounded(setting.only, value, wanted))
+
+
+def in_force(host: Host, setting: Setting) -> bool:
+    """Whether a setting is as wanted now; Unsupported where that cannot be told."""
+    kind = KINDS[setting.kind](host)
+    return reached(kind, setting, asked(kind, setting))
 
 
 def _must_store(kind: Kind, row: Row) -> bool:
@@ -112,7 +123,7 @@ def current(host: Host, setting: Setting) -> Json:
     """What is in force and what is stored; None for what the host does not have."""
     kind = KINDS[setting.kind](host)
     try:
-        runtime: Optional[Value] = kind.asked(kind.runtime(setting.target), setting.value)
+        runtime: Optional[Value] = asked(kind, setting)
     except Unsupported:
         runtime = None
     return {"runtime": runtime, "persistent": stored_value(kind, setting)}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The settings of a request."""
 
-from typing import List, Optional
+from typing import List, Optional, Sequence
 
 from edgetune.hosts.agent.kinds import KINDS
 from edgetune.hosts.agent.protocol import SERVICE, Fields
@@ -9,7 +9,7 @@ from edgetune.hosts.agent.values import Target, Value, bounded
 
 
 class Setting:
-    """One thing a tuning sets on this host."""
+    """One thing a tuning sets on this host; ``beside`` are all the settings of that tuning."""
 
     def __init__(
         self, kind: str, target: Target, value: Value, only: Optional[str], restart: Optional[str]
@@ -19,12 +19,13 @@ class Setting:
         self.value = value
         self.only = only
         self.restart = restart
+        self.beside: Sequence[Setting] = ()
 
     @property
     def id(self) -> str:
         """Names it on a host, such as ``nic.rps:eth0``."""
-        names = KINDS[self.kind].target
-        return f"{self.kind}:" + ".".join(self.target[name] for name in names)
+        what = ".".join(self.target[name] for name in KINDS[self.kind].target)
+        return f"{self.kind}:{what}" if what else self.kind
 
 
 def read_settings(request: Fields) -> List[Setting]:
@@ -37,6 +38,8 @@ def read_settings(request: Fields) -> List[Setting]:
         settings.append(setting)
     if not settings:
         raise request.wrong("settings", "is empty")
+    for setting in settings:
+        setting.beside = settings
     return settings
 
 

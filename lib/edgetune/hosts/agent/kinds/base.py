@@ -70,8 +70,8 @@ class Kind:
         """What this host makes of a value: drivers take some numbers only."""
         return value
 
-    def asked(self, found: Value, value: Value) -> Value:
-        """As much of what was read as a setting with this value speaks of."""
+    def asked(self, target: Target, found: Value, value: Value) -> Value:
+        """What was read in the terms of a setting with this value, and no more of it."""
         return found
 
     def same(self, now: Value, wanted: Value) -> bool:

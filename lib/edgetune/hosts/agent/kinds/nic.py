@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple, Ty
 
 from edgetune.hosts.agent.host import Host, decode
 from edgetune.hosts.agent.kinds.hook_kept import HookKept
-from edgetune.hosts.agent.protocol import Failed, Fields, Unsupported
+from edgetune.hosts.agent.protocol import Failed, Fields, Json, Unsupported
 from edgetune.hosts.agent.values import Parts, Target, Value, counts, parts
 
 if TYPE_CHECKING:
@@ -18,6 +18,16 @@ class NicKind(HookKept):
     """What belongs to a network interface: changing its queues resets all the rest."""
 
     target = {"interface": r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}"}
+    # The kinds that a change may reset; they are put back like what steers packets to queues.
+    below: Tuple[Type["NicKind"], ...] = ()
+
+    def own(self, target: Target) -> Any:
+        """Its own state, without what is downstream; Unsupported where there is none."""
+        raise NotImplementedError
+
+    def put_own(self, target: Target, was: Any) -> None:
+        """Change what differs from what ``own`` told, as far as it is still there."""
+        raise NotImplementedError
 
     @staticmethod
     def scope(target: Target) -> str:
@@ -48,6 +58,20 @@ class NicKind(HookKept):
             if file in now and now[file] != text:
                 self.host.poke(f"{self._directory(target)}/queues/{file}", text)
 
+    def read_below(self, target: Target) -> Json:
+        """What is downstream, by kind; without what the interface does not have."""
+        found = {}
+        for kind in self.below:
+            with contextlib.suppress(Unsupported):
+                found[kind.name] = kind(self.host).own(target)
+        return found
+
+    def put_below_back(self, target: Target, was: Json) -> None:
+        """Change what differs from what ``read_below`` found."""
+        for kind in self.below:
+            if kind.name in was:
+                kind(self.host).put_own(target, was[kind.name])
+
     def _directory(self, target: Target) -> str:
         return f"/sys/class/net/{target['interface']}"
 
@@ -56,8 +80,6 @@ class NicParts(NicKind):
     """What ethtool shows of an interface as named parts, and changes part by part."""
 
     change = ""
-    # The kinds that a change may reset; they are put back like what steers packets to queues.
-    below: Tuple[Type["NicParts"], ...] = ()
     steering = ("rps_cpus", "rps_flow_cnt", "xps_cpus")
 
     def same(self, now: Value, wanted: Value) -> bool:
@@ -84,6 +106,12 @@ class NicParts(NicKind):
         self.put_below_back(target, snapshot["below"])
         self.put_steering_back(target, snapshot["steering"])
 
+    def own(self, target: Target) -> Any:
+        return self.requested(target)
+
+    def put_own(self, target: Target, was: Any) -> None:
+        self.put(target, was)
+
     def put(self, target: Target, wanted: Parts) -> None:
         """Change the parts that differ: some versions of ethtool complain of the others."""
         now = self.requested(target)
@@ -98,20 +126,6 @@ class NicParts(NicKind):
         words = [str(word) for part in wanted.items() for word in part]
         if words:
             self.host.run("ethtool", self.change, target["interface"], *words)
-
-    def read_below(self, target: Target) -> Dict[str, Parts]:
-        """What is downstream, by kind; without what the interface does not have."""
-        found = {}
-        for kind in self.below:
-            with contextlib.suppress(Unsupported):
-                found[kind.name] = kind(self.host).requested(target)
-        return found
-
-    def put_below_back(self, target: Target, was: Dict[str, Parts]) -> None:
-        """Change what differs from what ``read_below`` found."""
-        for kind in self.below:
-            if kind.name in was:
-                kind(self.host).put(target, was[kind.name])
 
 
 class NicCounts(NicParts):

@@ -62,7 +62,7 @@ class NicCoalesce(NicParts):
             raise fields.wrong("value", "is empty")
         return value
 
-    def asked(self, found: Value, value: Value) -> Value:
+    def asked(self, target: Target, found: Value, value: Value) -> Value:
         """A card tells two dozen of them; others may change without our doing."""
         return chosen(found, value)
 

@@ -76,7 +76,7 @@ class NicFeatures(NicParts):
             raise fields.wrong("value", "is empty")
         return value
 
-    def asked(self, found: Value, value: Value) -> Value:
+    def asked(self, target: Target, found: Value, value: Value) -> Value:
         """An interface has some sixty of them."""
         return chosen(found, value)
 
