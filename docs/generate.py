@@ -279,6 +279,7 @@ def tuning_part(tuning: Tuning) -> str:
 
 {tuning.summary}
 
+* For: {audience_of(tuning)}
 * Intent: {intent_of(tuning)}
 * Guards, which may not get worse: {guards or "none"}
 * Disruption: {tuning.disruption}
@@ -292,6 +293,20 @@ def intent_of(tuning: Tuning) -> str:
     return f"{words} {code(tuning.intent.metric)}{beyond(tuning.intent.margin)}"
 
 
+def audience_of(tuning: Tuning) -> str:
+    """Which hosts a tuning is for."""
+    only = tuning.applies_to
+    words = {
+        "system": " or ".join(only.os),
+        "kernel": f"{only.kernel} or newer" if only.kernel else "",
+        "driver": " or ".join(code(name) for name in only.drivers),
+        "CPU": " or ".join(only.cpu_vendors),
+        "CPUs": f"at least {only.cpus}" if only.cpus else "",
+        "NUMA nodes": f"at least {only.numa_nodes}" if only.numa_nodes else "",
+    }
+    return ", ".join(f"{name} {text}" for name, text in words.items() if text) or "every host"
+
+
 def beyond(margin: float) -> str:
     """A margin, which is a share, in percent."""
     return f" by more than {margin * 100:g} %" if margin else ""
@@ -302,7 +317,9 @@ def value_of(setting: Setting) -> str:
         shown = code(setting.value)
     else:
         shown = code(", ".join(f"{key}: {part}" for key, part in setting.value.items()))
-    return f"{shown} (only {setting.only})" if setting.only else shown
+    if setting.only:
+        shown += f" (only {setting.only})"
+    return f"{shown} (where supported)" if setting.optional else shown
 
 
 def effect_of(setting: Setting) -> str:

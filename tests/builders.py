@@ -11,6 +11,7 @@ import yaml
 
 from edgetune.inventory import Pop, YamlInventory
 from edgetune.plan import Options, make_plan
+from edgetune.rendering import render
 from edgetune.tuning import Tuning, load_tuning
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -63,7 +64,7 @@ def observed(name: str, status: str = "change") -> list[dict[str, Any]]:
 def plan(tmp_path: Path, hosts: int = 8, floor: float = 0.5, **options: Any) -> dict[str, Any]:
     """A plan of accept_queue on lab1."""
     site, what = pop(tmp_path, hosts, floor), tuning()
-    rendered = {host.name: what.render({}) for host in site.hosts}
+    rendered = {host.name: render(what, {}) for host in site.hosts}
     seen = {host.name: observed(host.name) for host in site.hosts}
     return make_plan(site, what, rendered, seen, Options(**{"seed": 7, **options}).checked())
 

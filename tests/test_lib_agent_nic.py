@@ -18,6 +18,7 @@ from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.nic_coalesce import NicCoalesce
 from edgetune.hosts.agent.kinds.nic_rfs import share_of
 from edgetune.hosts.agent.values import power_below
+from edgetune.rendering import render
 from edgetune.tuning import load_tuning
 from tests import agent_nic
 from tests.agent_nic import CARDS, QUEUES, Card
@@ -206,7 +207,7 @@ def test_the_catalogues_ring_fits_every_card(
     host: NicHost, monkeypatch: pytest.MonkeyPatch, card: Make
 ) -> None:
     own = card().install(host, monkeypatch)
-    rendered = load_tuning(ROOT / "tunings" / "nic_ring.yaml").render(host.ask("facts"))
+    rendered = render(load_tuning(ROOT / "tunings" / "nic_ring.yaml"), host.ask("facts"))
     full = own.ring["rx"] == own.most_ring["rx"]
     assert host.plan(*rendered)[0]["status"] == ("noop" if full else "change")
     host.apply(*rendered)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from edgetune.errors import InputError, RefusedError
 from edgetune.plan import Options, groups, make_plan, profile_of, read_plan
+from edgetune.rendering import render
 from edgetune.report.text import plan_text
 from tests.builders import observed, plan, pop, tuning
 
@@ -61,7 +63,7 @@ def test_a_pop_too_small_for_its_floor_is_refused(tmp_path: Path) -> None:
 
 def test_nothing_to_do_is_said(tmp_path: Path) -> None:
     site, what = pop(tmp_path), tuning()
-    rendered = {host.name: what.render({}) for host in site.hosts}
+    rendered = {host.name: render(what, {}) for host in site.hosts}
     seen = {host.name: observed(host.name, "noop") for host in site.hosts}
     with pytest.raises(RefusedError, match="nothing to do: every host of lab1"):
         make_plan(site, what, rendered, seen, Options(seed=1))
@@ -69,7 +71,7 @@ def test_nothing_to_do_is_said(tmp_path: Path) -> None:
 
 def test_hosts_as_wanted_are_left_alone(tmp_path: Path) -> None:
     site, what = pop(tmp_path, 9), tuning()
-    rendered = {host.name: what.render({}) for host in site.hosts}
+    rendered = {host.name: render(what, {}) for host in site.hosts}
     seen = {host.name: observed(host.name) for host in site.hosts}
     seen["e004"] = observed("e004", "noop")
     made = make_plan(site, what, rendered, seen, Options(seed=1))
@@ -77,9 +79,30 @@ def test_hosts_as_wanted_are_left_alone(tmp_path: Path) -> None:
     assert "e004" not in groups(made)["test"] + groups(made)["control"]
 
 
+def test_an_optional_setting_is_left_out_where_it_is_unsupported(tmp_path: Path) -> None:
+    site, what = pop(tmp_path), tuning()
+    optional = replace(what, settings=(replace(what.settings[0], optional=True),))
+    rendered = {host.name: render(what, {}) for host in site.hosts}
+    seen = {host.name: observed(host.name) for host in site.hosts}
+    seen["e003"] = observed("e003", "unsupported")
+    made = make_plan(site, optional, rendered, seen, Options(seed=1, fraction=0.5))
+    assert made["unchanged"] == ["e003"]
+    two = replace(optional, settings=(*optional.settings, replace(what.settings[0], kind="file")))
+    rows = {
+        name: [*rows, {**observed(name)[0], "id": "file:net.core.somaxconn"}]
+        for name, rows in seen.items()
+    }
+    made = make_plan(site, two, rendered, rows, Options(seed=1))
+    reason = {"sysctl:net.core.somaxconn": "seen on e003"}
+    profile = profile_of(made, "e003")
+    assert (profile["left_out"], profile["hosts"]) == (reason, ["e003"])
+    assert [row["id"] for row in profile["before"]] == ["file:net.core.somaxconn"]
+    assert "sysctl:net.core.somaxconn is left out: seen on e003" in plan_text(made)
+
+
 def test_an_unsupported_setting_refuses_and_names_the_host(tmp_path: Path) -> None:
     site, what = pop(tmp_path), tuning()
-    rendered = {host.name: what.render({}) for host in site.hosts}
+    rendered = {host.name: render(what, {}) for host in site.hosts}
     seen = {host.name: observed(host.name) for host in site.hosts}
     seen["e003"] = observed("e003", "unsupported")
     with pytest.raises(RefusedError, match="e003: sysctl:net.core.somaxconn: seen on e003"):

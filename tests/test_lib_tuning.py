@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from edgetune.errors import InputError
-from edgetune.tuning import find_tuning, load_tuning
+from edgetune.rendering import misfits, render
+from edgetune.tuning import Tuning, find_tuning, load_tuning
 from tests.builders import ROOT, write_yaml
 
 
@@ -42,6 +43,10 @@ def _document() -> dict[str, Any]:
         (lambda d: d.update(intent={"improve": "cpu", "no_harm": "cpu"}), "exactly one of"),
         (lambda d: d.update(version="1"), "version: '1' does not match"),
         (lambda d: d.update(name="other"), "name: 'other' is not the name of its file"),
+        (
+            lambda d: d["settings"][1].update(optional="yes"),
+            "settings[1].optional: must be true or false",
+        ),
         (lambda d: d["settings"][1].update(only="up"), "settings[1].only: 'up' is none of"),
     ],
 )
@@ -68,7 +73,7 @@ def test_own_tunings_come_before_the_catalogue(tmp_path: Path) -> None:
 
 def test_expressions_are_worked_out_from_the_facts_of_each_host() -> None:
     tuning = load_tuning(ROOT / "tunings" / "rps_spread.yaml")
-    rendered = tuning.render({"cpus": {"online": "0-3"}, "nics": {"eth0": {}}})
+    rendered = render(tuning, {"cpus": {"online": "0-3"}, "nics": {"eth0": {}}})
     assert [setting["value"] for setting in rendered] == [{"rx": 2, "tx": 2}, "0-3"]
 
 
@@ -78,9 +83,9 @@ def test_a_ring_can_be_as_large_as_the_card_takes(tmp_path: Path) -> None:
     tuning = load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document))
     assert tuning.disruption == "drain"
     facts = {"cpus": {"online": "0"}, "nics": {"eth0": {"ring_max": {"rx": 8160}}}}
-    assert tuning.render(facts)[0]["value"] == {"rx": 8160}
+    assert render(tuning, facts)[0]["value"] == {"rx": 8160}
     with pytest.raises(InputError, match=r"settings\[0\].value.rx: does not fit"):
-        tuning.render({"cpus": {"online": "0"}, "nics": {"eth0": {"ring_max": None}}})
+        render(tuning, {"cpus": {"online": "0"}, "nics": {"eth0": {"ring_max": None}}})
 
 
 def test_switches_are_what_yaml_makes_of_them(tmp_path: Path) -> None:
@@ -90,16 +95,16 @@ def test_switches_are_what_yaml_makes_of_them(tmp_path: Path) -> None:
     facts = {"cpus": {"online": "0"}, "nics": {}}
     tuning = load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document))
     assert tuning.disruption == "live"
-    rendered = tuning.render(facts)[0]["value"]
+    rendered = render(tuning, facts)[0]["value"]
     assert rendered == {"adaptive-rx": "on", "adaptive-tx": "off", "rx-usecs": 50}
     document["settings"][0]["value"] = {"rx-usecs": "fast"}
     tuning = load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document))
     with pytest.raises(InputError, match="'fast' is neither a whole number nor on or off"):
-        tuning.render(facts)
+        render(tuning, facts)
     document["settings"][0].update(kind="nic.channels", value={"rx": True})
     tuning = load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document))
     with pytest.raises(InputError, match="'True' is not a whole number"):
-        tuning.render(facts)
+        render(tuning, facts)
 
 
 @pytest.mark.parametrize("value", ["{{ cpus.onlin }}", "{{ nic.ring.rx }}", "{{ 1 / 0 }}", "{{ ("])
@@ -108,7 +113,7 @@ def test_an_expression_that_does_not_fit_names_its_field(tmp_path: Path, value: 
     document["settings"][1]["value"] = value
     tuning = load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document))
     with pytest.raises(InputError, match=r"rps_spread.yaml: settings\[1\].value: does not fit"):
-        tuning.render({"cpus": {"online": "0"}, "nics": {"eth0": {}}})
+        render(tuning, {"cpus": {"online": "0"}, "nics": {"eth0": {}}})
 
 
 def test_an_expression_cannot_reach_out_of_its_sandbox(tmp_path: Path) -> None:
@@ -116,7 +121,7 @@ def test_an_expression_cannot_reach_out_of_its_sandbox(tmp_path: Path) -> None:
     document["settings"][1]["value"] = "{{ ''.__class__.__mro__[1].__subclasses__() }}"
     tuning = load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document))
     with pytest.raises(InputError, match="does not fit"):
-        tuning.render({"cpus": {"online": "0"}, "nics": {}})
+        render(tuning, {"cpus": {"online": "0"}, "nics": {}})
 
 
 def test_the_digest_covers_every_word(tmp_path: Path) -> None:
@@ -125,3 +130,82 @@ def test_the_digest_covers_every_word(tmp_path: Path) -> None:
     assert load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document)).digest == before
     document["settings"][0]["why"] += "!"
     assert load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document)).digest != before
+
+
+HOST: dict[str, Any] = {
+    "os": {"id": "debian", "version": "12"},
+    "kernel": "5.10.0-28-amd64",
+    "cpus": {"online": "0-7", "count": 8, "vendor": "GenuineIntel", "nodes": {"0": "0-7"}},
+    "nics": {
+        "eth0": {"driver": "ixgbe", "up": True},
+        "eth1": {"driver": "ixgbe", "up": False},
+        "mgmt": {"driver": "igb", "up": True},
+    },
+}
+
+
+def _for(tmp_path: Path, applies_to: dict[str, Any], interface: str = "eth0") -> Tuning:
+    document = {**_document(), "applies_to": applies_to}
+    for setting in document["settings"]:
+        setting["interface"] = interface
+    return load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document))
+
+
+@pytest.mark.parametrize(
+    ("applies_to", "why"),
+    [
+        ({"os": ["debian", "ubuntu"]}, []),
+        ({"os": ["rhel", "rocky"]}, ["it runs debian, not rhel or rocky"]),
+        ({"kernel": "5.10"}, []),
+        ({"kernel": "5.13"}, ["its kernel is 5.10.0-28-amd64, older than 5.13"]),
+        ({"kernel": "5.9"}, []),
+        ({"drivers": ["ixgbe"]}, []),
+        ({"drivers": ["ice", "i40e"]}, ["the driver of eth0 is ixgbe, not ice or i40e"]),
+        ({"cpu_vendors": ["AuthenticAMD"]}, ["its CPUs are GenuineIntel, not AuthenticAMD"]),
+        ({"cpus": 8}, []),
+        ({"cpus": 9}, ["it has 8 CPUs, less than 9"]),
+        ({"numa_nodes": 2}, ["it has 1 NUMA nodes, less than 2"]),
+    ],
+)
+def test_a_tuning_says_which_hosts_it_is_for(
+    tmp_path: Path, applies_to: dict[str, Any], why: list[str]
+) -> None:
+    assert misfits(_for(tmp_path, applies_to), HOST) == why
+
+
+@pytest.mark.parametrize(
+    ("applies_to", "says"),
+    [
+        ({"os": "debian"}, "applies_to.os: must be a list"),
+        ({"kernel": 5.1}, "applies_to.kernel: must be text"),
+        ({"kernel": "new"}, "applies_to.kernel: 'new' does not match"),
+        ({"driver": ["ixgbe"]}, "applies_to.driver: is not known here (did you mean drivers?)"),
+        ({"cpus": -1}, "applies_to.cpus: -1 is below 1"),
+    ],
+)
+def test_a_wrong_audience_names_its_field(
+    tmp_path: Path, applies_to: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        _for(tmp_path, applies_to)
+    assert says in str(caught.value)
+
+
+def test_a_star_stands_for_each_interface_that_is_up(tmp_path: Path) -> None:
+    every = _for(tmp_path, {}, "*")
+    assert [own["id"] for own in render(every, HOST)] == [
+        "nic.channels:eth0",
+        "nic.channels:mgmt",
+        "nic.rps:eth0",
+        "nic.rps:mgmt",
+    ]
+    assert every.setting_of("nic.rps:mgmt") is every.settings[1]
+    assert every.settings[0].id == "nic.channels:*"
+
+
+def test_a_star_is_for_the_drivers_that_a_tuning_is_for(tmp_path: Path) -> None:
+    ours = _for(tmp_path, {"drivers": ["ixgbe"]}, "*")
+    assert [own["target"] for own in render(ours, HOST)] == [{"interface": "eth0"}] * 2
+    assert not misfits(ours, HOST)
+    others = _for(tmp_path, {"drivers": ["ice"]}, "*")
+    assert misfits(others, HOST) == ["no interface is up and has the driver ice"]

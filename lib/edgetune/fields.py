@@ -113,6 +113,13 @@ class Fields:
             raise self.wrong(field, f"{value} is above {maximum}")
         return value
 
+    def flag(self, field: str, default: bool) -> bool:
+        """True or false."""
+        value = self.raw(field, default)
+        if not isinstance(value, bool):
+            raise self.wrong(field, f"must be true or false, not {_kind(value)}")
+        return value
+
     def texts(self, field: str, default: Any = _REQUIRED) -> tuple[str, ...]:
         """A list of strings."""
         values = self.items(field, default)

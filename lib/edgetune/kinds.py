@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-_INTERFACE = {"interface": r"[A-Za-z0-9_.-]+"}
+# The star stands for every interface of a host that is up.
+_INTERFACE = {"interface": r"[A-Za-z0-9_.-]+|\*"}
 _SERVICE = {"service": r"[A-Za-z0-9@:._-]+"}
 
 

@@ -67,9 +67,13 @@ def make_plan(
     """The plan as a JSON document with its digest.
 
     ``rendered`` holds each host's settings, ``observed`` what its agent's ``plan`` answered.
+    Optional settings that a host does not support are left out there, with the reason.
     RefusedError when a setting is unsupported, nothing is to do, or the PoP is too small to
     split or to keep its floor.
     """
+    left_out = {host: _left_out(tuning, observed[host]) for host in rendered}
+    rendered = {host: _without(left_out[host], rendered[host]) for host in rendered}
+    observed = {host: _without(left_out[host], observed[host]) for host in rendered}
     _refuse_unsupported(observed)
     touched = [host for host in rendered if _changes(observed[host])]
     if not touched:
@@ -89,7 +93,7 @@ def make_plan(
         "must_serve": pop.must_serve,
         "strata": strata,
         "unchanged": [host for host in rendered if host not in touched],
-        "profiles": _profiles(touched, rendered, observed),
+        "profiles": _profiles(touched, rendered, observed, left_out),
         "inventory": digest_of([[h.name, h.address, h.port, h.server] for h in pop.hosts]),
     }
     document["batches"], document["promote_batches"] = _batches(strata, out, disruption)
@@ -128,6 +132,20 @@ def _changes(settings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [setting for setting in settings if setting["status"] == "change"]
 
 
+def _left_out(tuning: Tuning, observed: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    return {
+        row["id"]: row.get("reason") or "unsupported"
+        for row in observed
+        if row["status"] == "unsupported" and tuning.setting_of(row["id"]).optional
+    }
+
+
+def _without(
+    left_out: Mapping[str, str], rows: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    return [row for row in rows if row["id"] not in left_out]
+
+
 def _refuse_unsupported(observed: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     problems = [
         f"{host}: {setting['id']}: {setting.get('reason') or 'unsupported'}"
@@ -145,7 +163,7 @@ def _more(count: int) -> str:
 
 def _disruption(tuning: Tuning, observed: Sequence[Sequence[Mapping[str, Any]]]) -> str:
     changed = {setting["id"] for settings in observed for setting in _changes(settings)}
-    asked = [setting.disruption for setting in tuning.settings if setting.id in changed]
+    asked = [tuning.setting_of(id).disruption for id in changed]
     return max(asked, key=DISRUPTIONS.index)
 
 
@@ -207,6 +225,7 @@ def _profiles(
     touched: Sequence[str],
     rendered: Mapping[str, Sequence[Mapping[str, Any]]],
     observed: Mapping[str, Sequence[Mapping[str, Any]]],
+    left_out: Mapping[str, Mapping[str, str]],
 ) -> list[Document]:
     # Hosts that are alike share one entry, so that the record of a large PoP stays small.
     found: dict[str, Document] = {}
@@ -216,6 +235,7 @@ def _profiles(
             for row in observed[host]
         ]
         body: Document = {"settings": list(rendered[host]), "before": rows}
+        body["left_out"] = dict(left_out[host])
         found.setdefault(digest_of(body), {**body, "hosts": []})["hosts"].append(host)
     return list(found.values())
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Union
 
+from edgetune.applicability import Applicability, read_applicability
 from edgetune.errors import InputError
 from edgetune.fields import Fields, load_yaml
 from edgetune.kinds import KINDS, Kind
@@ -26,9 +26,16 @@ _SERVICE = r"[A-Za-z0-9@:._-]+"
 Value = Union[str, Mapping[str, Union[str, int]]]
 
 
+EACH = "*"
+"""Stands for every interface of a host that is up."""
+
+
 @dataclass(frozen=True)
 class Setting:
-    """One thing a tuning sets; ``value`` may hold Jinja over the facts of a host."""
+    """One thing a tuning sets; ``value`` may hold Jinja over the facts of a host.
+
+    One that is ``optional`` is left out where a host does not support it.
+    """
 
     kind: str
     target: Mapping[str, str]
@@ -39,12 +46,18 @@ class Setting:
     why: str
     source: str
     where: str
+    optional: bool = False
 
     @property
     def id(self) -> str:
         """Names the setting on a host, such as ``sysctl:net.core.somaxconn``."""
         what = ".".join(self.target.values())
         return f"{self.kind}:{what}" if what else self.kind
+
+    def is_on_host_as(self, id: str) -> bool:
+        """Whether a host has it under this id: one for each of its interfaces has several."""
+        each = self.target.get("interface") == EACH and id.startswith(f"{self.kind}:")
+        return each or id == self.id
 
 
 @dataclass(frozen=True)
@@ -79,15 +92,19 @@ class Tuning:
     guards: tuple[Guard, ...]
     settings: tuple[Setting, ...]
     digest: str
+    applies_to: Applicability = Applicability()
 
     @property
     def disruption(self) -> str:
         """The strongest disruption of its settings."""
         return max((setting.disruption for setting in self.settings), key=DISRUPTIONS.index)
 
-    def render(self, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The settings for one host, in the form the host agent takes."""
-        return [_render_setting(setting, facts) for setting in self.settings]
+    def setting_of(self, id: str) -> Setting:
+        """The setting that a host has under this id; KeyError when there is none."""
+        for setting in self.settings:
+            if setting.is_on_host_as(id):
+                return setting
+        raise KeyError(id)
 
 
 def digest_of(document: Any) -> str:
@@ -125,6 +142,7 @@ def load_tuning(path: Path) -> Tuning:
             for index, setting in enumerate(fields.each("settings"))
         ),
         digest=digest_of(data),
+        applies_to=read_applicability(fields),
     )
     if not tuning.settings:
         raise fields.wrong("settings", "is empty")
@@ -169,6 +187,7 @@ def _read_setting(fields: Fields, where: str) -> Setting:
         why=fields.text("why"),
         source=fields.text("source"),
         where=where,
+        optional=fields.flag("optional", False),
     )
     fields.done()
     return setting
@@ -206,52 +225,3 @@ def _refuse_twice(fields: Fields, settings: Sequence[Setting]) -> None:
         if setting.id in seen:
             raise fields.wrong(f"settings[{index}]", f"{setting.id} is set twice")
         seen.add(setting.id)
-
-
-def _render_setting(setting: Setting, facts: Mapping[str, Any]) -> dict[str, Any]:
-    names = dict(facts, nic=facts.get("nics", {}).get(setting.target.get("interface")))
-    value: Any
-    if isinstance(setting.value, str):
-        value = _render(setting.value, names, f"{setting.where}.value")
-    else:
-        value = {
-            key: _part(_render(str(part), names, f"{setting.where}.value.{key}"), setting, key)
-            for key, part in setting.value.items()
-        }
-    return {
-        "id": setting.id,
-        "kind": setting.kind,
-        "target": dict(setting.target),
-        "value": value,
-        "only": setting.only,
-        "restart": setting.restart,
-    }
-
-
-def _render(text: str, names: Mapping[str, Any], where: str) -> str:
-    if "{{" not in text and "{%" not in text:
-        return text
-    import jinja2
-    from jinja2.sandbox import SandboxedEnvironment
-
-    environment = SandboxedEnvironment(undefined=jinja2.StrictUndefined, autoescape=False)
-    try:
-        return environment.from_string(text).render(names).strip()
-    except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError) as error:
-        raise InputError(where, None, f"does not fit the host's facts: {error}") from None
-
-
-def _part(text: str, setting: Setting, key: str) -> int | str:
-    allowed, needed = _PARTS[KINDS[setting.kind].parts]
-    if re.fullmatch(r"-?\d+", text):
-        return int(text)
-    if not re.fullmatch(allowed, text):
-        raise InputError(f"{setting.where}.value", key, f"{text!r} is {needed}")
-    return text
-
-
-_PARTS = {
-    "numbers": ("", "not a whole number"),
-    "switches": ("on|off", "neither a whole number nor on or off"),
-    "words": (r"[A-Za-z0-9][A-Za-z0-9:,. _-]{0,999}", "neither a number nor plain words"),
-}

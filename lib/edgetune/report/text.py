@@ -29,6 +29,8 @@ def plan_text(plan: Mapping[str, Any]) -> str:
     for profile in plan["profiles"]:
         lines.append(f"    on {_names(profile['hosts'])}")
         lines += [f"      {_change(row)}" for row in profile["before"]]
+        left_out = profile.get("left_out", {}).items()
+        lines += [f"      {id} is left out: {why}" for id, why in left_out]
     if plan["unchanged"]:
         lines.append(f"    as wanted already: {_names(plan['unchanged'])}")
     lines.append("  batches")

@@ -10,6 +10,7 @@ from typing import Any
 from edgetune.errors import InputError, RefusedError
 from edgetune.inventory import Host, Pop
 from edgetune.plan import Options, groups, make_plan
+from edgetune.rendering import misfits, render
 from edgetune.report.text import plan_text
 from edgetune.rollout.record import all_heads, load_plan, save_plan
 from edgetune.rollout.site import Site
@@ -68,6 +69,7 @@ def _make(site: Site, pop_name: str, tuning_name: str, options: Options) -> dict
     facts = _ask(site, hosts, "facts", {})
     _refuse_not_ready(facts)
     _refuse_other_version(tuning, facts)
+    _refuse_misfits(tuning, facts)
     rendered = _render(tuning, facts)
     observed = _ask(
         site,
@@ -139,8 +141,7 @@ def _ask(
     answers = site.fleet.ask(hosts, verb, lambda host: requests.get(host.name, {}))
     failed = [f"{answer.host}: {answer.error}" for answer in answers.values() if answer.failed]
     if failed:
-        more = f"; and {len(failed) - _FEW} more" if len(failed) > _FEW else ""
-        raise RefusedError("; ".join(failed[:_FEW]) + more + " (exclude= leaves hosts out)")
+        raise RefusedError(_few(failed))
     return {name: answer.data for name, answer in answers.items()}
 
 
@@ -154,5 +155,17 @@ def _refuse_other_version(tuning: Tuning, facts: Mapping[str, Mapping[str, Any]]
             )
 
 
+def _refuse_misfits(tuning: Tuning, facts: Mapping[str, Mapping[str, Any]]) -> None:
+    reasons = {name: misfits(tuning, known) for name, known in facts.items()}
+    found = [f"{name}: {'; '.join(why)}" for name, why in sorted(reasons.items()) if why]
+    if found:
+        raise RefusedError(f"{tuning.name} is not for {_few(found)}")
+
+
+def _few(problems: Sequence[str]) -> str:
+    more = f"; and {len(problems) - _FEW} more" if len(problems) > _FEW else ""
+    return "; ".join(problems[:_FEW]) + more + " (exclude= leaves hosts out)"
+
+
 def _render(tuning: Tuning, facts: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Any]]:
-    return {name: tuning.render(known) for name, known in facts.items()}
+    return {name: render(tuning, known) for name, known in facts.items()}

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tuning as it is on one host: which settings it has there, and their values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from edgetune.errors import InputError
+from edgetune.kinds import KINDS
+from edgetune.tuning import EACH, Setting, Tuning
+
+
+def render(tuning: Tuning, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The settings for one host, in the form the host agent takes.
+
+    InputError names the value whose expression does not fit the facts.
+    """
+    return [
+        _render_setting(setting, target, facts)
+        for setting in tuning.settings
+        for target in _targets(tuning, setting, facts)
+    ]
+
+
+def misfits(tuning: Tuning, facts: Mapping[str, Any]) -> list[str]:
+    """Why a tuning is not for the host with these facts; empty when it is."""
+    targets = [target for own in tuning.settings for target in _targets(tuning, own, facts)]
+    interfaces = sorted({target["interface"] for target in targets if "interface" in target})
+    each = any(own.target.get("interface") == EACH for own in tuning.settings)
+    if each and not interfaces:
+        drivers = " or ".join(tuning.applies_to.drivers)
+        return ["no interface is up" + (f" and has the driver {drivers}" if drivers else "")]
+    return tuning.applies_to.problems(facts, interfaces)
+
+
+def _targets(
+    tuning: Tuning, setting: Setting, facts: Mapping[str, Any]
+) -> Iterator[Mapping[str, str]]:
+    if setting.target.get("interface") != EACH:
+        yield setting.target
+        return
+    drivers = tuning.applies_to.drivers
+    for name, nic in facts["nics"].items():
+        if nic.get("up", True) and (not drivers or nic.get("driver") in drivers):
+            yield {**setting.target, "interface": name}
+
+
+def _render_setting(
+    setting: Setting, target: Mapping[str, str], facts: Mapping[str, Any]
+) -> dict[str, Any]:
+    names = dict(facts, nic=facts.get("nics", {}).get(target.get("interface")))
+    value: Any
+    if isinstance(setting.value, str):
+        value = _work_out(setting.value, names, f"{setting.where}.value")
+    else:
+        value = {
+            key: _part(_work_out(str(part), names, f"{setting.where}.value.{key}"), setting, key)
+            for key, part in setting.value.items()
+        }
+    return {
+        "id": ":".join([setting.kind, *filter(None, [".".join(target.values())])]),
+        "kind": setting.kind,
+        "target": dict(target),
+        "value": value,
+        "only": setting.only,
+        "restart": setting.restart,
+    }
+
+
+def _work_out(text: str, names: Mapping[str, Any], where: str) -> str:
+    if "{{" not in text and "{%" not in text:
+        return text
+    import jinja2
+    from jinja2.sandbox import SandboxedEnvironment
+
+    environment = SandboxedEnvironment(undefined=jinja2.StrictUndefined, autoescape=False)
+    try:
+        return environment.from_string(text).render(names).strip()
+    except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError) as error:
+        raise InputError(where, None, f"does not fit the host's facts: {error}") from None
+
+
+def _part(text: str, setting: Setting, key: str) -> int | str:
+    allowed, needed = _PARTS[KINDS[setting.kind].parts]
+    if re.fullmatch(r"-?\d+", text):
+        return int(text)
+    if not re.fullmatch(allowed, text):
+        raise InputError(f"{setting.where}.value", key, f"{text!r} is {needed}")
+    return text
+
+
+_PARTS = {
+    "numbers": ("", "not a whole number"),
+    "switches": ("on|off", "neither a whole number nor on or off"),
+    "words": (r"[A-Za-z0-9][A-Za-z0-9:,. _-]{0,999}", "neither a number nor plain words"),
+}
