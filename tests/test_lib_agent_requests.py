@@ -6,7 +6,6 @@ from __future__ import annotations
 import copy
 import json
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -239,33 +238,3 @@ def test_any_json_gets_one_answer(host: AgentRoot, document: Any) -> None:
     assert error["reason"] in ("bad_request", "refused", "failed")
     assert error["message"] and "\n" not in error["message"]
     assert "Error" not in error["message"], "only what is foreseen"
-
-
-def oldest_python() -> str:
-    """A Python 3.6 that really is one (a shim of that name may have nothing behind it)."""
-    installed = [str(path) for path in Path.home().glob(".pyenv/versions/3.6.*/bin/python3")]
-    for python in [shutil.which("python3.6"), *installed]:
-        command = [python or "false", "-I", "-S", "-c", "import sys; print(sys.version_info[:2])"]
-        done = subprocess.run(command, env={"PATH": "/usr/bin:/bin"}, capture_output=True)
-        if done.stdout == b"(3, 6)\n":
-            return command[0]
-    pytest.skip("there is no Python 3.6 here")
-
-
-def test_on_the_oldest_python(tmp_path: Path) -> None:
-    python = oldest_python()
-    own = [sysctl("4096", only="raise"), channels(2), rps("0-1"), thp("never")]
-    own.append(nginx("LimitNOFILE", "65536"))
-    with agent_root(tmp_path / "host", python=python) as host:
-        before = host.tree()
-        assert host.ask("facts")["python"].startswith("3.6.")
-        assert host.apply(*own, confirm_within=300, grace_boots=1)["state"] == "provisional"
-        assert "python3" in host.read("etc/init.d/S99edgetune")
-        assert host.boot().stderr == ""
-        assert host.ask("confirm", epoch=1, tuning="t", settings=own)["confirmed"]
-        assert host.ask("sample", health_url="http://127.0.0.1:1/")["gauges"]["health_failed"] == 1
-        assert host.fail("restore", epoch=[])["field"] == "epoch"
-        host.restore()
-        host.write("proc/sys/kernel/random/boot_id", "x")
-        boot_id = "proc/sys/kernel/random/boot_id"
-        assert {**host.tree(), boot_id: None} == {**before, boot_id: None}

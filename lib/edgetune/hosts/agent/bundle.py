@@ -59,8 +59,8 @@ def own_source() -> bytes:
 
 def make() -> bytes:
     """The text, from the modules in this directory."""
-    modules = "".join(_literal(name, code) for name, code in sorted(_modules().items()))
-    return TEXT.format(modules=modules).encode()
+    listed = "".join(_literal(name, code) for name, code in sorted(modules().items()))
+    return TEXT.format(modules=listed).encode()
 
 
 def _literal(name: str, code: str) -> str:
@@ -69,7 +69,7 @@ def _literal(name: str, code: str) -> str:
     return f"    {name!r}: (\n{lines}    ),\n" if lines else f"    {name!r}: '',\n"
 
 
-def _modules() -> Dict[str, str]:
+def modules() -> Dict[str, str]:
     """The code of each module by its full name; the packages around ours are empty."""
     found = {"edgetune": "", "edgetune.hosts": ""}
     top = os.path.dirname(__file__)
