@@ -17,9 +17,19 @@ sys.path.insert(0, str(ROOT / "lib"))
 
 from edgetune.errors import InputError  # noqa: E402
 from edgetune.fields import load_yaml  # noqa: E402
+from edgetune.hosts.agent.kinds import KINDS as AGENT_KINDS  # noqa: E402
+from edgetune.kinds import KINDS  # noqa: E402
 from edgetune.tuning import Setting, Tuning, load_tuning  # noqa: E402
 
 Document = dict[str, Any]
+
+KINDS_HEAD = """## Kinds of settings
+
+In the order in which a host is changed; it is taken back in the reverse order. `nic` in an
+expression stands for the facts of the setting's interface, and the interface `"*"` for each one
+that is up. `only: raise` (or `lower`) keeps what is there when it is more (or less);
+`optional: true` leaves a setting out where a host does not support it.
+"""
 
 TUNINGS_HEAD = """# Tunings
 
@@ -265,7 +275,23 @@ def tunings_section(root: Path) -> str:
 
 def tunings_page(root: Path) -> str:
     """All of docs/tunings.md."""
-    return "\n".join([TUNINGS_HEAD, *(tuning_part(tuning) for tuning in tunings(root))])
+    parts = [tuning_part(tuning) for tuning in tunings(root)]
+    return "\n".join([TUNINGS_HEAD, *parts, KINDS_HEAD, kinds_table(), ""])
+
+
+def kinds_table() -> str:
+    """Every kind of setting in the order of application."""
+    rows = [
+        (
+            code(name),
+            ", ".join(code(field) for field in KINDS[name].target) or "nothing",
+            {"": "text"}.get(KINDS[name].parts, f"named {KINDS[name].parts}"),
+            KINDS[name].disruption,
+            (agent_kind.__doc__ or "").partition("\n\n")[0],
+        )
+        for name, agent_kind in AGENT_KINDS.items()
+    ]
+    return table("kind, set on, value, asks for at least, what it is", rows)
 
 
 def tuning_part(tuning: Tuning) -> str:
