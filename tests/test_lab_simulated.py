@@ -284,7 +284,8 @@ def test_facts(running: Lab) -> None:
     assert facts["hostname"] == "e002"
     assert facts["os"] == {"id": "debian", "version": "12"}
     assert facts["init"] == "sysv"
-    assert facts["cpus"] == {"online": "0-1", "count": 2}
+    assert facts["cpus"]["online"] == "0-1" and facts["cpus"]["count"] == 2
+    assert facts["cpus"]["model"] == "Simulated CPU"
     assert facts["nics"]["eth0"]["queues"] == {"rx": 4, "tx": 4}
     assert facts["nics"]["eth0"]["channels"]["max"] == {"rx": 4, "tx": 4}
     assert facts["thp"]["enabled"] == "always"

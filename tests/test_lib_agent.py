@@ -70,6 +70,7 @@ def test_facts(host: AgentRoot) -> None:
             "driver": None,
             "speed": None,
             "numa_node": None,
+            "local_cpus": None,
             "queues": {"rx": 4, "tx": 4},
             "channels": channel_counts,
             "ring": None,
@@ -81,8 +82,10 @@ def test_facts(host: AgentRoot) -> None:
     assert facts["kernel"] == "6.1.0"
     assert facts["boot_id"] == host.boot_id
     assert facts["uptime"] == 12.5
-    assert facts["cpus"] == {"online": "0-3", "count": 4}
-    assert facts["memory"] == {"total_kb": 2048000}
+    unknown = {"vendor": None, "model": None}
+    assert facts["cpus"] == {"online": "0-3", "count": 4, "nodes": {"0": "0-3"}, **unknown}
+    one_node = {"nodes": {"0": 2048000}, "smallest_node_kb": 2048000}
+    assert facts["memory"] == {"total_kb": 2048000, "swap_kb": None, **one_node}
     assert facts["thp"] == {"enabled": "madvise", "defrag": "madvise"}
     assert facts["init"] == "sysv"
     assert facts["agent_state"] == {"epoch": 0, "ready": True, "tunings": {}}

@@ -5,7 +5,7 @@ import os
 import sys
 from typing import Dict, Optional
 
-from edgetune.hosts.agent.counters import first_number, interfaces, meminfo
+from edgetune.hosts.agent.counters import first_number, interfaces
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Journals
 from edgetune.hosts.agent.kinds.memory_thp import MemoryThp
@@ -13,13 +13,12 @@ from edgetune.hosts.agent.kinds.nic import NicCounts, driver_of
 from edgetune.hosts.agent.kinds.nic_channels import NicChannels
 from edgetune.hosts.agent.kinds.nic_ring import NicRing
 from edgetune.hosts.agent.protocol import Fields, Json, Unsupported
-from edgetune.hosts.agent.values import parse_cpus
+from edgetune.hosts.agent.topology import cpu_facts, memory_facts
 
 
 def run(host: Host, request: Fields) -> Json:
     """What tunings may be rendered from, and what stands on the host."""
     request.done()
-    online = host.text("/sys/devices/system/cpu/online", "0")
     return {
         "hostname": host.text("/proc/sys/kernel/hostname", os.uname().nodename),
         "os": _os_release(host),
@@ -27,8 +26,8 @@ def run(host: Host, request: Fields) -> Json:
         "python": ".".join(str(part) for part in sys.version_info[:3]),
         "boot_id": host.boot_id,
         "uptime": first_number(host, "/proc/uptime"),
-        "cpus": {"online": online, "count": len(parse_cpus(online))},
-        "memory": {"total_kb": meminfo(host).get("MemTotal")},
+        "cpus": cpu_facts(host),
+        "memory": memory_facts(host),
         "nics": {name: _nic(host, name) for name in interfaces(host)},
         "thp": _huge_pages(host),
         "init": host.init,
@@ -71,6 +70,7 @@ def _nic(host: Host, name: str) -> Json:
         "driver": driver_of(host, name),
         "speed": _positive(host.text(f"{directory}/speed")),
         "numa_node": _positive(host.text(f"{directory}/device/numa_node")),
+        "local_cpus": host.text(f"{directory}/device/local_cpulist") or None,
         "queues": {side: len([q for q in queues if q.startswith(side)]) for side in ("rx", "tx")},
         "channels": _counts_of(NicChannels(host), name),
         "ring": ring,
