@@ -69,6 +69,7 @@ def test_facts(host: AgentRoot) -> None:
         "eth0": {
             "driver": None,
             "speed": None,
+            "up": True,
             "numa_node": None,
             "local_cpus": None,
             "queues": {"rx": 4, "tx": 4},
@@ -462,6 +463,8 @@ def test_interfaces_stacked_on_a_device_do_not_count(host: AgentRoot) -> None:
     host.write("sys/class/net/eth1/statistics/rx_packets", "5\n")
     assert host.ask("sample")["counters"]["rx_packets"] == 5
     assert host.ask("facts")["nics"]["eth1"]["numa_node"] == 1
+    host.write("sys/class/net/eth1/operstate", "down\n")
+    assert not host.ask("facts")["nics"]["eth1"]["up"]
 
 
 class _Health(BaseHTTPRequestHandler):

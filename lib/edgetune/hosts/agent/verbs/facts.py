@@ -15,6 +15,9 @@ from edgetune.hosts.agent.kinds.nic_ring import NicRing
 from edgetune.hosts.agent.protocol import Fields, Json, Unsupported
 from edgetune.hosts.agent.topology import cpu_facts, memory_facts
 
+# Of IF_OPER_* (RFC 2863); drivers that do not tell are "unknown".
+DOWN = ("down", "lowerlayerdown", "notpresent")
+
 
 def run(host: Host, request: Fields) -> Json:
     """What tunings may be rendered from, and what stands on the host."""
@@ -68,6 +71,7 @@ def _nic(host: Host, name: str) -> Json:
     ring = _counts_of(NicRing(host), name)
     return {
         "driver": driver_of(host, name),
+        "up": host.text(f"{directory}/operstate", "up") not in DOWN,
         "speed": _positive(host.text(f"{directory}/speed")),
         "numa_node": _positive(host.text(f"{directory}/device/numa_node")),
         "local_cpus": host.text(f"{directory}/device/local_cpulist") or None,
