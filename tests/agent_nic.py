@@ -7,21 +7,52 @@ ethtool 6.1 over netlink, or of 4.8 over ioctl, for the drivers that edge server
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+from edgetune.hosts.agent.alone import boot
+from edgetune.hosts.agent.answer import answer
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.nic_coalesce import NicCoalesce
+from tests import agent_rss
 from tests.agent_root import AgentRoot
+from tests.agent_rss import Complaint, Rss
 
 Answer = tuple[int, str, str]
 QUEUES = "sys/class/net/eth0/queues"
+TABLE = "proc/sys/net/core/rps_sock_flow_entries"
 
 
-class Complaint(Exception):
-    """What ethtool says when it fails."""
+class NicHost(AgentRoot):
+    """A host whose agent is asked in this process, where ethtool is a `Card`."""
+
+    def send(self, document: bytes) -> dict[str, Any]:
+        reply: dict[str, Any] = answer(str(self.path), document)
+        json.dumps(reply)
+        return reply
+
+    def hook_files(self) -> list[str]:
+        """What keeps the boot hook."""
+        return [name for name in self.tree() if name.endswith("S99edgetune")]
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.write(TABLE, "0\n")
+
+    def boot_hook(self) -> list[str]:
+        """Boot anew and run the hook."""
+        self.new_boot_id()
+        return boot(Host(str(self.path)))
+
+
+def steer(host: NicHost) -> None:
+    """Let something steer packets to every queue there is."""
+    for path in (host.path / QUEUES).glob("*/*"):
+        path.write_text("3\n" if path.name.endswith("cpus") else "2048\n")
 
 
 CHECKSUMS = ("tx-checksum-ipv4", "tx-checksum-ip-generic", "tx-checksum-sctp")
@@ -61,6 +92,7 @@ class Card:
     fixed: Sequence[str] = ()
     on: Sequence[str] = ("rx-checksumming", "generic-receive-offload", *CHECKSUMS, *SEGMENTATION)
     adaptive_alone: bool = False
+    rss: Rss = field(default_factory=Rss)
     busy: bool = False
     lies: bool = False
     root: AgentRoot | None = None
@@ -68,7 +100,14 @@ class Card:
 
     def __post_init__(self) -> None:
         self.defaults = dict(self.coalesce)
+        self.rss = replace(self.rss)
+        self.rss.resize(self.rings)
         self.requested = {name: "on" if name in self.on else "off" for name in LEAVES}
+
+    @property
+    def rings(self) -> int:
+        """The receive queues."""
+        return self.channels.get("rx", 0) + self.channels.get("combined", 0)
 
     def install(self, root: AgentRoot, patch: Any) -> Card:
         """Be the card of a host: its queues, its driver, and every ethtool from now on."""
@@ -96,19 +135,24 @@ class Card:
         if interface != "eth0":
             return 1, "", "netlink error: Operation not supported"
         try:
-            if words or option.isupper():
+            if option.isupper():
                 return 0, self.change(option, list(words)), ""
-            return 0, self.show(option), ""
+            return 0, self.show(option, *words), ""
         except Complaint as complaint:
-            return 1, "", str(complaint)
+            return 0 if option == "-N" else 1, "", str(complaint)
 
     @property
     def changes(self) -> list[str]:
         """The calls that change something."""
         return [call for call in self.calls if call[1].isupper()]
 
-    def show(self, option: str) -> str:
+    def show(self, option: str, *words: str) -> str:
         """The text for -l, -g, ..."""
+        if option == "-x":
+            return self.rss.show(self.rings, self.over_ioctl)
+        if option == "-n":
+            assert words[0] == "rx-flow-hash"
+            return self.rss.show_fields(words[1])
         if option == "-l":
             return self._counts(
                 "Channel", ("RX", "TX", "Other", "Combined"), self.most_channels, self.channels
@@ -186,6 +230,13 @@ class Card:
         """Take -L, -G, ... as the driver does; the defaults come back where it starts anew."""
         if self.busy:
             raise Complaint("netlink error: Device or resource busy")
+        if option == "-X":
+            self.rss.change(words, self.rings)
+            return ""
+        if option == "-N":
+            assert words[0] == "rx-flow-hash"
+            self.rss.set_fields(words[1], words[2])
+            return ""
         wanted = dict(zip(words[::2], words[1::2]))
         setters = {
             "-L": self.set_channels,
@@ -202,6 +253,7 @@ class Card:
     def reset(self, option: str) -> None:
         """Start anew: queues are new ones, and all that was not set just now is at its default."""
         self.make_queues()
+        self.rss.restart(self.rings)
         if option != "-C":
             self.coalesce = dict(self.defaults)
         if option == "-L":
@@ -226,7 +278,9 @@ class Card:
         for name, number in wanted.items():
             if int(number) > self.most_channels.get(name, 0):
                 raise Complaint("netlink error: requested channel count exceeds maximum")
-            self.channels[name] = int(number)
+        then = {**self.channels, **{name: int(number) for name, number in wanted.items()}}
+        self.rss.resize(then.get("rx", 0) + then.get("combined", 0))
+        self.channels.update(then)
         self.make_queues()
 
     def set_ring(self, wanted: dict[str, str]) -> None:
@@ -270,6 +324,7 @@ def ixgbe() -> Card:
         over_ioctl=True,
         resets=["-L", "-G", "-K", "-C"],
         coalesce={"rx-usecs": 1, "tx-usecs": 0},
+        rss=agent_rss.IXGBE,
     )
 
 
@@ -292,6 +347,7 @@ def i40e() -> Card:
         },
         counts_in=2,
         fixed=["large-receive-offload", "tx-checksum-ipv4"],
+        rss=agent_rss.I40E,
     )
 
 
@@ -308,6 +364,7 @@ def ice() -> Card:
         coalesce={**ADAPTIVE, "rx-usecs": 50, "tx-usecs": 50, "rx-usecs-high": 0},
         adaptive_alone=True,
         fixed=["large-receive-offload", "tx-checksum-ipv4"],
+        rss=agent_rss.ICE,
     )
 
 
@@ -329,6 +386,7 @@ def mlx5() -> Card:
             "cqe-mode-rx": "on",
             "cqe-mode-tx": "off",
         },
+        rss=agent_rss.MLX5,
     )
 
 
@@ -351,6 +409,7 @@ def bnxt() -> Card:
             "tx-frames": 30,
             "stats-block-usecs": 1000000,
         },
+        rss=agent_rss.BNXT,
     )
 
 
@@ -366,6 +425,7 @@ def ena() -> Card:
         lambda number: _power(number, True),
         coalesce={"adaptive-rx": "on", "rx-usecs": 0, "tx-usecs": 64},
         fixed=["large-receive-offload", "ntuple-filters", "tx-checksum-sctp", *CHECKSUMS],
+        rss=agent_rss.ENA,
     )
 
 
@@ -385,6 +445,7 @@ def virtio() -> Card:
             "tx-frames": 1,
         },
         fixed=["large-receive-offload", "ntuple-filters", "receive-hashing"],
+        rss=agent_rss.VIRTIO,
     )
 
 
@@ -393,4 +454,5 @@ def veth() -> Card:
     return Card("veth", {"rx": 4, "tx": 4}, {"rx": 4, "tx": 4}, {}, {})
 
 
-CARDS = (ixgbe, i40e, ice, mlx5, bnxt, ena, virtio)
+Make = Callable[[], Card]
+CARDS: tuple[Make, ...] = (ixgbe, i40e, ice, mlx5, bnxt, ena, virtio)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edgetune.hosts.agent.alone import boot
-from edgetune.hosts.agent.answer import answer
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.nic_coalesce import NicCoalesce
 from edgetune.hosts.agent.kinds.nic_rfs import share_of
@@ -21,39 +18,15 @@ from edgetune.hosts.agent.values import power_below
 from edgetune.rendering import render
 from edgetune.tuning import load_tuning
 from tests import agent_nic
-from tests.agent_nic import CARDS, QUEUES, Card
-from tests.agent_root import AgentRoot, setting
+from tests.agent_nic import CARDS, QUEUES, TABLE, Card, Make, NicHost, steer
+from tests.agent_root import setting
 from tests.builders import ROOT
 
-TABLE = "proc/sys/net/core/rps_sock_flow_entries"
 TX_TWICE = {"tx": "on", "tx-checksumming": "off"}
 each_card = pytest.mark.parametrize("card", CARDS, ids=lambda make: make.__name__)
 property_of = settings(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-Make = Callable[[], Card]
-
-
-class NicHost(AgentRoot):
-    """A host whose agent is asked in this process, where ethtool is a `Card`."""
-
-    def send(self, document: bytes) -> dict[str, Any]:
-        reply: dict[str, Any] = answer(str(self.path), document)
-        json.dumps(reply)
-        return reply
-
-    def hook_files(self) -> list[str]:
-        """What keeps the boot hook."""
-        return [name for name in self.tree() if name.endswith("S99edgetune")]
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.write(TABLE, "0\n")
-
-    def boot_hook(self) -> list[str]:
-        """Boot anew and run the hook."""
-        self.new_boot_id()
-        return boot(Host(str(self.path)))
 
 
 @pytest.fixture
@@ -86,12 +59,6 @@ def rfs(flows: int, **changes: Any) -> dict[str, Any]:
 def shares(host: NicHost) -> list[str]:
     """What each receive queue has."""
     return [file.read_text() for file in sorted((host.path / QUEUES).glob("rx-*/rps_flow_cnt"))]
-
-
-def steer(host: NicHost) -> None:
-    """Let something steer packets to every queue there is."""
-    for path in (host.path / QUEUES).glob("*/*"):
-        path.write_text("3\n" if path.name.endswith("cpus") else "2048\n")
 
 
 @each_card
@@ -667,7 +634,7 @@ def test_whatever_is_done_to_a_card_is_taken_back(
 
 def state_of(card: Card) -> dict[str, Any]:
     names = ("channels", "ring", "coalesce", "requested")
-    return {name: dict(getattr(card, name)) for name in names}
+    return {**{name: dict(getattr(card, name)) for name in names}, "rss": card.rss.state}
 
 
 def settings_for(card: Card) -> st.SearchStrategy[list[dict[str, Any]]]:

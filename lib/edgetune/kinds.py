@@ -29,6 +29,8 @@ KINDS: Mapping[str, Kind] = {
     "nic.channels": Kind(_INTERFACE, "drain", "numbers"),
     # Nearly every driver stops its queues, and most take the link down, while rings change.
     "nic.ring": Kind(_INTERFACE, "drain", "numbers"),
+    # Some drivers stop their queues for another table (bnxt_en).
+    "nic.rss": Kind(_INTERFACE, "drain", "words"),
     # Drivers reset the link for some of them (ntuple above all).
     "nic.features": Kind(_INTERFACE, "drain", "switches"),
     # Of the drivers we know only ixgbe starts the interface anew, where LRO comes or goes with it.

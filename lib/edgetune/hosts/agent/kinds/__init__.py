@@ -11,12 +11,14 @@ from edgetune.hosts.agent.kinds.nic_features import NicFeatures
 from edgetune.hosts.agent.kinds.nic_rfs import NicRfs
 from edgetune.hosts.agent.kinds.nic_ring import NicRing
 from edgetune.hosts.agent.kinds.nic_rps import NicRps
+from edgetune.hosts.agent.kinds.nic_rss import NicRss
 from edgetune.hosts.agent.kinds.service_property import ServiceProperty
 from edgetune.hosts.agent.kinds.sysctl import Sysctl
 
 ORDER: Tuple[Type[Kind], ...] = (
     NicChannels,
     NicRing,
+    NicRss,
     NicFeatures,
     NicCoalesce,
     NicRps,

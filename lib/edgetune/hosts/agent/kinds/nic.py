@@ -177,10 +177,10 @@ class NicCounts(NicParts):
         return found
 
 
-def show(host: Host, option: str, interface: str) -> str:
+def show(host: Host, option: str, interface: str, *words: str) -> str:
     """What ethtool tells of an interface; Unsupported when it does not."""
     try:
-        return host.run("ethtool", option, interface)
+        return host.run("ethtool", option, interface, *words)
     except Failed as error:
         raise Unsupported(str(error)) from None
 

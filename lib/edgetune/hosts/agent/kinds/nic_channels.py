@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many queues an interface has."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgetune.hosts.agent.kinds.nic import NicCounts
 from edgetune.hosts.agent.kinds.nic_coalesce import NicCoalesce
 from edgetune.hosts.agent.kinds.nic_features import NicFeatures
 from edgetune.hosts.agent.kinds.nic_ring import NicRing
-from edgetune.hosts.agent.values import Target
+from edgetune.hosts.agent.kinds.nic_rss import NicRss, makes_table
+from edgetune.hosts.agent.protocol import Failed, Unsupported
+from edgetune.hosts.agent.values import Parts, Target, bounded, counts
+
+if TYPE_CHECKING:
+    from edgetune.hosts.agent.settings import Setting
 
 
 class NicChannels(NicCounts):
@@ -18,7 +23,42 @@ class NicChannels(NicCounts):
     show = "-l"
     change = "-L"
     what = "channels"
-    below = (NicRing, NicFeatures, NicCoalesce)
+    below = (NicRing, NicFeatures, NicCoalesce, NicRss)
+
+    def probe(self, setting: "Setting") -> None:
+        """Unsupported also when packets are spread, by somebody's choice, over queues that go."""
+        super().probe(setting)
+        spread_anew = any(
+            other.kind == NicRss.name
+            and other.target == setting.target
+            and makes_table(other.value)
+            for other in setting.beside
+        )
+        needed = 0 if spread_anew else NicRss(self.host).queues_chosen(setting.target)
+        left = self.receive_queues(setting)
+        if needed > left:
+            interface = setting.target["interface"]
+            reason = f"the indirection table of {interface} needs {needed} queues, not {left}"
+            raise Unsupported(f"{reason}: nic.rss in the same tuning can spread packets anew")
+
+    def receive_queues(self, setting: "Setting") -> int:
+        """How many receive queues there will be."""
+        now = self.runtime(setting.target)
+        then = {**counts(now), **counts(bounded(setting.only, now, setting.value))}
+        return then.get("rx", 0) + then.get("combined", 0)
+
+    def put(self, target: Target, wanted: Parts) -> None:
+        """The same; the table of RSS gives way where it keeps queues from going.
+
+        A table that was set, and not by default, holds on to its queues, and with bnxt to its
+        size. Whoever changes the channels puts it back.
+        """
+        try:
+            super().put(target, wanted)
+        except Failed:
+            if not NicRss(self.host).let_go(target):
+                raise
+            super().put(target, wanted)
 
     def restore(self, target: Target, snapshot: Any) -> None:
         """The same; also from what version 0.2.0 remembered."""

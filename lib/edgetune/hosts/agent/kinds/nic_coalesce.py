@@ -5,6 +5,7 @@ import re
 from typing import TYPE_CHECKING, Iterator, Sequence, Tuple, Union
 
 from edgetune.hosts.agent.kinds.nic import NicParts, show
+from edgetune.hosts.agent.kinds.nic_rss import NicRss
 from edgetune.hosts.agent.protocol import Fields, Unsupported
 from edgetune.hosts.agent.values import Parts, Target, Value, chosen, parts
 
@@ -22,6 +23,7 @@ class NicCoalesce(NicParts):
 
     name = "nic.coalesce"
     change = "-C"
+    below = (NicRss,)
     switches = ("adaptive-rx", "adaptive-tx", "cqe-mode-rx", "cqe-mode-tx")
     numbers = (
         "stats-block-usecs",

@@ -12,6 +12,7 @@ from edgetune.hosts.agent.kinds.memory_thp import MemoryThp
 from edgetune.hosts.agent.kinds.nic import NicCounts, driver_of
 from edgetune.hosts.agent.kinds.nic_channels import NicChannels
 from edgetune.hosts.agent.kinds.nic_ring import NicRing
+from edgetune.hosts.agent.kinds.nic_rss import NicRss
 from edgetune.hosts.agent.protocol import Fields, Json, Unsupported
 from edgetune.hosts.agent.topology import cpu_facts, memory_facts
 
@@ -79,12 +80,20 @@ def _nic(host: Host, name: str) -> Json:
         "channels": _counts_of(NicChannels(host), name),
         "ring": ring,
         "ring_max": ring and ring["max"],
+        "rss": _rss(host, name),
     }
 
 
 def _counts_of(kind: NicCounts, interface: str) -> Optional[Json]:
     try:
         return kind.read(interface)
+    except Unsupported:
+        return None
+
+
+def _rss(host: Host, interface: str) -> Optional[Json]:
+    try:
+        return NicRss(host).facts(interface)
     except Unsupported:
         return None
 

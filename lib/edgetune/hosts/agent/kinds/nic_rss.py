@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How an interface spreads what it receives over its queues (RSS)."""
+
+import contextlib
+import re
+from typing import TYPE_CHECKING, Dict, List, Optional, Tuple, Union
+
+from edgetune.hosts.agent.kinds.nic import NicParts, driver_of, show
+from edgetune.hosts.agent.kinds.rss_table import can_be_written, spread, weights_of
+from edgetune.hosts.agent.kinds.rss_text import FLOWS, LETTERS, hashed_fields, read_rss, table_of
+from edgetune.hosts.agent.protocol import Failed, Fields, Json, Unsupported
+from edgetune.hosts.agent.values import Parts, Target, Value, chosen, merged, parts
+
+if TYPE_CHECKING:
+    from edgetune.hosts.agent.settings import Setting
+
+MAKE_TABLE = ("equal", "weight")
+
+
+class NicRss(NicParts):
+    """How an interface spreads what it receives over its queues, such as {"equal": 4}.
+
+    ``equal`` and ``weight`` make the indirection table, ``hfunc`` and ``key`` the hash, and
+    ``tcp4`` and others name the fields that are hashed, as ``ethtool -X`` and ``-N`` have them.
+    Whether a table that is even over all queues was chosen cannot be read: it is taken for the
+    driver's own, and comes back as that.
+    """
+
+    name = "nic.rss"
+    change = "-X"
+    patterns = {
+        "weight": r"[0-9]{1,5}( [0-9]{1,5})+",
+        "hfunc": "toeplitz|xor|crc32",
+        "key": r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2})+",
+        **dict.fromkeys(FLOWS, r"[mvtsdfn]{1,7}"),
+    }
+    # Entries of 4 bits, and of 6 bits since the X550, whose table is the longer one.
+    reaches: Dict[Tuple[Optional[str], int], int] = {("ixgbe", 128): 16, ("ixgbe", 512): 64}
+    # ethtool names the functions that it knows, not those that the driver takes.
+    only_toeplitz = ("bnxt_en", "i40e", "iavf", "ice", "igb", "ixgbe", "virtio_net")
+
+    @classmethod
+    def check_value(cls, fields: Fields) -> Value:
+        """Such as {"equal": 4, "udp4": "sdfn"} or {"weight": "6 2", "hfunc": "xor"}."""
+        below = fields.inside("value")
+        value: Parts = {}
+        for name in below.names():
+            if name == "equal":
+                value[name] = below.whole(name, 1, 65536)
+            elif name in cls.patterns:
+                value[name] = _normal(name, below.text(name, cls.patterns[name]))
+        below.done()
+        if not value:
+            raise fields.wrong("value", "is empty")
+        if "equal" in value and "weight" in value:
+            raise below.wrong("weight", "cannot be set with equal: both make the table")
+        if value.get("weight") == "":
+            raise below.wrong("weight", "is 0 for all queues")
+        return value
+
+    def asked(self, target: Target, found: Value, value: Value) -> Value:
+        """The table in the terms of the setting: what it makes, or whatever else is there."""
+        said = parts(chosen(found, value))
+        for name in MAKE_TABLE:
+            if name in parts(value) and "table" in parts(found):
+                said[name] = _seen(parts(found), name, parts(value)[name])
+        return said
+
+    def merge(self, older: Optional[Value], newer: Value) -> Value:
+        """Of two settings that make the table the newer one does."""
+        if not makes_table(newer):
+            return merged(older, newer)
+        others = {name: part for name, part in parts(older or {}).items() if name not in MAKE_TABLE}
+        return merged(others, newer)
+
+    def probe(self, setting: "Setting") -> None:
+        """Unsupported when the interface has no such part, or cannot take the value."""
+        interface, wanted = setting.target["interface"], parts(setting.value)
+        found = parts(self.runtime(setting.target))
+        missing = {"table" if name in MAKE_TABLE else name for name in wanted} - set(found)
+        if missing:
+            raise Unsupported(f"ethtool tells no RSS {', '.join(sorted(missing))} of {interface}")
+        if makes_table(wanted):
+            self._probe_table(setting, found)
+        driver = driver_of(self.host, interface)
+        if wanted.get("hfunc", "toeplitz") != "toeplitz" and driver in self.only_toeplitz:
+            raise Unsupported(f"{driver} knows no hash function but toeplitz")
+        if "key" in wanted and len(str(wanted["key"])) != len(str(found["key"])):
+            has, gets = (len(str(own["key"]).split(":")) for own in (found, wanted))
+            raise Unsupported(f"the key of {interface} has {has} bytes, not {gets}")
+
+    def _probe_table(self, setting: "Setting", found: Parts) -> None:
+        interface, wanted = setting.target["interface"], parts(setting.value)
+        if not can_be_written(str(found["table"])):
+            what = "an indirection table that ethtool cannot write back"
+            raise Unsupported(f"{interface} has {what}: {found['table']}")
+        weights = [int(word) for word in str(wanted.get("weight", "")).split()]
+        if sum(weights) > int(found["entries"]):
+            raise Unsupported(f"the weights add up to more than the table's {found['entries']}")
+        queues = len(weights) or int(wanted["equal"])
+        then = dict(found, rings=self._rings_then(setting, int(found["rings"])))
+        reach = self._reach(interface, then)
+        if queues > int(then["rings"]):
+            raise Unsupported(f"{interface} has {then['rings']} receive queues, not {queues}")
+        if queues > reach:
+            raise Unsupported(f"the table of {interface} reaches {reach} queues, not {queues}")
+
+    def _rings_then(self, setting: "Setting", rings: int) -> int:
+        """The receive queues that there will be; the same tuning may change them before."""
+        from edgetune.hosts.agent.kinds.nic_channels import NicChannels  # which resets ours
+
+        for other in setting.beside:
+            if other.kind == NicChannels.name and other.target == setting.target:
+                return NicChannels(self.host).receive_queues(other)
+        return rings
+
+    def _reach(self, interface: str, found: Parts) -> int:
+        entries, rings = int(found["entries"]), int(found["rings"])
+        numbers = self.reaches.get((driver_of(self.host, interface), entries), rings)
+        return min(numbers, entries, rings)
+
+    def runtime(self, target: Target) -> Value:
+        """What `read_rss` tells, and the fields of each flow."""
+        self.queues(target)
+        interface = target["interface"]
+        found = read_rss(show(self.host, "-x", interface))
+        for flow in FLOWS:
+            with contextlib.suppress(Unsupported):
+                found[flow] = hashed_fields(show(self.host, "-n", interface, "rx-flow-hash", flow))
+        return found
+
+    def read_table(self, interface: str) -> Parts:
+        """What `read_rss` tells; Unsupported without a table."""
+        found = read_rss(show(self.host, "-x", interface))
+        if "table" not in found:
+            raise Unsupported(f"{interface} has no indirection table")
+        return found
+
+    def facts(self, interface: str) -> Json:
+        """How many queues the table names, and its size; Unsupported without one."""
+        found = self.read_table(interface)
+        return {"queues": len(set(table_of(found))), "table_size": found["entries"]}
+
+    def queues_chosen(self, target: Target) -> int:
+        """The queues that a table needs which is not the driver's own; 0 without such a one."""
+        try:
+            found = self.read_table(target["interface"])
+        except Unsupported:
+            return 0
+        table, reach = table_of(found), self._reach(target["interface"], found)
+        return 0 if table == spread(f"equal {reach}", len(table), reach) else max(table) + 1
+
+    def let_go(self, target: Target) -> bool:
+        """Give the table its default, which keeps no queue from going; whether that was done."""
+        try:
+            if not can_be_written(str(self.read_table(target["interface"])["table"])):
+                return False
+            self.host.run("ethtool", self.change, target["interface"], "default")
+        except (Unsupported, Failed):
+            return False
+        return True
+
+    def put(self, target: Target, wanted: Parts) -> None:
+        """Change what differs."""
+        now = self.requested(target)
+        words = _table_words(now, wanted)
+        for name, option in (("key", "hkey"), ("hfunc", "hfunc")):
+            if name in wanted and now.get(name) != wanted[name]:
+                words += [option, str(wanted[name])]
+        if words:
+            self.host.run("ethtool", self.change, target["interface"], *words)
+        for flow in FLOWS:
+            if flow in wanted and now.get(flow) != wanted[flow]:
+                self._hash(target["interface"], flow, str(wanted[flow]))
+
+    def _hash(self, interface: str, flow: str, letters: str) -> None:
+        words = ("-N", interface, "rx-flow-hash", flow, letters)
+        status, _, complaint = self.host.attempt("ethtool", *words)
+        # ethtool ends with status 0 also when the driver refused.
+        if status or complaint.strip():
+            raise Failed(f"ethtool {' '.join(words)}: {complaint.strip() or status}")
+
+
+def makes_table(value: Value) -> bool:
+    """Whether a value says how packets are spread over the queues."""
+    return any(name in parts(value) for name in MAKE_TABLE)
+
+
+def _normal(name: str, text: str) -> str:
+    if name == "weight":
+        return re.sub(r"( ?\b0)+$", "", " ".join(str(int(word)) for word in text.split()))
+    if name in FLOWS:
+        return "".join(letter for letter in LETTERS.values() if letter in text)
+    return text.lower()
+
+
+def _seen(found: Parts, name: str, value: Union[int, str]) -> Union[int, str]:
+    """A table as ``equal`` or ``weight`` would have it, or in words where it has none."""
+    table = table_of(found)
+    queues = max(table) + 1
+    if spread(f"{name} {value}", len(table), queues) == table:
+        return value
+    if spread(f"equal {queues}", len(table), queues) == table:
+        return queues if name == "equal" else f"equal {queues}"
+    if name == "weight" and str(found["table"]).startswith("weight"):
+        return weights_of(table)
+    return str(found["table"])
+
+
+def _table_words(now: Parts, wanted: Parts) -> List[str]:
+    """What ``ethtool -X`` needs to hear; nothing where the table is as wanted."""
+    words = str(wanted.get("table", ""))
+    for name in MAKE_TABLE:
+        words = f"{name} {wanted[name]}" if name in wanted else words
+    if not words or "table" not in now:
+        return []
+    table = spread(words, int(now["entries"]), int(now["rings"]))
+    # What was there may name queues that come back only with nic.channels, which sees to it.
+    early = "table" in wanted and max(table) >= int(now["rings"])
+    if early or table == table_of(now):
+        return []
+    if not can_be_written(words):
+        raise Failed(f"ethtool has no words for the indirection table {words}")
+    return words.split()
