@@ -346,6 +346,7 @@ def i40e() -> Card:
             "rx-frames-irq": 256,
         },
         counts_in=2,
+        adaptive_alone=True,
         fixed=["large-receive-offload", "tx-checksum-ipv4"],
         rss=agent_rss.I40E,
     )

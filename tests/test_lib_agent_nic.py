@@ -233,7 +233,11 @@ def test_channels_that_an_older_agent_changed_come_back(
     ("card", "value", "changes"),
     [
         (agent_nic.ixgbe, {"rx_usecs": 50}, ["-C rx-usecs 50"]),
-        (agent_nic.i40e, {"rx_usecs": 100, "tx_usecs": 50}, ["-C rx-usecs 100"]),
+        (
+            agent_nic.i40e,
+            {"adaptive_rx": "off", "rx_usecs": 100, "tx_usecs": 50},
+            ["-C adaptive-rx off rx-usecs 100"],
+        ),
         (
             agent_nic.ice,
             {"adaptive_rx": "off", "rx_usecs": 20},
@@ -288,7 +292,7 @@ def test_a_time_may_be_off_by_what_the_chip_counts_in(
     host: NicHost, monkeypatch: pytest.MonkeyPatch, asked: int, gets: int, status: str
 ) -> None:
     own = agent_nic.i40e().install(host, monkeypatch)
-    own.coalesce["rx-usecs"] = 2
+    own.coalesce.update({"adaptive-rx": "off", "rx-usecs": 2})
     host.apply(coalesce(rx_usecs=asked))
     assert own.coalesce["rx-usecs"] == gets
     assert host.plan(coalesce(rx_usecs=asked))[0]["status"] == status
@@ -306,14 +310,18 @@ def test_no_waiting_is_not_almost_none(now: int, wanted: int, same: bool) -> Non
     assert not kind.same({"rx-frames": 2}, {"rx-frames": 1})
 
 
+@pytest.mark.parametrize("card", [agent_nic.i40e, agent_nic.ice], ids=lambda make: make.__name__)
 def test_a_time_that_the_card_adapts_by_itself_is_not_forced(
-    host: NicHost, monkeypatch: pytest.MonkeyPatch
+    host: NicHost, monkeypatch: pytest.MonkeyPatch, card: Make
 ) -> None:
-    own = agent_nic.ice().install(host, monkeypatch)
+    own = card().install(host, monkeypatch)
     had = dict(own.coalesce)
-    error = host.fail("apply", **host.change(coalesce(rx_usecs=20)))
-    assert "Invalid argument; undone" in error["message"]
-    assert own.coalesce == had
+    for value in ({"tx_usecs": 20}, {"tx_usecs": 20, "adaptive_tx": "on", "adaptive_rx": "off"}):
+        row = host.plan(coalesce(**value))[0]
+        why = "tx-usecs cannot be set while adaptive-tx is on: turn that off as well"
+        assert (row["status"], row["reason"]) == ("unsupported", why)
+    assert host.plan(coalesce(rx_usecs=50, adaptive_tx="off"))[0]["status"] == "change"
+    assert not own.changes
     host.apply(coalesce(adaptive_rx="off", rx_usecs=20))
     host.restore()
     assert own.coalesce == had

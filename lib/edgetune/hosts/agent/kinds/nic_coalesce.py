@@ -4,7 +4,7 @@
 import re
 from typing import TYPE_CHECKING, Iterator, Sequence, Tuple, Union
 
-from edgetune.hosts.agent.kinds.nic import NicParts, show
+from edgetune.hosts.agent.kinds.nic import NicParts, driver_of, show
 from edgetune.hosts.agent.kinds.nic_rss import NicRss
 from edgetune.hosts.agent.protocol import Fields, Unsupported
 from edgetune.hosts.agent.values import Parts, Target, Value, chosen, parts
@@ -49,6 +49,9 @@ class NicCoalesce(NicParts):
         "tx-aggr-time-usecs",
     )
 
+    # They refuse a time while they adapt it by themselves; others take it, and adapt it then.
+    refuse_while_adaptive = ("i40e", "iavf", "ice")
+
     @classmethod
     def check_value(cls, fields: Fields) -> Value:
         """Such as {"adaptive-rx": "off", "rx-usecs": 50}."""
@@ -69,11 +72,20 @@ class NicCoalesce(NicParts):
         return chosen(found, value)
 
     def probe(self, setting: "Setting") -> None:
-        """Unsupported when the driver does not know one of them (it is ``n/a``)."""
-        interface = setting.target["interface"]
-        missing = sorted(set(parts(setting.value)) - set(parts(self.runtime(setting.target))))
+        """Unsupported when the driver does not know one of them (it is ``n/a``), or refuses it."""
+        interface, wanted = setting.target["interface"], parts(setting.value)
+        now = parts(self.runtime(setting.target))
+        missing = sorted(set(wanted) - set(now))
         if missing:
             raise Unsupported(f"{interface} has no coalescing {', '.join(missing)}")
+        if driver_of(self.host, interface) in self.refuse_while_adaptive:
+            for side in ("rx", "tx"):
+                self._probe_time(now, wanted, f"{side}-usecs", f"adaptive-{side}")
+
+    def _probe_time(self, now: Parts, wanted: Parts, time: str, adaptive: str) -> None:
+        changes = time in wanted and not self.same(now, {time: wanted[time]})
+        if changes and now.get(adaptive) == "on" and wanted.get(adaptive) != "off":
+            raise Unsupported(f"{time} cannot be set while {adaptive} is on: turn that off as well")
 
     def runtime(self, target: Target) -> Value:
         """Everything the driver knows of coalescing."""
