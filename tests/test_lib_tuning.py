@@ -107,6 +107,21 @@ def test_switches_are_what_yaml_makes_of_them(tmp_path: Path) -> None:
         render(tuning, facts)
 
 
+def test_a_part_whose_expression_comes_to_nothing_is_left_out(tmp_path: Path) -> None:
+    document = _document()
+    value = {"rx": 4, "tx": "{{ 2 if cpus.count > 4 else '' }}"}
+    document["settings"][0].update(kind="nic.channels", value=value)
+    tuning = load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document))
+    facts: dict[str, Any] = {"cpus": {"online": "0-7", "count": 8}, "nics": {}}
+    assert render(tuning, facts)[0]["value"] == {"rx": 4, "tx": 2}
+    facts["cpus"]["count"] = 4
+    assert render(tuning, facts)[0]["value"] == {"rx": 4}
+    document["settings"][0]["value"]["tx"] = ""
+    tuning = load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document))
+    with pytest.raises(InputError, match="'' is not a whole number"):
+        render(tuning, facts)
+
+
 @pytest.mark.parametrize("value", ["{{ cpus.onlin }}", "{{ nic.ring.rx }}", "{{ 1 / 0 }}", "{{ ("])
 def test_an_expression_that_does_not_fit_names_its_field(tmp_path: Path, value: str) -> None:
     document = _document()

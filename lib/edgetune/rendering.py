@@ -15,6 +15,7 @@ from edgetune.tuning import EACH, Setting, Tuning
 def render(tuning: Tuning, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The settings for one host, in the form the host agent takes.
 
+    A part of a value whose expression comes to nothing is left out.
     InputError names the value whose expression does not fit the facts.
     """
     return [
@@ -55,9 +56,14 @@ def _render_setting(
     if isinstance(setting.value, str):
         value = _work_out(setting.value, names, f"{setting.where}.value")
     else:
-        value = {
-            key: _part(_work_out(str(part), names, f"{setting.where}.value.{key}"), setting, key)
+        texts = {
+            key: _work_out(str(part), names, f"{setting.where}.value.{key}")
             for key, part in setting.value.items()
+        }
+        value = {
+            key: _part(text, setting, key)
+            for key, text in texts.items()
+            if text or not setting.value[key]
         }
     return {
         "id": ":".join([setting.kind, *filter(None, [".".join(target.values())])]),
@@ -86,7 +92,7 @@ def _part(text: str, setting: Setting, key: str) -> int | str:
     allowed, needed = _PARTS[KINDS[setting.kind].parts]
     if re.fullmatch(r"-?\d+", text):
         return int(text)
-    if not re.fullmatch(allowed, text):
+    if not text or not re.fullmatch(allowed, text):
         raise InputError(f"{setting.where}.value", key, f"{text!r} is {needed}")
     return text
 
