@@ -278,7 +278,8 @@ def test_what_a_driver_does_not_know_of_coalescing_is_refused(
     own = agent_nic.ena().install(host, monkeypatch)
     row = host.plan(coalesce(rx_frames=8, adaptive_tx="on", tx_usecs=1))[0]
     assert row["reason"] == "eth0 has no coalescing adaptive-tx, rx-frames"
-    assert row["runtime"] == {"tx-usecs": 64}
+    assert row["runtime"] == {"adaptive-tx": "off", "tx-usecs": 64}
+    host.apply(coalesce(adaptive_tx="off"))
     assert not own.changes
     agent_nic.veth().install(NicHost(host.path.parent / "other"), monkeypatch)
     reason = host.plan(coalesce(rx_usecs=8))[0]["reason"]

@@ -74,8 +74,8 @@ class NicCoalesce(NicParts):
     def probe(self, setting: "Setting") -> None:
         """Unsupported when the driver does not know one of them (it is ``n/a``), or refuses it."""
         interface, wanted = setting.target["interface"], parts(setting.value)
-        now = parts(self.runtime(setting.target))
-        missing = sorted(set(wanted) - set(now))
+        now, known = parts(self.runtime(setting.target)), self._known(interface)
+        missing = sorted(name for name in set(wanted) - set(known) if now.get(name) != wanted[name])
         if missing:
             raise Unsupported(f"{interface} has no coalescing {', '.join(missing)}")
         if driver_of(self.host, interface) in self.refuse_while_adaptive:
@@ -88,11 +88,14 @@ class NicCoalesce(NicParts):
             raise Unsupported(f"{time} cannot be set while {adaptive} is on: turn that off as well")
 
     def runtime(self, target: Target) -> Value:
-        """Everything the driver knows of coalescing."""
+        """Everything the driver knows of coalescing; one that cannot adapt it does not."""
         self.queues(target)
-        pairs = coalescing(show(self.host, "-c", target["interface"]))
-        known = {*self.switches, *self.numbers}
-        return {name: part for name, part in pairs if name in known}
+        return {"adaptive-rx": "off", "adaptive-tx": "off", **self._known(target["interface"])}
+
+    def _known(self, interface: str) -> Parts:
+        names = {*self.switches, *self.numbers}
+        pairs = coalescing(show(self.host, "-c", interface))
+        return {name: part for name, part in pairs if name in names}
 
     def same(self, now: Value, wanted: Value) -> bool:
         """Some chips count in steps of 2 us: a time may be 1 us off, but 0 stands for none."""
