@@ -15,9 +15,12 @@ from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.nic_rss import NicRss
 from edgetune.hosts.agent.kinds.rss_table import can_be_written, spread, words_for
 from edgetune.hosts.agent.kinds.rss_text import hashed_fields
+from edgetune.rendering import misfits, render
+from edgetune.tuning import load_tuning
 from tests import agent_nic, agent_rss
 from tests.agent_nic import CARDS, Card, Make, NicHost, steer
 from tests.agent_root import request, setting
+from tests.builders import ROOT
 
 ETH0 = {"interface": "eth0"}
 RSS_CARDS = [make for make in CARDS if make is not agent_nic.virtio]
@@ -409,6 +412,68 @@ def test_what_newer_versions_of_ethtool_tell_besides_is_left_out(
     text = own.rss.show(4, False) + more
     monkeypatch.setattr(own.rss, "show", lambda rings, over_ioctl: text, raising=False)
     assert host.plan(rss(hfunc="toeplitz"))[0]["runtime"] == {"hfunc": "toeplitz"}
+
+
+def rendered(host: NicHost, name: str) -> list[dict[str, Any]]:
+    """A tuning of the catalogue for a host, which it has to be for."""
+    tuning, facts = load_tuning(ROOT / "tunings" / f"{name}.yaml"), host.ask("facts")
+    assert misfits(tuning, facts) == []
+    return render(tuning, facts)
+
+
+@each_card
+def test_the_catalogues_queues_fit_every_card_that_spreads_packets(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch, card: Make
+) -> None:
+    own = card().install(host, monkeypatch)
+    had = state_of(own)
+    wanted = rendered(host, "nic_rss")
+    assert "unsupported" not in [row["status"] for row in host.plan(*wanted)]
+    host.apply(*wanted)
+    assert own.channels["combined"] == 2 and own.rss.table == even(own, 2)
+    assert own.ring["rx"] == own.most_ring["rx"]
+    assert rendered(host, "nic_rss") == wanted
+    host.restore()
+    assert state_of(own) == had
+
+
+def test_the_catalogues_queues_are_within_reach_of_a_large_host(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.write("sys/devices/system/cpu/online", "0-39\n")
+    own = replace(agent_nic.ixgbe(), channels={"combined": 40}, most_channels={"combined": 63})
+    own.install(host, monkeypatch)
+    had = state_of(own)
+    host.apply(*rendered(host, "nic_rss"))
+    assert own.channels == {"combined": 8} and own.rss.table == even(own, 8)
+    host.restore()
+    assert state_of(own) == had
+
+
+@each_card
+def test_the_catalogues_coalescing_fits_every_card(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch, card: Make
+) -> None:
+    own = card().install(host, monkeypatch)
+    had = state_of(own)
+    host.apply(*rendered(host, "nic_coalesce"))
+    assert own.coalesce["rx-usecs"] == 100
+    assert own.coalesce.get("adaptive-rx", "off") == "off"
+    assert own.coalesce.get("rx-frames", 64) == 64
+    host.restore()
+    assert state_of(own) == had
+
+
+def test_the_catalogues_flow_director_is_that_of_ixgbe(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = agent_nic.ixgbe().install(host, monkeypatch)
+    host.apply(*rendered(host, "flow_director_off"))
+    assert own.features["ntuple-filters"] == "on"
+    other = NicHost(host.path.parent / "other")
+    agent_nic.i40e().install(other, monkeypatch)
+    tuning = load_tuning(ROOT / "tunings" / "flow_director_off.yaml")
+    assert misfits(tuning, other.ask("facts")) == ["the driver of eth0 is i40e, not ixgbe"]
 
 
 sizes = st.sampled_from((1, 8, 64, 128, 512))
