@@ -194,4 +194,4 @@ BNXT = Rss(
     free=("tcp4", "udp4", "tcp6", "udp6"),
 )
 ENA = Rss(True, 128, functions=("toeplitz", "crc32"), key=_key(40), fields=PORTS, free=tuple(PORTS))
-VIRTIO = Rss(True)
+VIRTIO = Rss(True, fields=dict.fromkeys(PORTS, ""))

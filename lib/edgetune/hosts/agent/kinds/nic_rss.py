@@ -77,7 +77,8 @@ class NicRss(NicParts):
         """Unsupported when the interface has no such part, or cannot take the value."""
         interface, wanted = setting.target["interface"], parts(setting.value)
         found = parts(self.runtime(setting.target))
-        missing = {"table" if name in MAKE_TABLE else name for name in wanted} - set(found)
+        # Without a table packets are not spread, whatever is told of the hash.
+        missing = {"table", *wanted} - set(MAKE_TABLE) - set(found)
         if missing:
             raise Unsupported(f"ethtool tells no RSS {', '.join(sorted(missing))} of {interface}")
         if makes_table(wanted):
