@@ -9,7 +9,7 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable
@@ -55,7 +55,7 @@ def fleet(site: Site) -> Peer:
 
 def bare_paramiko(site: Site, nodelay: bool) -> Peer:
     """The least that paramiko needs for the same work; as it comes it lets Nagle wait."""
-    document = _document()
+    document = request_text("facts", {})
 
     def ask(addresses: Sequence[str]) -> None:
         known = paramiko.HostKeys(str(site.known_hosts))
@@ -81,14 +81,14 @@ def bare_paramiko(site: Site, nodelay: bool) -> Peer:
 def openssh(site: Site, with_agent: bool) -> Peer:
     """One `ssh` process a host, started as `xargs -P` would, host keys verified."""
     document = site.folder / "agent-and-request"
-    document.write_bytes(_document())
+    document.write_bytes(request_text("facts", {}))
 
     def one(address: str) -> None:
-        command = ["ssh", *_ssh_options(site), address, BOOTSTRAP if with_agent else COMMAND]
+        command = ["ssh", *ssh_options(site), address, BOOTSTRAP if with_agent else COMMAND]
         with open(document if with_agent else os.devnull, "rb") as stdin:
             done = subprocess.run(command, stdin=stdin, capture_output=True, timeout=TIMEOUT)
         if done.returncode:
-            raise BenchError(f"ssh: {address}: {_last_line(done.stderr)}")
+            raise BenchError(f"ssh: {address}: {last_line(done.stderr)}")
         if with_agent:
             _check("ssh", address, done.stdout)
 
@@ -102,14 +102,14 @@ def ansible(site: Site) -> Peer:
     environment = {
         "ANSIBLE_CONFIG": str(configuration),
         "ANSIBLE_HOME": str(site.folder / "ansible"),
-        "ANSIBLE_SSH_ARGS": " ".join(_ssh_options(site)),
+        "ANSIBLE_SSH_ARGS": " ".join(ssh_options(site)),
     }
 
     def ask(addresses: Sequence[str]) -> None:
         inventory = site.folder / "ansible-hosts"
         inventory.write_text("\n".join(addresses) + "\n")
         words = ["-i", str(inventory), "-m", "raw", "-a", COMMAND, "-f", str(PARALLEL)]
-        _run(["ansible", "all", *words], site.folder, environment)
+        run_program(["ansible", "all", *words], site.folder, environment)
 
     return ask
 
@@ -129,7 +129,7 @@ def pyinfra(site: Site) -> Peer:
         inventory = site.folder / "pyinfra_hosts.py"
         inventory.write_text(f"hosts = ({list(addresses)!r}, {data!r})\n")
         words = ["-y", "--parallel", str(PARALLEL), str(inventory), "exec", "--"]
-        _run(["pyinfra", *words, *COMMAND.split()], site.folder, {})
+        run_program(["pyinfra", *words, *COMMAND.split()], site.folder, {})
 
     return ask
 
@@ -168,11 +168,17 @@ def has_module(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
-def _document() -> bytes:
+def ssh_version() -> str:
+    """Of OpenSSH's client."""
+    said = subprocess.run(["ssh", "-V"], capture_output=True, text=True, check=True).stderr
+    return said.split()[0].rstrip(",").replace("OpenSSH_", "")
+
+
+def request_text(verb: str, request: Mapping[str, Any]) -> bytes:
     """What goes to the agent's standard input, as Fleet sends it."""
     source = bundle.make()
-    request = json.dumps({"protocol": AGENT_PROTOCOL, "verb": "facts"}).encode()
-    return b"%d\n%s%s" % (len(source), source, request)
+    body = json.dumps({**request, "protocol": AGENT_PROTOCOL, "verb": verb}).encode()
+    return b"%d\n%s%s" % (len(source), source, body)
 
 
 def _log_in(
@@ -195,7 +201,7 @@ def _connect(address: str, port: int, nodelay: bool) -> socket.socket:
     return sock
 
 
-def _ssh_options(site: Site) -> list[str]:
+def ssh_options(site: Site) -> list[str]:
     words = ["-F", "none", "-i", str(site.key), "-l", site.user, "-p", str(site.port)]
     for option in (
         f"UserKnownHostsFile={site.known_hosts}",
@@ -220,14 +226,14 @@ def _check(client: str, address: str, reply: bytes) -> None:
         raise BenchError(f"{client}: {address}: answered {reply[:60]!r}")
 
 
-def _run(command: Sequence[str], folder: Path, environment: dict[str, str]) -> None:
+def run_program(command: Sequence[str], folder: Path, environment: dict[str, str]) -> None:
     done = subprocess.run(
         command, env={**os.environ, **environment}, cwd=folder, capture_output=True
     )
     if done.returncode:
-        raise BenchError(f"{command[0]}: {_last_line(done.stderr or done.stdout)}")
+        raise BenchError(f"{command[0]}: {last_line(done.stderr or done.stdout)}")
 
 
-def _last_line(output: bytes) -> str:
+def last_line(output: bytes) -> str:
     lines = output.decode("utf-8", "replace").strip().splitlines()
     return lines[-1] if lines else "ended without a word"

@@ -39,13 +39,20 @@ def options(description: str) -> argparse.ArgumentParser:
 
 
 def measure(
-    peers: Mapping[str, Callable[[], None]], rounds: int, other_cpu: Callable[[], float]
+    peers: Mapping[str, Callable[[], None]],
+    rounds: int,
+    other_cpu: Callable[[], float],
+    settle: Callable[[str], None] = lambda name: None,
 ) -> dict[str, list[Sample]]:
-    """Run all peers once a round, in an order drawn for each; `other_cpu` only grows (s)."""
+    """Run all peers once a round, in an order drawn for each; `other_cpu` only grows (s).
+
+    `settle` is called with the name of each that has run, and is not measured.
+    """
     samples: dict[str, list[Sample]] = {name: [] for name in peers}
     for _ in range(rounds):
         for name in random.sample(list(peers), len(peers)):
             samples[name].append(_time(peers[name], other_cpu))
+            settle(name)
     return samples
 
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import functools
 import platform
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable
@@ -141,8 +140,7 @@ def versions() -> dict[str, str]:
     """Of what was compared."""
     found = {"python": platform.python_version(), "paramiko": paramiko.__version__}
     if has_program("ssh"):
-        said = subprocess.run(["ssh", "-V"], capture_output=True, text=True, check=True).stderr
-        found["OpenSSH"] = said.split()[0].rstrip(",").replace("OpenSSH_", "")
+        found["OpenSSH"] = _ssh_peers.ssh_version()
     return found
 
 

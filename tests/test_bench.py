@@ -15,18 +15,32 @@ from typing import Any, Callable
 
 import pytest
 
-from bench import _ssh_peers, fanout
+from bench import _ssh_peers, agent, fanout
+from bench._lab_host import LabHost, lab_host
 from bench._table import BenchError, measure, print_table, spread
+from lab import pop
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = sorted(path.stem for path in (ROOT / "bench").glob("[a-z]*.py"))
 SPREADS = ("hosts_per_s", "ratio", "controller_cpu_ms", "server_cpu_ms")
+MISSING = pop.missing_requirements()
+NEEDS_LAB = [
+    pytest.mark.lab,
+    pytest.mark.skipif(bool(MISSING), reason=f"the lab needs {', '.join(MISSING)}"),
+]
+
+
+def needs_lab(test: Any) -> Any:
+    for mark in NEEDS_LAB:
+        test = mark(test)
+    return test
 
 
 @pytest.fixture
 def no_further_peers(monkeypatch: pytest.MonkeyPatch) -> None:
     """They start slowly, and are not what is tested."""
     monkeypatch.setattr(fanout, "_further", lambda: {})
+    monkeypatch.setattr(agent, "_further", lambda tuned: {})
 
 
 def _figures(name: str, folder: Path, *more: str) -> dict[str, Any]:
@@ -38,7 +52,10 @@ def _figures(name: str, folder: Path, *more: str) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("no_further_peers")
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=NEEDS_LAB if name == "agent" else []) for name in PROGRAMS],
+)
 def test_every_program_prints_a_table_and_writes_its_figures(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -90,6 +107,61 @@ def test_a_failing_host_fails_the_benchmark(
     monkeypatch.setattr(fanout, "own_peers", lambda site: {fanout.FLEET: fail})
     assert fanout.main(["--quick"]) == 1
     assert capsys.readouterr().err == "bench.fanout: 127.78.0.1 is gone\n"
+
+
+@needs_lab
+def test_agent_compares_what_is_installed_and_says_what_is_not(tmp_path: Path) -> None:
+    document = _figures("agent", tmp_path, "--rounds", "1")
+    assert document["settings"] == {"all": 20, "changed": 5}
+    first, *others = document["figures"]
+    assert (first["client"], first["ratio"]["median"]) == (agent.FLEET, 1.0)
+    further = set(agent._further(None))
+    there = {figure["client"] for figure in others} & further
+    assert there | set(document["left_out"]) == further
+    for figure in document["figures"]:
+        assert 0 < figure["ms"]["min"] <= figure["ms"]["median"] <= figure["ms"]["max"]
+
+
+@needs_lab
+def test_a_side_that_leaves_a_value_out_fails_the_benchmark(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lazy(host: LabHost, edgetune: Any) -> dict[str, Callable[[], None]]:
+        return {"lazy": lambda: None}
+
+    monkeypatch.setattr(agent, "own_peers", lazy)
+    assert agent.main(["--quick"]) == 1
+    text = "bench.agent: lazy: net.core.somaxconn is 8, not 4096\n"
+    assert capsys.readouterr().err == text
+
+
+@needs_lab
+def test_a_lab_host_is_set_back_and_nothing_of_it_is_left() -> None:
+    where = Path("/proc/self/ns/net").readlink()
+    with lab_host() as host:
+        folder = host.site.folder
+        before = host.values()
+        host.shell.run("echo 77 >/proc/sys/net/core/somaxconn")
+        assert host.values()["net.core.somaxconn"] == "77"
+        host.reset()
+        assert host.values() == before
+        used = host.site.cpu_seconds()
+        host.shell.run("i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done")
+        assert host.site.cpu_seconds() > used
+        with pytest.raises(BenchError, match="the shell on the lab host has ended"):
+            host.shell.run("exit 3")
+    assert not folder.exists() and Path("/proc/self/ns/net").readlink() == where
+
+
+def test_without_a_lab_agent_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise pop.LabError("the lab cannot run here, it needs: root")
+
+    monkeypatch.setattr(pop, "up", fail)
+    assert agent.main(["--quick"]) == 1
+    assert capsys.readouterr().err == "bench.agent: the lab cannot run here, it needs: root\n"
 
 
 @pytest.mark.parametrize("count", ["0", "4001", "many"])
