@@ -60,9 +60,11 @@ class Host:
         return name if self.root == "/" else self.root + name
 
     def real(self, name: str) -> str:
-        """The same behind all links; PermissionError when they lead out of a private root."""
+        """The same, to be opened; PermissionError when links lead out of a private root."""
+        if self.root == "/":
+            return name
         path = os.path.realpath(self.path(name))
-        if self.root != "/" and not path.startswith(self.root + "/"):
+        if not path.startswith(self.root + "/"):
             raise PermissionError(errno.EPERM, "lies outside of the root", name)
         return path
 

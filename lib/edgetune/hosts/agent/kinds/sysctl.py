@@ -2,9 +2,10 @@
 """Parameters of the kernel."""
 
 import fnmatch
+import functools
 import os
 import re
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 from edgetune.hosts.agent.kinds.base import Kind
 from edgetune.hosts.agent.kinds.drop_ins import drop_ins, header, later
@@ -117,12 +118,16 @@ def sysctl_path(key: str) -> str:
     return key.translate(str.maketrans("./", "/."))
 
 
-def sysctl_lines(text: str) -> Iterator[Tuple[str, str]]:
+# Each setting asks every file several times.
+@functools.lru_cache(maxsize=128)
+def sysctl_lines(text: str) -> Sequence[Tuple[str, str]]:
     """Paths and values that a file of sysctl.d assigns."""
+    found = []
     for line in text.splitlines():
         key, equals, value = line.partition("=")
         if equals and key.strip() and key.strip()[0] not in "#;":
-            yield sysctl_path(key.strip().lstrip("-").strip()), " ".join(value.split())
+            found.append((sysctl_path(key.strip().lstrip("-").strip()), " ".join(value.split())))
+    return found
 
 
 def _matches(path: str, pattern: str) -> bool:
