@@ -2,7 +2,7 @@
 """A tuning carried out on this host, and proven."""
 
 import os
-from typing import Dict, List, Sequence, Set
+from typing import Dict, List, Sequence, Set, Tuple
 
 from edgetune.hosts.agent.files import Directories, remember_file
 from edgetune.hosts.agent.host import Host
@@ -55,8 +55,8 @@ def services_of(entries: Sequence[Entry]) -> List[str]:
     return list(dict.fromkeys(own.restart for own in changed if own.restart))
 
 
-def carry_out(host: Host, journal: Journal) -> List[str]:
-    """Do what a journal says and prove it; the services that were restarted come back.
+def carry_out(host: Host, journal: Journal) -> Tuple[List[str], List[Row]]:
+    """Do what a journal says and prove it; the services restarted, and how it stands after that.
 
     Whatever it raises, the journal tells how to take it back.
     """
@@ -69,11 +69,11 @@ def carry_out(host: Host, journal: Journal) -> List[str]:
     _store(host, journal)
     services = services_of(journal.entries)
     restart(host, services)
-    _prove(host, journal, services)
+    rows = _prove(host, journal, services)
     journal.state = "provisional" if journal.provisional else "confirmed"
     Journals(host).save(journal)
     BootHook(host).sync()
-    return services
+    return services, rows
 
 
 def _set_all(host: Host, journal: Journal) -> None:
@@ -112,7 +112,7 @@ def reload_changed(host: Host, journal: Journal) -> None:
         KINDS[name](host).reload()
 
 
-def _prove(host: Host, journal: Journal, services: Sequence[str]) -> None:
+def _prove(host: Host, journal: Journal, services: Sequence[str]) -> List[Row]:
     rows = [observe(host, entry.setting, journal.tuning) for entry in journal.entries]
     wrong = [
         f"{row.setting.id}: {row.reason}: is {row.runtime}, stored {row.persistent}"
@@ -122,3 +122,4 @@ def _prove(host: Host, journal: Journal, services: Sequence[str]) -> None:
     wrong += [f"{service} is not active" for service in services if not is_active(host, service)]
     if wrong:
         raise Failed("; ".join(wrong))
+    return rows

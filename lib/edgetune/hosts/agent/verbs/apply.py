@@ -6,7 +6,7 @@ from typing import List, Sequence
 from edgetune.hosts.agent.change import begin, carry_out
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import UNSETTLED, Journal, Journals
-from edgetune.hosts.agent.observe import Row, current, diff_of, observe
+from edgetune.hosts.agent.observe import Row, diff_of, observe
 from edgetune.hosts.agent.protocol import (
     DIGEST,
     LINE,
@@ -61,11 +61,11 @@ def _apply(host: Host, head: Json, settings: List[Setting], expect: Json) -> Jso
     _refuse_unexpected(rows, expect)
     journal = begin(host, rows, head)
     try:
-        restarted = carry_out(host, journal)
+        restarted, after = carry_out(host, journal)
     except Exception as error:
         raise _undo(host, journal, error) from None
-    after = [current(host, setting) for setting in settings]
-    diff = diff_of(journal.entries, [row.values for row in rows], after)
+    before = [row.values for row in rows]
+    diff = diff_of(journal.entries, before, [row.values for row in after])
     return _applied(host, journal, diff, restarted)
 
 
