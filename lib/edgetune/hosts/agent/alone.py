@@ -12,7 +12,7 @@ from edgetune.hosts.agent.journal import UNSETTLED, Entry, Journal, Journals, by
 from edgetune.hosts.agent.kinds import KINDS
 from edgetune.hosts.agent.observe import observe
 from edgetune.hosts.agent.protocol import TUNING, Failed, Refused, complaint
-from edgetune.hosts.agent.standby import BootHook, arm_timer, time_left
+from edgetune.hosts.agent.standby import BootHook, arm_timer, set_deadline, time_left
 from edgetune.hosts.agent.undo import attempt, take_back
 
 BOOT_WAIT = 10.0
@@ -61,6 +61,8 @@ def _carry_on(host: Host, journal: Journal, problems: List[str]) -> None:
     """Set again what no file keeps; without a timer nobody would take back what is provisional."""
     if journal.provisional:
         try:
+            set_deadline(host, journal)
+            Journals(host).save(journal)
             arm_timer(host, journal)
         except Exception as error:
             take_back(host, journal, False)

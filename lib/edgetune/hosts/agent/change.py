@@ -12,7 +12,7 @@ from edgetune.hosts.agent.observe import Row, asked, in_force, observe
 from edgetune.hosts.agent.protocol import AgentError, Failed, Json, Unsupported
 from edgetune.hosts.agent.services import is_active, restart
 from edgetune.hosts.agent.settings import Setting
-from edgetune.hosts.agent.standby import BootHook, arm_timer
+from edgetune.hosts.agent.standby import BootHook, arm_timer, set_deadline
 
 
 def in_order(entries: Sequence[Entry]) -> List[Entry]:
@@ -61,6 +61,8 @@ def carry_out(host: Host, journal: Journal) -> Tuple[List[str], List[Row]]:
     Whatever it raises, the journal tells how to take it back.
     """
     host.reserve()
+    if journal.provisional:
+        set_deadline(host, journal)
     Journals(host).save(journal)
     BootHook(host).sync()
     if journal.provisional:

@@ -134,11 +134,14 @@ def kept(host: Host, kind: str, target: Target) -> Iterator[Value]:
                 yield setting.value
 
 
-def arm_timer(host: Host, journal: Journal) -> None:
-    """Let the tuning be taken back ``confirm_within`` seconds from now, whatever happens to us."""
+def set_deadline(host: Host, journal: Journal) -> None:
+    """Let it be ``confirm_within`` seconds from now; to be saved before the timer is armed."""
     end = time.monotonic() + journal.confirm_within
     journal.deadline = {"boot_id": host.boot_id, "monotonic": end}
-    Journals(host).save(journal)
+
+
+def arm_timer(host: Host, journal: Journal) -> None:
+    """Let a tuning be taken back at its deadline, whatever happens to us."""
     command = agent_command(host.path("/").rstrip("/"), "revert", journal.tuning)
     if host.init == "systemd":
         disarm_timer(host, journal)
