@@ -21,7 +21,7 @@ from bench._table import BenchError
 from edgetune import AGENT_PROTOCOL
 from edgetune.config import read_config
 from edgetune.hosts.agent import bundle
-from edgetune.hosts.fleet import BOOTSTRAP, Fleet
+from edgetune.hosts.fleet import BOOTSTRAP, Fleet, packed
 from edgetune.inventory import Host
 
 PARALLEL = 16
@@ -176,9 +176,8 @@ def ssh_version() -> str:
 
 def request_text(verb: str, request: Mapping[str, Any]) -> bytes:
     """What goes to the agent's standard input, as Fleet sends it."""
-    source = bundle.make()
     body = json.dumps({**request, "protocol": AGENT_PROTOCOL, "verb": verb}).encode()
-    return b"%d\n%s%s" % (len(source), source, body)
+    return packed(bundle.make()) + body
 
 
 def _log_in(

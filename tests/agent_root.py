@@ -24,10 +24,12 @@ from pathlib import Path
 from typing import Any
 
 from edgetune.hosts.agent import bundle
+from edgetune.hosts.fleet import packed
 
 STUBS = Path(__file__).with_name("fixtures") / "agent"
 BOOTSTRAP = (
-    "import sys; i = sys.stdin.buffer; source = i.read(int(i.readline())); "
+    "import sys, zlib; i = sys.stdin.buffer; "
+    "source = zlib.decompress(i.read(int(i.readline()))); "
     'exec(compile(source, "edgetune-agent", "exec"))'
 )
 THP = "sys/kernel/mm/transparent_hugepage"
@@ -149,8 +151,7 @@ class AgentRoot:
             env=self.environment,
         )
         assert process.stdin
-        source = bundle.make()
-        process.stdin.write(b"%d\n%s%s" % (len(source), source, document))
+        process.stdin.write(packed(bundle.make()) + document)
         process.stdin.flush()
         return process
 

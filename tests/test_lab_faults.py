@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from edgetune.hosts.fleet import BOOTSTRAP
+from edgetune.hosts.fleet import BOOTSTRAP, packed
 from lab import cli, pop
 from tests.test_lab_pop import (
     MISSING,
@@ -401,7 +401,7 @@ class TestKill:
         source = b"import time\nprint('there', flush=True)\ntime.sleep(60)\n"
         with session(home, "e000", BOOTSTRAP) as process:
             assert process.stdin is not None
-            process.stdin.write(b"%d\n%s" % (len(source), source))
+            process.stdin.write(packed(source))
             process.stdin.close()
             assert process.stdout is not None
             assert process.stdout.readline() == b"there\n"

@@ -8,6 +8,7 @@ import json
 import socket
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Callable
@@ -134,7 +135,7 @@ def test_the_agent_and_the_request_travel_in_one_round_trip(server: Server) -> N
     result = _ask(server, "apply")
     assert (result.failed, result.changed, result.diff) == (False, True, [{"id": "a"}])
     assert server.requests == [{"x": "e000", "protocol": 1, "verb": "apply"}]
-    assert server.sources == [bundle.make()]
+    assert [zlib.decompress(source) for source in server.sources] == [bundle.make()]
 
 
 @pytest.mark.parametrize(

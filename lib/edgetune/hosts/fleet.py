@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import socket
 import time
+import zlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -25,9 +26,16 @@ _AGAIN = 1.0
 
 # The agent keeps its source: to act after a reboot it has to stay on the host.
 BOOTSTRAP = (
-    "python3 -I -S -c 'import sys; i = sys.stdin.buffer; source = i.read(int(i.readline())); "
+    "python3 -I -S -c 'import sys, zlib; i = sys.stdin.buffer; "
+    "source = zlib.decompress(i.read(int(i.readline()))); "
     'exec(compile(source, "edgetune-agent", "exec"))\''
 )
+
+
+def packed(source: bytes) -> bytes:
+    """A program as BOOTSTRAP reads it; what the program itself reads comes after it."""
+    data = zlib.compress(source)
+    return b"%d\n%s" % (len(data), data)
 
 
 @dataclass(frozen=True)
@@ -61,7 +69,7 @@ class Fleet:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._source = bundle.make()
+        self._agent = packed(bundle.make())
         self._key = _load_key(config.ssh_key_file)
         self._known = _load_known_hosts(config.ssh_known_hosts)
 
@@ -118,7 +126,7 @@ class Fleet:
             channel = transport.open_session(timeout=self._config.ssh_timeout)
             channel.settimeout(timeout)
             channel.exec_command(BOOTSTRAP)
-            channel.sendall(b"%d\n%s%s" % (len(self._source), self._source, body))
+            channel.sendall(self._agent + body)
             channel.shutdown_write()
             return _read_all(channel, time.monotonic() + timeout, host)
 
