@@ -31,8 +31,8 @@ HEADERS = ["client", "ms (median, min..max)", "ratio to Fleet", "host CPU ms"]
 DIFFERENCES = {
     "edgetune": "sets what differs; keeps all 20 over a boot and proves it; before that it writes "
     "down what was there, durably, and arms a timer that takes it back unless it is confirmed",
-    "sysctl -p": "writes all 20; keeps nothing over a boot, and nothing to take back",
-    "tuned": "writes all 20, once, without its daemon: nothing is taken back then",
+    "sysctl -p": "writes all 20; nothing is kept over a boot, what was there before is lost",
+    "tuned": "writes all 20, once; nothing is taken back without its daemon, nor set at a boot",
     "ansible": "sets what differs and keeps it over a boot; what was there before is lost",
 }
 
