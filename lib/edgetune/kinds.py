@@ -38,5 +38,11 @@ KINDS: Mapping[str, Kind] = {
     "nic.rps": Kind(_INTERFACE, "live"),
     "nic.rfs": Kind(_INTERFACE, "live"),
     "memory.thp": Kind({"file": r"enabled|defrag"}, "live"),
+    "memory.watermarks": Kind(
+        {"parameter": r"min_free_kbytes|watermark_scale_factor|watermark_boost_factor"}, "live"
+    ),
+    "memory.tmpfs_policy": Kind({"mount": r"/[!-~]{0,200}"}, "live"),
+    "sched.migration_cost": Kind({}, "live"),
     "service.property": Kind({**_SERVICE, "property": r"[A-Za-z]+"}, "restart"),
+    "memory.numa_policy": Kind(_SERVICE, "restart"),
 }

@@ -45,7 +45,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 # What changes the host itself, not by asking a server of its: see Host.attempt.
-CHANGES_ITSELF = ("ethtool",)
+CHANGES_ITSELF = ("ethtool", "mount")
 
 
 class Host:

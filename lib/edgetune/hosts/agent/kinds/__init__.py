@@ -4,7 +4,10 @@
 from typing import Dict, Tuple, Type
 
 from edgetune.hosts.agent.kinds.base import Kind
+from edgetune.hosts.agent.kinds.memory_numa_policy import MemoryNumaPolicy
 from edgetune.hosts.agent.kinds.memory_thp import MemoryThp
+from edgetune.hosts.agent.kinds.memory_tmpfs_policy import MemoryTmpfsPolicy
+from edgetune.hosts.agent.kinds.memory_watermarks import MemoryWatermarks
 from edgetune.hosts.agent.kinds.nic_channels import NicChannels
 from edgetune.hosts.agent.kinds.nic_coalesce import NicCoalesce
 from edgetune.hosts.agent.kinds.nic_features import NicFeatures
@@ -12,6 +15,7 @@ from edgetune.hosts.agent.kinds.nic_rfs import NicRfs
 from edgetune.hosts.agent.kinds.nic_ring import NicRing
 from edgetune.hosts.agent.kinds.nic_rps import NicRps
 from edgetune.hosts.agent.kinds.nic_rss import NicRss
+from edgetune.hosts.agent.kinds.sched_migration_cost import SchedMigrationCost
 from edgetune.hosts.agent.kinds.service_property import ServiceProperty
 from edgetune.hosts.agent.kinds.sysctl import Sysctl
 
@@ -24,8 +28,12 @@ ORDER: Tuple[Type[Kind], ...] = (
     NicRps,
     NicRfs,
     MemoryThp,
+    MemoryWatermarks,
+    MemoryTmpfsPolicy,
+    SchedMigrationCost,
     Sysctl,
     ServiceProperty,
+    MemoryNumaPolicy,
 )
 """Every kind in the order of application: what resets others comes first.
 

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from edgetune.hosts.agent.settings import Setting
 
 
+MIN_FREE_FILE = "/proc/sys/vm/min_free_kbytes"
+
+
 class MemoryThp(HookKept):
     """When the kernel uses transparent huge pages."""
 
@@ -47,7 +50,7 @@ class MemoryThp(HookKept):
         return {"text": self._read(target), "word": self.runtime(target)}
 
     def apply(self, target: Target, value: Value) -> None:
-        self.host.poke(self._file(target), f"{value}\n")
+        self._write(target, f"{value}\n")
 
     def restore(self, target: Target, snapshot: Any) -> None:
         """Write the old word; where a plain file stands in for the kernel's, its old text."""
@@ -56,7 +59,14 @@ class MemoryThp(HookKept):
         self.apply(target, snapshot["word"])
         if self._read(target) != snapshot["text"]:
             with contextlib.suppress(OSError):
-                self.host.poke(self._file(target), snapshot["text"])
+                self._write(target, snapshot["text"])
+
+    def _write(self, target: Target, text: str) -> None:
+        """With it the kernel may raise vm.min_free_kbytes, which is not ours to change here."""
+        was = self.host.text(MIN_FREE_FILE)
+        self.host.poke(self._file(target), text)
+        if self.host.text(MIN_FREE_FILE) != was:
+            self.host.poke(MIN_FREE_FILE, f"{was}\n")
 
     def _file(self, target: Target) -> str:
         return f"/sys/kernel/mm/transparent_hugepage/{target['file']}"

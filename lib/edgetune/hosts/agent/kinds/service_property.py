@@ -42,6 +42,8 @@ class ServiceProperty(Kind):
     name = "service.property"
     target = {"service": SERVICE, "property": "[A-Z][A-Za-z0-9]*"}
     live = False
+    # Below SYSTEMD/SERVICE.service.d
+    drop_in = "90-edgetune-{tuning}.conf"
     roots = tuple(f"{top}/systemd/system" for top in ("/etc", "/run", "/usr/lib", "/lib"))
     # Where /proc/PID tells what the main process has: systemd tells what it would start it with.
     running = {
@@ -66,8 +68,12 @@ class ServiceProperty(Kind):
 
     def probe_stored(self, setting: "Setting", tuning: str) -> None:
         """Unsupported when a drop-in that is read after ours decides."""
-        winner = self._winner(setting.target)
-        ours = self._ours(setting.target, tuning)
+        self.refuse_overridden(setting.target, tuning)
+
+    def refuse_overridden(self, target: Target, tuning: str) -> None:
+        """Unsupported when a drop-in that is read after ours sets a property."""
+        winner = self._winner(target)
+        ours = self._ours(target, tuning)
         if winner and winner[0].endswith(".conf") and later(winner[0], ours):
             raise Unsupported(f"{winner[0]} is read after ours and sets it to {winner[1]}")
 
@@ -145,7 +151,8 @@ class ServiceProperty(Kind):
         return found
 
     def _ours(self, target: Target, tuning: str) -> str:
-        return f"{SYSTEMD}/{unit_name(target['service'])}.d/90-edgetune-{tuning}.conf"
+        name = self.drop_in.format(tuning=tuning)
+        return f"{SYSTEMD}/{unit_name(target['service'])}.d/{name}"
 
 
 def unit_name(service: str) -> str:

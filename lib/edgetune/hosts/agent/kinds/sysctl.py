@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 from edgetune.hosts.agent.kinds.base import Kind
 from edgetune.hosts.agent.kinds.drop_ins import drop_ins, header, later
+from edgetune.hosts.agent.kinds.min_free import MIN_FREE, refuse_too_much
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.hosts.agent.values import Target, Value
 
@@ -26,21 +27,29 @@ class Sysctl(Kind):
     directories = tuple(f"{top}/sysctl.d" for top in ("/etc", "/run", "/usr/local/lib", "/usr/lib"))
     # procps reads this one after all the others; systemd reads it only where 99-sysctl.conf is it.
     last = "/etc/sysctl.conf"
+    drop_in = "/etc/sysctl.d/90-edgetune-{tuning}.conf"
 
-    @staticmethod
-    def scope(target: Target) -> str:
+    @classmethod
+    def key(cls, target: Target) -> str:
+        """Its name as in files of sysctl.d."""
+        return target["key"]
+
+    @classmethod
+    def scope(cls, target: Target) -> str:
         """The one parameter, with the one that is coupled to it."""
-        return "sysctl " + " ".join(coupled(target))
+        return "sysctl " + " ".join(coupled(sysctl_path(cls.key(target))))
 
     def probe(self, setting: "Setting") -> None:
-        """Unsupported when it is read-only, as some are in a network namespace."""
-        file = self._file(setting.target)
+        """Unsupported when it is read-only, as some are in a network namespace, or too much."""
+        file, value = self._file(setting.target), str(setting.value)
         if not os.stat(self.host.path(file)).st_mode & 0o222:
             raise Unsupported(f"{file} is read-only here")
+        if self._path(setting.target) == sysctl_path(MIN_FREE) and value.isdigit():
+            refuse_too_much(self.host, int(value))
 
     def probe_stored(self, setting: "Setting", tuning: str) -> None:
         """Unsupported when a file that is read after ours decides."""
-        winner = self._winner(sysctl_path(setting.target["key"]))
+        winner = self._winner(self._path(setting.target))
         if winner and self._after_ours(winner[0], tuning) and winner[1] != setting.value:
             raise Unsupported(f"{winner[0]} is read after ours and sets it to {winner[1]}")
 
@@ -49,7 +58,7 @@ class Sysctl(Kind):
         return " ".join(self.text(self._file(target)).split())
 
     def persistent(self, target: Target) -> Optional[Value]:
-        winner = self._winner(sysctl_path(target["key"]))
+        winner = self._winner(self._path(target))
         return winner[1] if winner else None
 
     def present(self, target: Target) -> bool:
@@ -57,7 +66,7 @@ class Sysctl(Kind):
 
     def snapshot(self, target: Target) -> Any:
         """The text of each parameter that changes with it."""
-        files = [f"/proc/sys/{path}" for path in coupled(target)]
+        files = [f"/proc/sys/{path}" for path in coupled(self._path(target))]
         return {file: self.text(file) for file in files if self.host.exists(file)}
 
     def apply(self, target: Target, value: Value) -> None:
@@ -71,17 +80,20 @@ class Sysctl(Kind):
                 self.host.poke(file, snapshot[file])
 
     def files(self, journal: "Journal", settings: List["Setting"]) -> Dict[str, str]:
-        lines = [f"{setting.target['key']} = {setting.value}\n" for setting in settings]
+        lines = [f"{self.key(setting.target)} = {setting.value}\n" for setting in settings]
         return {self._ours(journal.tuning): header(journal) + "".join(lines)}
 
     def _ours(self, tuning: str) -> str:
-        return f"/etc/sysctl.d/90-edgetune-{tuning}.conf"
+        return self.drop_in.format(tuning=tuning)
 
     def _after_ours(self, name: str, tuning: str) -> bool:
         return name == self.last or later(name, self._ours(tuning))
 
+    def _path(self, target: Target) -> str:
+        return sysctl_path(self.key(target))
+
     def _file(self, target: Target) -> str:
-        return "/proc/sys/" + sysctl_path(target["key"])
+        return "/proc/sys/" + self._path(target)
 
     def _winner(self, path: str) -> Optional[Tuple[str, str]]:
         """File and value of the assignment that decides; a pattern only where no name does."""
@@ -104,9 +116,8 @@ COUPLED = (
 """Parameters of which one becomes zero when the other is set; zero itself cannot be written."""
 
 
-def coupled(target: Target) -> Sequence[str]:
+def coupled(path: str) -> Sequence[str]:
     """The paths that change together with a parameter, its own among them."""
-    path = sysctl_path(target["key"])
     return next((pair for pair in COUPLED if path in pair), (path,))
 
 

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""On which NUMA nodes a service gets its memory."""
+
+import re
+from typing import TYPE_CHECKING, Dict, List, Optional, Sequence
+
+from edgetune.hosts.agent.kinds.drop_ins import header
+from edgetune.hosts.agent.kinds.numa import NODE, memory_nodes, named, refuse_nodes
+from edgetune.hosts.agent.kinds.service_property import ServiceProperty
+from edgetune.hosts.agent.protocol import SERVICE, Failed, Fields, Unsupported
+from edgetune.hosts.agent.values import Target, Value
+
+if TYPE_CHECKING:
+    from edgetune.hosts.agent.journal import Journal
+    from edgetune.hosts.agent.settings import Setting
+
+POLICY, MASK = "NUMAPolicy", "NUMAMask"
+OLDEST = 243
+"""The first systemd that knows both."""
+
+
+class MemoryNumaPolicy(ServiceProperty):
+    """The NUMA nodes on which a service gets the memory that it asks for after its restart.
+
+    ``interleave`` (over all that have any), ``preferred:0``, ``bind:0-1``, ``local`` or
+    ``default``.
+    """
+
+    name = "memory.numa_policy"
+    target = {"service": SERVICE}
+    ordered = False
+    drop_in = "90-edgetune-{tuning}.numa.conf"
+
+    @classmethod
+    def scopes(cls, target: Target) -> Sequence[str]:
+        """The same as of both properties."""
+        return [ServiceProperty.scope(_property(target, name)) for name in (POLICY, MASK)]
+
+    @classmethod
+    def check_value(cls, fields: Fields) -> Value:
+        nodes = f"{NODE}(-{NODE})?(,{NODE}(-{NODE})?)*"
+        return fields.text("value", f"interleave|local|default|preferred:{NODE}|bind:{nodes}")
+
+    def rounded(self, target: Target, value: Value) -> Value:
+        """The nodes in their shortest form."""
+        word, _, nodes = str(value).partition(":")
+        return named(self.host, word, nodes)
+
+    def probe(self, setting: "Setting") -> None:
+        """Unsupported with an old systemd, with one node only, and for nodes without memory."""
+        if len(memory_nodes(self.host)) < 2:
+            raise Unsupported("the host has memory on one NUMA node only")
+        refuse_nodes(self.host, str(setting.value))
+        try:
+            version = self.host.run("systemctl", "--version")
+        except Failed as error:
+            raise Unsupported(str(error)) from None
+        found = re.match("systemd ([0-9]+)", version)
+        if not found or int(found.group(1)) < OLDEST:
+            raise Unsupported(f"{POLICY} needs systemd {OLDEST} or newer")
+
+    def probe_stored(self, setting: "Setting", tuning: str) -> None:
+        for name in (POLICY, MASK):
+            self.refuse_overridden(_property(setting.target, name), tuning)
+
+    def runtime(self, target: Target) -> Value:
+        """What the main process has; where /proc does not tell, what systemd starts it with."""
+        maps = self.host.text(f"/proc/{self._show(target, 'MainPID')}/numa_maps")
+        found = re.search(
+            r"^\S+ (default|local|prefer|bind|interleave)(?::(\S+))? .*(?:heap|stack)", maps, re.M
+        )
+        if found:
+            word = "preferred" if found.group(1) == "prefer" else found.group(1)
+            return named(self.host, word, found.group(2) or "")
+        word = self._show(target, POLICY)
+        if word in ("n/a", "default", "local"):
+            return "local" if word == "local" else "default"
+        return named(self.host, word, self._show(target, MASK))
+
+    def persistent(self, target: Target) -> Optional[Value]:
+        policy, mask = (self._winner(_property(target, name)) for name in (POLICY, MASK))
+        return named(self.host, policy[1], mask[1] if mask else "") if policy else None
+
+    def files(self, journal: "Journal", settings: List["Setting"]) -> Dict[str, str]:
+        """Several assignments of a mask add up, unless an empty one comes between."""
+        content = {}
+        for setting in settings:
+            word, _, nodes = str(setting.value).partition(":")
+            lines = [f"{POLICY}={word}", f"{MASK}="]
+            if word not in ("local", "default"):
+                lines.append(f"{MASK}={nodes or 'all'}")
+            text = header(journal) + "\n".join(["[Service]", *lines, ""])
+            content[self._ours(setting.target, journal.tuning)] = text
+        return content
+
+
+def _property(target: Target, name: str) -> Target:
+    return {**target, "property": name}

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much memory the kernel may be told to keep free."""
+
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.protocol import Unsupported
+from edgetune.hosts.agent.topology import memory_facts
+
+MIN_FREE = "vm.min_free_kbytes"
+MOST = 5
+"""Per cent of the memory. The kernel takes any number, and kills programs to keep it free."""
+
+
+def refuse_too_much(host: Host, kilobytes: int) -> None:
+    """Unsupported with more than 5 % of the host's memory, or of that of its smallest node."""
+    memory = memory_facts(host)
+    places = (
+        ("the memory", memory["total_kb"]),
+        ("the smallest NUMA node", memory["smallest_node_kb"]),
+    )
+    for place, there in places:
+        if there and kilobytes * 100 > there * MOST:
+            raise Unsupported(
+                f"{kilobytes} kB are more than {MOST} % of {place}, which has {there} kB"
+            )
