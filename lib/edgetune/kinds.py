@@ -37,6 +37,9 @@ KINDS: Mapping[str, Kind] = {
     "nic.coalesce": Kind(_INTERFACE, "live", "switches"),
     "nic.rps": Kind(_INTERFACE, "live"),
     "nic.rfs": Kind(_INTERFACE, "live"),
+    "route.metric": Kind(
+        {"family": r"inet6?", "route": r"default|[0-9A-Fa-f.:]{2,39}/[0-9]{1,3}"}, "live", "words"
+    ),
     "memory.thp": Kind({"file": r"enabled|defrag"}, "live"),
     "memory.watermarks": Kind(
         {"parameter": r"min_free_kbytes|watermark_scale_factor|watermark_boost_factor"}, "live"

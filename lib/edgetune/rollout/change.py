@@ -19,7 +19,7 @@ APPLY_TIMEOUT = 120
 # A change to the network can cut us off: unless it is confirmed over a new connection within
 # this time the host takes it back by itself.
 CONFIRM_WITHIN = 300
-_NETWORK = ("nic.", "sysctl:net.", "sysctl:net/")
+_NETWORK = ("nic.", "route.", "sysctl:net.", "sysctl:net/")
 _POLL = 1.0
 
 

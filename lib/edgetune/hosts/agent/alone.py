@@ -8,7 +8,7 @@ from typing import List, Sequence
 
 from edgetune.hosts.agent.change import in_order, set_now
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.journal import UNSETTLED, Entry, Journal, Journals, by_hook
+from edgetune.hosts.agent.journal import UNSETTLED, Entry, Journal, Journals, by_hook, needs_network
 from edgetune.hosts.agent.kinds import KINDS
 from edgetune.hosts.agent.observe import observe
 from edgetune.hosts.agent.protocol import TUNING, Failed, Refused, complaint
@@ -16,6 +16,9 @@ from edgetune.hosts.agent.standby import BootHook, arm_timer, set_deadline, time
 from edgetune.hosts.agent.undo import attempt, take_back
 
 BOOT_WAIT = 10.0
+
+
+NETWORK_WAIT = 120.0
 
 
 REVERT_AGAIN = 5.0
@@ -36,6 +39,24 @@ def boot(host: Host) -> List[str]:
                 attempt(problems, journal.tuning, _carry_on, host, journal, problems)
         attempt(problems, "", BootHook(host).sync)
     return problems + list(Journals(host).damaged().values())
+
+
+def network(host: Host) -> List[str]:
+    """Set again what comes with the network, which under systemd `boot` cannot wait for."""
+    problems: List[str] = []
+    waited = [entry for journal in Journals(host).all() for entry in _kept(journal, True)]
+    _await(host, waited, NETWORK_WAIT)
+    with host.lock(60.0):
+        for journal in Journals(host).all():
+            if journal.state not in UNSETTLED:
+                _set_again(host, journal.tuning, _kept(journal, True), problems)
+    return problems
+
+
+def _kept(journal: Journal, with_network: bool) -> List[Entry]:
+    """What our hook keeps of a tuning: what comes with the network, or the rest."""
+    entries = [entry for entry in in_order(journal.entries) if entry.stored and by_hook(entry)]
+    return [entry for entry in entries if needs_network(entry) == with_network]
 
 
 def _end_if_due(host: Host, journal: Journal) -> None:
@@ -67,23 +88,25 @@ def _carry_on(host: Host, journal: Journal, problems: List[str]) -> None:
         except Exception as error:
             take_back(host, journal, False)
             raise Failed(f"taken back, as its timer cannot be set: {complaint(error)}") from None
-    _set_again(host, journal, problems)
+    entries = _kept(journal, False)
+    if host.init != "systemd":
+        entries = in_order(entries + _kept(journal, True))
+    _await(host, entries, BOOT_WAIT)
+    _set_again(host, journal.tuning, entries, problems)
 
 
-def _set_again(host: Host, journal: Journal, problems: List[str]) -> None:
-    entries = [entry for entry in in_order(journal.entries) if entry.stored and by_hook(entry)]
-    _await(host, entries)
+def _set_again(host: Host, tuning: str, entries: Sequence[Entry], problems: List[str]) -> None:
     for entry in entries:
-        row = observe(host, entry.setting, journal.tuning)
+        row = observe(host, entry.setting, tuning)
         if row.problem:
             problems.append(f"{entry.setting.id}: {row.problem}")
         elif row.differs["runtime"]:
             attempt(problems, "", set_now, host, entry)
 
 
-def _await(host: Host, entries: Sequence[Entry]) -> None:
-    """Drivers may bring their interfaces some time after the boot hook started."""
-    end = time.monotonic() + BOOT_WAIT
+def _await(host: Host, entries: Sequence[Entry], seconds: float) -> None:
+    """Drivers may bring their interfaces, and networks their routes, after we started."""
+    end = time.monotonic() + seconds
     settings = [entry.setting for entry in entries]
     while time.monotonic() < end:
         if all(KINDS[setting.kind](host).present(setting.target) for setting in settings):

@@ -45,7 +45,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 # What changes the host itself, not by asking a server of its: see Host.attempt.
-CHANGES_ITSELF = ("ethtool", "mount")
+CHANGES_ITSELF = ("ethtool", "ip", "mount")
 
 
 class Host:

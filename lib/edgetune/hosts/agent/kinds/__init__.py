@@ -15,6 +15,7 @@ from edgetune.hosts.agent.kinds.nic_rfs import NicRfs
 from edgetune.hosts.agent.kinds.nic_ring import NicRing
 from edgetune.hosts.agent.kinds.nic_rps import NicRps
 from edgetune.hosts.agent.kinds.nic_rss import NicRss
+from edgetune.hosts.agent.kinds.route_metric import RouteMetric
 from edgetune.hosts.agent.kinds.sched_migration_cost import SchedMigrationCost
 from edgetune.hosts.agent.kinds.service_property import ServiceProperty
 from edgetune.hosts.agent.kinds.sysctl import Sysctl
@@ -27,6 +28,7 @@ ORDER: Tuple[Type[Kind], ...] = (
     NicCoalesce,
     NicRps,
     NicRfs,
+    RouteMetric,
     MemoryThp,
     MemoryWatermarks,
     MemoryTmpfsPolicy,

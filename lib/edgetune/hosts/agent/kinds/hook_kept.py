@@ -27,8 +27,9 @@ class HookKept(Kind):
         from edgetune.hosts.agent.standby import BootHook, kept
 
         found: Optional[Value] = None
-        for value in kept(self.host, self.name, target) if BootHook(self.host).installed() else ():
-            found = self.merge(found, value)
+        if BootHook(self.host).installed(self.with_network):
+            for value in kept(self.host, self.name, target):
+                found = self.merge(found, value)
         return found
 
     def merge(self, older: Optional[Value], newer: Value) -> Value:

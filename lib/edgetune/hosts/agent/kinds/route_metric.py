@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What TCP connections learn from the route that they take."""
+
+from typing import TYPE_CHECKING, Any, List
+
+from edgetune.hosts.agent.kinds.hook_kept import HookKept
+from edgetune.hosts.agent.kinds.route_text import Route
+from edgetune.hosts.agent.protocol import Failed, Fields, Unsupported
+from edgetune.hosts.agent.values import Parts, Target, Value, chosen, parts
+
+if TYPE_CHECKING:
+    from edgetune.hosts.agent.settings import Setting
+
+LIMITS = {"initcwnd": (1, 65535), "initrwnd": (1, 65535), "quickack": (0, 1)}
+OPTIONS = (*LIMITS, "congctl")
+DEFAULTS = {"initcwnd": 10, "quickack": 0}
+"""What the kernel takes where the route says nothing; of the others it depends."""
+# Others install their routes again, without what we add: at each advertisement, lease or update.
+KEPT = ("", "boot", "static", "kernel")
+AVAILABLE = "/proc/sys/net/ipv4/tcp_available_congestion_control"
+
+
+class RouteMetric(HookKept):
+    """What a route of the main table says of new TCP connections.
+
+    ``initcwnd`` and ``initrwnd`` in segments, ``congctl``, ``quickack``. Of several routes to one
+    destination (by metric) each is changed; all else of them stays as it is.
+    """
+
+    name = "route.metric"
+    target = {"family": "inet6?", "route": r"default|[0-9A-Fa-f.:]{2,39}/[0-9]{1,3}"}
+    with_network = True
+
+    @staticmethod
+    def scope(target: Target) -> str:
+        return f"route {target['family']} {target['route']}"
+
+    @classmethod
+    def check_value(cls, fields: Fields) -> Value:
+        """Such as {"initcwnd": 20, "congctl": "bbr"}."""
+        below = fields.inside("value")
+        value: Parts = {
+            name: below.whole(name, *LIMITS[name]) for name in LIMITS if name in below.names()
+        }
+        if "congctl" in below.names():
+            value["congctl"] = below.text("congctl", "[a-z][a-z0-9_-]{0,14}")
+        below.done()
+        if not value:
+            raise fields.wrong("value", "is empty")
+        return value
+
+    def probe(self, setting: "Setting") -> None:
+        """Unsupported for other than plain routes, and for what the kernel does not offer."""
+        routes = self._routes(setting.target)
+        for route in routes:
+            if route.type != "unicast":
+                raise Unsupported(f"the route is of type {route.type}")
+            if [other.key for other in routes].count(route.key) > 1:
+                raise Unsupported("several of the routes have the same metric")
+        word = parts(setting.value).get("congctl")
+        if word and word not in self.host.text(AVAILABLE).split():
+            raise Unsupported(f"{AVAILABLE} has no {word}")
+        found = parts(self.runtime(setting.target))
+        if setting.only and any(isinstance(found.get(name), str) for name in LIMITS):
+            raise Unsupported("the routes to it differ, so there is no one value to be compared")
+
+    def probe_stored(self, setting: "Setting", tuning: str) -> None:
+        """Unsupported for routes that somebody else installs again without our doing."""
+        super().probe_stored(setting, tuning)
+        for route in self._routes(setting.target):
+            if route.option("proto") not in KEPT:
+                owner = route.option("proto")
+                raise Unsupported(f"the route is of {owner}, which installs it anew without this")
+            if route.option("expires"):
+                raise Unsupported("the route expires, and a change of it would end that")
+
+    def runtime(self, target: Target) -> Value:
+        """What the route says, or the kernel takes; several where several routes differ."""
+        found: Parts = {}
+        routes = self._routes(target)
+        for name in OPTIONS:
+            default = str(DEFAULTS.get(name, ""))
+            said = list(dict.fromkeys(route.option(name) or default for route in routes))
+            if said != [""]:
+                found[name] = int(said[0]) if said[0].isdigit() and not said[1:] else ",".join(said)
+        return found
+
+    def asked(self, target: Target, found: Value, value: Value) -> Value:
+        return chosen(found, value)
+
+    def same(self, now: Value, wanted: Value) -> bool:
+        """Whether the parts that are wanted are as wanted."""
+        there = parts(now)
+        return all(there.get(name) == part for name, part in parts(wanted).items())
+
+    def present(self, target: Target) -> bool:
+        """Whether there is a route: some time after the boot, or when its interface is up."""
+        try:
+            return bool(self._routes(target))
+        except Unsupported:
+            return False
+
+    def snapshot(self, target: Target) -> Any:
+        """The text of each route."""
+        return [route.text for route in self._routes(target)]
+
+    def apply(self, target: Target, value: Value) -> None:
+        said = {name: str(part or "") for name, part in parts(value).items()}
+        for route in self._routes(target):
+            self._change(target, route, route.having(said))
+
+    def restore(self, target: Target, snapshot: Any) -> None:
+        """What routes had of it then, on those that are there now: a gateway may have moved."""
+        for was in map(Route, snapshot):
+            for now in self._routes(target):
+                if now.key == was.key:
+                    said = {name: was.option(name) for name in OPTIONS}
+                    self._change(target, now, now.having(said))
+
+    def _change(self, target: Target, now: Route, wanted: Route) -> None:
+        """Change a route and read all of it back; Failed when it came out otherwise."""
+        if now == wanted:
+            return
+        self._ip(target, "change", wanted.words)
+        if wanted not in self._routes(target):
+            self._ip(target, "change", now.words)
+            raise Failed(f"{now.text} did not become {wanted.text}")
+
+    def _routes(self, target: Target) -> List[Route]:
+        """The routes to it in the main table, the one in use first; Unsupported without any."""
+        place = {"inet": "0.0.0.0/0", "inet6": "::/0"}[target["family"]]
+        place = place if target["route"] == "default" else target["route"]
+        try:
+            text = self._ip(target, "show", ["table", "main", "exact", place])
+        except Failed as error:
+            raise Unsupported(str(error)) from None
+        if not text.strip():
+            raise Unsupported(f"the main table has no {target['family']} route {target['route']}")
+        return [Route(line) for line in text.splitlines()]
+
+    def _ip(self, target: Target, verb: str, words: List[str]) -> str:
+        family = {"inet": "-4", "inet6": "-6"}[target["family"]]
+        return self.host.run("ip", family, "-d", "-o", "route", verb, *words)

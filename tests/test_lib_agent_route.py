@@ -1,0 +1,424 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What routes tell TCP connections: on recorded routes, and on real ones in a namespace."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edgetune.hosts.agent import alone
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.kinds.route_metric import RouteMetric
+from edgetune.hosts.agent.kinds.route_text import METRICS, Route
+from edgetune.hosts.agent.protocol import Unsupported
+from lab.pop import network
+from tests.agent_root import NearRoot, setting
+
+CONGCTL = "proc/sys/net/ipv4/tcp_available_congestion_control"
+DEFAULT = (
+    "unicast default via 10.9.0.1 dev eth0 proto static scope global src 10.9.0.2 metric 100 "
+    "mtu lock 1400 advmss 1300 initcwnd 20 "
+)
+SECOND = "unicast default via 10.8.0.1 dev eth1 proto boot scope global metric 200 "
+SEVERAL = (
+    "unicast 10.50.0.0/16 tos 0x10 proto static scope global features ecn rto_min lock 50ms "
+    "quickack 1 congctl lock cubic \\\tnexthop via 10.9.0.1 dev d0 weight 3 linkdown "
+    "\\\tnexthop via 10.8.0.9 dev d1 weight 1 onlink "
+)
+ADVERTISED = (
+    "unicast default via fe80::1 dev eth0 proto ra scope global metric 1024 expires 1795sec "
+    "hoplimit 64 pref medium"
+)
+
+
+class Routes:
+    """ip(8) and the main table behind it; ``drops`` names an option that a change loses."""
+
+    def __init__(self, root: NearRoot, patch: pytest.MonkeyPatch, *lines: str) -> None:
+        self.lines = list(lines)
+        self.drops = ""
+        self.changes: list[str] = []
+        root.write(CONGCTL, "reno cubic bbr\n")
+        patch.setattr(Host, "attempt", lambda host, *words: self.attempt(*words))
+
+    def attempt(self, *words: str) -> tuple[int, str, str]:
+        assert words[0] == "ip" and words[2:5] == ("-d", "-o", "route"), words
+        if words[5] == "show":
+            assert words[6:9] == ("table", "main", "exact")
+            place = words[9].replace("0.0.0.0/0", "default").replace("::/0", "default")
+            return 0, "".join(f"{line}\n" for line in self.lines if line.split()[1] == place), ""
+        assert words[5] == "change"
+        text = " ".join(words[6:])
+        self.changes.append(text)
+        if "rto_min lock" in text:
+            return 255, "", 'Error: argument "lock" is wrong: "rto_min" value is invalid\n'
+        text = text.replace("rto_min ", "rto_min lock ")
+        new = Route(text)
+        if self.drops and len(self.changes) == 1:
+            del new.options[self.drops]
+        # The kernel tells metrics by their numbers.
+        told = {name: new.options.pop(name) for name in METRICS if name in new.options}
+        new.options.update(told)
+        for index, line in enumerate(self.lines):
+            if Route(line).key == new.key and Route(line).destination == new.destination:
+                self.lines[index] = new.text
+                return 0, "", ""
+        return 2, "", "RTNETLINK answers: No such file or directory\n"
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> NearRoot:
+    return NearRoot(tmp_path / "host")
+
+
+def route(only: str | None = None, to: str = "default", **value: int | str) -> dict[str, Any]:
+    family = "inet6" if to.startswith("6 ") or to.count(":") > 1 else "inet"
+    target = {"family": family, "route": to.replace("6 ", "")}
+    return setting("route.metric", target, value, only=only)
+
+
+def parsed(lines: list[str]) -> list[Route]:
+    return [Route(line) for line in lines]
+
+
+def test_each_default_route_is_changed_and_nothing_else_of_it(
+    host: NearRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Routes(host, monkeypatch, DEFAULT, SECOND)
+    before = host.tree()
+    own = route(initcwnd=32, initrwnd=40, congctl="bbr")
+    assert host.plan(own)[0]["runtime"] == {"initcwnd": "20,10"}
+    host.apply(own)
+    more = {"initcwnd": ("32",), "initrwnd": ("40",), "congctl": ("bbr",)}
+    for line, now in zip((DEFAULT, SECOND), parsed(table.lines)):
+        assert now.options == {**Route(line).options, **more}
+    assert host.ask("verify", tuning="t", settings=[own])["verified"]
+    assert host.plan(own)[0]["status"] == "noop" and not host.apply(own)["changed"]
+    host.restore()
+    assert parsed(table.lines) == parsed([DEFAULT, SECOND]) and host.tree() == before
+
+
+def test_several_next_hops_and_locks_stay(host: NearRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Routes(host, monkeypatch, SEVERAL)
+    own = route(to="10.50.0.0/16", congctl="bbr", quickack=0)
+    assert host.plan(own)[0]["runtime"] == {"congctl": "cubic", "quickack": 1}
+    host.apply(own)
+    assert table.changes == [
+        "unicast 10.50.0.0/16 tos 0x10 proto static scope global features ecn rto_min 50ms "
+        "congctl lock bbr nexthop via 10.9.0.1 dev d0 weight 3 "
+        "nexthop via 10.8.0.9 dev d1 weight 1 onlink"
+    ]
+    assert host.ask("verify", tuning="t", settings=[own])["verified"]
+    host.restore()
+    assert parsed(table.lines) == parsed([SEVERAL])
+
+
+def test_a_change_that_loses_something_is_taken_back_at_once(
+    host: NearRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Routes(host, monkeypatch, DEFAULT)
+    table.drops = "src"
+    error = host.fail("apply", **host.change(route(initcwnd=32)))
+    assert "did not become unicast default" in error["message"]
+    assert error["message"].endswith("; undone")
+    assert len(table.changes) == 2 and parsed(table.lines) == parsed([DEFAULT])
+
+
+def test_a_restore_follows_a_gateway_that_moved(
+    host: NearRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Routes(host, monkeypatch, DEFAULT)
+    host.apply(route(initcwnd=32))
+    table.lines = [line.replace("10.9.0.1", "10.9.0.254") for line in table.lines]
+    host.restore()
+    assert parsed(table.lines) == parsed([DEFAULT.replace("10.9.0.1", "10.9.0.254")])
+    host.apply(route(initcwnd=32))
+    table.lines = []
+    assert host.restore()["changed"], "a route that is gone is nobody's to make again"
+    assert table.lines == []
+
+
+def test_only_raise_knows_what_the_kernel_takes_by_itself(
+    host: NearRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = DEFAULT.replace("initcwnd 20 ", "")
+    Routes(host, monkeypatch, plain)
+    assert host.plan(route("raise", initcwnd=8))[0]["status"] == "noop"
+    assert host.plan(route("raise", initcwnd=16))[0]["wanted"] == {"initcwnd": 16}
+    Routes(host, monkeypatch, DEFAULT, SECOND)
+    assert "differ" in host.plan(route("raise", initcwnd=16))[0]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "own", "why"),
+    [
+        ([], route(initcwnd=16), "the main table has no inet route default"),
+        ([ADVERTISED], route(to="6 default", initcwnd=16), "is of ra, which installs it anew"),
+        ([ADVERTISED.replace("ra", "boot")], route(to="6 default", initcwnd=16), "route expires"),
+        ([DEFAULT.replace("static", "dhcp")], route(initcwnd=16), "is of dhcp, which installs"),
+        ([DEFAULT.replace("static", "bird")], route(initcwnd=16), "is of bird, which installs"),
+        ([DEFAULT.replace("static", "199")], route(initcwnd=16), "is of 199, which installs"),
+        ([DEFAULT, DEFAULT.replace("10.9.0.1", "10.9.0.3")], route(initcwnd=16), "same metric"),
+        ([DEFAULT], route(congctl="vegas"), "tcp_available_congestion_control has no vegas"),
+        (
+            ["blackhole 10.5.0.0/16 proto boot scope global"],
+            route(to="10.5.0.0/16", initcwnd=16),
+            "the route is of type blackhole",
+        ),
+        (
+            ["unicast default nhid 7 via 10.9.0.1 dev eth0 proto static scope global"],
+            route(initcwnd=16),
+            "a route has nhid, which a change of it would lose",
+        ),
+    ],
+)
+def test_routes_that_are_left_alone(
+    host: NearRoot, monkeypatch: pytest.MonkeyPatch, lines: list[str], own: Any, why: str
+) -> None:
+    table = Routes(host, monkeypatch, *lines)
+    row = host.plan(own)[0]
+    assert row["status"] == "unsupported" and why in row["reason"]
+    assert not table.changes
+
+
+@pytest.mark.parametrize(
+    ("value", "field"),
+    [
+        ({"initcwnd": 0}, "value.initcwnd"),
+        ({"quickack": 2}, "value.quickack"),
+        ({"congctl": "bbr lock"}, "value.congctl"),
+        ({"rtt": 3}, "value.rtt"),
+        ({}, "value"),
+    ],
+)
+def test_values_that_no_route_takes(host: NearRoot, value: dict[str, Any], field: str) -> None:
+    error = host.fail("plan", tuning="t", digest="d", settings=[route(**value)])
+    assert (error["reason"], error["field"]) == ("bad_request", f"settings[0].{field}")
+
+
+def test_the_boot_hook_sets_it_again(host: NearRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Routes(host, monkeypatch, DEFAULT)
+    own = route(initcwnd=32)
+    host.apply(own)
+    table.lines = [DEFAULT]
+    assert host.plan(own)[0]["reason"] == "differs now"
+    assert host.boot_hook() == []
+    assert Route(table.lines[0]).option("initcwnd") == "32"
+
+
+def test_systemd_sets_it_when_the_network_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = NearRoot(tmp_path / "host", init="systemd")
+    table = Routes(host, monkeypatch, DEFAULT)
+    unit = "etc/systemd/system/edgetune-network.service"
+    link = "etc/systemd/system/multi-user.target.wants/edgetune-network.service"
+    before, own = host.tree(), route(initcwnd=32)
+    host.apply(own)
+    assert host.read(unit).splitlines()[7].endswith("/var/lib/edgetune/agent.py network")
+    assert (host.path / link).resolve() == host.path / unit
+    assert host.ask("verify", tuning="t", settings=[own])["verified"]
+    monkeypatch.setattr(alone, "BOOT_WAIT", 0)
+    table.lines = []
+    assert host.boot_hook() == [], "the network waits for it, so it waits for no route"
+    threading.Timer(0.3, lambda: table.lines.append(DEFAULT)).start()
+    assert alone.network(Host(str(host.path))) == []
+    assert Route(table.lines[0]).option("initcwnd") == "32"
+    (host.path / link).unlink()
+    assert host.plan(own)[0]["reason"] == "would be lost at the next boot"
+    host.restore()
+    host.write("proc/sys/kernel/random/boot_id", "")
+    boot_id = "proc/sys/kernel/random/boot_id"
+    assert {**host.tree(), boot_id: None} == {**before, boot_id: None}
+
+
+def test_the_network_unit_is_one_that_systemd_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = shutil.which("systemd-analyze") or pytest.skip("there is no systemd-analyze here")
+    host = NearRoot(tmp_path / "host", init="systemd")
+    Routes(host, monkeypatch, DEFAULT)
+    host.apply(route(initcwnd=32))
+    unit = tmp_path / "edgetune-network.service"
+    unit.write_text(host.read("etc/systemd/system/edgetune-network.service"))
+    done = subprocess.run(
+        [program, "verify", str(unit)], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert "edgetune-network" not in done.stdout + done.stderr
+
+
+def test_nothing_waits_for_the_network_without_a_route(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alone, "NETWORK_WAIT", 3600)
+    assert alone.network(Host(str(NearRoot(tmp_path / "host").path))) == []
+
+
+words = st.from_regex(r"[a-z0-9][a-z0-9.:/]{0,8}", fullmatch=True).filter(
+    lambda word: word not in ("lock", "inet", "inet6")
+)
+locks = st.sampled_from([(), ("lock",)])
+metrics = st.dictionaries(st.sampled_from(METRICS), st.tuples(locks, words), max_size=6)
+hops = st.lists(st.tuples(words, words, st.booleans()), max_size=3)
+
+
+@given(metrics=metrics, hops=hops, proto=words, changed=metrics)
+def test_what_a_route_says_is_what_is_given_back(
+    metrics: dict[str, Any], hops: Any, proto: str, changed: dict[str, Any]
+) -> None:
+    said = [f"proto {proto}"] + [" ".join((name, *lock, w)) for name, (lock, w) in metrics.items()]
+    ways = [f"\\\tnexthop via {a} dev {b}{' onlink' * on}" for a, b, on in hops]
+    text = " ".join(["unicast 192.0.2.0/24", *said, *ways])
+    own = Route(text)
+    assert own.text == " ".join(text.replace("\\", "").split()) and Route(own.text) == own
+    other = own.having({name: word for name, (_, word) in changed.items()})
+    assert other.hops == own.hops and other.key == own.key
+    back = {name: own.option(name) for name in changed}
+    restored = other.having(back)
+    kept = {name: group for name, group in own.options.items() if name not in changed}
+    assert {**restored.options, **kept} == restored.options
+    assert all(restored.option(name) == own.option(name) for name in changed)
+
+
+needs_namespace = pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("ip"), reason="routes need root and iproute2"
+)
+
+
+@pytest.fixture
+def router() -> Iterator[Host]:
+    """This process in a network namespace of its own, with two interfaces and many routes."""
+    namespace = network.new_namespace()
+    try:
+        with network.inside(namespace):
+            assert {name for _, name in socket.if_nameindex()} <= {"lo"}
+            for number in (8, 9):
+                ip(f"link add d{number} type veth peer name p{number}")
+                for name in (f"p{number}", f"d{number}"):
+                    # Else link-local addresses, and routes with them, come at some time later.
+                    ip(f"link set {name} addrgenmode none")
+                    ip(f"link set {name} up")
+                ip(f"address add 10.{number}.0.2/24 dev d{number}")
+            ip("-6 address add fd00::2/64 dev d9 nodad")
+            yield Host("/")
+    finally:
+        os.close(namespace)
+
+
+def ip(words: str) -> str:
+    """Run ip(8), here inside of the namespace."""
+    return subprocess.run(
+        ["ip", *words.split()], check=True, timeout=10, stdout=subprocess.PIPE, text=True
+    ).stdout
+
+
+def tables() -> str:
+    """The text of all routes."""
+    return ip("-4 -d route show table all") + ip("-6 -d route show table all")
+
+
+@needs_namespace
+@pytest.mark.parametrize(
+    ("to", "routes"),
+    [
+        (
+            "default",
+            [
+                "default via 10.9.0.1 dev d9 proto static src 10.9.0.2 metric 100 mtu lock 1400 "
+                "advmss 1300 initcwnd 20",
+                "default via 10.8.0.1 dev d8 metric 200",
+                "default dev d8 metric 300 scope global",
+                "default via 10.8.0.7 dev d8 metric 200 table 99",
+            ],
+        ),
+        (
+            "10.50.0.0/16",
+            [
+                "10.50.0.0/16 proto static congctl lock cubic rto_min 50ms features ecn quickack 1 "
+                "nexthop via 10.9.0.1 dev d9 weight 3 nexthop via 10.8.0.9 dev d8 weight 1 onlink",
+                "10.50.0.0/16 tos 0x10 via 10.9.0.1 dev d9",
+            ],
+        ),
+        (
+            "10.51.0.0/16",
+            [
+                "10.51.0.0/16 via 10.77.77.1 dev d9 onlink realm 1/3 initrwnd lock 5 "
+                "initcwnd lock 7 cwnd 5 rtt 10ms rttvar 5ms window 3000 reordering 4 ssthresh 3 "
+                "hoplimit 40",
+            ],
+        ),
+        ("10.53.0.0/16", ["10.53.0.0/16 via inet6 fe80::1 dev d9"]),
+        ("10.9.0.0/24", []),
+        ("6 default", ["-6 default via fd00::1 dev d9 metric 1024 initcwnd 10 pref high"]),
+        (
+            "fd01::/48",
+            ["-6 fd01::/48 nexthop via fd00::1 dev d9 weight 1 nexthop via fd00::3 dev d9"],
+        ),
+    ],
+)
+def test_real_routes_come_back_to_the_letter(router: Host, to: str, routes: list[str]) -> None:
+    for line in routes:
+        family, line = ("-6", line[3:]) if line.startswith("-6 ") else ("-4", line)
+        ip(f"{family} route add {line}")
+    before = tables()
+    own = route(to=to, initcwnd=33, initrwnd=44, congctl="reno", quickack=1)
+    kind, target = RouteMetric(router), own["target"]
+    had = kind.runtime(target)
+    was = kind.snapshot(target)
+    kind.apply(target, own["value"])
+    assert kind.runtime(target) == own["value"]
+    after = tables()
+    changed = [line for line in after.splitlines() if line not in before.splitlines()]
+    assert len(changed) == len(was) and all("initcwnd" in line for line in changed)
+    assert len(after.splitlines()) == len(before.splitlines())
+    kind.apply(target, own["value"])
+    assert tables() == after
+    kind.restore(target, was)
+    assert tables() == before and kind.runtime(target) == had
+    kind.restore(target, was)
+    assert tables() == before
+
+
+@needs_namespace
+def test_a_real_route_by_a_next_hop_object_is_left_alone(router: Host) -> None:
+    ip("nexthop add id 7 via 10.9.0.1 dev d9")
+    ip("route add 10.54.0.0/16 nhid 7")
+    with pytest.raises(Unsupported, match="a route has nhid"):
+        RouteMetric(router).runtime({"family": "inet", "route": "10.54.0.0/16"})
+
+
+@needs_namespace
+def test_real_routes_of_any_metrics_come_back(router: Host) -> None:
+    number = st.integers(1, 60)
+    of_route = dict.fromkeys(("initcwnd", "initrwnd", "cwnd", "ssthresh", "hoplimit"), number)
+    some = st.fixed_dictionaries(
+        {}, optional={**of_route, "congctl": st.sampled_from(["cubic", "reno"])}
+    )
+    wanted = st.fixed_dictionaries({"initcwnd": number}, optional={"initrwnd": number})
+    kind, target = RouteMetric(router), {"family": "inet", "route": "10.60.0.0/16"}
+
+    @given(some=some, locked=st.booleans(), wanted=wanted)
+    @settings(max_examples=20, deadline=None)
+    def come_back(some: dict[str, Any], locked: bool, wanted: dict[str, int]) -> None:
+        lock = " lock" if locked else ""
+        told = " ".join(f"{name}{lock} {word}" for name, word in some.items())
+        ip(f"route replace 10.60.0.0/16 via 10.9.0.1 dev d9 proto static {told}")
+        before = tables()
+        was = kind.snapshot(target)
+        kind.apply(target, wanted)
+        found = kind.runtime(target)
+        assert isinstance(found, dict) and {**found, **wanted} == found
+        kind.restore(target, was)
+        assert tables() == before
+
+    come_back()
