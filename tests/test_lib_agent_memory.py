@@ -23,6 +23,8 @@ from edgetune.hosts.agent.kinds import memory_watermarks, sched_migration_cost
 from edgetune.hosts.agent.kinds.memory_tmpfs_policy import Mount
 from edgetune.hosts.agent.kinds.memory_watermarks import steps
 from edgetune.hosts.agent.values import format_cpus, parse_cpus
+from edgetune.rendering import render
+from edgetune.tuning import load_tuning
 from tests.agent_root import NGINX_DROP_INS, THP, NearRoot, setting, sysctl, thp
 from tests.builders import ROOT
 
@@ -85,6 +87,18 @@ def test_watermarks_go_up_in_steps_and_come_back_at_once(
     host.restore()
     assert writes.texts[4:] == [("min_free_kbytes", "67584")]
     assert host.tree() == before
+
+
+def test_the_tuning_asks_for_a_share_of_the_memory(host: NearRoot) -> None:
+    tuning, before = load_tuning(ROOT / "tunings/memory_watermarks.yaml"), host.tree()
+    own = render(tuning, host.ask("facts"))
+    assert [one["value"] for one in own] == ["1048576", "40"], "1 GiB of 256 GiB"
+    host.apply(*own)
+    assert (host.read(MIN_FREE), host.read(SCALE)) == ("1048576\n", "40\n")
+    host.restore()
+    assert host.tree() == before
+    host.write("proc/meminfo", f"MemTotal: {64 * GIB} kB\n")
+    assert render(tuning, host.ask("facts"))[0]["value"] == "268435"
 
 
 def test_between_the_steps_the_kernel_has_time(
@@ -334,6 +348,15 @@ def test_a_service_gets_its_memory_by_policy(
     assert host.tree() == before
 
 
+def test_the_tuning_interleaves_what_can_be(
+    host: NearRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = render(load_tuning(ROOT / "tunings/numa_interleave.yaml"), host.ask("facts"))
+    Systemd(host, monkeypatch)
+    assert [row["status"] for row in host.plan(*own)] == ["change", "unsupported"]
+    assert host.plan(*own)[1]["reason"].startswith("/var/cache/nginx is no tmpfs")
+
+
 def test_a_service_that_sets_its_own_policy_is_found(
     host: NearRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -387,6 +410,7 @@ class Tmpfs:
             "proc/self/mountinfo",
             "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
             f"40 22 8:2 / {CACHE} rw - xfs /dev/sdb rw\n"
+            "42 22 0:39 /sub /srv rw - tmpfs none rw\n"
             f"41 40 0:39 / {CACHE} {self.FLAGS} shared:7 - tmpfs none {options}\n",
         )
 
@@ -442,10 +466,11 @@ def test_a_tmpfs_that_had_a_policy_gets_it_back(
 
 def test_what_is_no_tmpfs_or_not_there(host: NearRoot, monkeypatch: pytest.MonkeyPatch) -> None:
     mount = Tmpfs(host, monkeypatch)
-    reasons = [host.plan(tmpfs("local", at))[0]["reason"] for at in ("/", "/mnt")]
+    reasons = [host.plan(tmpfs("local", at))[0]["reason"] for at in ("/", "/mnt", "/srv")]
     assert reasons == [
         "/ is no tmpfs: there is a ext4",
         "/mnt is no tmpfs: there is nothing mounted",
+        "/srv is a part of a tmpfs that is mounted elsewhere",
     ]
     assert host.plan(tmpfs("bind:0-2"))[0]["reason"].endswith("not on 2")
     for value in ("bind:0,1", "default", "local,size=1", "interleave:0,size=1"):

@@ -21,8 +21,11 @@ from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.route_metric import RouteMetric
 from edgetune.hosts.agent.kinds.route_text import METRICS, Route
 from edgetune.hosts.agent.protocol import Unsupported
+from edgetune.rendering import render
+from edgetune.tuning import load_tuning
 from lab.pop import network
 from tests.agent_root import NearRoot, setting
+from tests.builders import ROOT
 
 CONGCTL = "proc/sys/net/ipv4/tcp_available_congestion_control"
 DEFAULT = (
@@ -106,6 +109,15 @@ def test_each_default_route_is_changed_and_nothing_else_of_it(
     assert host.plan(own)[0]["status"] == "noop" and not host.apply(own)["changed"]
     host.restore()
     assert parsed(table.lines) == parsed([DEFAULT, SECOND]) and host.tree() == before
+
+
+def test_the_tuning_raises_the_first_window(
+    host: NearRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = render(load_tuning(ROOT / "tunings/initial_cwnd.yaml"), host.ask("facts"))
+    table = Routes(host, monkeypatch, DEFAULT.replace("initcwnd 20 ", ""))
+    host.apply(own[0])
+    assert Route(table.lines[0]).option("initcwnd") == "20"
 
 
 def test_several_next_hops_and_locks_stay(host: NearRoot, monkeypatch: pytest.MonkeyPatch) -> None:
