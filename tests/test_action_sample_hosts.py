@@ -30,5 +30,13 @@ class SampleHostsTestCase(EdgetuneActionTestCase):
         result = self.assert_succeeds(pop="lab1")
         self.assertEqual((result["samples"], result["missing"]), (7, ["e003"]))
 
+    def test_drift_is_told_and_is_no_failure(self) -> None:
+        row = {"id": "sysctl:a.b", "wanted": "4096", "runtime": "128", "persistent": None}
+        self.world.hosts.drift["e002"] = [{**row, "tuning": "t", "reason": "differs"}]
+        result = self.assert_succeeds(pop="lab1")
+        told = "t: sysctl:a.b: wants 4096; now 128, after a boot not set: differs"
+        self.assertEqual(result["drift"], {"e002": [told]})
+        self.assertEqual(result["message"], "8 hosts sampled; 1 with drift: e002")
+
     def test_an_unknown_pop_is_named(self) -> None:
         self.assert_wrong("pop", pop="nowhere")

@@ -437,7 +437,8 @@ def test_sample(host: AgentRoot) -> None:
             "cpu_busy_ms": 1600,
             "cpu_total_ms": 10100,
         },
-        "gauges": {"load1": 0.25, "memory_available_kb": 1024000},
+        "gauges": {"drifted": 0, "load1": 0.25, "memory_available_kb": 1024000},
+        "drift": [],
     }
 
 

@@ -114,6 +114,9 @@ def _reply(request: dict[str, Any], result: dict[str, Any]) -> bytes:
     ).encode()
 
 
+SAMPLE: dict[str, Any] = {"counters": {}, "gauges": {}, "uptime": 1.0, "drift": []}
+
+
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     started = Server(tmp_path)
@@ -169,8 +172,10 @@ def test_garbage_is_an_error_of_that_host(server: Server, answer: bytes, says: s
         ("apply", {"diff": 5}, "result.diff: must be a list"),
         ("confirm", {}, "result.settings: must be a list"),
         ("plan", {"settings": [{"id": "x"}]}, "result.settings: status is missing"),
-        ("sample", {"counters": {}, "gauges": {}}, "result.uptime: must be a number"),
-        ("sample", {"counters": {"a": "b"}, "gauges": {}}, "result.counters: must be a mapping of"),
+        ("sample", {**SAMPLE, "uptime": None}, "result.uptime: must be a number"),
+        ("sample", {**SAMPLE, "counters": {"a": "b"}}, "result.counters: must be a mapping of"),
+        ("sample", {**SAMPLE, "drift": {}}, "result.drift: must be a list"),
+        ("sample", {**SAMPLE, "drift": [{"tuning": "t"}]}, "result.drift: id is missing"),
     ],
 )
 def test_an_answer_without_its_fields_is_garbage(

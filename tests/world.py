@@ -130,6 +130,7 @@ class Hosts:
         self.unreachable: set[str] = set()
         self.asked: list[tuple[str, str, dict[str, Any]]] = []
         self.health_ms = 1.0
+        self.drift: dict[str, list[dict[str, Any]]] = {}
         self.carries: Callable[[str], bool] = lambda name: False
         self.sessions: Callable[[str], int] = lambda name: 0
         self.disturbed: list[tuple[str, str]] = []
@@ -222,7 +223,8 @@ class Hosts:
     def _sample(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         failed = float(name in self.not_ready)
         gauges = {"health_failed": failed, "health_p50_ms": self.health_ms}
-        return {"uptime": 1.0, "counters": {"listen_drops": 0}, "gauges": gauges}
+        drift = self.drift.get(name, [])
+        return {"uptime": 1.0, "counters": {"listen_drops": 0}, "gauges": gauges, "drift": drift}
 
 
 class WatchedStore:

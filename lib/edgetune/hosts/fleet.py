@@ -226,8 +226,12 @@ _ROWS = {
     "confirm": "settings",
     "apply": "diff",
     "restore": "diff",
+    "sample": "drift",
 }
-_ROW_FIELDS = ("id", "status", "runtime", "persistent", "wanted")
+_ROW_FIELDS = {
+    "plan": ("id", "status", "runtime", "persistent", "wanted"),
+    "sample": ("tuning", "id", "runtime", "persistent", "wanted", "reason"),
+}
 _MAPPINGS = {"sample": ("counters", "gauges")}
 
 
@@ -236,10 +240,10 @@ def _checked(host: str, verb: str, result: dict[str, Any]) -> dict[str, Any]:
     rows = result.get(_ROWS[verb]) if verb in _ROWS else []
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise HostError(f"{host}: result.{_ROWS[verb]}: must be a list of mappings")
-    for row in rows if verb == "plan" else []:
-        for name in _ROW_FIELDS:
+    for row in rows:
+        for name in _ROW_FIELDS.get(verb, ()):
             if name not in row:
-                raise HostError(f"{host}: result.settings: {name} is missing")
+                raise HostError(f"{host}: result.{_ROWS[verb]}: {name} is missing")
     for name in _MAPPINGS.get(verb, ()):
         values = result.get(name)
         if not isinstance(values, dict) or not all(map(_is_number, values.values())):

@@ -72,6 +72,13 @@ def rollout_text(head: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def drift_text(row: Mapping[str, Any]) -> str:
+    """A setting that is not as a standing tuning left it, in one line."""
+    wanted, runtime, stored = (_value(row[name]) for name in ("wanted", "runtime", "persistent"))
+    now = f"now {runtime}, after a boot {stored}"
+    return f"{row['tuning']}: {row['id']}: wants {wanted}; {now}: {row['reason']}"
+
+
 def clock(seconds: float) -> str:
     """A point in time in UTC."""
     return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(seconds))

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgetune.errors import RefusedError
 from edgetune.inventory import Pop
 from edgetune.judge.limits import beyond_limits, median_by_host
 from edgetune.metrics.samples import Sample, make_sample
 from edgetune.plan import groups
-from edgetune.report.text import verdict_text
+from edgetune.report.text import drift_text, verdict_text
 from edgetune.rollout.record import (
     ENDED,
     Rollout,
@@ -22,6 +22,9 @@ from edgetune.rollout.record import (
     read_rollout,
 )
 from edgetune.rollout.site import Site
+
+if TYPE_CHECKING:
+    from edgetune.hosts.fleet import HostResult
 
 HEALTH_REQUESTS = 5
 _APART = 2.0
@@ -43,17 +46,20 @@ def sample_hosts(site: Site, pop: str = "", rollout: str = "", epoch: int = 0) -
     if epoch:
         open_rollout(site, rollout, epoch)
     pops = [pop] if pop else _pops_under_way(site, rollout)
-    taken, missing = 0, []
+    taken, missing, drift = 0, [], {}
     for name in pops:
-        samples, silent = _sample(site, site.inventory.pop(name))
+        samples, answers = _sample(site, site.inventory.pop(name))
         taken += len(samples)
-        missing += silent
+        missing += [answer.host for answer in answers if answer.failed]
+        drift.update(_drift(answers))
     lost = f"; no answer from {', '.join(missing)}" if missing else ""
+    adrift = f"; {len(drift)} with drift: {', '.join(drift)}" if drift else ""
     return {
         "samples": taken,
         "missing": missing,
+        "drift": drift,
         "time": time.time(),
-        "message": f"{taken} hosts sampled{lost}",
+        "message": f"{taken} hosts sampled{lost}{adrift}",
     }
 
 
@@ -175,13 +181,19 @@ def recent_samples(opened: Rollout, seconds: float, interval: float) -> list[Sam
     return samples.window(pop.name, now - seconds, time.time())
 
 
-def _sample(site: Site, pop: Pop) -> tuple[list[Sample], list[str]]:
+def _sample(site: Site, pop: Pop) -> tuple[list[Sample], list[HostResult]]:
     request = {"health_url": pop.health or None, "health_requests": HEALTH_REQUESTS}
-    answers = site.fleet.ask(pop.hosts, "sample", lambda host: request)
+    answers = list(site.fleet.ask(pop.hosts, "sample", lambda host: request).values())
     at = time.time()
-    samples = [make_sample(a.host, at, a.data) for a in answers.values() if not a.failed]
+    samples = [make_sample(a.host, at, a.data) for a in answers if not a.failed]
     site.samples.add(pop.name, samples)
-    return samples, [answer.host for answer in answers.values() if answer.failed]
+    return samples, answers
+
+
+def _drift(answers: Sequence[HostResult]) -> dict[str, list[str]]:
+    """What is not any more as a standing tuning left it, a text for each setting, by host."""
+    rows = {answer.host: answer.data.get("drift", []) for answer in answers}
+    return {host: [drift_text(row) for row in own] for host, own in rows.items() if own}
 
 
 def _baseline(opened: Rollout) -> list[Sample]:

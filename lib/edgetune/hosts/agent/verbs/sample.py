@@ -7,14 +7,17 @@ import time
 from typing import Dict, Iterator, List, Optional, Tuple
 
 from edgetune.hosts.agent.counters import first_number, interfaces, meminfo
-from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.host import STATE, Host
 from edgetune.hosts.agent.protocol import Fields, Json
 
 HEALTH_TIMEOUT = 2.0
 
 
 def run(host: Host, request: Fields) -> Json:
-    """Counters that only grow within a boot, and gauges; what cannot be read is left out."""
+    """Counters that only grow within a boot, gauges, and what `drifted`.
+
+    A counter or a gauge that cannot be read is left out.
+    """
     url = request.optional("health_url", r"http://[A-Za-z0-9.:\[\]-]+(/[!-~]*)?")
     count = request.whole("health_requests", 0, 1000, default=5)
     request.done()
@@ -22,7 +25,9 @@ def run(host: Host, request: Fields) -> Json:
     counters: Json = {}
     for source in (_tcp_counters, _nic_counters, _softnet_counters, _cpu_counters):
         counters.update(source(host))
+    drift = _drift(host)
     gauges = {
+        "drifted": len(drift),
         "load1": first_number(host, "/proc/loadavg"),
         "memory_available_kb": meminfo(host).get("MemAvailable"),
     }
@@ -33,7 +38,17 @@ def run(host: Host, request: Fields) -> Json:
         "uptime": first_number(host, "/proc/uptime"),
         "counters": counters,
         "gauges": {name: value for name, value in gauges.items() if value is not None},
+        "drift": drift,
     }
+
+
+def _drift(host: Host) -> List[Json]:
+    # Most of the agent is compiled for it, so only where there is a journal.
+    if not host.names(STATE + "/tunings"):
+        return []
+    from edgetune.hosts.agent.drift import drifted
+
+    return drifted(host)
 
 
 def _tcp_counters(host: Host) -> Dict[str, int]:

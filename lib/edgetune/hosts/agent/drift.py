@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Standing tunings against what the host has become since."""
+
+from typing import Iterator, List, Optional, Sequence
+
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.journal import Journal, Journals
+from edgetune.hosts.agent.kinds import KINDS
+from edgetune.hosts.agent.kinds.nic import NicKind
+from edgetune.hosts.agent.observe import Row, observe
+from edgetune.hosts.agent.protocol import Json, complaint
+from edgetune.hosts.agent.settings import Setting
+from edgetune.hosts.agent.values import parts
+
+
+def drifted(host: Host) -> List[Json]:
+    """Settings that are not as a confirmed tuning left them, now or for the next boot.
+
+    ``[{"tuning", "id", "wanted", "runtime", "persistent", "reason"}]``; what cannot be read any
+    more is None. What later tunings set is theirs. Without a tuning nothing is read.
+    """
+    journals = Journals(host).all()
+    return [
+        dict(row.shown, tuning=journal.tuning)
+        for index, journal in enumerate(journals)
+        if journal.state == "confirmed"
+        for row in _drifted_of(host, journal, journals[index + 1 :])
+    ]
+
+
+def _drifted_of(host: Host, journal: Journal, later: Sequence[Journal]) -> Iterator[Row]:
+    over = [entry.setting for other in later for entry in other.entries]
+    for entry in journal.entries:
+        setting = _left_of(entry.setting, over)
+        if setting:
+            row = _looked_at(host, setting, journal.tuning)
+            if not row.as_wanted:
+                yield row
+
+
+def _looked_at(host: Host, setting: Setting, tuning: str) -> Row:
+    try:
+        return observe(host, setting, tuning)
+    except Exception as error:
+        # A sample has more to tell than this one setting.
+        row = Row(setting)
+        row.problem = f"cannot be read: {complaint(error)}"
+        return row
+
+
+def _left_of(setting: Setting, over: Sequence[Setting]) -> Optional[Setting]:
+    """A setting without the parts that later ones set; None when nothing is left of it."""
+    value = setting.value
+    for other in over:
+        if other.id == setting.id and isinstance(value, dict):
+            value = {name: part for name, part in value.items() if name not in parts(other.value)}
+        elif _is_same_thing(setting, other):
+            return None
+    left = Setting(setting.kind, setting.target, value, setting.only, setting.restart)
+    left.beside = setting.beside
+    return left if value or value == setting.value else None
+
+
+def _is_same_thing(one: Setting, other: Setting) -> bool:
+    kinds = KINDS[one.kind], KINDS[other.kind]
+    # The scope of an interface is all that belongs to it, which need not be changed by both.
+    if one.id == other.id or all(issubclass(kind, NicKind) for kind in kinds):
+        return one.id == other.id
+    return not set(kinds[0].scopes(one.target)).isdisjoint(kinds[1].scopes(other.target))
