@@ -8,7 +8,18 @@ from typing import Any, Optional
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import PROTOCOL, AgentError, BadRequest, Fields, Json
 
-VERBS = ("facts", "plan", "apply", "verify", "confirm", "restore", "ready", "reboot", "sample")
+VERBS = (
+    "facts",
+    "plan",
+    "apply",
+    "verify",
+    "confirm",
+    "restore",
+    "ready",
+    "reboot",
+    "sample",
+    "diagnose",
+)
 
 
 OTHER_PROTOCOL = (

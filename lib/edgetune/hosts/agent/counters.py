@@ -2,7 +2,7 @@
 """What more than one verb reads of a host."""
 
 import re
-from typing import Dict, List, Optional
+from typing import Dict, Iterator, List, Optional, Tuple
 
 from edgetune.hosts.agent.host import Host
 
@@ -33,3 +33,16 @@ def first_number(host: Host, file: str) -> Optional[float]:
 def meminfo(host: Host) -> Dict[str, int]:
     found = re.findall(r"^(\w+):\s+([0-9]+)", host.text("/proc/meminfo"), re.MULTILINE)
     return {name: int(number) for name, number in found}
+
+
+def protocol_counters(text: str) -> Iterator[Tuple[str, int]]:
+    """``("Tcp.OutSegs", 12)``, ... from the pairs of lines of netstat and snmp."""
+    names: Dict[str, List[str]] = {}
+    for line in text.splitlines():
+        protocol, _, rest = line.partition(":")
+        if protocol not in names:
+            names[protocol] = rest.split()
+            continue
+        for name, number in zip(names.pop(protocol), rest.split()):
+            if number.isdigit():
+                yield f"{protocol}.{name}", int(number)

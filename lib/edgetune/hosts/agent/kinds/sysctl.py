@@ -5,7 +5,7 @@ import fnmatch
 import functools
 import os
 import re
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from edgetune.hosts.agent.kinds.base import Kind
 from edgetune.hosts.agent.kinds.drop_ins import drop_ins, header, later
@@ -99,14 +99,19 @@ class Sysctl(Kind):
         """File and value of the assignment that decides; a pattern only where no name does."""
         named: Optional[Tuple[str, str]] = None
         pattern: Optional[Tuple[str, str]] = None
+        for file, key, value in self.assignments():
+            if key == path:
+                named = (file, value)
+            elif "*" in key and _matches(path, key):
+                pattern = (file, value)
+        return named or pattern
+
+    def assignments(self) -> Iterator[Tuple[str, str, str]]:
+        """File, path and value of every assignment, in the order they are read."""
         last = [] if self.host.init == "systemd" else [self.last]
         for file in drop_ins(self.host, self.directories) + last:
             for key, value in sysctl_lines(self.host.text(file)):
-                if key == path:
-                    named = (file, value)
-                elif "*" in key and _matches(path, key):
-                    pattern = (file, value)
-        return named or pattern
+                yield file, key, value
 
 
 COUPLED = (

@@ -4,9 +4,9 @@
 import os
 import re
 import time
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
-from edgetune.hosts.agent.counters import first_number, interfaces, meminfo
+from edgetune.hosts.agent.counters import first_number, interfaces, meminfo, protocol_counters
 from edgetune.hosts.agent.host import STATE, Host
 from edgetune.hosts.agent.protocol import Fields, Json
 
@@ -52,8 +52,8 @@ def _drift(host: Host) -> List[Json]:
 
 
 def _tcp_counters(host: Host) -> Dict[str, int]:
-    known = dict(_protocol_counters(host.text("/proc/net/netstat")))
-    known.update(_protocol_counters(host.text("/proc/net/snmp")))
+    known = dict(protocol_counters(host.text("/proc/net/netstat")))
+    known.update(protocol_counters(host.text("/proc/net/snmp")))
     names = {
         "listen_drops": "TcpExt.ListenDrops",
         "listen_overflows": "TcpExt.ListenOverflows",
@@ -61,19 +61,6 @@ def _tcp_counters(host: Host) -> Dict[str, int]:
         "tcp_segments_out": "Tcp.OutSegs",
     }
     return {ours: known[theirs] for ours, theirs in names.items() if theirs in known}
-
-
-def _protocol_counters(text: str) -> Iterator[Tuple[str, int]]:
-    """``("Tcp.OutSegs", 12)``, ... from the pairs of lines of netstat and snmp."""
-    names: Dict[str, List[str]] = {}
-    for line in text.splitlines():
-        protocol, _, rest = line.partition(":")
-        if protocol not in names:
-            names[protocol] = rest.split()
-            continue
-        for name, number in zip(names.pop(protocol), rest.split()):
-            if number.isdigit():
-                yield f"{protocol}.{name}", int(number)
 
 
 def _nic_counters(host: Host) -> Dict[str, int]:

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What works against tunings: other programs that tune, files that disagree, and drift."""
+
+from typing import Dict, Iterator, List, Tuple
+
+from edgetune.hosts.agent.drift import drifted
+from edgetune.hosts.agent.findings.seen import Seen
+from edgetune.hosts.agent.findings.words import finding
+from edgetune.hosts.agent.journal import Journals
+from edgetune.hosts.agent.kinds.sysctl import Sysctl
+from edgetune.hosts.agent.protocol import Json, Unsupported
+
+SHOWN = 3
+PACKAGED = "/usr/lib/"
+
+
+def irqbalance(seen: Seen) -> Iterator[Json]:
+    """It moves interrupts about, also those that a tuning has put somewhere."""
+    if not _runs(seen, "irqbalance"):
+        return
+    journals = Journals(seen.host).all()
+    placed = [
+        journal.tuning
+        for journal in journals
+        if any(entry.setting.kind == "nic.irq_affinity" for entry in journal.entries)
+    ]
+    what = "irqbalance runs and moves interrupts"
+    against = f"{what} that {', '.join(placed)} has placed" if placed else f"{what} as it likes"
+    severity = "conflict" if placed else "note"
+    yield finding("irqbalance", against, {"tunings": len(placed)}, None, severity)
+
+
+def tuned(seen: Seen) -> Iterator[Json]:
+    """It sets its profile again whenever it starts."""
+    if _runs(seen, "tuned"):
+        profile = seen.text("/etc/tuned/active_profile") or "none that can be read"
+        what = f"tuned runs with the profile {profile}, which sets kernel and cards as it likes"
+        yield finding("tuned", what, {"running": 1}, None, "conflict")
+
+
+def bpftune(seen: Seen) -> Iterator[Json]:
+    """It changes buffers and congestion control while it runs."""
+    if _runs(seen, "bpftune"):
+        what = "bpftune runs and changes buffers, backlogs and congestion control by itself"
+        yield finding("bpftune", what, {"running": 1}, None, "conflict")
+
+
+def _runs(seen: Seen, name: str) -> bool:
+    return any(process.name == name for process in seen.processes)
+
+
+def sysctl_files(seen: Seen) -> Iterator[Json]:
+    """Keys to which two files of the administrator give different values.
+
+    That one overrides a file of the distribution, or that ours overrides one, is how it is meant.
+    """
+    said: Dict[str, List[Tuple[str, str]]] = {}
+    for file, key, value in Sysctl(seen.host).assignments():
+        if not file.startswith(PACKAGED):
+            said.setdefault(key, []).append((file, value))
+    rows = [
+        f"{_dotted(key)} is {values[-1][1]} in {values[-1][0]}, {other[1]} in {other[0]}"
+        for key, values in said.items()
+        for other in [own for own in values if own[1] != values[-1][1]][:1]
+        if not _is_ours(values[-1][0])
+    ]
+    if rows:
+        what = f"files of sysctl.d disagree, the last one counts: {_few(rows)}"
+        yield finding("sysctl_files", what, {"keys": len(rows)}, None, "conflict")
+
+
+def sysctl_not_in_force(seen: Seen) -> Iterator[Json]:
+    """Keys that are not as the file says that decides: somebody set them since the boot."""
+    kind = Sysctl(seen.host)
+    decided: Dict[str, Tuple[str, str]] = {}
+    for file, key, value in kind.assignments():
+        decided[key] = file, value
+    rows = []
+    for key, (file, value) in decided.items():
+        now = "" if "*" in key else _in_force(kind, key)
+        theirs = not _is_ours(file) and not file.startswith(PACKAGED)
+        if theirs and now not in ("", value):
+            rows.append(f"{_dotted(key)} is {now}, {value} in {file}")
+    if rows:
+        what = f"values are not in force that files of sysctl.d set: {_few(rows)}"
+        yield finding("sysctl_not_in_force", what, {"keys": len(rows)}, None, "conflict")
+
+
+def drift(seen: Seen) -> Iterator[Json]:
+    """Settings that are not any more as a standing tuning left them."""
+    rows = drifted(seen.host)
+    for tuning in dict.fromkeys(row["tuning"] for row in rows):
+        own = [row for row in rows if row["tuning"] == tuning]
+        few = _few([f"{row['id']} wants {row['wanted']}, has {row['runtime']}" for row in own])
+        what = f"{len(own)} settings of {tuning} have drifted: {few}"
+        yield finding("drift", what, {"settings": len(own)}, tuning, "conflict")
+
+
+def _in_force(kind: Sysctl, key: str) -> str:
+    try:
+        return str(kind.runtime({"key": key}))
+    except Unsupported:
+        return ""
+
+
+def _is_ours(file: str) -> bool:
+    return "/90-edgetune-" in file
+
+
+def _dotted(path: str) -> str:
+    return path.translate(str.maketrans("./", "/."))
+
+
+def _few(rows: List[str]) -> str:
+    more = f"; and {len(rows) - SHOWN} more" if len(rows) > SHOWN else ""
+    return "; ".join(rows[:SHOWN]) + more

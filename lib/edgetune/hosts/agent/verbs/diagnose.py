@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``diagnose``: what is wrong with a host, and which tunings would help."""
+
+from typing import List
+
+from edgetune.hosts.agent.findings import FINDERS
+from edgetune.hosts.agent.findings.seen import Seen
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.journal import Journals
+from edgetune.hosts.agent.protocol import SERVICE, Fields, Json, complaint
+
+LONGEST = 60
+
+
+def run(host: Host, request: Fields) -> Json:
+    """Findings, each with its numbers; what could not be read, and why. Writes nothing at all.
+
+    Counters are read twice, ``seconds`` apart (0: once, and rates are those since the boot).
+    ``services`` are those that serve; where their threads run is looked at.
+    """
+    seconds = request.whole("seconds", 0, LONGEST, default=5)
+    services = _services(request)
+    request.done()
+    seen = Seen(host, services)
+    seen.look(seconds)
+    findings: List[Json] = []
+    for find in FINDERS:
+        try:
+            findings += find(seen)
+        except Exception as error:
+            seen.unread[find.__name__] = complaint(error)
+    return {
+        "boot_id": host.boot_id,
+        "seconds": round(seen.seconds, 3),
+        "findings": findings,
+        "unread": [f"{what}: {why}" for what, why in seen.unread.items()],
+        "tunings": {journal.tuning: journal.state for journal in Journals(host).all()},
+    }
+
+
+def _services(request: Fields) -> List[str]:
+    names = request.texts("services")
+    if names is None:
+        return ["nginx"]
+    listed = Fields({f"services[{i}]": name for i, name in enumerate(names)})
+    return [listed.text(f"services[{i}]", SERVICE) for i in range(len(names))]
