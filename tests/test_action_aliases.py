@@ -63,6 +63,18 @@ class PlanAliasTestCase(AliasCase):
         self.assert_not_understood("edgetune plan accept_queue on")
 
 
+class DiagnoseAliasTestCase(AliasCase):
+    __test__ = True
+    action_alias_name = "edgetune_diagnose"
+
+    def test_command(self) -> None:
+        self.assert_understood("edgetune diagnose lab1", "edgetune diagnose {{ pop }}", pop="lab1")
+
+    def test_other_commands(self) -> None:
+        self.assert_not_understood("edgetune diagnose")
+        self.assert_not_understood("diagnose lab1")
+
+
 class StatusAliasTestCase(AliasCase):
     __test__ = True
     action_alias_name = "edgetune_status"

@@ -131,6 +131,8 @@ class Hosts:
         self.asked: list[tuple[str, str, dict[str, Any]]] = []
         self.health_ms = 1.0
         self.drift: dict[str, list[dict[str, Any]]] = {}
+        self.found: dict[str, list[dict[str, Any]]] = {}
+        self.unread: dict[str, list[str]] = {}
         self.carries: Callable[[str], bool] = lambda name: False
         self.sessions: Callable[[str], int] = lambda name: 0
         self.disturbed: list[tuple[str, str]] = []
@@ -219,6 +221,11 @@ class Hosts:
         if meant:
             self._going_down.add(name)
         return {"rebooting": meant}
+
+    def _diagnose(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
+        tunings = {"accept_queue": "confirmed"} if name in self.tuned else {}
+        found, unread = self.found.get(name, []), self.unread.get(name, [])
+        return {"findings": found, "unread": unread, "tunings": tunings}
 
     def _sample(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         failed = float(name in self.not_ready)

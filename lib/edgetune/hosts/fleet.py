@@ -267,8 +267,30 @@ def _is_number(value: Any) -> bool:
     return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
 
 
+def _are_findings(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_finding, value))
+
+
+def _is_finding(value: Any) -> bool:
+    """As ``findings.words`` of the agent makes them."""
+    return (
+        isinstance(value, dict)
+        and all(_is_text(value.get(name)) for name in ("finding", "what", "measure"))
+        and value.get("severity") in ("helps", "conflict", "note")
+        and (value.get("tuning") is None) != _is_text(value.get("tuning"))
+        and isinstance(value.get("numbers"), dict)
+        and value["measure"] in value["numbers"]
+        and all(number is not None and _is_number(number) for number in value["numbers"].values())
+    )
+
+
 _SINGLE: Mapping[str, Sequence[tuple[str, Callable[[Any], bool], str]]] = {
     "facts": [("agent_state", _is_state, "a mapping with one of tunings")],
     "ready": [("sessions", lambda value: isinstance(value, int), "a whole number")],
     "sample": [("uptime", lambda value: isinstance(value, (int, float)), "a number")],
+    "diagnose": [
+        ("findings", _are_findings, "a list of findings"),
+        ("unread", lambda value: isinstance(value, list) and all(map(_is_text, value)), "texts"),
+        ("tunings", lambda value: isinstance(value, dict), "a mapping"),
+    ],
 }

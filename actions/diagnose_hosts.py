@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from st2common.runners.base_action import Action
+
+from edgetune.entry import Result, run_step
+from edgetune.rollout.diagnosis import diagnose_hosts
+
+
+class DiagnoseHosts(Action):
+    """Say what is wrong with the hosts of a PoP."""
+
+    def run(
+        self,
+        pop: str,
+        hosts: list[str] | None = None,
+        seconds: int = 5,
+        services: list[str] | None = None,
+    ) -> Result:
+        return run_step(
+            diagnose_hosts,
+            self.config,
+            pop=pop,
+            hosts=hosts,
+            seconds=seconds,
+            services=services,
+        )

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was found wrong with the hosts of a PoP, as a text for a ticket."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from edgetune.report.text import clock
+
+WIDTH = 100
+LONGEST = 400
+SPANS = 8
+TITLES = {
+    "helps": "A tuning would help",
+    "conflict": "Works against tunings",
+    "note": "Worth knowing",
+}
+
+
+def diagnosis_text(result: Mapping[str, Any]) -> str:
+    """The result of ``rollout.diagnosis``, the hardest first, and the command that comes next."""
+    answered, asked = result["answered"], result["asked"]
+    of = f"of the {result['seconds']} s between two looks"
+    rates = of if result["live"] else "averages since the boot"
+    parts = [
+        f"Diagnosis of {result['pop']}, {clock(result['time'])}: {answered} of {asked} hosts "
+        f"answered. Rates are {rates}."
+    ]
+    for severity, title in TITLES.items():
+        rows = [row for row in result["findings"] if row["severity"] == severity]
+        if rows:
+            parts.append("\n".join([title, *_findings(rows, answered)]))
+    if not result["findings"]:
+        parts.append("Nothing was found.")
+    if result["unread"]:
+        unread = [f"{hosts_text(row['hosts'])}: {row['what']}" for row in result["unread"]]
+        parts.append("\n".join(["Not read", *_block(unread, 2)]))
+    if result["missing"]:
+        silent = [f"{host}: {why}" for host, why in result["missing"].items()]
+        parts.append("\n".join(["No answer", *_block(silent, 2)]))
+    parts.append("\n".join(_next(result)))
+    return "\n\n".join(parts)
+
+
+def hosts_text(names: Sequence[str]) -> str:
+    """Names of hosts, with ``e000..e011`` for those that are numbered in a row."""
+    spans = [
+        f"{span[0]}..{span[-1]}" if len(span) > 2 else ", ".join(span) for span in _spans(names)
+    ]
+    shown, rest = spans[:SPANS], sum(len(span) for span in _spans(names)[SPANS:])
+    return ", ".join(shown) + (f" and {rest} more" if rest else "")
+
+
+def _spans(names: Sequence[str]) -> list[list[str]]:
+    spans: list[list[str]] = []
+    for name in sorted(names):
+        if spans and _follower(spans[-1][-1]) == name:
+            spans[-1].append(name)
+        else:
+            spans.append([name])
+    return spans
+
+
+def _follower(name: str) -> str:
+    found = re.fullmatch(r"(.*?)(\d+)", name)
+    if found is None:
+        return ""
+    head, number = found.groups()
+    return f"{head}{int(number) + 1:0{len(number)}}"
+
+
+def _findings(rows: Sequence[Mapping[str, Any]], answered: int) -> Iterator[str]:
+    names = [_named(row) for row in rows]
+    counts = [f"{row['count']} of {answered}" for row in rows]
+    width, indent = max(map(len, names)), max(map(len, counts)) + 4
+    for row, name, count in zip(rows, names, counts):
+        yield f"  {count:>{indent - 4}}  {name:<{width}}  {_range(row)}".rstrip()
+        told = f"{row['worst']['host']}: {row['worst']['what']}"
+        on = [f"on {hosts_text(row['hosts'])}; worst {told}"] if row["count"] > 1 else [told]
+        yield from _block(on, indent)
+
+
+def _range(row: Mapping[str, Any]) -> str:
+    """The worst and the median, where they tell hosts apart."""
+    worst = row["worst"]["numbers"][row["measure"]]
+    if row["severity"] != "helps" and worst == row["median"]:
+        return ""
+    middle = f", median {_short(row['median'])}" if row["count"] > 1 else ""
+    return f"{row['measure']} {_short(worst)}{middle}"
+
+
+def _named(row: Mapping[str, Any]) -> str:
+    return f"{row['finding']} -> {row['tuning']}" if row["tuning"] else str(row["finding"])
+
+
+def _short(number: float) -> str:
+    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
+
+
+def _block(texts: Sequence[str], indent: int) -> list[str]:
+    """Texts, also such as a host has written, in lines that break neither a page nor a chat."""
+    space = " " * indent
+    lines: list[str] = []
+    for text in texts:
+        shown = textwrap.shorten(_plain(text), LONGEST, placeholder=" ...")
+        lines += textwrap.wrap(
+            shown,
+            WIDTH,
+            initial_indent=space,
+            subsequent_indent=space + "  ",
+            break_on_hyphens=False,
+        )
+    return lines
+
+
+def _plain(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text).replace("`", "'")
+
+
+def _next(result: Mapping[str, Any]) -> Iterator[str]:
+    rows = result["tunings"]
+    if not rows:
+        yield "No tuning would help with what was found."
+        return
+    yield "Tunings"
+    width = max(len(row["tuning"]) for row in rows)
+    digits = max(len(str(len(row["hosts"]))) for row in rows)
+    for row in rows:
+        stands = f"; stands already on {hosts_text(row['stands'])}" if row["stands"] else ""
+        unknown = "" if row["known"] else "; not in the catalogue"
+        why = f"{', '.join(row['findings'])}{stands}{unknown}"
+        hosts = "host " if len(row["hosts"]) == 1 else "hosts"
+        yield f"  {row['tuning']:<{width}}  {len(row['hosts']):>{digits}} {hosts}  {why}"
+    best = [row["tuning"] for row in rows if row["known"] and row["hosts"]]
+    if best:
+        yield ""
+        yield "Next"
+        yield f"  st2 run edgetune.plan_rollout pop={result['pop']} tuning={best[0]}"

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is wrong with the hosts of a PoP, and which tunings of the catalogue would help."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from edgetune.errors import HostError, InputError
+from edgetune.hosts.agent.protocol import SERVICE
+from edgetune.inventory import Host, Pop
+from edgetune.report.diagnosis import diagnosis_text
+from edgetune.rollout.site import Site
+
+SEVERITIES = ("helps", "conflict", "note")
+LONGEST = 60
+# Seconds that a host may take beside the time between its two looks.
+ANSWER = 60.0
+SERVICES = ("nginx",)
+_FEW = 3
+
+Told = Mapping[str, Mapping[str, Any]]
+
+
+def diagnose_hosts(
+    site: Site,
+    pop: str,
+    hosts: Sequence[str] = (),
+    seconds: int = 5,
+    services: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Look at every host of a PoP, or at those named; nothing is claimed, nothing is changed.
+
+    ``findings`` are grouped by what was found, with the worst host of each; ``tunings`` says
+    which would help where. Hosts that do not answer are ``missing``; HostError when none does.
+    """
+    chosen = _chosen(site.inventory.pop(pop), hosts)
+    request = _request(seconds, services or SERVICES)
+    answers = site.fleet.ask(chosen, "diagnose", lambda host: request, timeout=seconds + ANSWER)
+    told = {name: answer.data for name, answer in answers.items() if not answer.failed}
+    missing = {name: str(answer.error) for name, answer in answers.items() if answer.failed}
+    if not told:
+        raise HostError(f"no host of {pop} answered: {_few(missing)}")
+    findings = list(_grouped(told))
+    result = {
+        "pop": pop,
+        "time": time.time(),
+        "live": seconds > 0,
+        "seconds": seconds,
+        "asked": len(chosen),
+        "answered": len(told),
+        "missing": missing,
+        "findings": findings,
+        "tunings": _tunings(site, findings, told),
+        "unread": _unread(told),
+    }
+    return {**result, "message": _message(result), "text": diagnosis_text(result)}
+
+
+def _chosen(pop: Pop, names: Sequence[str]) -> Sequence[Host]:
+    return [pop.host(name) for name in dict.fromkeys(names)] or pop.hosts
+
+
+def _request(seconds: int, services: Sequence[str]) -> dict[str, Any]:
+    if not 0 <= seconds <= LONGEST:
+        raise InputError("parameter", "seconds", f"must be from 0 to {LONGEST}, not {seconds}")
+    for name in services:
+        if not re.fullmatch(SERVICE, name):
+            raise InputError("parameter", "services", f"{name!r} is no name of a service")
+    return {"seconds": seconds, "services": list(services)}
+
+
+def _grouped(told: Told) -> Iterator[dict[str, Any]]:
+    """A row for each finding, severity and tuning: the hardest, and most frequent, first."""
+    groups: dict[tuple[str, str, str], list[tuple[str, Mapping[str, Any]]]] = {}
+    for host, data in told.items():
+        for row in data["findings"]:
+            key = row["severity"], row["finding"], row["tuning"] or ""
+            groups.setdefault(key, []).append((host, row))
+    rows = [_group(*key, found) for key, found in groups.items()]
+    yield from sorted(
+        rows, key=lambda row: (SEVERITIES.index(row["severity"]), -row["count"], row["finding"])
+    )
+
+
+def _group(
+    severity: str, finding: str, tuning: str, found: Sequence[tuple[str, Mapping[str, Any]]]
+) -> dict[str, Any]:
+    measure = found[0][1]["measure"]
+    host, worst = max(found, key=lambda pair: pair[1]["numbers"].get(measure, 0))
+    hosts = sorted({name for name, _ in found})
+    return {
+        "finding": finding,
+        "severity": severity,
+        "tuning": tuning,
+        "count": len(hosts),
+        "hosts": hosts,
+        "measure": measure,
+        "median": median(row["numbers"].get(measure, 0) for _, row in found),
+        "worst": {"host": host, "what": worst["what"], "numbers": worst["numbers"]},
+    }
+
+
+def _tunings(site: Site, findings: Sequence[Mapping[str, Any]], told: Told) -> list[dict[str, Any]]:
+    """Each tuning that would help: why, on which hosts, and on which of them it stands already."""
+    helpful = [row for row in findings if row["severity"] == "helps"]
+    rows = []
+    for name in dict.fromkeys(row["tuning"] for row in helpful):
+        why = [row for row in helpful if row["tuning"] == name]
+        affected = sorted({host for row in why for host in row["hosts"]})
+        stands = [host for host in affected if name in told[host]["tunings"]]
+        rows.append(
+            {
+                "tuning": name,
+                "findings": [row["finding"] for row in why],
+                "hosts": [host for host in affected if host not in stands],
+                "stands": stands,
+                "known": _is_known(site, name),
+            }
+        )
+    return sorted(rows, key=lambda row: -len(row["hosts"]))
+
+
+def _is_known(site: Site, tuning: str) -> bool:
+    try:
+        site.tuning(tuning)
+    except InputError:
+        return False
+    return True
+
+
+def _unread(told: Told) -> list[dict[str, Any]]:
+    """What could not be read and why, and where."""
+    hosts: dict[str, list[str]] = {}
+    for host, data in told.items():
+        for what in data["unread"]:
+            hosts.setdefault(what, []).append(host)
+    rows = [{"what": what, "hosts": names} for what, names in hosts.items()]
+    return sorted(rows, key=lambda row: -len(row["hosts"]))
+
+
+def _message(result: Mapping[str, Any]) -> str:
+    helpful = [
+        f"{row['tuning']} ({len(row['hosts'])})" for row in result["tunings"] if row["hosts"]
+    ]
+    would = f"; would help: {', '.join(helpful)}" if helpful else ""
+    lost = f"; no answer from {', '.join(result['missing'])}" if result["missing"] else ""
+    return f"{result['answered']} hosts diagnosed{would}{lost}"
+
+
+def _few(missing: Mapping[str, str]) -> str:
+    texts = [f"{host}: {why}" for host, why in missing.items()]
+    more = f"; and {len(texts) - _FEW} more" if len(texts) > _FEW else ""
+    return "; ".join(texts[:_FEW]) + more
