@@ -1,10 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import time
+from typing import Any
+
 from rollout_status import RolloutStatus
 
+from edgetune.errors import StoreError
+from edgetune.metrics.samples import make_sample
 from edgetune.rollout.claims import Claim
 from tests.action_case import EdgetuneActionTestCase
+
+
+class Away:
+    """Samples in a store that does not answer."""
+
+    def window(self, *given: Any) -> None:
+        raise StoreError("Redis: is away")
 
 
 class RolloutStatusTestCase(EdgetuneActionTestCase):
@@ -31,6 +43,24 @@ class RolloutStatusTestCase(EdgetuneActionTestCase):
         claim = Claim(self.world.rollout, self.world.epoch)
         self.world.site.claims.release("lab1", claim)
         self.assertEqual(self.assert_succeeds(orphaned=True)["ids"], [self.world.rollout])
+
+    def test_hosts_with_drift_stand_below_their_rollout(self) -> None:
+        now = time.time()
+        for at, counts in ((now - 2000, (9, 9)), (now - 60, (1, 3)), (now, (0, 2))):
+            for host, drifted in zip(("e001", "e002"), counts):
+                gauges = {"drifted": drifted}
+                data = {"boot_id": "b", "uptime": 1.0, "counters": {}, "gauges": gauges}
+                self.world.site.samples.add("lab1", [make_sample(host, at, data)])
+        told = "settings that have drifted: e002 (2); sample_hosts says which"
+        text = self.assert_succeeds(rollout=self.world.rollout)["text"]
+        self.assertEqual(text.splitlines()[-1].strip(), told)
+        self.assertNotIn("drift", self.assert_succeeds()["text"])
+
+    def test_drift_that_cannot_be_known_hides_nothing_else(self) -> None:
+        self._replace("samples", Away())
+        text = self.assert_succeeds(rollout=self.world.rollout)["text"]
+        self.assertIn("changing", text)
+        self.assertTrue(text.endswith("drift is not known: Redis: is away"))
 
     def test_wrong_parameters_are_named(self) -> None:
         for field, value in (("rollout", "nothing"), ("pop", "nowhere"), ("state", "tuned")):

@@ -131,6 +131,11 @@ def test_everything_is_found_on_a_sick_host(sick: DiagnosedHost) -> None:
         for row in result["findings"]
     }
     assert found == SICK_FINDINGS
+    said = {row["finding"]: row["what"] for row in result["findings"]}
+    assert said["drift"] == (
+        "settings of t have drifted (1): memory.thp:enabled wants never, has always, "
+        "after a boot never"
+    )
     assert result["unread"] == []
     assert (result["seconds"], result["tunings"]) == (5.0, {"t": "confirmed"})
     assert set(found) == {finder.__name__ for finder in findings.FINDERS}

@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
 from typing import Any
 
-from edgetune.errors import InputError
+from edgetune.errors import InputError, StoreError
 from edgetune.report.text import rollout_text
 from edgetune.rollout.record import FORWARD, Head, all_heads, read_rollout
 from edgetune.rollout.recovery import is_orphaned
 from edgetune.rollout.site import Site
 from edgetune.rollout.switch import stopped_by
+
+_RECENT = 900.0
 
 
 def rollout_status(
@@ -45,7 +48,7 @@ def rollout_status(
         "rollouts": [_short(head) for head in chosen],
         "ids": [head.id for head in chosen],
         "message": f"{len(chosen)} rollout{'' if len(chosen) == 1 else 's'}",
-        "text": _text(stopped, chosen),
+        "text": _text(stopped, chosen) + (_drift(site, chosen[0]) if rollout and chosen else ""),
     }
 
 
@@ -53,6 +56,20 @@ def _text(stopped: str, heads: list[Head]) -> str:
     notice = f"Everything is stopped ({stopped}); resume_all permits changes again."
     texts = [rollout_text(asdict(head)) for head in heads] or ["No rollouts."]
     return "\n\n".join([notice, *texts] if stopped else texts)
+
+
+def _drift(site: Site, head: Head) -> str:
+    """Hosts with settings that are not as a tuning left them, by their newest samples."""
+    now = time.time()
+    try:
+        recent = site.samples.window(head.pop, now - _RECENT, now)
+    except StoreError as error:
+        return f"\n  drift is not known: {error}"
+    newest = {str(sample["host"]): sample["gauges"].get("drifted", 0) for sample in recent}
+    hosts = [f"{host} ({count:g})" for host, count in sorted(newest.items()) if count]
+    if not hosts:
+        return ""
+    return f"\n  settings that have drifted: {', '.join(hosts)}; sample_hosts says which"
 
 
 def _short(head: Head) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What works against tunings: other programs that tune, files that disagree, and drift."""
 
-from typing import Dict, Iterator, List, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple
 
 from edgetune.hosts.agent.drift import drifted
 from edgetune.hosts.agent.findings.seen import Seen
@@ -9,6 +9,7 @@ from edgetune.hosts.agent.findings.words import finding
 from edgetune.hosts.agent.journal import Journals
 from edgetune.hosts.agent.kinds.sysctl import Sysctl
 from edgetune.hosts.agent.protocol import Json, Unsupported
+from edgetune.hosts.agent.values import Value
 
 SHOWN = 3
 PACKAGED = "/usr/lib/"
@@ -91,8 +92,7 @@ def drift(seen: Seen) -> Iterator[Json]:
     rows = drifted(seen.host)
     for tuning in dict.fromkeys(row["tuning"] for row in rows):
         own = [row for row in rows if row["tuning"] == tuning]
-        few = _few([f"{row['id']} wants {row['wanted']}, has {row['runtime']}" for row in own])
-        what = f"{len(own)} settings of {tuning} have drifted: {few}"
+        what = f"settings of {tuning} have drifted ({len(own)}): {_few(list(map(_drifted, own)))}"
         yield finding("drift", what, {"settings": len(own)}, tuning, "conflict")
 
 
@@ -109,6 +109,17 @@ def _is_ours(file: str) -> bool:
 
 def _dotted(path: str) -> str:
     return path.translate(str.maketrans("./", "/."))
+
+
+def _drifted(row: Json) -> str:
+    wanted, now, stored = (_shown(row[name]) for name in ("wanted", "runtime", "persistent"))
+    return f"{row['id']} wants {wanted}, has {now}, after a boot {stored}"
+
+
+def _shown(value: Optional[Value]) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{name}={part}" for name, part in sorted(value.items()))
+    return "nothing that can be read" if value is None else value
 
 
 def _few(rows: List[str]) -> str:
