@@ -144,8 +144,8 @@ def test_everything_is_found_on_a_sick_host(sick: DiagnosedHost) -> None:
 def test_the_sentences_hold_the_numbers(sick: DiagnosedHost) -> None:
     said = {name: row["what"] for name, row in sick.found().items()}
     assert said["ring_overflow"] == (
-        "eth0 drops 200/s (rx_no_dma_resources; 1000 since the boot, 0.002 %); its receive rings "
-        "hold 512 of at most 4096"
+        "eth0 drops 200 packets/s (rx_no_dma_resources; 1000 since the boot, 0.002 %); its "
+        "receive rings hold 512 of at most 4096"
     )
     assert said["fdir_miss"] == (
         "Flow Director of eth0 misses 34 % of its lookups, 34,000/s (11 % since the boot): packets "
@@ -156,7 +156,7 @@ def test_the_sentences_hold_the_numbers(sick: DiagnosedHost) -> None:
         "time in soft interrupts"
     )
     assert said["swapping"] == (
-        "6.0 GiB are swapped out (80/s pages now) with 45.0 GiB available, 18 % of all memory; "
+        "6.0 GiB are swapped out (80 pages/s now) with 45.0 GiB available, 18 % of all memory; "
         "vm.swappiness is 60"
     )
     assert "network-throughput" in said["tuned"]
@@ -284,6 +284,13 @@ def test_full_rings_of_each_driver(
     assert f"({label};" in row["what"]
 
 
+def test_a_card_that_is_down_is_left_alone(sick: DiagnosedHost) -> None:
+    sick.write(f"{NIC}/operstate", "down\n")
+    assert not {"ring_overflow", "rss_reach", "fdir_miss"} & set(sick.found())
+    sick.write(f"{NIC}/operstate", "unknown\n")
+    assert {"ring_overflow", "rss_reach", "fdir_miss"} <= set(sick.found())
+
+
 def test_a_ring_that_cannot_grow_is_only_noted(sick: DiagnosedHost) -> None:
     sick.says["ethtool -g eth0"] = ring(4096, 4096)
     row = sick.found()["ring_overflow"]
@@ -383,6 +390,13 @@ def test_an_accept_queue_that_is_long_already_is_only_noted(sick: DiagnosedHost)
 def test_swap_that_is_off_in_all_but_name_is_only_noted(sick: DiagnosedHost) -> None:
     sick.write("proc/sys/vm/swappiness", "1\n")
     assert sick.found()["swapping"]["severity"] == "note"
+
+
+def test_pages_that_stay_swapped_out_are_only_noted(sick: DiagnosedHost) -> None:
+    sick.clock.then = lambda: None
+    assert sick.found()["swapping"]["severity"] == "note"
+    sick.write("proc/vmstat", sick_host.vmstat(0, 100_001))
+    assert sick.found()["swapping"]["severity"] == "helps"
 
 
 def test_swapping_for_want_of_memory_is_right(sick: DiagnosedHost) -> None:

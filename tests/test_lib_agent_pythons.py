@@ -61,6 +61,7 @@ def test_from_plan_over_a_boot_to_restore(version: str, tmp_path: Path) -> None:
         assert host.boot().stderr == ""
         assert host.ask("confirm", epoch=1, tuning="t", settings=own)["confirmed"]
         assert host.ask("sample", health_url="http://127.0.0.1:1/")["gauges"]["health_failed"] == 1
+        assert host.ask("diagnose", seconds=0)["tunings"] == {"t": "confirmed"}
         assert host.fail("restore", epoch=[])["field"] == "epoch"
         host.restore()
         host.write("proc/sys/kernel/random/boot_id", "x")

@@ -99,7 +99,7 @@ def test_which_tunings_would_help_where(world: EmptyWorld, site: Site) -> None:
     assert [(row["tuning"], row["findings"]) for row in rows] == [
         ("accept_queue", ["queue"]),
         ("of_nobody", ["foreign"]),
-        ("nic_ring", ["more", "ring"]),
+        ("nic_ring", ["ring", "more"]),
     ]
     assert rows[0]["hosts"] == ["e002", "e003", "e004", "e005", "e007"]
     assert rows[0]["stands"] == ["e000", "e001"]
@@ -129,9 +129,9 @@ Diagnosis of lab1, 2026-11-21 06:40:00Z: 7 of 8 hosts answered. Rates are of the
 looks.
 
 A tuning would help
-  5 of 7  ring_overflow -> nic_ring  rate 407, median 207
+  5 of 7  ring_overflow -> nic_ring  rate  worst  407  median  207
           on e000..e004; worst e004: eth0 drops
-  1 of 7  queue -> accept_queue      rate 0.25
+  1 of 7  queue -> accept_queue      rate  worst 0.25  median 0.25
           e004: it is full
 
 Works against tunings

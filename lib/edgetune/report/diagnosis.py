@@ -73,27 +73,33 @@ def _follower(name: str) -> str:
 
 
 def _findings(rows: Sequence[Mapping[str, Any]], answered: int) -> Iterator[str]:
-    names = [_named(row) for row in rows]
-    counts = [f"{row['count']} of {answered}" for row in rows]
-    width, indent = max(map(len, names)), max(map(len, counts)) + 4
-    for row, name, count in zip(rows, names, counts):
-        yield f"  {count:>{indent - 4}}  {name:<{width}}  {_range(row)}".rstrip()
+    """A line of aligned numbers for each finding; below it where it is, and the worst host."""
+    table = _aligned([_cells(row, answered) for row in rows])
+    for row, line in zip(rows, table):
+        yield f"  {line}".rstrip()
         told = f"{row['worst']['host']}: {row['worst']['what']}"
-        on = [f"on {hosts_text(row['hosts'])}; worst {told}"] if row["count"] > 1 else [told]
-        yield from _block(on, indent)
+        on = f"on {hosts_text(row['hosts'])}; worst {told}" if row["count"] > 1 else told
+        yield from _block([on], len(f"  {row['count']} of {answered}  "))
 
 
-def _range(row: Mapping[str, Any]) -> str:
-    """The worst and the median, where they tell hosts apart."""
+def _cells(row: Mapping[str, Any], answered: int) -> list[str]:
+    name = f"{row['finding']} -> {row['tuning']}" if row["tuning"] else str(row["finding"])
     worst = row["worst"]["numbers"][row["measure"]]
-    if row["severity"] != "helps" and worst == row["median"]:
-        return ""
-    middle = f", median {_short(row['median'])}" if row["count"] > 1 else ""
-    return f"{row['measure']} {_short(worst)}{middle}"
+    numbers = [row["measure"], "worst", _short(worst), "median", _short(row["median"])]
+    # Where all hosts are alike, and no tuning is to be chosen, they say nothing.
+    told = numbers if row["severity"] == "helps" or worst != row["median"] else [""] * 5
+    return [f"{row['count']} of {answered}", name, *told]
 
 
-def _named(row: Mapping[str, Any]) -> str:
-    return f"{row['finding']} -> {row['tuning']}" if row["tuning"] else str(row["finding"])
+def _aligned(table: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Lines of a table whose columns are as wide as their widest cell; numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*table)]
+    for cells in table:
+        count, name, measure, word, worst, middle, half = (
+            f"{cell:>{width}}" if cell[:1].isdigit() else f"{cell:<{width}}"
+            for cell, width in zip(cells, widths)
+        )
+        yield f"{count}  {name}  {measure}  {word} {worst}  {middle} {half}"
 
 
 def _short(number: float) -> str:

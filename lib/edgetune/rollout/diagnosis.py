@@ -81,9 +81,7 @@ def _grouped(told: Told) -> Iterator[dict[str, Any]]:
             key = row["severity"], row["finding"], row["tuning"] or ""
             groups.setdefault(key, []).append((host, row))
     rows = [_group(*key, found) for key, found in groups.items()]
-    yield from sorted(
-        rows, key=lambda row: (SEVERITIES.index(row["severity"]), -row["count"], row["finding"])
-    )
+    yield from sorted(rows, key=lambda row: (SEVERITIES.index(row["severity"]), -row["count"]))
 
 
 def _group(

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The interrupts of network cards, and the CPUs that serve them."""
 
-import contextlib
 import re
 from typing import List, Set
 
 from edgetune.hosts.agent.findings.seen import Seen
-from edgetune.hosts.agent.values import parse_cpus
+from edgetune.hosts.agent.topology import cpus_in
 
 # As drivers call the vectors of queues: those of links, mailboxes and events are none.
 QUEUE = re.compile(r"Tx-?Rx|[rt]x-?[0-9]|comp[0-9]|(in|out)put\.[0-9]", re.IGNORECASE)
@@ -23,15 +22,10 @@ def queue_irqs(seen: Seen, nic: str) -> List[str]:
 
 def allowed_on(seen: Seen, irq: str) -> Set[int]:
     """The CPUs that an interrupt may go to."""
-    return _cpus(seen, f"/proc/irq/{irq}/smp_affinity_list")
+    return cpus_in(seen.host, f"/proc/irq/{irq}/smp_affinity_list")
 
 
 def served_by(seen: Seen, irq: str) -> Set[int]:
     """The CPUs that an interrupt really goes to."""
-    return _cpus(seen, f"/proc/irq/{irq}/effective_affinity_list") or allowed_on(seen, irq)
-
-
-def _cpus(seen: Seen, file: str) -> Set[int]:
-    with contextlib.suppress(ValueError):
-        return parse_cpus(seen.text(file))
-    return set()
+    file = f"/proc/irq/{irq}/effective_affinity_list"
+    return cpus_in(seen.host, file) or allowed_on(seen, irq)

@@ -6,9 +6,10 @@ import re
 from typing import Dict, Iterator, List, Tuple
 
 from edgetune.hosts.agent.counters import meminfo
-from edgetune.hosts.agent.findings.seen import NODES, Seen
+from edgetune.hosts.agent.findings.seen import Seen
 from edgetune.hosts.agent.findings.words import finding, gib, per_s, percent
 from edgetune.hosts.agent.protocol import Json
+from edgetune.hosts.agent.topology import NODES
 
 # Pieces of 16 pages, from which network buffers and page tables of large pages are made.
 ORDER = 4
@@ -18,6 +19,8 @@ WHOLE, CRUMBS = 0.1, 0.02
 STALLS = 1.0
 # Memory available, of all, with which nothing needs to be swapped; and what is worth a word.
 AVAILABLE, SWAPPED = 0.1, 0.01
+# Pages a second that come and go since the boot, where none does right now.
+PAGES = 1.0
 # The share of shared memory on one node, and of all memory that it has to be.
 ONE_NODE, MUCH = 0.8, 0.05
 # The share of allocations that had to take another node than the one they wanted.
@@ -40,7 +43,7 @@ def fragmentation(seen: Seen) -> Iterator[Json]:
     fails = seen.total("vmstat", "all", "compact_fail")
     what = (
         f"{percent(share)} of the {gib(kb)} that are free on node {node} (zone Normal) are in "
-        f"pieces of {1 << ORDER} pages or more; {per_s(waits)} allocations wait for room "
+        f"pieces of {1 << ORDER} pages or more; {per_s(waits, 'allocations')} wait for room "
         f"({seen.total('vmstat', 'all', 'compact_stall')} compactions since the boot, "
         f"{fails} in vain)"
     )
@@ -68,16 +71,19 @@ def swapping(seen: Seen) -> Iterator[Json]:
         return
     memory, available, swap, left = (known[name] for name in names)
     used, free = swap - left, available / max(memory, 1)
-    rate = seen.rate("vmstat", "all", "pswpin", "pswpout")
-    if free < AVAILABLE or not ((seen.live and rate) or used >= SWAPPED * memory):
+    pages = ("pswpin", "pswpout")
+    rate = seen.rate("vmstat", "all", *pages)
+    moves = (seen.live and rate > 0) or seen.total("vmstat", "all", *pages) >= PAGES * seen.uptime
+    if free < AVAILABLE or not (moves or used >= SWAPPED * memory):
         return
     swappiness = seen.number("/proc/sys/vm/swappiness") or 0
     what = (
-        f"{gib(used)} are swapped out ({per_s(rate)} pages now) with {gib(available)} available, "
-        f"{percent(free)} of all memory; vm.swappiness is {swappiness}"
+        f"{gib(used)} are swapped out ({per_s(rate, 'pages')} now) with {gib(available)} "
+        f"available, {percent(free)} of all memory; vm.swappiness is {swappiness}"
     )
     numbers = {"swapped_kb": used, "pages_per_s": rate, "available_kb": available}
-    yield finding("swapping", what, numbers, "no_swap" if swappiness > 1 else None)
+    # What was swapped out once and is not missed does no harm.
+    yield finding("swapping", what, numbers, "no_swap" if moves and swappiness > 1 else None)
 
 
 def shmem_on_one_node(seen: Seen) -> Iterator[Json]:
@@ -116,7 +122,7 @@ def numa_miss(seen: Seen) -> Iterator[Json]:
     full = max(foreign, key=lambda node: foreign[node])
     share = missed / whole
     what = (
-        f"{percent(share)} of the pages asked for ({per_s(missed)} of {per_s(whole)}) come from "
+        f"{percent(share)} of the pages asked for ({missed:,.0f} of {per_s(whole)}) come from "
         f"another node than wanted, most of them because {full} is full"
     )
     numbers = {"share": share, "misses_per_s": missed}

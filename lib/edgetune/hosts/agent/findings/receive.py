@@ -61,7 +61,8 @@ def ring_overflow(seen: Seen) -> Iterator[Json]:
             f"its receive rings hold {now} of at most {most}" if most else "its rings are unknown"
         )
         what = (
-            f"{nic} drops {per_s(rate)} ({name}; {total} since the boot, {percent(share)}); {ring}"
+            f"{nic} drops {per_s(rate, 'packets')} ({name}; {total} since the boot, "
+            f"{percent(share)}); {ring}"
         )
         tuning = "nic_ring" if now < most else None
         numbers = {"dropped_per_s": rate, "dropped": total, "ring": now, "ring_max": most}
@@ -196,8 +197,8 @@ def backlog_drops(seen: Seen) -> Iterator[Json]:
     if (seen.live and rate) or share >= DROPPED:
         limit = seen.number("/proc/sys/net/core/netdev_max_backlog")
         what = (
-            f"full backlogs of CPUs drop {per_s(rate)} ({total} since the boot, {percent(share)}); "
-            f"net.core.netdev_max_backlog is {limit}"
+            f"full backlogs of CPUs drop {per_s(rate, 'packets')} ({total} since the boot, "
+            f"{percent(share)}); net.core.netdev_max_backlog is {limit}"
         )
         yield finding("backlog_drops", what, {"dropped_per_s": rate, "dropped": total})
 
@@ -211,8 +212,8 @@ def interrupt_rate(seen: Seen) -> Iterator[Json]:
         if rate >= INTERRUPTS and packets < PACKETS * rate:
             each = packets / rate
             what = (
-                f"{nic} interrupts {per_s(rate)} for {per_s(packets)} packets sent and received, "
-                f"{each:.1f} for each interrupt"
+                f"{nic} sends {per_s(rate, 'interrupts')} for {per_s(packets, 'packets')} in both "
+                f"directions, {each:.1f} packets for each"
             )
             numbers = {"interrupts_per_s": rate, "packets_per_interrupt": each}
             yield finding("interrupt_rate", what, numbers, "nic_coalesce")

@@ -9,11 +9,11 @@ from edgetune.hosts.agent.counters import first_number, interfaces, protocol_cou
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.nic import NicCounts, driver_of
 from edgetune.hosts.agent.protocol import Failed, Unsupported
+from edgetune.hosts.agent.topology import CPUS, NODES, node_numbers
 from edgetune.hosts.agent.values import parse_cpus
 
 Table = Dict[str, Dict[str, int]]
 
-NODES = "/sys/devices/system/node"
 # The columns of /proc/net/softnet_stat, which are 32 bits wide.
 PROCESSED, DROPPED, SQUEEZED, CPU = 0, 1, 2, 12
 WRAP = 1 << 32
@@ -29,13 +29,17 @@ class Process:
 
 
 class Seen:
-    """Everything that findings are made of. What cannot be read is empty, and why is ``unread``."""
+    """Everything that findings are made of. What cannot be read is empty, and why is ``unread``.
+
+    ``nics`` are the interfaces that are not down, ``online`` the CPUs that are not off.
+    """
 
     def __init__(self, host: Host, services: Sequence[str]) -> None:
         self.host = host
         self.services = services
         self.unread: Dict[str, str] = {}
-        self.nics = interfaces(host)
+        self.nics = [nic for nic in interfaces(host) if not _is_down(host, nic)]
+        self.online = self._online()
         self.seconds = 0.0
         self.irq_names: Dict[str, str] = {}
         self._shown: Dict[str, str] = {}
@@ -65,18 +69,9 @@ class Seen:
         return first_number(self.host, "/proc/uptime") or 1.0
 
     @property
-    def online(self) -> Set[int]:
-        """The CPUs that are online."""
-        try:
-            return parse_cpus(self.text("/sys/devices/system/cpu/online"))
-        except ValueError:
-            return set()
-
-    @property
     def nodes(self) -> List[str]:
         """The NUMA nodes, as ``node0``."""
-        names = [name for name in self.host.names(NODES) if re.fullmatch("node[0-9]+", name)]
-        return sorted(names, key=lambda name: int(name[4:]))
+        return [f"node{number}" for number in node_numbers(self.host)]
 
     @property
     def processes(self) -> List[Process]:
@@ -159,6 +154,12 @@ class Seen:
             return now - before + WRAP
         return max(now - before, 0)
 
+    def _online(self) -> Set[int]:
+        try:
+            return parse_cpus(self.text(f"{CPUS}/online"))
+        except ValueError:
+            return set()
+
     def _has(self, program: str) -> bool:
         there = self.host.program(program) is not None
         if not there:
@@ -170,6 +171,10 @@ class Seen:
 
     def _read(self) -> Dict[str, Table]:
         return {name: read(self) for name, read in SOURCES.items()}
+
+
+def _is_down(host: Host, nic: str) -> bool:
+    return host.text(f"/sys/class/net/{nic}/operstate") == "down"
 
 
 def _processes(host: Host) -> Iterator[Process]:

@@ -21,7 +21,7 @@ def accept_queue(seen: Seen) -> Iterator[Json]:
     if (seen.live and rate) or total / seen.uptime >= DROPPED:
         longest = seen.number("/proc/sys/net/core/somaxconn") or 0
         what = (
-            f"full accept queues drop {per_s(rate)} connections ({total} since the boot); "
+            f"full accept queues drop {per_s(rate, 'connections')} ({total} since the boot); "
             f"net.core.somaxconn is {longest}"
         )
         numbers = {"dropped_per_s": rate, "dropped": total, "somaxconn": longest}

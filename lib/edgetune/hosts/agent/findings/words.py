@@ -30,9 +30,10 @@ def finding(
     }
 
 
-def per_s(rate: float) -> str:
-    """``1,234/s``, ``0.5/s``."""
-    return f"{rate:,.0f}/s" if rate >= 10 or rate == 0 else f"{rate:.2g}/s"
+def per_s(rate: float, what: str = "") -> str:
+    """``1,234/s``, ``0.5 packets/s``."""
+    number = f"{rate:,.0f}" if rate >= 10 or rate == 0 else f"{rate:.2g}"
+    return f"{number} {what}/s".replace(" /", "/")
 
 
 def percent(share: float) -> str:
