@@ -392,6 +392,26 @@ def test_swap_that_is_off_in_all_but_name_is_only_noted(sick: DiagnosedHost) -> 
     assert sick.found()["swapping"]["severity"] == "note"
 
 
+def test_stalls_as_kernels_before_4_12_count_them(sick: DiagnosedHost) -> None:
+    sick.write("proc/vmstat", "compact_stall 0\nallocstall 0\n")
+    after = "compact_stall 0\nallocstall 10\n"
+    sick.clock.then = lambda: _write(sick, "proc/vmstat", after)
+    assert sick.found()["fragmentation"]["numbers"]["waits_per_s"] == 2.0
+
+
+def test_crumbs_that_nobody_waits_for_are_only_noted(sick: DiagnosedHost) -> None:
+    sick.clock.then = lambda: None
+    assert sick.found()["fragmentation"]["severity"] == "note"
+    sick.write("proc/buddyinfo", f"Node 0, zone   Normal {'1000 ' * 4} 20 {'0 ' * 6}\n")
+    assert "fragmentation" not in sick.found()
+
+
+def test_a_host_with_a_single_node_has_nothing_to_spread(sick: DiagnosedHost) -> None:
+    shutil.rmtree(sick.path / "sys/devices/system/node/node1")
+    sick.clock.then = lambda: None
+    assert not {"shmem_on_one_node", "numa_miss"} & set(sick.found())
+
+
 def test_pages_that_stay_swapped_out_are_only_noted(sick: DiagnosedHost) -> None:
     sick.clock.then = lambda: None
     assert sick.found()["swapping"]["severity"] == "note"

@@ -115,6 +115,13 @@ def _reply(request: dict[str, Any], result: dict[str, Any]) -> bytes:
 
 
 SAMPLE: dict[str, Any] = {"counters": {}, "gauges": {}, "uptime": 1.0, "drift": []}
+DIAGNOSIS: dict[str, Any] = {"findings": [], "unread": [], "tunings": {}}
+
+
+def with_finding(**changes: Any) -> dict[str, Any]:
+    """A diagnosis with one finding."""
+    row = {"finding": "a", "severity": "note", "what": "b", "measure": "x", "numbers": {"x": 1}}
+    return {**DIAGNOSIS, "findings": [{**row, "tuning": None, **changes}]}
 
 
 @pytest.fixture
@@ -172,6 +179,14 @@ def test_garbage_is_an_error_of_that_host(server: Server, answer: bytes, says: s
         ("apply", {"diff": 5}, "result.diff: must be a list"),
         ("confirm", {}, "result.settings: must be a list"),
         ("plan", {"settings": [{"id": "x"}]}, "result.settings: status is missing"),
+        ("diagnose", {**DIAGNOSIS, "unread": [1]}, "result.unread: must be a list of texts"),
+        ("diagnose", {**DIAGNOSIS, "tunings": []}, "result.tunings: must be a mapping"),
+        ("diagnose", {**DIAGNOSIS, "findings": {}}, "result.findings: must be a list of findings"),
+        ("diagnose", with_finding(severity="bad"), "result.findings: must be a list of findings"),
+        ("diagnose", with_finding(tuning=5), "result.findings: must be a list of findings"),
+        ("diagnose", with_finding(measure="y"), "result.findings: must be a list of findings"),
+        ("diagnose", with_finding(numbers={"x": None}), "result.findings: must be a list of"),
+        ("diagnose", {**with_finding(), "boot_id": 5}, "result.boot_id: must be text"),
         ("sample", {**SAMPLE, "uptime": None}, "result.uptime: must be a number"),
         ("sample", {**SAMPLE, "counters": {"a": "b"}}, "result.counters: must be a mapping of"),
         ("sample", {**SAMPLE, "drift": {}}, "result.drift: must be a list"),

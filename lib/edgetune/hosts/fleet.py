@@ -290,7 +290,11 @@ _SINGLE: Mapping[str, Sequence[tuple[str, Callable[[Any], bool], str]]] = {
     "sample": [("uptime", lambda value: isinstance(value, (int, float)), "a number")],
     "diagnose": [
         ("findings", _are_findings, "a list of findings"),
-        ("unread", lambda value: isinstance(value, list) and all(map(_is_text, value)), "texts"),
+        (
+            "unread",
+            lambda value: isinstance(value, list) and all(map(_is_text, value)),
+            "a list of texts",
+        ),
         ("tunings", lambda value: isinstance(value, dict), "a mapping"),
     ],
 }

@@ -24,6 +24,8 @@ def accept_queue(seen: Seen) -> Iterator[Json]:
             f"full accept queues drop {per_s(rate, 'connections')} ({total} since the boot); "
             f"net.core.somaxconn is {longest}"
         )
+        if longest >= LONG:
+            what += ", of which a socket takes its share when it begins to listen"
         numbers = {"dropped_per_s": rate, "dropped": total, "somaxconn": longest}
         tuning = "accept_queue" if longest < LONG else None
         yield finding("accept_queue", what, numbers, tuning)
