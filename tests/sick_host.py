@@ -236,8 +236,8 @@ def make(host: DiagnosedHost, state: Mapping[str, Any], grows: int) -> None:
     driver.symlink_to("../../../../bus/pci/drivers/ixgbe")
     for pid, name in enumerate(state["programs"], 300):
         process(host, pid, name)
-    for pid in (501, 502):
-        thread(host, pid, pid, state["web"], pid % 2 + (4 if state["web"] == "4-7" else 0))
+    for pid, last in ((501, 1 if state is SICK else 4), (502, 6)):
+        thread(host, pid, pid, state["web"], last)
     _count(host, 1, 0)
     host.clock.then = lambda: _count(host, 1 + grows, 5)
 
