@@ -12,6 +12,7 @@ import pytest
 
 from edgetune.hosts.agent import findings
 from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.kinds import KINDS
 from tests import sick_host
 from tests.agent_root import THP, agent_root, thp
 from tests.sick_host import (
@@ -450,8 +451,6 @@ def test_irqbalance_beside_placed_interrupts_is_a_conflict(sick: DiagnosedHost) 
     known = json.loads(journal.read_text())
     known["entries"][0].update(kind="nic.irq_affinity", target={"interface": "eth0"})
     journal.write_text(json.dumps(known))
-    from edgetune.hosts.agent.kinds import KINDS
-
     if "nic.irq_affinity" not in KINDS:
         pytest.skip("this agent places no interrupts yet")
     row = sick.found()["irqbalance"]

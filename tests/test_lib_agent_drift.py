@@ -71,6 +71,13 @@ def test_a_later_file_is_named(host: AgentRoot) -> None:
     assert "99-local.conf is read after ours and sets it to 512" in row["reason"]
 
 
+def test_a_whole_file_is_told_in_a_line(host: AgentRoot) -> None:
+    host.apply(thp("never"))
+    host.write(ENABLED, "one\ntwo\n")
+    (row,) = drift(host)
+    assert row["runtime"].startswith("7 bytes, sha256 ")
+
+
 def test_what_cannot_be_read_any_more_is_null(host: AgentRoot) -> None:
     host.apply(thp("never"))
     (host.path / ENABLED).unlink()

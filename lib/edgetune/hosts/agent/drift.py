@@ -10,22 +10,27 @@ from edgetune.hosts.agent.kinds.nic import NicKind
 from edgetune.hosts.agent.observe import Row, observe
 from edgetune.hosts.agent.protocol import Json, complaint
 from edgetune.hosts.agent.settings import Setting
-from edgetune.hosts.agent.values import parts
+from edgetune.hosts.agent.values import Value, parts, shown
 
 
 def drifted(host: Host) -> List[Json]:
     """Settings that are not as a confirmed tuning left them, now or for the next boot.
 
     ``[{"tuning", "id", "wanted", "runtime", "persistent", "reason"}]``; what cannot be read any
-    more is None. What later tunings set is theirs. Without a tuning nothing is read.
+    more is None, and a whole file is told by its size and SHA-256. What later tunings set is
+    theirs. Without a tuning nothing is read.
     """
     journals = Journals(host).all()
     return [
-        dict(row.shown, tuning=journal.tuning)
+        dict({name: _in_a_line(part) for name, part in row.shown.items()}, tuning=journal.tuning)
         for index, journal in enumerate(journals)
         if journal.state == "confirmed"
         for row in _drifted_of(host, journal, journals[index + 1 :])
     ]
+
+
+def _in_a_line(part: Optional[Value]) -> Optional[Value]:
+    return shown(part) if isinstance(part, str) else part
 
 
 def _drifted_of(host: Host, journal: Journal, later: Sequence[Journal]) -> Iterator[Row]:

@@ -93,6 +93,16 @@ def read_cpu_list(fields: Fields, name: str) -> str:
         raise fields.wrong(name, f"{text!r} is no list of CPUs such as 0-1,3") from None
 
 
+def shown(value: Optional[Value]) -> str:
+    """A value as it stands in a line of text: a whole file by its size and its SHA-256."""
+    if not isinstance(value, str) or "\n" not in value:
+        return str(value)
+    import hashlib
+
+    data = value.encode()
+    return f"{len(data)} bytes, sha256 {hashlib.sha256(data).hexdigest()[:12]}"
+
+
 def merged(older: Optional[Value], newer: Value) -> Value:
     """The newer value, with those parts of the older that it says nothing of."""
     if isinstance(older, dict) and isinstance(newer, dict):
