@@ -144,6 +144,13 @@ class TestOfACard:
         self.card.coalesce["rx-usecs"] = 8
         assert [row["tuning"] for row in drift(host)] == ["a", "b"]
 
+    def test_a_later_tuning_makes_the_table_in_other_words(self, host: NicHost) -> None:
+        host.apply(rss(equal=2, hfunc="toeplitz"), tuning="a")
+        host.apply(rss(weight="3 1"), tuning="b")
+        assert drift(host) == []
+        host.ask("restore", epoch=1, tuning="b")
+        assert drift(host) == []
+
     def test_other_settings_of_the_interface_stay_watched(self, host: NicHost) -> None:
         host.apply(coalesce(**{"rx-usecs": 50}), tuning="a")
         host.apply(channels(combined=4), tuning="b")
@@ -159,6 +166,10 @@ class TestOfACard:
         (row,) = drift(host)
         assert (row["runtime"], row["persistent"]) == (None, None)
         assert row["reason"].startswith("cannot be read: TypeError: ")
+
+
+def rss(**value: Any) -> dict[str, Any]:
+    return setting("nic.rss", {"interface": "eth0"}, value)
 
 
 def coalesce(**value: Any) -> dict[str, Any]:

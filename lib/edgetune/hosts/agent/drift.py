@@ -6,11 +6,12 @@ from typing import Iterator, List, Optional, Sequence
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Journal, Journals
 from edgetune.hosts.agent.kinds import KINDS
+from edgetune.hosts.agent.kinds.hook_kept import HookKept
 from edgetune.hosts.agent.kinds.nic import NicKind
 from edgetune.hosts.agent.observe import Row, observe
 from edgetune.hosts.agent.protocol import Json, complaint
 from edgetune.hosts.agent.settings import Setting
-from edgetune.hosts.agent.values import Value, parts, shown
+from edgetune.hosts.agent.values import Parts, Value, merged, parts, shown
 
 
 def drifted(host: Host) -> List[Json]:
@@ -36,7 +37,7 @@ def _in_a_line(part: Optional[Value]) -> Optional[Value]:
 def _drifted_of(host: Host, journal: Journal, later: Sequence[Journal]) -> Iterator[Row]:
     over = [entry.setting for other in later for entry in other.entries]
     for entry in journal.entries:
-        setting = _left_of(entry.setting, over)
+        setting = _left_of(host, entry.setting, over)
         if setting:
             row = _looked_at(host, setting, journal.tuning)
             if not row.as_wanted:
@@ -53,17 +54,25 @@ def _looked_at(host: Host, setting: Setting, tuning: str) -> Row:
         return row
 
 
-def _left_of(setting: Setting, over: Sequence[Setting]) -> Optional[Setting]:
+def _left_of(host: Host, setting: Setting, over: Sequence[Setting]) -> Optional[Setting]:
     """A setting without the parts that later ones set; None when nothing is left of it."""
     value = setting.value
     for other in over:
         if other.id == setting.id and isinstance(value, dict):
-            value = {name: part for name, part in value.items() if name not in parts(other.value)}
+            value = _still_said(host, value, other)
         elif _is_same_thing(setting, other):
             return None
     left = Setting(setting.kind, setting.target, value, setting.only, setting.restart)
     left.beside = setting.beside
     return left if value or value == setting.value else None
+
+
+def _still_said(host: Host, value: Parts, later: Setting) -> Parts:
+    """The parts of a value that stay beside those of a later setting."""
+    kind, newer = KINDS[later.kind](host), parts(later.value)
+    merge = kind.merge if isinstance(kind, HookKept) else merged
+    both = parts(merge(value, newer))
+    return {name: part for name, part in value.items() if name in both and name not in newer}
 
 
 def _is_same_thing(one: Setting, other: Setting) -> bool:

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The way of a packet from the card to its CPU."""
 
+import contextlib
 import re
-from typing import Dict, Iterator, List, Tuple
+from typing import Dict, Iterator, List, Sequence, Tuple
 
 from edgetune.hosts.agent.findings.irqs import queue_irqs
 from edgetune.hosts.agent.findings.seen import Seen
 from edgetune.hosts.agent.findings.words import finding, per_s, percent
 from edgetune.hosts.agent.kinds.nic_channels import NicChannels
 from edgetune.hosts.agent.kinds.nic_ring import NicRing
-from edgetune.hosts.agent.protocol import Json
+from edgetune.hosts.agent.kinds.rss_text import read_rss, table_of
+from edgetune.hosts.agent.protocol import Json, Unsupported
 from edgetune.hosts.agent.values import format_cpus
 
 OVERFLOWS: Dict[str, Tuple[str, ...]] = {
@@ -99,14 +101,16 @@ def _reaches(seen: Seen) -> Iterator[Tuple[str, int, int, int]]:
     for nic in seen.nics:
         now = seen.counts(NicChannels, nic)["current"]
         queues = now.get("combined", 0) + now.get("rx", 0)
-        table = _indirection(seen.ethtool("-x", nic))
+        table = _indirection(seen, nic)
         if table:
             yield nic, queues, len(set(table)), len(table)
 
 
-def _indirection(text: str) -> List[int]:
-    rows = re.findall(r"^\s*[0-9]+:((?:[ \t]+[0-9]+)+)[ \t]*$", text, re.MULTILINE)
-    return [int(queue) for row in rows for queue in row.split()]
+def _indirection(seen: Seen, nic: str) -> Sequence[int]:
+    text = seen.ethtool("-x", nic)
+    with contextlib.suppress(Unsupported, KeyError):
+        return table_of(read_rss(text)) if text else ()
+    return ()
 
 
 def fdir_miss(seen: Seen) -> Iterator[Json]:
