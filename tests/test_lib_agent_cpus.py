@@ -3,15 +3,32 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 import json
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from edgetune.hosts.agent.answer import answer
-from tests.agent_cpus import NODE, Machine
-from tests.agent_root import AgentRoot
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.kinds import nic_irq_affinity
+from edgetune.hosts.agent.placement import POLICIES, cpus_of_queues
+from edgetune.hosts.agent.settings import Setting
+from edgetune.hosts.agent.values import format_mask, parse_cpus
+from tests.agent_cpus import NAMES, NODE, Machine, Vectors
+from tests.agent_nic import QUEUES, ixgbe
+from tests.agent_root import AgentRoot, rps, setting
+
+TWO_SOCKETS = Machine(sockets=2, cores=4, threads=2)
+ONE_SOCKET = Machine(sockets=1, cores=4, threads=2)
 
 
 class CpuHost(AgentRoot):
@@ -21,6 +38,13 @@ class CpuHost(AgentRoot):
         reply: dict[str, Any] = answer(str(self.path), document)
         json.dumps(reply)
         return reply
+
+    def row(self, own: dict[str, Any], *beside: dict[str, Any]) -> dict[str, Any]:
+        """How a plan shows a setting."""
+        return self.plan(own, *beside)[0]
+
+    def verified(self, *own: dict[str, Any]) -> bool:
+        return bool(self.ask("verify", tuning="t", settings=list(own))["verified"])
 
 
 @pytest.fixture
@@ -50,3 +74,382 @@ def test_facts_tell_cpus_and_memory_by_node(host: CpuHost) -> None:
         "smallest_node_kb": 32768000,
     }
     assert facts["nics"]["eth0"]["local_cpus"] == "4-7,12-15"
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nic_irq_affinity, "PATIENCE", 0.1)
+
+
+def card(host: CpuHost, machine: Machine = TWO_SOCKETS, **own: Any) -> Vectors:
+    """A host with a card in it."""
+    machine.install(host)
+    return Vectors(host, machine, **own).install()
+
+
+def irqs(value: str, interface: str = "eth0") -> dict[str, Any]:
+    return setting("nic.irq_affinity", {"interface": interface}, value)
+
+
+def xps(value: str) -> dict[str, Any]:
+    return setting("nic.xps", {"interface": "eth0"}, value)
+
+
+@pytest.mark.parametrize(
+    ("value", "machine", "node", "cpus"),
+    [
+        ("local", TWO_SOCKETS, 0, [0, 1, 2, 3, 8, 9]),
+        ("local", TWO_SOCKETS, 1, [4, 5, 6, 7, 12, 13]),
+        ("local", Machine(2, 2, 2), 1, [2, 3, 6, 7, 2, 3]),
+        ("local", Machine(2, 4, 2, offline=[5]), 1, [4, 6, 7, 13, 12, 14]),
+        ("local", ONE_SOCKET, -1, [0, 1, 2, 3, 4, 5]),
+        ("spread", TWO_SOCKETS, 0, [0, 1, 2, 4, 5, 6]),
+        ("interleave", TWO_SOCKETS, 0, [0, 4, 1, 5, 2, 6]),
+        ("interleave", ONE_SOCKET, -1, [0, 1, 2, 3, 4, 5]),
+        ("2-4,10", TWO_SOCKETS, -1, [2, 3, 4, 10, 2, 3]),
+    ],
+)
+def test_a_policy_gives_each_queue_a_cpu(
+    host: CpuHost, value: str, machine: Machine, node: int, cpus: list[int]
+) -> None:
+    own = card(host, machine, queues=6, numa_node=node)
+    before = host.tree()
+    assert host.row(irqs(value))["runtime"] == f"each 0-{machine.count - 1}"
+    host.apply(irqs(value))
+    assert own.allowed() == {f"eth0-TxRx-{queue}": str(cpu) for queue, cpu in enumerate(cpus)}
+    assert own.read("eth0") == f"0-{machine.count - 1}\n"
+    row = host.row(irqs(value))
+    assert (row["status"], row["runtime"], row["persistent"]) == ("noop", value, value)
+    assert host.verified(irqs(value))
+    assert not host.apply(irqs(value))["changed"]
+    host.restore()
+    assert host.tree() == before
+
+
+@pytest.mark.parametrize("driver", NAMES)
+def test_the_interrupts_of_queues_are_known_by_their_names(host: CpuHost, driver: str) -> None:
+    own = card(host, driver=driver, queues=3, numa_node=1)
+    host.apply(irqs("local"))
+    pairs = len(own.of_queues) // 3
+    assert list(own.allowed().values()) == [cpu for cpu in "456" for _ in range(pairs)]
+    others = set(own.names) - set(own.of_queues)
+    assert {own.read(name) for name in others} <= {"0-15\n"}
+
+
+def test_interrupts_of_other_interfaces_stay_as_they_are(host: CpuHost) -> None:
+    card(host)
+    other = Vectors(host, TWO_SOCKETS, interface="eth1", first=128).install()
+    host.apply(irqs("local"))
+    assert set(other.allowed().values()) == {"0-15"}
+
+
+def test_what_some_queues_have_is_shown_queue_by_queue(host: CpuHost) -> None:
+    own = card(host, queues=2)
+    own.allow("eth0-TxRx-1", "3,5")
+    assert host.row(irqs("local"))["runtime"] == "eth0-TxRx-0: 0-15, eth0-TxRx-1: 3,5"
+
+
+def test_a_list_is_not_what_all_queues_may_go_to(host: CpuHost) -> None:
+    own = card(host, queues=2)
+    for name in own.of_queues:
+        own.allow(name, "2-3")
+    assert host.row(irqs("2-3"))["status"] == "change"
+    host.apply(irqs("2-3"))
+    assert list(own.allowed().values()) == ["2", "3"]
+
+
+@pytest.mark.parametrize(
+    ("value", "changes", "why"),
+    [
+        ("local", {"numa_node": -1}, "nobody knows the NUMA node of eth0: numa_node tells none"),
+        ("local", {"numa_node": 2}, "node 2, that of eth0, has no CPU online"),
+        ("15-16", {}, "CPU 16 is not online"),
+        ("local", {"interface": "eth7"}, "there is no interface eth0"),
+    ],
+)
+def test_what_a_host_cannot_do(
+    host: CpuHost, value: str, changes: dict[str, Any], why: str
+) -> None:
+    own = card(host, **changes)
+    if own.interface != "eth0":
+        (host.path / "sys/class/net/eth0").rename(host.path / "sys/class/net/old")
+    row = host.row(irqs(value))
+    assert (row["status"], row["reason"]) == ("unsupported", why)
+
+
+def test_an_interface_without_interrupts(host: CpuHost) -> None:
+    why = "eth0 has no interrupts of its queues: it is down or virtual"
+    assert host.row(irqs("local"))["reason"] == why
+
+
+@pytest.mark.parametrize("value", ["", "near", "3-1", ["local"], None])
+def test_no_policy_and_no_list(host: CpuHost, value: Any) -> None:
+    own = dict(irqs("local"), value=value)
+    error = host.fail("plan", tuning="t", digest="d", settings=[own])
+    assert error["field"] == "settings[0].value"
+
+
+def test_what_the_kernel_manages_is_seen_where_it_tells(host: CpuHost) -> None:
+    own = card(host)
+    file = host.path / f"proc/irq/{own.numbers['eth0-TxRx-2']}/smp_affinity_list"
+    file.chmod(0o444)
+    row = host.row(irqs("local"))
+    assert row["status"] == "unsupported"
+    number = own.numbers["eth0-TxRx-2"]
+    assert row["reason"] == (
+        f"/proc/irq/{number}/smp_affinity_list (eth0-TxRx-2) is read-only: the kernel manages it"
+    )
+
+
+def test_what_an_older_kernel_manages_is_undone(
+    host: CpuHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = card(host)
+    before, poke = host.tree(), Host.poke
+    managed = f"/proc/irq/{own.numbers['eth0-TxRx-2']}/smp_affinity_list"
+
+    def refuse(kernel: Host, name: str, text: str) -> None:
+        if name == managed:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        poke(kernel, name, text)
+
+    monkeypatch.setattr(Host, "poke", refuse)
+    error = host.fail("apply", **host.change(irqs("local")))
+    assert f"{managed} (eth0-TxRx-2): Input/output error; undone" in error["message"]
+    assert host.tree() == before
+
+
+def test_irqbalance_would_change_it(host: CpuHost) -> None:
+    card(host)
+    host.write("proc/99/comm", "irqbalance\n")
+    row = host.row(irqs("local"))
+    assert row["status"] == "unsupported"
+    assert row["reason"].startswith("irqbalance runs and would change it")
+
+
+@pytest.mark.parametrize(
+    ("unit", "value", "stops"),
+    [
+        ("irqbalance.service", {"active": "off"}, True),
+        ("irqbalance", {"active": "off", "enabled": "off"}, True),
+        ("irqbalance.service", {"enabled": "off"}, False),
+        ("tuned.service", {"active": "off"}, False),
+    ],
+)
+def test_a_tuning_may_stop_irqbalance_itself(
+    unit: str, value: dict[str, int | str], stops: bool
+) -> None:
+    other = Setting("unit", {"unit": unit}, value, None, None)
+    assert nic_irq_affinity.stops_balancer(other) == stops
+
+
+def test_an_interrupt_moves_when_it_is_raised_next(
+    host: CpuHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = card(host)
+    for name in own.of_queues:
+        own.serve(name, "15")
+    host.apply(irqs("local"))
+    assert host.verified(irqs("local"))
+    host.restore()
+    before, poke = host.tree(), Host.poke
+
+    def raise_it(kernel: Host, name: str, text: str) -> None:
+        poke(kernel, name, text)
+        if f"/{own.numbers['eth0-TxRx-1']}/" in name:
+            own.count("eth0-TxRx-1", 13)
+
+    monkeypatch.setattr(Host, "poke", raise_it)
+    error = host.fail("apply", **host.change(irqs("local")))
+    assert "the kernel still serves eth0-TxRx-1 on other CPUs; undone" in error["message"]
+    own.count("eth0-TxRx-1", 10)
+    own.count("eth0-TxRx-2", 10)
+    assert {name: was for name, was in host.tree().items() if "/irq/" in name} == {
+        name: was for name, was in before.items() if "/irq/" in name
+    }
+
+
+def test_interrupts_are_found_again_under_new_numbers(host: CpuHost) -> None:
+    own = card(host, queues=6, numa_node=1)
+    own.allow("eth0-TxRx-3", "3")
+    had = own.allowed()
+    host.apply(irqs("local"))
+    own.request()
+    assert not host.verified(irqs("local"))
+    host.new_boot_id()
+    assert host.run_hook().returncode == 0
+    assert list(own.allowed().values()) == ["4", "5", "6", "7", "12", "13"]
+    assert host.verified(irqs("local"))
+    host.restore()
+    assert own.allowed() == had
+
+
+def test_a_change_of_queues_puts_interrupts_back(
+    host: CpuHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = card(host)
+    nic = ixgbe().install(host, monkeypatch)
+    make_queues = nic.make_queues
+
+    def make_all() -> None:
+        make_queues()
+        own.queues = nic.channels["combined"]
+        own.request()
+
+    monkeypatch.setattr(nic, "make_queues", make_all)
+    for name, cpu in zip(own.of_queues, "3210"):
+        own.allow(name, cpu)
+    had = own.allowed()
+    channels = setting("nic.channels", {"interface": "eth0"}, {"combined": 6})
+    host.apply(channels)
+    assert own.allowed() == {**had, "eth0-TxRx-4": "0-15", "eth0-TxRx-5": "0-15"}
+    host.restore()
+    assert own.allowed() == had
+    host.apply(channels, irqs("interleave"))
+    assert list(own.allowed().values()) == ["0", "4", "1", "5", "2", "6"]
+    host.restore()
+    assert own.allowed() == had
+
+
+def test_each_transmit_queue_is_for_the_cpus_that_serve_it(host: CpuHost) -> None:
+    card(host, queues=3)
+    before = host.tree()
+    host.apply(irqs("0-2"), xps("per_queue"))
+    masks = [host.read(f"{QUEUES}/tx-{queue}/xps_cpus").strip() for queue in range(3)]
+    shares = [{0, 3, 6, 9, 12, 15}, {1, 4, 7, 10, 13}, {2, 5, 8, 11, 14}]
+    assert masks == [format_mask(share) for share in shares]
+    assert host.row(xps("per_queue"))["runtime"] == "per_queue"
+    assert host.verified(irqs("0-2"), xps("per_queue"))
+    host.restore()
+    assert host.tree() == before
+
+
+def test_masks_follow_interrupts_that_the_same_tuning_moves(host: CpuHost) -> None:
+    card(host, queues=2)
+    host.apply(irqs("0-1"), xps("per_queue"), tuning="first")
+    before = host.tree()
+    # It fits the interrupts as they are, and not those to come.
+    assert host.row(xps("per_queue"))["status"] == "noop"
+    assert host.row(xps("per_queue"), irqs("5-6"))["status"] == "change"
+    host.apply(irqs("5-6"), xps("per_queue"), tuning="second")
+    assert host.row(xps("per_queue"))["status"] == "noop"
+    assert host.verified(irqs("5-6"), xps("per_queue"))
+    host.restore("second")
+    assert host.tree() == before
+
+
+def test_all_transmit_queues_alike(host: CpuHost) -> None:
+    card(host, queues=2)
+    host.apply(xps("0-3"))
+    assert host.read(f"{QUEUES}/tx-1/xps_cpus") == "f\n"
+    assert host.read(f"{QUEUES}/rx-1/rps_cpus") == "0\n"
+    host.restore()
+    assert host.read(f"{QUEUES}/tx-1/xps_cpus") == "0\n"
+
+
+def test_packets_are_received_by_those_near_that_serve_no_interrupts(host: CpuHost) -> None:
+    card(host, queues=2, numa_node=1)
+    host.apply(irqs("local"), rps("others"))
+    assert parse_cpus("6-7,12-15") == {6, 7, 12, 13, 14, 15}
+    assert host.read(f"{QUEUES}/rx-1/rps_cpus").strip() == format_mask(parse_cpus("6-7,12-15"))
+    assert host.row(rps("others"))["status"] == "noop"
+    host.restore()
+    row = host.row(rps("others"))
+    assert row["reason"] == "each CPU near to eth0 serves its interrupts: none is left"
+
+
+def test_an_interface_without_a_card_has_no_interrupts_to_spare_cpus_for(host: CpuHost) -> None:
+    TWO_SOCKETS.install(host)
+    host.apply(rps("others"))
+    assert host.read(f"{QUEUES}/rx-1/rps_cpus") == "ffff\n"
+
+
+topologies = st.builds(
+    Machine,
+    sockets=st.integers(1, 4),
+    cores=st.integers(1, 4),
+    threads=st.integers(1, 2),
+    offline=st.lists(st.integers(1, 31), max_size=6),
+)
+
+
+@st.composite
+def cases(draw: Any) -> tuple[Machine, int, int, str]:
+    """A machine, the node of its card, the number of its queues, and a policy."""
+    machine = draw(topologies)
+    nodes = [number for number in range(machine.sockets) if machine.node(number)]
+    return machine, draw(st.sampled_from(nodes)), draw(st.integers(1, 40)), draw(policies)
+
+
+policies = st.sampled_from([*POLICIES, "0"])
+quick = settings(max_examples=60, deadline=None)
+
+
+@pytest.fixture(scope="module")
+def directory() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as path:
+        yield Path(path)
+
+
+counter = itertools.count()
+
+
+def fresh(directory: Path) -> CpuHost:
+    return CpuHost(directory / str(next(counter)))
+
+
+@quick
+@given(case=cases())
+def test_every_policy_is_fair(directory: Path, case: tuple[Machine, int, int, str]) -> None:
+    machine, node, queues, policy = case
+    host = fresh(directory)
+    machine.install(host)
+    host.write("sys/class/net/eth0/device/numa_node", f"{node}\n")
+    cpus = cpus_of_queues(Host(str(host.path)), "eth0", policy, queues)
+    assert len(cpus) == queues
+    assert set(cpus) <= machine.online
+    of_cpu = Counter(cpus)
+    nodes = [number for number in range(machine.sockets) if machine.node(number)]
+    served = [nodes.index(machine.node_of(cpu)) for cpu in cpus]
+    if policy == "local":
+        assert set(cpus) <= machine.node(node)
+    if policy in ("spread", "interleave"):
+        assert _spread_of([served.count(place) for place in range(len(nodes))]) <= 1
+    if policy == "spread":
+        assert served == sorted(served)
+    if policy == "interleave":
+        assert served == [queue % len(nodes) for queue in range(queues)]
+    for number in [node] if policy == "local" else nodes if policy != "0" else []:
+        own = machine.node(number)
+        assert _spread_of([of_cpu[cpu] for cpu in own]) <= 1
+        # No second thread serves while there is a core that serves nothing.
+        cores = {machine.core_of(cpu) for cpu in own}
+        busy = [machine.core_of(cpu) for cpu in own if of_cpu[cpu]]
+        assert len(set(busy)) == min(len(busy), len(cores))
+
+
+def _spread_of(numbers: list[int]) -> int:
+    return max(numbers) - min(numbers)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    case=cases(),
+    driver=st.sampled_from(sorted(NAMES)),
+    allowed=st.lists(st.integers(0, 7), min_size=1, max_size=3),
+)
+def test_whatever_was_there_comes_back(
+    directory: Path, case: tuple[Machine, int, int, str], driver: str, allowed: list[int]
+) -> None:
+    machine, node, queues, policy = case
+    host = fresh(directory)
+    own = card(host, machine, driver=driver, queues=min(queues, 6), numa_node=node)
+    for name, cpu in zip(own.of_queues, allowed):
+        own.allow(name, str(cpu))
+    before = host.tree()
+    both = (irqs(policy), xps("per_queue"))
+    host.apply(*both)
+    assert host.verified(*both)
+    assert not host.apply(*both)["changed"]
+    host.restore()
+    assert host.tree() == before

@@ -35,6 +35,8 @@ KINDS: Mapping[str, Kind] = {
     "nic.features": Kind(_INTERFACE, "drain", "switches"),
     # Of the drivers we know only ixgbe starts the interface anew, where LRO comes or goes with it.
     "nic.coalesce": Kind(_INTERFACE, "live", "switches"),
+    "nic.irq_affinity": Kind(_INTERFACE, "live"),
+    "nic.xps": Kind(_INTERFACE, "live"),
     "nic.rps": Kind(_INTERFACE, "live"),
     "nic.rfs": Kind(_INTERFACE, "live"),
     "route.metric": Kind(

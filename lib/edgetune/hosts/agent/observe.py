@@ -79,13 +79,13 @@ def observe(host: Host, setting: Setting, tuning: str) -> Row:
 
 def asked(kind: Kind, setting: Setting) -> Value:
     """What is in force, in the terms of the setting; Unsupported as `Kind.runtime`."""
-    return kind.asked(setting.target, kind.runtime(setting.target), setting.value)
+    return kind.in_terms(setting, kind.runtime(setting.target))
 
 
 def stored_value(kind: Kind, setting: Setting) -> Optional[Value]:
     """What will be in force after a boot, as far as the setting speaks of it."""
     found = kind.persistent(setting.target)
-    said = None if found is None else kind.asked(setting.target, found, setting.value)
+    said = None if found is None else kind.in_terms(setting, found)
     return None if said == {} else said
 
 

@@ -41,6 +41,12 @@ def node_numbers(host: Host) -> Iterator[int]:
     yield from sorted(int(name.group(1)) for name in names if name)
 
 
+def node_of(host: Host, interface: str) -> Optional[int]:
+    """The NUMA node of an interface's card; None where the kernel does not know it (-1)."""
+    text = host.text(f"/sys/class/net/{interface}/device/numa_node")
+    return int(text) if text.isdigit() else None
+
+
 def cpus_in(host: Host, file: str) -> Set[int]:
     """The CPUs that a file lists; none when it cannot be read."""
     with contextlib.suppress(ValueError):

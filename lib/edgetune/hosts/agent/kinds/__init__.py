@@ -11,10 +11,12 @@ from edgetune.hosts.agent.kinds.memory_watermarks import MemoryWatermarks
 from edgetune.hosts.agent.kinds.nic_channels import NicChannels
 from edgetune.hosts.agent.kinds.nic_coalesce import NicCoalesce
 from edgetune.hosts.agent.kinds.nic_features import NicFeatures
+from edgetune.hosts.agent.kinds.nic_irq_affinity import NicIrqAffinity
 from edgetune.hosts.agent.kinds.nic_rfs import NicRfs
 from edgetune.hosts.agent.kinds.nic_ring import NicRing
 from edgetune.hosts.agent.kinds.nic_rps import NicRps
 from edgetune.hosts.agent.kinds.nic_rss import NicRss
+from edgetune.hosts.agent.kinds.nic_xps import NicXps
 from edgetune.hosts.agent.kinds.route_metric import RouteMetric
 from edgetune.hosts.agent.kinds.sched_migration_cost import SchedMigrationCost
 from edgetune.hosts.agent.kinds.service_property import ServiceProperty
@@ -26,6 +28,8 @@ ORDER: Tuple[Type[Kind], ...] = (
     NicRss,
     NicFeatures,
     NicCoalesce,
+    NicIrqAffinity,
+    NicXps,
     NicRps,
     NicRfs,
     RouteMetric,

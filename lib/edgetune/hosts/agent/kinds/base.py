@@ -76,6 +76,10 @@ class Kind:
         """What was read in the terms of a setting with this value, and no more of it."""
         return found
 
+    def in_terms(self, setting: "Setting", found: Value) -> Value:
+        """The same, where it depends on the settings beside it."""
+        return self.asked(setting.target, found, setting.value)
+
     def same(self, now: Value, wanted: Value) -> bool:
         """Whether a value read is the one wanted."""
         return now == wanted

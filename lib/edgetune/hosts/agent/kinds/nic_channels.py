@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from edgetune.hosts.agent.kinds.nic import NicCounts
 from edgetune.hosts.agent.kinds.nic_coalesce import NicCoalesce
 from edgetune.hosts.agent.kinds.nic_features import NicFeatures
+from edgetune.hosts.agent.kinds.nic_irq_affinity import NicIrqAffinity
 from edgetune.hosts.agent.kinds.nic_ring import NicRing
 from edgetune.hosts.agent.kinds.nic_rss import NicRss, makes_table
 from edgetune.hosts.agent.protocol import Failed, Unsupported
@@ -23,7 +24,7 @@ class NicChannels(NicCounts):
     show = "-l"
     change = "-L"
     what = "channels"
-    below = (NicRing, NicFeatures, NicCoalesce, NicRss)
+    below = (NicRing, NicFeatures, NicCoalesce, NicRss, NicIrqAffinity)
 
     def probe(self, setting: "Setting") -> None:
         """Unsupported also when packets are spread, by somebody's choice, over queues that go."""

@@ -5,6 +5,7 @@ import re
 from typing import TYPE_CHECKING, Iterator, Sequence, Tuple, Union
 
 from edgetune.hosts.agent.kinds.nic import NicParts, driver_of, show
+from edgetune.hosts.agent.kinds.nic_irq_affinity import NicIrqAffinity
 from edgetune.hosts.agent.kinds.nic_rss import NicRss
 from edgetune.hosts.agent.protocol import Fields, Unsupported
 from edgetune.hosts.agent.values import Parts, Target, Value, chosen, parts
@@ -23,7 +24,7 @@ class NicCoalesce(NicParts):
 
     name = "nic.coalesce"
     change = "-C"
-    below = (NicRss,)
+    below = (NicRss, NicIrqAffinity)
     switches = ("adaptive-rx", "adaptive-tx", "cqe-mode-rx", "cqe-mode-tx")
     numbers = (
         "stats-block-usecs",

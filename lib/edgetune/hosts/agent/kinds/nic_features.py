@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Dict, Optional
 
 from edgetune.hosts.agent.kinds.nic import NicParts, show
 from edgetune.hosts.agent.kinds.nic_coalesce import SWITCH, NicCoalesce
+from edgetune.hosts.agent.kinds.nic_irq_affinity import NicIrqAffinity
 from edgetune.hosts.agent.kinds.nic_rss import NicRss
 from edgetune.hosts.agent.protocol import Fields, Unsupported
 from edgetune.hosts.agent.values import Parts, Target, Value, chosen, merged, parts
@@ -44,7 +45,7 @@ class NicFeatures(NicParts):
     name = "nic.features"
     ordered = False
     change = "-K"
-    below = (NicCoalesce, NicRss)
+    below = (NicCoalesce, NicRss, NicIrqAffinity)
     # What -K takes besides the names that -k shows.
     short = {
         "rx": "rx-checksumming",

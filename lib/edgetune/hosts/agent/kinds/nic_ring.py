@@ -6,6 +6,7 @@ from typing import Callable, Dict, Optional
 from edgetune.hosts.agent.kinds.nic import NicCounts, driver_of
 from edgetune.hosts.agent.kinds.nic_coalesce import NicCoalesce
 from edgetune.hosts.agent.kinds.nic_features import NicFeatures
+from edgetune.hosts.agent.kinds.nic_irq_affinity import NicIrqAffinity
 from edgetune.hosts.agent.kinds.nic_rss import NicRss
 from edgetune.hosts.agent.values import (
     Target,
@@ -26,7 +27,7 @@ class NicRing(NicCounts):
     show = "-g"
     change = "-G"
     what = "ring"
-    below = (NicFeatures, NicCoalesce, NicRss)
+    below = (NicFeatures, NicCoalesce, NicRss, NicIrqAffinity)
     # As their set_ringparam() does; every other driver takes a number as it is, or refuses it.
     rounding: Dict[Optional[str], Callable[[int], int]] = {
         "igb": multiple_above(8),

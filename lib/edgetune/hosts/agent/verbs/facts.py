@@ -14,7 +14,7 @@ from edgetune.hosts.agent.kinds.nic_channels import NicChannels
 from edgetune.hosts.agent.kinds.nic_ring import NicRing
 from edgetune.hosts.agent.kinds.nic_rss import NicRss
 from edgetune.hosts.agent.protocol import Fields, Json, Unsupported
-from edgetune.hosts.agent.topology import cpu_facts, memory_facts
+from edgetune.hosts.agent.topology import cpu_facts, memory_facts, node_of
 
 # Of IF_OPER_* (RFC 2863); drivers that do not tell are "unknown".
 DOWN = ("down", "lowerlayerdown", "notpresent")
@@ -74,7 +74,7 @@ def _nic(host: Host, name: str) -> Json:
         "driver": driver_of(host, name),
         "up": host.text(f"{directory}/operstate", "up") not in DOWN,
         "speed": _positive(host.text(f"{directory}/speed")),
-        "numa_node": _positive(host.text(f"{directory}/device/numa_node")),
+        "numa_node": node_of(host, name),
         "local_cpus": host.text(f"{directory}/device/local_cpulist") or None,
         "queues": {side: len([q for q in queues if q.startswith(side)]) for side in ("rx", "tx")},
         "channels": _counts_of(NicChannels(host), name),

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which CPUs serve the interrupts of an interface's queues."""
+
+import contextlib
+import os
+import time
+from typing import TYPE_CHECKING, Any, List, Sequence
+
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.interrupts import Interrupt, queue_interrupts
+from edgetune.hosts.agent.kinds.nic_queue_cpus import NicQueueCpus, OfQueues
+from edgetune.hosts.agent.placement import IRQ_AFFINITY, POLICIES, placed
+from edgetune.hosts.agent.protocol import Failed, Fields, Unsupported
+from edgetune.hosts.agent.values import Target, Value, parts
+
+if TYPE_CHECKING:
+    from edgetune.hosts.agent.settings import Setting
+
+PATIENCE = 1.0
+"""How long we look whether interrupts move, in seconds."""
+
+BALANCER = "irqbalance"
+
+
+class NicIrqAffinity(NicQueueCpus):
+    """Which CPU serves the interrupts of which queue: one each, cores before hyper-threads.
+
+    ``local`` takes the CPUs of the card's node in turn, ``spread`` gives each node a block of
+    neighbouring queues, ``interleave`` deals the queues out to the nodes one by one; a list of
+    CPUs is taken in turn. Kept by the names of interrupts: numbers change.
+    """
+
+    name = IRQ_AFFINITY
+    words = POLICIES
+
+    @classmethod
+    def check_value(cls, fields: Fields) -> Value:
+        value = super().check_value(fields)
+        if not value:
+            raise fields.wrong("value", "is empty")
+        return value
+
+    def now(self, target: Target) -> OfQueues:
+        return {own.name: own.allowed for own in self._interrupts(target)}
+
+    def wanted(self, target: Target, value: str, beside: "Sequence[Setting]" = ()) -> OfQueues:
+        return placed(self.host, target["interface"], value)
+
+    def told(self, found: OfQueues) -> str:
+        """The same; not to be taken for a list of CPUs to be taken in turn."""
+        text = super().told(found)
+        return text if ":" in text else f"each {text}"
+
+    def probe(self, setting: "Setting") -> None:
+        """Unsupported when the kernel or irqbalance has its own mind."""
+        super().probe(setting)
+        for own in self._interrupts(setting.target):
+            if not os.stat(self.host.path(own.file)).st_mode & 0o222:
+                raise Unsupported(f"{own.file} ({own.name}) is read-only: the kernel manages it")
+        if not any(stops_balancer(other) for other in setting.beside) and balanced(self.host):
+            raise Unsupported(
+                f"{BALANCER} runs and would change it: let the same tuning stop it "
+                f"(unit: {BALANCER}.service, active and enabled: off)"
+            )
+
+    def snapshot(self, target: Target) -> Any:
+        """The CPUs that each interrupt may go to."""
+        return self.own(target)
+
+    def restore(self, target: Target, snapshot: Any) -> None:
+        self.put_own(target, snapshot)
+
+    def own(self, target: Target) -> Any:
+        return {own.name: self.text(own.file) for own in self._interrupts(target)}
+
+    def put_own(self, target: Target, was: Any) -> None:
+        with contextlib.suppress(Unsupported):
+            for own in self._interrupts(target):
+                if own.name in was and self.text(own.file) != was[own.name]:
+                    self._write(own, was[own.name])
+
+    def apply(self, target: Target, value: Value) -> None:
+        """Let each go to its CPU; Failed when one is raised and does not move."""
+        wanted, before = self.wanted(target, str(value)), self._interrupts(target)
+        for own in before:
+            if own.allowed != wanted[own.name]:
+                self._write(own, "{}\n".format(*wanted[own.name]))
+        raised = {own.name: own.raised for own in before}
+        # It moves at the first interrupt, which need not come while the host has no traffic.
+        stuck = [own for own in self._await_moves(target) if own.raised > raised[own.name] + 1]
+        if stuck:
+            names = ", ".join(own.name for own in stuck)
+            raise Failed(f"the kernel still serves {names} on other CPUs")
+
+    def _await_moves(self, target: Target) -> List[Interrupt]:
+        end = time.monotonic() + PATIENCE
+        while True:
+            pending = [own for own in self._interrupts(target) if own.pending]
+            if not pending or time.monotonic() > end:
+                return pending
+            time.sleep(0.05)
+
+    def _write(self, own: Interrupt, text: str) -> None:
+        try:
+            self.host.poke(own.file, text)
+        except OSError as error:
+            # EIO: the kernel manages it, which older ones tell in no other way.
+            raise Failed(f"{own.file} ({own.name}): {error.strerror}") from None
+
+    def _interrupts(self, target: Target) -> List[Interrupt]:
+        self.queues(target)
+        return queue_interrupts(self.host, target["interface"])
+
+
+def balanced(host: Host) -> bool:
+    """Whether irqbalance runs."""
+    processes = [name for name in host.names("/proc") if name.isdigit()]
+    return any(host.text(f"/proc/{pid}/comm") == BALANCER for pid in processes)
+
+
+def stops_balancer(setting: "Setting") -> bool:
+    """Whether a setting stops irqbalance."""
+    unit = setting.target.get("unit", "") if setting.kind == "unit" else ""
+    names = (BALANCER, f"{BALANCER}.service")
+    return unit in names and parts(setting.value).get("active") == "off"

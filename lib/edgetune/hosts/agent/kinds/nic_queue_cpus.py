@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the kinds share that give CPUs to the queues of an interface."""
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Set, Tuple
+
+from edgetune.hosts.agent.kinds.nic import NicKind
+from edgetune.hosts.agent.placement import online
+from edgetune.hosts.agent.protocol import Fields, Unsupported
+from edgetune.hosts.agent.topology import Topology
+from edgetune.hosts.agent.values import (
+    Target,
+    Value,
+    format_cpus,
+    format_mask,
+    parse_mask,
+    read_cpu_list,
+)
+
+if TYPE_CHECKING:
+    from edgetune.hosts.agent.settings import Setting
+
+OfQueues = Dict[str, Set[int]]
+"""CPUs by the name of a queue, or of its interrupt."""
+
+
+class NicQueueCpus(NicKind):
+    """CPUs for each queue: by a list of CPUs, or by a word for what each host finds out itself."""
+
+    ordered = False
+    words: Tuple[str, ...] = ()
+
+    @classmethod
+    def check_value(cls, fields: Fields) -> Value:
+        word = fields.raw("value")
+        return word if word in cls.words else read_cpu_list(fields, "value")
+
+    def now(self, target: Target) -> OfQueues:
+        """The CPUs of each queue; Unsupported when the interface has none that could have any."""
+        raise NotImplementedError
+
+    def wanted(self, target: Target, value: str, beside: "Sequence[Setting]" = ()) -> OfQueues:
+        """The CPUs that a value stands for on this host, once the settings beside it are in force.
+
+        Unsupported when that cannot be told.
+        """
+        raise NotImplementedError
+
+    def told(self, found: OfQueues) -> str:
+        """The CPUs; where queues differ, each with its own (``rx-0: 0, rx-1: ``)."""
+        lists = {queue: format_cpus(cpus) for queue, cpus in found.items()}
+        if len(set(lists.values())) == 1:
+            return next(iter(lists.values()))
+        return ", ".join(f"{queue}: {cpus}" for queue, cpus in lists.items())
+
+    def probe(self, setting: "Setting") -> None:
+        self.wanted(setting.target, str(setting.value), setting.beside)
+
+    def runtime(self, target: Target) -> Value:
+        return self.told(self.now(target))
+
+    def in_terms(self, setting: "Setting", found: Value) -> Value:
+        """The value itself where the queues have the CPUs that it stands for."""
+        with contextlib.suppress(Unsupported):
+            wanted = self.wanted(setting.target, str(setting.value), setting.beside)
+            if found == self.told(wanted):
+                return setting.value
+        return found
+
+
+class NicSteering(NicQueueCpus):
+    """CPUs that packets of each queue of one side are steered to, or from: a mask in sysfs."""
+
+    file = ""
+    side = ""
+
+    def derived(self, target: Target, queues: List[str], beside: "Sequence[Setting]") -> OfQueues:
+        """What the word stands for; Unsupported when that cannot be told."""
+        raise NotImplementedError
+
+    def now(self, target: Target) -> OfQueues:
+        masks = self._masks(target).items()
+        return {file.split("/")[0]: parse_mask(text) for file, text in masks}
+
+    def wanted(self, target: Target, value: str, beside: "Sequence[Setting]" = ()) -> OfQueues:
+        queues = list(self.now(target))
+        if value in self.words:
+            return self.derived(target, queues, beside)
+        return dict.fromkeys(queues, online(Topology(self.host), value))
+
+    def snapshot(self, target: Target) -> Any:
+        return self._masks(target)
+
+    def apply(self, target: Target, value: Value) -> None:
+        """Give each queue its mask."""
+        for queue, cpus in self.wanted(target, str(value)).items():
+            file = f"{self._directory(target)}/queues/{queue}/{self.file}"
+            self.host.poke(file, f"{format_mask(cpus)}\n")
+
+    def restore(self, target: Target, snapshot: Any) -> None:
+        self.put_steering_back(target, snapshot)
+
+    def _masks(self, target: Target) -> Dict[str, str]:
+        masks = self.read_steering(target, (self.file,))
+        if not masks:
+            raise Unsupported(f"{target['interface']} has no {self.side} queues with {self.file}")
+        return masks

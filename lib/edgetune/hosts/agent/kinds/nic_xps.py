@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which CPUs send through which queue (XPS)."""
+
+from typing import TYPE_CHECKING, Dict, List, Sequence, Set
+
+from edgetune.hosts.agent.kinds.nic_queue_cpus import NicSteering, OfQueues
+from edgetune.hosts.agent.placement import cpus_that_serve
+from edgetune.hosts.agent.topology import Topology
+from edgetune.hosts.agent.values import Target
+
+if TYPE_CHECKING:
+    from edgetune.hosts.agent.settings import Setting
+
+
+class NicXps(NicSteering):
+    """Which CPUs send through which transmit queue.
+
+    A list of CPUs for all of them, or ``per_queue``: each is for the CPUs that serve its
+    interrupt, and the CPUs that serve none are shared out evenly.
+    """
+
+    name = "nic.xps"
+    words = ("per_queue",)
+    file = "xps_cpus"
+    side = "transmit"
+
+    def derived(self, target: Target, queues: List[str], beside: "Sequence[Setting]") -> OfQueues:
+        serving = cpus_that_serve(self.host, target["interface"], beside)
+        ordered = sorted(queues, key=queue_number)
+        online = Topology(self.host).online
+        left = sorted(online.difference(*serving.values()))
+        found: Dict[str, Set[int]] = {}
+        for place, queue in enumerate(ordered):
+            share = left[place :: len(ordered)]
+            found[queue] = (serving.get(queue_number(queue), set()) & online) | set(share)
+        return {queue: found[queue] for queue in queues}
+
+
+def queue_number(queue: str) -> int:
+    """3 for ``tx-3``."""
+    return int(queue.split("-")[1])
