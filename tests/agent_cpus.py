@@ -197,3 +197,16 @@ class Vectors:
         if not os.path.lexists(device):
             (self.host.path / "sys/devices/pci0/virtio0").mkdir(parents=True)
             device.symlink_to("../../../devices/pci0/virtio0")
+
+
+def run_nginx(host: AgentRoot, **workers: str) -> None:
+    """Let the service have processes: its main one, 77, and workers (``p78="0-3"``) below it."""
+    main = host.path / "proc/77/task/77"
+    if not main.exists():
+        main.mkdir(parents=True)
+        (main / "status").symlink_to("../../status")
+    for name, cpus in workers.items():
+        pid = name[1:]
+        host.write(f"proc/{pid}/stat", f"{pid} (nginx: worker (x)) S 77 77 77 0 -1\n")
+        for thread in (pid, f"{pid}0"):
+            host.write(f"proc/{pid}/task/{thread}/status", f"Cpus_allowed_list:\t{cpus}\n")

@@ -23,9 +23,9 @@ from edgetune.hosts.agent.kinds import nic_irq_affinity
 from edgetune.hosts.agent.placement import POLICIES, cpus_of_queues
 from edgetune.hosts.agent.settings import Setting
 from edgetune.hosts.agent.values import format_mask, parse_cpus
-from tests.agent_cpus import NAMES, NODE, Machine, Vectors
+from tests.agent_cpus import NAMES, NODE, Machine, Vectors, run_nginx
 from tests.agent_nic import QUEUES, ixgbe
-from tests.agent_root import AgentRoot, rps, setting
+from tests.agent_root import NGINX_DROP_INS, AgentRoot, nginx, rps, setting
 
 TWO_SOCKETS = Machine(sockets=2, cores=4, threads=2)
 ONE_SOCKET = Machine(sockets=1, cores=4, threads=2)
@@ -362,6 +362,150 @@ def test_an_interface_without_a_card_has_no_interrupts_to_spare_cpus_for(host: C
     TWO_SOCKETS.install(host)
     host.apply(rps("others"))
     assert host.read(f"{QUEUES}/rx-1/rps_cpus") == "ffff\n"
+
+
+def off(value: str = "off_nic_irqs") -> dict[str, Any]:
+    return setting("cpu.service_affinity", {"service": "nginx"}, value, restart="nginx")
+
+
+DROP_IN = f"{NGINX_DROP_INS}/90-edgetune-t.cpus.conf"
+
+
+@pytest.mark.parametrize(
+    ("value", "policy", "left"),
+    [
+        ("off_nic_irqs", "local", "3-15"),
+        ("off_nic_irqs", "spread", "2-3,5-15"),
+        ("off_nic_cores", "local", "3-7,11-15"),
+        ("off_nic_cores", "0,8", "1-7,9-15"),
+    ],
+)
+def test_a_service_keeps_off_the_cpus_that_serve_cards(
+    host: CpuHost, value: str, policy: str, left: str
+) -> None:
+    card(host, queues=3)
+    run_nginx(host)
+    before = host.tree()
+    row = host.row(off(value), irqs(policy))
+    assert (row["status"], row["runtime"], row["persistent"]) == ("change", "0-3", None)
+    done = host.apply(irqs(policy), off(value))
+    assert done["restarted"] == ["nginx"]
+    assert host.read(DROP_IN).endswith(f"[Service]\nCPUAffinity=\nCPUAffinity={left}\n")
+    assert host.read("proc/77/status") == f"Cpus_allowed_list:\t{left}\n"
+    row = host.row(off(value))
+    assert (row["status"], row["runtime"], row["persistent"]) == ("noop", value, value)
+    assert host.verified(irqs(policy), off(value))
+    host.restore()
+    assert host.tree() == before
+
+
+def test_every_thread_of_a_service_is_looked_at(host: CpuHost) -> None:
+    card(host)
+    run_nginx(host, p78="4-15", p79="5")
+    both = (irqs("local"), off())
+    host.apply(*both)
+    assert host.verified(*both)
+    run_nginx(host, p79="2")
+    rows = host.ask("verify", tuning="t", settings=list(both))["settings"]
+    assert (rows[1]["ok"], rows[1]["runtime"]) == (False, "4-15; 2 in 79/79, 79/790")
+
+
+def test_a_service_that_chooses_its_cpus_itself_is_undone(host: CpuHost) -> None:
+    card(host)
+    run_nginx(host, p78="4-15", p79="2")
+    before = host.tree()
+    error = host.fail("apply", **host.change(irqs("local"), off()))
+    assert "is 4-15; 2 in 79/79, 79/790, stored off_nic_irqs; undone" in error["message"]
+    assert host.tree() == before
+
+
+@pytest.mark.parametrize("top", ["", "/unified", "/systemd"])
+def test_the_processes_of_a_service_are_those_of_its_control_group(host: CpuHost, top: str) -> None:
+    card(host)
+    run_nginx(host, p78="4-15", p79="0")
+    host.write("stub/nginx/ControlGroup", "/system.slice/nginx.service\n")
+    group = f"sys/fs/cgroup{top}/system.slice/nginx.service"
+    host.write(f"{group}/cgroup.procs", "77\n")
+    host.write(f"{group}/workers/cgroup.procs", "78\n")
+    assert host.row(off(), irqs("local"))["runtime"] == "0-3; 4-15 in 78/78, 78/780"
+
+
+def test_a_service_keeps_off_those_that_its_tuning_is_about_to_choose(host: CpuHost) -> None:
+    card(host)
+    run_nginx(host)
+    host.apply(irqs("0-3"), off(), tuning="first")
+    assert host.row(off())["status"] == "noop"
+    assert host.row(off(), irqs("4-7"))["status"] == "change"
+
+
+def test_all_cards_count(host: CpuHost) -> None:
+    card(host, queues=2)
+    Vectors(host, TWO_SOCKETS, interface="eth1", queues=2, first=128).install()
+    run_nginx(host)
+    row = host.row(off(), irqs("local"))
+    assert row["status"] == "unsupported"
+    assert row["reason"] == (
+        "any CPU may serve the interrupts of eth1: nic.irq_affinity has to come first"
+    )
+    settings = (irqs("local"), irqs("6-7", "eth1"), off())
+    host.apply(*settings)
+    assert host.read("proc/77/status") == "Cpus_allowed_list:\t2-5,8-15\n"
+
+
+def test_hardware_tells_better_than_a_mask_who_serves(host: CpuHost) -> None:
+    own = card(host, queues=2)
+    run_nginx(host)
+    for name, cpu in zip(own.of_queues, "46"):
+        own.allow(name, "4-7")
+        own.serve(name, cpu)
+    host.apply(off())
+    assert host.read("proc/77/status") == "Cpus_allowed_list:\t0-3,5,7-15\n"
+
+
+@pytest.mark.parametrize(
+    ("queues", "value", "why"),
+    [
+        (8, "off_nic_irqs", None),
+        (9, "off_nic_irqs", "0-8 serve network cards: only 7 of 16 would be left"),
+        (5, "off_nic_cores", "0-2,4-5,8-10,12-13 serve network cards: only 6 of 16 would be left"),
+    ],
+)
+def test_a_service_is_left_half_of_the_cpus(
+    host: CpuHost, queues: int, value: str, why: str | None
+) -> None:
+    card(host, queues=queues)
+    run_nginx(host)
+    row = host.row(off(value), irqs("spread"))
+    assert row["reason"] == (f"CPUs {why}" if why else "differs")
+
+
+def test_a_service_on_a_host_without_cards(host: CpuHost) -> None:
+    run_nginx(host)
+    assert host.row(off())["reason"] == "no interrupts of network cards are found"
+
+
+def test_a_service_without_a_process(host: CpuHost) -> None:
+    card(host)
+    assert host.row(off(), irqs("local"))["reason"] == "nginx has no process"
+
+
+def test_a_drop_in_that_is_read_after_ours_is_named(host: CpuHost) -> None:
+    card(host)
+    run_nginx(host)
+    host.write(f"{NGINX_DROP_INS}/99-late.conf", "[Service]\nCPUAffinity=0-1\n")
+    row = host.row(off(), irqs("local"))
+    assert row["status"] == "unsupported"
+    assert "99-late.conf is read after ours and sets it to 0-1" in row["reason"]
+
+
+def test_other_properties_of_the_service_have_a_file_of_their_own(host: CpuHost) -> None:
+    card(host)
+    run_nginx(host)
+    settings = (irqs("local"), nginx("LimitNOFILE", "65536"), off())
+    host.apply(*settings)
+    assert host.verified(*settings)
+    assert "LimitNOFILE=65536" in host.read(f"{NGINX_DROP_INS}/90-edgetune-t.conf")
+    assert "CPUAffinity=4-15" in host.read(DROP_IN)
 
 
 topologies = st.builds(

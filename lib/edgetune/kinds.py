@@ -50,4 +50,5 @@ KINDS: Mapping[str, Kind] = {
     "sched.migration_cost": Kind({}, "live"),
     "service.property": Kind({**_SERVICE, "property": r"[A-Za-z]+"}, "restart"),
     "memory.numa_policy": Kind(_SERVICE, "restart"),
+    "cpu.service_affinity": Kind(_SERVICE, "restart"),
 }

@@ -29,7 +29,7 @@ def cpus_of_queues(host: Host, interface: str, policy: str, queues: int) -> List
     topology = Topology(host)
     if policy in ("spread", "interleave"):
         return deal(_turns(policy, queues, len(topology.nodes)), _in_order(topology))
-    chosen = local_cpus(host, interface) if policy == "local" else online(topology, policy)
+    chosen = local_cpus(host, interface) if policy == "local" else all_online(topology, policy)
     return deal([0] * queues, [cores_first(topology, chosen)])
 
 
@@ -78,7 +78,7 @@ def near_cpus(host: Host, interface: str) -> Set[int]:
     return Topology(host).online
 
 
-def online(topology: Topology, text: str) -> Set[int]:
+def all_online(topology: Topology, text: str) -> Set[int]:
     """The CPUs of a list; Unsupported when one of them is not online."""
     cpus = parse_cpus(text)
     if cpus - topology.online:
@@ -96,11 +96,22 @@ def placed(host: Host, interface: str, policy: str) -> Dict[str, Set[int]]:
 
 def cpus_that_serve(host: Host, interface: str, beside: "Sequence[Setting]") -> Dict[int, Set[int]]:
     """The CPUs that serve each queue, by its number, or will once the settings are in force."""
-    planned: Dict[str, Set[int]] = {}
-    for setting in beside:
-        if setting.kind == IRQ_AFFINITY and setting.target["interface"] == interface:
-            planned = placed(host, interface, str(setting.value))
+    planned = _planned(host, interface, beside)
     found: Dict[int, Set[int]] = {}
     for own in queue_interrupts(host, interface):
         found.setdefault(own.queue, set()).update(planned.get(own.name, own.serving))
     return found
+
+
+def anywhere(host: Host, interface: str, beside: "Sequence[Setting]") -> bool:
+    """Whether any CPU of several may serve a queue, then as well."""
+    planned, online = _planned(host, interface, beside), Topology(host).online
+    free = [own for own in queue_interrupts(host, interface) if own.name not in planned]
+    return len(online) > 1 and any(own.allowed >= online for own in free)
+
+
+def _planned(host: Host, interface: str, beside: "Sequence[Setting]") -> Dict[str, Set[int]]:
+    for setting in beside:
+        if setting.kind == IRQ_AFFINITY and setting.target["interface"] == interface:
+            return placed(host, interface, str(setting.value))
+    return {}

@@ -4,6 +4,7 @@
 from typing import Dict, Tuple, Type
 
 from edgetune.hosts.agent.kinds.base import Kind
+from edgetune.hosts.agent.kinds.cpu_service_affinity import CpuServiceAffinity
 from edgetune.hosts.agent.kinds.memory_numa_policy import MemoryNumaPolicy
 from edgetune.hosts.agent.kinds.memory_thp import MemoryThp
 from edgetune.hosts.agent.kinds.memory_tmpfs_policy import MemoryTmpfsPolicy
@@ -40,6 +41,7 @@ ORDER: Tuple[Type[Kind], ...] = (
     Sysctl,
     ServiceProperty,
     MemoryNumaPolicy,
+    CpuServiceAffinity,
 )
 """Every kind in the order of application: what resets others comes first.
 

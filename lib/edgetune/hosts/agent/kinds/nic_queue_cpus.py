@@ -5,7 +5,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Set, Tuple
 
 from edgetune.hosts.agent.kinds.nic import NicKind
-from edgetune.hosts.agent.placement import online
+from edgetune.hosts.agent.placement import all_online
 from edgetune.hosts.agent.protocol import Fields, Unsupported
 from edgetune.hosts.agent.topology import Topology
 from edgetune.hosts.agent.values import (
@@ -86,7 +86,7 @@ class NicSteering(NicQueueCpus):
         queues = list(self.now(target))
         if value in self.words:
             return self.derived(target, queues, beside)
-        return dict.fromkeys(queues, online(Topology(self.host), value))
+        return dict.fromkeys(queues, all_online(Topology(self.host), value))
 
     def snapshot(self, target: Target) -> Any:
         return self._masks(target)
