@@ -350,11 +350,19 @@ def test_all_transmit_queues_alike(host: CpuHost) -> None:
 def test_packets_are_received_by_those_near_that_serve_no_interrupts(host: CpuHost) -> None:
     card(host, queues=2, numa_node=1)
     host.apply(irqs("local"), rps("others"))
-    assert parse_cpus("6-7,12-15") == {6, 7, 12, 13, 14, 15}
     assert host.read(f"{QUEUES}/rx-1/rps_cpus").strip() == format_mask(parse_cpus("6-7,12-15"))
     assert host.row(rps("others"))["status"] == "noop"
     host.restore()
-    row = host.row(rps("others"))
+    why = "any CPU may serve eth0-TxRx-0: nic.irq_affinity of eth0 has to come first"
+    assert host.row(rps("others"))["reason"] == why
+    assert host.row(xps("per_queue"))["reason"] == why
+    row = host.row(rps("others"), irqs("4-7,12-15"))
+    assert row["status"] == "change"
+
+
+def test_no_cpu_is_left_to_receive(host: CpuHost) -> None:
+    card(host, Machine(1, 2, 2))
+    row = host.row(rps("others"), irqs("local"))
     assert row["reason"] == "each CPU near to eth0 serves its interrupts: none is left"
 
 
@@ -444,9 +452,8 @@ def test_all_cards_count(host: CpuHost) -> None:
     run_nginx(host)
     row = host.row(off(), irqs("local"))
     assert row["status"] == "unsupported"
-    assert row["reason"] == (
-        "any CPU may serve the interrupts of eth1: nic.irq_affinity has to come first"
-    )
+    why = "any CPU may serve eth1-TxRx-0: nic.irq_affinity of eth1 has to come first"
+    assert row["reason"] == why
     settings = (irqs("local"), irqs("6-7", "eth1"), off())
     host.apply(*settings)
     assert host.read("proc/77/status") == "Cpus_allowed_list:\t2-5,8-15\n"

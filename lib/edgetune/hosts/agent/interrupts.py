@@ -44,15 +44,20 @@ class Interrupt:
 
 
 def queue_interrupts(host: Host, interface: str) -> List[Interrupt]:
-    """Those of an interface's queues, queue by queue; Unsupported without any.
+    """Those of an interface's queues, queue by queue; Unsupported without any."""
+    found = find_interrupts(host, interface)
+    if not found:
+        raise Unsupported(f"{interface} has no interrupts of its queues: it is down or virtual")
+    return found
 
-    An interface that is down has none: drivers request them as they bring it up.
-    """
+
+def find_interrupts(host: Host, interface: str) -> List[Interrupt]:
+    """The same, which may be none: drivers ask for them as they bring an interface up."""
     device = f"/sys/class/net/{interface}/device"
     numbers = set(host.names(f"{device}/msi_irqs"))
     virtio = os.path.basename(os.path.realpath(host.path(device)))
-    queues = host.names(f"/sys/class/net/{interface}/queues")
-    most = max(len([name for name in queues if name.startswith(side)]) for side in ("rx", "tx"))
+    queues = [name[:2] for name in host.names(f"/sys/class/net/{interface}/queues")]
+    most = max(queues.count("rx"), queues.count("tx"))
     found = []
     for line in read_lines(host):
         queue = QUEUE.fullmatch(line.name)
@@ -60,8 +65,6 @@ def queue_interrupts(host: Host, interface: str) -> List[Interrupt]:
         # Some drivers have vectors to spare, for queues that could be.
         if ours and queue and int(queue.group(1)) < most:
             found.append(Interrupt(host, line, int(queue.group(1))))
-    if not found:
-        raise Unsupported(f"{interface} has no interrupts of its queues: it is down or virtual")
     return sorted(found, key=lambda own: (own.queue, own.name))
 
 

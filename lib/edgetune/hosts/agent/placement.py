@@ -95,19 +95,19 @@ def placed(host: Host, interface: str, policy: str) -> Dict[str, Set[int]]:
 
 
 def cpus_that_serve(host: Host, interface: str, beside: "Sequence[Setting]") -> Dict[int, Set[int]]:
-    """The CPUs that serve each queue, by its number, or will once the settings are in force."""
-    planned = _planned(host, interface, beside)
+    """The CPUs that serve each queue, by its number, once the settings beside are in force.
+
+    Unsupported where that may be any CPU: what is derived from it would not last.
+    """
+    planned, online = _planned(host, interface, beside), Topology(host).online
     found: Dict[int, Set[int]] = {}
     for own in queue_interrupts(host, interface):
+        if own.name not in planned and own.allowed >= online and len(online) > 1:
+            raise Unsupported(
+                f"any CPU may serve {own.name}: nic.irq_affinity of {interface} has to come first"
+            )
         found.setdefault(own.queue, set()).update(planned.get(own.name, own.serving))
     return found
-
-
-def anywhere(host: Host, interface: str, beside: "Sequence[Setting]") -> bool:
-    """Whether any CPU of several may serve a queue, then as well."""
-    planned, online = _planned(host, interface, beside), Topology(host).online
-    free = [own for own in queue_interrupts(host, interface) if own.name not in planned]
-    return len(online) > 1 and any(own.allowed >= online for own in free)
 
 
 def _planned(host: Host, interface: str, beside: "Sequence[Setting]") -> Dict[str, Set[int]]:

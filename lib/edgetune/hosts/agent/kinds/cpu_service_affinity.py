@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Set
 
 from edgetune.hosts.agent.counters import interfaces
 from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.interrupts import find_interrupts
 from edgetune.hosts.agent.kinds.drop_ins import header
 from edgetune.hosts.agent.kinds.service_property import ServiceProperty
-from edgetune.hosts.agent.placement import anywhere, cpus_that_serve
+from edgetune.hosts.agent.placement import cpus_that_serve
 from edgetune.hosts.agent.protocol import SERVICE, Fields, Unsupported
 from edgetune.hosts.agent.threads import cpus_of_threads, descendants, processes_in
 from edgetune.hosts.agent.topology import Topology
@@ -113,19 +114,12 @@ def cpus_left(host: Host, setting: "Setting") -> Set[int]:
 def busy_cpus(host: Host, beside: "Sequence[Setting]") -> Set[int]:
     """The CPUs that serve the queues of this host's cards; Unsupported where any CPU may."""
     found: Set[int] = set()
-    loose = []
     for interface in interfaces(host):
         # One that is down has no interrupts.
-        with contextlib.suppress(Unsupported):
+        if find_interrupts(host, interface):
             found.update(*cpus_that_serve(host, interface, beside).values())
-            loose += [interface] if anywhere(host, interface, beside) else []
     if not found:
         raise Unsupported("no interrupts of network cards are found")
-    if loose:
-        raise Unsupported(
-            f"any CPU may serve the interrupts of {', '.join(loose)}: nic.irq_affinity has to "
-            "come first"
-        )
     return found
 
 
