@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgetune.hosts.agent import alone
 from edgetune.hosts.agent.answer import answer
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds import nic_irq_affinity
@@ -25,7 +27,7 @@ from edgetune.hosts.agent.settings import Setting
 from edgetune.hosts.agent.values import format_mask, parse_cpus
 from tests.agent_cpus import NAMES, NODE, Machine, Vectors, run_nginx
 from tests.agent_nic import QUEUES, ixgbe
-from tests.agent_root import NGINX_DROP_INS, AgentRoot, nginx, rps, setting
+from tests.agent_root import NGINX_DROP_INS, AgentRoot, nginx, rps, setting, until
 
 TWO_SOCKETS = Machine(sockets=2, cores=4, threads=2)
 ONE_SOCKET = Machine(sockets=1, cores=4, threads=2)
@@ -48,8 +50,10 @@ class CpuHost(AgentRoot):
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> CpuHost:
-    return CpuHost(tmp_path / "host")
+def host(tmp_path: Path) -> Iterator[CpuHost]:
+    root = CpuHost(tmp_path / "host")
+    yield root
+    root.stop()
 
 
 def test_facts_tell_cpus_and_memory_by_node(host: CpuHost) -> None:
@@ -282,6 +286,75 @@ def test_interrupts_are_found_again_under_new_numbers(host: CpuHost) -> None:
     assert host.verified(irqs("local"))
     host.restore()
     assert own.allowed() == had
+
+
+def down(host: CpuHost, own: Vectors) -> None:
+    """Boot as far as the boot hook: the driver asks for no interrupts before the link is up."""
+    host.new_boot_id()
+    host.write("sys/class/net/eth0/flags", "0x1002\n")
+    host.write("proc/interrupts", "  CPU0\n")
+    for mask in host.path.glob(f"{QUEUES}/tx-*/xps_cpus"):
+        mask.write_text("0\n")
+
+
+def up(host: CpuHost, own: Vectors) -> None:
+    own.request()
+    host.write("sys/class/net/eth0/flags", "0x1003\n")
+
+
+def test_interrupts_are_set_again_once_the_interface_is_up(host: CpuHost) -> None:
+    own = card(host)
+    both = (irqs("1-2"), xps("per_queue"))
+    host.apply(*both)
+    had = own.allowed()
+    down(host, own)
+    begin = time.monotonic()
+    assert host.run_hook().returncode == 0
+    assert time.monotonic() - begin < 5
+    assert host.exists("run/edgetune-late")
+    up(host, own)
+    # It waits for what the boot hook left to do.
+    assert host.verified(*both)
+    assert own.allowed() == had
+    assert until(lambda: not host.processes())
+    assert not host.exists("run/edgetune-late")
+
+
+def test_an_interface_that_stays_down_is_named(
+    host: CpuHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = card(host)
+    host.apply(irqs("1-2"))
+    down(host, own)
+    monkeypatch.setattr(alone, "LATE_WAIT", 0.1)
+    assert alone.late(Host(str(host.path))) == ["nic.irq_affinity:eth0: is not there yet, or down"]
+
+
+def test_a_boot_takes_back_what_nobody_confirmed_before_the_interface_is_up(
+    host: CpuHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = card(host)
+    had = own.allowed()
+    monkeypatch.setattr(Host, "detach", lambda *_: None)
+    host.apply(irqs("1-2"), confirm_within=600)
+    down(host, own)
+    assert alone.boot(Host(str(host.path))) == []
+    assert host.state() == "none"
+    up(host, own)
+    assert own.allowed() == had
+
+
+def test_systemd_runs_what_follows_the_boot_hook(tmp_path: Path) -> None:
+    host = CpuHost(tmp_path / "host", init="systemd")
+    own = card(host)
+    host.apply(irqs("1-2"))
+    down(host, own)
+    assert host.run_hook().returncode == 0
+    copy = host.path / "var/lib/edgetune/agent.py"
+    ran = [line for line in host.commands if line.startswith("systemd-run")]
+    assert len(ran) == 1
+    assert ran[0].startswith("systemd-run --no-block --unit=edgetune-late -- ")
+    assert ran[0].endswith(f"{copy} late")
 
 
 def test_a_change_of_queues_puts_interrupts_back(

@@ -228,52 +228,21 @@ def test_the_boot_hook_sets_it_again(host: NearRoot, monkeypatch: pytest.MonkeyP
     assert Route(table.lines[0]).option("initcwnd") == "32"
 
 
-def test_systemd_sets_it_when_the_network_is_there(
+def test_it_is_set_again_once_the_network_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    host = NearRoot(tmp_path / "host", init="systemd")
+    host = NearRoot(tmp_path / "host")
     table = Routes(host, monkeypatch, DEFAULT)
-    unit = "etc/systemd/system/edgetune-network.service"
-    link = "etc/systemd/system/multi-user.target.wants/edgetune-network.service"
-    before, own = host.tree(), route(initcwnd=32)
+    started: list[list[str]] = []
+    monkeypatch.setattr(Host, "detach", lambda own, command: started.append(list(command)))
+    own = route(initcwnd=32)
     host.apply(own)
-    assert host.read(unit).splitlines()[7].endswith("/var/lib/edgetune/agent.py network")
-    assert (host.path / link).resolve() == host.path / unit
-    assert host.ask("verify", tuning="t", settings=[own])["verified"]
-    monkeypatch.setattr(alone, "BOOT_WAIT", 0)
     table.lines = []
-    assert host.boot_hook() == [], "the network waits for it, so it waits for no route"
+    assert host.boot_hook() == [], "the network waits for the boot hook, so it waits for no route"
+    assert [command[-1] for command in started] == ["late"]
     threading.Timer(0.3, lambda: table.lines.append(DEFAULT)).start()
-    assert alone.network(Host(str(host.path))) == []
+    assert alone.late(Host(str(host.path))) == []
     assert Route(table.lines[0]).option("initcwnd") == "32"
-    (host.path / link).unlink()
-    assert host.plan(own)[0]["reason"] == "would be lost at the next boot"
-    host.restore()
-    host.write("proc/sys/kernel/random/boot_id", "")
-    boot_id = "proc/sys/kernel/random/boot_id"
-    assert {**host.tree(), boot_id: None} == {**before, boot_id: None}
-
-
-def test_the_network_unit_is_one_that_systemd_takes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = shutil.which("systemd-analyze") or pytest.skip("there is no systemd-analyze here")
-    host = NearRoot(tmp_path / "host", init="systemd")
-    Routes(host, monkeypatch, DEFAULT)
-    host.apply(route(initcwnd=32))
-    unit = tmp_path / "edgetune-network.service"
-    unit.write_text(host.read("etc/systemd/system/edgetune-network.service"))
-    done = subprocess.run(
-        [program, "verify", str(unit)], capture_output=True, text=True, timeout=30, check=False
-    )
-    assert "edgetune-network" not in done.stdout + done.stderr
-
-
-def test_nothing_waits_for_the_network_without_a_route(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(alone, "NETWORK_WAIT", 3600)
-    assert alone.network(Host(str(NearRoot(tmp_path / "host").path))) == []
 
 
 words = st.from_regex(r"[a-z0-9][a-z0-9.:/]{0,8}", fullmatch=True).filter(

@@ -462,7 +462,7 @@ def test_a_service_that_is_still_starting_after_a_boot_is_waited_for(host: Agent
 def test_the_copy_on_disk_says_what_it_can_do(host: AgentRoot, arguments: list[str]) -> None:
     host.apply(thp("never"))
     done = host.run_copy(*arguments)
-    assert done.returncode == 1 and "usage: agent.py boot | agent.py network" in done.stderr
+    assert done.returncode == 1 and "usage: agent.py boot | agent.py revert TUNING" in done.stderr
 
 
 @pytest.mark.parametrize("settings", [EVERYTHING, [sysctl("4096")]])

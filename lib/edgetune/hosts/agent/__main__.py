@@ -11,20 +11,20 @@ from typing import List
 from edgetune.hosts.agent.answer import answer
 from edgetune.hosts.agent.host import Host
 
-USAGE = "usage: agent.py boot | agent.py network | agent.py revert TUNING | agent.py restore TUNING"
+USAGE = "usage: agent.py boot | agent.py revert TUNING | agent.py restore TUNING"
 
 
 def _act_alone(host: Host, arguments: List[str]) -> List[str]:
     """What the command line says; what went wrong."""
-    from edgetune.hosts.agent.alone import boot, network, restore_by_hand, revert
+    from edgetune.hosts.agent.alone import boot, late, restore_by_hand, revert
     from edgetune.hosts.agent.undo import attempt
 
     problems: List[str] = []
     verb, given = arguments[0], arguments[1:]
     if verb == "boot" and not given:
         attempt(problems, "", lambda: problems.extend(boot(host)))
-    elif verb == "network" and not given:
-        attempt(problems, "", lambda: problems.extend(network(host)))
+    elif verb == "late" and not given:
+        attempt(problems, "", lambda: problems.extend(late(host)))
     elif verb == "revert" and len(given) == 1:
         attempt(problems, given[0], revert, host, given[0])
     elif verb == "restore" and len(given) == 1:

@@ -8,17 +8,25 @@ from typing import List, Sequence
 
 from edgetune.hosts.agent.change import in_order, set_now
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.journal import UNSETTLED, Entry, Journal, Journals, by_hook, needs_network
+from edgetune.hosts.agent.journal import UNSETTLED, Entry, Journal, Journals, by_hook
 from edgetune.hosts.agent.kinds import KINDS
 from edgetune.hosts.agent.observe import observe
 from edgetune.hosts.agent.protocol import TUNING, Failed, Refused, complaint
-from edgetune.hosts.agent.standby import BootHook, arm_timer, set_deadline, time_left
+from edgetune.hosts.agent.standby import (
+    FOLLOWING,
+    BootHook,
+    arm_timer,
+    follow_up,
+    set_deadline,
+    time_left,
+)
 from edgetune.hosts.agent.undo import attempt, take_back
 
 BOOT_WAIT = 10.0
 
 
-NETWORK_WAIT = 120.0
+LATE_WAIT = 300.0
+"""How long interfaces may take to come up after a boot, in seconds."""
 
 
 REVERT_AGAIN = 5.0
@@ -38,25 +46,36 @@ def boot(host: Host) -> List[str]:
             if journal.state not in UNSETTLED:
                 attempt(problems, journal.tuning, _carry_on, host, journal, problems)
         attempt(problems, "", BootHook(host).sync)
+        if _unready(host):
+            attempt(problems, "", follow_up, host)
     return problems + list(Journals(host).damaged().values())
 
 
-def network(host: Host) -> List[str]:
-    """Set again what comes with the network, which under systemd `boot` cannot wait for."""
+def late(host: Host) -> List[str]:
+    """Set again what the boot hook came too early for, or as much of it as there is in the end."""
     problems: List[str] = []
-    waited = [entry for journal in Journals(host).all() for entry in _kept(journal, True)]
-    _await(host, waited, NETWORK_WAIT)
+    end = time.monotonic() + LATE_WAIT
+    while _unready(host) and time.monotonic() < end:
+        time.sleep(0.2)
     with host.lock(60.0):
         for journal in Journals(host).all():
             if journal.state not in UNSETTLED:
-                _set_again(host, journal.tuning, _kept(journal, True), problems)
+                attempt(problems, journal.tuning, _set_again, host, journal, problems)
+        problems += [f"{entry.setting.id}: is not there yet, or down" for entry in _unready(host)]
+        host.remove(FOLLOWING)
     return problems
 
 
-def _kept(journal: Journal, with_network: bool) -> List[Entry]:
-    """What our hook keeps of a tuning: what comes with the network, or the rest."""
-    entries = [entry for entry in in_order(journal.entries) if entry.stored and by_hook(entry)]
-    return [entry for entry in entries if needs_network(entry) == with_network]
+def _unready(host: Host) -> List[Entry]:
+    journals = [own for own in Journals(host).all() if own.state not in UNSETTLED]
+    entries = [entry for journal in journals for entry in journal.entries]
+    return [
+        entry for entry in entries if entry.stored and by_hook(entry) and not _ready(host, entry)
+    ]
+
+
+def _ready(host: Host, entry: Entry) -> bool:
+    return KINDS[entry.setting.kind](host).ready(entry.setting.target)
 
 
 def _end_if_due(host: Host, journal: Journal) -> None:
@@ -88,25 +107,24 @@ def _carry_on(host: Host, journal: Journal, problems: List[str]) -> None:
         except Exception as error:
             take_back(host, journal, False)
             raise Failed(f"taken back, as its timer cannot be set: {complaint(error)}") from None
-    entries = _kept(journal, False)
-    if host.init != "systemd":
-        entries = in_order(entries + _kept(journal, True))
-    _await(host, entries, BOOT_WAIT)
-    _set_again(host, journal.tuning, entries, problems)
+    _set_again(host, journal, problems)
 
 
-def _set_again(host: Host, tuning: str, entries: Sequence[Entry], problems: List[str]) -> None:
+def _set_again(host: Host, journal: Journal, problems: List[str]) -> None:
+    kept = [entry for entry in in_order(journal.entries) if entry.stored and by_hook(entry)]
+    entries = [entry for entry in kept if _ready(host, entry)]
+    _await(host, entries)
     for entry in entries:
-        row = observe(host, entry.setting, tuning)
+        row = observe(host, entry.setting, journal.tuning)
         if row.problem:
             problems.append(f"{entry.setting.id}: {row.problem}")
         elif row.differs["runtime"]:
             attempt(problems, "", set_now, host, entry)
 
 
-def _await(host: Host, entries: Sequence[Entry], seconds: float) -> None:
-    """Drivers may bring their interfaces, and networks their routes, after we started."""
-    end = time.monotonic() + seconds
+def _await(host: Host, entries: Sequence[Entry]) -> None:
+    """Drivers may bring their interfaces some time after the boot hook started."""
+    end = time.monotonic() + BOOT_WAIT
     settings = [entry.setting for entry in entries]
     while time.monotonic() < end:
         if all(KINDS[setting.kind](host).present(setting.target) for setting in settings):

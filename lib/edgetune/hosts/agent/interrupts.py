@@ -57,7 +57,7 @@ def find_interrupts(host: Host, interface: str) -> List[Interrupt]:
     numbers = set(host.names(f"{device}/msi_irqs"))
     virtio = os.path.basename(os.path.realpath(host.path(device)))
     queues = [name[:2] for name in host.names(f"/sys/class/net/{interface}/queues")]
-    most = max(queues.count("rx"), queues.count("tx"))
+    most = max(queues.count(side) for side in ("rx", "tx"))
     found = []
     for line in read_lines(host):
         queue = QUEUE.fullmatch(line.name)

@@ -111,11 +111,6 @@ class Journal:
         unsettled = self.provisional or self.state in UNSETTLED
         return unsettled or any(entry.stored and by_hook(entry) for entry in self.entries)
 
-    @property
-    def needs_network(self) -> bool:
-        """Whether some of it can be set again only when there is a network."""
-        return any(entry.stored and needs_network(entry) for entry in self.entries)
-
     def scopes(self) -> Set[str]:
         """What it changes; two tunings with a common scope can only be taken back in order."""
         changed = [entry for entry in self.entries if entry.runtime or entry.stored]
@@ -189,9 +184,3 @@ def by_hook(entry: Entry) -> bool:
     """Whether only our boot hook keeps this setting over a reboot."""
     kind: Type[Kind] = KINDS[entry.setting.kind]
     return kind.kept_by_hook
-
-
-def needs_network(entry: Entry) -> bool:
-    """Whether this setting comes with the network."""
-    kind: Type[Kind] = KINDS[entry.setting.kind]
-    return kind.with_network

@@ -20,13 +20,11 @@ UNIT = SYSTEMD + "/edgetune.service"
 UNIT_LINK = SYSTEMD + "/multi-user.target.wants/edgetune.service"
 
 
-NETWORK_UNIT = SYSTEMD + "/edgetune-network.service"
-
-
-NETWORK_LINK = SYSTEMD + "/multi-user.target.wants/edgetune-network.service"
-
-
 INIT_SCRIPT = "/etc/init.d/S99edgetune"
+
+
+# There while the rest of a boot is still to be set.
+FOLLOWING = "/run/edgetune-late"
 
 
 UNIT_TEXT = """\
@@ -49,22 +47,6 @@ WantedBy=multi-user.target
 """
 
 
-# Nothing waits for this one: the network may take its time.
-NETWORK_TEXT = """\
-[Unit]
-Description=edgetune: settings of routes, which come with the network
-RequiresMountsFor=/var/lib/edgetune
-After=edgetune.service network.target network-online.target
-
-[Service]
-Type=simple
-ExecStart={command}
-
-[Install]
-WantedBy=multi-user.target
-"""
-
-
 INIT_TEXT = """\
 #!/bin/sh
 # edgetune: settings that nothing else keeps over a boot
@@ -79,11 +61,7 @@ def agent_command(prefix: str, *arguments: str) -> List[str]:
 
 
 class BootHook:
-    """Runs ``agent.py boot`` at each boot, before the network is used.
-
-    Under systemd ``agent.py network`` follows for what comes with the network; the other inits
-    run us when it is there.
-    """
+    """Runs ``agent.py boot`` at each boot, before the network is used."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -96,10 +74,9 @@ class BootHook:
                 "nothing can keep it over a boot: no systemd, nothing runs /etc/init.d/S??*"
             )
 
-    def installed(self, with_network: bool = False) -> bool:
-        """Whether the next boot will run it, or what follows when there is a network."""
-        units = (NETWORK_UNIT, NETWORK_LINK) if with_network else (UNIT, UNIT_LINK)
-        files = {"systemd": units, "sysv": (INIT_SCRIPT,)}.get(self._host.init, ())
+    def installed(self) -> bool:
+        """Whether the next boot will run it."""
+        files = {"systemd": (UNIT, UNIT_LINK), "sysv": (INIT_SCRIPT,)}.get(self._host.init, ())
         return bool(files) and all(self._host.exists(name) for name in (*files, AGENT))
 
     def sync(self) -> None:
@@ -116,7 +93,6 @@ class BootHook:
         else:
             for name in (UNIT_LINK, UNIT, INIT_SCRIPT):
                 self._host.remove(name)
-        self._sync_network(any(journal.needs_network for journal in journals))
         if standing:
             self._stay()
         else:
@@ -127,18 +103,14 @@ class BootHook:
         """Be there at the next boot, if this host's init is one that we know."""
         self._stay()
         if self._host.init == "systemd":
-            self._put_unit(UNIT, UNIT_LINK, UNIT_TEXT, "boot")
+            command = " ".join(agent_command("", "boot"))
+            self._directories.make(os.path.dirname(UNIT_LINK))
+            self._put(UNIT, UNIT_TEXT.format(command=command).encode(), 0o644)
+            self._link()
         elif self._host.init == "sysv":
             python, *rest = agent_command("", "boot")
             command = f'{shlex.quote(python)} -I -S "$EDGETUNE_ROOT{AGENT}" {rest[-1]}'
             self._put(INIT_SCRIPT, INIT_TEXT.format(command=command).encode(), 0o755)
-
-    def _sync_network(self, needed: bool) -> None:
-        if needed and self._host.init == "systemd":
-            self._put_unit(NETWORK_UNIT, NETWORK_LINK, NETWORK_TEXT, "network")
-        elif not needed:
-            for name in (NETWORK_LINK, NETWORK_UNIT):
-                self._host.remove(name)
 
     def _stay(self) -> None:
         self._host.make_directory(STATE, 0o700)
@@ -150,13 +122,10 @@ class BootHook:
         if not self._host.holds(name, data):
             self._host.write(name, data, mode)
 
-    def _put_unit(self, unit: str, link: str, text: str, verb: str) -> None:
-        command = " ".join(agent_command("", verb))
-        self._directories.make(os.path.dirname(link))
-        self._put(unit, text.format(command=command).encode(), 0o644)
-        if not self._host.exists(link):
-            os.symlink("../" + os.path.basename(unit), self._host.path(link))
-            sync_directory(os.path.dirname(self._host.path(link)))
+    def _link(self) -> None:
+        if not self._host.exists(UNIT_LINK):
+            os.symlink("../" + os.path.basename(UNIT), self._host.path(UNIT_LINK))
+            sync_directory(os.path.dirname(self._host.path(UNIT_LINK)))
 
 
 def kept(host: Host, kind: str, target: Target) -> Iterator[Value]:
@@ -183,6 +152,16 @@ def arm_timer(host: Host, journal: Journal) -> None:
         # The timer waits for sysinit.target, which at a boot may wait for us.
         unit = ["--no-block", f"--unit={_timer_unit(journal)}"]
         host.run("systemd-run", *unit, *when, "--", *command)
+    else:
+        host.detach(command)
+
+
+def follow_up(host: Host) -> None:
+    """Let our copy on disk set the rest again, once interfaces are up and routes are there."""
+    host.write(FOLLOWING, b"")
+    command = agent_command(host.path("/").rstrip("/"), "late")
+    if host.init == "systemd":
+        host.run("systemd-run", "--no-block", "--unit=edgetune-late", "--", *command)
     else:
         host.detach(command)
 

@@ -17,16 +17,14 @@ class Kind:
 
     ``name`` is what requests call it; ``target`` names the fields that say what is set, with
     their patterns. ``ordered`` kinds know ``only``. ``kept_by_hook`` kinds are set again at each
-    boot by us, those ``with_network`` when there is one; the others live in files that the
-    operating system reads. ``live`` kinds can be read back at once, the others after the restart
-    of their service.
+    boot by us; the others live in files that the operating system reads. ``live`` kinds can be
+    read back at once, the others after the restart of their service.
     """
 
     name = ""
     target: Dict[str, str] = {}
     ordered = True
     kept_by_hook = False
-    with_network = False
     live = True
 
     def __init__(self, host: Host) -> None:
@@ -94,6 +92,10 @@ class Kind:
 
     def present(self, target: Target) -> bool:
         """Whether the host still has what is set: if it is gone nothing is to be restored."""
+        return True
+
+    def ready(self, target: Target) -> bool:
+        """Whether the host has come far enough, while it boots, for this to be set to stay."""
         return True
 
     def restore(self, target: Target, snapshot: Any) -> None:

@@ -27,7 +27,7 @@ class HookKept(Kind):
         from edgetune.hosts.agent.standby import BootHook, kept
 
         found: Optional[Value] = None
-        if BootHook(self.host).installed(self.with_network):
+        if BootHook(self.host).installed():
             for value in kept(self.host, self.name, target):
                 found = self.merge(found, value)
         return found

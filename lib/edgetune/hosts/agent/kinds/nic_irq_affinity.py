@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any, List, Sequence
 
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.interrupts import Interrupt, queue_interrupts
+from edgetune.hosts.agent.interrupts import Interrupt, find_interrupts, queue_interrupts
 from edgetune.hosts.agent.kinds.nic_queue_cpus import NicQueueCpus, OfQueues
 from edgetune.hosts.agent.placement import IRQ_AFFINITY, POLICIES, placed
 from edgetune.hosts.agent.protocol import Failed, Fields, Unsupported
@@ -107,8 +107,13 @@ class NicIrqAffinity(NicQueueCpus):
             # EIO: the kernel manages it, which older ones tell in no other way.
             raise Failed(f"{own.file} ({own.name}): {error.strerror}") from None
 
+    def present(self, target: Target) -> bool:
+        """An interface that is down has none to be restored, as after a boot."""
+        return bool(find_interrupts(self.host, target["interface"]))
+
     def _interrupts(self, target: Target) -> List[Interrupt]:
-        self.queues(target)
+        if not super().present(target):
+            raise Unsupported(f"there is no interface {target['interface']}")
         return queue_interrupts(self.host, target["interface"])
 
 

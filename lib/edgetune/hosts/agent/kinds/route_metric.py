@@ -29,7 +29,6 @@ class RouteMetric(HookKept):
 
     name = "route.metric"
     target = {"family": "inet6?", "route": r"default|[0-9A-Fa-f.:]{2,39}/[0-9]{1,3}"}
-    with_network = True
 
     @staticmethod
     def scope(target: Target) -> str:
@@ -99,6 +98,10 @@ class RouteMetric(HookKept):
             return bool(self._routes(target))
         except Unsupported:
             return False
+
+    def ready(self, target: Target) -> bool:
+        """Not before the network is."""
+        return self.present(target)
 
     def snapshot(self, target: Target) -> Any:
         """The text of each route."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``verify``: whether every setting is as wanted."""
 
+import time
 from typing import List
 
 from edgetune.hosts.agent.host import Host
@@ -9,6 +10,7 @@ from edgetune.hosts.agent.observe import observe
 from edgetune.hosts.agent.protocol import DIGEST, TUNING, Fields, Json
 from edgetune.hosts.agent.services import START_WAIT, awaited_state
 from edgetune.hosts.agent.settings import Setting, read_settings
+from edgetune.hosts.agent.standby import FOLLOWING
 
 
 def run(host: Host, request: Fields) -> Json:
@@ -25,6 +27,7 @@ def verify_settings(host: Host, tuning: str, settings: List[Setting]) -> Json:
     named = [setting.restart for setting in settings if setting.restart]
     # Just after a boot a service may not have come up yet, and tells nothing of its properties.
     services = {name: awaited_state(host, name, START_WAIT) for name in dict.fromkeys(named)}
+    _await_follow_up(host)
     rows = [observe(host, setting, tuning) for setting in settings]
     running = all(state == "active" for state in services.values())
     return {
@@ -34,3 +37,10 @@ def verify_settings(host: Host, tuning: str, settings: List[Setting]) -> Json:
         "settings": [dict(row.shown, ok=row.as_wanted) for row in rows],
         "services": services,
     }
+
+
+def _await_follow_up(host: Host) -> None:
+    """Just after a boot what needs its interface up may not be set again yet."""
+    end = time.monotonic() + START_WAIT
+    while host.exists(FOLLOWING) and time.monotonic() < end:
+        time.sleep(0.1)
