@@ -23,7 +23,7 @@ import pytest
 from edgetune import AGENT_PROTOCOL
 from edgetune.hosts.agent import bundle
 from edgetune.hosts.agent.kinds import KINDS
-from edgetune.hosts.fleet import BOOTSTRAP
+from edgetune.hosts.fleet import BOOTSTRAP, packed
 from tests.agent_root import setting
 
 MACHINE = shlex.split(os.environ.get("EDGETUNE_MACHINE", ""))
@@ -61,11 +61,9 @@ def on_machine(command: str, given: bytes = b"") -> bytes:
 
 def reply_to(verb: str, **fields: Any) -> dict[str, Any]:
     """One round trip, as the controller has it."""
-    source = bundle.make()
+    source = packed(bundle.make())
     request = json.dumps({"protocol": AGENT_PROTOCOL, "verb": verb, **fields}).encode()
-    reply: dict[str, Any] = json.loads(
-        on_machine(BOOTSTRAP, b"%d\n%s%s" % (len(source), source, request))
-    )
+    reply: dict[str, Any] = json.loads(on_machine(BOOTSTRAP, source + request))
     return reply
 
 
