@@ -123,6 +123,16 @@ class AgentRoot:
         self.write("proc/sys/kernel/random/boot_id", f"{boot_id}\n")
         return boot_id
 
+    def make_unit(self, name: str, active: str = "active", enabled: str = "enabled") -> None:
+        """Have a unit of systemd, beside nginx."""
+        self.write(f"stub/units/{name}/active", f"{active}\n")
+        self.write(f"stub/units/{name}/enabled", f"{enabled}\n")
+
+    def unit(self, name: str) -> tuple[str, str]:
+        """What systemctl says of it: whether it is active, and enabled."""
+        own = f"stub/units/{name}"
+        return self.read(f"{own}/active").strip(), self.read(f"{own}/enabled").strip()
+
     @property
     def boot_id(self) -> str:
         """The present one."""
@@ -216,12 +226,15 @@ class AgentRoot:
     def boot(self) -> subprocess.CompletedProcess[str]:
         """Boot anew: memory is lost, then the boot hook runs if it is there, then nginx starts."""
         self.new_boot_id()
-        stored = self.path / "etc/sysctl.d/90-edgetune-t.conf"
-        kept = re.findall(r"somaxconn = (\d+)", stored.read_text()) if stored.exists() else []
+        stored = sorted(self.path.glob("etc/sysctl.d/90-edgetune-*.conf"))
+        kept = re.findall(r"somaxconn = (\d+)", "".join(file.read_text() for file in stored))
         self.write("proc/sys/net/core/somaxconn", f"{[128, *kept][-1]}\n")
         self.write(f"{THP}/enabled", "always [madvise] never\n")
         for mask in self.path.glob("sys/class/net/eth0/queues/rx-*/rps_cpus"):
             mask.write_text("0\n")
+        for unit in self.path.glob("stub/units/*"):
+            enabled = (unit / "enabled").read_text() == "enabled\n"
+            (unit / "active").write_text("active\n" if enabled else "inactive\n")
         hook = self.run_hook()
         systemctl = self.path / "usr/local/sbin/systemctl"
         subprocess.run([systemctl, "start", "nginx"], env=self.environment, check=True)
@@ -368,6 +381,16 @@ def nginx(name: str, value: str, **changes: Any) -> dict[str, Any]:
     """A service.property setting of nginx."""
     target = {"service": "nginx", "property": name}
     return setting("service.property", target, value, **{"restart": "nginx", **changes})
+
+
+def unit(name: str, **parts: str) -> dict[str, Any]:
+    """A unit setting, such as active="off"."""
+    return setting("unit", {"unit": name}, parts)
+
+
+def file(path: str, text: str, **changes: Any) -> dict[str, Any]:
+    """A file setting."""
+    return setting("file", {"path": path}, text, **changes)
 
 
 def setting(kind: str, target: dict[str, str], value: Any, **changes: Any) -> dict[str, Any]:

@@ -25,6 +25,7 @@ class Kind:
 
 
 KINDS: Mapping[str, Kind] = {
+    "unit": Kind({"unit": r"[A-Za-z0-9@:._-]+\.(service|socket|timer|path)"}, "live", "switches"),
     "sysctl": Kind({"key": r"[a-z0-9_][A-Za-z0-9_-]*([./][A-Za-z0-9_-]+)*"}, "live"),
     "nic.channels": Kind(_INTERFACE, "drain", "numbers"),
     # Nearly every driver stops its queues, and most take the link down, while rings change.
@@ -48,6 +49,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "memory.tmpfs_policy": Kind({"mount": r"/[!-~]{0,200}"}, "live"),
     "sched.migration_cost": Kind({}, "live"),
+    "file": Kind({"path": r"(/[A-Za-z0-9_@+-][A-Za-z0-9_@+:,.-]*)+"}, "live"),
     "service.property": Kind({**_SERVICE, "property": r"[A-Za-z]+"}, "restart"),
     "memory.numa_policy": Kind(_SERVICE, "restart"),
     "cpu.service_affinity": Kind(_SERVICE, "restart"),

@@ -55,6 +55,8 @@ def _render_setting(
     value: Any
     if isinstance(setting.value, str):
         value = _work_out(setting.value, names, f"{setting.where}.value")
+        # White space around a value means nothing, but in a file every byte does.
+        value = value if setting.kind == "file" else value.strip()
     else:
         texts = {
             key: _work_out(str(part), names, f"{setting.where}.value.{key}")
@@ -81,14 +83,17 @@ def _work_out(text: str, names: Mapping[str, Any], where: str) -> str:
     import jinja2
     from jinja2.sandbox import SandboxedEnvironment
 
-    environment = SandboxedEnvironment(undefined=jinja2.StrictUndefined, autoescape=False)
+    environment = SandboxedEnvironment(
+        undefined=jinja2.StrictUndefined, autoescape=False, keep_trailing_newline=True
+    )
     try:
-        return environment.from_string(text).render(names).strip()
+        return environment.from_string(text).render(names)
     except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError) as error:
         raise InputError(where, None, f"does not fit the host's facts: {error}") from None
 
 
 def _part(text: str, setting: Setting, key: str) -> int | str:
+    text = text.strip()
     allowed, needed = _PARTS[KINDS[setting.kind].parts]
     if re.fullmatch(r"-?\d+", text):
         return int(text)

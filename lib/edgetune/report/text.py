@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -126,7 +127,14 @@ def _value(value: Any) -> str:
         return "not set"
     if isinstance(value, Mapping):
         return ",".join(f"{key}={part}" for key, part in sorted(value.items()))
-    return str(value) or "empty"
+    text = str(value)
+    return _size(text) if "\n" in text else text or "empty"
+
+
+def _size(text: str) -> str:
+    """A whole file, told from others by its size and its SHA-256."""
+    data = text.encode()
+    return f"{len(data)} bytes, sha256 {hashlib.sha256(data).hexdigest()[:12]}"
 
 
 def _names(names: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ import os
 from typing import Dict, List, Sequence, Set, Tuple
 
 from edgetune.hosts.agent.files import Directories, remember_file
-from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.host import RESERVE_BYTES, Host
 from edgetune.hosts.agent.journal import JOURNAL_VERSION, Entry, Journal, Journals
 from edgetune.hosts.agent.kinds import KINDS
 from edgetune.hosts.agent.observe import Row, asked, in_force, observe
@@ -13,6 +13,7 @@ from edgetune.hosts.agent.protocol import AgentError, Failed, Json, Unsupported
 from edgetune.hosts.agent.services import is_active, restart
 from edgetune.hosts.agent.settings import Setting
 from edgetune.hosts.agent.standby import BootHook, arm_timer, set_deadline
+from edgetune.hosts.agent.values import shown
 
 
 def in_order(entries: Sequence[Entry]) -> List[Entry]:
@@ -60,10 +61,11 @@ def carry_out(host: Host, journal: Journal) -> Tuple[List[str], List[Row]]:
 
     Whatever it raises, the journal tells how to take it back.
     """
-    host.reserve()
+    journals = Journals(host)
+    host.reserve(RESERVE_BYTES + journals.size(journal))
     if journal.provisional:
         set_deadline(host, journal)
-    Journals(host).save(journal)
+    journals.save(journal)
     BootHook(host).sync()
     if journal.provisional:
         arm_timer(host, journal)
@@ -97,15 +99,18 @@ def set_now(host: Host, entry: Entry) -> None:
         now = asked(kind, setting) if kind.live else setting.value
     except (OSError, AgentError, Unsupported) as error:
         text = error.strerror if isinstance(error, OSError) else str(error)
-        raise Failed(f"{setting.id}: cannot be set to {setting.value}: {text}") from None
+        raise Failed(f"{setting.id}: cannot be set to {shown(setting.value)}: {text}") from None
     if not kind.same(now, setting.value):
-        raise Failed(f"{setting.id}: reads {now} after {setting.value} was written")
+        text = f"reads {shown(now)} after {shown(setting.value)} was written"
+        raise Failed(f"{setting.id}: {text}")
 
 
 def _store(host: Host, journal: Journal) -> None:
     for name, text in stored_files(host, journal).items():
         Directories(host).make(os.path.dirname(name))
-        host.write(name, text.encode())
+        was = journal.files[name]
+        like = (was["mode"], (was["uid"], was["gid"])) if was["content"] is not None else ()
+        host.write(name, text.encode(), *like)
     reload_changed(host, journal)
 
 
@@ -117,7 +122,7 @@ def reload_changed(host: Host, journal: Journal) -> None:
 def _prove(host: Host, journal: Journal, services: Sequence[str]) -> List[Row]:
     rows = [observe(host, entry.setting, journal.tuning) for entry in journal.entries]
     wrong = [
-        f"{row.setting.id}: {row.reason}: is {row.runtime}, stored {row.persistent}"
+        f"{row.setting.id}: {row.reason}: is {shown(row.runtime)}, stored {shown(row.persistent)}"
         for row in rows
         if not row.as_wanted
     ]

@@ -53,6 +53,8 @@ class Host:
 
     def __init__(self, root: str) -> None:
         self.root = os.path.realpath(root)
+        # Whether the boot hook acts: no service has been started yet.
+        self.booting = False
         self._locked: Sequence[int] = ()
 
     def path(self, name: str) -> str:
@@ -110,9 +112,10 @@ class Host:
         except OSError as error:
             if error.errno not in NO_ROOM or not self.exists(RESERVE):
                 raise
+            room = os.stat(self.path(RESERVE)).st_size
             self.replace(name, data, mode, owner, RESERVE)
             with contextlib.suppress(OSError):
-                self.reserve()
+                self.reserve(room)
 
     def replace(
         self,
@@ -146,13 +149,13 @@ class Host:
         except OSError:
             return False
 
-    def reserve(self) -> None:
+    def reserve(self, room: int = RESERVE_BYTES) -> None:
         """Keep room for what is written when a change is taken back: the disk may be full then."""
         self.make_directory(STATE, 0o700)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         descriptor = os.open(self.path(RESERVE), flags, 0o600)
         try:
-            os.posix_fallocate(descriptor, 0, RESERVE_BYTES)
+            os.posix_fallocate(descriptor, 0, room)
         finally:
             os.close(descriptor)
 

@@ -167,13 +167,20 @@ class Journals:
     def save(self, journal: Journal) -> None:
         """Write it down, durably."""
         self._host.make_directory(STATE + "/tunings", 0o700)
-        # Without an indent: that needs json's encoder in Python, ten times as long.
-        data = json.dumps(journal.document(), sort_keys=True).encode()
-        self._host.write(_journal_file(journal.tuning), data + b"\n", 0o600)
+        self._host.write(_journal_file(journal.tuning), _text_of(journal), 0o600)
+
+    def size(self, journal: Journal) -> int:
+        """How many bytes it takes on disk."""
+        return len(_text_of(journal))
 
     def forget(self, tuning: str) -> None:
         """Remove it: everything is as it was."""
         self._host.remove(_journal_file(tuning))
+
+
+def _text_of(journal: Journal) -> bytes:
+    # Without an indent: that needs json's encoder in Python, ten times as long.
+    return json.dumps(journal.document(), sort_keys=True).encode() + b"\n"
 
 
 def _journal_file(tuning: str) -> str:

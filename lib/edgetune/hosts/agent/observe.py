@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a setting stands on this host, and what would have to be done."""
 
-from typing import List, Optional, Sequence
+from typing import Any, Callable, List, Optional, Sequence
 
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Entry
@@ -122,11 +122,17 @@ def _probe(host: Host, kind: Kind, row: Row, tuning: str) -> None:
 def current(host: Host, setting: Setting) -> Json:
     """What is in force and what is stored; None for what the host does not have."""
     kind = KINDS[setting.kind](host)
+    return {
+        "runtime": _known(asked, kind, setting),
+        "persistent": _known(stored_value, kind, setting),
+    }
+
+
+def _known(read: Callable[[Kind, Setting], Optional[Value]], *given: Any) -> Optional[Value]:
     try:
-        runtime: Optional[Value] = asked(kind, setting)
+        return read(*given)
     except Unsupported:
-        runtime = None
-    return {"runtime": runtime, "persistent": stored_value(kind, setting)}
+        return None
 
 
 def diff_of(entries: Sequence[Entry], before: Sequence[Json], after: Sequence[Json]) -> List[Json]:

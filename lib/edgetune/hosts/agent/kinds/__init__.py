@@ -5,6 +5,7 @@ from typing import Dict, Tuple, Type
 
 from edgetune.hosts.agent.kinds.base import Kind
 from edgetune.hosts.agent.kinds.cpu_service_affinity import CpuServiceAffinity
+from edgetune.hosts.agent.kinds.file import File
 from edgetune.hosts.agent.kinds.memory_numa_policy import MemoryNumaPolicy
 from edgetune.hosts.agent.kinds.memory_thp import MemoryThp
 from edgetune.hosts.agent.kinds.memory_tmpfs_policy import MemoryTmpfsPolicy
@@ -22,8 +23,10 @@ from edgetune.hosts.agent.kinds.route_metric import RouteMetric
 from edgetune.hosts.agent.kinds.sched_migration_cost import SchedMigrationCost
 from edgetune.hosts.agent.kinds.service_property import ServiceProperty
 from edgetune.hosts.agent.kinds.sysctl import Sysctl
+from edgetune.hosts.agent.kinds.unit import Unit
 
 ORDER: Tuple[Type[Kind], ...] = (
+    Unit,
     NicChannels,
     NicRing,
     NicRss,
@@ -39,6 +42,7 @@ ORDER: Tuple[Type[Kind], ...] = (
     MemoryTmpfsPolicy,
     SchedMigrationCost,
     Sysctl,
+    File,
     ServiceProperty,
     MemoryNumaPolicy,
     CpuServiceAffinity,

@@ -23,6 +23,7 @@ from edgetune.hosts.agent.protocol import (
 from edgetune.hosts.agent.settings import Setting, read_settings
 from edgetune.hosts.agent.standby import BootHook
 from edgetune.hosts.agent.undo import take_back
+from edgetune.hosts.agent.values import shown
 from edgetune.hosts.agent.verbs.verify import verify_settings
 
 
@@ -116,8 +117,8 @@ def _refuse_unexpected(rows: Sequence[Row], expect: Json) -> None:
         planned = expect[row.setting.id]
         for name, value in row.values.items():
             if value != planned[name]:
-                text = f"{row.setting.id}: {name} is {value}, the plan saw {planned[name]}"
-                raise Refused(text)
+                text = f"{name} is {shown(value)}, the plan saw {shown(planned[name])}"
+                raise Refused(f"{row.setting.id}: {text}")
 
 
 def _undo(host: Host, journal: Journal, error: Exception) -> Failed:

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole files."""
+
+import os
+import stat
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
+
+from edgetune.hosts.agent.host import NOT_READY, STATE, Host, decode
+from edgetune.hosts.agent.kinds.base import Kind
+from edgetune.hosts.agent.protocol import Fields, Unsupported
+from edgetune.hosts.agent.values import Target, Value
+
+if TYPE_CHECKING:
+    from edgetune.hosts.agent.journal import Journal
+    from edgetune.hosts.agent.settings import Setting
+
+MOST_BYTES = 64 * 1024
+
+NAME = r"[A-Za-z0-9_@+-][A-Za-z0-9_@+:,.-]{0,199}"
+
+NOT_OURS = ("/proc", "/sys", "/dev", "/run", "/tmp", "/boot", STATE, NOT_READY)
+"""Where no tuning writes: what a boot loses, what boots the host, and what the agent keeps."""
+
+STRONGER = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
+"""Where directories such as ``sysctl.d`` are looked for: a file masks its namesakes further on."""
+
+
+class File(Kind):
+    """A plain file with a whole text; one that is there keeps its mode and its owner."""
+
+    name = "file"
+    target = {"path": rf"(/{NAME}){{1,20}}"}
+    ordered = False
+    # It is written with all the other files, after the settings and before the restarts.
+    live = False
+
+    @staticmethod
+    def scope(target: Target) -> str:
+        return f"file {target['path']}"
+
+    @classmethod
+    def check_value(cls, fields: Fields) -> Value:
+        """A text of whole lines, at most ``MOST_BYTES`` long; its path is one of a tuning's."""
+        why = _refusal(str(fields.inside("target").raw("path")))
+        if why:
+            raise fields.wrong("target.path", why)
+        text = fields.raw("value")
+        if not isinstance(text, str):
+            raise fields.wrong("value", "must be a string")
+        if not text.endswith("\n"):
+            raise fields.wrong("value", "does not end with a newline")
+        try:
+            size = len(text.encode())
+        except UnicodeEncodeError:
+            raise fields.wrong("value", "is not UTF-8") from None
+        if size > MOST_BYTES:
+            raise fields.wrong("value", f"is longer than {MOST_BYTES} bytes")
+        return text
+
+    def probe_stored(self, setting: "Setting", tuning: str) -> None:
+        """Unsupported when another file masks it."""
+        path = setting.target["path"]
+        for other in _stronger(path):
+            if self.host.exists(other):
+                raise Unsupported(f"{other} masks {path}")
+
+    def runtime(self, target: Target) -> Value:
+        """Its text; empty without one. Unsupported for all but a plain file of that very path."""
+        return self._content(target) or ""
+
+    def persistent(self, target: Target) -> Optional[Value]:
+        return self._content(target)
+
+    def snapshot(self, target: Target) -> Any:
+        """Nothing: the journal remembers each file that is written."""
+        return None
+
+    def apply(self, target: Target, value: Value) -> None:
+        pass
+
+    def restore(self, target: Target, snapshot: Any) -> None:
+        pass
+
+    def files(self, journal: "Journal", settings: List["Setting"]) -> Dict[str, str]:
+        return {setting.target["path"]: str(setting.value) for setting in settings}
+
+    def reload(self) -> None:
+        """Let systemd read its files anew: it may be one of them."""
+        if self.host.init == "systemd":
+            self.host.run("systemctl", "daemon-reload")
+
+    def _content(self, target: Target) -> Optional[str]:
+        path = target["path"]
+        _check_plain(self.host, path)
+        return decode(self.host.read(path)) if self.host.exists(path) else None
+
+
+def _refusal(path: str) -> Optional[str]:
+    from edgetune.hosts.agent.standby import INIT_SCRIPT, UNIT, UNIT_LINK  # which knows all kinds
+
+    for place in NOT_OURS:
+        if path == place or path.startswith(place + "/"):
+            return f"no tuning writes below {place}"
+    ours = os.path.basename(path).startswith("90-edgetune-")
+    return "is edgetune's own" if ours or path in (INIT_SCRIPT, UNIT, UNIT_LINK) else None
+
+
+def _check_plain(host: Host, path: str) -> None:
+    try:
+        real = host.real(path)
+    except PermissionError as error:
+        raise Unsupported(f"{path}: {error.strerror}") from None
+    if real != host.path(path):
+        raise Unsupported(f"{path} is behind a link: name the file itself")
+    if not host.exists(path):
+        return
+    status = os.lstat(real)
+    if not stat.S_ISREG(status.st_mode):
+        raise Unsupported(f"{path} is not a plain file")
+    if status.st_size > MOST_BYTES:
+        raise Unsupported(f"{path} is longer than {MOST_BYTES} bytes")
+
+
+def _stronger(path: str) -> List[str]:
+    """The files that would mask one of a directory such as /usr/lib/sysctl.d."""
+    if not os.path.dirname(path).endswith(".d"):
+        return []
+    own = next((top for top in STRONGER if path.startswith(top + "/")), None)
+    tops = STRONGER[: STRONGER.index(own)] if own else ()
+    return [top + path[len(own or "") :] for top in tops]

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Units of systemd: whether they run, and whether they are started at a boot."""
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.kinds.base import Kind
+from edgetune.hosts.agent.protocol import Fields, Unsupported
+from edgetune.hosts.agent.values import Parts, Target, Value, chosen, parts
+
+if TYPE_CHECKING:
+    from edgetune.hosts.agent.settings import Setting
+
+VERBS = {
+    "enabled": {"on": "enable", "off": "disable"},
+    "active": {"on": "start", "off": "stop"},
+}
+"""What brings a part into a state, in the order in which it is done."""
+
+ENABLED = {"enabled": "on", "disabled": "off", "masked": "masked"}
+"""What systemctl says of units that can be enabled and disabled."""
+
+PROTECTED = (
+    r"(sshd?|dbus|dbus-broker|systemd-.*|edgetune.*|network|networking|networkd-dispatcher|"
+    r"NetworkManager.*|ifup|wicked.*|connman|dhcpcd|(ssh|sshd|ifup|dhcpcd)@.*)"
+)
+"""Units without which a host cannot be reached, or not be brought back."""
+
+
+class Unit(Kind):
+    """Whether a unit of systemd is ``active`` (on or off), and ``enabled`` (the same).
+
+    A unit that is masked is not enabled, and reads ``masked``.
+    """
+
+    name = "unit"
+    target = {"unit": r"[A-Za-z0-9][A-Za-z0-9@:._-]{0,199}\.(service|socket|timer|path)"}
+    ordered = False
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        # While a host boots, systemd starts and stops units in an order of its own.
+        self.live = not host.booting
+
+    @staticmethod
+    def scope(target: Target) -> str:
+        return f"unit {target['unit']}"
+
+    @classmethod
+    def check_value(cls, fields: Fields) -> Value:
+        """Such as {"active": "off", "enabled": "off"}, or one of them."""
+        name = str(fields.inside("target").raw("unit"))
+        if re.fullmatch(PROTECTED, name.rpartition(".")[0]):
+            raise fields.wrong("target.unit", f"{name} is needed to reach the host")
+        below = fields.inside("value")
+        value: Parts = {part: below.text(part, "on|off") for part in VERBS if part in below.names()}
+        below.done()
+        if not value:
+            raise fields.wrong("value", "is empty")
+        return value
+
+    def probe(self, setting: "Setting") -> None:
+        """Unsupported for a masked unit that is to run, now or after a boot."""
+        masked = self.runtime(setting.target)["enabled"] == "masked"
+        if masked and "on" in parts(setting.value).values():
+            raise Unsupported(f"{setting.target['unit']} is masked")
+
+    def probe_stored(self, setting: "Setting", tuning: str) -> None:
+        """Unsupported where the next boot would make it active, or not, against the setting."""
+        wanted = parts(setting.value)
+        enabled = wanted.get("enabled") or parts(self.persistent(setting.target))["enabled"]
+        after = "on" if enabled == "on" else "off"
+        if wanted.get("active", after) != after:
+            what = "enabled" if after == "on" else "not enabled"
+            raise Unsupported(f"{setting.target['unit']} is {what}: a boot makes it {after} again")
+
+    def runtime(self, target: Target) -> Parts:
+        """Both facts."""
+        return {"active": self._active(target["unit"]), "enabled": self._enabled(target["unit"])}
+
+    def persistent(self, target: Target) -> Parts:
+        """The same after a boot, which starts what is enabled."""
+        enabled = self._enabled(target["unit"])
+        return {"active": "on" if enabled == "on" else "off", "enabled": enabled}
+
+    def asked(self, target: Target, found: Value, value: Value) -> Value:
+        return chosen(found, value)
+
+    def same(self, now: Value, wanted: Value) -> bool:
+        """Whether each part is as wanted; what is masked is off."""
+        found = {name: "off" if part == "masked" else part for name, part in parts(now).items()}
+        return all(found.get(name) == part for name, part in parts(wanted).items())
+
+    def snapshot(self, target: Target) -> Any:
+        return self.runtime(target)
+
+    def apply(self, target: Target, value: Value) -> None:
+        """Change the parts that differ."""
+        now = self.runtime(target)
+        for name, verbs in VERBS.items():
+            wanted = str(parts(value).get(name, now[name]))
+            if wanted in verbs and not self.same(now, {name: wanted}):
+                self._run(verbs[wanted], target["unit"])
+
+    def present(self, target: Target) -> bool:
+        try:
+            return bool(self._enabled(target["unit"]))
+        except Unsupported:
+            return False
+
+    def restore(self, target: Target, snapshot: Any) -> None:
+        self.apply(target, snapshot)
+
+    def _run(self, verb: str, unit: str) -> None:
+        # Waiting for a unit that is ordered after us would never end.
+        wait = ["--no-block"] if self.host.booting and verb in VERBS["active"].values() else []
+        self.host.run("systemctl", *wait, verb, unit)
+
+    def _active(self, unit: str) -> str:
+        state = self.host.attempt("systemctl", "is-active", unit)[1].strip()
+        return "on" if state in ("active", "activating", "reloading") else "off"
+
+    def _enabled(self, unit: str) -> str:
+        if self.host.init != "systemd" or not self.host.program("systemctl"):
+            raise Unsupported("there is no systemd here")
+        state = self.host.attempt("systemctl", "is-enabled", unit)[1].strip()
+        if state in ("", "not-found"):
+            raise Unsupported(f"there is no unit {unit}")
+        if state not in ENABLED:
+            raise Unsupported(f"{unit} is {state}: it cannot be enabled or disabled")
+        return ENABLED[state]

@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kinds ``file`` and ``unit``: whole files, and units of systemd."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.hosts.agent.answer import answer
+from edgetune.rendering import render
+from edgetune.report.text import plan_text
+from edgetune.tuning import load_tuning
+from tests.agent_root import AgentRoot, agent_root, file, nginx, sysctl, unit, without_boot_id
+from tests.builders import write_yaml
+
+CONF = "/etc/app/app.conf"
+TEXT = "# größer\nworkers 4\n\n\tcache off\n"
+BALANCE = "irqbalance.service"
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AgentRoot]:
+    """It answers in this process: that is many times faster."""
+    monkeypatch.setattr(AgentRoot, "send", lambda host, document: answer(str(host.path), document))
+    with agent_root(tmp_path / "host", init="systemd") as root:
+        yield root
+
+
+def row_of(host: AgentRoot, own: dict[str, Any]) -> dict[str, Any]:
+    return host.plan(own)[0]
+
+
+def test_a_file_comes_with_its_directories_and_goes_with_them(host: AgentRoot) -> None:
+    before = host.tree()
+    own = file("/srv/app/conf.d/a.conf", TEXT, restart="nginx")
+    row = row_of(host, own)
+    assert (row["status"], row["runtime"], row["persistent"]) == ("change", "", None)
+    result = host.apply(own)
+    assert result["changed"] and result["restarted"] == ["nginx"]
+    made = host.path / "srv/app/conf.d/a.conf"
+    assert made.read_bytes() == TEXT.encode() and made.stat().st_mode & 0o7777 == 0o644
+    assert host.ask("verify", tuning="t", settings=[own])["verified"]
+    assert row_of(host, own)["status"] == "noop"
+    host.restore()
+    assert host.tree() == before and host.leftovers() == {"epoch"}
+
+
+def test_a_file_that_is_there_keeps_its_mode_and_owner(host: AgentRoot) -> None:
+    there = host.write("etc/app/app.conf", "old, without a newline")
+    there.chmod(0o2640)
+    owner = (1, 1) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
+    os.chown(there, *owner)
+    there.chmod(0o2640)
+    before = host.tree()
+    own = file(CONF, TEXT)
+    assert row_of(host, own)["persistent"] == "old, without a newline"
+    host.apply(own)
+    now = there.stat()
+    assert (there.read_text(), now.st_mode & 0o7777) == (TEXT, 0o2640)
+    assert (now.st_uid, now.st_gid) == owner
+    host.restore()
+    assert host.tree() == before and there.stat().st_uid == owner[0]
+
+
+def test_a_file_of_the_largest_size_can_be_taken_back(host: AgentRoot) -> None:
+    host.write("etc/app/app.conf", "\u00e9" * 32767 + "\n")
+    before = host.tree()
+    host.apply(file(CONF, "\u00e9" * 32767 + "1\n"))
+    journal = (host.path / "var/lib/edgetune/tunings/t.json").stat().st_size
+    assert (host.path / "var/lib/edgetune/reserve").stat().st_size > journal > 256 * 1024
+    host.restore()
+    assert host.tree() == before
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("etc/app.conf", "does not match"),
+        ("/etc/../proc/x", "does not match"),
+        ("/etc//x", "does not match"),
+        ("/etc/x/", "does not match"),
+        ("/etc/a b", "does not match"),
+        ("/proc/sys/vm/swappiness", "no tuning writes below /proc"),
+        ("/sys/x", "no tuning writes below /sys"),
+        ("/dev/shm/x", "no tuning writes below /dev"),
+        ("/run/x", "no tuning writes below /run"),
+        ("/tmp/x", "no tuning writes below /tmp"),
+        ("/boot/grub.cfg", "no tuning writes below /boot"),
+        ("/var/lib/edgetune/epoch", "no tuning writes below /var/lib/edgetune"),
+        ("/var/lib/edgetune-not-ready", "no tuning writes below /var/lib/edgetune-not-ready"),
+        ("/etc/systemd/system/edgetune.service", "is edgetune's own"),
+        ("/etc/init.d/S99edgetune", "is edgetune's own"),
+        ("/etc/sysctl.d/90-edgetune-other.conf", "is edgetune's own"),
+    ],
+)
+def test_some_files_are_nobodys_to_write(host: AgentRoot, path: str, says: str) -> None:
+    error = host.fail("plan", tuning="t", digest="d", settings=[file(path, "x\n")])
+    assert (error["reason"], error["field"]) == ("bad_request", "settings[0].target.path")
+    assert says in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("x", "does not end with a newline"),
+        ("", "does not end with a newline"),
+        ("x" * 64 * 1024 + "\n", "is longer than 65536 bytes"),
+        ("\ud800\n", "is not UTF-8"),
+        (4, "must be a string"),
+    ],
+)
+def test_a_text_is_whole_lines_of_utf_8(host: AgentRoot, text: Any, says: str) -> None:
+    error = host.fail("plan", tuning="t", digest="d", settings=[file(CONF, text)])
+    assert (error["field"], error["message"]) == ("settings[0].value", says)
+
+
+def test_a_newline_is_for_files_only(host: AgentRoot) -> None:
+    for own in (sysctl("1\n2"), nginx("LimitNOFILE", "1\n2")):
+        assert (
+            "does not match" in host.fail("plan", tuning="t", digest="d", settings=[own])["message"]
+        )
+
+
+def test_links_and_what_is_no_plain_file_are_left_alone(host: AgentRoot) -> None:
+    host.write("etc/real", "x\n")
+    (host.path / "etc/link").symlink_to("real")
+    (host.path / "etc/away").symlink_to("/etc/hostname")
+    (host.path / "etc/behind").symlink_to("../usr")
+    (host.path / "etc/directory").mkdir()
+    os.mkfifo(host.path / "etc/fifo")
+    host.write("etc/large", "x" * (64 * 1024 + 1))
+    before = host.tree()
+    says = {
+        "/etc/link": "is behind a link",
+        "/etc/away": "lies outside of the root",
+        "/etc/behind/x.conf": "is behind a link",
+        "/etc/directory": "is not a plain file",
+        "/etc/fifo": "is not a plain file",
+        "/etc/large": "is longer than 65536 bytes",
+    }
+    for path, why in says.items():
+        row = row_of(host, file(path, "y\n"))
+        assert row["status"] == "unsupported" and why in row["reason"], row
+    assert host.tree() == before
+
+
+def test_a_file_that_masks_ours_is_named(host: AgentRoot) -> None:
+    own = file("/usr/lib/udev/rules.d/60-x.rules", "x\n")
+    assert row_of(host, own)["status"] == "change"
+    host.write("etc/udev/rules.d/60-x.rules", "")
+    row = row_of(host, own)
+    assert row["status"] == "unsupported"
+    assert row["reason"] == "/etc/udev/rules.d/60-x.rules masks /usr/lib/udev/rules.d/60-x.rules"
+    assert row_of(host, file("/etc/udev/rules.d/60-x.rules", "x\n"))["status"] == "change"
+
+
+def test_errors_name_a_file_by_its_size_and_sum(host: AgentRoot) -> None:
+    request = host.change(file(CONF, TEXT))
+    host.write("etc/app/app.conf", "somebody's\n" * 1000)
+    message = host.fail("apply", **request)["message"]
+    assert message.startswith(f"file:{CONF}: runtime is 11000 bytes, sha256 ")
+    assert "somebody" not in message and len(message) < 200
+
+
+def test_a_plan_shows_a_file_in_one_short_line(host: AgentRoot) -> None:
+    row = row_of(host, file(CONF, TEXT))
+    plan: dict[str, Any] = dict.fromkeys(("digest", "pop", "disruption"), "")
+    plan.update(tuning={"name": "t", "version": "1"}, intent={"goal": "improve", "metric": "cpu"})
+    plan.update(dict.fromkeys(("must_serve", "hosts_in_pop", "seconds", "assignments"), 1))
+    plan.update(options={"baseline": 1, "soak": 1, "seed": 1}, strata={}, unchanged=[])
+    plan.update(batches=[], promote_batches=[], profiles=[{"hosts": ["e000"], "before": [row]}])
+    lines = [line for line in plan_text(plan).splitlines() if "file:" in line]
+    assert len(lines) == 1
+    assert "empty -> 33 bytes, sha256 " in lines[0] and len(lines[0]) < 120
+
+
+def test_a_file_in_the_catalogue_keeps_its_newlines(tmp_path: Path) -> None:
+    own = {"kind": "file", "path": CONF, "value": "cpus {{ cpus.count }}\n\n", "why": "w"}
+    document = {
+        "name": "app",
+        "version": "1.0.0",
+        "summary": "s",
+        "intent": {"improve": "cpu"},
+        "guards": [],
+        "settings": [{**own, "source": "s", "restart": "app"}],
+    }
+    tuning = load_tuning(write_yaml(tmp_path / "app.yaml", document))
+    assert tuning.disruption == "restart"
+    assert render(tuning, {"cpus": {"count": 4}, "nics": {}})[0]["value"] == "cpus 4\n\n"
+
+
+def test_a_unit_is_stopped_and_disabled_and_comes_back(host: AgentRoot) -> None:
+    host.make_unit(BALANCE)
+    before = host.tree()
+    own = unit(BALANCE, active="off", enabled="off")
+    row = row_of(host, own)
+    assert row["runtime"] == row["persistent"] == {"active": "on", "enabled": "on"}
+    host.apply(own)
+    assert host.unit(BALANCE) == ("inactive", "disabled")
+    assert row_of(host, own)["status"] == "noop"
+    host.boot()
+    assert host.ask("verify", tuning="t", settings=[own])["verified"]
+    host.restore()
+    assert host.unit(BALANCE) == ("active", "enabled")
+    assert without_boot_id(host.tree()) == without_boot_id(before)
+
+
+def test_only_what_differs_is_changed(host: AgentRoot) -> None:
+    host.make_unit("fstrim.timer", "inactive", "enabled")
+    host.apply(unit("fstrim.timer", active="on"))
+    changes = [line for line in host.commands if line.split()[1] in ("start", "enable")]
+    assert changes == ["systemctl start fstrim.timer"]
+    host.restore()
+    assert host.unit("fstrim.timer") == ("inactive", "enabled")
+
+
+def test_a_unit_that_does_not_start_is_as_it_was(host: AgentRoot) -> None:
+    host.make_unit(BALANCE, "failed", "disabled")
+    host.write(f"stub/units/{BALANCE}/start-fails", "")
+    own = unit(BALANCE, active="on", enabled="on")
+    error = host.fail("apply", **host.change(own))
+    assert "Job for irqbalance.service failed." in error["message"]
+    assert error["message"].endswith("undone")
+    assert host.unit(BALANCE) == ("failed", "disabled")
+
+
+@pytest.mark.parametrize(
+    ("active", "enabled", "parts", "status", "reason"),
+    [
+        ("active", "enabled", {"active": "off"}, "unsupported", "is enabled: a boot makes it on"),
+        ("inactive", "disabled", {"active": "on"}, "unsupported", "is not enabled: a boot makes"),
+        (
+            "active",
+            "enabled",
+            {"active": "on", "enabled": "off"},
+            "unsupported",
+            "is not enabled: a boot makes it off again",
+        ),
+        ("active", "disabled", {"active": "off"}, "change", ""),
+        ("active", "disabled", {"enabled": "off"}, "noop", ""),
+        ("inactive", "masked", {"enabled": "off", "active": "off"}, "noop", ""),
+        ("inactive", "masked", {"enabled": "on"}, "unsupported", "is masked"),
+        ("active", "masked", {"active": "off"}, "change", ""),
+        ("active", "static", {"enabled": "off"}, "unsupported", "is static: it cannot be"),
+        ("active", "indirect", {"active": "off"}, "unsupported", "is indirect: it cannot be"),
+        ("active", "linked", {"enabled": "off"}, "unsupported", "is linked: it cannot be"),
+        ("inactive", "not-found", {"enabled": "off"}, "unsupported", "there is no unit"),
+    ],
+)
+def test_what_a_unit_can_be(
+    host: AgentRoot, active: str, enabled: str, parts: dict[str, str], status: str, reason: str
+) -> None:
+    host.make_unit(BALANCE, active, enabled)
+    row = row_of(host, unit(BALANCE, **parts))
+    assert row["status"] == status and reason in row["reason"], row
+    if status == "change":
+        host.apply(unit(BALANCE, **parts))
+        host.restore()
+        assert host.unit(BALANCE) == (active, enabled)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ssh.service",
+        "sshd.socket",
+        "sshd@1.service",
+        "dbus.service",
+        "systemd-networkd.service",
+        "NetworkManager.service",
+        "networking.service",
+        "edgetune.service",
+        "edgetune-revert-t.timer",
+    ],
+)
+def test_what_reaches_the_host_is_protected(host: AgentRoot, name: str) -> None:
+    host.make_unit(name)
+    error = host.fail("plan", tuning="t", digest="d", settings=[unit(name, active="off")])
+    assert error["field"] == "settings[0].target.unit"
+    assert error["message"] == f"{name} is needed to reach the host"
+
+
+def test_a_unit_that_is_gone_by_now_is_not_restored(host: AgentRoot) -> None:
+    host.make_unit(BALANCE)
+    host.apply(unit(BALANCE, active="off", enabled="off"), sysctl("4096"))
+    host.write(f"stub/units/{BALANCE}/enabled", "not-found\n")
+    host.restore()
+    assert host.unit(BALANCE) == ("inactive", "not-found")
+
+
+def test_without_systemd_there_are_no_units(tmp_path: Path) -> None:
+    with agent_root(tmp_path / "host") as host:
+        host.make_unit(BALANCE)
+        row = row_of(host, unit(BALANCE, active="off"))
+        assert (row["status"], row["reason"]) == ("unsupported", "there is no systemd here")
