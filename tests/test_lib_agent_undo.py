@@ -277,7 +277,7 @@ def test_what_files_keep_needs_no_hook_once_it_is_done(host: AgentRoot) -> None:
 def test_a_full_disk_stops_no_restore(host: AgentRoot, monkeypatch: pytest.MonkeyPatch) -> None:
     before = host.tree()
     host.apply(*EVERYTHING)
-    assert (host.path / "var/lib/edgetune/reserve").stat().st_size == 256 * 1024
+    assert (host.path / "var/lib/edgetune/reserve").stat().st_size > 256 * 1024
     FullDisk(monkeypatch)
     request = b'{"protocol": 1, "verb": "restore", "epoch": 2, "tuning": "t"}'
     assert answer(str(host.path), request)["ok"]
@@ -484,12 +484,14 @@ def test_a_person_at_the_console_takes_a_tuning_back(
     assert host.tree() == before and host.leftovers() == {"epoch"}
 
 
-def test_the_console_keeps_the_order_too(host: AgentRoot) -> None:
+def test_the_console_takes_back_what_another_tuning_stands_on(host: AgentRoot) -> None:
+    before = host.tree()
     host.apply(sysctl("4096"), tuning="a")
     host.apply(sysctl("16"), tuning="b")
-    done = host.run_copy("restore", "a")
-    assert done.returncode == 1 and "b was applied later" in done.stderr
+    assert host.run_copy("restore", "a").returncode == 0
     assert host.read("proc/sys/net/core/somaxconn") == "16\n"
+    assert host.run_copy("restore", "b").returncode == 0
+    assert host.tree() == before
 
 
 def test_a_journal_of_another_format_is_left_to_its_own_agent(host: AgentRoot) -> None:

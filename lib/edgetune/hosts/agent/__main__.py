@@ -17,7 +17,7 @@ USAGE = "usage: agent.py boot | agent.py revert TUNING | agent.py restore TUNING
 def _act_alone(host: Host, arguments: List[str]) -> List[str]:
     """What the command line says; what went wrong."""
     from edgetune.hosts.agent.alone import boot, late, restore_by_hand, revert
-    from edgetune.hosts.agent.undo import attempt
+    from edgetune.hosts.agent.put_back import attempt
 
     problems: List[str] = []
     verb, given = arguments[0], arguments[1:]

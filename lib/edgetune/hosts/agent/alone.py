@@ -11,7 +11,9 @@ from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import UNSETTLED, Entry, Journal, Journals, by_hook
 from edgetune.hosts.agent.kinds import KINDS
 from edgetune.hosts.agent.observe import observe
-from edgetune.hosts.agent.protocol import TUNING, Failed, Refused, complaint
+from edgetune.hosts.agent.protocol import TUNING, Failed, Json, Refused, complaint
+from edgetune.hosts.agent.put_back import attempt
+from edgetune.hosts.agent.stack import above
 from edgetune.hosts.agent.standby import (
     FOLLOWING,
     BootHook,
@@ -20,7 +22,8 @@ from edgetune.hosts.agent.standby import (
     set_deadline,
     time_left,
 )
-from edgetune.hosts.agent.undo import attempt, take_back
+from edgetune.hosts.agent.undo import take_back
+from edgetune.hosts.agent.values import shown
 
 BOOT_WAIT = 10.0
 
@@ -39,6 +42,7 @@ def boot(host: Host) -> List[str]:
     Services are not restarted: at this point of the boot they have not been started yet.
     """
     problems: List[str] = []
+    host.booting = True
     with host.lock(60.0):
         for journal in reversed(Journals(host).all()):
             attempt(problems, journal.tuning, _end_if_due, host, journal)
@@ -80,13 +84,15 @@ def _ready(host: Host, entry: Entry) -> bool:
 
 def _end_if_due(host: Host, journal: Journal) -> None:
     if not _survives(host, journal):
-        take_back(host, journal, False)
+        _await(host, [entry for other in above(host, journal) for entry in other.entries])
+        take_back(host, journal)
 
 
 def _survives(host: Host, journal: Journal) -> bool:
     """Whether a tuning outlives this boot; one of its grace boots is used up by that."""
     if journal.state != "provisional":
-        return journal.state == "confirmed"
+        # What is lifted is laid on again when that is taken back which is below it.
+        return journal.state in ("confirmed", "lifted")
     if journal.deadline.get("boot_id") == host.boot_id:
         return True
     if journal.grace_boots == 0:
@@ -105,7 +111,7 @@ def _carry_on(host: Host, journal: Journal, problems: List[str]) -> None:
             Journals(host).save(journal)
             arm_timer(host, journal)
         except Exception as error:
-            take_back(host, journal, False)
+            take_back(host, journal)
             raise Failed(f"taken back, as its timer cannot be set: {complaint(error)}") from None
     _set_again(host, journal, problems)
 
@@ -173,5 +179,9 @@ def restore_by_hand(host: Host, tuning: str) -> None:
             raise Refused(f"there is no such tuning on this host; there are: {names}")
         undone = take_back(host, journal)
     for row in undone.diff:
-        print(f"{row['id']}: {row['before']} -> {row['after']}")
+        print(f"{row['id']}: {_facts(row['before'])} -> {_facts(row['after'])}")
     print(f"{tuning} is taken back; restarted: {', '.join(undone.restarted) or 'nothing'}")
+
+
+def _facts(values: Json) -> str:
+    return f"{shown(values['runtime'])} (stored: {shown(values['persistent'])})"

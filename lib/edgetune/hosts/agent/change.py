@@ -2,7 +2,7 @@
 """A tuning carried out on this host, and proven."""
 
 import os
-from typing import Dict, List, Sequence, Set, Tuple
+from typing import Any, Dict, List, Sequence, Set, Tuple
 
 from edgetune.hosts.agent.files import Directories, remember_file
 from edgetune.hosts.agent.host import RESERVE_BYTES, Host
@@ -24,20 +24,25 @@ def in_order(entries: Sequence[Entry]) -> List[Entry]:
 
 def begin(host: Host, rows: Sequence[Row], head: Json) -> Journal:
     """The journal of a tuning that is about to be applied, not written down yet."""
+    newest = max([journal.sequence for journal in Journals(host).all()] or [0])
+    own = {"journal": JOURNAL_VERSION, "state": "applying", "sequence": newest + 1}
+    empty: Json = {"deadline": {}, "services_due": [], "files": {}, "entries": []}
+    journal = Journal({**own, **empty, **head})
+    record(host, journal, rows)
+    return journal
+
+
+def record(host: Host, journal: Journal, rows: Sequence[Row]) -> None:
+    """Let a journal hold what stands now, and what is about to be changed."""
     entries = []
     for row in rows:
         old = row.setting
         setting = Setting(old.kind, old.target, row.wanted, old.only, old.restart)
         kind = KINDS[old.kind](host)
         snapshot = kind.snapshot(old.target) if row.differs["runtime"] else None
-        entries.append(Entry(setting, row.values, snapshot, row.differs))
-    newest = max([journal.sequence for journal in Journals(host).all()] or [0])
-    own = {"journal": JOURNAL_VERSION, "state": "applying", "sequence": newest + 1}
-    empty: Json = {"deadline": {}, "services_due": [], "files": {}, "entries": []}
-    journal = Journal({**own, **empty, **head})
+        entries.append(Entry(setting, old.value, row.values, snapshot, row.differs))
     journal.hold(entries)
     journal.files = {name: remember_file(host, name) for name in stored_files(host, journal)}
-    return journal
 
 
 def stored_files(host: Host, journal: Journal) -> Dict[str, str]:
@@ -69,15 +74,20 @@ def carry_out(host: Host, journal: Journal) -> Tuple[List[str], List[Row]]:
     BootHook(host).sync()
     if journal.provisional:
         arm_timer(host, journal)
-    _set_all(host, journal)
-    _store(host, journal)
+    put_on(host, journal)
     services = services_of(journal.entries)
     restart(host, services)
-    rows = _prove(host, journal, services)
+    rows = prove(host, journal, services)
     journal.state = "provisional" if journal.provisional else "confirmed"
     Journals(host).save(journal)
     BootHook(host).sync()
     return services, rows
+
+
+def put_on(host: Host, journal: Journal) -> None:
+    """Set what a journal holds, and keep it over a boot; services have yet to be restarted."""
+    _set_all(host, journal)
+    _store(host, journal)
 
 
 def _set_all(host: Host, journal: Journal) -> None:
@@ -108,10 +118,15 @@ def set_now(host: Host, entry: Entry) -> None:
 def _store(host: Host, journal: Journal) -> None:
     for name, text in stored_files(host, journal).items():
         Directories(host).make(os.path.dirname(name))
-        was = journal.files[name]
-        like = (was["mode"], (was["uid"], was["gid"])) if was["content"] is not None else ()
-        host.write(name, text.encode(), *like)
+        host.write(name, text.encode(), *_mode_and_owner(journal, name))
     reload_changed(host, journal)
+
+
+def _mode_and_owner(journal: Journal, name: str) -> Tuple[Any, ...]:
+    """Those of a file that is not ours alone."""
+    was = journal.files[name]
+    named = any(entry.setting.target.get("path") == name for entry in journal.entries)
+    return (was["mode"], (was["uid"], was["gid"])) if named and was["content"] is not None else ()
 
 
 def reload_changed(host: Host, journal: Journal) -> None:
@@ -119,8 +134,11 @@ def reload_changed(host: Host, journal: Journal) -> None:
         KINDS[name](host).reload()
 
 
-def _prove(host: Host, journal: Journal, services: Sequence[str]) -> List[Row]:
-    rows = [observe(host, entry.setting, journal.tuning) for entry in journal.entries]
+def prove(host: Host, journal: Journal, services: Sequence[str] = ()) -> List[Row]:
+    """What was read; Failed unless all is as wanted. At a boot services will run later."""
+    settings = [entry.setting for entry in journal.entries]
+    told = [own for own in settings if KINDS[own.kind](host).live or not host.booting]
+    rows = [observe(host, own, journal.tuning) for own in told]
     wrong = [
         f"{row.setting.id}: {row.reason}: is {shown(row.runtime)}, stored {shown(row.persistent)}"
         for row in rows

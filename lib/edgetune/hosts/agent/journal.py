@@ -9,11 +9,12 @@ from edgetune.hosts.agent.kinds import KINDS
 from edgetune.hosts.agent.kinds.base import Kind
 from edgetune.hosts.agent.protocol import Failed, Json
 from edgetune.hosts.agent.settings import Setting
+from edgetune.hosts.agent.values import Value
 
 JOURNAL_VERSION = 1
 
 
-UNSETTLED = ("applying", "restoring")
+UNSETTLED = ("applying", "restoring", "lifted")
 
 
 class OtherVersion(Exception):
@@ -23,12 +24,16 @@ class OtherVersion(Exception):
 class Entry:
     """One setting in a journal: what it takes, and what is needed to take it back.
 
-    ``value`` is what is really set (``only`` may keep more than the tuning asks for). ``runtime``
-    and ``stored`` say which of the two is changed; ``snapshot`` is its kind's own.
+    The value of ``setting`` is what is really set (``only`` may keep more than ``wanted``, which
+    is what the tuning asks for). ``runtime`` and ``stored`` say which of the two is changed;
+    ``snapshot`` is its kind's own.
     """
 
-    def __init__(self, setting: Setting, before: Json, snapshot: Any, changes: Json) -> None:
+    def __init__(
+        self, setting: Setting, wanted: Value, before: Json, snapshot: Any, changes: Json
+    ) -> None:
         self.setting = setting
+        self.wanted = wanted
         self.before = before
         self.snapshot = snapshot
         self.runtime: bool = changes["runtime"]
@@ -47,6 +52,7 @@ class Entry:
             "kind": setting.kind,
             "target": setting.target,
             "value": setting.value,
+            "wanted": self.wanted,
             "only": setting.only,
             "restart": setting.restart,
             "before": self.before,
@@ -61,13 +67,21 @@ class Entry:
         if data["kind"] not in KINDS:
             raise OtherVersion(f"knows the kind {data['kind']!r}")
         setting = Setting(*(data[name] for name in names))
-        return Entry(setting, data["before"], data["snapshot"], data["changes"])
+        # Journals did not always say what was wanted.
+        wanted = data.get("wanted", setting.value)
+        return Entry(setting, wanted, data["before"], data["snapshot"], data["changes"])
+
+    def forget_changes(self) -> None:
+        """Nothing is to be taken back."""
+        self.runtime = self.stored = False
+        self.snapshot = None
 
 
 class Journal:
     """Everything needed to take one tuning back.
 
-    ``state`` is ``applying``, ``provisional``, ``confirmed`` or ``restoring``. ``files`` holds
+    ``state`` is ``applying``, ``provisional``, ``confirmed``, ``restoring`` or ``lifted``: a
+    tuning below it is taken back, then it is laid on again. ``files`` holds
     each file it writes as it was: content (base64, None when absent), mode, uid, gid.
     ``services_due`` names services that still run with what was taken back. ``deadline`` is on
     the monotonic clock of one boot. ``sequence`` grows from tuning to tuning.
@@ -112,9 +126,13 @@ class Journal:
         return unsettled or any(entry.stored and by_hook(entry) for entry in self.entries)
 
     def scopes(self) -> Set[str]:
-        """What it changes; two tunings with a common scope can only be taken back in order."""
+        """What it changes: of two tunings with a common scope the later one stands on the other."""
         changed = [entry for entry in self.entries if entry.runtime or entry.stored]
         return {scope for entry in changed for scope in entry.scopes}
+
+    def reach(self) -> Set[str]:
+        """What it changes, or may change if it is laid on again."""
+        return {scope for entry in self.entries for scope in entry.scopes}
 
 
 class Journals:

@@ -58,13 +58,16 @@ class Row:
         return "differs" if self.differs["runtime"] else "would be lost at the next boot"
 
 
-def observe(host: Host, setting: Setting, tuning: str) -> Row:
-    """Read one setting, and find out what would have to be done. Touches nothing."""
+def observe(host: Host, setting: Setting, tuning: str, running: Optional[Value] = None) -> Row:
+    """Read one setting, and find out what would have to be done. Touches nothing.
+
+    ``running`` is taken for what is in force where a service has yet to be restarted.
+    """
     row = Row(setting)
     kind = KINDS[setting.kind](host)
     try:
         row.persistent = stored_value(kind, setting)
-        row.runtime = asked(kind, setting)
+        row.runtime = asked(kind, setting) if running is None else running
         rounded = kind.rounded(setting.target, setting.value)
         row.wanted = bounded(setting.only, row.runtime, rounded)
         row.differs["runtime"] = not reached(kind, setting, row.runtime)
@@ -113,7 +116,7 @@ def _must_store(kind: Kind, row: Row) -> bool:
 def _probe(host: Host, kind: Kind, row: Row, tuning: str) -> None:
     if row.differs["runtime"]:
         kind.probe(row.setting)
-        if row.setting.restart:
+        if row.setting.restart and not host.booting:
             probe_restart(host, row.setting.restart)
     if row.differs["stored"]:
         kind.probe_stored(row.setting, tuning)

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """A tuning taken back."""
 
-from typing import Any, Callable, List, Sequence
+from typing import List, Sequence
 
-from edgetune.hosts.agent.change import in_order, reload_changed, services_of
-from edgetune.hosts.agent.files import is_as_remembered, put_file_back
+from edgetune.hosts.agent.change import services_of
+from edgetune.hosts.agent.files import is_as_remembered
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.journal import Entry, Journal, Journals
+from edgetune.hosts.agent.journal import Journal, Journals
 from edgetune.hosts.agent.kinds import KINDS
 from edgetune.hosts.agent.observe import current, diff_of
-from edgetune.hosts.agent.protocol import Failed, Json, Refused, complaint
+from edgetune.hosts.agent.protocol import Failed, Json
+from edgetune.hosts.agent.put_back import attempt, put_back, put_settings_back
 from edgetune.hosts.agent.services import restart
+from edgetune.hosts.agent.stack import Stack, refuse_below
 from edgetune.hosts.agent.standby import BootHook, disarm_timer
 
 
@@ -23,19 +25,21 @@ class Undone:
         self.restarted = restarted
 
 
-def take_back(host: Host, journal: Journal, restarting: bool = True) -> Undone:
+def take_back(host: Host, journal: Journal) -> Undone:
     """Put everything back as the journal remembers it, to the byte, and forget the journal.
 
     Goes on after a problem; Failed names them all, and the journal stays for another try.
-    Refused when a tuning that was applied later changes the same things.
+    What was applied later and touches the same things stands as before when it is done; Refused
+    when that is not settled. At a boot no service is restarted.
     """
-    _refuse_out_of_order(host, journal)
+    stack = Stack(host, journal)
     found = [current(host, entry.setting) for entry in journal.entries]
     changed = _differs(host, journal, found)
     unsaved = _mark_restoring(host, journal, services_of(journal.entries if changed else []))
-    services = journal.services_due if restarting else []
-    problems = _put_back(host, journal)
+    problems = stack.lift() or put_back(host, journal) or stack.lay()
+    services = [] if host.booting else journal.services_due
     attempt(problems, "", restart, host, services)
+    problems = problems or stack.settle()
     left = [current(host, entry.setting) for entry in journal.entries]
     if problems:
         raise Failed("; ".join(unsaved + problems))
@@ -48,9 +52,9 @@ def take_back(host: Host, journal: Journal, restarting: bool = True) -> Undone:
 def _mark_restoring(host: Host, journal: Journal, due: Sequence[str]) -> List[str]:
     """Write down that a tuning is taken back; the problem, where it is no reason to leave it.
 
-    It is none for a tuning that is not confirmed: its journal asks for its end in any state.
+    It is none for a tuning that was never confirmed: its journal asks for its end in any state.
     """
-    needed = journal.state == "confirmed"
+    needed = journal.state in ("confirmed", "lifted")
     journal.state = "restoring"
     journal.services_due = list(dict.fromkeys([*journal.services_due, *due]))
     problems: List[str] = []
@@ -67,7 +71,7 @@ def take_back_live(host: Host, journal: Journal, names: Sequence[str]) -> Undone
 
     The journal stays, ``restoring``: `take_back` does the rest. Failed and Refused as there.
     """
-    _refuse_out_of_order(host, journal)
+    refuse_below(host, journal)
     chosen = [
         entry
         for entry in journal.entries
@@ -77,19 +81,11 @@ def take_back_live(host: Host, journal: Journal, names: Sequence[str]) -> Undone
     due = [entry for entry, now in zip(chosen, found) if now["runtime"] != entry.before["runtime"]]
     unsaved = _mark_restoring(host, journal, services_of(due))
     problems: List[str] = []
-    _put_settings_back(host, chosen, problems)
+    put_settings_back(host, chosen, problems)
     if problems:
         raise Failed("; ".join(unsaved + problems))
     diff = diff_of(chosen, found, [current(host, entry.setting) for entry in chosen])
     return Undone(bool(diff), diff, [])
-
-
-def _refuse_out_of_order(host: Host, journal: Journal) -> None:
-    for other in Journals(host).all():
-        shared = journal.scopes() & other.scopes()
-        if other.sequence > journal.sequence and shared:
-            what = ", ".join(sorted(shared))
-            raise Refused(f"{other.tuning} was applied later and changes {what}: restore it first")
 
 
 def _differs(host: Host, journal: Journal, found: Sequence[Json]) -> bool:
@@ -97,43 +93,3 @@ def _differs(host: Host, journal: Journal, found: Sequence[Json]) -> bool:
     return settings or not all(
         is_as_remembered(host, name, was) for name, was in journal.files.items()
     )
-
-
-def _put_back(host: Host, journal: Journal) -> List[str]:
-    """Files first, then settings in the reverse order; the problems there were come back."""
-    problems: List[str] = []
-    for name, was in journal.files.items():
-        attempt(problems, name, put_file_back, host, name, was)
-    attempt(problems, "", reload_changed, host, journal)
-    _put_settings_back(host, journal.entries, problems)
-    return problems
-
-
-def _put_settings_back(host: Host, entries: Sequence[Entry], problems: List[str]) -> None:
-    changed = [
-        entry
-        for entry in reversed(in_order(entries))
-        if entry.runtime and KINDS[entry.setting.kind](host).present(entry.setting.target)
-    ]
-    # Only when all is back can it be read back: queues come and go with the channels.
-    for step in (_set_back, _check_back):
-        for entry in changed:
-            attempt(problems, entry.setting.id, step, host, entry)
-
-
-def _set_back(host: Host, entry: Entry) -> None:
-    KINDS[entry.setting.kind](host).restore(entry.setting.target, entry.snapshot)
-
-
-def _check_back(host: Host, entry: Entry) -> None:
-    kind, was = KINDS[entry.setting.kind](host), entry.before["runtime"]
-    now = current(host, entry.setting)["runtime"] if kind.live else was
-    if now != was:
-        raise Failed(f"reads {now} after {was} was restored")
-
-
-def attempt(problems: List[str], what: str, action: Callable[..., object], *given: Any) -> None:
-    try:
-        action(*given)
-    except Exception as error:
-        problems.append(f"{what}: {complaint(error)}" if what else complaint(error))

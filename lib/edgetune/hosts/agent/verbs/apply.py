@@ -21,6 +21,7 @@ from edgetune.hosts.agent.protocol import (
     read_epoch,
 )
 from edgetune.hosts.agent.settings import Setting, read_settings
+from edgetune.hosts.agent.stack import refuse_below
 from edgetune.hosts.agent.standby import BootHook
 from edgetune.hosts.agent.undo import take_back
 from edgetune.hosts.agent.values import shown
@@ -55,6 +56,8 @@ def _apply(host: Host, head: Json, settings: List[Setting], expect: Json) -> Jso
             and verify_settings(host, head["tuning"], settings)["verified"]
         ):
             return _applied(host, standing, [], [])
+        _refuse_unsettled(host, but=standing.tuning)
+        refuse_below(host, standing)
         take_back(host, standing)
     _refuse_unsettled(host)
     rows = [observe(host, setting, head["tuning"]) for setting in settings]
@@ -92,9 +95,9 @@ def _read_expect(request: Fields, settings: List[Setting]) -> Json:
     return expect
 
 
-def _refuse_unsettled(host: Host) -> None:
+def _refuse_unsettled(host: Host, but: str = "") -> None:
     for journal in Journals(host).all():
-        if journal.state != "confirmed":
+        if journal.state != "confirmed" and journal.tuning != but:
             what = f"the tuning {journal.tuning} on this host is {journal.state}"
             raise Refused(f"{what}: restore it first")
     for why in Journals(host).damaged().values():

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tunings that stand on one that is taken back: lifted, and laid on again."""
+
+from typing import Dict, List
+
+from edgetune.hosts.agent.change import prove, put_on, record
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.journal import Entry, Journal, Journals
+from edgetune.hosts.agent.kinds import KINDS
+from edgetune.hosts.agent.observe import Row, observe
+from edgetune.hosts.agent.protocol import Failed, Refused
+from edgetune.hosts.agent.put_back import attempt, put_back
+from edgetune.hosts.agent.settings import Setting
+from edgetune.hosts.agent.values import Value
+
+
+class Stack:
+    """The tunings above one that is taken back.
+
+    They are lifted, the newest first, and laid on again, the oldest first, on what stands then.
+    Whoever is killed in between leaves the one below ``restoring`` and some of the others
+    ``lifted``, and all of it can be done again from the start: the journal of the one below goes
+    last, and those of the others hold at any time what stands of them. Each step gives back the
+    problems there were, with which no other step may be taken.
+    """
+
+    def __init__(self, host: Host, below: Journal) -> None:
+        """Refused when one of them is not settled."""
+        self._host = host
+        self._below = below
+        self._journals = above(host, below)
+        for other in self._journals:
+            if other.state not in ("confirmed", "lifted"):
+                what = f"{other.tuning} was applied later and is {other.state}"
+                raise Refused(f"{what}: restore it first")
+
+    def lift(self) -> List[str]:
+        """Put back what they changed."""
+        problems: List[str] = []
+        for journal in reversed(self._journals):
+            if not problems:
+                attempt(problems, journal.tuning, self._lift, journal)
+        return problems
+
+    def lay(self) -> List[str]:
+        """Set them again; the services that this asks for are due with the one below."""
+        problems: List[str] = []
+        changed = [entry for entry in self._below.entries if entry.runtime]
+        running = {entry.setting.id: entry.before["runtime"] for entry in changed}
+        for journal in self._journals:
+            if not problems:
+                attempt(problems, journal.tuning, self._lay, journal, running)
+        return problems
+
+    def settle(self) -> List[str]:
+        """See that they stand as before."""
+        problems: List[str] = []
+        for journal in self._journals:
+            attempt(problems, journal.tuning, self._settle, journal)
+        return problems
+
+    def _lift(self, journal: Journal) -> None:
+        journal.state = "lifted"
+        Journals(self._host).save(journal)
+        problems = put_back(self._host, journal)
+        if problems:
+            raise Failed("; ".join(problems))
+        for entry in journal.entries:
+            entry.forget_changes()
+        journal.files = {}
+        Journals(self._host).save(journal)
+
+    def _lay(self, journal: Journal, running: Dict[str, Value]) -> None:
+        old = journal.entries
+        rows = [self._row(journal, entry, running) for entry in old]
+        record(self._host, journal, rows)
+        running.update((entry.setting.id, entry.setting.value) for entry in journal.entries)
+        self._owe_restarts(old, journal.entries)
+        Journals(self._host).save(journal)
+        put_on(self._host, journal)
+
+    def _row(self, journal: Journal, entry: Entry, running: Dict[str, Value]) -> Row:
+        own = entry.setting
+        setting = Setting(own.kind, own.target, entry.wanted, own.only, own.restart)
+        setting.beside = own.beside
+        before = running.get(own.id, entry.before["runtime"])
+        live = KINDS[own.kind](self._host).live
+        row = observe(self._host, setting, journal.tuning, None if live else before)
+        if row.problem:
+            raise Failed(f"{own.id}: {row.problem}")
+        return row
+
+    def _owe_restarts(self, old: List[Entry], new: List[Entry]) -> None:
+        """A service that runs with another value than it will be given has to be restarted."""
+        pairs = [(was.setting.value, entry.setting) for was, entry in zip(old, new)]
+        due = [own.restart for was, own in pairs if own.restart and own.value != was]
+        known = self._below.services_due
+        self._below.services_due = list(dict.fromkeys([*known, *due]))
+        if self._below.services_due != known:
+            Journals(self._host).save(self._below)
+
+    def _settle(self, journal: Journal) -> None:
+        prove(self._host, journal)
+        journal.state = "confirmed"
+        Journals(self._host).save(journal)
+
+
+def above(host: Host, journal: Journal) -> List[Journal]:
+    """What was applied later and touches the same things, directly or not, in that order."""
+    touched, found = journal.scopes(), []
+    for other in Journals(host).all():
+        stands_on_it = other.state == "lifted" or bool(touched & other.reach())
+        if other.sequence > journal.sequence and stands_on_it:
+            touched |= other.reach()
+            found.append(other)
+    return found
+
+
+def refuse_below(host: Host, journal: Journal) -> None:
+    """Refused when another tuning stands on this one."""
+    for other in above(host, journal):
+        raise Refused(f"{other.tuning} was applied later, on {journal.tuning}: restore it first")
