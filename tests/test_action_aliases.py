@@ -121,6 +121,25 @@ class ResumeAllAliasTestCase(AliasCase):
         self.assert_not_understood("edgetune resume")
 
 
+class RetireAliasTestCase(AliasCase):
+    __test__ = True
+    action_alias_name = "edgetune_retire"
+
+    def test_with_and_without_a_reason(self) -> None:
+        given = {"tuning": "accept_queue", "pop": "lab1"}
+        command = "edgetune retire accept_queue from lab1"
+        self.assert_understood(command, "edgetune retire {{ tuning }} from {{ pop }}", **given)
+        self.assert_understood(
+            f"{command} reason=replaced",
+            "edgetune retire {{ tuning }} from {{ pop }}",
+            **given,
+            reason="replaced",
+        )
+
+    def test_half_a_command(self) -> None:
+        self.assert_not_understood("edgetune retire accept_queue")
+
+
 def test_each_alias_has_its_cases() -> None:
     tried = {case.action_alias_name for case in AliasCase.__subclasses__()}
     assert tried == {load_yaml(path)["name"] for path in (ROOT / "aliases").glob("*.yaml")}

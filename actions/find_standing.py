@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from st2common.runners.base_action import Action
+
+from edgetune.entry import Result, run_step
+from edgetune.rollout.retire import find_standing
+
+
+class FindStanding(Action):
+    """Say by which rollouts a tuning stands on a PoP."""
+
+    def run(self, pop: str, tuning: str) -> Result:
+        return run_step(find_standing, self.config, pop=pop, tuning=tuning)

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which rollouts are taken back when a tuning is retired from a PoP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgetune.errors import RefusedError
+from edgetune.rollout.lifecycle import refuse_unfinished
+from edgetune.rollout.record import all_heads
+from edgetune.rollout.site import Site
+
+
+def find_standing(site: Site, pop: str, tuning: str) -> dict[str, Any]:
+    """The complete rollouts of a tuning on a PoP, newest first; touches nothing.
+
+    There are none, and the message says why, while any rollout is under way there: it holds the
+    PoP.
+    """
+    site.inventory.pop(pop)
+    try:
+        refuse_unfinished(site, pop)
+    except RefusedError as under_way:
+        return {"rollouts": [], "message": str(under_way)}
+    heads = [head for head in all_heads(site) if head.pop == pop and head.state == "complete"]
+    ids = [head.id for head in reversed(heads) if head.tuning == tuning]
+    if not ids:
+        known = ", ".join(sorted({head.tuning for head in heads})) or "none"
+        return {"rollouts": [], "message": f"{tuning} does not stand on {pop}; there are: {known}"}
+    return {"rollouts": ids, "message": f"{tuning} stands on {pop} by {', '.join(ids)}"}
