@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 
 from edgetune.hosts.agent.answer import answer
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.kinds.file import File
+from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.rendering import render
 from edgetune.report.text import plan_text
 from edgetune.tuning import load_tuning
@@ -136,7 +139,7 @@ def test_links_and_what_is_no_plain_file_are_left_alone(host: AgentRoot) -> None
     before = host.tree()
     says = {
         "/etc/link": "is behind a link",
-        "/etc/away": "lies outside of the root",
+        "/etc/away": "is behind a link",
         "/etc/behind/x.conf": "is behind a link",
         "/etc/directory": "is not a plain file",
         "/etc/fifo": "is not a plain file",
@@ -146,6 +149,12 @@ def test_links_and_what_is_no_plain_file_are_left_alone(host: AgentRoot) -> None
         row = row_of(host, file(path, "y\n"))
         assert row["status"] == "unsupported" and why in row["reason"], row
     assert host.tree() == before
+
+
+def test_links_are_seen_on_a_whole_machine_too(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("real")
+    with pytest.raises(Unsupported, match="is behind a link"):
+        File(Host("/")).runtime({"path": str(tmp_path / "link")})
 
 
 def test_a_file_that_masks_ours_is_named(host: AgentRoot) -> None:

@@ -106,10 +106,7 @@ def _refusal(path: str) -> Optional[str]:
 
 
 def _check_plain(host: Host, path: str) -> None:
-    try:
-        real = host.real(path)
-    except PermissionError as error:
-        raise Unsupported(f"{path}: {error.strerror}") from None
+    real = os.path.realpath(host.path(path))
     if real != host.path(path):
         raise Unsupported(f"{path} is behind a link: name the file itself")
     if not host.exists(path):
