@@ -61,7 +61,12 @@ def late(host: Host) -> List[str]:
     end = time.monotonic() + LATE_WAIT
     while _unready(host) and time.monotonic() < end:
         time.sleep(0.2)
+    host.booting = True
     with host.lock(60.0):
+        # What stands on them may have been missing when the host began to boot.
+        for journal in reversed(Journals(host).all()):
+            if journal.state == "restoring":
+                attempt(problems, journal.tuning, take_back, host, journal)
         for journal in Journals(host).all():
             if journal.state not in UNSETTLED:
                 attempt(problems, journal.tuning, _set_again, host, journal, problems)
@@ -71,8 +76,7 @@ def late(host: Host) -> List[str]:
 
 
 def _unready(host: Host) -> List[Entry]:
-    journals = [own for own in Journals(host).all() if own.state not in UNSETTLED]
-    entries = [entry for journal in journals for entry in journal.entries]
+    entries = [entry for journal in Journals(host).all() for entry in journal.entries]
     return [
         entry for entry in entries if entry.stored and by_hook(entry) and not _ready(host, entry)
     ]
@@ -84,7 +88,8 @@ def _ready(host: Host, entry: Entry) -> bool:
 
 def _end_if_due(host: Host, journal: Journal) -> None:
     if not _survives(host, journal):
-        _await(host, [entry for other in above(host, journal) for entry in other.entries])
+        above_it = [entry for other in above(host, journal) for entry in other.entries]
+        _await(host, above_it, BOOT_WAIT)
         take_back(host, journal)
 
 
