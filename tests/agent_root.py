@@ -395,7 +395,7 @@ def file(path: str, text: str, **changes: Any) -> dict[str, Any]:
 
 def setting(kind: str, target: dict[str, str], value: Any, **changes: Any) -> dict[str, Any]:
     """Any setting, in the form the agent takes."""
-    name = f"{kind}:{'.'.join(target.values())}"
+    name = f"{kind}:{'.'.join(target.values())}" if target else kind
     own = {"id": name, "kind": kind, "target": target, "value": value}
     return {**own, "only": None, "restart": None, **changes}
 

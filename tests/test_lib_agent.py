@@ -76,6 +76,7 @@ def test_facts(host: AgentRoot) -> None:
             "channels": channel_counts,
             "ring": None,
             "ring_max": None,
+            "rss": None,
         }
     }
     assert facts["hostname"] == "e000"

@@ -89,7 +89,7 @@ def _ready(host: Host, entry: Entry) -> bool:
 def _end_if_due(host: Host, journal: Journal) -> None:
     if not _survives(host, journal):
         above_it = [entry for other in above(host, journal) for entry in other.entries]
-        _await(host, above_it, BOOT_WAIT)
+        _await(host, above_it)
         take_back(host, journal)
 
 
