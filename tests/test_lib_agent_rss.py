@@ -457,18 +457,23 @@ def rendered(host: NicHost, name: str) -> list[dict[str, Any]]:
     return render(tuning, facts)
 
 
+def queues_of(settings: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without the interrupts, which these cards do not have."""
+    return [own for own in settings if own["kind"] in ("nic.channels", "nic.ring", "nic.rss")]
+
+
 @each_card
 def test_the_catalogues_queues_fit_every_card_that_spreads_packets(
     host: NicHost, monkeypatch: pytest.MonkeyPatch, card: Make
 ) -> None:
     own = card().install(host, monkeypatch)
     had = state_of(own)
-    wanted = rendered(host, "nic_rss")
+    wanted = queues_of(rendered(host, "nic_rss"))
     assert "unsupported" not in [row["status"] for row in host.plan(*wanted)]
     host.apply(*wanted)
     assert own.channels["combined"] == 2 and own.rss.table == even(own, 2)
     assert own.ring["rx"] == own.most_ring["rx"]
-    assert rendered(host, "nic_rss") == wanted
+    assert queues_of(rendered(host, "nic_rss")) == wanted
     host.restore()
     assert state_of(own) == had
 
@@ -480,7 +485,7 @@ def test_the_catalogues_queues_are_within_reach_of_a_large_host(
     own = replace(agent_nic.ixgbe(), channels={"combined": 40}, most_channels={"combined": 63})
     own.install(host, monkeypatch)
     had = state_of(own)
-    host.apply(*rendered(host, "nic_rss"))
+    host.apply(*queues_of(rendered(host, "nic_rss")))
     assert own.channels == {"combined": 8} and own.rss.table == even(own, 8)
     host.restore()
     assert state_of(own) == had
@@ -509,7 +514,7 @@ def test_the_catalogues_flow_director_is_that_of_ixgbe(
     other = NicHost(host.path.parent / "other")
     agent_nic.i40e().install(other, monkeypatch)
     tuning = load_tuning(ROOT / "tunings" / "flow_director_off.yaml")
-    assert misfits(tuning, other.ask("facts")) == ["the driver of eth0 is i40e, not ixgbe"]
+    assert misfits(tuning, other.ask("facts")) == ["no interface is up and has the driver ixgbe"]
 
 
 sizes = st.sampled_from((1, 8, 64, 128, 512))
