@@ -231,6 +231,15 @@ def test_irqbalance_would_change_it(host: CpuHost) -> None:
     assert row["reason"].startswith("irqbalance runs and would change it")
 
 
+def test_a_plan_outlives_what_irqbalance_does_next(host: CpuHost) -> None:
+    own = card(host)
+    host.write("proc/99/comm", "irqbalance\n")
+    seen = [host.row(irqs("local"))]
+    own.serve(own.of_queues[0], "5")
+    seen.append(host.row(irqs("local")))
+    assert seen[0] == seen[1] and seen[0]["runtime"] == "moved by irqbalance"
+
+
 @pytest.mark.parametrize(
     ("unit", "value", "stops"),
     [

@@ -51,6 +51,10 @@ class NicIrqAffinity(NicQueueCpus):
         text = super().told(found)
         return text if ":" in text else f"each {text}"
 
+    def runtime(self, target: Target) -> Value:
+        """The CPUs; where irqbalance runs only that: they would be others by the next look."""
+        return f"moved by {BALANCER}" if balanced(self.host) else super().runtime(target)
+
     def probe(self, setting: "Setting") -> None:
         """Unsupported when the kernel or irqbalance has its own mind."""
         super().probe(setting)
