@@ -128,12 +128,12 @@ def test_apply_then_verify_then_restore_to_the_byte(host: AgentRoot) -> None:
     assert result["restarted"] == ["nginx"]
     assert [row["id"] for row in result["diff"]] == [own["id"] for own in EVERYTHING]
     assert host.read("proc/sys/net/core/somaxconn") == "4096\n"
-    assert host.read("etc/sysctl.d/90-edgetune-t.conf") == (
+    assert host.read("etc/sysctl.d/90-edgetune-0001-t.conf") == (
         "# Kept by edgetune for the tuning t, digest sha256:1\n"
         "net.core.somaxconn = 4096\n"
         "net.ipv4.tcp_rmem = 4096 131072 16777216\n"
     )
-    assert host.read(f"{NGINX_DROP_INS}/90-edgetune-t.conf") == (
+    assert host.read(f"{NGINX_DROP_INS}/90-edgetune-0001-t.conf") == (
         "# Kept by edgetune for the tuning t, digest sha256:1\n[Service]\n"
         "LimitNOFILE=65536:524288\nCPUAffinity=\nCPUAffinity=2-3\n"
     )
@@ -249,10 +249,10 @@ def test_a_restore_twice_and_of_nothing(host: AgentRoot) -> None:
 
 
 def test_a_file_that_stood_in_our_place_comes_back_with_its_mode(host: AgentRoot) -> None:
-    host.write("etc/sysctl.d/90-edgetune-t.conf", "vm.swappiness = 1 # by hand\n").chmod(0o640)
+    host.write("etc/sysctl.d/90-edgetune-0001-t.conf", "vm.swappiness = 1 # by hand\n").chmod(0o640)
     before = host.tree()
     host.apply(sysctl("4096"))
-    mode = (host.path / "etc/sysctl.d/90-edgetune-t.conf").stat().st_mode
+    mode = (host.path / "etc/sysctl.d/90-edgetune-0001-t.conf").stat().st_mode
     assert stat.S_IMODE(mode) == 0o644
     host.restore()
     assert host.tree() == before

@@ -235,7 +235,7 @@ def test_a_plan_outlives_what_irqbalance_does_next(host: CpuHost) -> None:
     own = card(host)
     host.write("proc/99/comm", "irqbalance\n")
     seen = [host.row(irqs("local"))]
-    own.serve(own.of_queues[0], "5")
+    host.write(f"proc/irq/{own.numbers['eth0-TxRx-0']}/smp_affinity_list", "5\n")
     seen.append(host.row(irqs("local")))
     assert seen[0] == seen[1] and seen[0]["runtime"] == "moved by irqbalance"
 
@@ -458,7 +458,7 @@ def off(value: str = "off_nic_irqs") -> dict[str, Any]:
     return setting("cpu.service_affinity", {"service": "nginx"}, value, restart="nginx")
 
 
-DROP_IN = f"{NGINX_DROP_INS}/90-edgetune-t.cpus.conf"
+DROP_IN = f"{NGINX_DROP_INS}/90-edgetune-0001-t.cpus.conf"
 
 
 @pytest.mark.parametrize(
@@ -593,7 +593,7 @@ def test_other_properties_of_the_service_have_a_file_of_their_own(host: CpuHost)
     settings = (irqs("local"), nginx("LimitNOFILE", "65536"), off())
     host.apply(*settings)
     assert host.verified(*settings)
-    assert "LimitNOFILE=65536" in host.read(f"{NGINX_DROP_INS}/90-edgetune-t.conf")
+    assert "LimitNOFILE=65536" in host.read(f"{NGINX_DROP_INS}/90-edgetune-0001-t.conf")
     assert "CPUAffinity=4-15" in host.read(DROP_IN)
 
 

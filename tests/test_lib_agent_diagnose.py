@@ -461,8 +461,8 @@ def test_irqbalance_beside_placed_interrupts_is_a_conflict(sick: DiagnosedHost) 
 @pytest.mark.parametrize(
     ("ours", "theirs", "expected"),
     [
-        ("90-edgetune-t.conf", "10-site.conf", False),
-        ("90-edgetune-t.conf", "99-late.conf", True),
+        ("90-edgetune-0001-t.conf", "10-site.conf", False),
+        ("90-edgetune-0001-t.conf", "99-late.conf", True),
         ("90-edgetune-b.conf", "90-edgetune-a.conf", False),
     ],
 )
@@ -475,7 +475,7 @@ def test_our_own_file_may_override_others(
 
 
 def test_our_own_value_that_is_not_in_force_is_drift_and_no_more(healthy: DiagnosedHost) -> None:
-    healthy.write("etc/sysctl.d/90-edgetune-t.conf", "net.ipv4.tcp_tw_reuse = 1\n")
+    healthy.write("etc/sysctl.d/90-edgetune-0001-t.conf", "net.ipv4.tcp_tw_reuse = 1\n")
     assert healthy.found() == {}
 
 

@@ -57,7 +57,7 @@ def test_a_value_changed_now(host: AgentRoot) -> None:
 
 def test_a_value_that_the_next_boot_would_lose(host: AgentRoot) -> None:
     host.apply(sysctl("4096"))
-    (host.path / "etc/sysctl.d/90-edgetune-t.conf").unlink()
+    (host.path / "etc/sysctl.d/90-edgetune-0001-t.conf").unlink()
     (row,) = drift(host)
     assert (row["runtime"], row["persistent"]) == ("4096", "128")
     assert row["reason"] == "would be lost at the next boot"

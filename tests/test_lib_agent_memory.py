@@ -80,7 +80,7 @@ def test_watermarks_go_up_in_steps_and_come_back_at_once(
     host.apply(own)
     numbers = ["135168", "270336", "540672", "1048576"]
     assert writes.texts == [("min_free_kbytes", number) for number in numbers]
-    kept = host.read("etc/sysctl.d/90-edgetune-t.watermarks.conf")
+    kept = host.read("etc/sysctl.d/90-edgetune-0001-t.watermarks.conf")
     assert kept.splitlines()[1:] == ["vm.min_free_kbytes = 1048576"]
     assert host.ask("verify", tuning="t", settings=[own])["verified"]
     assert host.plan(own)[0]["status"] == "noop" and not host.apply(own)["changed"]
@@ -191,7 +191,7 @@ def test_one_tuning_has_both_kinds_in_files_of_their_own(host: NearRoot) -> None
     before = host.tree()
     host.apply(watermark(GIB), watermark(50, "watermark_scale_factor"), sysctl("10"))
     files = sorted(name for name in host.tree() if "sysctl.d/90-" in name)
-    directory = "etc/sysctl.d/90-edgetune-t"
+    directory = "etc/sysctl.d/90-edgetune-0001-t"
     assert files == [f"{directory}.conf", f"{directory}.watermarks.conf"]
     host.restore()
     assert host.tree() == before
@@ -335,7 +335,7 @@ def test_a_service_gets_its_memory_by_policy(
     row = host.plan(numa(value))[0]
     assert (row["runtime"], row["persistent"], row["status"]) == ("default", None, "change")
     assert host.apply(numa(value))["restarted"] == ["nginx"]
-    kept = host.read(f"{NGINX_DROP_INS}/90-edgetune-t.numa.conf")
+    kept = host.read(f"{NGINX_DROP_INS}/90-edgetune-0001-t.numa.conf")
     assert kept.splitlines()[1:] == ["[Service]", *lines]
     assert host.ask("verify", tuning="t", settings=[numa(value)])["verified"]
     assert host.plan(numa(value))[0]["status"] == "noop" and not host.apply(numa(value))["changed"]
@@ -361,7 +361,7 @@ def test_a_service_that_sets_its_own_policy_is_found(
     monkeypatch.setattr(systemd, "maps", lambda: "556a5d6c8000 bind:0 heap anon=120\n")
     error = host.fail("apply", **host.change(numa("interleave")))
     assert "is bind:0, stored interleave" in error["message"]
-    assert not host.exists(f"{NGINX_DROP_INS}/90-edgetune-t.numa.conf")
+    assert not host.exists(f"{NGINX_DROP_INS}/90-edgetune-0001-t.numa.conf")
 
 
 def test_what_other_drop_ins_say_of_numa(host: NearRoot, monkeypatch: pytest.MonkeyPatch) -> None:

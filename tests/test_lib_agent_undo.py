@@ -216,7 +216,7 @@ def test_a_change_survives_its_one_grace_boot_only(host: AgentRoot) -> None:
     host.run_hook()
     assert host.state() == "provisional", "the same boot is not counted twice"
     assert host.read(f"{THP}/enabled") == "never\n"
-    assert host.exists("etc/sysctl.d/90-edgetune-t.conf")
+    assert host.exists("etc/sysctl.d/90-edgetune-0001-t.conf")
     host.boot()
     assert host.state() == "none"
     assert host.read(f"{THP}/enabled") == "always [madvise] never\n"

@@ -34,7 +34,8 @@ pytestmark = pytest.mark.skipif(
     not MACHINE, reason="EDGETUNE_MACHINE names no machine that may be changed and rebooted"
 )
 
-# Everything that a tuning may touch; what counts or moves by itself is left out.
+# Everything that a tuning may touch; what counts or moves by itself is left out. No remount takes
+# the policy of a tmpfs back to none, which is local.
 LOOK = r"""
 for nic in $(ls /sys/class/net); do
     for option in -l -g -x -k -c; do ethtool $option $nic 2>&1; done
@@ -44,7 +45,7 @@ grep . /sys/class/net/*/queues/*/xps_cpus 2>/dev/null
 sysctl -a 2>/dev/null | grep -E '^(net|vm|kernel.sched|kernel.numa)' | grep -v nf_conntrack_count
 cat /sys/kernel/mm/transparent_hugepage/{enabled,shmem_enabled,defrag}
 cat /sys/kernel/debug/sched/migration_cost_ns
-ip route; findmnt -rn -t tmpfs -o TARGET,OPTIONS
+ip route; findmnt -rn -t tmpfs -o TARGET,OPTIONS | sed s/,mpol=local//
 systemctl list-unit-files --no-legend; systemctl is-active irqbalance
 pid=$(systemctl show -p MainPID SERVICE | cut -d= -f2)
 grep -h -e allowed_list -e 'Max' /proc/$pid/status /proc/$pid/limits

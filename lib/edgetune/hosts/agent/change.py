@@ -24,8 +24,8 @@ def in_order(entries: Sequence[Entry]) -> List[Entry]:
 
 def begin(host: Host, rows: Sequence[Row], head: Json) -> Journal:
     """The journal of a tuning that is about to be applied, not written down yet."""
-    newest = max([journal.sequence for journal in Journals(host).all()] or [0])
-    own = {"journal": JOURNAL_VERSION, "state": "applying", "sequence": newest + 1}
+    sequence = Journals(host).next_sequence()
+    own = {"journal": JOURNAL_VERSION, "state": "applying", "sequence": sequence}
     empty: Json = {"deadline": {}, "services_due": [], "files": {}, "entries": []}
     journal = Journal({**own, **empty, **head})
     record(host, journal, rows)
@@ -48,10 +48,10 @@ def record(host: Host, journal: Journal, rows: Sequence[Row]) -> None:
 def stored_files(host: Host, journal: Journal) -> Dict[str, str]:
     """The files that keep a tuning over a boot, with their content."""
     found: Dict[str, str] = {}
-    for name, kind in KINDS.items():
-        stored = [entry.setting for entry in journal.entries if entry.stored]
+    stored = [entry.setting for entry in in_order(journal.entries) if entry.stored]
+    for name in dict.fromkeys(setting.kind for setting in stored):
         own = [setting for setting in stored if setting.kind == name]
-        found.update(kind(host).files(journal, own) if own else {})
+        found.update(KINDS[name](host).files(journal, own))
     return found
 
 

@@ -26,7 +26,7 @@ def drifted(host: Host) -> List[Json]:
         dict({name: _in_a_line(part) for name, part in row.shown.items()}, tuning=journal.tuning)
         for index, journal in enumerate(journals)
         if journal.state == "confirmed"
-        for row in _drifted_of(host, journal, journals[index + 1 :])
+        for row in drift_of(host, journal, journals[index + 1 :])
     ]
 
 
@@ -34,7 +34,8 @@ def _in_a_line(part: Optional[Value]) -> Optional[Value]:
     return shown(part) if isinstance(part, str) else part
 
 
-def _drifted_of(host: Host, journal: Journal, later: Sequence[Journal]) -> Iterator[Row]:
+def drift_of(host: Host, journal: Journal, later: Sequence[Journal]) -> Iterator[Row]:
+    """What of one tuning is not as it left it; what ``later`` ones set is theirs."""
     over = [entry.setting for other in later for entry in other.entries]
     for entry in journal.entries:
         setting = _left_of(host, entry.setting, over)

@@ -115,6 +115,11 @@ class Journal:
         return dict(own, journal=JOURNAL_VERSION)
 
     @property
+    def rank(self) -> str:
+        """Names its files: those of later tunings are read later."""
+        return ranked(self.sequence, self.tuning)
+
+    @property
     def provisional(self) -> bool:
         """Whether it is taken back unless somebody confirms it."""
         return self.confirm_within > 0 and self.state != "confirmed"
@@ -159,6 +164,15 @@ class Journals:
                 "remove that file"
             ) from None
 
+    def next_sequence(self) -> int:
+        """That of a tuning that is applied now."""
+        return max([journal.sequence for journal in self.all()] or [0]) + 1
+
+    def rank(self, tuning: str) -> str:
+        """Of a tuning that stands, or of one that is applied now."""
+        standing = self.load(tuning)
+        return standing.rank if standing else ranked(self.next_sequence(), tuning)
+
     def all(self) -> List[Journal]:
         """Every journal that can be read, in the order of application."""
         return self._load_all()[0]
@@ -199,6 +213,11 @@ class Journals:
 def _text_of(journal: Journal) -> bytes:
     # Without an indent: that needs json's encoder in Python, ten times as long.
     return json.dumps(journal.document(), sort_keys=True).encode() + b"\n"
+
+
+def ranked(sequence: int, tuning: str) -> str:
+    """Such as ``0002-nic_ring``."""
+    return f"{sequence:04d}-{tuning}"
 
 
 def _journal_file(tuning: str) -> str:

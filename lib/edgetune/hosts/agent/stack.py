@@ -3,7 +3,8 @@
 
 from typing import Dict, List
 
-from edgetune.hosts.agent.change import prove, put_on, record
+from edgetune.hosts.agent.change import put_on, record
+from edgetune.hosts.agent.drift import drift_of
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Entry, Journal, Journals
 from edgetune.hosts.agent.kinds import KINDS
@@ -55,8 +56,8 @@ class Stack:
     def settle(self) -> List[str]:
         """See that they stand as before."""
         problems: List[str] = []
-        for journal in self._journals:
-            attempt(problems, journal.tuning, self._settle, journal)
+        for index, journal in enumerate(self._journals):
+            attempt(problems, journal.tuning, self._settle, journal, self._journals[index + 1 :])
         return problems
 
     def _lift(self, journal: Journal) -> None:
@@ -99,10 +100,17 @@ class Stack:
         if self._below.services_due != known:
             Journals(self._host).save(self._below)
 
-    def _settle(self, journal: Journal) -> None:
-        prove(self._host, journal)
+    def _settle(self, journal: Journal, later: List[Journal]) -> None:
+        rows = drift_of(self._host, journal, later)
+        wrong = [f"{row.setting.id}: {row.reason}" for row in rows if self._can_tell(row.setting)]
+        if wrong:
+            raise Failed("; ".join(wrong))
         journal.state = "confirmed"
         Journals(self._host).save(journal)
+
+    def _can_tell(self, setting: Setting) -> bool:
+        """At a boot services will run later."""
+        return KINDS[setting.kind](self._host).live or not self._host.booting
 
 
 def above(host: Host, journal: Journal) -> List[Journal]:

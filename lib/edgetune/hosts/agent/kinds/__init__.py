@@ -1,56 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kinds of settings, in the order of application."""
 
-from typing import Dict, Tuple, Type
+from importlib import import_module
+from typing import Iterator, Mapping, Type, cast
 
 from edgetune.hosts.agent.kinds.base import Kind
-from edgetune.hosts.agent.kinds.cpu_service_affinity import CpuServiceAffinity
-from edgetune.hosts.agent.kinds.file import File
-from edgetune.hosts.agent.kinds.memory_numa_policy import MemoryNumaPolicy
-from edgetune.hosts.agent.kinds.memory_thp import MemoryThp
-from edgetune.hosts.agent.kinds.memory_tmpfs_policy import MemoryTmpfsPolicy
-from edgetune.hosts.agent.kinds.memory_watermarks import MemoryWatermarks
-from edgetune.hosts.agent.kinds.nic_channels import NicChannels
-from edgetune.hosts.agent.kinds.nic_coalesce import NicCoalesce
-from edgetune.hosts.agent.kinds.nic_features import NicFeatures
-from edgetune.hosts.agent.kinds.nic_irq_affinity import NicIrqAffinity
-from edgetune.hosts.agent.kinds.nic_rfs import NicRfs
-from edgetune.hosts.agent.kinds.nic_ring import NicRing
-from edgetune.hosts.agent.kinds.nic_rps import NicRps
-from edgetune.hosts.agent.kinds.nic_rss import NicRss
-from edgetune.hosts.agent.kinds.nic_xps import NicXps
-from edgetune.hosts.agent.kinds.route_metric import RouteMetric
-from edgetune.hosts.agent.kinds.sched_migration_cost import SchedMigrationCost
-from edgetune.hosts.agent.kinds.service_property import ServiceProperty
-from edgetune.hosts.agent.kinds.sysctl import Sysctl
-from edgetune.hosts.agent.kinds.unit import Unit
 
-ORDER: Tuple[Type[Kind], ...] = (
-    Unit,
-    NicChannels,
-    NicRing,
-    NicRss,
-    NicFeatures,
-    NicCoalesce,
-    NicIrqAffinity,
-    NicXps,
-    NicRps,
-    NicRfs,
-    RouteMetric,
-    MemoryThp,
-    MemoryWatermarks,
-    MemoryTmpfsPolicy,
-    SchedMigrationCost,
-    Sysctl,
-    File,
-    ServiceProperty,
-    MemoryNumaPolicy,
-    CpuServiceAffinity,
+ORDER = (
+    "unit",
+    "nic.channels",
+    "nic.ring",
+    "nic.rss",
+    "nic.features",
+    "nic.coalesce",
+    "nic.irq_affinity",
+    "nic.xps",
+    "nic.rps",
+    "nic.rfs",
+    "route.metric",
+    "memory.thp",
+    "memory.watermarks",
+    "memory.tmpfs_policy",
+    "sched.migration_cost",
+    "sysctl",
+    "file",
+    "service.property",
+    "memory.numa_policy",
+    "cpu.service_affinity",
 )
 """Every kind in the order of application: what resets others comes first.
 
 They are taken back in the reverse order.
 """
 
-KINDS: Dict[str, Type[Kind]] = {kind.name: kind for kind in ORDER}
-"""The same by name."""
+
+class Kinds(Mapping[str, Type[Kind]]):
+    """The classes by name: ``nic.irq_affinity`` is NicIrqAffinity in nic_irq_affinity.py.
+
+    Imported when it is asked for: each round trip pays for what it compiles.
+    """
+
+    def __getitem__(self, name: str) -> Type[Kind]:
+        if name not in ORDER:
+            raise KeyError(name)
+        module = import_module(f"{__name__}.{name.replace('.', '_')}")
+        return cast(Type[Kind], getattr(module, name.title().replace(".", "").replace("_", "")))
+
+    def __contains__(self, name: object) -> bool:
+        return name in ORDER
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(ORDER)
+
+    def __len__(self) -> int:
+        return len(ORDER)
+
+
+KINDS = Kinds()

@@ -30,6 +30,12 @@ class Kind:
     def __init__(self, host: Host) -> None:
         self.host = host
 
+    def rank(self, tuning: str) -> str:
+        """What the names of the files of a tuning that is applied, or stands, begin with."""
+        from edgetune.hosts.agent.journal import Journals  # which know all kinds
+
+        return Journals(self.host).rank(tuning)
+
     def text(self, file: str) -> str:
         """The content of a file as it is; Unsupported when it cannot be read."""
         try:

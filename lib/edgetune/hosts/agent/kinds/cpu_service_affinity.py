@@ -32,7 +32,7 @@ class CpuServiceAffinity(ServiceProperty):
     name = "cpu.service_affinity"
     target = {"service": SERVICE}
     ordered = False
-    drop_in = "90-edgetune-{tuning}.cpus.conf"
+    drop_in = "90-edgetune-{rank}.cpus.conf"
 
     @staticmethod
     def scope(target: Target) -> str:
@@ -80,7 +80,7 @@ class CpuServiceAffinity(ServiceProperty):
         for setting in settings:
             left = format_cpus(cpus_left(self.host, setting))
             text = f"{header(journal)}[Service]\n{PROPERTY}=\n{PROPERTY}={left}\n"
-            content[self._ours(setting.target, journal.tuning)] = text
+            content[self._ours(setting.target, journal.rank)] = text
         return content
 
     def _processes(self, target: Target) -> List[str]:

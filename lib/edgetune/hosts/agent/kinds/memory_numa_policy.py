@@ -29,7 +29,7 @@ class MemoryNumaPolicy(ServiceProperty):
     name = "memory.numa_policy"
     target = {"service": SERVICE}
     ordered = False
-    drop_in = "90-edgetune-{tuning}.numa.conf"
+    drop_in = "90-edgetune-{rank}.numa.conf"
 
     @classmethod
     def scopes(cls, target: Target) -> Sequence[str]:
@@ -90,7 +90,7 @@ class MemoryNumaPolicy(ServiceProperty):
             if word not in ("local", "default"):
                 lines.append(f"{MASK}={nodes or 'all'}")
             text = header(journal) + "\n".join(["[Service]", *lines, ""])
-            content[self._ours(setting.target, journal.tuning)] = text
+            content[self._ours(setting.target, journal.rank)] = text
         return content
 
 

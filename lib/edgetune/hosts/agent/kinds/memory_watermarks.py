@@ -26,7 +26,7 @@ class MemoryWatermarks(Sysctl):
     name = "memory.watermarks"
     target = {"parameter": "|".join(BOUNDS)}
     # No tuning has a dot in its name, so no other's drop-in is called like this.
-    drop_in = "/etc/sysctl.d/90-edgetune-{tuning}.watermarks.conf"
+    drop_in = "/etc/sysctl.d/90-edgetune-{rank}.watermarks.conf"
 
     @classmethod
     def key(cls, target: Target) -> str:

@@ -43,7 +43,7 @@ class ServiceProperty(Kind):
     target = {"service": SERVICE, "property": "[A-Z][A-Za-z0-9]*"}
     live = False
     # Below SYSTEMD/SERVICE.service.d
-    drop_in = "90-edgetune-{tuning}.conf"
+    drop_in = "90-edgetune-{rank}.conf"
     roots = tuple(f"{top}/systemd/system" for top in ("/etc", "/run", "/usr/lib", "/lib"))
     # Where /proc/PID tells what the main process has: systemd tells what it would start it with.
     running = {
@@ -73,7 +73,7 @@ class ServiceProperty(Kind):
     def refuse_overridden(self, target: Target, tuning: str) -> None:
         """Unsupported when a drop-in that is read after ours sets a property."""
         winner = self._winner(target)
-        ours = self._ours(target, tuning)
+        ours = self._ours(target, self.rank(tuning))
         if winner and winner[0].endswith(".conf") and later(winner[0], ours):
             raise Unsupported(f"{winner[0]} is read after ours and sets it to {winner[1]}")
 
@@ -100,7 +100,7 @@ class ServiceProperty(Kind):
     def files(self, journal: "Journal", settings: List["Setting"]) -> Dict[str, str]:
         content: Dict[str, str] = {}
         for setting in settings:
-            name = self._ours(setting.target, journal.tuning)
+            name = self._ours(setting.target, journal.rank)
             text = content.get(name) or header(journal) + "[Service]\n"
             # Several assignments of a set of CPUs add up, unless an empty one comes between.
             if setting.target["property"] == "CPUAffinity":
@@ -150,8 +150,8 @@ class ServiceProperty(Kind):
                     found = (file, value) if value else None
         return found
 
-    def _ours(self, target: Target, tuning: str) -> str:
-        name = self.drop_in.format(tuning=tuning)
+    def _ours(self, target: Target, rank: str) -> str:
+        name = self.drop_in.format(rank=rank)
         return f"{SYSTEMD}/{unit_name(target['service'])}.d/{name}"
 
 

@@ -27,7 +27,7 @@ class Sysctl(Kind):
     directories = tuple(f"{top}/sysctl.d" for top in ("/etc", "/run", "/usr/local/lib", "/usr/lib"))
     # procps reads this one after all the others; systemd reads it only where 99-sysctl.conf is it.
     last = "/etc/sysctl.conf"
-    drop_in = "/etc/sysctl.d/90-edgetune-{tuning}.conf"
+    drop_in = "/etc/sysctl.d/90-edgetune-{rank}.conf"
 
     @classmethod
     def key(cls, target: Target) -> str:
@@ -81,13 +81,13 @@ class Sysctl(Kind):
 
     def files(self, journal: "Journal", settings: List["Setting"]) -> Dict[str, str]:
         lines = [f"{self.key(setting.target)} = {setting.value}\n" for setting in settings]
-        return {self._ours(journal.tuning): header(journal) + "".join(lines)}
+        return {self._ours(journal.rank): header(journal) + "".join(lines)}
 
-    def _ours(self, tuning: str) -> str:
-        return self.drop_in.format(tuning=tuning)
+    def _ours(self, rank: str) -> str:
+        return self.drop_in.format(rank=rank)
 
     def _after_ours(self, name: str, tuning: str) -> bool:
-        return name == self.last or later(name, self._ours(tuning))
+        return name == self.last or later(name, self._ours(self.rank(tuning)))
 
     def _path(self, target: Target) -> str:
         return sysctl_path(self.key(target))
