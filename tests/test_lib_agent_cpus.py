@@ -22,12 +22,13 @@ from edgetune.hosts.agent import alone
 from edgetune.hosts.agent.answer import answer
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds import nic_irq_affinity
+from edgetune.hosts.agent.kinds.unit import Unit
 from edgetune.hosts.agent.placement import POLICIES, cpus_of_queues
 from edgetune.hosts.agent.settings import Setting
 from edgetune.hosts.agent.values import format_mask, parse_cpus
 from tests.agent_cpus import NAMES, NODE, Machine, Vectors, run_nginx
 from tests.agent_nic import QUEUES, ixgbe
-from tests.agent_root import NGINX_DROP_INS, AgentRoot, nginx, rps, setting, until
+from tests.agent_root import NGINX_DROP_INS, AgentRoot, nginx, rps, setting, unit, until
 
 TWO_SOCKETS = Machine(sockets=2, cores=4, threads=2)
 ONE_SOCKET = Machine(sockets=1, cores=4, threads=2)
@@ -238,6 +239,46 @@ def test_a_plan_outlives_what_irqbalance_does_next(host: CpuHost) -> None:
     host.write(f"proc/irq/{own.numbers['eth0-TxRx-0']}/smp_affinity_list", "5\n")
     seen.append(host.row(irqs("local")))
     assert seen[0] == seen[1] and seen[0]["runtime"] == "moved by irqbalance"
+
+
+def test_interrupts_come_back_where_irqbalance_was_started_since(host: CpuHost) -> None:
+    own = card(host)
+    had = own.allowed()
+    host.apply(irqs("local"))
+    host.write("proc/99/comm", "irqbalance\n")
+    assert host.restore()["changed"]
+    assert own.allowed() == had and host.state() == "none"
+
+
+def test_interrupts_come_back_before_irqbalance_runs_again(
+    host: CpuHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A unit counts as started before its process has the name of its program."""
+    own = card(host)
+    had, comm = own.allowed(), host.write("proc/99/comm", "irqbalance\n")
+    host.write("run/systemd/system/there", "")
+    host.make_unit("irqbalance.service")
+    run = Unit._run
+
+    def stop(kind: Unit, verb: str, name: str) -> None:
+        run(kind, verb, name)
+        comm.write_text("" if verb == "stop" else comm.read_text())
+
+    monkeypatch.setattr(Unit, "_run", stop)
+    host.apply(unit("irqbalance.service", active="off", enabled="off"), irqs("local"))
+    assert host.restore()["changed"]
+    assert own.allowed() == had and host.unit("irqbalance.service") == ("active", "enabled")
+
+
+def test_masks_that_a_word_stands_for_by_now_are_back(host: CpuHost) -> None:
+    own = card(host, ONE_SOCKET, queues=1)
+    own.serve(own.of_queues[0], "0")
+    own.allow(own.of_queues[0], "0-1")
+    host.write(f"{QUEUES}/rx-0/rps_cpus", "fd\n")
+    host.apply(rps("others"))
+    own.serve(own.of_queues[0], "1")
+    assert host.restore()["changed"]
+    assert host.read(f"{QUEUES}/rx-0/rps_cpus") == "fd\n"
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,10 @@ class Kind:
         """Make a target that is present as it was."""
         raise NotImplementedError
 
+    def is_back(self, target: Target, now: Optional[Value], was: Optional[Value]) -> bool:
+        """Whether ``restore`` came out where it reads otherwise than before."""
+        return False
+
     def files(self, journal: "Journal", settings: List["Setting"]) -> Dict[str, str]:
         """The files that keep these settings over a boot, with their content."""
         return {}

@@ -4,7 +4,7 @@
 import contextlib
 import os
 import time
-from typing import TYPE_CHECKING, Any, List, Sequence
+from typing import TYPE_CHECKING, Any, List, Optional, Sequence
 
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.interrupts import Interrupt, find_interrupts, queue_interrupts
@@ -20,6 +20,8 @@ PATIENCE = 1.0
 """How long we look whether interrupts move, in seconds."""
 
 BALANCER = "irqbalance"
+
+MOVED = f"moved by {BALANCER}"
 
 
 class NicIrqAffinity(NicQueueCpus):
@@ -53,7 +55,11 @@ class NicIrqAffinity(NicQueueCpus):
 
     def runtime(self, target: Target) -> Value:
         """The CPUs; where irqbalance runs only that: they would be others by the next look."""
-        return f"moved by {BALANCER}" if balanced(self.host) else super().runtime(target)
+        return MOVED if balanced(self.host) else super().runtime(target)
+
+    def is_back(self, target: Target, now: Optional[Value], was: Optional[Value]) -> bool:
+        """Also where irqbalance was started since, or has yet to begin."""
+        return MOVED in (now, was) or super().is_back(target, now, was)
 
     def probe(self, setting: "Setting") -> None:
         """Unsupported when the kernel or irqbalance has its own mind."""

@@ -2,7 +2,7 @@
 """What the kinds share that give CPUs to the queues of an interface."""
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from edgetune.hosts.agent.kinds.nic import NicKind
 from edgetune.hosts.agent.placement import all_online
@@ -65,6 +65,10 @@ class NicQueueCpus(NicKind):
 
     def runtime(self, target: Target) -> Value:
         return self.told(self.now(target))
+
+    def is_back(self, target: Target, now: Optional[Value], was: Optional[Value]) -> bool:
+        """What is back may be what the word stands for by now."""
+        return now is not None and self.runtime(target) == was
 
     def in_terms(self, setting: "Setting", found: Value) -> Value:
         """The value itself where the queues have the CPUs that it stands for."""
