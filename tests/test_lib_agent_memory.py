@@ -154,6 +154,12 @@ def test_too_much_free_memory_is_refused_with_the_numbers(
     assert host.plan(watermark(3000, "watermark_scale_factor"))[0]["status"] == "change"
 
 
+@pytest.mark.parametrize("value", ["0x7fffffff", "+13631488", "13631488 1"])
+def test_what_only_the_kernel_takes_for_a_number_is_refused(host: NearRoot, value: str) -> None:
+    row = host.plan(sysctl(value, "vm.min_free_kbytes"))[0]
+    assert (row["status"], row["reason"]) == ("unsupported", f"{value} is no number of kB")
+
+
 def test_without_nodes_the_whole_memory_counts(host: NearRoot) -> None:
     give_nodes(host)
     assert host.plan(watermark(12 * GIB))[0]["status"] == "change"

@@ -44,7 +44,10 @@ class Sysctl(Kind):
         file, value = self._file(setting.target), str(setting.value)
         if not os.stat(self.host.path(file)).st_mode & 0o222:
             raise Unsupported(f"{file} is read-only here")
-        if self._path(setting.target) == sysctl_path(MIN_FREE) and value.isdigit():
+        if self._path(setting.target) == sysctl_path(MIN_FREE):
+            # The kernel also takes hexadecimal numbers, and the first of several.
+            if not value.isdigit():
+                raise Unsupported(f"{value} is no number of kB")
             refuse_too_much(self.host, int(value))
 
     def probe_stored(self, setting: "Setting", tuning: str) -> None:
