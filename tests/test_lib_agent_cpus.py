@@ -24,6 +24,7 @@ from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds import nic_irq_affinity
 from edgetune.hosts.agent.kinds.unit import Unit
 from edgetune.hosts.agent.placement import POLICIES, cpus_of_queues
+from edgetune.hosts.agent.protocol import Failed
 from edgetune.hosts.agent.settings import Setting
 from edgetune.hosts.agent.values import format_mask, parse_cpus
 from tests.agent_cpus import NAMES, NODE, Machine, Vectors, run_nginx
@@ -378,6 +379,29 @@ def test_an_interface_that_stays_down_is_named(
     down(host, own)
     monkeypatch.setattr(alone, "LATE_WAIT", 0.1)
     assert alone.late(Host(str(host.path))) == ["nic.irq_affinity:eth0: is not there yet, or down"]
+
+
+@pytest.mark.parametrize("what", ["detach", "lock"])
+def test_nobody_waits_for_a_follow_up_that_fails(
+    host: CpuHost, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    own = card(host)
+    host.apply(irqs("1-2"))
+    down(host, own)
+    monkeypatch.setattr(alone, "LATE_WAIT", 0.1)
+    with monkeypatch.context() as patch:
+        patch.setattr(Host, "detach", fail if what == "detach" else lambda *_: None)
+        assert alone.boot(Host(str(host.path))) == (["it fails"] if what == "detach" else [])
+    assert host.exists("run/edgetune-late") == (what == "lock")
+    if what == "lock":
+        monkeypatch.setattr(Host, what, fail)
+        with pytest.raises(Failed):
+            alone.late(Host(str(host.path)))
+    assert not host.exists("run/edgetune-late")
+
+
+def fail(*_: Any) -> None:
+    raise Failed("it fails")
 
 
 def test_a_boot_takes_back_what_nobody_confirmed_before_the_interface_is_up(

@@ -57,6 +57,14 @@ def boot(host: Host) -> List[str]:
 
 def late(host: Host) -> List[str]:
     """Set again what the boot hook came too early for, or as much of it as there is in the end."""
+    try:
+        return _late(host)
+    finally:
+        # Who looks at the host waits as long as it is there.
+        host.remove(FOLLOWING)
+
+
+def _late(host: Host) -> List[str]:
     problems: List[str] = []
     end = time.monotonic() + LATE_WAIT
     while _unready(host) and time.monotonic() < end:
@@ -71,7 +79,6 @@ def late(host: Host) -> List[str]:
             if journal.state not in UNSETTLED:
                 attempt(problems, journal.tuning, _set_again, host, journal, problems)
         problems += [f"{entry.setting.id}: is not there yet, or down" for entry in _unready(host)]
-        host.remove(FOLLOWING)
     return problems
 
 

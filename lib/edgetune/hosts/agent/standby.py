@@ -160,10 +160,15 @@ def follow_up(host: Host) -> None:
     """Let our copy on disk set the rest again, once interfaces are up and routes are there."""
     host.write(FOLLOWING, b"")
     command = agent_command(host.path("/").rstrip("/"), "late")
-    if host.init == "systemd":
-        host.run("systemd-run", "--no-block", "--unit=edgetune-late", "--", *command)
-    else:
-        host.detach(command)
+    try:
+        if host.init == "systemd":
+            host.run("systemd-run", "--no-block", "--unit=edgetune-late", "--", *command)
+        else:
+            host.detach(command)
+    except Exception:
+        # Nobody is to wait for what does not come.
+        host.remove(FOLLOWING)
+        raise
 
 
 def disarm_timer(host: Host, journal: Journal) -> None:
