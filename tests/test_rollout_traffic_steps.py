@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from edgetune.errors import DrainError
-from edgetune.rollout import change, drain, reboot
+from edgetune.rollout import change, drain, lifecycle, reboot
 from edgetune.rollout.record import read_rollout
 from tests.world import World, changing, never_sync
 
@@ -273,3 +273,25 @@ def test_a_live_tuning_drains_nobody_there_and_back(tmp_path: Path) -> None:
     assert world.hosts.tuned == set()
     assert world.balancer.log == []
     assert {"ready", "reboot"}.isdisjoint(world.hosts.changing())
+
+
+def test_a_live_tuning_is_drained_back_under_one_that_drains(tmp_path: Path) -> None:
+    """What stands on it is lifted, and laid on again."""
+    world = changing(tmp_path, disruption="live")
+    below = world.rollout
+    for disruption in ("live", "drain"):
+        if disruption == "drain":
+            world.begin(tmp_path, disruption=disruption, seed=8)
+            for state in ("baseline", "changing"):
+                world.mark(state)
+        for batch in range(len(world.plan["batches"])):
+            world.roll(batch)
+        for state in ("soaking", "promoting", "complete"):
+            world.mark(state)
+        lifecycle.release_pop(world.site, world.rollout, world.epoch)
+    world.rollout = below
+    world.take_over()
+    world.balancer.log.clear()
+    world.roll_back()
+    drained = {entry for entry in map(str, world.balancer.log) if "drain" in entry}
+    assert len(drained) == 4

@@ -36,9 +36,9 @@ def drain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, A
     opened = open_rollout(site, rollout, epoch)
     work = opened.batch(batch)
     names = work.at("planned", "draining")
-    if opened.plan["disruption"] == "live":
+    if not opened.drains:
         opened.move(work, names, "drained")
-    if not names or opened.plan["disruption"] == "live":
+    if not names or not opened.drains:
         return _began(work, "nothing to drain")
     driver = site.load_balancer(opened.pop)
     names = _without_lost(opened, work, driver, names)

@@ -180,6 +180,14 @@ class Rollout:
         return load_plan(self.site, self.head.plan)
 
     @cached_property
+    def drains(self) -> bool:
+        """Whether hosts are drained. What was rolled out later may be lifted to take this back."""
+        later = [head for head in all_heads(self.site) if head.created > self.head.created]
+        standing = [head for head in later if (head.pop, head.state) == (self.head.pop, "complete")]
+        plans = [self.plan, *(load_plan(self.site, head.plan) for head in standing)]
+        return any(plan["disruption"] != "live" for plan in plans)
+
+    @cached_property
     def pop(self) -> Pop:
         """The PoP as the inventory has it now."""
         return self.site.inventory.pop(self.head.pop)

@@ -23,7 +23,7 @@ def plan_restore(opened: Rollout) -> None:
         touched = {name: touched[name] for name in only if name in touched}
     out, serving, in_service = _by_service(opened, list(touched))
     spare = max(1, in_service - opened.pop.must_serve)
-    if opened.plan["disruption"] == "live":
+    if not opened.drains:
         spare = max(1, len(serving))
     groups = [out] if out else []
     groups += [serving[start : start + spare] for start in range(0, len(serving), spare)]
@@ -79,7 +79,7 @@ def _carries_our_change(batch: Batch, host: HostStep) -> bool:
 
 def _by_service(opened: Rollout, names: Sequence[str]) -> tuple[list[str], list[str], int]:
     """Those out of service, those in service (the sickest first), how many of the PoP are."""
-    if opened.plan["disruption"] == "live" or not names:
+    if not opened.drains or not names:
         return [], _sickest_first(opened, names), len(opened.pop.hosts)
     servers = opened.site.load_balancer(opened.pop).servers()
     all_serving = [
