@@ -14,7 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgetune.hosts.agent import alone
 from edgetune.hosts.agent.answer import answer
+from edgetune.hosts.agent.host import Host
 from tests.agent_root import (
     AgentRoot,
     FullDisk,
@@ -324,3 +326,23 @@ def _apply(host: AgentRoot, name: str, own: list[dict[str, Any]]) -> None:
     facts = {row["id"]: {k: row[k] for k in ("runtime", "persistent")} for row in rows}
     reply = _ask(host, "apply", rollout="r", expect=facts, **named)
     assert reply["ok"], reply
+
+
+def test_what_was_lifted_at_a_boot_is_laid_on_once_its_interface_is_there(
+    host: AgentRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alone, "BOOT_WAIT", 0.1)
+    own = (sysctl("16"), rps("0-1"))
+    host.apply(sysctl("4096"), tuning="a")
+    host.apply(*own, tuning="b")
+    journal = json.loads(host.read("var/lib/edgetune/tunings/a.json"))
+    host.write("var/lib/edgetune/tunings/a.json", json.dumps({**journal, "state": "restoring"}))
+    card, away = host.path / "sys/class/net/eth0", host.path / "away"
+    card.rename(away)
+    host.new_boot_id()
+    assert alone.boot(Host(str(host.path))) == ["a: b: nic.rps:eth0: there is no interface eth0"]
+    assert (host.state("a"), host.state("b")) == ("restoring", "lifted")
+    assert host.commands[-1].startswith("systemd-run --no-block --unit=edgetune-late -- ")
+    away.rename(card)
+    assert alone.late(Host(str(host.path))) == []
+    assert host.state("a") == "none" and stands(host, "b", *own)

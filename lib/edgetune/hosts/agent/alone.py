@@ -83,9 +83,13 @@ def _late(host: Host) -> List[str]:
 
 
 def _unready(host: Host) -> List[Entry]:
-    entries = [entry for journal in Journals(host).all() for entry in journal.entries]
     return [
-        entry for entry in entries if entry.stored and by_hook(entry) and not _ready(host, entry)
+        entry
+        for journal in Journals(host).all()
+        for entry in journal.entries
+        # What is lifted will be stored again.
+        if (entry.stored or journal.state == "lifted") and by_hook(entry)
+        if not _ready(host, entry)
     ]
 
 
