@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from edgetune.hosts.agent import alone
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.nic_rss import NicRss
 from edgetune.hosts.agent.kinds.rss_table import can_be_written, spread, words_for
@@ -391,6 +392,22 @@ def test_of_two_tables_the_newer_one_is_kept(
     assert own.rss.table == spread("weight 3 1", 512, 4) and own.rss.fields["udp4"] == "sdfn"
     host.restore("b")
     assert own.rss.table == even(own, 4)
+
+
+def test_a_boot_waits_for_the_interface_to_have_a_table(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = agent_nic.i40e().install(host, monkeypatch)
+    started: list[list[str]] = []
+    monkeypatch.setattr(Host, "detach", lambda _, command: started.append(list(command)))
+    host.apply(rss(equal=2))
+    own.rss = replace(agent_rss.I40E)
+    own.rss.make(own.rings)
+    host.write("sys/class/net/eth0/flags", "0x1002\n")
+    assert host.boot_hook() == [] and own.rss.table == even(own, 4)
+    assert [command[-1] for command in started] == ["late"]
+    host.write("sys/class/net/eth0/flags", "0x1003\n")
+    assert alone.late(Host(str(host.path))) == [] and own.rss.table == even(own, 2)
 
 
 def test_only_lower_leaves_a_table_over_fewer_queues(

@@ -126,7 +126,7 @@ def apply(settings: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Apply as many of them as drivers really take; those that were applied come back."""
     seen = {row["id"]: {k: row[k] for k in ("runtime", "persistent")} for row in plan(settings)}
     head = {"epoch": 1, "rollout": "r1", "tuning": "t", "digest": "sha256:1"}
-    within = {"confirm_within": 900, "grace_boots": 1}
+    within = {"confirm_within": 600, "grace_boots": 1}
     reply = reply_to("apply", settings=settings, expect=seen, **head, **within)
     if reply["ok"]:
         assert reply["result"]["state"] == "provisional"

@@ -13,6 +13,9 @@ from edgetune.hosts.agent.values import Parts, Target, Value, counts, parts
 if TYPE_CHECKING:
     from edgetune.hosts.agent.settings import Setting
 
+# Of include/uapi/linux/if.h.
+IFF_UP = 1
+
 
 class NicKind(HookKept):
     """What belongs to a network interface: changing its queues resets all the rest."""
@@ -35,6 +38,11 @@ class NicKind(HookKept):
 
     def present(self, target: Target) -> bool:
         return self.host.exists(self._directory(target))
+
+    def is_up(self, target: Target) -> bool:
+        """Whether somebody has brought it up, which may be long after it appeared."""
+        flags = self.host.text(f"{self._directory(target)}/flags", "0x1")
+        return self.host.exists(self._directory(target)) and bool(int(flags, 16) & IFF_UP)
 
     def queues(self, target: Target) -> List[str]:
         """Its receive and transmit queues, such as ``rx-0``; Unsupported without an interface."""

@@ -20,7 +20,6 @@ from edgetune.hosts.agent.values import (
 if TYPE_CHECKING:
     from edgetune.hosts.agent.settings import Setting
 
-IFF_UP = 1
 
 OfQueues = Dict[str, Set[int]]
 """CPUs by the name of a queue, or of its interrupt."""
@@ -39,8 +38,7 @@ class NicQueueCpus(NicKind):
 
     def ready(self, target: Target) -> bool:
         """Not before the interface is up: drivers then ask for interrupts, and choose masks."""
-        flags = self.host.text(f"{self._directory(target)}/flags", "0x1")
-        return super().present(target) and bool(int(flags, 16) & IFF_UP)
+        return self.is_up(target)
 
     def now(self, target: Target) -> OfQueues:
         """The CPUs of each queue; Unsupported when the interface has none that could have any."""

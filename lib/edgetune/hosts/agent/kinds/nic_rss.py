@@ -39,6 +39,10 @@ class NicRss(NicParts):
     # ethtool names the functions that it knows, not those that the driver takes.
     only_toeplitz = ("bnxt_en", "i40e", "iavf", "ice", "igb", "ixgbe", "virtio_net")
 
+    def ready(self, target: Target) -> bool:
+        """Not before the interface is up: some drivers (vmxnet3) have no table until then."""
+        return self.is_up(target)
+
     @classmethod
     def check_value(cls, fields: Fields) -> Value:
         """Such as {"equal": 4, "udp4": "sdfn"} or {"weight": "6 2", "hfunc": "xor"}."""
