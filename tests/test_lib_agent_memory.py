@@ -160,6 +160,13 @@ def test_what_only_the_kernel_takes_for_a_number_is_refused(host: NearRoot, valu
     assert (row["status"], row["reason"]) == ("unsupported", f"{value} is no number of kB")
 
 
+def test_less_free_memory_than_the_kernel_needs_is_refused(host: NearRoot) -> None:
+    row = host.plan(sysctl("1023", "vm.min_free_kbytes"))[0]
+    assert row["reason"] == "1023 kB are less than 1024 kB, which the kernel needs"
+    for own in (watermark(1024), sysctl("1024", "vm.min_free_kbytes")):
+        assert host.plan(own)[0]["status"] == "change"
+
+
 def test_without_nodes_the_whole_memory_counts(host: NearRoot) -> None:
     give_nodes(host)
     assert host.plan(watermark(12 * GIB))[0]["status"] == "change"
@@ -171,7 +178,7 @@ def test_without_nodes_the_whole_memory_counts(host: NearRoot) -> None:
     [
         ("watermark_scale_factor", 0),
         ("watermark_scale_factor", 3001),
-        ("min_free_kbytes", 0),
+        ("min_free_kbytes", 1023),
         ("min_free_kbytes", 2**31),
     ],
 )

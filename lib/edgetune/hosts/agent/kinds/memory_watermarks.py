@@ -4,6 +4,7 @@
 import time
 from typing import Iterator
 
+from edgetune.hosts.agent.kinds.min_free import LEAST
 from edgetune.hosts.agent.kinds.sysctl import Sysctl
 from edgetune.hosts.agent.protocol import Failed, Fields
 from edgetune.hosts.agent.values import Target, Value
@@ -11,7 +12,7 @@ from edgetune.hosts.agent.values import Target, Value
 PAUSE = 0.2
 """Seconds between two steps, in which the kernel frees what the last one asked for."""
 BOUNDS = {
-    "min_free_kbytes": (1, 2**31 - 1),
+    "min_free_kbytes": (LEAST, 2**31 - 1),
     "watermark_scale_factor": (1, 3000),
     "watermark_boost_factor": (0, 2**31 - 1),
 }

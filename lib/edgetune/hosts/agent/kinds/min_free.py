@@ -6,12 +6,16 @@ from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.hosts.agent.topology import memory_facts
 
 MIN_FREE = "vm.min_free_kbytes"
+LEAST = 1024
+"""Kilobytes. With less the kernel is subtly broken, says its documentation, and may deadlock."""
 MOST = 5
 """Per cent of the memory. The kernel takes any number, and kills programs to keep it free."""
 
 
-def refuse_too_much(host: Host, kilobytes: int) -> None:
-    """Unsupported with more than 5 % of the host's memory, or of that of its smallest node."""
+def refuse_unfit(host: Host, kilobytes: int) -> None:
+    """Unsupported below ``LEAST``, and above 5 % of the memory, or of that of the smallest node."""
+    if kilobytes < LEAST:
+        raise Unsupported(f"{kilobytes} kB are less than {LEAST} kB, which the kernel needs")
     memory = memory_facts(host)
     places = (
         ("the memory", memory["total_kb"]),

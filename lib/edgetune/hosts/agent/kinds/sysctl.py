@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence,
 
 from edgetune.hosts.agent.kinds.base import Kind
 from edgetune.hosts.agent.kinds.drop_ins import drop_ins, header, later
-from edgetune.hosts.agent.kinds.min_free import MIN_FREE, refuse_too_much
+from edgetune.hosts.agent.kinds.min_free import MIN_FREE, refuse_unfit
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.hosts.agent.values import Target, Value
 
@@ -40,7 +40,7 @@ class Sysctl(Kind):
         return "sysctl " + " ".join(coupled(sysctl_path(cls.key(target))))
 
     def probe(self, setting: "Setting") -> None:
-        """Unsupported when it is read-only, as some are in a network namespace, or too much."""
+        """Unsupported when it is read-only, as some are in a network namespace, or does not fit."""
         file, value = self._file(setting.target), str(setting.value)
         if not os.stat(self.host.path(file)).st_mode & 0o222:
             raise Unsupported(f"{file} is read-only here")
@@ -48,7 +48,7 @@ class Sysctl(Kind):
             # The kernel also takes hexadecimal numbers, and the first of several.
             if not value.isdigit():
                 raise Unsupported(f"{value} is no number of kB")
-            refuse_too_much(self.host, int(value))
+            refuse_unfit(self.host, int(value))
 
     def probe_stored(self, setting: "Setting", tuning: str) -> None:
         """Unsupported when a file that is read after ours decides."""
