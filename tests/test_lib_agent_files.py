@@ -95,6 +95,24 @@ def test_a_file_of_the_largest_size_can_be_taken_back(host: AgentRoot) -> None:
         ("/boot/grub.cfg", "no tuning writes below /boot"),
         ("/var/lib/edgetune/epoch", "no tuning writes below /var/lib/edgetune"),
         ("/var/lib/edgetune-not-ready", "no tuning writes below /var/lib/edgetune-not-ready"),
+        ("/efi/loader.conf", "no tuning writes below /efi"),
+        ("/etc/fstab", "no tuning writes below /etc/fstab"),
+        ("/etc/ld.so.preload", "no tuning writes below /etc/ld.so.preload"),
+        ("/etc/passwd", "no tuning writes below /etc/passwd"),
+        ("/etc/shadow", "no tuning writes below /etc/shadow"),
+        ("/etc/ssh/sshd_config", "no tuning writes below /etc/ssh"),
+        ("/etc/ssh/sshd_config.d/x.conf", "no tuning writes below /etc/ssh"),
+        ("/etc/pam.d/sshd", "no tuning writes below /etc/pam.d"),
+        ("/etc/sudoers", "no tuning writes below /etc/sudoers"),
+        ("/etc/sudoers.d/x", "no tuning writes below /etc/sudoers.d"),
+        ("/etc/systemd/system/ssh.service", "ssh.service is needed to reach the host"),
+        ("/usr/lib/systemd/system/bird.service", "bird.service is needed to reach the host"),
+        ("/etc/systemd/system/ssh@.service.d/x.conf", "ssh@.service.d is needed"),
+        ("/etc/systemd/system/edgetune.service.d/x.conf", "edgetune.service.d is needed"),
+        ("/etc/systemd/system.control/frr.service.d/x.conf", "frr.service.d is needed"),
+        ("/etc/systemd/system/x.target.wants/sshd.service", "sshd.service is needed"),
+        ("/etc/systemd/system/service.d/x.conf", "service.d is needed to reach the host"),
+        ("/etc/init.d/networking", "networking is needed to reach the host"),
         ("/etc/systemd/system/edgetune.service", "is edgetune's own"),
         ("/etc/init.d/S99edgetune", "is edgetune's own"),
         ("/etc/sysctl.d/90-edgetune-other.conf", "is edgetune's own"),
@@ -104,6 +122,19 @@ def test_some_files_are_nobodys_to_write(host: AgentRoot, path: str, says: str) 
     error = host.fail("plan", tuning="t", digest="d", settings=[file(path, "x\n")])
     assert (error["reason"], error["field"]) == ("bad_request", "settings[0].target.path")
     assert says in error["message"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/etc/systemd/system/nginx.service",
+        "/etc/systemd/system/nginx.service.d/x.conf",
+        "/etc/init.d/nginx",
+        "/etc/sysctl.d/ssh.conf",
+    ],
+)
+def test_files_of_other_units_can_be_written(host: AgentRoot, path: str) -> None:
+    assert row_of(host, file(path, "x\n"))["status"] == "change"
 
 
 @pytest.mark.parametrize(
@@ -284,6 +315,15 @@ def test_what_a_unit_can_be(
         "networking.service",
         "edgetune.service",
         "edgetune-revert-t.timer",
+        "messagebus.service",
+        "dbus-org.freedesktop.network1.service",
+        "dropbear.service",
+        "frr.service",
+        "bird6.service",
+        "exabgp@a.service",
+        "openvswitch-switch.service",
+        "wpa_supplicant@wlan0.service",
+        "nftables.service",
     ],
 )
 def test_what_reaches_the_host_is_protected(host: AgentRoot, name: str) -> None:
@@ -291,6 +331,14 @@ def test_what_reaches_the_host_is_protected(host: AgentRoot, name: str) -> None:
     error = host.fail("plan", tuning="t", digest="d", settings=[unit(name, active="off")])
     assert error["field"] == "settings[0].target.unit"
     assert error["message"] == f"{name} is needed to reach the host"
+
+
+def test_another_name_of_what_is_protected_is_no_way_around(host: AgentRoot) -> None:
+    host.make_unit("door.service")
+    host.write("stub/units/door.service/Names", "door.service ssh.service\n")
+    row = row_of(host, unit("door.service", active="off"))
+    says = "door.service is ssh.service, which is needed to reach the host"
+    assert (row["status"], row["reason"]) == ("unsupported", says)
 
 
 def test_a_unit_that_is_gone_by_now_is_not_restored(host: AgentRoot) -> None:

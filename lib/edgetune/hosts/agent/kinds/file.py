@@ -2,11 +2,13 @@
 """Whole files."""
 
 import os
+import re
 import stat
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from edgetune.hosts.agent.host import NOT_READY, STATE, Host, decode
 from edgetune.hosts.agent.kinds.base import Kind
+from edgetune.hosts.agent.kinds.protected import is_protected
 from edgetune.hosts.agent.protocol import Fields, Unsupported
 from edgetune.hosts.agent.values import Target, Value
 
@@ -18,8 +20,21 @@ MOST_BYTES = 64 * 1024
 
 NAME = r"[A-Za-z0-9_@+-][A-Za-z0-9_@+:,.-]{0,199}"
 
-NOT_OURS = ("/proc", "/sys", "/dev", "/run", "/tmp", "/boot", STATE, NOT_READY)
-"""Where no tuning writes: what a boot loses, what boots the host, and what the agent keeps."""
+NOT_OURS = (
+    *("/proc", "/sys", "/dev", "/run", "/tmp"),
+    *("/boot", "/efi", "/etc/fstab", "/etc/crypttab", "/etc/ld.so.preload"),
+    *("/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow"),
+    *("/etc/ssh", "/etc/dropbear", "/etc/pam.d", "/etc/sudoers", "/etc/sudoers.d"),
+    *(STATE, NOT_READY),
+)
+"""Where no tuning writes.
+
+What a boot loses, what boots the host or starts each program, who may log in and become root, and
+what the agent keeps.
+"""
+
+UNIT_FILES = re.compile(r"/systemd/system(?:\.[a-z]+)?/|^/etc/init\.d/")
+"""Where files that belong to a unit are, or below a directory such as ``nginx.service.d``."""
 
 STRONGER = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
 """Where directories such as ``sysctl.d`` are looked for: a file masks its namesakes further on."""
@@ -101,8 +116,20 @@ def _refusal(path: str) -> Optional[str]:
     for place in NOT_OURS:
         if path == place or path.startswith(place + "/"):
             return f"no tuning writes below {place}"
-    ours = os.path.basename(path).startswith("90-edgetune-")
-    return "is edgetune's own" if ours or path in (INIT_SCRIPT, UNIT, UNIT_LINK) else None
+    if os.path.basename(path).startswith("90-edgetune-") or path in (INIT_SCRIPT, UNIT, UNIT_LINK):
+        return "is edgetune's own"
+    unit = _protected_unit(path)
+    return f"{unit} is needed to reach the host" if unit else None
+
+
+def _protected_unit(path: str) -> Optional[str]:
+    """The protected unit that a file would change; ``service.d`` is for each service."""
+    place = UNIT_FILES.search(path)
+    for name in path[place.end() :].split("/") if place else []:
+        unit = re.sub(r"\.(d|wants|requires|upholds)$", "", name)
+        if is_protected(unit) or (unit != name and "." not in unit):
+            return name
+    return None
 
 
 def _check_plain(host: Host, path: str) -> None:

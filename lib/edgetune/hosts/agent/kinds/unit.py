@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Units of systemd: whether they run, and whether they are started at a boot."""
 
-import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, List
 
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.base import Kind
+from edgetune.hosts.agent.kinds.protected import is_protected
 from edgetune.hosts.agent.protocol import Fields, Unsupported
 from edgetune.hosts.agent.values import Parts, Target, Value, chosen, parts
 
@@ -20,12 +20,6 @@ VERBS = {
 
 ENABLED = {"enabled": "on", "disabled": "off", "masked": "masked"}
 """What systemctl says of units that can be enabled and disabled."""
-
-PROTECTED = (
-    r"(sshd?|dbus|dbus-broker|systemd-.*|edgetune.*|network|networking|networkd-dispatcher|"
-    r"NetworkManager.*|ifup|wicked.*|connman|dhcpcd|(ssh|sshd|ifup|dhcpcd)@.*)"
-)
-"""Units without which a host cannot be reached, or not be brought back."""
 
 
 class Unit(Kind):
@@ -51,7 +45,7 @@ class Unit(Kind):
     def check_value(cls, fields: Fields) -> Value:
         """Such as {"active": "off", "enabled": "off"}, or one of them."""
         name = str(fields.inside("target").raw("unit"))
-        if re.fullmatch(PROTECTED, name.rpartition(".")[0]):
+        if is_protected(name):
             raise fields.wrong("target.unit", f"{name} is needed to reach the host")
         below = fields.inside("value")
         value: Parts = {part: below.text(part, "on|off") for part in VERBS if part in below.names()}
@@ -61,10 +55,14 @@ class Unit(Kind):
         return value
 
     def probe(self, setting: "Setting") -> None:
-        """Unsupported for a masked unit that is to run, now or after a boot."""
+        """Unsupported for a masked unit that is to run, and for another name of a protected one."""
         masked = self.runtime(setting.target)["enabled"] == "masked"
         if masked and "on" in parts(setting.value).values():
             raise Unsupported(f"{setting.target['unit']} is masked")
+        protected = next(filter(is_protected, self._names(setting.target["unit"])), None)
+        if protected:
+            reason = f"{setting.target['unit']} is {protected}, which is needed to reach the host"
+            raise Unsupported(reason)
 
     def probe_stored(self, setting: "Setting", tuning: str) -> None:
         """Unsupported where the next boot would make it active, or not, against the setting."""
@@ -116,6 +114,11 @@ class Unit(Kind):
         # Waiting for a unit that is ordered after us would never end.
         wait = ["--no-block"] if self.host.booting and verb in VERBS["active"].values() else []
         self.host.run("systemctl", *wait, verb, unit)
+
+    def _names(self, unit: str) -> List[str]:
+        """Also those by which other units know it."""
+        text = self.host.run("systemctl", "show", "-p", "Names", unit)
+        return text.strip().partition("=")[2].split()
 
     def _active(self, unit: str) -> str:
         state = self.host.attempt("systemctl", "is-active", unit)[1].strip()
