@@ -9,7 +9,7 @@ from typing import Any
 
 from edgetune.errors import InputError
 from edgetune.kinds import KINDS
-from edgetune.tuning import EACH, Setting, Tuning
+from edgetune.tuning import EACH, Setting, Tuning, is_expression
 
 
 def render(tuning: Tuning, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -78,7 +78,7 @@ def _render_setting(
 
 
 def _work_out(text: str, names: Mapping[str, Any], where: str) -> str:
-    if "{{" not in text and "{%" not in text:
+    if not is_expression(text):
         return text
     import jinja2
     from jinja2.sandbox import SandboxedEnvironment

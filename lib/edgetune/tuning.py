@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ DISRUPTIONS = ("live", "restart", "drain", "reboot")
 
 _WORD = r"[a-z][a-z0-9_]*"
 _SERVICE = r"[A-Za-z0-9@:._-]+"
+_NUMBERS = r"(-?[0-9]+|infinity)([\s:]+(-?[0-9]+|infinity))*"
 
 
 Value = Union[str, Mapping[str, Union[str, int]]]
@@ -113,6 +115,11 @@ def digest_of(document: Any) -> str:
     return "sha256:" + hashlib.sha256(text.encode("ascii")).hexdigest()[:16]
 
 
+def is_expression(text: str) -> bool:
+    """Whether a text is worked out on each host: it holds Jinja."""
+    return "{{" in text or "{%" in text
+
+
 def find_tuning(name: str, directories: Sequence[Path]) -> Tuning:
     """The tuning of that name from the first directory that holds it; InputError names all."""
     known: set[str] = set()
@@ -134,7 +141,7 @@ def load_tuning(path: Path) -> Tuning:
     tuning = Tuning(
         name=fields.text("name", pattern=_WORD),
         version=fields.text("version", pattern=r"\d+\.\d+\.\d+"),
-        summary=fields.text("summary"),
+        summary=_read_words(fields, "summary"),
         intent=_read_intent(fields.inside("intent")),
         guards=tuple(_read_guard(guard) for guard in fields.each("guards")),
         settings=tuple(
@@ -176,16 +183,17 @@ def _read_guard(fields: Fields) -> Guard:
 def _read_setting(fields: Fields, where: str) -> Setting:
     name = fields.text("kind", choices=list(KINDS))
     kind = KINDS[name]
-    target = {field: fields.text(field, pattern=form) for field, form in kind.target.items()}
+    target = _read_target(fields, kind)
+    value = _read_value(fields, kind)
     setting = Setting(
         kind=name,
         target=target,
-        value=_read_value(fields, kind),
-        only=fields.text("only", None, choices=("raise", "lower")),
+        value=value,
+        only=_read_only(fields, name, value),
         disruption=_read_disruption(fields, kind),
         restart=fields.text("restart", target.get("service"), pattern=_SERVICE),
-        why=fields.text("why"),
-        source=fields.text("source"),
+        why=_read_words(fields, "why"),
+        source=_read_words(fields, "source"),
         where=where,
         optional=fields.flag("optional", False),
     )
@@ -193,20 +201,60 @@ def _read_setting(fields: Fields, where: str) -> Setting:
     return setting
 
 
+def _read_words(fields: Fields, field: str) -> str:
+    text = str(fields.text(field))
+    if not text.strip():
+        raise fields.wrong(field, "is empty")
+    return text
+
+
+def _read_target(fields: Fields, kind: Kind) -> Mapping[str, str]:
+    target = {field: fields.text(field, pattern=form) for field, form in kind.target.items()}
+    for field, refusal in kind.refused.items():
+        why = refusal(target[field])
+        if why:
+            raise fields.wrong(field, why)
+    return target
+
+
 def _read_value(fields: Fields, kind: Kind) -> Value:
     value = fields.raw("value")
     if kind.parts:
         below = fields.inside("value")
-        parts = {key: below.raw(key) for key in value}
-        # YAML reads on and off as true and false.
-        words = {True: "on", False: "off"} if kind.parts != "numbers" else {}
-        return {
-            key: words.get(part, part) if isinstance(part, bool) else part
-            for key, part in parts.items()
-        }
+        if not value:
+            raise fields.wrong("value", "is empty")
+        return {str(key): _read_part(below, key, kind) for key in value}
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise fields.wrong("value", "must be text or a number")
-    return str(value)
+    # White space around a value means nothing, but a file ends with some.
+    for text in (str(value), str(value).strip()):
+        if is_expression(text) or re.fullmatch(kind.text, text):
+            return str(value)
+    raise fields.wrong("value", f"{str(value)[:100]!r} does not match {kind.text}")
+
+
+def _read_part(below: Fields, key: str, kind: Kind) -> str | int:
+    pattern = kind.pattern_of(str(key))
+    if pattern is None:
+        raise below.wrong(key, f"is not known here; known: {', '.join(kind.names)}")
+    part: str | int = below.raw(key)
+    # YAML reads on and off as true and false.
+    if isinstance(part, bool) and kind.parts != "numbers":
+        part = "on" if part else "off"
+    if not is_expression(str(part)) and not re.fullmatch(pattern, str(part).strip()):
+        raise below.wrong(key, f"{str(part)!r} does not match {pattern}")
+    return part
+
+
+def _read_only(fields: Fields, name: str, value: Value) -> str | None:
+    only: str | None = fields.text("only", None, choices=("raise", "lower"))
+    if only and not KINDS[name].ordered:
+        raise fields.wrong("only", f"has no meaning for {name}")
+    said = [value] if isinstance(value, str) else map(str, value.values())
+    known = [text for text in said if not is_expression(text)]
+    if only and not all(re.fullmatch(_NUMBERS, text.strip()) for text in known):
+        raise fields.wrong("only", "needs a value made of numbers")
+    return only
 
 
 def _read_disruption(fields: Fields, kind: Kind) -> str:
