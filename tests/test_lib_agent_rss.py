@@ -508,6 +508,27 @@ def test_the_catalogues_queues_are_within_reach_of_a_large_host(
     assert state_of(own) == had
 
 
+@pytest.mark.parametrize(
+    ("cpus", "speed", "queues"),
+    [(80, 10000, 8), (80, 25000, 20), (80, 100000, 40), (256, 100000, 64), (80, -1, 8)],
+)
+def test_a_faster_link_has_more_queues(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch, cpus: int, speed: int, queues: int
+) -> None:
+    host.write("sys/devices/system/cpu/online", f"0-{cpus - 1}\n")
+    host.write("sys/class/net/eth0/speed", f"{speed}\n")
+    own = replace(agent_nic.ice(), channels={"combined": 64}, most_channels={"combined": 64})
+    own.install(host, monkeypatch)
+    channels, _, spread = queues_of(rendered(host, "nic_rss"))
+    assert (channels["value"], spread["value"]) == ({"combined": queues}, {"equal": queues})
+
+
+def test_rfs_stays_in_software(host: NicHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent_nic.ice().install(host, monkeypatch)
+    tuning = load_tuning(ROOT / "tunings" / "rps_rfs.yaml")
+    assert "no interface is up and has the driver" in misfits(tuning, host.ask("facts"))[0]
+
+
 @each_card
 def test_the_catalogues_coalescing_fits_every_card(
     host: NicHost, monkeypatch: pytest.MonkeyPatch, card: Make
