@@ -751,3 +751,38 @@ def test_whatever_was_there_comes_back(
     assert not host.apply(*both)["changed"]
     host.restore()
     assert host.tree() == before
+
+
+def test_a_host_is_looked_at_once_for_all_its_cards(
+    host: CpuHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With hundreds of queues and CPUs /proc/interrupts is long; so is /proc with its processes."""
+    card(host, queues=2)
+    Vectors(host, TWO_SOCKETS, interface="eth1", queues=2, first=128).install()
+    run_nginx(host)
+    host.write("proc/98/comm", "sshd\n")
+    settings = (irqs("0-1"), irqs("6-7", "eth1"), off())
+    host.apply(*settings)
+    seen: Counter[str] = Counter()
+    read = Host.read
+
+    def count(kernel: Host, name: str) -> bytes:
+        seen[name] += 1
+        return read(kernel, name)
+
+    monkeypatch.setattr(Host, "read", count)
+    for look in (lambda: host.plan(*settings), lambda: host.ask("sample")):
+        seen.clear()
+        look()
+        assert seen["/proc/98/comm"] == seen["/proc/irq/64/smp_affinity_list"] == 1
+        assert seen["/proc/interrupts"] == 1
+
+
+def test_what_a_glance_saw_is_forgotten_with_it(host: CpuHost) -> None:
+    kernel, answers = Host(str(host.path)), iter("abcd")
+    assert [kernel.once("it", lambda: next(answers)) for _ in range(2)] == ["a", "b"]
+    with kernel.glance():
+        assert kernel.once("it", lambda: next(answers)) == "c"
+        with kernel.glance():
+            assert kernel.once("it", lambda: next(answers)) == "c"
+    assert kernel.once("it", lambda: next(answers)) == "d"

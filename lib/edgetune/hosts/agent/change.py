@@ -8,7 +8,7 @@ from edgetune.hosts.agent.files import Directories, remember_file
 from edgetune.hosts.agent.host import RESERVE_BYTES, Host
 from edgetune.hosts.agent.journal import JOURNAL_VERSION, Entry, Journal, Journals
 from edgetune.hosts.agent.kinds import KINDS
-from edgetune.hosts.agent.observe import Row, asked, in_force, observe
+from edgetune.hosts.agent.observe import Row, asked, in_force, observe_all
 from edgetune.hosts.agent.protocol import AgentError, Failed, Json, Unsupported
 from edgetune.hosts.agent.services import is_active, restart
 from edgetune.hosts.agent.settings import Setting
@@ -51,7 +51,8 @@ def stored_files(host: Host, journal: Journal) -> Dict[str, str]:
     stored = [entry.setting for entry in in_order(journal.entries) if entry.stored]
     for name in dict.fromkeys(setting.kind for setting in stored):
         own = [setting for setting in stored if setting.kind == name]
-        found.update(KINDS[name](host).files(journal, own))
+        with host.glance():
+            found.update(KINDS[name](host).files(journal, own))
     return found
 
 
@@ -138,7 +139,7 @@ def prove(host: Host, journal: Journal, services: Sequence[str] = ()) -> List[Ro
     """What was read; Failed unless all is as wanted. At a boot services will run later."""
     settings = [entry.setting for entry in journal.entries]
     told = [own for own in settings if KINDS[own.kind](host).live or not host.booting]
-    rows = [observe(host, own, journal.tuning) for own in told]
+    rows = observe_all(host, told, journal.tuning)
     wrong = [
         f"{row.setting.id}: {row.reason}: is {shown(row.runtime)}, stored {shown(row.persistent)}"
         for row in rows

@@ -22,12 +22,13 @@ def drifted(host: Host) -> List[Json]:
     theirs. Without a tuning nothing is read.
     """
     journals = Journals(host).all()
-    return [
-        dict({name: _in_a_line(part) for name, part in row.shown.items()}, tuning=journal.tuning)
-        for index, journal in enumerate(journals)
-        if journal.state == "confirmed"
-        for row in drift_of(host, journal, journals[index + 1 :])
-    ]
+    with host.glance():
+        return [
+            dict({name: _in_a_line(it) for name, it in row.shown.items()}, tuning=journal.tuning)
+            for index, journal in enumerate(journals)
+            if journal.state == "confirmed"
+            for row in drift_of(host, journal, journals[index + 1 :])
+        ]
 
 
 def _in_a_line(part: Optional[Value]) -> Optional[Value]:

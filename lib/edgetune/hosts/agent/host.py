@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import time
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar
 
 from edgetune.hosts.agent.protocol import Failed, Refused
 
@@ -48,6 +48,9 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 CHANGES_ITSELF = ("ethtool", "ip", "mount")
 
 
+T = TypeVar("T")
+
+
 class Host:
     """This host, below one root directory."""
 
@@ -56,6 +59,7 @@ class Host:
         # Whether the boot hook acts: no service has been started yet.
         self.booting = False
         self._locked: Sequence[int] = ()
+        self._seen: Optional[Dict[str, Any]] = None
 
     def path(self, name: str) -> str:
         """Where the absolute path ``name`` of the host really is."""
@@ -92,6 +96,24 @@ class Host:
             return self.read(name).decode("utf-8", "replace").strip() or default
         except OSError:
             return default
+
+    @contextlib.contextmanager
+    def glance(self) -> Iterator[None]:
+        """While nothing is changed: what is read ``once`` is not read again."""
+        outer, self._seen = self._seen, {} if self._seen is None else self._seen
+        try:
+            yield
+        finally:
+            self._seen = outer
+
+    def once(self, what: str, read: Callable[[], T]) -> T:
+        """What ``read`` gives; in one glance it is called once for each ``what``."""
+        if self._seen is None:
+            return read()
+        if what not in self._seen:
+            self._seen[what] = read()
+        found: T = self._seen[what]
+        return found
 
     def poke(self, name: str, text: str) -> None:
         """Write into a file of the kernel, which must be there; OSError as it comes."""

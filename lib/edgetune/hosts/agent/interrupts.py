@@ -19,18 +19,23 @@ QUEUE = re.compile(
 
 
 class Interrupt:
-    """One that a queue raises, ``raised`` times since the boot.
+    """One that a queue raises.
 
     Its number may be another after a boot, its name is not.
     """
 
     def __init__(self, host: Host, line: "Line", queue: int) -> None:
         self.name = line.name
-        self.raised = line.raised
+        self._line = line
         self.queue = queue
         self.file = f"/proc/irq/{line.number}/smp_affinity_list"
         self.allowed = cpus_in(host, self.file)
         self._effective = cpus_in(host, f"/proc/irq/{line.number}/effective_affinity_list")
+
+    @property
+    def raised(self) -> int:
+        """How many times, as it was read."""
+        return self._line.raised
 
     @property
     def pending(self) -> bool:
@@ -53,6 +58,10 @@ def queue_interrupts(host: Host, interface: str) -> List[Interrupt]:
 
 def find_interrupts(host: Host, interface: str) -> List[Interrupt]:
     """The same, which may be none: drivers ask for them as they bring an interface up."""
+    return host.once(f"interrupts of {interface}", lambda: _find(host, interface))
+
+
+def _find(host: Host, interface: str) -> List[Interrupt]:
     device = f"/sys/class/net/{interface}/device"
     numbers = set(host.names(f"{device}/msi_irqs"))
     virtio = os.path.basename(os.path.realpath(host.path(device)))
@@ -72,15 +81,23 @@ class Line(NamedTuple):
     """What /proc/interrupts tells of one of them."""
 
     number: str
-    raised: int
     name: str
+    text: str
+
+    @property
+    def raised(self) -> int:
+        """How many times since the boot, on all CPUs."""
+        # There may be thousands of lines, each with a count for every CPU.
+        return sum(map(int, itertools.takewhile(str.isdigit, self.text.split())))
 
 
-def read_lines(host: Host) -> Iterator[Line]:
+def read_lines(host: Host) -> List[Line]:
     """All that have a number, and somebody who asked for them."""
-    for line in host.text("/proc/interrupts").splitlines():
+    return host.once("/proc/interrupts", lambda: list(_lines(host.text("/proc/interrupts"))))
+
+
+def _lines(text: str) -> Iterator[Line]:
+    for line in text.splitlines():
         number, _, rest = line.partition(":")
-        words = rest.split()
-        if number.strip().isdigit() and words:
-            counts = itertools.takewhile(str.isdigit, words)
-            yield Line(number.strip(), sum(map(int, counts)), words[-1])
+        if number.strip().isdigit() and rest.strip():
+            yield Line(number.strip(), rest.rsplit(None, 1)[-1], rest)

@@ -80,9 +80,16 @@ def observe(host: Host, setting: Setting, tuning: str, running: Optional[Value] 
     return row
 
 
+def observe_all(host: Host, settings: Sequence[Setting], tuning: str) -> List[Row]:
+    """The same of many, at a glance."""
+    with host.glance():
+        return [observe(host, setting, tuning) for setting in settings]
+
+
 def asked(kind: Kind, setting: Setting) -> Value:
     """What is in force, in the terms of the setting; Unsupported as `Kind.runtime`."""
-    return kind.in_terms(setting, kind.runtime(setting.target))
+    with kind.host.glance():
+        return kind.in_terms(setting, kind.runtime(setting.target))
 
 
 def stored_value(kind: Kind, setting: Setting) -> Optional[Value]:
@@ -129,6 +136,12 @@ def current(host: Host, setting: Setting) -> Json:
         "runtime": _known(asked, kind, setting),
         "persistent": _known(stored_value, kind, setting),
     }
+
+
+def current_all(host: Host, entries: Sequence[Entry]) -> List[Json]:
+    """The same of many, at a glance."""
+    with host.glance():
+        return [current(host, entry.setting) for entry in entries]
 
 
 def _known(read: Callable[[Kind, Setting], Optional[Value]], *given: Any) -> Optional[Value]:

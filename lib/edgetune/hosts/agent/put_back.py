@@ -29,10 +29,12 @@ def put_settings_back(host: Host, entries: Sequence[Entry], problems: List[str])
         for entry in reversed(in_order(entries))
         if entry.runtime and KINDS[entry.setting.kind](host).present(entry.setting.target)
     ]
+    for entry in changed:
+        attempt(problems, entry.setting.id, _set_back, host, entry)
     # Only when all is back can it be read back: queues come and go with the channels.
-    for step in (_set_back, _check_back):
+    with host.glance():
         for entry in changed:
-            attempt(problems, entry.setting.id, step, host, entry)
+            attempt(problems, entry.setting.id, _check_back, host, entry)
 
 
 def _set_back(host: Host, entry: Entry) -> None:

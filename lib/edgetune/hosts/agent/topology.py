@@ -31,7 +31,8 @@ class Topology:
 
     def siblings(self, cpu: int) -> Set[int]:
         """The online hyper-threads of its core, itself among them."""
-        found = cpus_in(self._host, f"{CPUS}/cpu{cpu}/topology/thread_siblings_list")
+        file = f"{CPUS}/cpu{cpu}/topology/thread_siblings_list"
+        found = self._host.once(file, lambda: cpus_in(self._host, file))
         return (found & self.online) | {cpu}
 
 

@@ -8,7 +8,7 @@ from edgetune.hosts.agent.files import is_as_remembered
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Journal, Journals
 from edgetune.hosts.agent.kinds import KINDS
-from edgetune.hosts.agent.observe import current, diff_of
+from edgetune.hosts.agent.observe import current_all, diff_of
 from edgetune.hosts.agent.protocol import Failed, Json
 from edgetune.hosts.agent.put_back import attempt, put_back, put_settings_back
 from edgetune.hosts.agent.services import restart
@@ -33,14 +33,14 @@ def take_back(host: Host, journal: Journal) -> Undone:
     when that is not settled. At a boot no service is restarted.
     """
     stack = Stack(host, journal)
-    found = [current(host, entry.setting) for entry in journal.entries]
+    found = current_all(host, journal.entries)
     changed = _differs(host, journal, found)
     unsaved = _mark_restoring(host, journal, services_of(journal.entries if changed else []))
     problems = stack.lift() or put_back(host, journal) or stack.lay()
     services = [] if host.booting else journal.services_due
     attempt(problems, "", restart, host, services)
     problems = problems or stack.settle()
-    left = [current(host, entry.setting) for entry in journal.entries]
+    left = current_all(host, journal.entries)
     if problems:
         raise Failed("; ".join(unsaved + problems))
     disarm_timer(host, journal)
@@ -77,14 +77,14 @@ def take_back_live(host: Host, journal: Journal, names: Sequence[str]) -> Undone
         for entry in journal.entries
         if entry.setting.id in names and entry.runtime and KINDS[entry.setting.kind](host).live
     ]
-    found = [current(host, entry.setting) for entry in chosen]
+    found = current_all(host, chosen)
     due = [entry for entry, now in zip(chosen, found) if now["runtime"] != entry.before["runtime"]]
     unsaved = _mark_restoring(host, journal, services_of(due))
     problems: List[str] = []
     put_settings_back(host, chosen, problems)
     if problems:
         raise Failed("; ".join(unsaved + problems))
-    diff = diff_of(chosen, found, [current(host, entry.setting) for entry in chosen])
+    diff = diff_of(chosen, found, current_all(host, chosen))
     return Undone(bool(diff), diff, [])
 
 

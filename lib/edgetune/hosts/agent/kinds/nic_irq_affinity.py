@@ -91,7 +91,8 @@ class NicIrqAffinity(NicQueueCpus):
 
     def apply(self, target: Target, value: Value) -> None:
         """Let each go to its CPU; Failed when one is raised and does not move."""
-        wanted, before = self.wanted(target, str(value)), self._interrupts(target)
+        with self.host.glance():
+            wanted, before = self.wanted(target, str(value)), self._interrupts(target)
         for own in before:
             if own.allowed != wanted[own.name]:
                 self._write(own, "{}\n".format(*wanted[own.name]))
@@ -129,8 +130,12 @@ class NicIrqAffinity(NicQueueCpus):
 
 def balanced(host: Host) -> bool:
     """Whether irqbalance runs."""
+    return host.once(BALANCER, lambda: _runs(host, BALANCER))
+
+
+def _runs(host: Host, program: str) -> bool:
     processes = [name for name in host.names("/proc") if name.isdigit()]
-    return any(host.text(f"/proc/{pid}/comm") == BALANCER for pid in processes)
+    return any(host.text(f"/proc/{pid}/comm") == program for pid in processes)
 
 
 def stops_balancer(setting: "Setting") -> bool:

@@ -6,7 +6,7 @@ from typing import List, Sequence
 from edgetune.hosts.agent.change import begin, carry_out
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import UNSETTLED, Journal, Journals
-from edgetune.hosts.agent.observe import Row, diff_of, observe
+from edgetune.hosts.agent.observe import Row, diff_of, observe_all
 from edgetune.hosts.agent.protocol import (
     DIGEST,
     LINE,
@@ -60,7 +60,7 @@ def _apply(host: Host, head: Json, settings: List[Setting], expect: Json) -> Jso
         refuse_below(host, standing)
         take_back(host, standing)
     _refuse_unsettled(host)
-    rows = [observe(host, setting, head["tuning"]) for setting in settings]
+    rows = observe_all(host, settings, head["tuning"])
     _refuse_unsupported(host, rows, head)
     _refuse_unexpected(rows, expect)
     journal = begin(host, rows, head)

@@ -2,7 +2,7 @@
 """``plan``: what a tuning would do here."""
 
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.observe import observe
+from edgetune.hosts.agent.observe import observe_all
 from edgetune.hosts.agent.protocol import DIGEST, TUNING, Fields, Json
 from edgetune.hosts.agent.settings import read_settings
 
@@ -13,6 +13,6 @@ def run(host: Host, request: Fields) -> Json:
     request.text("digest", DIGEST)
     settings = read_settings(request)
     request.done()
-    rows = [observe(host, setting, tuning) for setting in settings]
+    rows = observe_all(host, settings, tuning)
     shown = [dict(row.shown, status=row.status) for row in rows]
     return {"boot_id": host.boot_id, "settings": shown}

@@ -6,7 +6,7 @@ from typing import List
 
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Journals
-from edgetune.hosts.agent.observe import observe
+from edgetune.hosts.agent.observe import observe_all
 from edgetune.hosts.agent.protocol import DIGEST, TUNING, Fields, Json
 from edgetune.hosts.agent.services import START_WAIT, awaited_state
 from edgetune.hosts.agent.settings import Setting, read_settings
@@ -28,7 +28,7 @@ def verify_settings(host: Host, tuning: str, settings: List[Setting]) -> Json:
     # Just after a boot a service may not have come up yet, and tells nothing of its properties.
     services = {name: awaited_state(host, name, START_WAIT) for name in dict.fromkeys(named)}
     _await_follow_up(host)
-    rows = [observe(host, setting, tuning) for setting in settings]
+    rows = observe_all(host, settings, tuning)
     running = all(state == "active" for state in services.values())
     return {
         "boot_id": host.boot_id,
