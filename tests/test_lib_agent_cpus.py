@@ -606,6 +606,29 @@ def test_all_cards_count(host: CpuHost) -> None:
     assert host.read("proc/77/status") == "Cpus_allowed_list:\t2-5,8-15\n"
 
 
+def test_a_service_keeps_off_while_another_card_is_down(host: CpuHost) -> None:
+    card(host, queues=2)
+    other = Vectors(host, TWO_SOCKETS, interface="eth1", queues=2, first=128).install()
+    run_nginx(host)
+    settings = (irqs("0-1"), irqs("6-7", "eth1"), off())
+    host.apply(*settings)
+    lines = host.read("proc/interrupts").splitlines(keepends=True)
+    host.write("proc/interrupts", "".join(line for line in lines if "eth1" not in line))
+    assert host.row(off())["status"] == "noop"
+    assert "cpu.service_affinity:nginx" not in str(host.ask("sample")["drift"])
+    other.request()
+    other.allow("eth1-TxRx-0", "4")
+    other.allow("eth1-TxRx-1", "7")
+    assert host.row(off())["runtime"] == "2-5,8-15"
+    # Fewer than half of the CPUs are no choice of ours.
+    run_nginx(host, p78="2-3")
+    host.write("proc/77/status", "Cpus_allowed_list:\t2-3,8-12\n")
+    assert (
+        host.row(off(), irqs("0-1"), irqs("6-7", "eth1"))["runtime"]
+        == "2-3,8-12; 2-3 in 78/78, 78/780"
+    )
+
+
 def test_hardware_tells_better_than_a_mask_who_serves(host: CpuHost) -> None:
     own = card(host, queues=2)
     run_nginx(host)

@@ -66,12 +66,15 @@ class CpuServiceAffinity(ServiceProperty):
         return super().persistent(_property(target))
 
     def in_terms(self, setting: "Setting", found: Value) -> Value:
-        """The value itself where no thread is on other CPUs than those that are left."""
+        """The value itself where no thread is on other CPUs than those that are left.
+
+        More are left while a card is down: what has half of all keeps off as well.
+        """
         with contextlib.suppress(Unsupported, ValueError):
             left, online = cpus_left(self.host, setting), Topology(self.host).online
             parts = [part.partition(" in ")[0] for part in str(found).split(";")]
             own, *others = [parse_cpus(part) & online for part in parts]
-            if own == left and all(cpus <= left for cpus in others):
+            if 2 * len(own) >= len(online) and all(cpus <= left for cpus in [own, *others]):
                 return setting.value
         return found
 
