@@ -373,8 +373,30 @@ def test_a_service_that_sets_its_own_policy_is_found(
     systemd = Systemd(host, monkeypatch)
     monkeypatch.setattr(systemd, "maps", lambda: "556a5d6c8000 bind:0 heap anon=120\n")
     error = host.fail("apply", **host.change(numa("interleave")))
-    assert "is bind:0, stored interleave" in error["message"]
+    assert "memory.numa_policy:nginx: the main process has bind:0; undone" in error["message"]
     assert not host.exists(f"{NGINX_DROP_INS}/90-edgetune-0001-t.numa.conf")
+
+
+def test_the_pages_of_a_service_are_walked_once(
+    host: NearRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel holds a lock of the process meanwhile, and a cache has many."""
+    Systemd(host, monkeypatch)
+    walks, read = [], Host.read
+
+    def count(kernel: Host, name: str) -> bytes:
+        walks.extend([name] if name.endswith("/numa_maps") else [])
+        return read(kernel, name)
+
+    monkeypatch.setattr(Host, "read", count)
+    change = host.change(numa("interleave"))
+    assert not walks
+    host.ask("apply", **change)
+    assert walks == ["/proc/77/numa_maps"]
+    assert host.ask("verify", tuning="t", settings=[numa("interleave")])["verified"]
+    assert host.ask("sample")["drift"] == []
+    host.restore()
+    assert len(walks) == 1
 
 
 def test_what_other_drop_ins_say_of_numa(host: NearRoot, monkeypatch: pytest.MonkeyPatch) -> None:

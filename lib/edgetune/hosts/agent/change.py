@@ -145,7 +145,18 @@ def prove(host: Host, journal: Journal, services: Sequence[str] = ()) -> List[Ro
         for row in rows
         if not row.as_wanted
     ]
+    restarted = [row for row in rows if row.setting.restart in services]
+    wrong += [why for row in restarted for why in _disproof(host, row)]
     wrong += [f"{service} is not active" for service in services if not is_active(host, service)]
     if wrong:
         raise Failed("; ".join(wrong))
     return rows
+
+
+def _disproof(host: Host, row: Row) -> List[str]:
+    """What a setting whose service was restarted is found to be instead; nothing if all is well."""
+    try:
+        KINDS[row.setting.kind](host).prove(row.setting)
+    except (Failed, Unsupported) as why:
+        return [f"{row.setting.id}: {why}"]
+    return []

@@ -96,6 +96,12 @@ class Kind:
         """Change it now; OSError or Failed when that does not work."""
         raise NotImplementedError
 
+    def prove(self, setting: "Setting") -> None:
+        """Failed when a look that costs too much for every day finds it otherwise.
+
+        Asked once, after the restart of its service.
+        """
+
     def present(self, target: Target) -> bool:
         """Whether the host still has what is set: if it is gone nothing is to be restored."""
         return True

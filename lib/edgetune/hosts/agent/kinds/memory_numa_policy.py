@@ -64,18 +64,28 @@ class MemoryNumaPolicy(ServiceProperty):
             self.refuse_overridden(_property(setting.target, name), tuning)
 
     def runtime(self, target: Target) -> Value:
-        """What the main process has; where /proc does not tell, what systemd starts it with."""
-        maps = self.host.text(f"/proc/{self._show(target, 'MainPID')}/numa_maps")
-        found = re.search(
-            r"^\S+ (default|local|prefer|bind|interleave)(?::(\S+))? .*(?:heap|stack)", maps, re.M
-        )
-        if found:
-            word = "preferred" if found.group(1) == "prefer" else found.group(1)
-            return named(self.host, word, found.group(2) or "")
+        """What systemd starts it with."""
         word = self._show(target, POLICY)
         if word in ("n/a", "default", "local"):
             return "local" if word == "local" else "default"
         return named(self.host, word, self._show(target, MASK))
+
+    def prove(self, setting: "Setting") -> None:
+        """Failed when the main process tells of another policy: it may choose one itself."""
+        own = self._of_process(setting.target)
+        if own and own != self.rounded(setting.target, setting.value):
+            raise Failed(f"the main process has {own}")
+
+    def _of_process(self, target: Target) -> Optional[str]:
+        # The kernel walks all pages of the process for it, which meanwhile gets no new memory.
+        maps = self.host.text(f"/proc/{self._show(target, 'MainPID')}/numa_maps")
+        found = re.search(
+            r"^\S+ (default|local|prefer|bind|interleave)(?::(\S+))? .*(?:heap|stack)", maps, re.M
+        )
+        if found is None:
+            return None
+        word = "preferred" if found.group(1) == "prefer" else found.group(1)
+        return named(self.host, word, found.group(2) or "")
 
     def persistent(self, target: Target) -> Optional[Value]:
         policy, mask = (self._winner(_property(target, name)) for name in (POLICY, MASK))
