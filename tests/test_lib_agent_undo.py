@@ -20,6 +20,7 @@ from edgetune.hosts.agent.answer import answer
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Journals
 from edgetune.hosts.agent.kinds.sysctl import Sysctl
+from edgetune.hosts.agent.protocol import Failed
 from edgetune.hosts.agent.standby import BootHook
 from edgetune.hosts.agent.undo import take_back
 from tests.agent_root import (
@@ -434,6 +435,25 @@ def test_the_timer_tries_until_all_is_back(
     timer.join(20)
     assert not timer.is_alive()
     assert host.tree() == before and host.leftovers() == {"epoch"}
+
+
+def test_the_timer_tries_ever_less_often(
+    systemd_host: AgentRoot, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each try restarts the services again, which serve in between."""
+    pauses: list[float] = []
+    fails = iter([True] * 8 + [False])
+
+    def revert_if_due(host: Host, tuning: str) -> bool:
+        if next(fails):
+            raise Failed("it fails")
+        return False
+
+    monkeypatch.setattr(alone, "_revert_if_due", revert_if_due)
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    revert(Host(str(systemd_host.path)), "t")
+    assert pauses == [5, 10, 20, 40, 80, 160, 300, 300]
+    assert "edgetune: t: it fails" in capsys.readouterr().err
 
 
 def test_what_the_timer_of_systemd_runs(systemd_host: AgentRoot) -> None:

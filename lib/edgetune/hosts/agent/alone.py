@@ -35,6 +35,10 @@ LATE_WAIT = 300.0
 REVERT_AGAIN = 5.0
 
 
+REVERT_SELDOM = 300.0
+"""The most seconds between two tries: each may restart services again."""
+
+
 def boot(host: Host) -> List[str]:
     """Set again what nothing else keeps, and take back what was never confirmed.
 
@@ -157,15 +161,17 @@ def _await(host: Host, entries: Sequence[Entry]) -> None:
 def revert(host: Host, tuning: str) -> None:
     """Wait for the deadline of a tuning, then take it back, unless somebody settled it before.
 
-    Tries again and again: nobody else takes back a change that cut its host off.
+    Tries again and again, after ever longer pauses: nobody else takes back a change that cut its
+    host off.
     """
-    waiting = True
+    waiting, pause = True, REVERT_AGAIN
     while waiting:
         try:
             waiting = _revert_if_due(host, tuning)
         except Exception as error:
             sys.stderr.write(f"edgetune: {tuning}: {complaint(error)}\n")
-            time.sleep(REVERT_AGAIN)
+            time.sleep(pause)
+            pause = min(2 * pause, REVERT_SELDOM)
 
 
 def _revert_if_due(host: Host, tuning: str) -> bool:
