@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgetune.hosts.agent import alone
+from edgetune.hosts.agent import alone, undo
 from edgetune.hosts.agent.answer import answer
 from edgetune.hosts.agent.host import Host
 from tests.agent_root import (
@@ -328,11 +329,13 @@ def _apply(host: AgentRoot, name: str, own: list[dict[str, Any]]) -> None:
     assert reply["ok"], reply
 
 
+@pytest.mark.parametrize(("service", "again"), [("active", 1), ("inactive", 0)])
 def test_what_was_lifted_at_a_boot_is_laid_on_once_its_interface_is_there(
-    host: AgentRoot, monkeypatch: pytest.MonkeyPatch
+    host: AgentRoot, monkeypatch: pytest.MonkeyPatch, service: str, again: int
 ) -> None:
+    """A service that runs by then has begun without what was lifted."""
     monkeypatch.setattr(alone, "BOOT_WAIT", 0.1)
-    own = (sysctl("16"), rps("0-1"))
+    own = (sysctl("16"), rps("0-1"), nginx("LimitNOFILE", "65536"))
     host.apply(sysctl("4096"), tuning="a")
     host.apply(*own, tuning="b")
     journal = json.loads(host.read("var/lib/edgetune/tunings/a.json"))
@@ -343,6 +346,36 @@ def test_what_was_lifted_at_a_boot_is_laid_on_once_its_interface_is_there(
     assert alone.boot(Host(str(host.path))) == ["a: b: nic.rps:eth0: there is no interface eth0"]
     assert (host.state("a"), host.state("b")) == ("restoring", "lifted")
     assert host.commands[-1].startswith("systemd-run --no-block --unit=edgetune-late -- ")
+    assert restarts(host) == 1
+    start_nginx(host)
+    assert "Max open files  1024 " in host.read("proc/77/limits")
+    host.write("stub/nginx/state", f"{service}\n")
     away.rename(card)
     assert alone.late(Host(str(host.path))) == []
+    assert restarts(host) == 1 + again
+    if not again:
+        host.write("stub/nginx/state", "active\n")
+        start_nginx(host)
     assert host.state("a") == "none" and stands(host, "b", *own)
+
+
+def test_what_runs_by_the_end_of_a_boot_is_proven(
+    host: AgentRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = nginx("LimitNOFILE", "65536")
+    host.apply(nginx("LimitNOFILE", "4096"), tuning="a")
+    host.apply(own, tuning="b")
+    journal = json.loads(host.read("var/lib/edgetune/tunings/a.json"))
+    host.write("var/lib/edgetune/tunings/a.json", json.dumps({**journal, "state": "restoring"}))
+    with monkeypatch.context() as patch:
+        patch.setattr(undo, "restart", lambda *_: None)
+        host.write("proc/77/limits", "Max open files  1024  524288  files\n")
+        problems = alone.late(Host(str(host.path)))
+    assert problems == ["a: b: service.property:nginx.LimitNOFILE: differs now"]
+    assert alone.late(Host(str(host.path))) == []
+    assert host.state("a") == "none" and stands(host, "b", own)
+
+
+def start_nginx(host: AgentRoot) -> None:
+    systemctl = host.path / "usr/local/sbin/systemctl"
+    subprocess.run([systemctl, "start", "nginx"], env=host.environment, check=True)

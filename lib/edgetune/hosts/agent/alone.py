@@ -73,7 +73,7 @@ def _late(host: Host) -> List[str]:
     end = time.monotonic() + LATE_WAIT
     while _unready(host) and time.monotonic() < end:
         time.sleep(0.2)
-    host.booting = True
+    host.booting = host.late = True
     with host.lock(60.0):
         # What stands on them may have been missing when the host began to boot.
         for journal in reversed(Journals(host).all()):

@@ -58,6 +58,8 @@ class Host:
         self.root = os.path.realpath(root)
         # Whether the boot hook acts: no service has been started yet.
         self.booting = False
+        # Whether that goes on late: some services run by now.
+        self.late = False
         self._locked: Sequence[int] = ()
         self._seen: Optional[Dict[str, Any]] = None
 

@@ -2,7 +2,7 @@
 """Services: their state, and their restart."""
 
 import time
-from typing import Sequence
+from typing import List, Sequence
 
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Failed, Unsupported
@@ -31,6 +31,14 @@ def service_state(host: Host, service: str) -> str:
 def is_active(host: Host, service: str) -> bool:
     """Whether a service runs."""
     return service_state(host, service) == "active"
+
+
+def started(host: Host, services: Sequence[str]) -> List[str]:
+    """Those that have been started, and so keep what they began with; at a boot none is yet."""
+    if not host.booting:
+        return list(services)
+    up = ("active", "activating", "reloading")
+    return [name for name in services if host.late and service_state(host, name) in up]
 
 
 def awaited_state(host: Host, service: str, seconds: float) -> str:

@@ -11,6 +11,7 @@ from edgetune.hosts.agent.kinds import KINDS
 from edgetune.hosts.agent.observe import Row, observe
 from edgetune.hosts.agent.protocol import Failed, Refused
 from edgetune.hosts.agent.put_back import attempt, put_back
+from edgetune.hosts.agent.services import started
 from edgetune.hosts.agent.settings import Setting
 from edgetune.hosts.agent.values import Value
 
@@ -92,9 +93,16 @@ class Stack:
         return row
 
     def _owe_restarts(self, old: List[Entry], new: List[Entry]) -> None:
-        """A service that runs with another value than it will be given has to be restarted."""
-        pairs = [(was.setting.value, entry.setting) for was, entry in zip(old, new)]
-        due = [own.restart for was, own in pairs if own.restart and own.value != was]
+        """A service that runs with another value than it will be given has to be restarted.
+
+        After a boot it may have been started while this was lifted.
+        """
+        due = [
+            entry.setting.restart
+            for was, entry in zip(old, new)
+            if entry.setting.restart
+            if entry.setting.value != was.setting.value or (self._host.booting and entry.runtime)
+        ]
         known = self._below.services_due
         self._below.services_due = list(dict.fromkeys([*known, *due]))
         if self._below.services_due != known:
@@ -109,8 +117,10 @@ class Stack:
         Journals(self._host).save(journal)
 
     def _can_tell(self, setting: Setting) -> bool:
-        """At a boot services will run later."""
-        return KINDS[setting.kind](self._host).live or not self._host.booting
+        """At a boot services may run later."""
+        if KINDS[setting.kind](self._host).live or not self._host.booting:
+            return True
+        return bool(setting.restart and started(self._host, [setting.restart]))
 
 
 def above(host: Host, journal: Journal) -> List[Journal]:

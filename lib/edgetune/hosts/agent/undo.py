@@ -11,7 +11,7 @@ from edgetune.hosts.agent.kinds import KINDS
 from edgetune.hosts.agent.observe import current_all, diff_of
 from edgetune.hosts.agent.protocol import Failed, Json
 from edgetune.hosts.agent.put_back import attempt, put_back, put_settings_back
-from edgetune.hosts.agent.services import restart
+from edgetune.hosts.agent.services import restart, started
 from edgetune.hosts.agent.stack import Stack, refuse_below
 from edgetune.hosts.agent.standby import BootHook, disarm_timer
 
@@ -30,14 +30,14 @@ def take_back(host: Host, journal: Journal) -> Undone:
 
     Goes on after a problem; Failed names them all, and the journal stays for another try.
     What was applied later and touches the same things stands as before when it is done; Refused
-    when that is not settled. At a boot no service is restarted.
+    when that is not settled. At a boot services are restarted only once they run.
     """
     stack = Stack(host, journal)
     found = current_all(host, journal.entries)
     changed = _differs(host, journal, found)
     unsaved = _mark_restoring(host, journal, services_of(journal.entries if changed else []))
     problems = stack.lift() or put_back(host, journal) or stack.lay()
-    services = [] if host.booting else journal.services_due
+    services = started(host, journal.services_due)
     attempt(problems, "", restart, host, services)
     problems = problems or stack.settle()
     left = current_all(host, journal.entries)
@@ -46,7 +46,7 @@ def take_back(host: Host, journal: Journal) -> Undone:
     disarm_timer(host, journal)
     Journals(host).forget(journal.tuning)
     BootHook(host).sync()
-    return Undone(changed, diff_of(journal.entries, found, left), list(services))
+    return Undone(changed, diff_of(journal.entries, found, left), services)
 
 
 def _mark_restoring(host: Host, journal: Journal, due: Sequence[str]) -> List[str]:
