@@ -92,6 +92,23 @@ def test_what_stands_on_a_tuning_outlives_it(
     assert host.tree() == before and host.leftovers() == {"epoch"}
 
 
+def test_the_way_back_is_told_before_it_is_taken(host: AgentRoot) -> None:
+    shared, own = "sysctl:net.core.somaxconn", "memory.thp:enabled"
+    host.apply(sysctl("4096"), thp("never"), tuning="a")
+    host.apply(sysctl("16"), tuning="b")
+    assert way_back(host, "a") == {shared: None, own: "madvise"}
+    assert way_back(host, "b") == {shared: "4096"}
+    host.restore("a")
+    assert way_back(host, "a") == {}
+    assert way_back(host, "b") == {shared: "128"}
+
+
+def way_back(host: AgentRoot, tuning: str) -> dict[str, Any]:
+    """The runtime values that taking it back will lead to."""
+    told = host.ask("verify", tuning=tuning, settings=[sysctl("16")])["way_back"]
+    return {name: before and before["runtime"] for name, before in told.items()}
+
+
 def test_units_under_each_other(host: AgentRoot) -> None:
     host.make_unit("x.timer")
     host.apply(unit("x.timer", active="off", enabled="off"), tuning="a")

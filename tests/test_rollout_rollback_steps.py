@@ -16,6 +16,8 @@ from edgetune.rollout import change, drain, lifecycle, record
 from edgetune.rollout.record import read_rollout
 from tests.world import World, changing, never_sync
 
+SOMAXCONN = "sysctl:net.core.somaxconn"
+
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
@@ -88,6 +90,38 @@ def test_without_room_a_rollback_waits_and_quarantines_nobody(world: World) -> N
     assert world.step(drain.drain_hosts, batch)["waiting"] == 0
     world.roll(batch)
     assert world.at(batch) == {host: "done"}
+
+
+@pytest.mark.parametrize("before", [None, {"runtime": "16", "persistent": "16"}])
+def test_what_is_other_than_planned_because_of_other_tunings_is_no_failure(
+    world: World, before: dict[str, str] | None
+) -> None:
+    """A later one holds the setting, or an earlier one that the plan saw has been retired."""
+    for name in _tuned(world):
+        world.hosts.values[name] = "16"
+        world.hosts.way_back[name] = {SOMAXCONN: before}
+    batch = world.mark("rolling_back")["first_batch"]
+    world.roll(batch, until=change.verify_hosts)
+    # Taken back by now: no journal says any more where it led.
+    world.hosts.way_back.clear()
+    world.step(change.restore_hosts, batch)
+    world.roll(batch)
+    assert set(world.at(batch).values()) == {"done"}
+    assert world.head.quarantined == {}
+
+
+def test_a_host_that_is_not_as_its_journal_led_back_to_is_quarantined(world: World) -> None:
+    batch = world.mark("rolling_back")["first_batch"]
+    world.roll(batch, until=change.restore_hosts)
+    host, *others = world.at(batch)
+    world.hosts.way_back[host] = {SOMAXCONN: {"runtime": "16", "persistent": None}}
+    world.hosts.values[host] = "17"
+    world.roll(batch)
+    (why,) = world.head.quarantined.values()
+    assert why["reason"] == (
+        f"not as before: {SOMAXCONN} was 16 (stored: not set), is 17 (stored: 17)"
+    )
+    assert world.at(batch) == {host: "quarantined", **dict.fromkeys(others, "done")}
 
 
 def test_a_rollback_called_twice_at_once_fences_the_older(

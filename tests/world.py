@@ -131,6 +131,8 @@ class Hosts:
         self.asked: list[tuple[str, str, dict[str, Any]]] = []
         self.health_ms = 1.0
         self.drift: dict[str, list[dict[str, Any]]] = {}
+        self.values: dict[str, str] = {}
+        self.way_back: dict[str, dict[str, Any]] = {}
         self.found: dict[str, list[dict[str, Any]]] = {}
         self.unread: dict[str, list[str]] = {}
         self.carries: Callable[[str], bool] = lambda name: False
@@ -210,9 +212,12 @@ class Hosts:
     def _confirm(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         return {"confirmed": name in self.tuned, "settings": [], "state": "none"}
 
+    def _verify(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
+        return {"way_back": self.way_back.get(name, {})}
+
     def _plan(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         (row,) = observed(name)
-        now = row["wanted"] if name in self.tuned else row["runtime"]
+        now = row["wanted"] if name in self.tuned else self.values.get(name, row["runtime"])
         status = "noop" if name in self.tuned else "change"
         return {"settings": [{**row, "status": status, "runtime": now, "persistent": now}]}
 

@@ -80,6 +80,11 @@ def drift_text(row: Mapping[str, Any]) -> str:
     return f"{row['tuning']}: {row['id']}: wants {wanted}; {now}: {row['reason']}"
 
 
+def was_and_is_text(was: Mapping[str, Any], now: Mapping[str, Any] | None) -> str:
+    """What a setting was and what it is, for a line about it."""
+    return f"was {_both(was)}, is {_both(now) if now else 'not there'}"
+
+
 def clock(seconds: float) -> str:
     """A point in time in UTC."""
     return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(seconds))
@@ -120,6 +125,10 @@ def _change(row: Mapping[str, Any]) -> str:
         return f"{row['id']} is {_value(row['wanted'])} already"
     now = f"{row['id']}: {_value(row['runtime'])} -> {_value(row['wanted'])}"
     return now + f" (stored: {_value(row['persistent'])})"
+
+
+def _both(row: Mapping[str, Any]) -> str:
+    return f"{_value(row['runtime'])} (stored: {_value(row['persistent'])})"
 
 
 def _value(value: Any) -> str:

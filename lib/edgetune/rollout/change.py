@@ -11,6 +11,7 @@ from edgetune.hosts.fleet import HostResult
 from edgetune.inventory import Host
 from edgetune.kinds import KINDS
 from edgetune.plan import profile_of
+from edgetune.report.text import was_and_is_text
 from edgetune.rollout.drain import keep_out, set_ready
 from edgetune.rollout.record import Batch, Rollout, open_rollout
 from edgetune.rollout.site import Site
@@ -50,11 +51,14 @@ def restore_hosts(
         return _restore_live(opened, work)
     names = work.at("drained", "changing")
     keep_out(opened, work, names)
-    opened.move(work, names, "changing")
+    silent = _foresee(opened, work, names)
+    known = [name for name in names if name not in silent]
+    opened.move(work, known, "changing")
     request = {"tuning": opened.head.tuning, "rollout": rollout}
-    answers = opened.ask(names, "restore", lambda host: request, APPLY_TIMEOUT)
+    answers = opened.ask(known, "restore", lambda host: request, APPLY_TIMEOUT)
     for name, answer in answers.items():
         work.hosts[name].ours |= answer.changed
+    answers = {**silent, **answers}
     return _settled(opened, work, answers, "changed")
 
 
@@ -71,6 +75,28 @@ def verify_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     well = [name for name in names if not answers[name].failed]
     answers = {**answers, **_serve(opened, work, well)}
     return _settled(opened, work, answers, "verified")
+
+
+def _foresee(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
+    """Write down what the hosts' journals lead back to, where the plan saw something else.
+
+    Tunings that came later hold settings, and some that the plan saw may stand no more.
+    Failures are those that do not tell.
+    """
+    hosts, patience = opened.hosts(names), opened.site.config.health_deadline
+    answers = opened.site.fleet.ask(
+        hosts, "verify", lambda host: _settings_request(opened, host), patience=patience
+    )
+    told = {name: answer.data["way_back"] for name, answer in answers.items() if not answer.failed}
+    for name, way_back in told.items():
+        seen, goes_back_to = _before(opened, name), work.hosts[name].goes_back_to
+        goes_back_to.update({own: led for own, led in way_back.items() if led != seen.get(own)})
+    return {name: answer for name, answer in answers.items() if answer.failed}
+
+
+def _before(opened: Rollout, host: str) -> dict[str, dict[str, Any]]:
+    rows = profile_of(opened.plan, host)["before"]
+    return {row["id"]: {key: row[key] for key in ("runtime", "persistent")} for row in rows}
 
 
 def _serve(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
@@ -105,7 +131,7 @@ def _proofs(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Hos
     ours = [name for name in names if work.hosts[name].ours]
     others = [name for name in names if name not in ours]
     return {
-        **_compare_with_before(opened, opened.hosts(ours)),
+        **_compare_with_before(opened, work, ours),
         **_reach(opened, opened.hosts(others)),
     }
 
@@ -119,24 +145,22 @@ def _apply_request(opened: Rollout, host: Host) -> dict[str, Any]:
         "tuning": opened.head.tuning,
         "digest": opened.plan["tuning"]["digest"],
         "settings": profile["settings"],
-        "expect": {
-            row["id"]: {"runtime": row["runtime"], "persistent": row["persistent"]}
-            for row in profile["before"]
-        },
+        "expect": _before(opened, host.name),
         "confirm_within": within if can_cut_off else 0,
         "grace_boots": 1 if opened.plan["disruption"] == "reboot" else 0,
     }
 
 
-def _confirm(opened: Rollout, names: Sequence[str]) -> dict[str, HostResult]:
-    def request(host: Host) -> dict[str, Any]:
-        return {
-            "tuning": opened.head.tuning,
-            "digest": opened.plan["tuning"]["digest"],
-            "settings": profile_of(opened.plan, host.name)["settings"],
-        }
+def _settings_request(opened: Rollout, host: Host) -> dict[str, Any]:
+    return {
+        "tuning": opened.head.tuning,
+        "digest": opened.plan["tuning"]["digest"],
+        "settings": profile_of(opened.plan, host.name)["settings"],
+    }
 
-    answers = opened.ask(names, "confirm", request)
+
+def _confirm(opened: Rollout, names: Sequence[str]) -> dict[str, HostResult]:
+    answers = opened.ask(names, "confirm", lambda host: _settings_request(opened, host))
     return {name: _not_verified(answer) or answer for name, answer in answers.items()}
 
 
@@ -152,24 +176,28 @@ def _not_verified(answer: HostResult) -> HostResult | None:
     return HostResult(answer.host, error=f"not verified: {error}", reason="failed")
 
 
-def _compare_with_before(opened: Rollout, hosts: Sequence[Host]) -> dict[str, HostResult]:
-    def request(host: Host) -> dict[str, Any]:
-        settings = profile_of(opened.plan, host.name)["settings"]
-        digest = opened.plan["tuning"]["digest"]
-        return {"tuning": opened.head.tuning, "digest": digest, "settings": settings}
+def _compare_with_before(
+    opened: Rollout, work: Batch, names: Sequence[str]
+) -> dict[str, HostResult]:
+    hosts = opened.hosts(names)
+    answers = opened.site.fleet.ask(hosts, "plan", lambda host: _settings_request(opened, host))
+    before = {name: {**_before(opened, name), **work.hosts[name].goes_back_to} for name in names}
+    return {name: _not_as(before[name], answer) or answer for name, answer in answers.items()}
 
-    answers = opened.site.fleet.ask(hosts, "plan", request)
-    return {name: _not_as_before(opened, answer) or answer for name, answer in answers.items()}
 
-
-def _not_as_before(opened: Rollout, answer: HostResult) -> HostResult | None:
+def _not_as(
+    before: Mapping[str, Mapping[str, Any] | None], answer: HostResult
+) -> HostResult | None:
     if answer.failed:
         return None
-    now = {row["id"]: (row["runtime"], row["persistent"]) for row in answer.data["settings"]}
+    now = {
+        row["id"]: {"runtime": row["runtime"], "persistent": row["persistent"]}
+        for row in answer.data["settings"]
+    }
     wrong = [
-        f"{row['id']} is {now.get(row['id'])}"
-        for row in profile_of(opened.plan, answer.host)["before"]
-        if now.get(row["id"]) != (row["runtime"], row["persistent"])
+        f"{name} {was_and_is_text(was, now.get(name))}"
+        for name, was in before.items()
+        if was is not None and now.get(name) != was
     ]
     if not wrong:
         return None

@@ -55,7 +55,8 @@ class HostStep:
     """Where one host of a batch stands; written before the side effect that it names.
 
     ``ours`` marks a host that carried our change when its way back began, ``live_back`` one
-    whose live settings are back already.
+    whose live settings are back already. ``goes_back_to`` holds by id what settings go back to
+    where that is not what the plan saw: None where a tuning that came later holds them.
     """
 
     step: str = "planned"
@@ -66,6 +67,7 @@ class HostStep:
     lb_before: str | None = None
     boot_before: str | None = None
     error: str | None = None
+    goes_back_to: dict[str, dict[str, Any] | None] = field(default_factory=dict)
 
     def go(self, step: str, error: str | None = None) -> None:
         """The host is now at ``step``."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tunings that stand on one that is taken back: lifted, and laid on again."""
 
-from typing import Dict, List
+from typing import Dict, List, Optional, Set
 
 from edgetune.hosts.agent.change import put_on, record
 from edgetune.hosts.agent.drift import drift_of
@@ -9,7 +9,7 @@ from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Entry, Journal, Journals
 from edgetune.hosts.agent.kinds import KINDS
 from edgetune.hosts.agent.observe import Row, observe
-from edgetune.hosts.agent.protocol import Failed, Refused
+from edgetune.hosts.agent.protocol import Failed, Json, Refused
 from edgetune.hosts.agent.put_back import attempt, put_back
 from edgetune.hosts.agent.services import started
 from edgetune.hosts.agent.settings import Setting
@@ -132,6 +132,19 @@ def above(host: Host, journal: Journal) -> List[Journal]:
             touched |= other.reach()
             found.append(other)
     return found
+
+
+def way_back(host: Host, journal: Journal) -> Dict[str, Optional[Json]]:
+    """What each setting will be once a tuning is taken back, by id.
+
+    None where a later one holds it. Values are as in ``before`` of an entry.
+    """
+    held: Set[str] = set()
+    for other in Journals(host).all():
+        held |= other.reach() if other.sequence > journal.sequence else set()
+    return {
+        entry.setting.id: None if entry.scopes & held else entry.before for entry in journal.entries
+    }
 
 
 def refuse_below(host: Host, journal: Journal) -> None:

@@ -10,16 +10,22 @@ from edgetune.hosts.agent.observe import observe_all
 from edgetune.hosts.agent.protocol import DIGEST, TUNING, Fields, Json
 from edgetune.hosts.agent.services import START_WAIT, awaited_state
 from edgetune.hosts.agent.settings import Setting, read_settings
+from edgetune.hosts.agent.stack import way_back
 from edgetune.hosts.agent.standby import FOLLOWING
 
 
 def run(host: Host, request: Fields) -> Json:
-    """Whether every setting is as wanted, now and after a boot, and the services run."""
+    """Whether every setting is as wanted, now and after a boot, and the services run.
+
+    ``way_back`` says what taking the tuning back will lead to; it is empty where there is none.
+    """
     tuning = request.text("tuning", TUNING)
     request.optional("digest", DIGEST)
     settings = read_settings(request)
     request.done()
-    return verify_settings(host, tuning, settings)
+    journal = Journals(host).load(tuning)
+    led = way_back(host, journal) if journal else {}
+    return dict(verify_settings(host, tuning, settings), way_back=led)
 
 
 def verify_settings(host: Host, tuning: str, settings: List[Setting]) -> Json:
