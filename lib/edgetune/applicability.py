@@ -47,7 +47,8 @@ class Applicability:
         if count < self.cpus:
             yield f"it has {count} CPUs, less than {self.cpus}"
         if nodes < self.numa_nodes:
-            yield f"it has {nodes} NUMA nodes, less than {self.numa_nodes}"
+            has = "1 NUMA node" if nodes == 1 else f"{nodes} NUMA nodes"
+            yield f"it has {has}, less than {self.numa_nodes}"
 
     def _of_nics(self, facts: Facts, interfaces: Sequence[str]) -> Iterator[str]:
         for name in interfaces if self.drivers else ():
