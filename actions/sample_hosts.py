@@ -10,11 +10,14 @@ from edgetune.rollout.looks import sample_hosts
 class SampleHosts(Action):
     """Take one sample of every host."""
 
-    def run(self, pop: str = "", rollout: str = "", epoch: int = 0) -> Result:
+    def run(
+        self, pop: str = "", rollout: str = "", epoch: int = 0, standing: bool = False
+    ) -> Result:
         return run_step(
             sample_hosts,
             self.config,
             pop=pop,
             rollout=rollout,
             epoch=epoch,
+            standing=standing,
         )

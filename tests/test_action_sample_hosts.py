@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import json
 import time
+from dataclasses import asdict, replace
 
 from sample_hosts import SampleHosts
 
+from edgetune import RECORD_SCHEMA
 from tests.action_case import EdgetuneActionTestCase
 
 
@@ -24,6 +27,25 @@ class SampleHostsTestCase(EdgetuneActionTestCase):
             self.world.mark(state)
         self.assertEqual(self.assert_succeeds()["samples"], 0)
         self.assertEqual(self.assert_succeeds(rollout=self.world.rollout)["samples"], 8)
+
+    def test_samples_every_other_pop_on_which_a_tuning_stands(self) -> None:
+        self.assertEqual(self.assert_succeeds(standing=True)["samples"], 0)
+        for state in ("soaking", "promoting", "complete"):
+            self.world.mark(state)
+        self.assertEqual(self.assert_succeeds()["samples"], 0)
+        self.assertEqual(self.assert_succeeds(standing=True)["samples"], 8)
+        self.assertEqual(self.world.hosts.changing(), [])
+        for state in ("rolling_back", "rolled_back"):
+            self.world.mark(state)
+        self.assertEqual(self.assert_succeeds(standing=True)["samples"], 0)
+
+    def test_a_pop_that_is_no_more_stops_no_watch(self) -> None:
+        for state in ("soaking", "promoting", "complete"):
+            self.world.mark(state)
+        gone = replace(self.world.head, id="gone", pop="gone1")
+        text = json.dumps({"schema": RECORD_SCHEMA, **asdict(gone)})
+        self.world.site.store.put("edgetune.rollout.gone", text)
+        self.assertEqual(self.assert_succeeds(standing=True)["samples"], 8)
 
     def test_a_silent_host_is_named_and_the_others_are_kept(self) -> None:
         self.world.hosts.errors["e003", "sample"] = "timed out"

@@ -38,14 +38,19 @@ ELSEWHERE = {
 }
 
 
-def sample_hosts(site: Site, pop: str = "", rollout: str = "", epoch: int = 0) -> dict[str, Any]:
+def sample_hosts(
+    site: Site, pop: str = "", rollout: str = "", epoch: int = 0, standing: bool = False
+) -> dict[str, Any]:
     """Take one sample of every host of a PoP, of a rollout's PoP, or of all with a rollout.
 
-    With ``epoch`` the rollout's owner keeps its claim by it; FencedError if it lost it.
+    The latter are those with one under way, or, with ``standing``, the others on which a tuning
+    stands. With ``epoch`` the rollout's owner keeps its claim by it; FencedError if it lost it.
     """
     if epoch:
         open_rollout(site, rollout, epoch)
-    pops = [pop] if pop else _pops_under_way(site, rollout)
+    if rollout:
+        pop = read_rollout(site, rollout).head.pop
+    pops = [pop] if pop else _pops_standing(site) if standing else _pops_under_way(site)
     taken, missing, drift = 0, [], {}
     for name in pops:
         samples, answers = _sample(site, site.inventory.pop(name))
@@ -162,10 +167,14 @@ def _hold_if_unwell(opened: Rollout, look: dict[str, Any], after: Sequence[Sampl
             look["reason"] += f"; but {name} {problem}"
 
 
-def _pops_under_way(site: Site, rollout: str) -> list[str]:
-    if rollout:
-        return [read_rollout(site, rollout).head.pop]
+def _pops_under_way(site: Site) -> list[str]:
     return sorted({head.pop for head in all_heads(site) if head.state not in ENDED})
+
+
+def _pops_standing(site: Site) -> list[str]:
+    """Those with a complete rollout that the inventory still has, and none under way."""
+    standing = {head.pop for head in all_heads(site) if head.state == "complete"}
+    return sorted((standing & set(site.inventory.pop_names())) - set(_pops_under_way(site)))
 
 
 def recent_samples(opened: Rollout, seconds: float, interval: float) -> list[Sample]:
