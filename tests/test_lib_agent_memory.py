@@ -22,16 +22,15 @@ from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds import memory_watermarks, sched_migration_cost
 from edgetune.hosts.agent.kinds.memory_tmpfs_policy import Mount
 from edgetune.hosts.agent.kinds.memory_watermarks import steps
-from edgetune.hosts.agent.values import format_cpus, parse_cpus
 from edgetune.rendering import render
 from edgetune.tuning import load_tuning
+from tests.agent_programs import CACHE, Systemd, Tmpfs, instead
 from tests.agent_root import NGINX_DROP_INS, THP, NearRoot, setting, sysctl, thp
 from tests.builders import ROOT
 
 MIN_FREE = "proc/sys/vm/min_free_kbytes"
 SCALE = "proc/sys/vm/watermark_scale_factor"
 GIB = 1 << 20
-CACHE = "/var/cache/objects"
 
 
 @pytest.fixture
@@ -274,56 +273,6 @@ def test_huge_pages_leave_the_watermarks_alone(
     assert host.tree() == before
 
 
-class Systemd:
-    """systemctl for nginx: what its drop-ins say of NUMA, as systemd 252 reads and shows it."""
-
-    def __init__(self, root: NearRoot, patch: pytest.MonkeyPatch, version: int = 252) -> None:
-        self.root, self.version = root, version
-        self.restarts = 0
-        self.numa_maps = True
-        self.start()
-        patch.setattr(Host, "attempt", lambda host, *words: self.attempt(*words))
-
-    def attempt(self, program: str, *words: str) -> tuple[int, str, str]:
-        assert program == "systemctl"
-        if words == ("--version",):
-            return 0, f"systemd {self.version} ({self.version}.38-1)\n+PAM +AUDIT\n", ""
-        if words[:2] == ("show", "-p"):
-            shown = {"MainPID": "77", "NUMAPolicy": self.policy or "n/a", "NUMAMask": self.mask}
-            return 0, f"{words[2]}={shown[words[2]]}\n", ""
-        if words[0] == "restart":
-            self.restarts += 1
-            self.start()
-        return 0, "active\n" if words[0] == "is-active" else "", ""
-
-    def start(self) -> None:
-        """A mask adds to the one before; without one, the policies that need it do not count."""
-        self.policy, mask = "", set()
-        for file in sorted((self.root.path / NGINX_DROP_INS).glob("*.conf")):
-            for line in file.read_text().splitlines():
-                name, _, value = line.partition("=")
-                if name == "NUMAPolicy":
-                    self.policy = value
-                elif name == "NUMAMask":
-                    more = {0, 1, 2} if value == "all" else parse_cpus(value)
-                    mask = mask | more if value else set()
-        if not mask and self.policy in ("interleave", "bind", "preferred"):
-            self.policy = ""
-        self.mask = format_cpus(mask)
-        self.root.write("proc/77/numa_maps", self.maps() if self.numa_maps else "")
-
-    def maps(self) -> str:
-        word = {"preferred": "prefer", "": "default"}.get(self.policy, self.policy)
-        # The kernel leaves out the nodes without memory.
-        nodes = format_cpus(parse_cpus(self.mask) & {0, 1})
-        policy = f"{word}:{nodes}" if nodes else word
-        return (
-            "556a5c000000 default file=/usr/sbin/nginx mapped=30 N0=30 kernelpagesize_kB=4\n"
-            f"556a5d6c8000 {policy} heap anon=120 dirty=120 active=0 N0=60 N1=60\n"
-            f"7ffd5d000000 {policy} stack anon=4 dirty=4 N0=4 kernelpagesize_kB=4\n"
-        )
-
-
 def numa(value: str) -> dict[str, Any]:
     return setting("memory.numa_policy", {"service": "nginx"}, value, restart="nginx")
 
@@ -342,7 +291,7 @@ def test_a_service_gets_its_memory_by_policy(
     host: NearRoot, monkeypatch: pytest.MonkeyPatch, value: str, lines: list[str], maps: bool
 ) -> None:
     before = host.tree()
-    systemd = Systemd(host, monkeypatch)
+    systemd = instead(monkeypatch, Systemd(host))
     systemd.numa_maps = maps
     systemd.start()
     row = host.plan(numa(value))[0]
@@ -362,7 +311,7 @@ def test_the_tuning_interleaves_what_can_be(
     host: NearRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = render(load_tuning(ROOT / "tunings/numa_interleave.yaml"), host.ask("facts"))
-    Systemd(host, monkeypatch)
+    instead(monkeypatch, Systemd(host))
     assert [row["status"] for row in host.plan(*own)] == ["change", "unsupported"]
     assert host.plan(*own)[1]["reason"].startswith("/var/cache/nginx is no tmpfs")
 
@@ -370,7 +319,7 @@ def test_the_tuning_interleaves_what_can_be(
 def test_a_service_that_sets_its_own_policy_is_found(
     host: NearRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    systemd = Systemd(host, monkeypatch)
+    systemd = instead(monkeypatch, Systemd(host))
     monkeypatch.setattr(systemd, "maps", lambda: "556a5d6c8000 bind:0 heap anon=120\n")
     error = host.fail("apply", **host.change(numa("interleave")))
     assert "memory.numa_policy:nginx: the main process has bind:0; undone" in error["message"]
@@ -401,7 +350,7 @@ def test_the_pages_of_a_service_are_walked_once(
 
 def test_what_other_drop_ins_say_of_numa(host: NearRoot, monkeypatch: pytest.MonkeyPatch) -> None:
     host.write(f"{NGINX_DROP_INS}/10-site.conf", "[Service]\nNUMAPolicy=bind\nNUMAMask=1\n")
-    systemd = Systemd(host, monkeypatch)
+    systemd = instead(monkeypatch, Systemd(host))
     row = host.plan(numa("interleave"))[0]
     assert (row["runtime"], row["persistent"]) == ("bind:1", "bind:1")
     host.apply(numa("bind:0"))
@@ -414,7 +363,7 @@ def test_what_other_drop_ins_say_of_numa(host: NearRoot, monkeypatch: pytest.Mon
 
 
 def test_hosts_that_have_no_policies(host: NearRoot, monkeypatch: pytest.MonkeyPatch) -> None:
-    systemd = Systemd(host, monkeypatch, version=242)
+    systemd = instead(monkeypatch, Systemd(host, version=242))
     assert host.plan(numa("interleave"))[0]["reason"] == "NUMAPolicy needs systemd 243 or newer"
     systemd.version = 243
     reason = host.plan(numa("bind:0-2"))[0]["reason"]
@@ -422,41 +371,6 @@ def test_hosts_that_have_no_policies(host: NearRoot, monkeypatch: pytest.MonkeyP
     give_nodes(host, 256 * GIB, 0)
     reason = host.plan(numa("interleave"))[0]["reason"]
     assert reason == "the host has memory on one NUMA node only"
-
-
-class Tmpfs:
-    """mount(8) with a kernel behind it that has one tmpfs, and remounts it as Linux does."""
-
-    FLAGS = "rw,nosuid,noexec,relatime"
-    OPTIONS = "rw,size=16384k,nr_inodes=500,mode=1750,uid=33,gid=44"
-
-    def __init__(self, root: NearRoot, patch: pytest.MonkeyPatch, mpol: str = "") -> None:
-        self.root, self.mpol = root, mpol
-        self.calls: list[tuple[str, ...]] = []
-        self.show()
-        patch.setattr(Host, "attempt", lambda host, *words: self.attempt(*words))
-
-    def show(self) -> None:
-        options = self.OPTIONS + (f",mpol={self.mpol}" if self.mpol else "")
-        self.root.write(
-            "proc/self/mountinfo",
-            "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
-            f"40 22 8:2 / {CACHE} rw - xfs /dev/sdb rw\n"
-            "42 22 0:39 /sub /srv rw - tmpfs none rw\n"
-            f"41 40 0:39 / {CACHE} {self.FLAGS} shared:7 - tmpfs none {options}\n",
-        )
-
-    def attempt(self, *words: str) -> tuple[int, str, str]:
-        self.calls.append(words)
-        assert words[:4] == ("mount", "-t", "tmpfs", "-o") and words[5:] == ("none", CACHE)
-        options, _, policy = words[4].partition(",mpol=")
-        assert options == f"remount,{self.FLAGS}"
-        word, _, nodes = policy.partition(":")
-        if not parse_cpus(nodes) <= {0, 1}:
-            return 32, "", "mount: mount point not mounted or bad option.\n"
-        self.mpol = f"{word}:0-1" if policy == "interleave" else policy
-        self.show()
-        return 0, "", ""
 
 
 def tmpfs(value: str, mount: str = CACHE) -> dict[str, Any]:
@@ -471,7 +385,7 @@ def test_a_tmpfs_gets_a_policy_and_keeps_it(
     host: NearRoot, monkeypatch: pytest.MonkeyPatch, value: str, mpol: str
 ) -> None:
     own = tmpfs(value)
-    mount = Tmpfs(host, monkeypatch)
+    mount = instead(monkeypatch, Tmpfs(host))
     assert host.plan(own)[0]["runtime"] == "local"
     host.apply(own)
     assert mount.mpol == mpol and "size=16384k" in host.read("proc/self/mountinfo")
@@ -488,7 +402,7 @@ def test_a_tmpfs_gets_a_policy_and_keeps_it(
 def test_a_tmpfs_that_had_a_policy_gets_it_back(
     host: NearRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mount = Tmpfs(host, monkeypatch, "bind=static:0,1")
+    mount = instead(monkeypatch, Tmpfs(host, "bind=static:0,1"))
     before = host.tree()
     host.apply(tmpfs("interleave"))
     assert host.tree() != before
@@ -497,7 +411,7 @@ def test_a_tmpfs_that_had_a_policy_gets_it_back(
 
 
 def test_what_is_no_tmpfs_or_not_there(host: NearRoot, monkeypatch: pytest.MonkeyPatch) -> None:
-    mount = Tmpfs(host, monkeypatch)
+    mount = instead(monkeypatch, Tmpfs(host))
     reasons = [host.plan(tmpfs("local", at))[0]["reason"] for at in ("/", "/mnt", "/srv")]
     assert reasons == [
         "/ is no tmpfs: there is a ext4",

@@ -24,15 +24,10 @@ from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.rendering import render
 from edgetune.tuning import load_tuning
 from lab.pop import network
+from tests.agent_programs import DEFAULT, SECOND, Routes, instead
 from tests.agent_root import NearRoot, setting
 from tests.builders import ROOT
 
-CONGCTL = "proc/sys/net/ipv4/tcp_available_congestion_control"
-DEFAULT = (
-    "unicast default via 10.9.0.1 dev eth0 proto static scope global src 10.9.0.2 metric 100 "
-    "mtu lock 1400 advmss 1300 initcwnd 20 "
-)
-SECOND = "unicast default via 10.8.0.1 dev eth1 proto boot scope global metric 200 "
 SEVERAL = (
     "unicast 10.50.0.0/16 tos 0x10 proto static scope global features ecn rto_min lock 50ms "
     "quickack 1 congctl lock cubic \\\tnexthop via 10.9.0.1 dev d0 weight 3 linkdown "
@@ -42,41 +37,6 @@ ADVERTISED = (
     "unicast default via fe80::1 dev eth0 proto ra scope global metric 1024 expires 1795sec "
     "hoplimit 64 pref medium"
 )
-
-
-class Routes:
-    """ip(8) and the main table behind it; ``drops`` names an option that a change loses."""
-
-    def __init__(self, root: NearRoot, patch: pytest.MonkeyPatch, *lines: str) -> None:
-        self.lines = list(lines)
-        self.drops = ""
-        self.changes: list[str] = []
-        root.write(CONGCTL, "reno cubic bbr\n")
-        patch.setattr(Host, "attempt", lambda host, *words: self.attempt(*words))
-
-    def attempt(self, *words: str) -> tuple[int, str, str]:
-        assert words[0] == "ip" and words[2:5] == ("-d", "-o", "route"), words
-        if words[5] == "show":
-            assert words[6:9] == ("table", "main", "exact")
-            place = words[9].replace("0.0.0.0/0", "default").replace("::/0", "default")
-            return 0, "".join(f"{line}\n" for line in self.lines if line.split()[1] == place), ""
-        assert words[5] == "change"
-        text = " ".join(words[6:])
-        self.changes.append(text)
-        if "rto_min lock" in text:
-            return 255, "", 'Error: argument "lock" is wrong: "rto_min" value is invalid\n'
-        text = text.replace("rto_min ", "rto_min lock ")
-        new = Route(text)
-        if self.drops and len(self.changes) == 1:
-            del new.options[self.drops]
-        # The kernel tells metrics by their numbers.
-        told = {name: new.options.pop(name) for name in METRICS if name in new.options}
-        new.options.update(told)
-        for index, line in enumerate(self.lines):
-            if Route(line).key == new.key and Route(line).destination == new.destination:
-                self.lines[index] = new.text
-                return 0, "", ""
-        return 2, "", "RTNETLINK answers: No such file or directory\n"
 
 
 @pytest.fixture
@@ -97,7 +57,7 @@ def parsed(lines: list[str]) -> list[Route]:
 def test_each_default_route_is_changed_and_nothing_else_of_it(
     host: NearRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = Routes(host, monkeypatch, DEFAULT, SECOND)
+    table = instead(monkeypatch, Routes(host, DEFAULT, SECOND))
     before = host.tree()
     own = route(initcwnd=32, initrwnd=40, congctl="bbr")
     assert host.plan(own)[0]["runtime"] == {"initcwnd": "20,10"}
@@ -115,13 +75,13 @@ def test_the_tuning_raises_the_first_window(
     host: NearRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = render(load_tuning(ROOT / "tunings/initial_cwnd.yaml"), host.ask("facts"))
-    table = Routes(host, monkeypatch, DEFAULT.replace("initcwnd 20 ", ""))
+    table = instead(monkeypatch, Routes(host, DEFAULT.replace("initcwnd 20 ", "")))
     host.apply(own[0])
     assert Route(table.lines[0]).option("initcwnd") == "20"
 
 
 def test_several_next_hops_and_locks_stay(host: NearRoot, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = Routes(host, monkeypatch, SEVERAL)
+    table = instead(monkeypatch, Routes(host, SEVERAL))
     own = route(to="10.50.0.0/16", congctl="bbr", quickack=0)
     assert host.plan(own)[0]["runtime"] == {"congctl": "cubic", "quickack": 1}
     host.apply(own)
@@ -138,7 +98,7 @@ def test_several_next_hops_and_locks_stay(host: NearRoot, monkeypatch: pytest.Mo
 def test_a_change_that_loses_something_is_taken_back_at_once(
     host: NearRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = Routes(host, monkeypatch, DEFAULT)
+    table = instead(monkeypatch, Routes(host, DEFAULT))
     table.drops = "src"
     error = host.fail("apply", **host.change(route(initcwnd=32)))
     assert "did not become unicast default" in error["message"]
@@ -149,7 +109,7 @@ def test_a_change_that_loses_something_is_taken_back_at_once(
 def test_a_restore_follows_a_gateway_that_moved(
     host: NearRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = Routes(host, monkeypatch, DEFAULT)
+    table = instead(monkeypatch, Routes(host, DEFAULT))
     host.apply(route(initcwnd=32))
     table.lines = [line.replace("10.9.0.1", "10.9.0.254") for line in table.lines]
     host.restore()
@@ -164,10 +124,10 @@ def test_only_raise_knows_what_the_kernel_takes_by_itself(
     host: NearRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = DEFAULT.replace("initcwnd 20 ", "")
-    Routes(host, monkeypatch, plain)
+    instead(monkeypatch, Routes(host, plain))
     assert host.plan(route("raise", initcwnd=8))[0]["status"] == "noop"
     assert host.plan(route("raise", initcwnd=16))[0]["wanted"] == {"initcwnd": 16}
-    Routes(host, monkeypatch, DEFAULT, SECOND)
+    instead(monkeypatch, Routes(host, DEFAULT, SECOND))
     assert "differ" in host.plan(route("raise", initcwnd=16))[0]["reason"]
 
 
@@ -197,7 +157,7 @@ def test_only_raise_knows_what_the_kernel_takes_by_itself(
 def test_routes_that_are_left_alone(
     host: NearRoot, monkeypatch: pytest.MonkeyPatch, lines: list[str], own: Any, why: str
 ) -> None:
-    table = Routes(host, monkeypatch, *lines)
+    table = instead(monkeypatch, Routes(host, *lines))
     row = host.plan(own)[0]
     assert row["status"] == "unsupported" and why in row["reason"]
     assert not table.changes
@@ -219,7 +179,7 @@ def test_values_that_no_route_takes(host: NearRoot, value: dict[str, Any], field
 
 
 def test_the_boot_hook_sets_it_again(host: NearRoot, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = Routes(host, monkeypatch, DEFAULT)
+    table = instead(monkeypatch, Routes(host, DEFAULT))
     own = route(initcwnd=32)
     host.apply(own)
     table.lines = [DEFAULT]
@@ -232,7 +192,7 @@ def test_it_is_set_again_once_the_network_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = NearRoot(tmp_path / "host")
-    table = Routes(host, monkeypatch, DEFAULT)
+    table = instead(monkeypatch, Routes(host, DEFAULT))
     started: list[list[str]] = []
     monkeypatch.setattr(Host, "detach", lambda own, command: started.append(list(command)))
     own = route(initcwnd=32)
