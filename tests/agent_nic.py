@@ -7,46 +7,34 @@ ethtool 6.1 over netlink, or of 4.8 over ioctl, for the drivers that edge server
 
 from __future__ import annotations
 
-import json
+import contextlib
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from edgetune.hosts.agent.alone import boot
-from edgetune.hosts.agent.answer import answer
-from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.nic_coalesce import NicCoalesce
 from tests import agent_rss
-from tests.agent_root import AgentRoot
+from tests.agent_cpus import Vectors
+from tests.agent_programs import Answer, instead
+from tests.agent_root import AgentRoot, NearRoot
 from tests.agent_rss import Complaint, Rss
 
-Answer = tuple[int, str, str]
 QUEUES = "sys/class/net/eth0/queues"
 TABLE = "proc/sys/net/core/rps_sock_flow_entries"
 
 
-class NicHost(AgentRoot):
+class NicHost(NearRoot):
     """A host whose agent is asked in this process, where ethtool is a `Card`."""
 
-    def send(self, document: bytes) -> dict[str, Any]:
-        reply: dict[str, Any] = answer(str(self.path), document)
-        json.dumps(reply)
-        return reply
+    def __init__(self, path: Path, init: str = "sysv") -> None:
+        super().__init__(path, init)
+        self.write(TABLE, "0\n")
 
     def hook_files(self) -> list[str]:
         """What keeps the boot hook."""
         return [name for name in self.tree() if name.endswith("S99edgetune")]
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.write(TABLE, "0\n")
-
-    def boot_hook(self) -> list[str]:
-        """Boot anew and run the hook."""
-        self.new_boot_id()
-        return boot(Host(str(self.path)))
 
 
 def steer(host: NicHost) -> None:
@@ -96,6 +84,7 @@ class Card:
     busy: bool = False
     lies: bool = False
     root: AgentRoot | None = None
+    vectors: Vectors | None = None
     calls: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -111,22 +100,31 @@ class Card:
 
     def install(self, root: AgentRoot, patch: Any) -> Card:
         """Be the card of a host: its queues, its driver, and every ethtool from now on."""
-        self.root = root
-        driver = root.path / "sys/class/net/eth0/device/driver"
-        driver.parent.mkdir(parents=True, exist_ok=True)
-        driver.symlink_to(f"../../../../bus/pci/drivers/{self.driver}")
+        self.stand_in(root)
+        return instead(patch, self)
+
+    def stand_in(self, root: AgentRoot, vectors: Vectors | None = None) -> None:
+        """The same, without ethtool; ``vectors`` are interrupts that come and go with queues."""
+        self.root, self.vectors = root, vectors
+        if self.driver != "veth":
+            driver = root.path / "sys/class/net/eth0/device/driver"
+            driver.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                driver.symlink_to(f"../../../../bus/pci/drivers/{self.driver}")
         self.make_queues()
-        patch.setattr(Host, "attempt", lambda host, *words: self.attempt(*words))
-        return self
 
     def make_queues(self) -> None:
         """All queues are new ones: nothing steers packets to them."""
         assert self.root
         shutil.rmtree(self.root.path / QUEUES)
-        for number in range(max(self.channels.values())):
+        for number in range(self.rings):
             for file in (f"rx-{number}/rps_cpus", f"rx-{number}/rps_flow_cnt"):
                 self.root.write(f"{QUEUES}/{file}", "0\n")
+        for number in range(self.channels.get("tx", 0) + self.channels.get("combined", 0)):
             self.root.write(f"{QUEUES}/tx-{number}/xps_cpus", "0\n")
+        if self.vectors:
+            self.vectors.queues = self.rings
+            self.vectors.request()
 
     def attempt(self, program: str, option: str, interface: str, *words: str) -> Answer:
         """As Host.attempt."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import errno
 import itertools
-import json
 import os
 import tempfile
 import time
@@ -19,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgetune.hosts.agent import alone
-from edgetune.hosts.agent.answer import answer
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds import nic_irq_affinity
 from edgetune.hosts.agent.kinds.unit import Unit
@@ -29,19 +27,14 @@ from edgetune.hosts.agent.settings import Setting
 from edgetune.hosts.agent.values import format_mask, parse_cpus
 from tests.agent_cpus import NAMES, NODE, Machine, Vectors, run_nginx
 from tests.agent_nic import QUEUES, ixgbe
-from tests.agent_root import NGINX_DROP_INS, AgentRoot, nginx, rps, setting, unit, until
+from tests.agent_root import NGINX_DROP_INS, NearRoot, nginx, rps, setting, unit, until
 
 TWO_SOCKETS = Machine(sockets=2, cores=4, threads=2)
 ONE_SOCKET = Machine(sockets=1, cores=4, threads=2)
 
 
-class CpuHost(AgentRoot):
+class CpuHost(NearRoot):
     """A host whose agent is asked in this process."""
-
-    def send(self, document: bytes) -> dict[str, Any]:
-        reply: dict[str, Any] = answer(str(self.path), document)
-        json.dumps(reply)
-        return reply
 
     def row(self, own: dict[str, Any], *beside: dict[str, Any]) -> dict[str, Any]:
         """How a plan shows a setting."""
@@ -435,15 +428,7 @@ def test_a_change_of_queues_puts_interrupts_back(
     host: CpuHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = card(host)
-    nic = ixgbe().install(host, monkeypatch)
-    make_queues = nic.make_queues
-
-    def make_all() -> None:
-        make_queues()
-        own.queues = nic.channels["combined"]
-        own.request()
-
-    monkeypatch.setattr(nic, "make_queues", make_all)
+    ixgbe().install(host, monkeypatch).vectors = own
     for name, cpu in zip(own.of_queues, "3210"):
         own.allow(name, cpu)
     had = own.allowed()
