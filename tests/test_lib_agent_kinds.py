@@ -163,6 +163,16 @@ def test_only_raise_and_only_lower(
     assert (row["runtime"], row["persistent"]) == (now, stored)
 
 
+def test_a_limit_that_is_lowered_has_equal_halves(host: AgentRoot) -> None:
+    lower = nginx("LimitNOFILE", "512", only="lower")
+    before, row = host.tree(), row_of(host, lower)
+    assert (row["runtime"], row["wanted"]) == ("1024:524288", "512")
+    host.apply(lower)
+    assert host.ask("verify", tuning="t", settings=[lower])["verified"]
+    host.restore()
+    assert host.tree() == before
+
+
 def test_raising_one_number_of_three_lowers_none(host: AgentRoot) -> None:
     host.write("proc/sys/net/ipv4/tcp_rmem", "8192\t131072\t6291456\n")
     host.apply(sysctl("4096 131072 16777216", "net.ipv4.tcp_rmem", only="raise"))

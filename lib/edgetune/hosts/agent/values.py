@@ -35,7 +35,8 @@ def bounded(only: Optional[str], now: Value, wanted: Value) -> Value:
     if len(have) != len(want):
         raise ValueError("their lengths differ")
     chosen = [pick(pair, key=float) for pair in zip(have, want)]
-    return (":" if ":" in str(now) else " ").join(chosen)
+    # Two halves that are the same are one number, as they are read.
+    return ":".join(dict.fromkeys(chosen)) if ":" in str(now) else " ".join(chosen)
 
 
 def _numbers(value: Value) -> List[str]:
