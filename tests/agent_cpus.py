@@ -149,10 +149,18 @@ class Vectors:
         return self
 
     def request(self) -> None:
-        """Ask for them, under new numbers; they may go to every CPU then."""
+        """Ask for them, under new numbers; they may go to every CPU then.
+
+        An interface that is down (by its ``flags``, where it has any) gives them up.
+        """
         for number in self.numbers.values():
             shutil.rmtree(self.host.path / f"proc/irq/{number}")
         shutil.rmtree(self.host.path / self.device / "msi_irqs", True)
+        flags = f"sys/class/net/{self.interface}/flags"
+        if self.host.exists(flags) and not int(self.host.read(flags), 16) & 1:
+            self.host.write("proc/interrupts", "  CPU0\n")
+            self.numbers = {}
+            return
         last = self.first + len(self.numbers)
         self.numbers = {name: last + place for place, name in enumerate(self.names)}
         for name, number in self.numbers.items():

@@ -89,6 +89,8 @@ class Card:
 
     def __post_init__(self) -> None:
         self.defaults = dict(self.coalesce)
+        # Of what there could be, none is told as 0.
+        self.channels = {**dict.fromkeys(self.most_channels, 0), **self.channels}
         self.rss = replace(self.rss)
         self.rss.resize(self.rings)
         self.requested = {name: "on" if name in self.on else "off" for name in LEAVES}

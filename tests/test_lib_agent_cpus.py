@@ -342,8 +342,8 @@ def down(host: CpuHost, own: Vectors) -> None:
 
 
 def up(host: CpuHost, own: Vectors) -> None:
-    own.request()
     host.write("sys/class/net/eth0/flags", "0x1003\n")
+    own.request()
 
 
 def test_interrupts_are_set_again_once_the_interface_is_up(host: CpuHost) -> None:
