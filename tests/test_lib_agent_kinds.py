@@ -163,6 +163,14 @@ def test_only_raise_and_only_lower(
     assert (row["runtime"], row["persistent"]) == (now, stored)
 
 
+def test_what_is_more_than_enough_now_and_enough_after_a_boot_stays_so(host: AgentRoot) -> None:
+    host.write("proc/sys/net/core/somaxconn", "333\n")
+    both = (sysctl("64", only="raise"), sysctl("1", "vm.swappiness"))
+    assert [row["status"] for row in host.plan(*both)] == ["noop", "change"]
+    host.apply(*both)
+    assert host.ask("verify", tuning="t", settings=list(both))["verified"]
+
+
 def test_a_limit_that_is_lowered_has_equal_halves(host: AgentRoot) -> None:
     lower = nginx("LimitNOFILE", "512", only="lower")
     before, row = host.tree(), row_of(host, lower)

@@ -137,7 +137,9 @@ def reload_changed(host: Host, journal: Journal) -> None:
 
 def prove(host: Host, journal: Journal, services: Sequence[str] = ()) -> List[Row]:
     """What was read; Failed unless all is as wanted. At a boot services will run later."""
-    settings = [entry.setting for entry in journal.entries]
+    # What was good enough, now and after a boot, need not be the same at both.
+    changed = [(entry, entry.runtime or entry.stored) for entry in journal.entries]
+    settings = [entry.setting if done else entry.asked_for for entry, done in changed]
     told = [own for own in settings if KINDS[own.kind](host).live or not host.booting]
     rows = observe_all(host, told, journal.tuning)
     wrong = [

@@ -44,6 +44,14 @@ class Entry:
         """What it touches on the host."""
         return set(KINDS[self.setting.kind].scopes(self.setting.target))
 
+    @property
+    def asked_for(self) -> Setting:
+        """The setting as the tuning has it."""
+        own = self.setting
+        setting = Setting(own.kind, own.target, self.wanted, own.only, own.restart)
+        setting.beside = own.beside
+        return setting
+
     def document(self) -> Json:
         """For the journal's file."""
         setting = self.setting

@@ -82,9 +82,7 @@ class Stack:
         put_on(self._host, journal)
 
     def _row(self, journal: Journal, entry: Entry, running: Dict[str, Value]) -> Row:
-        own = entry.setting
-        setting = Setting(own.kind, own.target, entry.wanted, own.only, own.restart)
-        setting.beside = own.beside
+        own, setting = entry.setting, entry.asked_for
         before = running.get(own.id, entry.before["runtime"])
         live = KINDS[own.kind](self._host).live
         row = observe(self._host, setting, journal.tuning, None if live else before)
