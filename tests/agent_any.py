@@ -197,11 +197,12 @@ FILES = {
     "/proc/irq/": "nic.irq_affinity",
     ".*/xps_cpus": "nic.xps",
     ".*/rps_cpus": "nic.rps",
-    ".*/(rps_flow_cnt|rps_sock_flow_entries)": "nic.rfs",
+    ".*/rps_flow_cnt": "nic.rfs",
     ".*/transparent_hugepage/": "memory.thp",
-    ".*/(min_free|watermark)_": "memory.watermarks",
+    ".*/watermark_": "memory.watermarks",
     ".*migration_cost": "sched.migration_cost",
-    "/proc/sys/": "sysctl",
+    # Two kinds write these.
+    "/proc/sys/(?!.*(min_free_kbytes|rps_sock_flow_entries))": "sysctl",
 }
 """What is called, and which files are written, for each kind."""
 
@@ -241,9 +242,14 @@ def builds() -> st.SearchStrategy[Build]:
 
 def tunings(build: Build) -> st.SearchStrategy[list[dict[str, Any]]]:
     """Settings of any kinds in any order, few or many, most of which the host can take."""
-    every = [one for kind in KINDS for one in _settings(kind, build)]
-    some = st.lists(st.sampled_from(every), min_size=1, max_size=9, unique=True)
-    return some.flatmap(lambda chosen: st.tuples(*chosen)).map(_once)
+    of_kind = {kind: _settings(kind, build) for kind in KINDS}
+    every = [one for found in of_kind.values() for one in found]
+    # They reset each other.
+    of_card = [one for kind in KINDS if kind.startswith("nic.") for one in of_kind[kind]]
+    chosen = st.sampled_from([every, of_card]).flatmap(
+        lambda known: st.lists(st.sampled_from(known), min_size=1, max_size=9, unique=True)
+    )
+    return chosen.flatmap(lambda own: st.tuples(*own)).map(_once)
 
 
 def _once(drawn: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:
@@ -267,12 +273,14 @@ def _settings(kind: str, build: Build) -> list[st.SearchStrategy[dict[str, Any]]
 
 def _cpus(machine: Machine) -> st.SearchStrategy[str]:
     some = st.sets(st.sampled_from(sorted(machine.online)), min_size=1, max_size=6)
-    return some.map(format_cpus)
+    # What a host has that was changed by hand.
+    return st.just("0-1") | some.map(format_cpus)
 
 
 def _of_card(kind: str, card: Card) -> st.SearchStrategy[dict[str, Any]]:
     """What its driver knows, and now and then what it does not."""
     switch, size = st.sampled_from(("on", "off")), st.integers(2, 1000)
+    other_key = st.just(card.rss.key[:-2] + "ee")
     both = {name for name in card.most_channels if name != "combined"}
     named = set(card.most_channels) - both or both
     parts: dict[str, Any] = {
@@ -283,7 +291,8 @@ def _of_card(kind: str, card: Card) -> st.SearchStrategy[dict[str, Any]]:
         "nic.rss": {
             "equal": st.integers(1, max(min(card.rings, card.rss.reach), 1)),
             "hfunc": st.sampled_from(card.rss.functions),
-            **({"key": st.just(card.rss.key[:-2] + "ee")} if card.rss.key else {}),
+            # Nothing tells of a driver that refuses another one, as bnxt does.
+            **({} if card.rss.key_fixed or not card.rss.key else {"key": other_key}),
             **{flow: st.sampled_from(("sd", "sdfn")) for flow in card.rss.free},
         },
         "nic.features": {

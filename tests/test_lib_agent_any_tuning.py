@@ -50,7 +50,7 @@ def leads_there_and_back(host: AnyHost, wanted: Settings, boot: str = "") -> boo
         assert host.whole() == before and not host.trace, "what is refused touches nothing"
         return bool(can) and leads_there_and_back(host, can, boot) and False
     if not reply["ok"]:
-        # Settings that contradict each other.
+        assert contradictory(wanted), reply
         assert reply["error"]["message"].endswith("; undone"), reply
         assert host.whole() == before, reply
         return False
@@ -70,6 +70,12 @@ def leads_there_and_back(host: AnyHost, wanted: Settings, boot: str = "") -> boo
     if not boot and not host.by_hand:
         assert_in_order(host, rows, changed, taken_back)
     return True
+
+
+def contradictory(wanted: Settings) -> bool:
+    """Whether two settings are of one thing; those of a card are of parts of it."""
+    scopes = [scope for own in wanted for scope in KINDS[own["kind"]].scopes(own["target"])]
+    return any(scopes.count(scope) > 1 for scope in scopes if not scope.startswith("nic "))
 
 
 def assert_proven(host: AnyHost, wanted: Settings) -> None:
