@@ -570,6 +570,17 @@ def test_rfs_that_the_kernel_cannot_do_is_refused(
     assert (row["status"], row["reason"]) == ("unsupported", reason)
 
 
+def test_flows_are_for_the_queues_that_there_will_be(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent_nic.bnxt().install(host, monkeypatch)
+    more, fewer = channels(combined=8), channels(combined=1)
+    assert host.plan(rfs(4))[0]["status"] == "change"
+    assert host.plan(rfs(4), more)[0]["reason"] == "4 flows are too few for 8 receive queues"
+    assert host.plan(rfs(2))[0]["reason"] == "2 flows are too few for 3 receive queues"
+    assert host.plan(rfs(2), fewer)[0]["status"] == "change"
+
+
 def test_a_kernel_or_an_interface_without_rfs_is_not_supported(host: NicHost) -> None:
     lo = setting("nic.rfs", {"interface": "lo"}, "4096")
     assert host.plan(lo)[0]["reason"] == "lo has no receive queues with rps_flow_cnt"

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many queues an interface has."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Optional
 
+from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.nic import NicCounts
 from edgetune.hosts.agent.kinds.nic_coalesce import NicCoalesce
 from edgetune.hosts.agent.kinds.nic_features import NicFeatures
@@ -65,3 +66,11 @@ class NicChannels(NicCounts):
         """The same; also from what version 0.2.0 remembered."""
         old = {"parts": snapshot.get("channels"), "below": {}}
         super().restore(target, {**old, **snapshot})
+
+
+def queues_planned(host: Host, setting: "Setting") -> Optional[int]:
+    """The receive queues that the same tuning gives an interface; None where it says nothing."""
+    for other in setting.beside:
+        if other.kind == NicChannels.name and other.target == setting.target:
+            return NicChannels(host).receive_queues(other)
+    return None

@@ -4,6 +4,7 @@
 from typing import TYPE_CHECKING, Any, Dict, Sequence
 
 from edgetune.hosts.agent.kinds.nic import NicKind
+from edgetune.hosts.agent.kinds.nic_channels import queues_planned
 from edgetune.hosts.agent.kinds.sysctl import Sysctl
 from edgetune.hosts.agent.protocol import Fields, Unsupported
 from edgetune.hosts.agent.values import Target, Value, power_above, power_below
@@ -38,7 +39,8 @@ class NicRfs(NicKind):
 
     def probe(self, setting: "Setting") -> None:
         """Unsupported with fewer flows than queues, or more than the kernel's tables take."""
-        flows, queues = int(str(setting.value)), len(self._queues(setting.target))
+        present = len(self._queues(setting.target))
+        flows, queues = int(str(setting.value)), queues_planned(self.host, setting) or present
         if 0 < flows < queues:
             raise Unsupported(f"{flows} flows are too few for {queues} receive queues")
         if flows > 1 << 29:

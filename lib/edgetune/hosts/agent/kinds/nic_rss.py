@@ -112,12 +112,10 @@ class NicRss(NicParts):
 
     def _rings_then(self, setting: "Setting", rings: int) -> int:
         """The receive queues that there will be; the same tuning may change them before."""
-        from edgetune.hosts.agent.kinds.nic_channels import NicChannels  # which resets ours
+        from edgetune.hosts.agent.kinds.nic_channels import queues_planned  # which resets ours
 
-        for other in setting.beside:
-            if other.kind == NicChannels.name and other.target == setting.target:
-                return NicChannels(self.host).receive_queues(other)
-        return rings
+        planned = queues_planned(self.host, setting)
+        return rings if planned is None else planned
 
     def _reach(self, interface: str, found: Parts) -> int:
         entries, rings = int(found["entries"]), int(found["rings"])
