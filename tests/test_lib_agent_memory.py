@@ -330,7 +330,7 @@ def test_the_pages_of_a_service_are_walked_once(
     host: NearRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel holds a lock of the process meanwhile, and a cache has many."""
-    Systemd(host, monkeypatch)
+    instead(monkeypatch, Systemd(host))
     walks, read = [], Host.read
 
     def count(kernel: Host, name: str) -> bytes:
