@@ -662,7 +662,7 @@ def settings_for(card: Card) -> st.SearchStrategy[list[dict[str, Any]]]:
         st.fixed_dictionaries({}, optional=sizes).filter(bool).map(lambda own: ring(**own)),
         coalesces_for(card),
         features_for(card),
-        st.integers(8, 2**20).map(rfs),
+        st.integers(64, 2**20).map(rfs),
     ]
     some = st.tuples(*(st.none() | own for own in wanted)).filter(any)
     return some.map(lambda chosen: [own for own in chosen if own])

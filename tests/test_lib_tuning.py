@@ -177,7 +177,7 @@ def _for(tmp_path: Path, applies_to: dict[str, Any], interface: str = "eth0") ->
         ({"cpu_vendors": ["AuthenticAMD"]}, ["its CPUs are GenuineIntel, not AuthenticAMD"]),
         ({"cpus": 8}, []),
         ({"cpus": 9}, ["it has 8 CPUs, less than 9"]),
-        ({"numa_nodes": 2}, ["it has 1 NUMA nodes, less than 2"]),
+        ({"numa_nodes": 2}, ["it has 1 NUMA node, less than 2"]),
     ],
 )
 def test_a_tuning_says_which_hosts_it_is_for(
