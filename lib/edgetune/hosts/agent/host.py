@@ -26,7 +26,7 @@ NOT_READY = "/var/lib/edgetune-not-ready"
 RESERVE = STATE + "/reserve"
 
 
-RESERVE_BYTES = 256 * 1024
+RESERVE_BYTES = 512 * 1024
 
 
 LOCK = "/run/edgetune.lock"
