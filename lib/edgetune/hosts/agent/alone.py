@@ -26,15 +26,11 @@ from edgetune.hosts.agent.undo import take_back
 from edgetune.hosts.agent.values import shown
 
 BOOT_WAIT = 10.0
-
-
 LATE_WAIT = 300.0
 """How long interfaces may take to come up after a boot, in seconds."""
 
 
 REVERT_AGAIN = 5.0
-
-
 REVERT_SELDOM = 300.0
 """The most seconds between two tries: each may restart services again."""
 

@@ -132,6 +132,7 @@ def _mode_and_owner(journal: Journal, name: str) -> Tuple[Any, ...]:
 
 
 def reload_changed(host: Host, journal: Journal) -> None:
+    """Let the operating system look at the files that a journal has changed."""
     for name in dict.fromkeys(entry.setting.kind for entry in journal.entries if entry.stored):
         KINDS[name](host).reload()
 

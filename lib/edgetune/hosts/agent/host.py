@@ -15,39 +15,19 @@ from edgetune.hosts.agent.protocol import Failed, Refused
 STATE = "/var/lib/edgetune"
 AGENT = STATE + "/agent.py"
 SYSTEMD = "/etc/systemd/system"
-
-
 EPOCH = STATE + "/epoch"
-
-
 NOT_READY = "/var/lib/edgetune-not-ready"
-
-
 RESERVE = STATE + "/reserve"
-
-
 RESERVE_BYTES = 512 * 1024
-
-
 LOCK = "/run/edgetune.lock"
-
-
 PROGRAMS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-
 LOCK_WAIT = 10.0
-
-
 COMMAND_TIMEOUT = 60.0
-
-
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 # What changes the host itself, not by asking a server of its: see Host.attempt.
 CHANGES_ITSELF = ("ethtool", "ip", "mount")
-
-
 T = TypeVar("T")
 
 

@@ -12,8 +12,6 @@ from edgetune.hosts.agent.settings import Setting
 from edgetune.hosts.agent.values import Value
 
 JOURNAL_VERSION = 1
-
-
 UNSETTLED = ("applying", "restoring", "lifted")
 
 

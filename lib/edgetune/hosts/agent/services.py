@@ -8,8 +8,6 @@ from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Failed, Unsupported
 
 RESTART_WAIT = 30.0
-
-
 START_WAIT = 10.0
 
 

@@ -15,18 +15,12 @@ from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.hosts.agent.values import Target, Value
 
 UNIT = SYSTEMD + "/edgetune.service"
-
-
 UNIT_LINK = SYSTEMD + "/multi-user.target.wants/edgetune.service"
-
-
 INIT_SCRIPT = "/etc/init.d/S99edgetune"
 
 
 # There while the rest of a boot is still to be set.
 FOLLOWING = "/run/edgetune-late"
-
-
 UNIT_TEXT = """\
 [Unit]
 Description=edgetune: settings that nothing else keeps over a boot

@@ -4,10 +4,10 @@
 import os
 import re
 import stat
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Dict, List, Optional
 
 from edgetune.hosts.agent.host import NOT_READY, STATE, Host, decode
-from edgetune.hosts.agent.kinds.base import Kind
+from edgetune.hosts.agent.kinds.file_kept import FileKept
 from edgetune.hosts.agent.kinds.protected import is_protected
 from edgetune.hosts.agent.protocol import Fields, Unsupported
 from edgetune.hosts.agent.values import Target, Value
@@ -40,14 +40,12 @@ STRONGER = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
 """Where directories such as ``sysctl.d`` are looked for: a file masks its namesakes further on."""
 
 
-class File(Kind):
+class File(FileKept):
     """A plain file with a whole text; one that is there keeps its mode and its owner."""
 
     name = "file"
     target = {"path": rf"(/{NAME}){{1,20}}"}
     ordered = False
-    # It is written with all the other files, after the settings and before the restarts.
-    live = False
 
     @staticmethod
     def scope(target: Target) -> str:
@@ -85,16 +83,6 @@ class File(Kind):
 
     def persistent(self, target: Target) -> Optional[Value]:
         return self._content(target)
-
-    def snapshot(self, target: Target) -> Any:
-        """Nothing: the journal remembers each file that is written."""
-        return None
-
-    def apply(self, target: Target, value: Value) -> None:
-        pass
-
-    def restore(self, target: Target, snapshot: Any) -> None:
-        pass
 
     def files(self, journal: "Journal", settings: List["Setting"]) -> Dict[str, str]:
         return {setting.target["path"]: str(setting.value) for setting in settings}

@@ -3,11 +3,11 @@
 
 import contextlib
 import re
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
 from edgetune.hosts.agent.host import SYSTEMD
-from edgetune.hosts.agent.kinds.base import Kind
 from edgetune.hosts.agent.kinds.drop_ins import drop_ins, header, later
+from edgetune.hosts.agent.kinds.file_kept import FileKept
 from edgetune.hosts.agent.protocol import LINE, SERVICE, Failed, Fields, Unsupported
 from edgetune.hosts.agent.values import Target, Value, format_cpus, parse_cpus, read_cpu_list
 
@@ -36,12 +36,11 @@ LIMITS = {
 """The limits of a process: as systemd calls them, and as /proc/PID/limits does."""
 
 
-class ServiceProperty(Kind):
+class ServiceProperty(FileKept):
     """A property of a service's unit, such as LimitNOFILE; it takes effect with a restart."""
 
     name = "service.property"
     target = {"service": SERVICE, "property": "[A-Z][A-Za-z0-9]*"}
-    live = False
     # Below SYSTEMD/SERVICE.service.d
     drop_in = "90-edgetune-{rank}.conf"
     roots = tuple(f"{top}/systemd/system" for top in ("/etc", "/run", "/usr/lib", "/lib"))
@@ -86,16 +85,6 @@ class ServiceProperty(Kind):
     def persistent(self, target: Target) -> Optional[Value]:
         winner = self._winner(target)
         return winner[1] if winner else None
-
-    def snapshot(self, target: Target) -> Any:
-        """Nothing: it comes back with the files and the restart."""
-        return None
-
-    def apply(self, target: Target, value: Value) -> None:
-        pass
-
-    def restore(self, target: Target, snapshot: Any) -> None:
-        pass
 
     def files(self, journal: "Journal", settings: List["Setting"]) -> Dict[str, str]:
         content: Dict[str, str] = {}

@@ -10,8 +10,6 @@ from edgetune.hosts.agent.protocol import LINE, Fields, Json, Refused, read_epoc
 from edgetune.hosts.agent.standby import agent_command
 
 REBOOT_MARK = "/run/edgetune-reboot"
-
-
 REBOOT_AGAIN = 60.0
 
 

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kinds whose settings are nothing but files."""
+
+from typing import Any
+
+from edgetune.hosts.agent.kinds.base import Kind
+from edgetune.hosts.agent.values import Target, Value
+
+
+class FileKept(Kind):
+    """A kind that is set by writing files, and comes into force as services restart.
+
+    The journal remembers each file that is written, so there is nothing else to be put back.
+    """
+
+    live = False
+
+    def snapshot(self, target: Target) -> Any:
+        return None
+
+    def apply(self, target: Target, value: Value) -> None:
+        pass
+
+    def restore(self, target: Target, snapshot: Any) -> None:
+        pass
