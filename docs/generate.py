@@ -287,9 +287,9 @@ def kinds_table() -> str:
             ", ".join(code(field) for field in KINDS[name].target) or "nothing",
             {"": "text"}.get(KINDS[name].parts, f"named {KINDS[name].parts}"),
             KINDS[name].disruption,
-            (agent_kind.__doc__ or "").partition("\n\n")[0],
+            KINDS[name].summary or (AGENT_KINDS[name].__doc__ or "").partition("\n\n")[0],
         )
-        for name, agent_kind in AGENT_KINDS.items()
+        for name in [*(name for name in KINDS if KINDS[name].by_bmc), *AGENT_KINDS]
     ]
     return table("kind, set on, value, asks for at least, what it is", rows)
 

@@ -19,7 +19,8 @@ import pytest
 from edgetune.config import read_config
 from edgetune.errors import RefusedError
 from edgetune.hosts.agent import bundle
-from edgetune.hosts.fleet import MAX_REPLY, Fleet, HostResult
+from edgetune.hosts.fleet import MAX_REPLY, Fleet
+from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
 
 Answer = Callable[[dict[str, Any]], bytes]

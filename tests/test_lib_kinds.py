@@ -24,6 +24,7 @@ from edgetune.tuning import load_tuning
 from tests.builders import write_yaml
 
 TARGETS = {
+    "attribute": "ProcCStates",
     "unit": "irqbalance.service",
     "key": "net.core.somaxconn",
     "interface": "eth0",
@@ -144,12 +145,34 @@ def test_what_the_agent_refuses_is_refused(tmp_path: Path, name: str, value: Any
     assert catalogue_says(tmp_path, name, value).startswith("value")
 
 
-@pytest.mark.parametrize("name", list(KINDS))
+@pytest.mark.parametrize("name", list(AGENT_KINDS))
 def test_only_has_a_meaning_for_the_same_kinds(tmp_path: Path, name: str) -> None:
     value = TAKEN[name][0]
     says = f"only: has no meaning for {name}"
     assert (agent_says(name, value, target_of(name), "raise") == says) is not KINDS[name].ordered
     assert (catalogue_says(tmp_path, name, value, only="raise") == says) is not KINDS[name].ordered
+
+
+def test_a_kind_is_set_by_the_agent_or_by_the_bmc() -> None:
+    assert {name for name in KINDS if KINDS[name].by_bmc} == set(KINDS) - set(AGENT_KINDS)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "more", "says"),
+    [
+        ("bios.snoop_mode", "home", {}, ""),
+        ("bios.snoop_mode", "Home Snoop", {}, "value: 'Home Snoop' does not match"),
+        ("bios.snoop_mode", "home", {"disruption": "drain"}, "disruption: drain is less than"),
+        ("bios.attribute", "Disabled", {"attribute": "ProcCStates"}, ""),
+        ("bios.attribute", "Disabled", {"attribute": "Proc C"}, "attribute: 'Proc C' does not"),
+        ("bios.attribute", "1", {"attribute": "X", "only": "raise"}, "only: has no meaning"),
+    ],
+)
+def test_what_the_bmc_sets(
+    tmp_path: Path, name: str, value: str, more: dict[str, str], says: str
+) -> None:
+    found = catalogue_says(tmp_path, name, value, **more)
+    assert found.startswith(says) if says else not found
 
 
 def test_only_needs_numbers(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Callable
 
 import pytest
 
-from edgetune.hosts.fleet import HostResult
+from edgetune.hosts.result import HostResult
 from edgetune.rollout import change, drain, lifecycle, looks, reboot
 from edgetune.rollout.record import Batch, Head, read_rollout, save_plan
 from edgetune.rollout.site import Site
@@ -250,6 +250,9 @@ class WatchedStore:
 
     def list(self, prefix: str) -> Mapping[str, str]:
         return self._store.list(prefix)
+
+    def secret(self, key: str) -> str | None:
+        return self._store.secret(key)
 
     def put(self, key: str, value: str) -> None:
         with self._moments.around(f"put {key}"):

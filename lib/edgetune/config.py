@@ -27,6 +27,11 @@ class Config:
     ssh_known_hosts: Path
     ssh_timeout: float
     ssh_threads: int
+    bmc_ca_file: str
+    bmc_verify: bool
+    bmc_credentials_file: str
+    bmc_timeout: float
+    bmc_threads: int
     records: str
     coordination: str
     coordination_password_file: str
@@ -35,6 +40,7 @@ class Config:
     owner_timeout: float
     surge_factor: float
     drain_deadline: float
+    reset_after: float
     reboot_deadline: float
     health_deadline: float
     sample_retention: float
@@ -52,6 +58,11 @@ def read_config(data: Mapping[str, Any]) -> Config:
         ssh_known_hosts=Path(fields.text("ssh_known_hosts")),
         ssh_timeout=fields.number("ssh_timeout", 10, minimum=0.1),
         ssh_threads=fields.number("ssh_threads", 16, minimum=1, maximum=256),
+        bmc_ca_file=fields.text("bmc_ca_file", ""),
+        bmc_verify=fields.flag("bmc_verify", True),
+        bmc_credentials_file=fields.text("bmc_credentials_file", ""),
+        bmc_timeout=fields.number("bmc_timeout", 60, minimum=1),
+        bmc_threads=fields.number("bmc_threads", 32, minimum=1, maximum=256),
         records=fields.text("records", "st2", pattern=_STORE),
         coordination=fields.text("coordination", "redis://127.0.0.1:6379/0", pattern=_COORDINATION),
         coordination_password_file=fields.text("coordination_password_file", ""),
@@ -60,7 +71,8 @@ def read_config(data: Mapping[str, Any]) -> Config:
         owner_timeout=fields.number("owner_timeout", 900, minimum=1),
         surge_factor=fields.number("surge_factor", 2, minimum=1),
         drain_deadline=fields.number("drain_deadline", 300, minimum=1),
-        reboot_deadline=fields.number("reboot_deadline", 900, minimum=1),
+        reset_after=fields.number("reset_after", 300, minimum=1),
+        reboot_deadline=fields.number("reboot_deadline", 1200, minimum=1),
         health_deadline=fields.number("health_deadline", 120, minimum=1),
         sample_retention=fields.number("sample_retention", 1209600, minimum=60),
     )

@@ -14,6 +14,20 @@ from edgetune.fields import Fields, load_yaml
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 LOAD_BALANCERS = ("haproxy",)
+_HTTPS = r"https://[A-Za-z0-9.:\[\]-]+"
+
+
+@dataclass(frozen=True)
+class Bmc:
+    """The baseboard controller of a host.
+
+    ``address`` is ``https://HOST[:PORT]``, ``credentials`` the name of what it is logged in with,
+    ``system`` the id of the host where the BMC has several ("" for the only one).
+    """
+
+    address: str
+    credentials: str
+    system: str = ""
 
 
 @dataclass(frozen=True)
@@ -26,6 +40,7 @@ class Host:
     rack: str
     hardware: str
     server: str
+    bmc: Bmc | None = None
 
 
 @dataclass(frozen=True)
@@ -100,6 +115,7 @@ class YamlInventory:
 def _read_pop(name: str, fields: Fields) -> Pop:
     hosts = fields.inside("hosts")
     health = fields.text("health", "", pattern=r"http://\S+")
+    credentials = _read_credentials(fields)
     pop = Pop(
         name=name,
         floor=fields.number("floor", 0.7, minimum=0, maximum=1),
@@ -107,7 +123,7 @@ def _read_pop(name: str, fields: Fields) -> Pop:
         ports=_read_ports(fields, health),
         reboot_time=fields.number("reboot_time", 300.0, minimum=0),
         load_balancer=_read_load_balancer(fields.inside("load_balancer")),
-        hosts=tuple(_read_host(host, below) for host, below in hosts.named()),
+        hosts=tuple(_read_host(host, below, credentials) for host, below in hosts.named()),
     )
     if not pop.hosts:
         raise fields.wrong("hosts", "is empty")
@@ -139,7 +155,31 @@ def _read_load_balancer(fields: Fields) -> LoadBalancer:
     return balancer
 
 
-def _read_host(name: str, fields: Fields) -> Host:
+def _read_credentials(fields: Fields) -> str | None:
+    """The name of the credentials that the BMCs of a PoP share."""
+    if fields.raw("bmc", None) is None:
+        return None
+    below = fields.inside("bmc")
+    credentials: str = below.text("credentials", pattern=NAME)
+    below.done()
+    return credentials
+
+
+def _read_bmc(fields: Fields, shared: str | None) -> Bmc | None:
+    if fields.raw("bmc", None) is None:
+        return None
+    below = fields.inside("bmc")
+    default = {} if shared is None else {"default": shared}
+    bmc = Bmc(
+        address=below.text("address", pattern=_HTTPS),
+        credentials=below.text("credentials", **default, pattern=NAME),
+        system=below.text("system", "", pattern=r"[!-~]+"),
+    )
+    below.done()
+    return bmc
+
+
+def _read_host(name: str, fields: Fields, credentials: str | None) -> Host:
     host = Host(
         name=name,
         address=fields.text("address", pattern=r"[A-Za-z0-9.:-]+"),
@@ -147,6 +187,7 @@ def _read_host(name: str, fields: Fields) -> Host:
         rack=fields.text("rack", ""),
         hardware=fields.text("hardware", ""),
         server=fields.text("server", name, pattern=NAME),
+        bmc=_read_bmc(fields, credentials),
     )
     fields.done()
     return host
@@ -154,14 +195,19 @@ def _read_host(name: str, fields: Fields) -> Host:
 
 def _refuse_shared(where: str, pops: list[Pop]) -> None:
     owner: dict[tuple[object, ...], str] = {}
+    shared: list[tuple[str, str, tuple[object, ...]]]
     for pop in pops:
         balancer = pop.load_balancer
         for host in pop.hosts:
             name = f"{pop.name}/{host.name}"
-            for field, value, key in (
+            shared = [
                 ("address", host.address, (host.address, host.port)),
                 ("server", host.server, (balancer.address, balancer.backend, host.server)),
-            ):
+            ]
+            if host.bmc:
+                own = (host.bmc.address, host.bmc.system)
+                shared.append(("bmc.address", host.bmc.address, own))
+            for field, value, key in shared:
                 if owner.setdefault(key, name) != name:
                     path = f"pops.{pop.name}.hosts.{host.name}.{field}"
                     raise InputError(where, path, f"{value} is also the {field} of {owner[key]}")

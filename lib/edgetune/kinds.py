@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of settings, as the catalogue knows them; the host agent has one module for each."""
+"""The kinds of settings, as the catalogue knows them.
+
+The host agent has a module for each, but for those that are set by the BMC of the host.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,8 @@ class Kind:
     A value is text that matches ``text``, or it has ``parts``: ``numbers``, ``switches`` (numbers,
     on and off) or ``words`` (numbers and words). ``names`` has a pattern of their names, and one of
     what such a part can be. Kinds that are ``ordered`` know ``only``. ``refused`` tells of a field
-    of the target why no tuning may have it. Each host checks all of it, and more, again.
+    of the target why no tuning may have it. Each host checks all of it, and more, again; or its
+    BMC does, for kinds that are set there (``by_bmc``); ``summary`` says what such a kind is.
     """
 
     target: Mapping[str, str]
@@ -40,6 +44,8 @@ class Kind:
     names: Mapping[str, str] = field(default_factory=dict)
     ordered: bool = True
     refused: Mapping[str, Callable[[str], str | None]] = field(default_factory=dict)
+    by_bmc: bool = False
+    summary: str = ""
 
     def pattern_of(self, part: str) -> str | None:
         """What a part of that name can be; None when there is none."""
@@ -47,6 +53,21 @@ class Kind:
 
 
 KINDS: Mapping[str, Kind] = {
+    "bios.attribute": Kind(
+        {"attribute": r"[A-Za-z0-9_.-]{1,128}"},
+        "reboot",
+        ordered=False,
+        by_bmc=True,
+        summary="An attribute of the BIOS, by the name and in the words of the machine's maker.",
+    ),
+    "bios.snoop_mode": Kind(
+        {},
+        "reboot",
+        text="home|early|cluster_on_die|home_osb",
+        ordered=False,
+        by_bmc=True,
+        summary="How the caches of several sockets are kept coherent, whoever made the machine.",
+    ),
     "unit": Kind(
         {"unit": r"[A-Za-z0-9@:._-]+\.(service|socket|timer|path)"},
         "live",

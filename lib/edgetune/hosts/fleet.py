@@ -9,7 +9,6 @@ import time
 import zlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable
 
@@ -19,6 +18,7 @@ from edgetune import AGENT_PROTOCOL
 from edgetune.config import Config
 from edgetune.errors import HostError, InputError
 from edgetune.hosts.agent import bundle
+from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
 
 MAX_REPLY = 4 << 20
@@ -36,32 +36,6 @@ def packed(source: bytes) -> bytes:
     """A program as BOOTSTRAP reads it; what the program itself reads comes after it."""
     data = zlib.compress(source)
     return b"%d\n%s" % (len(data), data)
-
-
-@dataclass(frozen=True)
-class HostResult:
-    """What one host answered. ``reason`` is ``refused``, ``failed``, ``bad_request``,
-    ``unreachable`` or ``garbage`` when ``error`` is set."""
-
-    host: str
-    data: Mapping[str, Any] = field(default_factory=dict)
-    error: str | None = None
-    reason: str | None = None
-
-    @property
-    def failed(self) -> bool:
-        """Whether the host did not do what was asked."""
-        return self.error is not None
-
-    @property
-    def changed(self) -> bool:
-        """Whether the host says it changed something."""
-        return bool(self.data.get("changed"))
-
-    @property
-    def diff(self) -> list[Mapping[str, Any]]:
-        """What changed on it, a row per setting."""
-        return list(self.data.get("diff", []))
 
 
 class Fleet:

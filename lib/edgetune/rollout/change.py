@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from edgetune.hosts.fleet import HostResult
+from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
 from edgetune.kinds import KINDS
 from edgetune.plan import profile_of

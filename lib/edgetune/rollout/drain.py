@@ -16,7 +16,7 @@ from edgetune.rollout.site import Site
 from edgetune.traffic import DrainDriver, Server
 
 if TYPE_CHECKING:
-    from edgetune.hosts.fleet import HostResult
+    from edgetune.hosts.result import HostResult
 
 # What a server of ours is set to once it carries nothing.
 OUT = "maint"

@@ -24,7 +24,7 @@ from edgetune.rollout.record import (
 from edgetune.rollout.site import Site
 
 if TYPE_CHECKING:
-    from edgetune.hosts.fleet import HostResult
+    from edgetune.hosts.result import HostResult
 
 HEALTH_REQUESTS = 5
 _APART = 2.0

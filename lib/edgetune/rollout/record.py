@@ -25,7 +25,7 @@ from edgetune.rollout.site import Site
 from edgetune.rollout.switch import refuse_if_stopped
 
 if TYPE_CHECKING:
-    from edgetune.hosts.fleet import HostResult
+    from edgetune.hosts.result import HostResult
 
 FORWARD = {
     "claimed": ("baseline", "rolling_back"),

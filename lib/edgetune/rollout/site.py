@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from edgetune.traffic import DrainDriver, driver_for
 from edgetune.tuning import Tuning, find_tuning
 
 if TYPE_CHECKING:
+    from edgetune.bmc.bmcs import Bmcs
     from edgetune.hosts.fleet import Fleet
     from edgetune.metrics.samples import Samples
 
@@ -53,6 +55,15 @@ class Site:
         from edgetune.hosts.fleet import Fleet
 
         return Fleet(self.config)
+
+    @cached_property
+    def bmcs(self) -> Bmcs:
+        """The way to the BMCs of hosts."""
+        from edgetune.bmc.bmcs import Bmcs
+        from edgetune.bmc.credentials import Credentials
+
+        file = self.config.bmc_credentials_file
+        return Bmcs(self.config, Credentials(self.store.secret, file, os.environ))
 
     def tuning(self, name: str) -> Tuning:
         """A tuning of the catalogue."""

@@ -31,6 +31,9 @@ class Store(Protocol):
     def list(self, prefix: str) -> Mapping[str, str]:
         """All keys that begin with ``prefix``, with their values."""
 
+    def secret(self, key: str) -> str | None:
+        """The decrypted value of a key, or None if there is none or secrets are not kept here."""
+
 
 def open_store(url: str) -> Store:
     """The store of a configuration's ``records``: ``st2`` or ``sqlite:///PATH``."""
@@ -63,6 +66,10 @@ class SqliteStore:
             ).fetchall()
         return dict(rows)
 
+    def secret(self, key: str) -> str | None:
+        """None: a file that nothing encrypts keeps no secrets."""
+        return None
+
 
 class SensorStore:
     """StackStorm's datastore as a sensor may read it, through its ``sensor_service``.
@@ -92,6 +99,10 @@ class SensorStore:
             found.update((item.name, str(item.value)) for item in page)
             if len(page) < PAGE:
                 return found
+
+    def secret(self, key: str) -> str | None:
+        """Sensors need no secrets."""
+        raise StoreError(f"a sensor does not read {key}")
 
     def _ask(self, method: str, *key: str, **query: Any) -> Any:
         try:
@@ -138,6 +149,12 @@ class St2Store:
             found.update((item["name"], item["value"]) for item in page)
             if len(page) < PAGE:
                 return dict(sorted(found.items()))
+
+    def secret(self, key: str) -> str | None:
+        """The decrypted value, or None; with RBAC the user of the action must be an admin."""
+        path, query = f"/keys/{quote(key, safe='')}", {"decrypt": "true"}
+        answer = self._call("GET", path, missing_is_none=True, params=query)
+        return None if answer is None else str(answer["value"])
 
     def close(self) -> None:
         """Close the connections to the API."""

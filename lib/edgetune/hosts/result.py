@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one of many answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class HostResult:
+    """What one host, or its BMC, answered; ``reason`` is a word when ``error`` is set.
+
+    From both: ``refused`` (nothing was done), ``failed``, ``unreachable``, ``garbage``. From an
+    agent also ``bad_request``; from a BMC ``auth``, ``tls``, ``busy`` (nothing was done, it may
+    be asked again) and ``unknown`` (nobody can tell whether it was done).
+    """
+
+    host: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+    error: str | None = None
+    reason: str | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the host did not do what was asked."""
+        return self.error is not None
+
+    @property
+    def changed(self) -> bool:
+        """Whether the host says it changed something."""
+        return bool(self.data.get("changed"))
+
+    @property
+    def diff(self) -> list[Mapping[str, Any]]:
+        """What changed on it, a row per setting."""
+        return list(self.data.get("diff", []))
