@@ -26,6 +26,7 @@ class PlanRollout(Action):
         alpha_harm: float = 0.05,
         seed: int = 0,
         force: bool = False,
+        force_restart: bool = False,
     ) -> Result:
         return run_step(
             plan_rollout,
@@ -44,4 +45,5 @@ class PlanRollout(Action):
             alpha_harm=alpha_harm,
             seed=seed,
             force=force,
+            force_restart=force_restart,
         )

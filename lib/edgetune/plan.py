@@ -12,7 +12,8 @@ from typing import Any
 
 from edgetune import PLAN_SCHEMA
 from edgetune.errors import InputError, RefusedError
-from edgetune.inventory import Pop
+from edgetune.inventory import Host, Pop
+from edgetune.kinds import KINDS
 from edgetune.tuning import DISRUPTIONS, Tuning, digest_of
 
 Document = dict[str, Any]
@@ -25,6 +26,8 @@ class Options:
     """What a person may choose about a rollout; times in seconds, alphas as probabilities.
 
     ``force`` goes on with a host whose sessions do not end; by default it is skipped.
+    ``force_restart`` lets its BMC force a host that neither its operating system nor the BMC
+    could restart gracefully.
     """
 
     fraction: float = 0.5
@@ -38,6 +41,7 @@ class Options:
     exclude: tuple[str, ...] = ()
     seed: int = 0
     force: bool = False
+    force_restart: bool = False
 
     def checked(self) -> Options:
         """Itself; InputError names a value out of its range."""
@@ -66,7 +70,8 @@ def make_plan(
 ) -> Document:
     """The plan as a JSON document with its digest.
 
-    ``rendered`` holds each host's settings, ``observed`` what its agent's ``plan`` answered.
+    ``rendered`` holds each host's settings, ``observed`` what its agent and its BMC answered to
+    ``plan``.
     Optional settings that a host does not support are left out there, with the reason.
     RefusedError when a setting is unsupported, nothing is to do, or the PoP is too small to
     split or to keep its floor.
@@ -89,12 +94,13 @@ def make_plan(
         "guards": [asdict(guard) for guard in tuning.guards],
         "options": {**asdict(options), "exclude": list(options.exclude)},
         "disruption": disruption,
+        "resets": _resets(pop, touched, disruption, options),
         "hosts_in_pop": len(pop.hosts),
         "must_serve": pop.must_serve,
         "strata": strata,
         "unchanged": [host for host in rendered if host not in touched],
         "profiles": _profiles(touched, rendered, observed, left_out),
-        "inventory": digest_of([[h.name, h.address, h.port, h.server] for h in pop.hosts]),
+        "inventory": digest_of([_identity(host) for host in pop.hosts]),
     }
     document["batches"], document["promote_batches"] = _batches(strata, out, disruption)
     document["assignments"] = assignments(strata)
@@ -117,6 +123,20 @@ def profile_of(plan: Mapping[str, Any], host: str) -> Mapping[str, Any]:
             found: Mapping[str, Any] = profile
             return found
     raise RefusedError(f"the plan does not hold {host}")
+
+
+def settings_by_agent(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Those settings, or rows of a plan about them, that the agent of a host takes."""
+    return [row for row in rows if not KINDS[_kind_of(row)].by_bmc]
+
+
+def settings_by_bmc(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Those that its BMC takes."""
+    return [row for row in rows if KINDS[_kind_of(row)].by_bmc]
+
+
+def _kind_of(row: Mapping[str, Any]) -> str:
+    return str(row["id"]).partition(":")[0]
 
 
 def assignments(strata: Mapping[str, Mapping[str, Sequence[str]]]) -> int:
@@ -181,6 +201,18 @@ def _split(pop: Pop, touched: Sequence[str], options: Options) -> dict[str, dict
     return strata
 
 
+def _resets(pop: Pop, touched: Sequence[str], disruption: str, options: Options) -> list[str]:
+    """How the BMC of a host that does not reboot by itself is asked to restart it, in order."""
+    if disruption != "reboot" or not any(pop.host(name).bmc for name in touched):
+        return []
+    return ["GracefulRestart", *(["ForceRestart"] if options.force_restart else [])]
+
+
+def _identity(host: Host) -> list[Any]:
+    bmc = [host.bmc.address, host.bmc.system] if host.bmc else []
+    return [host.name, host.address, host.port, host.server, *bmc]
+
+
 def _most_at_once(pop: Pop, disruption: str, options: Options) -> int:
     spare = len(pop.hosts) - pop.must_serve
     if disruption == "live":
@@ -230,14 +262,16 @@ def _profiles(
     # Hosts that are alike share one entry, so that the record of a large PoP stays small.
     found: dict[str, Document] = {}
     for host in touched:
-        rows = [
-            {key: row.get(key) for key in ("id", "status", "runtime", "persistent", "wanted")}
-            for row in observed[host]
-        ]
+        rows = [_shown(row) for row in observed[host]]
         body: Document = {"settings": list(rendered[host]), "before": rows}
         body["left_out"] = dict(left_out[host])
         found.setdefault(digest_of(body), {**body, "hosts": []})["hosts"].append(host)
     return list(found.values())
+
+
+def _shown(row: Mapping[str, Any]) -> Document:
+    shown = {key: row.get(key) for key in ("id", "status", "runtime", "persistent", "wanted")}
+    return {**shown, "attributes": row["attributes"]} if "attributes" in row else shown
 
 
 def _refuse_powerless(plan: Mapping[str, Any], options: Options) -> None:

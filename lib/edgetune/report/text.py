@@ -22,6 +22,12 @@ def plan_text(plan: Mapping[str, Any]) -> str:
         f"  groups      drawn with seed {options['seed']}; {plan['assignments']} ways, "
         f"smallest possible p = {1 / plan['assignments']:.4f}",
     ]
+    if plan.get("resets"):
+        lines.insert(
+            3,
+            "  reboot      by the hosts themselves; one that goes on answering is restarted by its "
+            f"BMC: {', then '.join(plan['resets'])}",
+        )
     for name, stratum in plan["strata"].items():
         lines.append(
             f"    {name}: test {_names(stratum['test'])}; control {_names(stratum['control'])}"
@@ -85,6 +91,16 @@ def was_and_is_text(was: Mapping[str, Any], now: Mapping[str, Any] | None) -> st
     return f"was {_both(was)}, is {_both(now) if now else 'not there'}"
 
 
+def evidence_text(bmc: Mapping[str, Any]) -> str:
+    """What the BMC of a host says of it, in one line."""
+    said = [f"power {bmc.get('power') or 'unknown'}"]
+    said += [f"boot progress {bmc['boot_progress']}"] if bmc.get("boot_progress") else []
+    said += [f"health {bmc['health']}"] if bmc.get("health") else []
+    events = [f"{event['created']} {event['message']}" for event in bmc.get("events", [])[:1]]
+    said += [f"newest event {event}" for event in events] or ["no event"]
+    return f"its BMC says: {', '.join(said)}"
+
+
 def clock(seconds: float) -> str:
     """A point in time in UTC."""
     return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(seconds))
@@ -124,6 +140,10 @@ def _change(row: Mapping[str, Any]) -> str:
     if row["status"] == "noop":
         return f"{row['id']} is {_value(row['wanted'])} already"
     now = f"{row['id']}: {_value(row['runtime'])} -> {_value(row['wanted'])}"
+    named = row.get("attributes", {}).items()
+    if named:
+        sets = ", ".join(f"{name}={_value(values['wanted'])}" for name, values in named)
+        return now + f" (BIOS: {sets})"
     return now + f" (stored: {_value(row['persistent'])})"
 
 

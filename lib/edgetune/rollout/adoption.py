@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from edgetune.errors import InputError, RefusedError
+from edgetune.rollout.bios import forget, still_set
 from edgetune.rollout.change import verify_hosts
 from edgetune.rollout.drain import undrain_hosts
 from edgetune.rollout.lifecycle import refuse_unfinished, release_pop
@@ -40,6 +41,7 @@ def adopt_host(site: Site, rollout: str, host: str, by: str = "") -> dict[str, A
         for batch in places:
             batch.hosts[host].go("skipped", "replaced, adopted as it is")
             opened.save_batch(batch)
+        forget(opened, [host])
         opened.head.quarantined.pop(host, None)
         opened.head.note(by, f"{host} adopted as it is: out of the rollout and of its comparison")
         opened.save()
@@ -76,6 +78,11 @@ def _refuse_tuned(opened: Rollout, host: str) -> None:
     if facts.failed:
         raise RefusedError(f"{host}: {facts.error}")
     stands = facts.data.get("agent_state", {}).get("tunings", {}).get(opened.head.tuning)
+    if opened.sets_bios and still_set(opened, host):
+        raise RefusedError(
+            f"{host} is no new machine: its BIOS is as {opened.head.tuning} wants it; "
+            "roll_back_pop takes it back"
+        )
     if stands:
         raise RefusedError(
             f"{host} is no new machine: {opened.head.tuning} is {stands.get('state')} there; "

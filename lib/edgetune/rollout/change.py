@@ -10,8 +10,9 @@ from typing import Any
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
 from edgetune.kinds import KINDS
-from edgetune.plan import profile_of
+from edgetune.plan import profile_of, settings_by_agent
 from edgetune.report.text import was_and_is_text
+from edgetune.rollout.bios import forget, settled
 from edgetune.rollout.drain import keep_out, set_ready
 from edgetune.rollout.record import Batch, Rollout, open_rollout
 from edgetune.rollout.site import Site
@@ -34,7 +35,9 @@ def apply_tuning(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     names = work.at("drained", "changing")
     keep_out(opened, work, names)
     opened.move(work, names, "changing")
-    answers = opened.ask(names, "apply", lambda host: _apply_request(opened, host), APPLY_TIMEOUT)
+    tuned, others = _by_agent(opened, names)
+    answers = opened.ask(tuned, "apply", lambda host: _apply_request(opened, host), APPLY_TIMEOUT)
+    answers.update(_reach(opened, opened.hosts(others)))
     return _settled(opened, work, answers, "changed")
 
 
@@ -55,7 +58,9 @@ def restore_hosts(
     known = [name for name in names if name not in silent]
     opened.move(work, known, "changing")
     request = {"tuning": opened.head.tuning, "rollout": rollout}
-    answers = opened.ask(known, "restore", lambda host: request, APPLY_TIMEOUT)
+    tuned, others = _by_agent(opened, known)
+    answers = opened.ask(tuned, "restore", lambda host: request, APPLY_TIMEOUT)
+    answers.update(_reach(opened, opened.hosts(others)))
     for name, answer in answers.items():
         work.hosts[name].ours |= answer.changed
     answers = {**silent, **answers}
@@ -65,15 +70,21 @@ def restore_hosts(
 def verify_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
     """Prove over new connections that hosts are as they should be and that their service answers.
 
-    Changed hosts are confirmed by it: a provisional change becomes a kept one. Restored hosts
-    are compared with what the plan saw before; what was never ours need only answer.
+    So is their BIOS, where the tuning has to do with it. Changed hosts are confirmed by it: a
+    provisional change becomes a kept one. Restored hosts are compared with what the plan saw
+    before; what was never ours need only answer.
     """
     opened = open_rollout(site, rollout, epoch)
     work = opened.batch(batch)
     names = work.at("changed", "rebooted") if work.what != "sham" else work.at("rebooted")
     answers = _proofs(opened, work, names)
     well = [name for name in names if not answers[name].failed]
+    if opened.sets_bios and work.what != "sham":
+        wrong = {name: told for name, told in settled(opened, work, well).items() if told.failed}
+        answers, well = {**answers, **wrong}, [name for name in well if name not in wrong]
     answers = {**answers, **_serve(opened, work, well)}
+    if work.what == "restore":
+        forget(opened, [name for name in well if not answers[name].failed])
     return _settled(opened, work, answers, "verified")
 
 
@@ -83,7 +94,7 @@ def _foresee(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Ho
     Tunings that came later hold settings, and some that the plan saw may stand no more.
     Failures are those that do not tell.
     """
-    hosts, patience = opened.hosts(names), opened.site.config.health_deadline
+    hosts, patience = opened.hosts(_by_agent(opened, names)[0]), opened.site.config.health_deadline
     answers = opened.site.fleet.ask(
         hosts, "verify", lambda host: _settings_request(opened, host), patience=patience
     )
@@ -95,8 +106,18 @@ def _foresee(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Ho
 
 
 def _before(opened: Rollout, host: str) -> dict[str, dict[str, Any]]:
-    rows = profile_of(opened.plan, host)["before"]
+    rows = settings_by_agent(profile_of(opened.plan, host)["before"])
     return {row["id"]: {key: row[key] for key in ("runtime", "persistent")} for row in rows}
+
+
+def _by_agent(opened: Rollout, names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Those hosts on which the agent has settings to change, and the others."""
+    tuned = [name for name in names if _agent_settings(opened, name)]
+    return tuned, [name for name in names if name not in tuned]
+
+
+def _agent_settings(opened: Rollout, host: str) -> list[Mapping[str, Any]]:
+    return settings_by_agent(profile_of(opened.plan, host)["settings"])
 
 
 def _serve(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
@@ -126,9 +147,10 @@ def _restore_live(opened: Rollout, work: Batch) -> dict[str, Any]:
 
 
 def _proofs(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
+    tuned, others = _by_agent(opened, names)
     if work.what == "change":
-        return _confirm(opened, names)
-    ours = [name for name in names if work.hosts[name].ours]
+        return {**_confirm(opened, tuned), **_reach(opened, opened.hosts(others))}
+    ours = [name for name in tuned if work.hosts[name].ours]
     others = [name for name in names if name not in ours]
     return {
         **_compare_with_before(opened, work, ours),
@@ -137,14 +159,14 @@ def _proofs(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Hos
 
 
 def _apply_request(opened: Rollout, host: Host) -> dict[str, Any]:
-    profile = profile_of(opened.plan, host.name)
-    can_cut_off = any(setting["id"].startswith(_NETWORK) for setting in profile["settings"])
+    settings = _agent_settings(opened, host.name)
+    can_cut_off = any(setting["id"].startswith(_NETWORK) for setting in settings)
     within = CONFIRM_WITHIN + opened.site.config.reboot_deadline
     return {
         "rollout": opened.head.id,
         "tuning": opened.head.tuning,
         "digest": opened.plan["tuning"]["digest"],
-        "settings": profile["settings"],
+        "settings": settings,
         "expect": _before(opened, host.name),
         "confirm_within": within if can_cut_off else 0,
         "grace_boots": 1 if opened.plan["disruption"] == "reboot" else 0,
@@ -155,7 +177,7 @@ def _settings_request(opened: Rollout, host: Host) -> dict[str, Any]:
     return {
         "tuning": opened.head.tuning,
         "digest": opened.plan["tuning"]["digest"],
-        "settings": profile_of(opened.plan, host.name)["settings"],
+        "settings": _agent_settings(opened, host.name),
     }
 
 

@@ -39,20 +39,20 @@ def drain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, A
     if not opened.drains:
         opened.move(work, names, "drained")
     if not names or not opened.drains:
-        return _began(work, "nothing to drain")
+        return _began(opened, work, "nothing to drain")
     driver = site.load_balancer(opened.pop)
     names = _without_lost(opened, work, driver, names)
     servers = _known_servers(opened, driver, names)
     serving = [name for name in names if _serves(servers[opened.pop.host(name).server])]
     surge = surge_of(opened) if serving else ""
     if surge:
-        return _began(work, surge, waiting=len(names))
+        return _began(opened, work, surge, waiting=len(names))
     try:
         servers = _wait_for_room(opened, driver, names, work.what != "restore")
     except RefusedError as error:
         if work.what != "restore":
             raise
-        return _began(work, str(error), waiting=len(names))
+        return _began(opened, work, str(error), waiting=len(names))
     for name in names:
         host = work.hosts[name]
         host.lb_before = host.lb_before or servers[opened.pop.host(name).server].state
@@ -63,7 +63,7 @@ def drain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, A
             driver.set_state(each.server, "drain")
     too_few = _give_room_back(opened, driver, work, serving)
     waiting = len(serving) if too_few else 0
-    return _began(work, too_few or f"draining {', '.join(names)}", waiting)
+    return _began(opened, work, too_few or f"draining {', '.join(names)}", waiting)
 
 
 def check_drained(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
@@ -173,10 +173,11 @@ def surge_of(opened: Rollout) -> str:
     return f"{opened.pop.name} carries {times:.1f} times its usual load; nothing is drained now"
 
 
-def _began(work: Batch, message: str, waiting: int = 0) -> dict[str, Any]:
+def _began(opened: Rollout, work: Batch, message: str, waiting: int = 0) -> dict[str, Any]:
     return {
         "what": work.what,
         "reboot": any(host.reboot for host in work.hosts.values()),
+        "bios": opened.sets_bios,
         "hosts": list(work.hosts),
         "waiting": waiting,
         "message": message,

@@ -13,6 +13,7 @@ from edgetune.judge.limits import beyond_limits, median_by_host
 from edgetune.metrics.samples import Sample, make_sample
 from edgetune.plan import groups
 from edgetune.report.text import drift_text, verdict_text
+from edgetune.rollout.bios_drift import bios_drift
 from edgetune.rollout.record import (
     ENDED,
     Rollout,
@@ -57,6 +58,9 @@ def sample_hosts(
         taken += len(samples)
         missing += [answer.host for answer in answers if answer.failed]
         drift.update(_drift(answers))
+        if standing:
+            for host, rows in bios_drift(site, name).items():
+                drift[host] = [*drift.get(host, []), *rows]
     lost = f"; no answer from {', '.join(missing)}" if missing else ""
     adrift = f"; {len(drift)} with drift: {', '.join(drift)}" if drift else ""
     return {

@@ -8,10 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgetune.errors import InputError, RefusedError
+from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host, Pop
-from edgetune.plan import Options, groups, make_plan
+from edgetune.kinds import KINDS
+from edgetune.plan import Options, groups, make_plan, settings_by_agent, settings_by_bmc
 from edgetune.rendering import misfits, render
 from edgetune.report.text import plan_text
+from edgetune.rollout.bios_journal import load_journal
 from edgetune.rollout.record import all_heads, load_plan, save_plan
 from edgetune.rollout.site import Site
 from edgetune.tuning import Tuning
@@ -69,23 +72,58 @@ def _make(site: Site, pop_name: str, tuning_name: str, options: Options) -> dict
     facts = _ask(site, hosts, "facts", {})
     _refuse_not_ready(facts)
     _refuse_other_version(tuning, facts)
+    _refuse_other_bios(site, pop, tuning, hosts)
     _refuse_misfits(tuning, facts)
     rendered = _render(tuning, facts)
-    observed = _ask(
-        site,
-        hosts,
-        "plan",
-        {
-            host.name: {
-                "tuning": tuning.name,
-                "digest": tuning.digest,
-                "settings": rendered[host.name],
-            }
-            for host in hosts
-        },
-    )
-    seen = {name: answer["settings"] for name, answer in observed.items()}
+    _refuse_without_bios(pop, tuning, hosts, facts)
+    seen = _seen_by_agents(site, tuning, hosts, rendered)
+    for name, rows in _seen_by_bmcs(site, hosts, rendered).items():
+        seen[name] = [*rows, *seen.get(name, [])]
     return make_plan(pop, tuning, rendered, seen, options)
+
+
+def _seen_by_agents(
+    site: Site,
+    tuning: Tuning,
+    hosts: Sequence[Host],
+    rendered: Mapping[str, Sequence[Mapping[str, Any]]],
+) -> dict[str, list[Any]]:
+    own = {host.name: settings_by_agent(rendered[host.name]) for host in hosts}
+    requests = {
+        name: {"tuning": tuning.name, "digest": tuning.digest, "settings": settings}
+        for name, settings in own.items()
+        if settings
+    }
+    answers = _ask(site, [host for host in hosts if host.name in requests], "plan", requests)
+    return {name: list(answer["settings"]) for name, answer in answers.items()}
+
+
+def _seen_by_bmcs(
+    site: Site, hosts: Sequence[Host], rendered: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> dict[str, list[Any]]:
+    own = {host.name: settings_by_bmc(rendered[host.name]) for host in hosts}
+    asked = [host for host in hosts if own[host.name]]
+    if not asked:
+        return {}
+    request = {name: {"settings": settings, "ours": {}} for name, settings in own.items()}
+    answers = site.bmcs.ask(asked, "plan", lambda host: request[host.name])
+    return {name: list(data["settings"]) for name, data in _all_of(answers).items()}
+
+
+def _refuse_without_bios(
+    pop: Pop, tuning: Tuning, hosts: Sequence[Host], facts: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """A BIOS can only be set through a BMC, and only by a boot that runs it."""
+    if not _sets_bios(tuning):
+        return
+    for host in hosts:
+        if host.bmc is None:
+            field = f"pops.{pop.name}.hosts.{host.name}.bmc"
+            raise InputError("inventory", field, f"is missing, and {tuning.name} sets the BIOS")
+    skipping = [name for name, known in facts.items() if known.get("kexec_loaded")]
+    if skipping:
+        text = "a kernel is loaded for kexec, so a reboot may skip the BIOS"
+        raise RefusedError(_few([f"{name}: {text}" for name in sorted(skipping)]))
 
 
 def _make_again(site: Site, digest: str, pop: str, tuning: str) -> dict[str, Any]:
@@ -138,7 +176,10 @@ def _ask(
     site: Site, hosts: Sequence[Host], verb: str, requests: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Mapping[str, Any]]:
     """Every host's answer; a plan needs all of them, so one failure refuses it."""
-    answers = site.fleet.ask(hosts, verb, lambda host: requests.get(host.name, {}))
+    return _all_of(site.fleet.ask(hosts, verb, lambda host: requests.get(host.name, {})))
+
+
+def _all_of(answers: Mapping[str, HostResult]) -> dict[str, Mapping[str, Any]]:
     failed = [f"{answer.host}: {answer.error}" for answer in answers.values() if answer.failed]
     if failed:
         raise RefusedError(_few(failed))
@@ -153,6 +194,20 @@ def _refuse_other_version(tuning: Tuning, facts: Mapping[str, Mapping[str, Any]]
                 f"{name}: another version of {tuning.name} stands there, of rollout "
                 f"{stands.get('rollout')}; roll that back first"
             )
+
+
+def _refuse_other_bios(site: Site, pop: Pop, tuning: Tuning, hosts: Sequence[Host]) -> None:
+    for host in hosts if _sets_bios(tuning) else ():
+        stands = load_journal(site, pop.name, host.name).standing(tuning.name)
+        if stands and stands.digest != tuning.digest:
+            raise RefusedError(
+                f"{host.name}: another version of {tuning.name} stands in its BIOS, of rollout "
+                f"{stands.rollout}; roll that back first"
+            )
+
+
+def _sets_bios(tuning: Tuning) -> bool:
+    return any(KINDS[setting.kind].by_bmc for setting in tuning.settings)
 
 
 def _refuse_misfits(tuning: Tuning, facts: Mapping[str, Mapping[str, Any]]) -> None:

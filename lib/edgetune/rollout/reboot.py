@@ -1,11 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reboot the hosts of a batch once, and prove it by their boot_id."""
+"""Reboot the hosts of a batch once, and prove it by their boot_id and their BIOS.
+
+A host reboots itself. One that goes on answering from the same boot is restarted by its BMC,
+gracefully, and by force only where the plan says so: it answers, so it is in no POST. One that
+does not answer may be anywhere in its boot; it is awaited, and never reset.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from edgetune.hosts.result import HostResult
+from edgetune.report.text import evidence_text
+from edgetune.rollout.bios import settled
 from edgetune.rollout.drain import keep_out
 from edgetune.rollout.record import Batch, Rollout, open_rollout
 from edgetune.rollout.site import Site
@@ -36,6 +45,7 @@ def reboot_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     ready = [name for name, answer in facts.items() if not answer.failed]
     for name in ready:
         work.hosts[name].boot_before = str(facts[name].data["boot_id"])
+        work.hosts[name].resets = []
         work.hosts[name].go("rebooting")
     # Whoever was on the way before is told again, and has its time from now.
     opened.move(work, work.at("rebooting"), "rebooting")
@@ -54,22 +64,30 @@ def reboot_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
 
 
 def check_rebooted(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
-    """Who is back under another boot_id, who is awaited, who is overdue."""
+    """Who is back under another boot_id, with the right BIOS; who is awaited, who is overdue."""
     opened = open_rollout(site, rollout, epoch)
     work = opened.batch(batch)
     awaited = work.at("rebooting", "coming_back")
     answers = site.fleet.ask(opened.hosts(awaited), "facts", lambda host: {}, _TIMEOUT)
+    back = [name for name in awaited if _is_back(work, answers[name])]
+    bios = _bios_of(opened, work, back)
     failed = []
     for name, answer in answers.items():
         host = work.hosts[name]
-        if not answer.failed and answer.data["boot_id"] != host.boot_before:
+        if name in back and not bios[name].failed:
             host.go("rebooted" if host.step == "rebooting" else "drained")
+        elif name in back:
+            late = _overdue(opened, host.at) or bios[name].reason != "busy"
+            if late and opened.fail(work, name, str(bios[name].error)):
+                failed.append(name)
         elif not answer.failed and work.what == "restore" and _overdue(opened, host.at):
             # Its reboot never happened, and it can be taken back as it stands; what is restored
             # already is told once more, or verified as it stands.
             host.go("changed" if host.step == "rebooting" else "drained")
-        elif _overdue(opened, host.at) and opened.fail(work, name, _late(opened, answer.failed)):
+        elif _overdue(opened, host.at) and _gave_up(opened, work, name, answer):
             failed.append(name)
+        elif not answer.failed and host.step == "rebooting":
+            _restart(opened, work, name)
     opened.save_batch(work)
     waiting = [name for name in work.at("rebooting", "coming_back") if name not in failed]
     errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
@@ -79,6 +97,40 @@ def check_rebooted(site: Site, rollout: str, epoch: int, batch: int) -> dict[str
         "error": errors,
         "message": errors or (f"waiting for {', '.join(waiting)}" if waiting else "all are back"),
     }
+
+
+def _is_back(work: Batch, answer: HostResult) -> bool:
+    return not answer.failed and answer.data["boot_id"] != work.hosts[answer.host].boot_before
+
+
+def _bios_of(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
+    """What the boot made of the BIOS; nothing is wanted of hosts that are only on their way."""
+    through = {name: HostResult(name) for name in names}
+    rebooted = [name for name in names if work.hosts[name].step == "rebooting"]
+    if not opened.sets_bios or work.what == "sham":
+        return through
+    return {**through, **settled(opened, work, rebooted)}
+
+
+def _restart(opened: Rollout, work: Batch, name: str) -> None:
+    """Ask the BMC of a host that still answers from the same boot, each way once."""
+    host, ways = work.hosts[name], opened.plan.get("resets", [])
+    left = [way for way in ways if way not in host.resets]
+    waited = time.time() - host.at
+    if not left or waited < opened.site.config.reset_after or not opened.pop.host(name).bmc:
+        return
+    host.resets.append(left[0])
+    opened.move(work, [name], "rebooting")
+    opened.ask_bmcs([name], "reset", lambda each: {"kind": left[0], "os_answers": True})
+
+
+def _gave_up(opened: Rollout, work: Batch, name: str, answer: HostResult) -> bool:
+    """Write down that a host did not come back, with what its BMC says."""
+    told: Mapping[str, Any] = {}
+    if opened.pop.host(name).bmc:
+        told = opened.ask_bmcs([name], "evidence", lambda host: {})[name].data
+    error = _late(opened, answer.failed) + (f"; {evidence_text(told)}" if told else "")
+    return opened.fail(work, name, error, told)
 
 
 def _to_reboot(work: Batch) -> list[str]:

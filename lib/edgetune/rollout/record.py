@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from edgetune import PACK, RECORD_SCHEMA
 from edgetune.errors import InputError, RefusedError
 from edgetune.inventory import Host, Pop
-from edgetune.plan import read_plan
+from edgetune.plan import read_plan, settings_by_bmc
 from edgetune.rollout.claims import Claim
 from edgetune.rollout.site import Site
 from edgetune.rollout.switch import refuse_if_stopped
@@ -55,7 +55,9 @@ class HostStep:
     """Where one host of a batch stands; written before the side effect that it names.
 
     ``ours`` marks a host that carried our change when its way back began, ``live_back`` one
-    whose live settings are back already. ``goes_back_to`` holds by id what settings go back to
+    whose live settings are back already. ``bios`` is "asked" from ``bios_at`` on, and "set" once
+    its next boot makes of the BIOS what it should; ``resets`` are those its BMC was asked for in
+    this reboot. ``goes_back_to`` holds by id what settings go back to
     where that is not what the plan saw: None where a tuning that came later holds them.
     """
 
@@ -64,6 +66,9 @@ class HostStep:
     reboot: bool = False
     ours: bool = False
     live_back: bool = False
+    bios: str = ""
+    bios_at: float = 0.0
+    resets: list[str] = field(default_factory=list)
     lb_before: str | None = None
     boot_before: str | None = None
     error: str | None = None
@@ -115,8 +120,8 @@ class Head:
     last taken from a workflow that may have an action running still, ``recoveries`` how often
     its owner died in the present state, ``only`` which hosts a rollback visits (empty: all).
     ``quarantined`` holds for each host the
-    ``reason``, ``since`` when, in which ``batch`` at which ``step``, and its last known
-    ``boot_id`` and state in the ``load_balancer``.
+    ``reason``, ``since`` when, in which ``batch`` at which ``step``, its last known ``boot_id``
+    and state in the ``load_balancer``, and what its ``bmc`` said.
     """
 
     id: str
@@ -194,6 +199,12 @@ class Rollout:
         """The PoP as the inventory has it now."""
         return self.site.inventory.pop(self.head.pop)
 
+    @cached_property
+    def sets_bios(self) -> bool:
+        """Whether the BIOS of any host is changed."""
+        rows = [row for profile in self.plan["profiles"] for row in profile["before"]]
+        return any(row["status"] == "change" for row in settings_by_bmc(rows))
+
     @property
     def claim(self) -> Claim:
         """The claim this record's present epoch stands for."""
@@ -258,6 +269,17 @@ class Rollout:
         patience = self.site.config.health_deadline if patient else 0
         return self.site.fleet.ask(self.hosts(names), verb, permitted, timeout, patience)
 
+    def ask_bmcs(
+        self, names: Sequence[str], verb: str, request: Callable[[Host], Mapping[str, Any]]
+    ) -> dict[str, HostResult]:
+        """Ask the BMCs of hosts, as long as it is permitted."""
+
+        def permitted(host: Host) -> Mapping[str, Any]:
+            self.permit()
+            return request(host)
+
+        return self.site.bmcs.ask(self.hosts(names), verb, permitted) if names else {}
+
     def save_batch(self, batch: Batch) -> None:
         """Write a batch's document, as its owner only."""
         self.renew()
@@ -270,8 +292,10 @@ class Rollout:
             batch.hosts[name].go(step)
         self.save_batch(batch)
 
-    def fail(self, batch: Batch, name: str, error: str) -> bool:
-        """Write down that a host failed; True if that fails the batch.
+    def fail(
+        self, batch: Batch, name: str, error: str, bmc: Mapping[str, Any] | None = None
+    ) -> bool:
+        """Write down that a host failed, with what its BMC says; True if that fails the batch.
 
         A rollback goes on with the other hosts: the one that failed it quarantines, which is to
         say it stays out of service, is named, and waits for a person.
@@ -289,6 +313,7 @@ class Rollout:
             "step": step,
             "boot_id": host.boot_before,
             "load_balancer": host.lb_before,
+            "bmc": dict(bmc or {}),
         }
         self.save()
         return False

@@ -35,6 +35,7 @@ def run(host: Host, request: Fields) -> Json:
         "nics": {name: _nic(host, name) for name in interfaces(host)},
         "thp": _huge_pages(host),
         "init": host.init,
+        "kexec_loaded": host.text("/sys/kernel/kexec_loaded") == "1",
         "agent_state": _agent_state(host),
     }
 

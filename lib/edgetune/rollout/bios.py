@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Set the BIOS of a batch through the BMCs, prove it after the reboot, and take it back.
+
+Nothing of it is in force before the machine has booted. Asking again is safe: a BMC is always
+asked what is current and pending first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from edgetune.hosts.result import HostResult
+from edgetune.plan import profile_of, settings_by_bmc
+from edgetune.report.text import was_and_is_text
+from edgetune.rollout.bios_journal import (
+    BiosJournal,
+    Entry,
+    Values,
+    load_journal,
+    save_journal,
+)
+from edgetune.rollout.drain import keep_out
+from edgetune.rollout.record import Batch, Rollout, open_rollout
+from edgetune.rollout.site import Site
+
+# Nothing is wrong yet, and nothing is lost by asking again.
+_LATER = ("busy", "unknown", "unreachable")
+
+
+@dataclass
+class _Target:
+    """What the BIOS of a host shall hold after its next boot, and what we may have left there."""
+
+    attributes: Values = field(default_factory=dict)
+    ours: Values = field(default_factory=dict)
+    job: str = ""
+
+
+def set_bios(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+    """Let the BIOS of drained hosts come up as wanted, or as before, at their next boot.
+
+    What was there is written down first. A control host is only looked at: a reboot would bring
+    in what somebody else left pending, so that fails it. ``waiting`` counts BMCs that cannot do
+    it yet: the step is to be called again then. ``reboot`` says whether any host has to boot.
+    """
+    opened = open_rollout(site, rollout, epoch)
+    work = opened.batch(batch)
+    drained = [host.name for host in opened.hosts(work.at("drained")) if host.bmc]
+    names = [name for name in drained if work.hosts[name].bios != "set"]
+    keep_out(opened, work, names)
+    for name in names:
+        host = work.hosts[name]
+        host.bios, host.bios_at = "asked", host.bios_at or time.time()
+    opened.save_batch(work)
+    answers = _WAYS[work.what](opened, work, names)
+    failed = [name for name, answer in answers.items() if _noted(opened, work, name, answer)]
+    opened.save_batch(work)
+    stay = [name for name in names if name not in failed and work.hosts[name].step == "drained"]
+    waiting = [name for name in stay if work.hosts[name].bios != "set"]
+    errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
+    why = "; ".join(f"{name}: {answers[name].error}" for name in waiting)
+    return {
+        "waiting": len(waiting),
+        "reboot": any(host.reboot for host in work.hosts.values()),
+        "failed": failed,
+        "error": errors,
+        "message": errors or why or f"BIOS set on {', '.join(answers) or 'no host'}",
+    }
+
+
+def settled(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
+    """What the BIOS of hosts holds, against what it should hold by now; all answer or fail.
+
+    ``reason`` of a failure is ``busy`` while it may yet come about.
+    """
+    targets = {name: _to_prove(opened, work, name) for name in names}
+    asked = [name for name in names if targets[name].attributes]
+    answers = opened.ask_bmcs(asked, "check", lambda host: vars(targets[host.name]))
+    unasked = {name: HostResult(name) for name in names if name not in asked}
+    return {**unasked, **{name: _proof(answer) for name, answer in answers.items()}}
+
+
+def forget(opened: Rollout, names: Sequence[str]) -> None:
+    """Drop what the rollout wrote down of hosts that are as they were, or are others by now."""
+    for name in names:
+        journal = load_journal(opened.site, opened.head.pop, name)
+        entry = journal.of(opened.head.id)
+        if entry:
+            journal.entries.remove(entry)
+            _save(opened, journal)
+
+
+def still_set(opened: Rollout, host: str) -> bool:
+    """Whether what the rollout set stands in the BIOS of a host, as far as its BMC tells."""
+    entry = load_journal(opened.site, opened.head.pop, host).of(opened.head.id)
+    if entry is None:
+        return False
+    request = vars(_Target(entry.to))
+    answer = opened.site.bmcs.ask(opened.hosts([host]), "check", lambda each: request)[host]
+    return bool(answer.data.get("state") == "done")
+
+
+def _change(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
+    journals = {name: load_journal(opened.site, opened.head.pop, name) for name in names}
+    new = [name for name in names if not journals[name].of(opened.head.id)]
+    failed = _begin(opened, journals, new)
+    return {**failed, **_set(opened, journals, [name for name in names if name not in failed])}
+
+
+def _look(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
+    return opened.ask_bmcs(names, "plan", lambda host: _looking(opened, host.name))
+
+
+def _take_back(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
+    journals = {name: load_journal(opened.site, opened.head.pop, name) for name in names}
+    for journal in journals.values():
+        entry = journal.of(opened.head.id)
+        if entry:
+            journal.hand_over(entry)
+            _save(opened, journal)
+    return _set(opened, journals, names, back=True)
+
+
+_WAYS = {"change": _change, "sham": _look, "restore": _take_back}
+
+
+def _begin(
+    opened: Rollout, journals: Mapping[str, BiosJournal], names: Sequence[str]
+) -> dict[str, HostResult]:
+    """Write down what is there, all of it; failures are hosts that are not as the plan saw them."""
+    answers = opened.ask_bmcs(names, "plan", lambda host: _looking(opened, host.name))
+    failed = {name: answer for name, answer in answers.items() if answer.failed}
+    for name, answer in answers.items():
+        if name in failed:
+            continue
+        why = _unlike_plan(opened, name, answer)
+        if why:
+            failed[name] = HostResult(name, error=why, reason="refused")
+            continue
+        changes = {
+            attribute: {"was": values["current"], "to": values["wanted"]}
+            for row in answer.data["settings"]
+            for attribute, values in row["attributes"].items()
+            if values["current"] != values["wanted"]
+        }
+        if changes:
+            journals[name].begin(answer.data["system"], _entry(opened, answer.data, changes))
+            _save(opened, journals[name])
+    return failed
+
+
+def _entry(opened: Rollout, found: Mapping[str, Any], changes: dict[str, Values]) -> Entry:
+    return Entry(
+        tuning=opened.head.tuning,
+        digest=opened.plan["tuning"]["digest"],
+        rollout=opened.head.id,
+        bios_version=found["bios_version"],
+        snapshot=dict(found["attributes"]),
+        changes=changes,
+    )
+
+
+def _looking(opened: Rollout, host: str) -> dict[str, Any]:
+    return {"settings": settings_by_bmc(profile_of(opened.plan, host)["settings"]), "ours": {}}
+
+
+def _unlike_plan(opened: Rollout, host: str, answer: HostResult) -> str:
+    planned = {row["id"]: row for row in profile_of(opened.plan, host)["before"]}
+    wrong = [
+        f"{row['id']} {was_and_is_text(planned[row['id']], row)}"
+        for row in answer.data["settings"]
+        if any(row[part] != planned[row["id"]][part] for part in ("runtime", "persistent"))
+        or row["attributes"] != planned[row["id"]]["attributes"]
+    ]
+    return f"not as the plan saw it: {'; '.join(wrong)}" if wrong else ""
+
+
+def _set(
+    opened: Rollout,
+    journals: Mapping[str, BiosJournal],
+    names: Sequence[str],
+    back: bool = False,
+) -> dict[str, HostResult]:
+    targets = {name: _target(opened, journals[name], back) for name in names}
+    asked = [name for name in names if targets[name].attributes]
+    answers = opened.ask_bmcs(asked, "set", lambda host: vars(targets[host.name]))
+    for name, answer in answers.items():
+        entry = journals[name].of(opened.head.id)
+        if entry and not answer.failed and answer.data["job"] != entry.job:
+            entry.job = answer.data["job"]
+            _save(opened, journals[name])
+    return {**{name: HostResult(name) for name in names}, **answers}
+
+
+def _target(opened: Rollout, journal: BiosJournal, back: bool) -> _Target:
+    entry = journal.of(opened.head.id)
+    if entry is None:
+        return _Target()
+    return _Target(journal.goes_back_to(entry) if back else entry.to, entry.to, entry.job)
+
+
+def _to_prove(opened: Rollout, work: Batch, name: str) -> _Target:
+    journal = load_journal(opened.site, opened.head.pop, name)
+    return _target(opened, journal, work.what == "restore")
+
+
+def _proof(answer: HostResult) -> HostResult:
+    if answer.failed:
+        later = answer.reason in _LATER
+        return HostResult(answer.host, error=answer.error, reason="busy" if later else "failed")
+    state = answer.data["state"]
+    if state == "done":
+        return answer
+    # Some BMCs read what a boot made of it only some time after that boot.
+    reason = "failed" if state == "failed" else "busy"
+    return HostResult(answer.host, error=f"BIOS: {answer.data['reason']}", reason=reason)
+
+
+def _noted(opened: Rollout, work: Batch, name: str, answer: HostResult) -> bool:
+    """Write down what came of it; whether it fails the batch."""
+    host = work.hosts[name]
+    if not answer.failed:
+        host.bios = "set"
+        host.reboot = host.reboot or bool(answer.data.get("boot"))
+        return False
+    overdue = time.time() - host.bios_at > opened.site.config.reboot_deadline
+    if answer.reason in _LATER and not overdue:
+        return False
+    return opened.fail(work, name, f"BIOS: {answer.error}")
+
+
+def _save(opened: Rollout, journal: BiosJournal) -> None:
+    opened.renew()
+    save_journal(opened.site, journal)

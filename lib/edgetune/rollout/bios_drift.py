@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BIOS attributes that are not as standing tunings left them.
+
+They get lost: by a reset to defaults, another board, some updates of the BIOS.
+"""
+
+from __future__ import annotations
+
+from edgetune.rollout.bios_journal import load_journal
+from edgetune.rollout.site import Site
+
+
+def bios_drift(site: Site, pop: str) -> dict[str, list[str]]:
+    """A text for each host of a PoP that does not hold, or does not tell, what it should."""
+    hosts = [host for host in site.inventory.pop(pop).hosts if host.bmc]
+    journals = {host.name: load_journal(site, pop, host.name) for host in hosts}
+    tuned = [host for host in hosts if journals[host.name].entries]
+
+    answers = site.bmcs.ask(
+        tuned,
+        "check",
+        lambda host: {"attributes": journals[host.name].expected, "job": "", "ours": {}},
+    )
+    return {
+        name: [f"BIOS: {answer.error or answer.data['reason']}"]
+        for name, answer in answers.items()
+        if answer.failed or answer.data["state"] != "done"
+    }

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was changed in the BIOS of each host, and what stood there before.
+
+A BMC keeps no journal for us, as the agent does on a host, so it is a record of ours:
+``edgetune.bios.POP.HOST``. It is written before anything is asked of the BMC, and holds all
+attributes as they were, for the day on which somebody needs more than what we changed.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from edgetune import PACK
+from edgetune.errors import RefusedError
+from edgetune.rollout.site import Site
+
+SCHEMA = 1
+
+Values = dict[str, Any]
+
+
+@dataclass
+class Entry:
+    """What one rollout changed; ``changes`` holds by attribute what it ``was`` and goes ``to``."""
+
+    tuning: str
+    digest: str
+    rollout: str
+    bios_version: str
+    snapshot: Values
+    changes: dict[str, Values]
+    job: str = ""
+    at: float = field(default_factory=time.time)
+
+    @property
+    def to(self) -> Values:
+        """The attributes as this rollout wants them."""
+        return {name: change["to"] for name, change in self.changes.items()}
+
+
+@dataclass
+class BiosJournal:
+    """The entries of one host, oldest first; ``system`` is the UUID of the machine they are of."""
+
+    pop: str
+    host: str
+    system: str = ""
+    entries: list[Entry] = field(default_factory=list)
+
+    def of(self, rollout: str) -> Entry | None:
+        """What that rollout changed, if it did."""
+        return next((entry for entry in self.entries if entry.rollout == rollout), None)
+
+    def standing(self, tuning: str) -> Entry | None:
+        """The entry of a tuning, if there is one."""
+        return next((entry for entry in self.entries if entry.tuning == tuning), None)
+
+    @property
+    def expected(self) -> Values:
+        """The attributes that tunings hold, the later ones last."""
+        return {name: to for entry in self.entries for name, to in entry.to.items()}
+
+    def goes_back_to(self, entry: Entry) -> Values:
+        """What taking an entry back leads to; what a later one holds is not ours to take back."""
+        held = {name for later in self._after(entry) for name in later.changes}
+        return {name: own["was"] for name, own in entry.changes.items() if name not in held}
+
+    def hand_over(self, entry: Entry) -> None:
+        """Let the entries after this one lead back to what was there before it."""
+        for name, change in entry.changes.items():
+            for later in self._after(entry):
+                if name in later.changes:
+                    later.changes[name]["was"] = change["was"]
+                    break
+
+    def begin(self, system: str, entry: Entry) -> None:
+        """Add an entry; RefusedError when earlier ones are of another machine."""
+        self.refuse_another(system)
+        self.system = system
+        self.entries.append(entry)
+
+    def refuse_another(self, system: str) -> None:
+        """RefusedError when the entries are of another machine than this one."""
+        if self.entries and system != self.system:
+            raise RefusedError(
+                f"the machine is {system}, what stands in the BIOS was set on {self.system}; "
+                "adopt_host takes a replaced machine"
+            )
+
+    def _after(self, entry: Entry) -> list[Entry]:
+        return self.entries[self.entries.index(entry) + 1 :]
+
+
+def load_journal(site: Site, pop: str, host: str) -> BiosJournal:
+    """The journal of a host, empty where nothing was changed; RefusedError if it is too new."""
+    text = site.store.get(_key(pop, host))
+    if text is None:
+        return BiosJournal(pop, host)
+    document: Mapping[str, Any] = json.loads(text)
+    if document["schema"] != SCHEMA:
+        raise RefusedError(
+            f"{host}: its BIOS journal has schema {document['schema']}, this edgetune understands "
+            f"{SCHEMA}; go on with the version of the pack that wrote it"
+        )
+    entries = [Entry(**entry) for entry in document["entries"]]
+    return BiosJournal(pop, host, document["system"], entries)
+
+
+def save_journal(site: Site, journal: BiosJournal) -> None:
+    """Write the journal of a host; for the owner of its PoP only."""
+    document = {"schema": SCHEMA, **asdict(journal)}
+    site.store.put(_key(journal.pop, journal.host), json.dumps(document))
+
+
+def _key(pop: str, host: str) -> str:
+    return f"{PACK}.bios.{pop}.{host}"
