@@ -52,7 +52,8 @@ class Personality:
     terse: bool = False  # messages have an id and arguments, but no text
     weak_etags: bool = False
     newest_first: bool = False  # entries of the event log
-    slashes: bool = False  # resources are named with a slash at the end
+    slashes: bool = False  # paths end with one; a GET without it is redirected
+    absolute_locations: bool = False  # of what was made; otherwise without the host
     name_key: str = "AttributeName"
     patch_status: int = 200
     reset_status: int = 204

@@ -102,8 +102,10 @@ def _merged(body: Body, overlay: Mapping[str, Any], phase: str) -> Body:
             merged.pop(key, None)
         elif isinstance(value, dict):
             merged[key] = _merged(merged.get(key) or {}, value, phase)
+        elif isinstance(value, str) and value in FACTS:
+            merged[key] = FACTS[value][phase]
         else:
-            merged[key] = FACTS[value][phase] if value in FACTS else value
+            merged[key] = value
     return merged
 
 

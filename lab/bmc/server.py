@@ -127,8 +127,14 @@ class Server:
             self.linger(connection, float("inf"))
             return
         connection.settimeout(IDLE_SECONDS)
-        with self._context.wrap_socket(connection, server_side=True) as encrypted:
-            _Handler(encrypted, machine, self)
+        wrap = self._context.wrap_socket
+        with wrap(connection, server_side=True, do_handshake_on_connect=False) as encrypted:
+            self._connections.add(encrypted)
+            try:
+                encrypted.do_handshake()
+                _Handler(encrypted, machine, self)
+            finally:
+                self._connections.discard(encrypted)
 
     def _close_listeners(self) -> None:
         for listener in self._listeners:

@@ -49,7 +49,7 @@ class Service:
         if name != "root":
             self._expect_login(machine, request)
         if request.method == "GET":
-            return _read(machine, request)
+            return _redirect(machine, request) or _read(machine, request)
         change = _CHANGES.get((request.method, name))
         if change is None:
             raise Refused("not_allowed")
@@ -60,6 +60,8 @@ class Service:
         self._check(machine, login.get("UserName"), login.get("Password"))
         session = machine.sessions.open(self.username)
         location = resources.link(machine.personality, "sessions", session.id)
+        if machine.personality.absolute_locations:
+            location = f"https://{request.headers.get('host')}{location}"
         headers = {"X-Auth-Token": session.token, "Location": location}
         return Answer(201, resources.read(machine, "session", session.id), headers)
 
@@ -80,6 +82,13 @@ class Service:
         if not right or "refuses" in machine.faults:
             machine.refused_logins += 1
             raise Refused("login_refused", resources.SHARED["sessions"])
+
+
+def _redirect(machine: Machine, request: Request) -> Answer | None:
+    path, mark, query = request.path.partition("?")
+    if not machine.personality.slashes or path.endswith("/"):
+        return None
+    return Answer(308, None, {"Location": f"{path}/{mark}{query}"})
 
 
 def _read(machine: Machine, request: Request) -> Answer:
