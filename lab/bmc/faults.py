@@ -35,8 +35,9 @@ def lie(machine: Machine, name: str, answer: Answer) -> Answer:
     """The answer to a GET, with values of types that they cannot have."""
     if "lies" not in machine.faults or answer.body is None:
         return answer
-    if name in ("bios", "settings"):
+    if name in ("bios", "settings") and machine.personality.flat:
         answer.body.update({key: [value] for key, value in machine.current.items()})
+    elif name in ("bios", "settings"):
         answer.body["Attributes"] = [*machine.current]
     elif name == "registry":
         answer.body["RegistryEntries"] = {"Attributes": "all", "Dependencies": 7}

@@ -80,6 +80,7 @@ class Machine:
         self.current = {key: a["value"] for key, a in self.personality.attributes.items()}
         self.pending: dict[str, Any] = {}
         self.jobs: list[Job] = []
+        self._jobs_made = 0
         self.events: list[Event] = []
         self.applied: tuple[str, list[tuple[str, list[str]]]] | None = None
         self.phase = "os"  # os, post or off
@@ -114,7 +115,8 @@ class Machine:
             self._note("Critical", "Uncorrectable memory error detected during POST.")
             return False
         self.phase = "os"
-        self.current.update(self._reverting)
+        if "reverts" in self.faults:
+            self.current.update(self._reverting)
         self._reverting = {}
         if self.pending and (self._open_jobs() or not self.personality.jobs):
             self._apply()
@@ -156,7 +158,8 @@ class Machine:
     def schedule(self) -> Job:
         """Make the job that applies at the next boot what is pending now."""
         self._expect_settled()
-        job = new_job(len(self.jobs), now())
+        self._jobs_made += 1
+        job = new_job(self._jobs_made, now())
         if "ignores" not in self.faults:
             self.jobs.append(job)
         return job
@@ -214,7 +217,7 @@ class Machine:
             except Refused as refused:
                 messages.append((refused.key, refused.arguments))
         if "reverts" in self.faults:
-            self._reverting = {name: before[name] for name in self.pending}
+            self._reverting = before
         self.pending = {}
         self.applied = now(), messages or [("success", [])]
         for job in self._open_jobs():
@@ -236,7 +239,7 @@ def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
-def _outcome(messages: list[Any]) -> tuple[str, str]:
+def _outcome(messages: list[tuple[str, list[str]]]) -> tuple[str, str]:
     if messages:
         return "Critical", "BIOS settings were not applied."
     return "OK", "BIOS settings were applied."

@@ -77,15 +77,14 @@ class Process:
         password = Path(options["password_file"]).read_text().strip()
         service = Service(options.get("username", "edgetune"), password)
         files = Path(options["certificate"]), Path(options["key"])
+        at: dict[Address | str, Machine] = {}
         if "listen" in options:
-            by_address: dict[Any, Machine] = {
-                host["address"]: self.machines[host["name"]] for host in hosts
-            }
-            server = serve(by_address, (options["listen"], own[0][1]), *files, service)
+            at.update({host["address"]: self.machines[host["name"]] for host in hosts})
+            server = serve(at, (options["listen"], own[0][1]), *files, service)
         else:
-            server = serve({}, own, *files, service)
+            server = serve(at, own, *files, service)
             own = server.addresses
-            server.machines = dict(zip(own, self.machines.values()))
+            at.update(zip(own, self.machines.values()))
         urls = {host["name"]: f"https://{ip}:{port}" for host, (ip, port) in zip(hosts, own)}
         return server, urls
 

@@ -156,6 +156,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         body = self.rfile.read(length)
+        if "deaf" in self._machine.faults:
+            self._bmc.linger(self.connection, float("inf"))
+            self.close_connection = True
+            return
         status, headers, answer = self._bmc.service.handle(
             self._machine, self.command, self.path, dict(self.headers.items()), body
         )
@@ -168,7 +172,7 @@ class _Handler(BaseHTTPRequestHandler):
         lines += [f"{name}: {value}" for name, value in headers.items()]
         self.wfile.write("\r\n".join([*lines, "", ""]).encode() + answer)
 
-    do_GET = do_PATCH = do_POST = do_DELETE = do_PUT = do_HEAD = _answer
+    do_GET = do_PATCH = do_POST = do_DELETE = do_PUT = _answer
 
     def _is_change(self) -> bool:
         return self.command != "GET" and "/Sessions" not in self.path
