@@ -194,6 +194,7 @@ class Machine:
     def _carry_out(self, kind: str, effect: str) -> None:
         if not self.driven and effect == "restart":
             self.begin_post()
+            self.advance()
         elif not self.driven:
             self.power(effect == "on")
         if self.on_reset is not None:

@@ -69,12 +69,14 @@ class Server:
             self._close_listeners()
             raise
         self.addresses: list[Address] = [one.getsockname()[:2] for one in self._listeners]
+        self._wake, self._woken = socket.socketpair()
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Listen no more and cut what is open; waits for what is being answered."""
         self.closing.set()
+        self._wake.send(b"!")
         self._thread.join()
         self._close_listeners()
         for connection in list(self._connections):
@@ -97,12 +99,13 @@ class Server:
                     return
 
     def _accept(self) -> None:
-        with selectors.DefaultSelector() as selector:
+        with selectors.DefaultSelector() as selector, self._wake, self._woken:
+            selector.register(self._woken, selectors.EVENT_READ)
             for listener in self._listeners:
                 listener.setblocking(False)
                 selector.register(listener, selectors.EVENT_READ)
             while not self.closing.is_set():
-                for key, _ in selector.select(LOOK_SECONDS):
+                for key, _ in selector.select():
                     with contextlib.suppress(OSError):
                         connection, _ = key.fileobj.accept()  # type: ignore[union-attr]
                         self._begin(connection)
