@@ -79,7 +79,7 @@ class Bmc:
             self.client.headers["X-Auth-Token"] = answer.headers["X-Auth-Token"]
         return answer
 
-    def patch(self, attributes: dict[str, Any], **headers: str) -> requests.Response:
+    def patch(self, attributes: dict[str, Any], **headers: Any) -> requests.Response:
         """Set attributes for the next boot, as this vendor wants it."""
         personality = self.machine.personality
         body = dict(attributes) if personality.flat else {"Attributes": attributes}

@@ -375,7 +375,6 @@ def test_a_wrong_password_is_refused_and_counted(dell: Bmc) -> None:
 def test_a_session_ends_when_deleted_and_when_forgotten(files: Certificates) -> None:
     clock = Clock()
     with running(files, "ami", clock=clock) as bmc:
-        session = SESSIONS + "/" + bmc.machine.sessions.ids()[0]
         clock.now += 299
         assert bmc.ask("GET", "system").ok
         clock.now += 299
