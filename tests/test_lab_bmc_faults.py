@@ -284,3 +284,8 @@ def test_many_at_once_are_one_after_another(bmc: Bmc) -> None:
 def test_every_fault_is_tested() -> None:
     here = Path(__file__).read_text()
     assert [name for name in FAULTS if f'faults.add("{name}")' not in here] == []
+
+
+def test_every_fault_is_told_of() -> None:
+    page = (Path(__file__).resolve().parents[1] / "docs" / "lab-bmc.md").read_text()
+    assert [name for name in FAULTS if f"| `{name}` |" not in page] == []

@@ -47,7 +47,7 @@ def serve(
 
 
 class Server:
-    """One thread accepts, one thread each serves a connection: a slow client harms nobody."""
+    """One thread accepts, and each connection has its own: a slow client harms nobody."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Server:
 
     def _serve(self, connection: socket.socket) -> None:
         try:
-            with connection, contextlib.suppress(OSError, ValueError):
+            with connection, contextlib.suppress(OSError):
                 self._converse(connection)
         finally:
             self._connections.discard(connection)
@@ -154,11 +154,11 @@ class _Handler(BaseHTTPRequestHandler):
         super().__init__(connection, connection.getpeername(), server)  # type: ignore[arg-type]
 
     def _answer(self) -> None:
-        length = int(self.headers.get("Content-Length") or 0)
-        if not 0 <= length <= MAX_BODY:
+        length = self.headers.get("Content-Length", "0")
+        if not length.isdecimal() or int(length) > MAX_BODY:
             self.close_connection = True
             return
-        body = self.rfile.read(length)
+        body = self.rfile.read(int(length))
         if "deaf" in self._machine.faults:
             self._bmc.linger(self.connection, float("inf"))
             self.close_connection = True
