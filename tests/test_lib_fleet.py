@@ -30,6 +30,7 @@ class Server:
     """An SSH server on loopback; ``answer`` says what comes back for a request."""
 
     def __init__(self, folder: Path) -> None:
+        self.reads = True
         self.requests: list[dict[str, Any]] = []
         self.sources: list[bytes] = []
         self._connections: list[Any] = []
@@ -90,14 +91,16 @@ class Server:
             await connection.wait_closed()
 
     async def _process(self, process: Any) -> None:
-        raw = await process.stdin.read()
-        length, _, rest = raw.partition(b"\n")
-        self.sources.append(rest[: int(length)])
-        request = json.loads(rest[int(length) :])
-        self.requests.append(request)
+        request = self._noted(await process.stdin.read()) if self.reads else {}
         answer = await asyncio.get_running_loop().run_in_executor(None, self.answer, request)
         process.stdout.write(answer)
         process.exit(0)
+
+    def _noted(self, raw: bytes) -> dict[str, Any]:
+        length, _, rest = raw.partition(b"\n")
+        self.sources.append(rest[: int(length)])
+        self.requests.append(json.loads(rest[int(length) :]))
+        return self.requests[-1]
 
 
 class _Noted(asyncssh.SSHServer):
@@ -201,6 +204,14 @@ def test_an_answer_without_its_fields_is_garbage(
     answered = _ask(server, verb)
     assert answered.reason == "garbage"
     assert says in str(answered.error)
+
+
+def test_what_ends_before_it_has_read_everything_is_named_by_its_answer(server: Server) -> None:
+    server.reads = False
+    server.answer = lambda request: b"hello\n"
+    more_than_the_window = {"x": "y" * (4 << 20)}
+    result = server.fleet().ask([_host(server)], "facts", lambda host: more_than_the_window, 5)
+    assert (result["e000"].reason, "b'hello" in str(result["e000"].error)) == ("garbage", True)
 
 
 def test_what_the_agent_refuses_names_its_field(server: Server) -> None:

@@ -100,8 +100,7 @@ class Fleet:
             channel = transport.open_session(timeout=self._config.ssh_timeout)
             channel.settimeout(timeout)
             channel.exec_command(BOOTSTRAP)
-            channel.sendall(self._agent + body)
-            channel.shutdown_write()
+            _send_all(channel, self._agent + body)
             return _read_all(channel, time.monotonic() + timeout, host)
 
     def _connect(self, client: paramiko.SSHClient, host: Host) -> None:
@@ -142,6 +141,16 @@ def _load_known_hosts(path: Path) -> paramiko.HostKeys:
         return paramiko.HostKeys(str(path))
     except OSError as error:
         raise InputError("configuration", "ssh_known_hosts", f"cannot be read: {error}") from None
+
+
+def _send_all(channel: paramiko.Channel, data: bytes) -> None:
+    """All of it, or as much as the program read that has ended: its answer says why."""
+    try:
+        channel.sendall(data)
+        channel.shutdown_write()
+    except OSError as error:
+        if isinstance(error, socket.timeout) or not channel.closed:
+            raise
 
 
 def _read_all(channel: paramiko.Channel, deadline: float, host: Host) -> bytes:
