@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,19 +15,24 @@ from .layout import LabError
 PROC = Path("/proc")
 BOOTSTRAP = [b"-I", b"-S", b"-c"]  # how the controller starts the agent over SSH
 PROGRAMS = ("sshd", "nginx", "agent")
+DEATH_SECONDS = 2.0
 
 
 def kill(init: int, program: str) -> int:
-    """SIGKILL all of a program in the PID namespace of `init`; returns how many there were."""
+    """SIGKILL all of a program in the PID namespace of `init`; returns how many there were.
+
+    They are dead when it returns, unless the kernel takes longer than `DEATH_SECONDS`.
+    """
     if program not in PROGRAMS:
         raise LabError(f"what can be killed is {', '.join(PROGRAMS)}, not {program}")
-    killed = 0
-    for pid in _of_host(init):
-        if _is(program, pid):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-                killed += 1
-    return killed
+    killed = [pid for pid in _of_host(init) if _is(program, pid) and not _is_dead(pid)]
+    for pid in killed:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    end = time.monotonic() + DEATH_SECONDS
+    while not all(map(_is_dead, killed)) and time.monotonic() < end:
+        time.sleep(0.005)
+    return len(killed)
 
 
 def _of_host(init: int) -> Iterator[int]:
@@ -47,6 +53,14 @@ def _is(program: str, pid: int) -> bool:
             return _is_agent((PROC / str(pid) / "cmdline").read_bytes().split(b"\0"))
         return (PROC / str(pid) / "comm").read_text().strip() == program
     return False
+
+
+def _is_dead(pid: int) -> bool:
+    """Gone, or a zombie that its parent has not asked about yet."""
+    try:
+        return (PROC / str(pid) / "stat").read_text().rpartition(") ")[2][0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 def _is_agent(words: list[bytes]) -> bool:
