@@ -376,7 +376,7 @@ def test_killed_supervisor_leaves_nothing_and_disturbs_no_other_lab(
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not any(is_alive(member) for member in members), 5, "end of all")
     assert pop.status(tmp_path) is None
-    assert pop.down(tmp_path) is False
+    wait_until(lambda: pop.down(tmp_path) is False, 5, "the lock")
     assert Path("/proc/self/mountinfo").read_text() == mounts
     assert on(home, "e003", "hostname") == "e003"
 
@@ -393,7 +393,7 @@ def test_up_that_is_stopped_leaves_nothing(tmp_path: Path, number: signal.Signal
     assert process.wait(10) != 0
     wait_until(lambda: not any(is_alive(member) for member in members), 10, "end of all")
     assert pop.status(tmp_path) is None
-    assert pop.down(tmp_path) is False
+    wait_until(lambda: pop.down(tmp_path) is False, 5, "the lock")
 
 
 def test_failed_up_is_one_clear_line(tmp_path: Path) -> None:
