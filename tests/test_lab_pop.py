@@ -103,14 +103,21 @@ def haproxy(home: Path, command: str) -> str:
     return inside(home, sys.executable, "-c", ASK_HAPROXY, command).stdout
 
 
-def server(home: Path, host: str) -> dict[str, str]:
+def servers(home: Path) -> dict[str, dict[str, str]]:
     rows = csv.DictReader(haproxy(home, "show stat edges 4 -1").lstrip("# ").splitlines())
-    return next(row for row in rows if row["svname"] == host)
+    return {row["svname"]: row for row in rows}
 
 
-def is_serving(home: Path, host: str) -> bool:
-    row = server(home, host)
-    return row["check_status"] == "L7OK" and row["status"] == "UP"
+def server(home: Path, host: str) -> dict[str, str]:
+    return servers(home)[host]
+
+
+def is_serving(home: Path, *hosts: str) -> bool:
+    """Whether all of them are."""
+    found = servers(home)
+    return all(
+        (found[host]["check_status"], found[host]["status"]) == ("L7OK", "UP") for host in hosts
+    )
 
 
 def reboot(home: Path, host: str) -> None:
@@ -265,7 +272,7 @@ def test_what_reaches_beyond_a_host_is_refused(home: Path) -> None:
         assert try_on(home, "e000", command).returncode != 0, command
 
 
-@pytest.mark.parametrize("program", ["etc/init.d/rcS", "usr/local/sbin/reboot"])
+@pytest.mark.parametrize("program", ["etc/init.d/rcS", "etc/init.d/rcK", "usr/local/sbin/reboot"])
 def test_programs_of_a_host_refuse_to_run_on_the_machine(program: str) -> None:
     path = ROOT / "lab/pop/image" / program
     assert 'lab-address ] || { echo "this is no lab host" >&2; exit 1; }' in path.read_text()
@@ -310,7 +317,7 @@ def test_drops_depend_on_the_listen_queue(home: Path) -> None:
     for host, size in (("e000", 2), ("e001", 4096)):
         on(home, host, f"sysctl -qw net.core.somaxconn={size} && systemctl restart nginx")
     hosts = [f"e{number:03d}" for number in range(HOSTS)]
-    wait_until(lambda: all(is_serving(home, host) for host in hosts), 10, "all in service")
+    wait_until(lambda: is_serving(home, *hosts), 10, "all in service")
     time.sleep(1)
     counts = pop.client_counts(home)
     start = {host: listen_drops(home, host) for host in hosts}
