@@ -57,14 +57,13 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture
 def home(running: Path) -> Iterator[Path]:
     """A lab without faults, all of it in service."""
-    wait_until(lambda: all(is_serving(running, host) for host in HOSTS), 15, "all in service")
+    wait_until(lambda: is_serving(running, *HOSTS), 15, "all in service")
     yield running
     for host in HOSTS:
         if state_of(running, host) == "on":
             pop.console(running, host, ["rm", "-f", MARK])
     pop.heal(running)
-    for host in HOSTS:
-        haproxy(running, f"set server edges/{host} state ready")
+    haproxy(running, "; ".join(f"set server edges/{host} state ready" for host in HOSTS))
 
 
 def sh(home: Path, host: str, command: str) -> str:
@@ -188,7 +187,7 @@ class TestReadiness:
         assert lines[-1]["host"] in HOSTS
         for host in HOSTS:
             sh(home, host, f"rm {MARK}")
-        wait_until(lambda: all(is_serving(home, host) for host in HOSTS), 10, "in service")
+        wait_until(lambda: is_serving(home, *HOSTS), 10, "in service")
         assert len(lines_of(home / "lab/client-unready.jsonl")) == count(home, "unready")
         assert count(home, "lost") >= lost  # while no host was ready, HAProxy answered 503
 
@@ -256,7 +255,7 @@ class TestBalancer:
         assert {"time", "path", "after", "reason", "host"} <= set(
             lines_of(home / "lab/client-lost.jsonl")[-1]
         )
-        wait_until(lambda: all(is_serving(home, host) for host in HOSTS), 5, "back in service")
+        wait_until(lambda: is_serving(home, *HOSTS), 5, "back in service")
 
     def test_former_processes_end(self, home: Path) -> None:
         state = pop.status(home)

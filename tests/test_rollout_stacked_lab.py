@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from lab import pop as lab
 from tests.builders import write_yaml
-from tests.test_rollout_lab import SHORT, Practice, pytestmark
+from tests.practice import SHORT, Practice, needs_lab, practising
 
-__all__ = ["pytestmark"]
+pytestmark = needs_lab
 
 REAL = ("pop=lab1", "dry_run=false", "wait=true", "alpha_help=0.2", "alpha_harm=0.2")
 
@@ -64,13 +63,9 @@ def practice(tmp_path: Path) -> Iterator[Practice]:
     folder.mkdir()
     for name, settings in (("lower", LOWER), ("upper", UPPER)):
         write_yaml(folder / f"{name}.yaml", _tuning(name, settings))
-    lab.up(home, hosts=4)
-    try:
-        made = Practice(home)
+    with practising(home, hosts=4) as made:
         write_yaml(home / "edgetune.yaml", {**made.config, "tunings": [str(folder)]})
         yield made
-    finally:
-        lab.down(home)
 
 
 def test_a_tuning_is_retired_under_another_one(practice: Practice) -> None:

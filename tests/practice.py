@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A running lab PoP and the `edgetune` command on it, looked at from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab import pop as lab
+from tests.builders import ROOT
+
+SHORT = ("baseline=5", "soak=8", "interval=2", "warmup=1")
+REAL = ("pop=lab1", "dry_run=false", "wait=true", *SHORT)
+
+needs_lab = [
+    pytest.mark.lab,
+    pytest.mark.skipif(
+        bool(lab.missing_requirements()),
+        reason=f"the namespaced lab needs {', '.join(lab.missing_requirements())}",
+    ),
+]
+
+
+class Practice:
+    """A running lab and the `edgetune` command on it."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.config = yaml.safe_load((home / "edgetune.yaml").read_text(encoding="utf-8"))
+        self.inventory = yaml.safe_load((home / "lab/inventory.yaml").read_text(encoding="utf-8"))
+        self.hosts = self.inventory["pops"]["lab1"]["hosts"]
+
+    def start(self, *words: str, config: Path | None = None) -> subprocess.Popen[str]:
+        environment = {**os.environ, "EDGETUNE_HOME": str(self.home)}
+        environment["PYTHONPATH"] = f"{ROOT}:{ROOT / 'lib'}"
+        if config:
+            environment["EDGETUNE_CONFIG"] = str(config)
+        return subprocess.Popen(
+            [sys.executable, "-m", "lab.cli", *words],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def edgetune(self, *words: str, config: Path | None = None) -> tuple[int, str, str]:
+        process = self.start(*words, config=config)
+        out, err = process.communicate(timeout=300)
+        return process.returncode, out, err
+
+    def run(self, action: str, *words: str) -> dict[str, Any]:
+        code, out, err = self.edgetune("run", action, *words, "--json")
+        assert out, err
+        result = json.loads(out)["result"]
+        found: dict[str, Any] = result.get("output") or result["result"]
+        return {**found, "exit": code}
+
+    def on(self, host: str, command: str, stdin: bytes = b"") -> str:
+        """Run a command at a host's console, without edgetune."""
+        return lab.console(self.home, host, ["sh", "-c", command], stdin, timeout=30)
+
+    def fingerprints(self) -> dict[str, Any]:
+        source = (ROOT / "lab/fingerprint.py").read_bytes()
+        return {h: json.loads(t) for h, t in self.on_all("python3 -I -S - /", source).items()}
+
+    def on_all(self, command: str, stdin: bytes = b"") -> dict[str, str]:
+        with ThreadPoolExecutor(4) as pool:
+            texts = pool.map(lambda host: self.on(host, command, stdin), self.hosts)
+            return dict(zip(self.hosts, texts))
+
+    def somaxconn(self) -> set[str]:
+        return {text.strip() for text in self.on_all("cat /proc/sys/net/core/somaxconn").values()}
+
+    def lost(self) -> int:
+        return int(lab.client_counts(self.home)["lost"])
+
+    def serving(self) -> set[str]:
+        servers = lab.balancer_state(self.home)
+        return {name for name, row in servers.items() if row["admin"] == "ready" and row["up"]}
+
+
+@contextmanager
+def practising(home: Path, hosts: int = 8) -> Iterator[Practice]:
+    """A lab of its own, for as long as it is needed."""
+    lab.up(home, hosts=hosts)
+    try:
+        yield Practice(home)
+    finally:
+        lab.down(home)
