@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -19,3 +22,11 @@ with contextlib.suppress(ImportError):
     from st2common.util import monkey_patch
 
     monkey_patch.monkey_patch = lambda patch_thread=None: None
+
+# A program that a shell started in the background ignores it, and so would all that tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that use the lab first: they take longest, and one begun last would run alone."""
+    items.sort(key=lambda item: item.get_closest_marker("lab") is None)
