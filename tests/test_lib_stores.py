@@ -193,8 +193,11 @@ def test_samples_come_back_in_order_and_expire(samples: Any) -> None:
 
 def test_an_unreachable_backend_is_no_empty_one(tmp_path: Path) -> None:
     import redis
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
 
-    gone = redis.Redis(unix_socket_path=str(tmp_path / "nothing.sock"), decode_responses=True)
+    nothing = str(tmp_path / "nothing.sock")
+    gone = redis.Redis(unix_socket_path=nothing, retry=Retry(NoBackoff(), 0))
     with pytest.raises(StoreError, match="Redis: "):
         RedisClaims(gone).holder("lab1")
     with pytest.raises(StoreError, match="Redis: "):
