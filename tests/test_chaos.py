@@ -26,7 +26,7 @@ from lab import pop as lab
 from tests.builders import ROOT
 
 # They hold every kind of fault, early enough to come to pass; the longest run is first.
-SEEDS = (46, 41, 57, 1, 51, 44, 43, 36)
+SEEDS = (170, 376, 221, 13, 114, 340)
 
 needs_lab = pytest.mark.skipif(
     bool(chaos.missing_requirements()),
@@ -347,11 +347,12 @@ def test_the_fixed_seeds_hold_every_fault() -> None:
     assert {fault.kind for each in schedules for fault in each.faults} == set(KINDS)
     assert {each.coordination for each in schedules} == {"sqlite", "redis"}
     assert {each.resume for each in schedules} == {"person", "recovery"}
+    assert {each.scenario for each in schedules} >= {"promoted", "harmful", "interrupted"}
 
 
 @pytest.mark.lab
 @needs_lab
-def test_eight_seeds_keep_every_promise(capsys: pytest.CaptureFixture[str]) -> None:
+def test_six_seeds_keep_every_promise(capsys: pytest.CaptureFixture[str]) -> None:
     figures = chaos.run_all(SEEDS, jobs=3)
     lines = [line for figure in figures for line in chaos.broken_lines(figure)]
     assert not lines, capsys.readouterr().out
