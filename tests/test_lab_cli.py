@@ -163,7 +163,7 @@ class TestSignals:
     def test_a_signal_cancels_and_lets_actions_finish(self, home: Path, number: int) -> None:
         process = self.start(home, "1")
         process.send_signal(number)
-        out, _ = process.communicate(timeout=10)
+        out, _ = process.communicate(timeout=30)
         assert process.returncode == 130
         document = json.loads(out)
         assert document["status"] == "canceled"
@@ -177,7 +177,7 @@ class TestSignals:
         time.sleep(0.5)
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=10)
+        out, _ = process.communicate(timeout=30)
         assert process.returncode == 130
         assert json.loads(out)["children"][0]["status"] == "canceled"
 

@@ -95,8 +95,15 @@ def try_sh(home: Path, host: str, command: str) -> str:
 def count(home: Path, what: str) -> int:
     """Of the client, once everything that has happened by now is in it."""
     now = time.time()
-    wait_until(lambda: bool(pop.client_counts(home)["time"] > now), 5, "the client's counts")
+    wait_until(lambda: bool(pop.client_counts(home)["time"] > now), 10, "the client's counts")
     return int(pop.client_counts(home)[what])
+
+
+def is_answered(home: Path) -> bool:
+    """Whether the client gets answers."""
+    answered = count(home, "ok")
+    time.sleep(1.2)
+    return count(home, "ok") > answered
 
 
 def lines_of(path: Path) -> list[dict[str, object]]:
@@ -135,12 +142,12 @@ class TestConsole:
         start = time.monotonic()
         with pytest.raises(pop.LabError, match=r"did not end in 0\.3 s"):
             pop.console(home, "e001", ["sh", "-c", "sleep 987; true"], timeout=0.3)
-        assert time.monotonic() - start < 3
+        assert time.monotonic() - start < 5
         assert "987" not in sh(home, "e001", "cat /proc/[0-9]*/cmdline | grep -a ^sleep || true")
 
     def test_a_host_that_is_off_has_no_console(self, home: Path) -> None:
         pop.power(home, "e001", "cut")
-        wait_until(lambda: state_of(home, "e001") == "off", 2, "off")
+        wait_until(lambda: state_of(home, "e001") == "off", 10, "off")
         with pytest.raises(pop.LabError, match="host e001 is off"):
             pop.console(home, "e001", ["true"])
         with pytest.raises(pop.LabError, match="no host e999"):
@@ -166,10 +173,10 @@ class TestReadiness:
             head = sh(home, "e002", f"{ask}{path}")
             assert "X-Lab-Host: e002" in head, path
             assert "X-Lab-Ready: no" in head, path
-        wait_until(lambda: not pop.balancer_state(home)["e002"]["up"], 3, "down by its check")
+        wait_until(lambda: not pop.balancer_state(home)["e002"]["up"], 10, "down by its check")
         sh(home, "e002", f"rm {MARK}")
         assert "X-Lab-Ready: yes" in sh(home, "e002", f"{ask}short")
-        wait_until(lambda: bool(pop.balancer_state(home)["e002"]["up"]), 3, "up by its check")
+        wait_until(lambda: bool(pop.balancer_state(home)["e002"]["up"]), 10, "up by its check")
 
     def test_the_mark_outlives_a_reboot(self, home: Path) -> None:
         sh(home, "e002", f"echo rollout > {MARK}")
@@ -181,7 +188,7 @@ class TestReadiness:
         unready, lost = count(home, "unready"), count(home, "lost")
         for host in HOSTS:
             sh(home, host, f"touch {MARK}")
-        wait_until(lambda: count(home, "unready") > unready, 5, "an unready answer")
+        wait_until(lambda: count(home, "unready") > unready, 10, "an unready answer")
         lines = lines_of(home / "lab/client-unready.jsonl")
         assert {"time", "path", "host"} <= set(lines[-1])
         assert lines[-1]["host"] in HOSTS
@@ -203,7 +210,7 @@ class TestBalancer:
         def sessions(host: str) -> int:
             return int(pop.balancer_state(home)[host]["sessions"])
 
-        wait_until(lambda: sessions("e002") > 0, 5, "sessions")
+        wait_until(lambda: sessions("e002") > 0, 10, "sessions")
         wait_until(lambda: sessions("e000") == 0 == int(server(home, "e000")["scur"]), 10, "drain")
 
     def test_many_reloads_lose_no_request_and_no_state(self, home: Path) -> None:
@@ -248,14 +255,14 @@ class TestBalancer:
     def test_kill_loses_requests_and_states(self, home: Path) -> None:
         haproxy(home, "set server edges/e000 state drain")
         lost = count(home, "lost")
-        wait_until(lambda: count(home, "in_flight") > 3, 5, "requests under way")
+        wait_until(lambda: count(home, "in_flight") > 3, 10, "requests under way")
         pop.balancer(home, "kill")
         assert pop.balancer_state(home)["e000"]["admin"] == "ready"
         assert count(home, "lost") > lost
         assert {"time", "path", "after", "reason", "host"} <= set(
             lines_of(home / "lab/client-lost.jsonl")[-1]
         )
-        wait_until(lambda: is_serving(home, *HOSTS), 5, "back in service")
+        wait_until(lambda: is_serving(home, *HOSTS), 10, "back in service")
 
     def test_former_processes_end(self, home: Path) -> None:
         state = pop.status(home)
@@ -281,36 +288,33 @@ class TestLinks:
         assert pop.status(home)["faults"]["cut"] == ["e001"]  # type: ignore[index]
         assert try_on(home, "e001", "true").returncode != 0
         assert "NO-CARRIER" in sh(home, "e001", "ip -brief link show eth0")
-        wait_until(lambda: not pop.balancer_state(home)["e001"]["up"], 5, "down by its check")
+        wait_until(lambda: not pop.balancer_state(home)["e001"]["up"], 10, "down by its check")
         reboot(home, "e001")
         assert try_on(home, "e001", "true").returncode != 0
         pop.set_link(home, "e001", True)
-        wait_until(lambda: try_on(home, "e001", "true").returncode == 0, 5, "plugged in")
+        wait_until(lambda: try_on(home, "e001", "true").returncode == 0, 10, "plugged in")
         assert pop.status(home)["faults"] == NO_FAULTS  # type: ignore[index]
 
     @pytest.mark.parametrize("port", ["controller", "balancer", "client"])
     def test_other_cables_can_be_cut(self, home: Path, port: str) -> None:
         requests = count(home, "ok")
-        wait_until(lambda: count(home, "ok") > requests, 5, "answers")
+        wait_until(lambda: count(home, "ok") > requests, 10, "answers")
         pop.set_link(home, port, False)
-        time.sleep(0.3)
-        reached = try_on(home, "e000", "true").returncode == 0
-        requests = count(home, "ok")
-        time.sleep(1.2)
-        stopped = count(home, "ok") == requests
+        of_controller = port == "controller"
+        assert (try_on(home, "e000", "true").returncode == 0) != of_controller
+        wait_until(lambda: is_answered(home) == of_controller, 15, "answers, or the end of them")
         pop.set_link(home, port, True)
-        assert (reached, stopped) == ((False, False) if port == "controller" else (True, True))
-        wait_until(lambda: count(home, "ok") > requests, 10, "answers again")
+        wait_until(lambda: is_answered(home), 15, "answers again")
         assert try_on(home, "e000", "true").returncode == 0
 
     def test_the_load_balancer_can_be_asked_behind_a_cut_cable(self, home: Path) -> None:
         pop.set_link(home, "balancer", False)
-        wait_until(lambda: not pop.balancer_state(home)["e000"]["up"], 5, "all down")
+        wait_until(lambda: not pop.balancer_state(home)["e000"]["up"], 10, "all down")
         pop.balancer(home, "reload")
 
     def test_a_slow_cable_is_slow_over_a_reboot_too(self, home: Path) -> None:
         pop.set_load(home, False)
-        fast = copy_seconds(home, "e002")
+        fast = min(copy_seconds(home, "e002") for _ in range(3))
         pop.slow_link(home, "e002", True)
         pop.slow_link(home, "e002", True)
         assert pop.status(home)["faults"]["slow"] == ["e002"]  # type: ignore[index]
@@ -319,17 +323,17 @@ class TestLinks:
         assert copy_seconds(home, "e002") > fast + 0.6
         pop.slow_link(home, "e002", False)
         pop.slow_link(home, "e002", False)
-        assert copy_seconds(home, "e002") < fast + 0.4
+        wait_until(lambda: copy_seconds(home, "e002") < fast + 0.4, 15, "fast again")
         assert "tbf" not in sh(home, "e002", "tc qdisc show dev eth0")
         pop.set_load(home, True)
 
     def test_a_slow_cable_of_a_host_that_is_off(self, home: Path) -> None:
         pop.power(home, "e002", "cut")
-        wait_until(lambda: state_of(home, "e002") == "off", 2, "off")
+        wait_until(lambda: state_of(home, "e002") == "off", 10, "off")
         pop.slow_link(home, "e002", True)
         pop.set_link(home, "e002", False)
         pop.power(home, "e002", "on")
-        wait_until(lambda: is_up(home, "e002"), 5, "on")
+        wait_until(lambda: is_up(home, "e002"), 10, "on")
         assert "tbf" in sh(home, "e002", "tc qdisc show dev eth0")
         assert "NO-CARRIER" in sh(home, "e002", "ip -brief link show eth0")
 
@@ -386,8 +390,8 @@ class TestKill:
             assert process.stdout is not None
             assert process.stdout.readline() == b"there\n"
             assert pop.kill(home, "e000", "sshd") >= 2
-            assert process.wait(5) != 0
-        wait_until(lambda: try_on(home, "e000", "true").returncode == 0, 5, "sshd again")
+            assert process.wait(20) != 0
+        wait_until(lambda: try_on(home, "e000", "true").returncode == 0, 10, "sshd again")
         assert try_on(home, "e001", "true").returncode == 0
 
     def test_nginx(self, home: Path) -> None:
@@ -405,14 +409,14 @@ class TestKill:
             assert process.stdout is not None
             assert process.stdout.readline() == b"there\n"
             assert pop.kill(home, "e000", "agent") == 1
-            assert process.wait(5) != 0
+            assert process.wait(20) != 0
         assert pop.kill(home, "e000", "agent") == 0
 
     def test_agent_of_a_timer(self, home: Path) -> None:
         sh(home, "e000", "echo 'import time; time.sleep(60)' > /run/agent.py")
         sh(home, "e000", "python3 -I -S /run/agent.py revert x < /dev/null > /dev/null 2>&1 &")
         sh(home, "e000", "python3 -c 'import time; time.sleep(5)' < /dev/null > /dev/null 2>&1 &")
-        wait_until(lambda: pop.kill(home, "e000", "agent") == 1, 5, "the timer")
+        wait_until(lambda: pop.kill(home, "e000", "agent") == 1, 10, "the timer")
         assert pop.kill(home, "e000", "agent") == 0
 
     def test_what_cannot_be_killed(self, home: Path) -> None:
@@ -433,11 +437,11 @@ class TestTheWhole:
         before = pop.boots(home)["e001"]
         pop.power(home, "e001", "cut")
         pop.power(home, "e001", "on")
-        wait_until(lambda: pop.boots(home)["e001"] == before + 1, 5, "the boot")
+        wait_until(lambda: pop.boots(home)["e001"] == before + 1, 10, "the boot")
         pop.power(home, "e001", "on")
         pop.power(home, "e001", "cut")
         pop.power(home, "e001", "off")
-        wait_until(lambda: state_of(home, "e001") == "off", 5, "off")
+        wait_until(lambda: state_of(home, "e001") == "off", 10, "off")
         time.sleep(0.5)
         assert pop.boots(home)["e001"] == before + 1
 
@@ -448,7 +452,7 @@ class TestTheWhole:
         pop.inject(home, "off", "e002")
         pop.inject(home, "balancer", "forget")
         pop.inject(home, "sshd", "e003")
-        wait_until(lambda: state_of(home, "e002") == "off", 2, "off")
+        wait_until(lambda: state_of(home, "e002") == "off", 10, "off")
         pop.heal(home)
         assert pop.status(home)["faults"] == NO_FAULTS  # type: ignore[index]
         for host in HOSTS:
@@ -483,13 +487,13 @@ class TestTheWhole:
         members = family(pid)
         code = CONSOLE.format(root=str(ROOT), home=str(tmp_path))
         console = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
-        wait_until(lambda: "sleep\n" in sh(tmp_path, "e001", "cat /proc/[0-9]*/comm"), 5, "it")
+        wait_until(lambda: "sleep\n" in sh(tmp_path, "e001", "cat /proc/[0-9]*/comm"), 10, "it")
         if end == "down":
             assert pop.down(tmp_path)
         else:
             os.kill(pid, signal.SIGKILL)
-        assert console.wait(5) != 0
-        wait_until(lambda: not any(is_alive(member) for member in members), 5, "end of all")
+        assert console.wait(20) != 0
+        wait_until(lambda: not any(is_alive(member) for member in members), 10, "end of all")
         assert pop.status(tmp_path) is None
         assert Path("/proc/self/mountinfo").read_text() == mounts
         assert subprocess.getoutput("ip -brief link; tc qdisc") == links

@@ -345,7 +345,7 @@ def test_drained_reboot_loses_no_request_and_keeps_what_was_saved(home: Path) ->
     assert float(on(home, "e000", "cut -d' ' -f1 /proc/uptime")) < 10
     wait_until(lambda: server(home, "e000")["check_status"] == "L7OK", 10, "health")
     haproxy(home, "set server edges/e000 state ready")
-    wait_until(lambda: is_serving(home, "e000"), 5, "undrain")
+    wait_until(lambda: is_serving(home, "e000"), 10, "undrain")
     time.sleep(2)
     assert pop.client_counts(home)["lost"] == lost
 
@@ -365,11 +365,11 @@ def test_reboot_without_a_drain_loses_requests(home: Path) -> None:
 def test_power_can_be_cut_and_comes_back(home: Path) -> None:
     pop.set_load(home, False)
     pop.power(home, "e002", "cut")
-    wait_until(lambda: state_of(home, "e002") == "off", 2, "power cut")
+    wait_until(lambda: state_of(home, "e002") == "off", 10, "power cut")
     assert try_on(home, "e002", "true").returncode != 0
     pop.power(home, "e002", "on")
     wait_until(lambda: try_on(home, "e002", "true").returncode == 0, 10, "power on")
-    wait_until(lambda: pop.client_counts(home)["load"] is False, 2, "load off")
+    wait_until(lambda: pop.client_counts(home)["load"] is False, 10, "load off")
 
 
 def test_killed_supervisor_leaves_nothing_and_disturbs_no_other_lab(
@@ -381,9 +381,9 @@ def test_killed_supervisor_leaves_nothing_and_disturbs_no_other_lab(
     members = family(pid)
     assert len(members) > 8
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not any(is_alive(member) for member in members), 5, "end of all")
+    wait_until(lambda: not any(is_alive(member) for member in members), 10, "end of all")
     assert pop.status(tmp_path) is None
-    wait_until(lambda: pop.down(tmp_path) is False, 5, "the lock")
+    wait_until(lambda: pop.down(tmp_path) is False, 10, "the lock")
     assert Path("/proc/self/mountinfo").read_text() == mounts
     assert on(home, "e003", "hostname") == "e003"
 
@@ -400,7 +400,7 @@ def test_up_that_is_stopped_leaves_nothing(tmp_path: Path, number: signal.Signal
     assert process.wait(10) != 0
     wait_until(lambda: not any(is_alive(member) for member in members), 10, "end of all")
     assert pop.status(tmp_path) is None
-    wait_until(lambda: pop.down(tmp_path) is False, 5, "the lock")
+    wait_until(lambda: pop.down(tmp_path) is False, 10, "the lock")
 
 
 def test_failed_up_is_one_clear_line(tmp_path: Path) -> None:

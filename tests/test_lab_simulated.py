@@ -88,11 +88,13 @@ class Lab:
         """Reboot a host and wait for it; its new boot_id comes back."""
         old = self.ask(name, "facts")["boot_id"]
         assert self.ask(name, "reboot", epoch=1, boot_id=old)["rebooting"]
-        wait_until(lambda: not answers(self.pop.host(name)), 5)
-        wait_until(lambda: answers(self.pop.host(name)), 10)
-        new = str(self.ask(name, "facts")["boot_id"])
-        assert new != old
-        return new
+        wait_until(lambda: self.boot_id(name) not in ("", old), 20)
+        return self.boot_id(name)
+
+    def boot_id(self, name: str) -> str:
+        """Empty while it does not answer."""
+        answer = self.fleet.ask([self.pop.host(name)], "facts", lambda host: {})[name]
+        return str(answer.data.get("boot_id", ""))
 
 
 def wait_until(condition: Callable[[], object], seconds: float) -> None:
@@ -150,7 +152,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
 def test_up_and_down(home: Path) -> None:
     before = time.monotonic()
     state = simulated.up(home, hosts=8)
-    assert time.monotonic() - before < 3
+    assert time.monotonic() - before < 10
     assert state["kind"] == "simulated"
     assert [host["state"] for host in state["hosts"]] == ["on"] * 8
     assert simulated.status(home) == state == json.loads(Layout(home).state.read_text())
@@ -360,7 +362,7 @@ def drops(lab: Lab, name: str) -> int:
 
 def test_nothing_drops_with_a_long_queue_after_a_restart(running: Lab) -> None:
     running.apply("e000", [dict(SOMAXCONN, restart="nginx")])
-    wait_until(lambda: commands.backlog(running.root("e000")) == 4096, 1)
+    wait_until(lambda: commands.backlog(running.root("e000")) == 4096, 10)
     time.sleep(0.3)
     there, others = drops(running, "e000"), drops(running, "e002")
     wait_until(lambda: drops(running, "e002") > others + 3, 20)
@@ -373,10 +375,10 @@ def test_drain(running: Lab) -> None:
     def server() -> Any:
         return running.balancer.servers()["e002"]
 
-    wait_until(lambda: server().in_service and server().sessions, 2)
+    wait_until(lambda: server().in_service and server().sessions, 10)
     running.balancer.set_state("e002", "drain")
     assert server().sessions > 0
-    wait_until(lambda: server().sessions == 0, 2)
+    wait_until(lambda: server().sessions == 0, 10)
     assert (server().state, server().up) == ("drain", True)
     there = running.ask("e002", "sample", health_url=None)["counters"]["rx_packets"]
     time.sleep(0.5)
@@ -397,7 +399,7 @@ def test_a_host_that_is_not_ready_is_healthy_for_nobody(running: Lab) -> None:
 
     mark.write_text("rollout\n")
     try:
-        wait_until(lambda: not running.balancer.servers()["e002"].up, 2)
+        wait_until(lambda: not running.balancer.servers()["e002"].up, 10)
         assert (failed("e001"), failed("e002")) == (0, 1)
         assert running.balancer.servers()["e001"].in_service
         running.reboot("e002")
@@ -405,7 +407,7 @@ def test_a_host_that_is_not_ready_is_healthy_for_nobody(running: Lab) -> None:
         assert not running.balancer.servers()["e002"].up
     finally:
         mark.unlink()
-    wait_until(lambda: running.balancer.servers()["e002"].in_service, 2)
+    wait_until(lambda: running.balancer.servers()["e002"].in_service, 10)
     assert failed("e002") == 0
 
 

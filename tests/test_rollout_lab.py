@@ -24,7 +24,8 @@ def practice(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Practice]:
 def test_a_tuning_that_helps_is_promoted_and_can_be_taken_back_by_hand(practice: Practice) -> None:
     before, lost = practice.fingerprints(), practice.lost()
     done = practice.run("rollout_pop", "tuning=accept_queue", *REAL, "by=ana")
-    assert (done["exit"], done["outcome"], done["verdict"]) == (0, "promoted", "improved")
+    found = (done["exit"], done["outcome"], done["verdict"])
+    assert found == (0, "promoted", "improved"), done["text"]
     assert practice.somaxconn() == {"4096"}
     assert practice.serving() == set(practice.hosts)
     status = practice.edgetune("status", f"rollout={done['rollout']}")[1]
@@ -43,7 +44,8 @@ def test_a_tuning_that_helps_is_promoted_and_can_be_taken_back_by_hand(practice:
 def test_a_tuning_that_hurts_is_taken_back_to_the_byte(practice: Practice) -> None:
     before, lost = practice.fingerprints(), practice.lost()
     done = practice.run("rollout_pop", "tuning=tiny_accept_queue", *REAL)
-    assert (done["exit"], done["outcome"], done["verdict"]) == (1, "rolled_back", "degraded")
+    found = (done["exit"], done["outcome"], done["verdict"])
+    assert found == (1, "rolled_back", "degraded"), done["text"]
     assert practice.fingerprints() == before
     assert practice.serving() == set(practice.hosts)
     assert practice.lost() == lost
