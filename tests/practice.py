@@ -19,7 +19,7 @@ import yaml
 from lab import pop as lab
 from tests.builders import ROOT
 
-SHORT = ("baseline=5", "soak=8", "interval=2", "warmup=1")
+SHORT = ("baseline=5", "soak=12", "interval=2", "warmup=1")
 REAL = ("pop=lab1", "dry_run=false", "wait=true", *SHORT)
 
 needs_lab = [

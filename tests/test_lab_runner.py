@@ -43,9 +43,17 @@ def wait_for(file: Path) -> str:
 def is_running(process: str) -> bool:
     try:
         state = Path("/proc", process, "stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
     return state not in "ZX"
+
+
+def wait_for_end(processes: list[str]) -> None:
+    """Of processes that are dying."""
+    deadline = time.monotonic() + 10
+    while any(map(is_running, processes)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 class TestPythonAction:
@@ -120,7 +128,7 @@ class TestPythonAction:
         assert execution.status == "timeout"
         assert execution.result["exit_code"] == -9
         assert execution.result["error"] == "Action failed to complete in 2 seconds"
-        assert not [process for process in marker.read_text().split() if is_running(process)]
+        wait_for_end(marker.read_text().split())
 
 
 class TestDatastore:
@@ -304,7 +312,7 @@ class TestCancel:
         engine.kill()
         thread.join(timeout=10)
         assert execution.status == "canceled"
-        assert not [process for process in processes.split() if is_running(process)]
+        wait_for_end(processes.split())
 
 
 def test_an_entry_point_may_not_leave_the_actions(tmp_path: Path) -> None:
