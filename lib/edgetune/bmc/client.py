@@ -1,0 +1,432 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One conversation with one BMC over Redfish (DMTF DSP0266): HTTPS, a session, JSON.
+
+A GET is repeated while it fails. What changes something is sent once: if its answer does not
+come, ``Lost`` says so, and only who knows what it should have done can look whether it was done.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import io
+import json
+import ssl
+import time
+import zlib
+from collections.abc import Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Callable
+from urllib.parse import urljoin, urlsplit
+
+from edgetune.bmc.credentials import Login
+from edgetune.bmc.payload import BmcError, link_at, messages_of, said
+from edgetune.config import Config
+from edgetune.errors import InputError
+
+ROOT = "/redfish/v1/"
+MAX_ANSWER = 16 << 20
+_CONNECT = 10.0
+_PAUSES = (0.25, 1.0, 2.0)
+_LONGEST_PAUSE = 10.0
+_REDIRECTS = 3
+# Of the time of a conversation: what is kept to end its session.
+_FAREWELL = 0.1
+_BROKEN = (OSError, http.client.HTTPException)
+# What a BMC says that cannot now but will, instead of 503: HPE, Dell, and a full session table.
+_LATER = (
+    "InvalidOperationForSystemState",
+    "UnableToModifyDuringSystemPOST",
+    "SYS518",
+    "SessionLimitExceeded",
+    "CreateLimitReachedForResource",
+    "ServiceTemporarilyUnavailable",
+)
+
+
+class Lost(BmcError):
+    """A change was sent and no answer came: it may have been made, be made later, or never be."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("unknown", message)
+
+
+class Outdated(BmcError):
+    """What was to be changed is no longer as it was read (412); nothing was done."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("refused", message)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back for one request; names of headers are in small letters."""
+
+    link: str
+    status: int
+    headers: Mapping[str, str]
+    data: Mapping[str, Any]
+
+    @property
+    def etag(self) -> str | None:
+        """The version of the resource, if the BMC tells it."""
+        etag = self.headers.get("etag") or self.data.get("@odata.etag")
+        return etag if isinstance(etag, str) and etag.isascii() and etag.isprintable() else None
+
+
+def trust(config: Config) -> ssl.SSLContext:
+    """Whose certificates are believed; InputError names the file that cannot be used."""
+    try:
+        context = ssl.create_default_context(cafile=config.bmc_ca_file or None)
+    except OSError as error:
+        raise InputError("configuration", "bmc_ca_file", f"cannot be used: {error}") from None
+    if not config.bmc_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+class Client:
+    """A conversation of at most ``timeout`` seconds; the session ends with the ``with`` block.
+
+    All methods raise BmcError: ``unreachable``, ``tls``, ``auth``, ``busy``, ``garbage``; and
+    ``refused`` where a link or a redirect leads to another host. ``has_changed`` says whether a
+    change was sent that the BMC did not turn down.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        login: Login,
+        context: ssl.SSLContext,
+        timeout: float,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._address, self._login, self._context, self._sleep = address, login, context, sleep
+        parts = urlsplit(address)
+        self._host, self._port = parts.hostname or "", parts.port or 443
+        self._timeout = timeout
+        self._end = time.monotonic() + timeout * (1 - _FAREWELL)
+        self._headers: dict[str, str] = {}
+        self._session = ""
+        self._connection: _Connection | None = None
+        self.root: Mapping[str, Any] = {}
+        self.has_changed = False
+
+    def __enter__(self) -> Client:
+        try:
+            self.root = self.get(ROOT).data
+            self._log_in()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._end = max(time.monotonic(), self._end) + self._timeout * _FAREWELL
+        try:
+            if self._session:
+                with suppress(BmcError):
+                    self._send("DELETE", self._session)
+        finally:
+            self._hang_up()
+
+    def get(self, link: str) -> Answer:
+        """Read a resource; BmcError ``garbage`` if it is not there or is no JSON object."""
+        answer = self.find(link)
+        if answer is None:
+            raise BmcError("garbage", f"{said(link)} is not there")
+        return answer
+
+    def find(self, link: str) -> Answer | None:
+        """Read a resource; None if it is not there."""
+        for pause in (*_PAUSES, None):
+            try:
+                answer, body = self._follow(link)
+            except _BROKEN as error:
+                problem, wait = self._broken(error), pause
+            else:
+                if answer.status < 300:
+                    return self._parsed(answer, body)
+                if answer.status in (404, 410):
+                    return None
+                problem = self._refusal("GET", answer, body)
+                wait = pause if problem.reason == "busy" else None
+                if wait:
+                    wait = max(wait, _retry_after(answer))
+            if wait is None or problem.reason == "tls" or self._left() < wait:
+                raise problem
+            self._sleep(wait)
+        raise AssertionError("the last pause is None")
+
+    def change(
+        self,
+        method: str,
+        link: str,
+        body: Mapping[str, Any] | None = None,
+        etag: str | None = None,
+    ) -> Answer:
+        """Send a change, once; raises Lost, Outdated, or BmcError (then nothing was done)."""
+        try:
+            answer = self._send(method, link, body, etag)
+        except Lost:
+            self.has_changed = True
+            raise
+        self.has_changed = True
+        return answer
+
+    def location(self, answer: Answer) -> str:
+        """The path of what a change created, or ""; BmcError if it is on another host."""
+        link = answer.headers.get("location", "")
+        return self._path(link) if link else ""
+
+    def _send(
+        self,
+        method: str,
+        link: str,
+        body: Mapping[str, Any] | None = None,
+        etag: str | None = None,
+    ) -> Answer:
+        path = self._path(link)
+        condition = {"If-Match": etag} if etag else {}
+        # A connection that was kept may be gone by now, and nobody could tell what arrived.
+        with closing(self._new_connection()) as connection:
+            try:
+                connection.connect()
+            except _BROKEN as error:
+                raise self._broken(error) from None
+            try:
+                answer, raw = self._exchange(connection, method, path, body, condition)
+            except (*_BROKEN, BmcError) as error:
+                raise Lost(f"no answer to {method} {said(link)}: {_what(error)}") from None
+        if answer.status == 412:
+            raise Outdated(f"{said(link)} changed in between")
+        if answer.status < 300:
+            with suppress(BmcError):
+                return self._parsed(answer, raw)
+            return answer
+        problem = self._refusal(method, answer, raw)
+        if answer.status >= 500 and answer.status != 503 and not _says_later(_json(raw)):
+            raise Lost(str(problem))
+        raise problem
+
+    def _log_in(self) -> None:
+        sessions = link_at(self.root, "Links", "Sessions") or link_at(
+            self.root, "links", "Sessions"
+        )
+        if not sessions:
+            pair = f"{self._login.username}:{self._login.password}".encode()
+            self._headers["Authorization"] = "Basic " + base64.b64encode(pair).decode()
+            return
+        body = {"UserName": self._login.username, "Password": self._login.password}
+        try:
+            answer = self._send("POST", sessions, body)
+        except Lost as error:
+            raise BmcError("unreachable", str(error)) from None
+        except BmcError as error:
+            if error.reason != "failed":
+                raise
+            raise BmcError("auth", str(error)) from None
+        token = answer.headers.get("x-auth-token", "")
+        if not token:
+            raise BmcError("garbage", "opened a session without a token")
+        self._headers["X-Auth-Token"] = token
+        self._session = answer.headers.get("location", "") or link_at(answer.data)
+
+    def _follow(self, link: str) -> tuple[Answer, bytes]:
+        for _ in range(_REDIRECTS):
+            path = self._path(link)
+            if self._connection is None:
+                self._connection = self._new_connection()
+            try:
+                answer, body = self._exchange(self._connection, "GET", path)
+            except BaseException:
+                self._hang_up()
+                raise
+            if not 300 <= answer.status < 400 or "location" not in answer.headers:
+                return answer, body
+            link = urljoin(f"{self._address}{path}", answer.headers["location"])
+        raise BmcError("garbage", f"{said(link)} is redirected for ever")
+
+    def _exchange(
+        self,
+        connection: _Connection,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        more: Mapping[str, str] | None = None,
+    ) -> tuple[Answer, bytes]:
+        # Half of what is left: the other half is for looking again.
+        connection.patience = max(0.0, self._left()) / 2
+        headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "OData-Version": "4.0"}
+        headers.update(self._headers, **(more or {}))
+        data = None
+        if body is not None or method == "POST":
+            data = json.dumps(body or {}).encode()
+            headers["Content-Type"] = "application/json"
+        connection.request(method, path, data, headers)
+        response = connection.getresponse()
+        with response:
+            raw = response.read(MAX_ANSWER + 1)
+        received = {name.lower(): value for name, value in response.getheaders()}
+        return Answer(path, response.status, received, {}), self._unpacked(path, raw)
+
+    def _unpacked(self, path: str, raw: bytes) -> bytes:
+        # By its first bytes: an iLO 4 also keeps registries compressed without saying so.
+        if raw[:2] == b"\x1f\x8b":
+            try:
+                raw = zlib.decompressobj(31).decompress(raw, MAX_ANSWER + 1)
+            except zlib.error:
+                raise BmcError("garbage", f"{said(path)} is no gzip") from None
+        if len(raw) > MAX_ANSWER:
+            raise BmcError("garbage", f"{said(path)} has more than {MAX_ANSWER} bytes")
+        return raw
+
+    def _parsed(self, answer: Answer, raw: bytes) -> Answer:
+        data = _json(raw)
+        if not isinstance(data, dict):
+            raise BmcError("garbage", f"{said(answer.link)} is no JSON object: {raw[:40]!r}")
+        return Answer(answer.link, answer.status, answer.headers, data)
+
+    def _refusal(self, method: str, answer: Answer, raw: bytes) -> BmcError:
+        """What an answer that is no success means."""
+        data = _json(raw)
+        what = f"answered {answer.status} to {method} {said(answer.link)}{_why(data)}"
+        if answer.status in (401, 403):
+            return BmcError("auth", what)
+        if answer.status in (429, 503) or _says_later(data):
+            return BmcError("busy", what)
+        if answer.status < 400:
+            place = said(answer.headers.get("location", ""))
+            return BmcError("refused", f"{what}: a redirect of a change to {place!r}")
+        return BmcError("busy" if method == "GET" and answer.status >= 500 else "failed", what)
+
+    def _path(self, link: str) -> str:
+        """A link as a path of this BMC."""
+        try:
+            if not (link and link.isascii() and link.isprintable()) or " " in link:
+                raise ValueError
+            parts = urlsplit(urljoin(self._address + ROOT, link))
+            origin = (parts.scheme, parts.hostname, parts.port or 443)
+        except ValueError:
+            raise BmcError("garbage", f"{said(link)!r} is no link") from None
+        if origin != ("https", self._host.lower(), self._port):
+            raise BmcError("refused", f"{said(link)!r} leads to another host")
+        return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+
+    def _new_connection(self) -> _Connection:
+        if self._left() <= 0:
+            raise BmcError("unreachable", f"did not answer within {self._timeout:g} s")
+        limit = min(_CONNECT, self._left())
+        return _Connection(self._host, self._port, timeout=limit, context=self._context)
+
+    def _left(self) -> float:
+        return self._end - time.monotonic()
+
+    def _hang_up(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _broken(self, error: Exception) -> BmcError:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            hint = "name the CA that signed it, or the certificate itself, in bmc_ca_file"
+            return BmcError("tls", f"its certificate is not trusted: {_what(error)}; {hint}")
+        if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+            return BmcError("tls", f"TLS failed: {_what(error)}")
+        return BmcError("unreachable", _what(error))
+
+
+class _Connection(http.client.HTTPSConnection):
+    """A connection whose answer has to be through within ``patience`` seconds.
+
+    The timeout of a socket starts anew with every byte: a BMC that drips would never end.
+    """
+
+    patience = 0.0
+
+    def connect(self) -> None:
+        super().connect()
+        self._timed = self.sock = _Socket(self.sock)
+
+    def request(self, *arguments: Any, **named: Any) -> None:
+        if self.sock is None:
+            self.connect()
+        self._timed.until = time.monotonic() + self.patience
+        super().request(*arguments, **named)
+
+
+class _Socket:
+    """What http.client uses of a socket, with one deadline for all of it."""
+
+    def __init__(self, sock: Any) -> None:
+        self._sock = sock
+        self.until = 0.0
+
+    def arm(self) -> None:
+        left = self.until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the answer did not come in time")
+        self._sock.settimeout(left)
+
+    def sendall(self, data: bytes) -> None:
+        self.arm()
+        self._sock.sendall(data)
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        return io.BufferedReader(_Reader(self, self._sock.makefile(mode, buffering=0)))
+
+    def close(self) -> None:
+        self._sock.close()
+
+
+class _Reader(io.RawIOBase):
+    def __init__(self, sock: _Socket, raw: io.RawIOBase) -> None:
+        self._sock, self._raw = sock, raw
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        self._sock.arm()
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+def _what(error: Exception) -> str:
+    return said(getattr(error, "verify_message", "") or str(error) or type(error).__name__)
+
+
+def _json(raw: bytes) -> Any:
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _why(data: Any) -> str:
+    """The first message of an error, as ``: text``."""
+    found = messages_of(data) if isinstance(data, dict) else []
+    error = data.get("error") if isinstance(data, dict) else None
+    found = messages_of(error) or found
+    return f": {found[0]['text']}" if found else ""
+
+
+def _says_later(data: Any) -> bool:
+    found = messages_of(data) + messages_of(data.get("error")) if isinstance(data, dict) else []
+    return any(word in message["id"] for message in found for word in _LATER)
+
+
+def _retry_after(answer: Answer) -> float:
+    text = answer.headers.get("retry-after", "")
+    return min(float(text), _LONGEST_PAUSE) if text.isdecimal() and text.isascii() else 0.0

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a BMC says, taken with care: it may have any shape, and its texts are a stranger's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from edgetune.errors import EdgetuneError
+
+MAX_TEXT = 200
+
+
+class BmcError(EdgetuneError):
+    """A BMC did not do what was asked; ``reason`` is one of those of a HostResult."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self._reason = reason
+
+    @property
+    def reason(self) -> str:
+        """``refused``, ``failed``, ``unreachable``, ``auth``, ``tls``, ``garbage``, ``busy``..."""
+        return self._reason
+
+
+def text_of(value: Any) -> str:
+    """A value of an attribute as a tuning would write it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def said(value: Any) -> str:
+    """A value as text that can be shown: nothing unprintable, at most 200 characters."""
+    return "".join(filter(str.isprintable, text_of(value)[: 2 * MAX_TEXT]))[:MAX_TEXT]
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are the same setting: ``10`` and ``"10"`` are, ``True`` and ``"true"``."""
+    return (one is None) == (other is None) and text_of(one) == text_of(other)
+
+
+def at(data: Any, *names: str) -> Any:
+    """What stands below these names; None where the way ends."""
+    for name in names:
+        data = data.get(name) if isinstance(data, Mapping) else None
+    return data
+
+
+def text_at(data: Any, *names: str) -> str:
+    """The text that stands there, fit to be shown, or ""."""
+    value = at(data, *names)
+    return said(value) if isinstance(value, str) else ""
+
+
+def list_at(data: Any, *names: str) -> list[Any]:
+    """The list that stands there, or an empty one."""
+    value = at(data, *names)
+    return value if isinstance(value, list) else []
+
+
+def link_at(data: Any, *names: str) -> str:
+    """Where a link leads, or ""; an iLO 4 spells it ``href``, that of a registry ``extref``."""
+    value = at(data, *names)
+    link = at(value, "@odata.id") or at(value, "href") or at(value, "extref") or value
+    return link if isinstance(link, str) else ""
+
+
+def last_part(link: str) -> str:
+    """The name that a link ends with."""
+    return link.split("?")[0].rstrip("/").rpartition("/")[2]
+
+
+def messages_of(data: Any) -> list[dict[str, Any]]:
+    """Messages of an error or of a resource, each ``{id, severity, text, about}``.
+
+    ``about`` are the properties and arguments it names. An iLO 4 spells ``MessageID``, and
+    gives neither severity nor text (HewlettPackard/ilo-rest-api-docs, ``_ilo4_errors.md``).
+    """
+    found = []
+    for message in list_at(data, "@Message.ExtendedInfo") or list_at(data, "Messages"):
+        name = text_at(message, "MessageId") or text_at(message, "MessageID")
+        about = list_at(message, "RelatedProperties") + list_at(message, "MessageArgs")
+        found.append(
+            {
+                "id": name,
+                "severity": text_at(message, "Severity") or text_at(message, "MessageSeverity"),
+                "text": text_at(message, "Message") or name,
+                "about": {last_part(said(part).lstrip("#")) for part in about},
+            }
+        )
+    return found

@@ -1,0 +1,374 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One conversation with a BMC, and all that can go wrong on the way."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.bmc import client as module
+from edgetune.bmc.client import Client, Lost, Outdated, trust
+from edgetune.bmc.credentials import Login
+from edgetune.bmc.payload import BmcError
+from edgetune.config import read_config
+from edgetune.errors import InputError
+from lab.bmc.certificates import Certificates, make_certificates
+from tests.bmc_server import ROOT, SESSIONS, Handler, Reply, ScriptedBmc, cut, drip, hang, reply
+
+SESSION = f"{SESSIONS}/1"
+LOGIN = Login("edgetune", "one-that-nobody-may-see")
+LATER = {
+    "error": {"@Message.ExtendedInfo": [{"MessageId": "iLO.2.14.InvalidOperationForSystemState"}]}
+}
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return make_certificates(tmp_path_factory.mktemp("tls"), ["127.0.0.1"])
+
+
+@pytest.fixture
+def bmc(certificates: Certificates) -> Iterator[ScriptedBmc]:
+    server = ScriptedBmc(certificates)
+    server.pages["/thing"] = {"Name": "thing"}
+    yield server
+    server.close()
+
+
+def talk(bmc: ScriptedBmc, timeout: float = 10, port: int = 0, **config: Any) -> Client:
+    needed = {"inventory": "-", "ssh_key_file": "-", "ssh_known_hosts": "-"}
+    ca = {"bmc_ca_file": str(bmc.certificates.authority)}
+    context = trust(read_config({**needed, **ca, **config}))
+    address = f"https://127.0.0.1:{port}" if port else bmc.address
+    return Client(address, LOGIN, context, timeout, sleep=lambda seconds: None)
+
+
+def reason_of(bmc: ScriptedBmc, link: str = "/thing", timeout: float = 10, **config: Any) -> str:
+    with pytest.raises(BmcError) as caught, talk(bmc, timeout, **config) as client:
+        client.get(link)
+    assert LOGIN.password not in str(caught.value)
+    return caught.value.reason
+
+
+class TestSession:
+    def test_is_opened_used_and_deleted(self, bmc: ScriptedBmc) -> None:
+        with talk(bmc) as client:
+            assert client.get("/thing").data == {"Name": "thing"}
+        assert bmc.arrived[1:] == [("POST", SESSIONS), ("GET", "/thing"), ("DELETE", SESSION)]
+        tokens = [request.headers.get("X-Auth-Token") for request in bmc.requests]
+        assert tokens == [None, None, "token", "token"]
+
+    @pytest.mark.parametrize("error", [BmcError("failed", ""), KeyboardInterrupt(), ValueError()])
+    def test_is_deleted_whatever_happens(self, bmc: ScriptedBmc, error: BaseException) -> None:
+        with pytest.raises(type(error)), talk(bmc):
+            raise error
+        assert bmc.arrived[-1] == ("DELETE", SESSION)
+
+    def test_is_deleted_when_the_time_is_over(self, bmc: ScriptedBmc) -> None:
+        bmc.on("GET", "/thing", hang)
+        assert reason_of(bmc, timeout=1) == "unreachable"
+        assert bmc.count("DELETE", SESSION) == 1
+
+    def test_basic_without_sessions(self, bmc: ScriptedBmc) -> None:
+        bmc.pages["/redfish/v1/"] = {"Systems": {"@odata.id": "/s"}}
+        with talk(bmc) as client:
+            client.get("/thing")
+        assert bmc.requests[-1].headers["Authorization"].startswith("Basic ")
+        assert [method for method, _ in bmc.arrived] == ["GET", "GET"]
+
+    def test_of_an_ilo_4(self, bmc: ScriptedBmc) -> None:
+        bmc.pages["/redfish/v1/"] = {"links": {"Sessions": {"href": SESSIONS}}}
+        with talk(bmc):
+            pass
+        assert bmc.count("POST", SESSIONS) == bmc.count("DELETE", SESSION) == 1
+
+    @pytest.mark.parametrize("status", [400, 401, 403])
+    def test_refused_login_is_tried_once(self, bmc: ScriptedBmc, status: int) -> None:
+        bmc.on("POST", SESSIONS, reply(status))
+        assert reason_of(bmc) == "auth"
+        assert bmc.count("POST", SESSIONS) == 1
+
+    def test_full_table_is_no_wrong_password(self, bmc: ScriptedBmc) -> None:
+        info = [{"MessageId": "Base.1.8.SessionLimitExceeded"}]
+        bmc.on("POST", SESSIONS, reply(400, {"error": {"@Message.ExtendedInfo": info}}))
+        assert reason_of(bmc) == "busy"
+        assert bmc.count("POST", SESSIONS) == 1
+
+    def test_lost_login_is_not_repeated(self, bmc: ScriptedBmc) -> None:
+        bmc.on("POST", SESSIONS, cut)
+        assert reason_of(bmc) == "unreachable"
+        assert bmc.count("POST", SESSIONS) == 1
+
+    def test_that_ended_meanwhile(self, bmc: ScriptedBmc) -> None:
+        bmc.on("GET", "/thing", reply(401))
+        assert reason_of(bmc) == "auth"
+        assert bmc.count("GET", "/thing") == 1
+
+    def test_without_a_token(self, bmc: ScriptedBmc) -> None:
+        bmc.on("POST", SESSIONS, reply(201, {}, Location=SESSION))
+        assert reason_of(bmc) == "garbage"
+
+
+class TestGet:
+    @pytest.mark.parametrize("fault", [cut, reply(500), reply(503), reply(400, LATER)])
+    def test_is_repeated(self, bmc: ScriptedBmc, fault: Any) -> None:
+        bmc.on("GET", "/thing", fault, fault, reply(200, {"Name": "at last"}))
+        with talk(bmc) as client:
+            assert client.get("/thing").data == {"Name": "at last"}
+        assert bmc.count("GET", "/thing") == 3
+
+    @pytest.mark.parametrize(
+        ("fault", "reason"),
+        [
+            (cut, "unreachable"),
+            (reply(500), "busy"),
+            (reply(503), "busy"),
+            (reply(400, LATER), "busy"),
+        ],
+    )
+    def test_is_given_up(self, bmc: ScriptedBmc, fault: Any, reason: str) -> None:
+        bmc.on("GET", "/thing", fault)
+        assert reason_of(bmc) == reason
+        assert bmc.count("GET", "/thing") == 4
+
+    @pytest.mark.parametrize(
+        ("after", "waits"), [("7", 7), ("86400", 10), ("soon", 0.25), ("-1", 0.25)]
+    )
+    def test_waits_as_it_is_told_within_bounds(
+        self, bmc: ScriptedBmc, after: str, waits: float
+    ) -> None:
+        bmc.on("GET", "/thing", reply(503, Retry_After=after), reply(200, {}))
+        waited: list[float] = []
+        client = talk(bmc, timeout=60)
+        client._sleep = waited.append
+        with client:
+            client.get("/thing")
+        assert waited == [waits]
+
+    def test_waits_no_longer_than_there_is_time(self, bmc: ScriptedBmc) -> None:
+        bmc.on("GET", "/thing", reply(503, Retry_After="9"))
+        assert reason_of(bmc, timeout=5) == "busy"
+        assert bmc.count("GET", "/thing") == 1
+
+    @pytest.mark.parametrize("fault", [hang, drip])
+    def test_ends_in_time(self, bmc: ScriptedBmc, fault: Any) -> None:
+        bmc.on("GET", "/thing", fault)
+        began = time.monotonic()
+        assert reason_of(bmc, timeout=1) == "unreachable"
+        assert time.monotonic() - began < 4
+
+    def test_gzip(self, bmc: ScriptedBmc) -> None:
+        packed = gzip.compress(json.dumps({"Name": "x" * 100000}).encode())
+        bmc.on("GET", "/thing", lambda handler: (200, {"Content-Encoding": "gzip"}, packed))
+        with talk(bmc) as client:
+            assert len(client.get("/thing").data["Name"]) == 100000
+
+    def test_bomb(self, bmc: ScriptedBmc) -> None:
+        packed = gzip.compress(b" " * (module.MAX_ANSWER + 1))
+        bmc.on("GET", "/thing", lambda handler: (200, {"Content-Encoding": "gzip"}, packed))
+        assert reason_of(bmc) == "garbage"
+
+    def test_too_long(self, bmc: ScriptedBmc, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "MAX_ANSWER", 1000)
+        bmc.pages["/thing"] = {"Name": "x" * 1000}
+        assert reason_of(bmc) == "garbage"
+
+    @pytest.mark.parametrize(
+        "body", [b"<html>", b"[]", b"null", b"[" * 100000, b"\x1f\x8bno", b"\xff"]
+    )
+    def test_no_json_object(self, bmc: ScriptedBmc, body: bytes) -> None:
+        bmc.on("GET", "/thing", lambda handler: (200, {}, body))
+        assert reason_of(bmc) == "garbage"
+
+    def test_what_is_not_there(self, bmc: ScriptedBmc) -> None:
+        assert reason_of(bmc, "/nothing") == "garbage"
+        with talk(bmc) as client:
+            assert client.find("/nothing") is None
+
+
+class TestOrigin:
+    @pytest.mark.parametrize(
+        "link",
+        [
+            "https://192.0.2.1/thing",
+            "//192.0.2.1/thing",
+            "http://127.0.0.1/thing",
+            "https://127.0.0.1/",
+        ],
+    )
+    def test_link_to_another_host_is_refused_by_name(self, bmc: ScriptedBmc, link: str) -> None:
+        with talk(bmc) as client:
+            with pytest.raises(BmcError, match=link) as caught:
+                client.get(link)
+            assert caught.value.reason == "refused"
+            with pytest.raises(BmcError, match=link):
+                client.change("POST", link, {})
+
+    def test_own_absolute_link(self, bmc: ScriptedBmc) -> None:
+        with talk(bmc) as client:
+            assert client.get(f"{bmc.address}/thing").data == {"Name": "thing"}
+
+    def test_redirect_within_it(self, bmc: ScriptedBmc) -> None:
+        bmc.on("GET", "/old", reply(308, Location="/thing"))
+        with talk(bmc) as client:
+            assert client.get("/old").data == {"Name": "thing"}
+
+    def test_redirect_to_another_host_is_refused_by_name(self, bmc: ScriptedBmc) -> None:
+        bmc.on("GET", "/old", reply(302, Location="https://192.0.2.1/thing"))
+        with talk(bmc) as client, pytest.raises(BmcError, match="https://192.0.2.1/") as caught:
+            client.get("/old")
+        assert caught.value.reason == "refused"
+
+    def test_circle(self, bmc: ScriptedBmc) -> None:
+        bmc.on("GET", "/old", reply(302, Location="/old"))
+        assert reason_of(bmc, "/old") == "garbage"
+
+    def test_redirected_change_is_refused(self, bmc: ScriptedBmc) -> None:
+        bmc.on("PATCH", "/old", reply(307, Location="/thing"))
+        with talk(bmc) as client, pytest.raises(BmcError) as caught:
+            client.change("PATCH", "/old", {})
+        assert caught.value.reason == "refused"
+        assert bmc.count("PATCH", "/thing") == 0
+
+    @pytest.mark.parametrize(
+        "link", ["", "/a b", "/a\r\nX: y", "/\u0434", "https://[", "https://x:y/"]
+    )
+    def test_no_link(self, bmc: ScriptedBmc, link: str) -> None:
+        assert reason_of(bmc, link) == "garbage"
+
+
+class TestChange:
+    @pytest.mark.parametrize("fault", [cut, hang, drip, reply(500), reply(502)])
+    @pytest.mark.parametrize("method", ["PATCH", "POST", "DELETE"])
+    def test_without_an_answer_is_sent_once(
+        self, bmc: ScriptedBmc, method: str, fault: Any
+    ) -> None:
+        bmc.on(method, "/thing", fault)
+        with talk(bmc, timeout=1) as client:
+            with pytest.raises(Lost):
+                client.change(method, "/thing", {})
+            assert client.has_changed
+        assert bmc.count(method, "/thing") == 1
+
+    @pytest.mark.parametrize(
+        ("status", "body", "reason"),
+        [
+            (503, None, "busy"),
+            (400, LATER, "busy"),
+            (500, LATER, "busy"),
+            (400, None, "failed"),
+            (405, None, "failed"),
+            (401, None, "auth"),
+        ],
+    )
+    def test_turned_down_is_sent_once(
+        self, bmc: ScriptedBmc, status: int, body: Any, reason: str
+    ) -> None:
+        bmc.on("PATCH", "/thing", reply(status, body))
+        with talk(bmc) as client:
+            with pytest.raises(BmcError) as caught:
+                client.change("PATCH", "/thing", {})
+            assert not client.has_changed
+        assert (caught.value.reason, bmc.count("PATCH", "/thing")) == (reason, 1)
+
+    def test_says_what_the_bmc_said(self, bmc: ScriptedBmc) -> None:
+        info = {"@Message.ExtendedInfo": [{"MessageId": "x", "Message": "no\x1b[31m such\n value"}]}
+        bmc.on("PATCH", "/thing", reply(400, {"error": info}))
+        with talk(bmc) as client, pytest.raises(BmcError, match=r"no\[31m such value"):
+            client.change("PATCH", "/thing", {})
+
+    def test_on_what_is_no_longer_so(self, bmc: ScriptedBmc) -> None:
+        bmc.on("PATCH", "/thing", reply(412))
+        with talk(bmc) as client, pytest.raises(Outdated):
+            client.change("PATCH", "/thing", {"a": 1}, 'W/"5"')
+        patch = next(request for request in bmc.requests if request.method == "PATCH")
+        assert (patch.headers["If-Match"], patch.body) == ('W/"5"', {"a": 1})
+
+    def test_goes_over_a_connection_that_cannot_be_stale(self, bmc: ScriptedBmc) -> None:
+        def close_after(handler: Handler) -> Reply:
+            handler.close_connection = True
+            return 200, {}, b"{}"
+
+        bmc.on("GET", "/thing", close_after)
+        with talk(bmc) as client:
+            client.get("/thing")
+            client.change("PATCH", "/thing", {})
+        assert bmc.count("PATCH", "/thing") == 1
+
+    def test_that_was_never_sent_is_no_lost_one(self, bmc: ScriptedBmc) -> None:
+        client = talk(bmc)
+        with client:
+            client._port = closed_port()
+            client._address = f"https://127.0.0.1:{client._port}"
+            with pytest.raises(BmcError) as caught:
+                client.change("PATCH", "/thing", {})
+        assert caught.value.reason == "unreachable"
+        assert not client.has_changed
+
+    def test_answer_without_json(self, bmc: ScriptedBmc) -> None:
+        bmc.on("POST", "/thing", lambda handler: (202, {"Location": "/task"}, b"accepted"))
+        with talk(bmc) as client:
+            assert client.location(client.change("POST", "/thing")) == "/task"
+
+
+class TestTrust:
+    def test_certificate_of_an_unknown_authority(self, bmc: ScriptedBmc) -> None:
+        with pytest.raises(BmcError, match="bmc_ca_file") as caught, talk(bmc, bmc_ca_file=""):
+            pass
+        assert caught.value.reason == "tls"
+        assert bmc.arrived == []
+
+    def test_certificate_for_another_address(self, tmp_path: Path) -> None:
+        bmc = ScriptedBmc(make_certificates(tmp_path, ["192.0.2.1"]))
+        try:
+            with pytest.raises(BmcError, match="127.0.0.1") as caught, talk(bmc):
+                pass
+        finally:
+            bmc.close()
+        assert caught.value.reason == "tls"
+
+    def test_not_verified_when_told_so(self, bmc: ScriptedBmc) -> None:
+        with talk(bmc, bmc_ca_file="", bmc_verify=False) as client:
+            client.get("/thing")
+
+    def test_file_that_is_not_there(self, bmc: ScriptedBmc) -> None:
+        with pytest.raises(InputError, match="bmc_ca_file"):
+            talk(bmc, bmc_ca_file="/nonexistent/ca.pem")
+
+    def test_environment_changes_nothing(
+        self, bmc: ScriptedBmc, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{closed_port()}")
+        with talk(bmc) as client:
+            client.get("/thing")
+
+    def test_nobody_listens(self, bmc: ScriptedBmc) -> None:
+        with pytest.raises(BmcError) as caught, talk(bmc, port=closed_port()):
+            pass
+        assert caught.value.reason == "unreachable"
+
+    def test_no_tls_at_all(self, bmc: ScriptedBmc) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as plain:
+            port = plain.getsockname()[1]
+            with pytest.raises(BmcError) as caught, talk(bmc, timeout=1, port=port):
+                pass
+        assert caught.value.reason == "unreachable"
+
+
+def test_root_is_the_only_address_that_is_built(bmc: ScriptedBmc) -> None:
+    with talk(bmc) as client:
+        assert client.root == ROOT
+    assert bmc.arrived[0] == ("GET", "/redfish/v1/")
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
