@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings that every make names in its own way, looked up in ``logical.yaml``."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+from edgetune.bmc.payload import BmcError, said
+from edgetune.bmc.registry import Registry
+from edgetune.fields import load_yaml
+
+_FILE = Path(__file__).with_name("logical.yaml")
+_Modes = Mapping[str, Mapping[str, Sequence[Optional[str]]]]
+
+
+@dataclass(frozen=True)
+class Knob:
+    """A logical setting on one machine: the attributes and values of each of its modes."""
+
+    machines: str
+    modes: Mapping[str, Mapping[str, str]]
+
+    def mode_of(self, values: Mapping[str, Any]) -> str:
+        """The mode that these attributes amount to, or they themselves if it is none."""
+        for mode, wanted in self.modes.items():
+            if all(values.get(name) == value for name, value in wanted.items()):
+                return mode
+        names = dict.fromkeys(name for wanted in self.modes.values() for name in wanted)
+        return ", ".join(f"{name}={said(values.get(name))}" for name in names)
+
+
+def find_knob(kind: str, current: Mapping[str, Any], registry: Registry | None) -> Knob:
+    """The setting on a machine with these attributes; BmcError ``refused`` says what it offers."""
+    for make in _makes()[kind]:
+        names = _names(make.get("named", {}), current, registry)
+        modes: _Modes = make["modes"]
+        if names.get(_leading(modes), _leading(modes)) in current:
+            found = {mode: _on_machine(modes[mode], names, current, registry) for mode in modes}
+            return Knob(make["machines"], {m: wanted for m, wanted in found.items() if wanted})
+    raise BmcError("refused", _nothing(registry))
+
+
+@functools.cache
+def _makes() -> Mapping[str, Any]:
+    makes: Mapping[str, Any] = load_yaml(_FILE)
+    return makes
+
+
+def _leading(modes: _Modes) -> str:
+    return next(iter(next(iter(modes.values()))))
+
+
+def _names(
+    named: Mapping[str, str], current: Mapping[str, Any], registry: Registry | None
+) -> dict[str, str]:
+    """The attributes that have such a displayed name, if it is exactly one each."""
+    found = {}
+    for name, pattern in named.items():
+        there = [n for n in (registry.displayed(pattern) if registry else []) if n in current]
+        if len(there) == 1:
+            found[name] = there[0]
+    return found
+
+
+def _on_machine(
+    wanted: Mapping[str, Sequence[str | None]],
+    names: Mapping[str, str],
+    current: Mapping[str, Any],
+    registry: Registry | None,
+) -> dict[str, str]:
+    """The attributes and values of a mode; empty if this machine cannot have it."""
+    chosen = {}
+    for name, candidates in wanted.items():
+        attribute = names.get(name, name)
+        if attribute not in current and None in candidates:
+            continue
+        value = _first(filter(None, candidates), attribute, name in names, current, registry)
+        if attribute not in current or value is None:
+            return {}
+        chosen[attribute] = value
+    return chosen
+
+
+def _first(
+    candidates: Any,
+    attribute: str,
+    by_display: bool,
+    current: Mapping[str, Any],
+    registry: Registry | None,
+) -> str | None:
+    listed: list[str] = list(candidates)
+    if registry is None:
+        return str(current[attribute]) if current.get(attribute) in listed else listed[0]
+    allowed = registry.values(attribute)
+    for candidate in listed:
+        for value, display in allowed.items():
+            if candidate == value or (by_display and candidate == display):
+                return value
+    return None
+
+
+def _nothing(registry: Registry | None) -> str:
+    offered = registry.offers("snoop") if registry else ""
+    if offered:
+        return f"no attribute of this machine is known to set it; its registry lists {offered}"
+    return "this machine has no such setting (CPUs after the Xeon E5 v4 have no choice)"

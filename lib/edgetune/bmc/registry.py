@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The attribute registry of a BIOS: what a value may be (DMTF DSP8010, AttributeRegistry)."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Callable
+
+from edgetune.bmc.payload import BmcError, at, list_at, said, same, text_at
+
+_FORBIDS = {
+    "ReadOnly": "read-only",
+    "Immutable": "fixed",
+    "GrayOut": "grayed out",
+    "Hidden": "hidden",
+}
+_ORDER: Mapping[str, Callable[[float, float], bool]] = {
+    "GTR": operator.gt,
+    "GEQ": operator.ge,
+    "LSS": operator.lt,
+    "LEQ": operator.le,
+}
+_MOST_OFFERED = 10
+
+
+class Registry:
+    """The attributes of one BIOS; what it says of them is not believed further than its types."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        entries = list_at(data, "RegistryEntries", "Attributes")
+        if not entries:
+            raise BmcError("garbage", "the attribute registry has no attributes")
+        # Name: in the registries of a Gen9.
+        named = {text_at(e, "AttributeName") or text_at(e, "Name"): e for e in entries}
+        self._entries = {name: entry for name, entry in named.items() if name}
+        self._dependencies = [
+            rule
+            for entry in list_at(data, "RegistryEntries", "Dependencies")
+            if text_at(entry, "Type") == "Map"
+            for rule in [at(entry, "Dependency")]
+            if list_at(rule, "MapFrom")
+        ]
+
+    def is_secret(self, name: str) -> bool:
+        """Whether the attribute is a password."""
+        return text_at(self._entries.get(name), "Type") == "Password"
+
+    def values(self, name: str) -> dict[str, str]:
+        """What an enumeration may be: the name and the displayed name of each value."""
+        listed = list_at(self._entries.get(name), "Value")
+        return {text_at(v, "ValueName"): text_at(v, "ValueDisplayName") for v in listed}
+
+    def displayed(self, pattern: str) -> list[str]:
+        """Names of the attributes whose displayed name matches, whatever its case."""
+        return [
+            name
+            for name, entry in self._entries.items()
+            if re.search(pattern, text_at(entry, "DisplayName"), re.IGNORECASE)
+        ]
+
+    def offers(self, pattern: str) -> str:
+        """The attributes whose name or displayed name matches, with their values, as one text."""
+        found = dict.fromkeys(self.displayed(pattern))
+        found.update((n, None) for n in self._entries if re.search(pattern, n, re.IGNORECASE))
+        texts = [f"{name} ({', '.join(self.values(name))})" for name in list(found)[:_MOST_OFFERED]]
+        return "; ".join(texts)
+
+    def typed(self, name: str, text: Any) -> Any:
+        """A value as the attribute takes it; a text that does not fit its type stays as it is."""
+        kind = text_at(self._entries.get(name), "Type")
+        if kind == "Integer" and re.fullmatch(r"-?\d{1,18}", str(text)):
+            return int(text)
+        if kind == "Boolean" and str(text).lower() in ("true", "false"):
+            return str(text).lower() == "true"
+        return text
+
+    def problem(self, wanted: Mapping[str, Any], current: Mapping[str, Any]) -> str | None:
+        """Why these values cannot be set together on a machine with these attributes, or None."""
+        after = {**current, **wanted}
+        for name, value in wanted.items():
+            entry = self._entries.get(name)
+            if entry is None:
+                return f"{name} is not in the attribute registry"
+            found = self._forbidden(name, after) or _misfit(entry, value)
+            if found:
+                return f"{name}: {found}"
+        return self._side_effect(wanted, current)
+
+    def _forbidden(self, name: str, values: Mapping[str, Any]) -> str | None:
+        for flag, word in _FORBIDS.items():
+            cause = ""
+            holds = at(self._entries[name], flag) is True
+            for rule in self._rules_to(name, flag):
+                if self._holds(rule, values):
+                    holds = same(at(rule, "MapToValue"), True)
+                    cause = f" while {_condition(rule)}"
+            if holds:
+                return f"is {word}{cause}"
+        return None
+
+    def _side_effect(self, wanted: Mapping[str, Any], current: Mapping[str, Any]) -> str | None:
+        """What would change beside what is wanted."""
+        after = {**current, **wanted}
+        for rule in self._dependencies:
+            name, value = text_at(rule, "MapToAttribute"), at(rule, "MapToValue")
+            if text_at(rule, "MapToProperty") != "CurrentValue" or name not in after:
+                continue
+            forced = self._holds(rule, after) and not same(after[name], value)
+            if forced and (name in wanted or not self._holds(rule, current)):
+                return f"{name} would be {said(value)}, not {said(after[name])}: {_condition(rule)}"
+        return None
+
+    def _rules_to(self, name: str, what: str) -> Iterator[Any]:
+        for rule in self._dependencies:
+            if (text_at(rule, "MapToAttribute"), text_at(rule, "MapToProperty")) == (name, what):
+                yield rule
+
+    def _holds(self, rule: Any, values: Mapping[str, Any]) -> bool:
+        """Whether the conditions of a rule are met; MapTerms joins each with those before it."""
+        result: bool | None = None
+        for term in list_at(rule, "MapFrom"):
+            met = self._is_met(term, values)
+            if result is None:
+                result = met
+            elif text_at(term, "MapTerms") == "OR":
+                result = result or met
+            else:
+                result = result and met
+        return bool(result)
+
+    def _is_met(self, term: Any, values: Mapping[str, Any]) -> bool:
+        name, what = text_at(term, "MapFromAttribute"), text_at(term, "MapFromProperty")
+        value = values.get(name) if what == "CurrentValue" else at(self._entries.get(name), what)
+        condition, other = text_at(term, "MapFromCondition"), at(term, "MapFromValue")
+        if condition in _ORDER and value is not None and other is not None:
+            return _is_number(value) and _is_number(other) and _ORDER[condition](value, other)
+        return same(value, other) == (condition == "EQU") and condition in ("EQU", "NEQ")
+
+
+def _misfit(entry: Any, value: Any) -> str | None:
+    """Why a value does not fit the type of an attribute, or None."""
+    kind = text_at(entry, "Type")
+    checks = {"Enumeration": _no_choice, "Integer": _no_integer, "String": _no_string}
+    if kind in checks:
+        return checks[kind](entry, value)
+    if kind == "Boolean":
+        return None if isinstance(value, bool) else f"{said(value)!r} is neither true nor false"
+    return f"is of type {kind!r}, which is not set here"
+
+
+def _no_choice(entry: Any, value: Any) -> str | None:
+    choices = [text_at(choice, "ValueName") for choice in list_at(entry, "Value")]
+    return None if value in choices else f"{said(value)!r} is none of: {', '.join(choices)}"
+
+
+def _no_integer(entry: Any, value: Any) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return f"{said(value)!r} is no whole number"
+    low, high, step = (at(entry, n) for n in ("LowerBound", "UpperBound", "ScalarIncrement"))
+    if _is_number(low) and value < low:
+        return f"{value} is below {low}"
+    if _is_number(high) and value > high:
+        return f"{value} is above {high}"
+    if isinstance(step, int) and step > 1 and (value - (low or 0)) % step:
+        return f"{value} is not in steps of {step}"
+    return None
+
+
+def _no_string(entry: Any, value: Any) -> str | None:
+    if not isinstance(value, str):
+        return f"{said(value)!r} is no text"
+    low, high = at(entry, "MinLength"), at(entry, "MaxLength")
+    if _is_number(low) and len(value) < low:
+        return f"is shorter than {low} characters"
+    if _is_number(high) and len(value) > high:
+        return f"is longer than {high} characters"
+    return None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _condition(rule: Any) -> str:
+    terms = list_at(rule, "MapFrom")[:3]
+    signs = {"EQU": "is", "NEQ": "is not", "GTR": ">", "GEQ": ">=", "LSS": "<", "LEQ": "<="}
+    return ", ".join(
+        f"{text_at(term, 'MapFromAttribute')} "
+        f"{signs.get(text_at(term, 'MapFromCondition'), '?')} {said(at(term, 'MapFromValue'))}"
+        for term in terms
+    )
