@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The BIOS of one machine: what is current, and what is pending for its next boot.
+
+``Attributes`` of the settings object are all that will be (HPE, Lenovo, AMI) or only what will
+change (Dell); pending is, in both, what stands there and differs from the current value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from edgetune.bmc.client import Answer, Client
+from edgetune.bmc.jobs import Jobs
+from edgetune.bmc.payload import BmcError, at, list_at, messages_of, said, same, text_at
+from edgetune.bmc.registry import Registry
+from edgetune.bmc.system import bios_link, find_registry, settings_link
+
+Values = Mapping[str, Any]
+# What is beside the attributes in the resource of a Gen9, which has them at its top.
+_NO_ATTRIBUTES = ("Id", "Name", "Type", "Description", "AttributeRegistry", "Modified")
+_GOOD = ("Success", "NoOperation", "SystemResetRequired", "ResetRequired")
+
+
+@dataclass(frozen=True)
+class State:
+    """One look at a BIOS; texts in it are fit to be shown."""
+
+    bios: Answer
+    settings: Answer | None
+    current: Values
+    pending: Values
+
+    @property
+    def version(self) -> str | None:
+        """The etag of the settings object, if it has any."""
+        return self.settings.etag if self.settings else None
+
+    def next(self, name: str) -> Any:
+        """What the next boot makes of an attribute."""
+        return self.pending.get(name, self.current.get(name))
+
+    def fits(self, wanted: Values) -> bool:
+        """Whether the next boot makes all of it so."""
+        return all(same(self.next(name), value) for name, value in wanted.items())
+
+    def foreign(self, ours: Values) -> list[str]:
+        """What is pending and not ours, each as one text."""
+        return [
+            f"{name} ({said(self.current.get(name))} -> {said(value)})"
+            for name, value in self.pending.items()
+            if name not in ours or not same(ours[name], value)
+        ]
+
+    def refuse_foreign(self, ours: Values) -> None:
+        """BmcError ``refused`` if somebody else's changes would ride along."""
+        foreign = self.foreign(ours)
+        if foreign:
+            text = ", ".join(foreign)
+            raise BmcError("refused", f"changes of somebody else wait for the next boot: {text}")
+
+    def part(self, names: Any) -> dict[str, dict[str, Any]]:
+        """``{current, pending}`` of these attributes."""
+        return {
+            "current": {name: self.current.get(name) for name in names},
+            "pending": {name: self.pending[name] for name in names if name in self.pending},
+        }
+
+    def complaints(self, names: Any) -> list[str]:
+        """What the BIOS said against the last settings, if about these or about none by name."""
+        result = at(self.bios.data, "@Redfish.Settings") or at(self.bios.data, "SettingsResult")
+        ours, others = set(names), set(self.current) - set(names)
+        return [
+            message["text"]
+            for message in messages_of(result)
+            if _is_bad(message) and (ours & message["about"] or not others & message["about"])
+        ]
+
+
+class Bios:
+    """The BIOS of one system, over one conversation."""
+
+    def __init__(self, client: Client, system: Answer) -> None:
+        self.client = client
+        self.jobs = Jobs(client, system)
+        self._link = bios_link(system)
+
+    def read(self) -> State:
+        """Current and pending, now."""
+        bios = self.client.get(self._link)
+        link = settings_link(bios)
+        settings = self.client.get(link) if link else None
+        current = _attributes(bios)
+        shown = _attributes(settings) if settings else {}
+        pending = {
+            name: value
+            for name, value in shown.items()
+            if value is not None and not same(value, current.get(name))
+        }
+        return State(bios, settings, current, pending)
+
+    def registry(self, state: State) -> Registry | None:
+        """What its attributes may be; None where the BMC has no registry for them."""
+        return find_registry(self.client, state.bios)
+
+    def send(self, state: State, values: Values, strong: bool = False) -> Answer:
+        """Ask once for these values with the next boot.
+
+        ``strong``: name the version as if it were a strong one. Some BMCs give weak ones and
+        take none of them back (openstack/sushy, ``connector.py``).
+        """
+        if state.settings is None:
+            raise BmcError("refused", "the BMC shows the BIOS, but takes no settings for it")
+        body: dict[str, Any] = dict(values)
+        if "Attributes" in state.bios.data:
+            body = {"Attributes": body}
+        times = list_at(state.bios.data, "@Redfish.Settings", "SupportedApplyTimes")
+        if times and "OnReset" not in times:
+            raise BmcError("refused", "the BMC takes settings, but none for the next boot only")
+        if times:
+            body["@Redfish.SettingsApplyTime"] = {
+                "@odata.type": "#Settings.v1_1_0.PreferredApplyTime",
+                "ApplyTime": "OnReset",
+            }
+        etag = state.version
+        if etag and strong and etag.startswith("W/"):
+            etag = etag[2:]
+        return self.client.change("PATCH", state.settings.link, body, etag)
+
+
+def _attributes(answer: Answer) -> dict[str, Any]:
+    data = answer.data
+    if "Attributes" in data:
+        listed = data["Attributes"]
+        if not isinstance(listed, dict):
+            raise BmcError("garbage", f"{said(answer.link)}: Attributes is no mapping")
+    elif text_at(data, "AttributeRegistry"):
+        listed = {name: data[name] for name in data if _is_flat_attribute(name, data[name])}
+    else:
+        raise BmcError("garbage", f"{said(answer.link)}: Attributes is missing")
+    for name, value in listed.items():
+        if isinstance(value, (dict, list)):
+            raise BmcError("garbage", f"{said(answer.link)}: Attributes.{said(name)} is no value")
+    return {said(n): said(v) if isinstance(v, str) else v for n, v in listed.items()}
+
+
+def _is_flat_attribute(name: str, value: Any) -> bool:
+    return not (name in _NO_ATTRIBUTES or "@" in name or isinstance(value, (dict, list)))
+
+
+def _is_bad(message: Mapping[str, Any]) -> bool:
+    if message["severity"]:
+        return bool(message["severity"] != "OK")
+    return message["id"].replace(":", ".").rpartition(".")[2] not in _GOOD

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether settings for the BIOS went through: started by ``set`` and a boot, seen here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from edgetune.bmc.bios import Bios, State
+from edgetune.bmc.client import Answer, Client
+from edgetune.bmc.jobs import Job
+from edgetune.bmc.payload import said, same
+from edgetune.bmc.system import in_post
+
+
+def check(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[str, Any]:
+    """``{state, reason, current, pending, messages}`` for ``attributes`` and their ``job``.
+
+    ``state`` is ``done``; ``boot`` (accepted, waits for a boot); ``running`` (a job or POST is
+    under way); or ``failed``.
+    """
+    bios, wanted = Bios(client, system), request["attributes"]
+    state = bios.read()
+    job = bios.jobs.find(request["job"]) if request["job"] else None
+    names = {**request["ours"], **wanted}
+    messages = state.complaints(names)
+    verdict, reason = _judge(state, job, in_post(system), request, messages)
+    shown = state.part(names)
+    return {"state": verdict, "reason": reason, "messages": messages, **shown}
+
+
+def _judge(
+    state: State,
+    job: Job | None,
+    posting: bool,
+    request: Mapping[str, Any],
+    messages: list[str],
+) -> tuple[str, str]:
+    if job and job.state == "failed":
+        return "failed", f"its job: {job.text}"
+    if posting or (job and job.state == "running"):
+        return "running", job.text if job and not posting else "POST is under way"
+    lost = [n for n, v in request["attributes"].items() if not same(state.next(n), v)]
+    waiting = [n for n, v in request["ours"].items() if _is_pending(state, n, v)]
+    waiting += [n for n, v in request["attributes"].items() if _is_pending(state, n, v)]
+    if lost:
+        told = f": {'; '.join(messages)}" if messages else ""
+        return "failed", ", ".join(_still(state, n, request["attributes"][n]) for n in lost) + told
+    if waiting or (job and job.state == "waiting"):
+        return "boot", "waits for a boot"
+    if messages:
+        return "failed", "; ".join(messages)
+    return "done", ""
+
+
+def _is_pending(state: State, name: str, value: Any) -> bool:
+    return name in state.pending and same(state.pending[name], value)
+
+
+def _still(state: State, name: str, value: Any) -> str:
+    now = f"{name} is {said(state.current.get(name))}"
+    if name in state.pending:
+        return f"{now}, and {said(state.pending[name])} is pending, not {said(value)}"
+    return f"{now}, and {said(value)} is not pending"

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a tuning would do to the BIOS of one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from edgetune.bmc.bios import Bios, State, Values
+from edgetune.bmc.client import Answer, Client
+from edgetune.bmc.logical import find_knob
+from edgetune.bmc.payload import BmcError, same, text_at, text_of
+from edgetune.bmc.registry import Registry
+from edgetune.bmc.system import reset_action
+
+MISSING = (
+    "the BMC has no registry of the attributes (registry missing), and nothing is set unchecked"
+)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """A setting on this machine: what it is, what the next boot makes of it, what it shall be."""
+
+    runtime: str | None
+    persistent: str | None
+    wanted: Values = field(default_factory=dict)
+    unsupported: str | None = None
+
+
+def plan(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[str, Any]:
+    """A row for each of ``settings``; BmcError ``refused`` if more than ``ours`` is pending."""
+    bios = Bios(client, system)
+    state = bios.read()
+    state.refuse_foreign(request["ours"])
+    registry = bios.registry(state)
+    readings = [_read(setting, state, registry) for setting in request["settings"]]
+    return {
+        "system": text_at(system.data, "UUID"),
+        "bios_version": text_at(system.data, "BiosVersion"),
+        "attributes": {n: v for n, v in state.current.items() if not _is_secret(n, registry)},
+        "settings": [
+            _row(setting, reading, state, _trouble(reading, readings, state, registry))
+            for setting, reading in zip(request["settings"], readings)
+        ],
+        "resets": reset_action(client, system)[1],
+    }
+
+
+def _read(setting: Mapping[str, Any], state: State, registry: Registry | None) -> _Reading:
+    after = {**state.current, **state.pending}
+    if setting["kind"] == "bios.attribute":
+        return _read_attribute(setting, state, after, registry)
+    try:
+        knob = find_knob(setting["kind"], state.current, registry)
+    except BmcError as error:
+        return _Reading(None, None, unsupported=str(error))
+    now, then, mode = knob.mode_of(state.current), knob.mode_of(after), setting["value"]
+    if mode not in knob.modes:
+        can = ", ".join(knob.modes) or "nothing"
+        return _Reading(now, then, unsupported=f"{knob.machines}: this machine offers {can}")
+    return _Reading(now, then, knob.modes[mode])
+
+
+def _read_attribute(
+    setting: Mapping[str, Any], state: State, after: Values, registry: Registry | None
+) -> _Reading:
+    name, value = setting["target"]["attribute"], setting["value"]
+    if name not in state.current:
+        offered = registry.offers(f"^{name}$") if registry else ""
+        text = f"; its registry lists {offered}, but that is for other machines" if offered else ""
+        return _Reading(None, None, unsupported=f"this machine has no attribute {name}{text}")
+    now = state.current[name]
+    typed = now if same(value, now) else registry.typed(name, value) if registry else value
+    return _Reading(text_of(now), text_of(after[name]), {name: typed})
+
+
+def _trouble(
+    reading: _Reading, readings: list[_Reading], state: State, registry: Registry | None
+) -> str | None:
+    """Why what is to be changed cannot be, or None."""
+    if reading.unsupported or _stands(reading, state):
+        return reading.unsupported
+    if state.settings is None:
+        return "the BMC shows the BIOS of this machine, but takes no settings for it"
+    if registry is None:
+        return MISSING
+    others = [other.wanted for other in readings if other is not reading]
+    around: dict[str, Any] = {**state.current, **state.pending}
+    for wanted in others:
+        around.update(wanted)
+    return registry.problem(reading.wanted, around)
+
+
+def _row(
+    setting: Mapping[str, Any], reading: _Reading, state: State, trouble: str | None
+) -> dict[str, Any]:
+    status = "noop" if _stands(reading, state) else "change"
+    return {
+        "id": setting["id"],
+        "status": "unsupported" if trouble else status,
+        "runtime": reading.runtime,
+        "persistent": reading.persistent,
+        "wanted": setting["value"],
+        "reason": trouble,
+        "attributes": {
+            name: {
+                "current": state.current.get(name),
+                "pending": state.pending.get(name),
+                "wanted": value,
+            }
+            for name, value in reading.wanted.items()
+        },
+    }
+
+
+def _stands(reading: _Reading, state: State) -> bool:
+    now = all(same(state.current.get(name), value) for name, value in reading.wanted.items())
+    return now and state.fits(reading.wanted)
+
+
+def _is_secret(name: str, registry: Registry | None) -> bool:
+    by_type = registry is not None and registry.is_secret(name)
+    return by_type or name.lower().endswith("password")

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the next boot of a machine come up with these attributes, or takes that back.
+
+Every change is sent once. Where no answer comes the BIOS is read, and what counts is what stands
+there; it is sent a second time only after it was seen not to have arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Callable
+
+from edgetune.bmc.bios import Bios, State, Values
+from edgetune.bmc.client import Answer, Client, Lost, Outdated
+from edgetune.bmc.jobs import Job
+from edgetune.bmc.payload import BmcError, at, link_at, said, same
+from edgetune.bmc.planning import MISSING
+
+
+def set_attributes(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Current and pending as ``attributes`` want it; what is pending of ``ours`` is ours.
+
+    Answers ``{changed, job, boot, current, pending}``. BmcError: ``refused`` (a foreign change,
+    a value that cannot be had), ``failed``, ``unknown``, and those of a Client.
+    """
+    bios, wanted, ours = Bios(client, system), request["attributes"], request["ours"]
+    state = bios.read()
+    state.refuse_foreign(ours)
+    target = {**state.pending, **wanted}
+    needed = {n: v for n, v in target.items() if not same(state.current.get(n), v)}
+    changed, job = False, ""
+    if not _is_pending(needed, state):
+        needed = _checked(bios, state, needed)
+        if bios.jobs.are_listed:
+            state = _withdraw(bios, state)
+        job, state = _send(bios, state, needed, ours)
+        _refuse_extra(bios, state, {**ours, **needed})
+        changed = True
+    if needed and bios.jobs.are_listed and not job:
+        job, created = _find_job(bios, state)
+        changed = changed or created
+    boot = any(name in state.pending for name in needed)
+    return {"changed": changed, "job": job, "boot": boot, **state.part(wanted)}
+
+
+def _is_pending(needed: Values, state: State) -> bool:
+    return set(needed) == set(state.pending) and state.fits(needed)
+
+
+def _checked(bios: Bios, state: State, needed: Values) -> dict[str, Any]:
+    """What is needed as the registry's types have it; BmcError ``refused`` if it cannot be had."""
+    if not needed:
+        return {}
+    missing = [name for name in needed if name not in state.current]
+    if missing:
+        raise BmcError("refused", f"this machine has no attribute {', '.join(missing)}")
+    registry = bios.registry(state)
+    if registry is None:
+        raise BmcError("refused", MISSING)
+    typed = {name: registry.typed(name, value) for name, value in needed.items()}
+    problem = registry.problem(typed, {**state.current, **state.pending})
+    if problem:
+        raise BmcError("refused", problem)
+    return typed
+
+
+def _send(bios: Bios, state: State, needed: Values, ours: Values) -> tuple[str, State]:
+    """PATCH what is pending into what is needed; answers the job this made, or "", and what is."""
+    strong = False
+    for last in (False, True):
+        values = {
+            name: needed.get(name, state.current.get(name))
+            for name in {**state.pending, **needed}
+            if not same(state.next(name), needed.get(name, state.current.get(name)))
+        }
+        if not values:
+            return "", state
+        try:
+            answer = bios.send(state, values, strong)
+        except Outdated:
+            if last:
+                raise
+            before, state = state.version, bios.read()
+            state.refuse_foreign(ours)
+            strong = state.version == before
+        except Lost:
+            state = bios.read()
+            if state.fits(values):
+                return "", state
+            state.refuse_foreign({**ours, **needed})
+            if last:
+                raise
+        else:
+            return bios.jobs.of(answer), _shown(bios.read(), values)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _shown(state: State, values: Values) -> State:
+    """The state, if it shows what was taken; success that did nothing is a failure."""
+    for name, value in values.items():
+        if not same(state.next(name), value):
+            text = f"{name} would still be {said(state.next(name))} after a boot, not {said(value)}"
+            raise BmcError("failed", f"the BMC took the change, but {text}")
+    return state
+
+
+def _refuse_extra(bios: Bios, state: State, asked: Values) -> None:
+    """If more is pending than was asked for, take ours back and refuse."""
+    extra = state.foreign(asked)
+    if not extra:
+        return
+    back = _withdraw(bios, state) if bios.jobs.are_listed else state
+    mine = {name: back.current[name] for name in back.pending if name in asked}
+    if mine:
+        bios.send(back, mine)
+    left = bios.read().foreign({})
+    still = f"; still pending: {', '.join(left)}" if left else ""
+    raise BmcError("refused", f"the BMC would also change {', '.join(extra)}: taken back{still}")
+
+
+def _withdraw(bios: Bios, state: State) -> State:
+    """Take away the job that waits, and what is pending with it (Dell: deltas and their job)."""
+    if not state.pending:
+        return state
+    job = bios.jobs.waiting()
+    if job is not None:
+        link = job.link
+        _settle(lambda: bios.jobs.delete(job), lambda: not _waits(bios.jobs.find(link)))
+        state = bios.read()
+    settings = state.settings.data if state.settings else {}
+    actions = at(settings, "Actions")
+    clear = at(actions, "Oem", "#DellManager.ClearPending") or at(
+        actions, "#DellManager.ClearPending"
+    )
+    target = link_at(clear, "target")
+    if state.pending and target:
+        _settle(lambda: bios.client.change("POST", target), lambda: not bios.read().pending)
+        state = bios.read()
+    return state
+
+
+def _find_job(bios: Bios, state: State) -> tuple[str, bool]:
+    """The job that brings what is pending into force, and whether it had to be created."""
+    job = bios.jobs.waiting()
+    if job or state.settings is None:
+        return (job.link if job else ""), False
+    try:
+        return bios.jobs.create(state.settings.link), True
+    except Lost:
+        job = bios.jobs.waiting()
+        if job is None:
+            raise
+        return job.link, True
+
+
+def _waits(job: Job | None) -> bool:
+    return job is not None and job.state == "waiting"
+
+
+def _settle(act: Callable[[], Any], is_done: Callable[[], bool]) -> None:
+    """Do it; where no answer comes, look, and do it once more if it was not done."""
+    try:
+        act()
+    except Lost:
+        if not is_done():
+            act()

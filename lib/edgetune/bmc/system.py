@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the service root of a BMC to what is about one of its systems; links are followed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from edgetune.bmc.client import Answer, Client
+from edgetune.bmc.payload import BmcError, at, last_part, link_at, list_at, text_at
+from edgetune.bmc.registry import Registry
+
+# Where POST is, by DSP2046, ComputerSystem.BootProgress: in all other states it is under way.
+_NOT_IN_POST = ("", "None", "OSBootStarted", "OSRunning", "OEM")
+
+
+def find_system(client: Client, name: str) -> Answer:
+    """The system that is called so, or the only one; BmcError ``refused`` names those there are."""
+    links = [link_at(member) for member in members(client, link_at(client.root, "Systems"))]
+    chosen = [link for link in links if not name or last_part(link) == name]
+    if len(chosen) != 1:
+        there = ", ".join(map(last_part, links)) or "none"
+        what = f"no system {name!r}" if name else "not one system: say which in bmc.system"
+        raise BmcError("refused", f"the BMC has {what}; it has: {there}")
+    return client.get(chosen[0])
+
+
+def members(client: Client, collection: str) -> Iterator[Any]:
+    """The members of a collection: links, or whole where the BMC gives them so."""
+    pages = 0
+    while collection and pages < 20:
+        data = client.get(collection).data
+        yield from list_at(data, "Members")
+        collection = link_at(data, "Members@odata.nextLink")
+        pages += 1
+
+
+def whole(client: Client, member: Any) -> Any:
+    """A member of a collection, read if it is but a link."""
+    is_link = isinstance(member, Mapping) and set(member) <= {"@odata.id", "href"}
+    return client.get(link_at(member)).data if is_link else member
+
+
+def bios_link(system: Answer) -> str:
+    """Where the current settings of its BIOS are; BmcError if Redfish does not reach them.
+
+    An iLO 4 has the link among its own (proliantutils, ``ilo/ris.py``).
+    """
+    oem = at(system.data, "Oem", "Hp")
+    link = (
+        link_at(system.data, "Bios")
+        or link_at(oem, "Links", "BIOS")
+        or link_at(oem, "links", "BIOS")
+    )
+    if not link:
+        raise BmcError("refused", "the BMC does not show the BIOS of this system over Redfish")
+    return link
+
+
+def settings_link(bios: Answer) -> str:
+    """Where settings for the next boot go, or "" where the BIOS is only shown."""
+    data = bios.data
+    return (
+        link_at(data, "@Redfish.Settings", "SettingsObject")
+        or link_at(data, "Links", "Settings")
+        or link_at(data, "links", "Settings")
+    )
+
+
+def find_registry(client: Client, bios: Answer) -> Registry | None:
+    """The registry of the attributes of a BIOS, or None where the BMC has none of that name."""
+    name = text_at(bios.data, "AttributeRegistry")
+    if not name:
+        return None
+    links = [link_at(member) for member in members(client, link_at(client.root, "Registries"))]
+    for link in _likely(links, name):
+        file = client.find(link)
+        for place in _locations(file.data) if file else []:
+            found = client.find(place)
+            if found and name in _names(link, file, found):
+                return Registry(found.data)
+    return None
+
+
+def _likely(links: list[str], name: str) -> list[str]:
+    """Links that may lead to the registry, the likeliest first: each costs two requests."""
+    exact = [link for link in links if _bare(link) == name]
+    bios = [link for link in links if "biosattributeregistry" in link.lower()]
+    return exact or bios
+
+
+def _locations(file: Any) -> list[str]:
+    places = list_at(file, "Location")
+    english = [place for place in places if text_at(place, "Language").startswith("en")]
+    links = [link_at(place, "Uri") for place in english or places]
+    return [link for link in links if link][:1]
+
+
+def _names(link: str, file: Answer | None, registry: Answer) -> set[str]:
+    below = file.data if file else {}
+    texts = (text_at(below, "Registry"), text_at(below, "Id"), text_at(registry.data, "Id"))
+    return {_bare(link), *texts}
+
+
+def _bare(link: str) -> str:
+    name = last_part(link)
+    return name[: -len(".json")] if name.endswith(".json") else name
+
+
+def reset_action(client: Client, system: Answer) -> tuple[str, list[str]]:
+    """Where a reset is asked for, and the kinds that this machine takes."""
+    action = at(system.data, "Actions", "#ComputerSystem.Reset")
+    kinds = list_at(action, "ResetType@Redfish.AllowableValues")
+    info = link_at(action, "@Redfish.ActionInfo")
+    if not kinds and info:
+        for parameter in list_at(client.get(info).data, "Parameters"):
+            if text_at(parameter, "Name") == "ResetType":
+                kinds = list_at(parameter, "AllowableValues")
+    return link_at(action, "target"), [kind for kind in kinds if isinstance(kind, str)]
+
+
+def managers(client: Client, system: Answer) -> list[Answer]:
+    """The managers of a system: those it names, or those of the BMC."""
+    links = list_at(system.data, "Links", "ManagedBy")
+    named = [link_at(link) for link in links] or [
+        link_at(member) for member in members(client, link_at(client.root, "Managers"))
+    ]
+    return [answer for answer in map(client.find, filter(None, named)) if answer]
+
+
+def boot_progress(system: Answer) -> str:
+    """How far the system has come with its boot, or ""."""
+    return text_at(system.data, "BootProgress", "LastState")
+
+
+def in_post(system: Answer) -> bool:
+    """Whether the BMC says that POST is under way."""
+    oem = at(system.data, "Oem")
+    hpe = text_at(oem, "Hp", "PostState") or text_at(oem, "Hpe", "PostState")
+    return boot_progress(system) not in _NOT_IN_POST or hpe.startswith("InPost")

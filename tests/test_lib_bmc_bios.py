@@ -1,0 +1,384 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plan, set, check, reset and evidence against the BMCs of the lab, well and with their faults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from edgetune.bmc import client as client_module
+from edgetune.hosts.result import HostResult
+from lab.bmc import Machine
+from tests.bmc_site import PASSWORD, Site, setting, snoop
+
+# What home means on each, and what it is before.
+HOME = {
+    "dell": {"SnoopMode": "HomeSnoop"},
+    "hpe": {"QpiSnoopConfig": "Standard", "QpiHomeSnoopOpt": "DirectoryOsbDisabled"},
+    "lenovo": {"Processors_SnoopPreference": "Home Snoop"},
+    "ami": {"QPIS00A": "Home Snoop"},
+}
+FIRST = {
+    "dell": {"SnoopMode": "EarlySnoop"},
+    "hpe": {"QpiSnoopConfig": "EarlySnoop"},
+    "lenovo": {"Processors_SnoopPreference": "Early Snoop"},
+    "ami": {"QPIS00A": "Early Snoop"},
+}
+# Something else of the same machine.
+OTHER = {
+    "dell": {"LogicalProc": "Disabled"},
+    "hpe": {"ProcHyperthreading": "Disabled"},
+    "lenovo": {"Processors_CStates": "Autonomous"},
+    "ami": {"TCG003": "Disable"},
+}
+CHANGES = ("PATCH", "POST", "DELETE")
+
+
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Site]]:
+    made = {kind: Site(tmp_path_factory.mktemp(kind), kind) for kind in HOME}
+    yield made
+    for site in made.values():
+        site.close()
+
+
+class Box:
+    """A site with one new machine, and what to ask it."""
+
+    def __init__(self, site: Site, kind: str) -> None:
+        self.site, self.kind = site, kind
+        self.machine = Machine("e000", kind)
+        site.renew(self.machine)
+        self.home, self.first, self.other = HOME[kind], FIRST[kind], OTHER[kind]
+
+    def plan(self, *settings: dict[str, Any], ours: Any = None) -> HostResult:
+        wanted = list(settings) or [snoop("home")]
+        return self.site.ask("plan", {"settings": wanted, "ours": ours or {}})
+
+    def plan_in(self, timeout: float) -> HostResult:
+        return self.site.ask("plan", {"settings": [], "ours": {}}, timeout)
+
+    def set(self, attributes: Any = None, ours: Any = None, **more: Any) -> HostResult:
+        request = {"attributes": attributes or self.home, "ours": ours or {}}
+        return self.site.ask("set", request, **more)
+
+    def check(self, attributes: Any = None, job: str = "", **more: Any) -> HostResult:
+        wanted = attributes or self.home
+        return self.site.ask("check", {"attributes": wanted, "job": job, "ours": wanted}, **more)
+
+    def reset(self, kind: str, os_answers: bool = False, **more: Any) -> HostResult:
+        return self.site.ask("reset", {"kind": kind, "os_answers": os_answers}, **more)
+
+    def boot(self) -> None:
+        self.machine.begin_post()
+        self.machine.end_post()
+
+    @property
+    def changes(self) -> list[str]:
+        """Methods of the changes that arrived, sessions apart."""
+        return [m for m, path in self.machine.log if m in CHANGES and "/Sessions" not in path]
+
+
+@pytest.fixture(params=list(HOME))
+def box(
+    request: pytest.FixtureRequest, sites: dict[str, Site], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Box]:
+    yield from _box(sites, request.param, monkeypatch)
+
+
+@pytest.fixture
+def dell(sites: dict[str, Site], monkeypatch: pytest.MonkeyPatch) -> Iterator[Box]:
+    yield from _box(sites, "dell", monkeypatch)
+
+
+@pytest.fixture
+def ami(sites: dict[str, Site], monkeypatch: pytest.MonkeyPatch) -> Iterator[Box]:
+    yield from _box(sites, "ami", monkeypatch)
+
+
+def _box(sites: dict[str, Site], kind: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Box]:
+    monkeypatch.setattr(client_module, "_PAUSES", (0.01, 0.01, 0.01))
+    monkeypatch.setattr(client_module, "_LONGEST_PAUSE", 0.01)
+    made = Box(sites[kind], kind)
+    yield made
+    assert made.machine.sessions.ids() == [], "a session was left"
+
+
+class TestWell:
+    def test_plan(self, box: Box) -> None:
+        result = box.plan()
+        assert result.error is None
+        row = result.data["settings"][0]
+        assert row["status"] == "change"
+        assert {name: one["wanted"] for name, one in row["attributes"].items()} == box.home
+        assert result.data["system"] == box.machine.uuid
+        assert result.data["attributes"].items() >= box.first.items()
+        assert "ForceRestart" in result.data["resets"]
+        assert box.changes == []
+
+    def test_there_and_back(self, box: Box) -> None:
+        done = box.set()
+        assert done.error is None
+        assert (done.changed, done.data["boot"]) == (True, True)
+        assert bool(done.data["job"]) == (box.kind == "dell")
+        assert box.check(job=done.data["job"]).data["state"] == "boot"
+        box.boot()
+        assert box.check(job=done.data["job"]).data["state"] == "done"
+        assert box.machine.snoop_mode == "home"
+        assert box.plan().data["settings"][0]["status"] == "noop"
+        back = box.set(box.first)
+        assert back.error is None
+        box.boot()
+        assert box.check(box.first, job=back.data["job"]).data["state"] == "done"
+        assert box.machine.snoop_mode == "early"
+        assert box.changes.count("PATCH") == 2
+
+    def test_twice_changes_nothing_the_second_time(self, box: Box) -> None:
+        first = box.set()
+        before = box.changes
+        again = box.set(ours=box.home)
+        assert (again.error, again.changed, again.data["boot"]) == (None, False, True)
+        assert again.data["job"] == first.data["job"]
+        assert box.changes == before
+
+    def test_what_is_so_needs_nothing(self, box: Box) -> None:
+        result = box.set(box.first)
+        assert (result.error, result.changed, result.data["boot"]) == (None, False, False)
+        assert box.changes == []
+
+    def test_pending_is_cancelled(self, box: Box) -> None:
+        box.set()
+        result = box.set(box.first, ours=box.home)
+        assert (result.error, result.changed, result.data["boot"]) == (None, True, False)
+        assert box.machine.pending == {}
+        box.boot()
+        assert box.machine.snoop_mode == "early"
+
+    def test_another_one_joins_what_is_pending(self, box: Box) -> None:
+        box.set(box.other)
+        result = box.set(ours=box.other)
+        assert result.error is None
+        box.boot()
+        assert box.machine.current.items() >= {**box.home, **box.other}.items()
+
+    def test_foreign_change_is_refused_and_named(self, box: Box) -> None:
+        box.machine.stage(box.other)
+        name, value = next(iter(box.other.items()))
+        for result in (box.plan(), box.set()):
+            assert result.reason == "refused"
+            assert f"{name} ({box.machine.current[name]} -> {value})" in str(result.error)
+        assert box.changes == []
+        assert box.plan(ours=box.other).error is None
+
+    def test_our_attribute_with_another_value_is_foreign(self, box: Box) -> None:
+        box.machine.stage(box.other)
+        assert box.set(ours=dict.fromkeys(box.other, "else")).reason == "refused"
+
+    def test_evidence(self, box: Box) -> None:
+        box.set()
+        box.boot()
+        data = box.site.ask("evidence").data
+        assert (data["power"], data["health"]) == ("On", "OK")
+        assert 0 < len(data["events"]) <= 5
+        assert set(data["events"][0]) == {"created", "severity", "message"}
+
+
+class TestValues:
+    def test_what_the_registry_does_not_allow(self, dell: Box) -> None:
+        row = dell.plan(setting("LogicalProc", "Perhaps")).data["settings"][0]
+        assert row["status"] == "unsupported"
+        assert "Enabled, Disabled" in row["reason"]
+        result = dell.set({"LogicalProc": "Perhaps"})
+        assert result.reason == "refused"
+        assert dell.changes == []
+
+    def test_what_another_attribute_forbids(self, dell: Box) -> None:
+        row = dell.plan(setting("ProcCStates", "Enabled")).data["settings"][0]
+        assert row["status"] == "unsupported"
+        assert "SysProfile" in row["reason"]
+
+    def test_attribute_that_is_not_there(self, dell: Box) -> None:
+        assert dell.plan(setting("NoSuch", "1")).data["settings"][0]["status"] == "unsupported"
+        assert dell.set({"NoSuch": 1}).reason == "refused"
+
+    def test_numbers_are_sent_as_numbers(self, dell: Box) -> None:
+        row = dell.plan(setting("AcPwrRcvryUserDelay", "60")).data["settings"][0]
+        assert (row["status"], row["runtime"]) == ("noop", "60")
+
+    def test_all_settings_of_a_tuning_are_seen_together(self, box: Box) -> None:
+        name, value = next(iter(box.other.items()))
+        rows = box.plan(snoop("home"), setting(name, value)).data["settings"]
+        assert [row["status"] for row in rows] == ["change", "change"]
+        assert [row["id"] for row in rows] == ["bios.snoop_mode", f"bios.attribute:{name}"]
+
+    def test_no_registry(self, box: Box) -> None:
+        box.machine.faults.add("no_registry")
+        row = box.plan().data["settings"][0]
+        assert row["status"] == "unsupported"
+        if box.kind != "ami":
+            assert "registry missing" in row["reason"]
+        assert box.set().reason == "refused"
+        assert box.changes == []
+
+
+class TestSentOnce:
+    """Against a BMC that does what it is asked and answers after the client has given up."""
+
+    def test_set(self, box: Box) -> None:
+        box.machine.faults.add("late")
+        result = box.set(timeout=2)
+        assert result.error is None
+        assert result.data["boot"] is True
+        assert box.changes == ["PATCH"]
+        assert box.machine.pending
+
+    def test_cancel(self, box: Box) -> None:
+        box.set()
+        box.machine.faults.add("late")
+        result = box.set(box.first, ours=box.home, timeout=2)
+        assert result.error is None
+        assert box.machine.pending == {}
+        assert box.changes == ["PATCH", "DELETE" if box.kind == "dell" else "PATCH"]
+
+    def test_reset(self, box: Box) -> None:
+        box.machine.faults.add("late")
+        result = box.reset("ForceRestart", os_answers=True, timeout=2)
+        assert result.reason == "unknown"
+        assert box.machine.resets == ["ForceRestart"]
+        assert box.changes == ["POST"]
+
+
+class TestReset:
+    def test_is_sent(self, box: Box) -> None:
+        assert box.reset("ForceRestart", os_answers=True).data == {"sent": True}
+        assert box.machine.resets == ["ForceRestart"]
+
+    def test_kind_that_the_machine_does_not_take(self, ami: Box) -> None:
+        result = ami.reset("GracefulRestart")
+        assert result.reason == "refused"
+        assert "ForceRestart" in str(result.error)
+        assert ami.machine.resets == []
+
+    @pytest.mark.parametrize("kind", ["ForceOff", "On", "Nmi"])
+    def test_kind_that_is_no_restart(self, dell: Box, kind: str) -> None:
+        assert dell.reset(kind, os_answers=True).reason == "refused"
+        assert dell.machine.resets == []
+
+    def test_machine_in_post_is_not_forced(self, box: Box) -> None:
+        box.machine.driven = True
+        box.machine.begin_post()
+        assert box.reset("ForceRestart").reason == "refused"
+        assert box.machine.resets == []
+
+    def test_machine_that_does_not_tell_is_not_forced(self, sites: dict[str, Site]) -> None:
+        hpe = Box(sites["hpe"], "hpe")
+        assert "may be in POST" in str(hpe.reset("ForceRestart").error)
+        assert hpe.machine.resets == []
+
+    def test_machine_that_is_off(self, box: Box) -> None:
+        box.machine.power(False)
+        assert box.reset("ForceRestart", os_answers=True).reason == "refused"
+        assert box.machine.resets == []
+
+
+class TestFaults:
+    def test_job_fails(self, box: Box) -> None:
+        box.machine.faults.add("job_fails")
+        done = box.set()
+        box.boot()
+        result = box.check(job=done.data["job"])
+        assert result.data["state"] == "failed"
+        assert result.data["reason"]
+
+    def test_forgets(self, box: Box) -> None:
+        box.machine.faults.add("forgets")
+        done = box.set()
+        box.boot()
+        assert box.check(job=done.data["job"]).data["state"] == "failed"
+
+    def test_reverts(self, box: Box) -> None:
+        box.machine.faults.add("reverts")
+        done = box.set()
+        box.boot()
+        assert box.check(job=done.data["job"]).data["state"] == "done"
+        box.boot()
+        assert box.check(job=done.data["job"]).data["state"] == "failed"
+
+    def test_success_that_did_nothing(self, box: Box) -> None:
+        box.machine.faults.add("ignores")
+        result = box.set()
+        assert result.reason == "failed"
+        assert "took the change" in str(result.error)
+        assert box.changes == ["PATCH"]
+
+    def test_burst_of_503_is_waited_out(self, box: Box) -> None:
+        box.machine.faults.add("busy")
+        assert box.plan().error is None
+
+    def test_long_burst_of_503(self, box: Box) -> None:
+        box.machine.faults.add("busy")
+        box.machine.busy_answers = 1000
+        assert box.plan().reason == "busy"
+        assert box.set().reason == "busy"
+        assert box.machine.pending == {}
+
+    def test_in_post(self, box: Box) -> None:
+        box.machine.driven = True
+        box.machine.begin_post()
+        assert box.set().reason == "busy"
+        assert box.machine.pending == {}
+        box.machine.end_post()
+        assert box.set().error is None
+
+    def test_check_in_post(self, box: Box) -> None:
+        box.machine.driven = True
+        done = box.set()
+        box.machine.begin_post()
+        assert box.check(job=done.data["job"]).data["state"] == "running"
+
+    def test_wrong_password_is_tried_once(self, box: Box) -> None:
+        result = box.set(password="wrong")
+        assert result.reason == "auth"
+        assert [m for m, path in box.machine.log if m == "POST"] == ["POST"]
+
+    def test_lies(self, box: Box) -> None:
+        box.machine.faults.add("lies")
+        for result in (box.plan(), box.set(), box.check()):
+            assert result.reason in ("garbage", "refused")
+        assert box.changes == []
+
+    def test_redirects(self, box: Box) -> None:
+        box.machine.faults.add("redirects")
+        result = box.plan()
+        assert result.reason == "refused"
+        assert "192.0.2.1" in str(result.error)
+
+    def test_hostile(self, box: Box) -> None:
+        box.machine.faults.add("hostile")
+        box.machine.begin_post()
+        box.machine.end_post()
+        for result in (box.plan(), box.set(), box.check(), box.site.ask("evidence")):
+            texts = list(_texts([result.error or "", result.data]))
+            assert all(text.isprintable() for text in texts)
+            assert all(len(text) <= 400 for text in texts)
+
+    def test_deaf(self, box: Box) -> None:
+        box.machine.faults.add("deaf")
+        assert box.plan_in(1).reason == "unreachable"
+
+    def test_password_is_nowhere(self, box: Box) -> None:
+        box.machine.faults.add("hostile")
+        for result in (box.plan(), box.set(), box.site.ask("evidence")):
+            assert PASSWORD not in repr(result)
+
+
+def _texts(data: Any) -> Iterator[str]:
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, dict):
+        yield from _texts(list(data) + list(data.values()))
+    elif isinstance(data, list):
+        for one in data:
+            yield from _texts(one)
