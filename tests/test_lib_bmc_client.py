@@ -279,7 +279,7 @@ class TestChange:
         assert (caught.value.reason, bmc.count("PATCH", "/thing")) == (reason, 1)
 
     def test_says_what_the_bmc_said(self, bmc: ScriptedBmc) -> None:
-        info = {"@Message.ExtendedInfo": [{"MessageId": "x", "Message": "no\x1b[31m such\n value"}]}
+        info = {"@Message.ExtendedInfo": [{"MessageId": "x", "Message": "no\x1b[31m such\nvalue"}]}
         bmc.on("PATCH", "/thing", reply(400, {"error": info}))
         with talk(bmc) as client, pytest.raises(BmcError, match=r"no\[31m such value"):
             client.change("PATCH", "/thing", {})

@@ -13,7 +13,7 @@ from typing import Any
 
 from edgetune.bmc.client import Answer, Client
 from edgetune.bmc.jobs import Jobs
-from edgetune.bmc.payload import BmcError, at, list_at, messages_of, said, same, text_at
+from edgetune.bmc.payload import BmcError, at, is_secret, list_at, messages_of, said, same, text_at
 from edgetune.bmc.registry import Registry
 from edgetune.bmc.system import bios_link, find_registry, settings_link
 
@@ -48,7 +48,7 @@ class State:
     def foreign(self, ours: Values) -> list[str]:
         """What is pending and not ours, each as one text."""
         return [
-            f"{name} ({said(self.current.get(name))} -> {said(value)})"
+            name if is_secret(name) else f"{name} ({said(self.current.get(name))} -> {said(value)})"
             for name, value in self.pending.items()
             if name not in ours or not same(ours[name], value)
         ]

@@ -40,6 +40,7 @@ _LATER = (
     "InvalidOperationForSystemState",
     "UnableToModifyDuringSystemPOST",
     "SYS518",
+    "RAC0679",
     "SessionLimitExceeded",
     "CreateLimitReachedForResource",
     "ServiceTemporarilyUnavailable",

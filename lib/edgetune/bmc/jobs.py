@@ -89,7 +89,9 @@ def _number(member: Any) -> tuple[int, str]:
 
 
 def _job(link: str, data: Any, status: int) -> Job:
-    state = text_at(data, "JobState") or text_at(data, "TaskState")
+    # The task of an iDRAC is "Starting" for as long as its job waits.
+    dell = text_at(data, "JobState") or text_at(data, "Oem", "Dell", "JobState")
+    state = dell or text_at(data, "TaskState")
     texts = [text_at(data, "Message"), *(message["text"] for message in messages_of(data))]
     text = ": ".join(filter(None, (state, next(filter(None, texts), ""))))
     return Job(link, _state(state, at(data, "TaskStatus"), status), text)

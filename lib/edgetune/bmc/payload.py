@@ -31,7 +31,14 @@ def text_of(value: Any) -> str:
 
 def said(value: Any) -> str:
     """A value as text that can be shown: nothing unprintable, at most 200 characters."""
-    return "".join(filter(str.isprintable, text_of(value)[: 2 * MAX_TEXT]))[:MAX_TEXT]
+    # An iDRAC puts spaces that do not break between words.
+    spaced = (" " if one.isspace() else one for one in text_of(value)[: 2 * MAX_TEXT])
+    return "".join(filter(str.isprintable, spaced))[:MAX_TEXT]
+
+
+def is_secret(attribute: str) -> bool:
+    """Whether an attribute is a password, by its name; some BIOSes show one that is pending."""
+    return attribute.lower().endswith("password")
 
 
 def same(one: Any, other: Any) -> bool:

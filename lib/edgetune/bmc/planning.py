@@ -10,7 +10,7 @@ from typing import Any
 from edgetune.bmc.bios import Bios, State, Values
 from edgetune.bmc.client import Answer, Client
 from edgetune.bmc.logical import find_knob
-from edgetune.bmc.payload import BmcError, same, text_at, text_of
+from edgetune.bmc.payload import BmcError, is_secret, same, text_at, text_of
 from edgetune.bmc.registry import Registry
 from edgetune.bmc.system import reset_action
 
@@ -67,6 +67,8 @@ def _read_attribute(
     setting: Mapping[str, Any], state: State, after: Values, registry: Registry | None
 ) -> _Reading:
     name, value = setting["target"]["attribute"], setting["value"]
+    if is_secret(name):
+        return _Reading(None, None, unsupported="passwords are not set here")
     if name not in state.current:
         offered = registry.offers(f"^{name}$") if registry else ""
         text = f"; its registry lists {offered}, but that is for other machines" if offered else ""
@@ -122,4 +124,4 @@ def _stands(reading: _Reading, state: State) -> bool:
 
 def _is_secret(name: str, registry: Registry | None) -> bool:
     by_type = registry is not None and registry.is_secret(name)
-    return by_type or name.lower().endswith("password")
+    return by_type or is_secret(name)

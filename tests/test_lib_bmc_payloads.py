@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is made of payloads that others published; ``fixtures/redfish/README.md`` says of whom."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.bmc.bios import Bios, State
+from edgetune.bmc.client import Answer, Client
+from edgetune.bmc.jobs import Jobs
+from edgetune.bmc.logical import find_knob
+from edgetune.bmc.payload import BmcError, messages_of
+from edgetune.bmc.system import bios_link, find_registry, in_post, reset_action, settings_link
+
+FIXTURES = Path(__file__).parent / "fixtures" / "redfish"
+
+
+def load(name: str) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads((FIXTURES / f"{name}.json").read_text(encoding="utf-8"))
+    return data
+
+
+def answer(name: str, **more: Any) -> Answer:
+    return Answer(f"/{name}", 200, {}, {**load(name), **more})
+
+
+class Pages(Client):
+    """A conversation with payloads by their links."""
+
+    def __init__(self, **pages: Any) -> None:
+        self.pages = pages
+        self.root = {"Registries": {"@odata.id": "/registries"}}
+
+    def find(self, link: str) -> Answer | None:
+        data = self.pages.get(link)
+        return None if data is None else Answer(link, 200, {}, data)
+
+
+def read(system: Answer, **pages: Any) -> State:
+    return Bios(Pages(**pages), system).read()
+
+
+@pytest.mark.parametrize(
+    ("name", "link"),
+    [
+        ("dell_system", "/redfish/v1/Systems/System.Embedded.1/Bios"),
+        ("hpe_gen9_system", "/rest/v1/systems/1/bios"),
+        ("hpe_gen10_system", "/redfish/v1/systems/1/bios/"),
+    ],
+)
+def test_bios_is_linked(name: str, link: str) -> None:
+    assert bios_link(answer(name)) == link
+
+
+@pytest.mark.parametrize(
+    ("name", "link"),
+    [
+        ("dmtf_bios", "/redfish/v1/Systems/437XR1138R2/BIOS/Settings"),
+        ("hpe_gen9_bios", "/rest/v1/systems/1/bios/Settings"),
+        ("hpe_gen10_bios", "/redfish/v1/systems/1/bios/settings/"),
+        ("ami_bios", ""),
+    ],
+)
+def test_settings_are_linked_and_never_guessed(name: str, link: str) -> None:
+    assert settings_link(answer(name)) == link
+
+
+@pytest.mark.parametrize(
+    ("name", "graceful"), [("dell_system", True), ("hpe_gen10_system", False), ("ami_bios", False)]
+)
+def test_resets_that_a_machine_takes(name: str, graceful: bool) -> None:
+    kinds = reset_action(Pages(), answer(name))[1]
+    assert ("GracefulRestart" in kinds) is graceful
+    assert ("ForceRestart" in kinds) is (name != "ami_bios")
+
+
+@pytest.mark.parametrize("state", ["InPost", "InPostDiscoveryComplete"])
+def test_post_of_an_ilo(state: str) -> None:
+    assert not in_post(answer("hpe_gen10_system"))
+    assert in_post(answer("hpe_gen10_system", Oem={"Hpe": {"PostState": state}}))
+
+
+def test_pending_is_what_differs() -> None:
+    system = answer("hpe_gen10_system")
+    bios, settings = load("hpe_gen10_bios"), load("hpe_gen10_settings")
+    state = read(system, **{one["@odata.id"]: one for one in (bios, settings)})
+    assert state.pending == {"AdminName": "Redfish Administrator"}
+    assert state.version == 'W/"7F2D028BA2542B2B2B2AF4CFFD358F35"'
+
+
+def test_many_are_pending() -> None:
+    bios = load("dmtf_bios")
+    link = bios["@Redfish.Settings"]["SettingsObject"]["@odata.id"]
+    system = Answer("/s", 200, {}, {"Bios": {"@odata.id": "/bios"}})
+    state = read(system, **{"/bios": bios, link: load("dmtf_settings")})
+    assert set(state.pending) == {"AdminPhone", "EmbeddedSata", "NicBoot2", "ProcTurboMode"}
+    assert "EmbeddedSata (Raid -> Ahci)" in state.foreign({})
+    assert state.complaints(["ProcTurboMode"]) == ["Test.1.0.Failed"]
+    assert state.complaints(["EmbeddedSata"]) == []
+
+
+def test_flat_resource_of_a_gen9() -> None:
+    pages = {"/rest/v1/systems/1/bios": load("hpe_gen9_bios")}
+    pages["/rest/v1/systems/1/bios/Settings"] = {
+        **load("hpe_gen9_bios"),
+        "Name": "BIOS Pending Settings",
+        "QpiSnoopConfig": "EarlySnoop",
+    }
+    state = read(answer("hpe_gen9_system"), **pages)
+    assert state.pending == {"QpiSnoopConfig": "EarlySnoop"}
+    assert "SettingsResult" not in state.current
+    knob = find_knob("bios.snoop_mode", state.current, None)
+    assert knob.mode_of(state.current) == "home"
+    assert knob.modes["home"] == {"QpiSnoopConfig": "Standard"}
+    assert "home_osb" not in knob.modes
+    assert state.complaints(["QpiSnoopConfig"]) == []
+
+
+def test_messages_about_others_are_not_about_ours() -> None:
+    state = State(answer("hpe_gen10_bios_failed"), None, load("hpe_gen10_bios")["Attributes"], {})
+    assert state.complaints(["PowerRegulator"]) == ["Base.1.0:PropertyNotWritable"]
+    assert state.complaints(["ProcHyperthreading"]) == []
+
+
+def test_registry_of_opaque_names() -> None:
+    name = "/redfish/v1/Registries/BiosAttributeRegistryProt0.208.208.0"
+    pages = Pages(
+        **{
+            "/registries": {
+                "Members": [{"@odata.id": "/redfish/v1/Registries/Base"}, {"@odata.id": name}]
+            },
+            name: load("ami_registry_file"),
+            f"{name}.json": load("ami_registry"),
+        }
+    )
+    registry = find_registry(pages, answer("ami_bios"))
+    assert registry is not None
+    assert registry.displayed("tpm support") == ["TCG003"]
+    current = load("ami_bios")["Attributes"]
+    assert registry.problem({"TCG003": "Disable"}, current) is None
+    assert "Disable, Enable" in str(registry.problem({"TCG003": "Perhaps"}, current))
+    with pytest.raises(BmcError, match="no such setting"):
+        find_knob("bios.snoop_mode", current, registry)
+
+
+def test_registry_of_another_name_is_not_taken() -> None:
+    pages = Pages(**{"/registries": {"Members": []}})
+    assert find_registry(pages, answer("ami_bios")) is None
+
+
+def test_jobs_of_an_idrac() -> None:
+    link = load("dell_system")["Links"]["ManagedBy"][0]["@odata.id"]
+    jobs = "/redfish/v1/Managers/iDRAC.Embedded.1/Jobs"
+    task = load("dell_task")
+    pages = Pages(**{link: load("dell_manager"), jobs: {"Members": []}, "/task": task})
+    found = Jobs(pages, answer("dell_system"))
+    assert found.are_listed
+    assert found.waiting() is None
+    job = found.find("/task")
+    assert job is not None
+    assert (job.state, job.text) == ("waiting", "Scheduled: Task successfully scheduled.")
+
+
+def test_task_that_ended_well() -> None:
+    pages = Pages(**{"/task": load("dmtf_task")})
+    job = Jobs(pages, answer("dell_system")).find("/task")
+    assert job is not None
+    assert job.state == "ended"
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("dmtf_error", "The value Red for the property IndicatorLED"),
+        ("dell_error_running_job", "A job operation is already running"),
+    ],
+)
+def test_errors(name: str, first: str) -> None:
+    assert messages_of(load(name)["error"])[0]["text"].startswith(first)
+
+
+def test_error_of_an_ilo_4() -> None:
+    assert messages_of(load("hpe_gen9_error"))[0]["id"] == "Base.0.0.FakeFailureMessage"

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an attribute may be, and which attributes stand for a snoop mode."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from edgetune.bmc.logical import find_knob
+from edgetune.bmc.payload import BmcError
+from edgetune.bmc.registry import Registry
+
+
+def entry(name: str, kind: str = "Enumeration", **more: Any) -> dict[str, Any]:
+    values = more.pop("values", ["On", "Off"] if kind == "Enumeration" else [])
+    listed = [{"ValueName": value, "ValueDisplayName": f"({value})"} for value in values]
+    return {"AttributeName": name, "Type": kind, "Value": listed, **more}
+
+
+def rule(target: str, what: str, value: Any, *terms: dict[str, Any]) -> dict[str, Any]:
+    to = {"MapToAttribute": target, "MapToProperty": what, "MapToValue": value}
+    return {"Type": "Map", "DependencyFor": target, "Dependency": {"MapFrom": list(terms), **to}}
+
+
+def term(name: str, condition: str, value: Any, **more: Any) -> dict[str, Any]:
+    return {
+        "MapFromAttribute": name,
+        "MapFromProperty": "CurrentValue",
+        "MapFromCondition": condition,
+        "MapFromValue": value,
+        **more,
+    }
+
+
+def registry(*entries: dict[str, Any], rules: Any = ()) -> Registry:
+    below = {"Attributes": list(entries), "Dependencies": list(rules)}
+    return Registry({"RegistryEntries": below})
+
+
+@pytest.mark.parametrize(
+    ("one", "value", "problem"),
+    [
+        (entry("A"), "Off", None),
+        (entry("A"), "off", "'off' is none of: On, Off"),
+        (entry("A"), 1, "'1' is none of: On, Off"),
+        (entry("A", "Integer", LowerBound=2, UpperBound=9), 9, None),
+        (entry("A", "Integer", LowerBound=2, UpperBound=9), 1, "1 is below 2"),
+        (entry("A", "Integer", LowerBound=2, UpperBound=9), 10, "10 is above 9"),
+        (entry("A", "Integer", LowerBound=1, ScalarIncrement=4), 9, None),
+        (entry("A", "Integer", LowerBound=1, ScalarIncrement=4), 8, "8 is not in steps of 4"),
+        (entry("A", "Integer"), "nine", "'nine' is no whole number"),
+        (entry("A", "Integer"), True, "'true' is no whole number"),
+        (entry("A", "Boolean"), True, None),
+        (entry("A", "Boolean"), "yes", "'yes' is neither true nor false"),
+        (entry("A", "String", MinLength=1, MaxLength=3), "abc", None),
+        (entry("A", "String", MinLength=1, MaxLength=3), "", "shorter than 1"),
+        (entry("A", "String", MinLength=1, MaxLength=3), "abcd", "longer than 3"),
+        (entry("A", "Password"), "x", "type 'Password'"),
+        (entry("A", ReadOnly=True), "On", "is read-only"),
+        (entry("A", Immutable=True), "On", "is fixed"),
+        (entry("A", GrayOut=True), "On", "is grayed out"),
+        (entry("A", Hidden=True), "On", "is hidden"),
+        (entry("B"), "On", "A is not in the attribute registry"),
+    ],
+)
+def test_values(one: dict[str, Any], value: Any, problem: str | None) -> None:
+    found = registry(one).problem({"A": value}, {"A": "On"})
+    assert (found is None) if problem is None else (problem in str(found))
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        ("Integer", "-12", -12),
+        ("Integer", "twelve", "twelve"),
+        ("Integer", "1" * 30, "1" * 30),
+        ("Boolean", "True", True),
+        ("Boolean", "false", False),
+        ("Boolean", "yes", "yes"),
+        ("Enumeration", "12", "12"),
+    ],
+)
+def test_texts_become_what_the_attribute_takes(kind: str, text: str, value: Any) -> None:
+    assert registry(entry("A", kind)).typed("A", text) == value
+
+
+@pytest.mark.parametrize(
+    ("terms", "b", "holds"),
+    [
+        ([term("B", "EQU", "x")], "x", True),
+        ([term("B", "EQU", "x")], "y", False),
+        ([term("B", "NEQ", "x")], "y", True),
+        ([term("B", "EQU", True)], "true", True),
+        ([term("B", "GTR", 4)], 5, True),
+        ([term("B", "GTR", 5)], 5, False),
+        ([term("B", "GEQ", 5)], 5, True),
+        ([term("B", "LSS", 5)], 4, True),
+        ([term("B", "LEQ", 5)], 6, False),
+        ([term("B", "GTR", 4)], "x", False),
+        ([term("B", "ODD", 4)], 4, False),
+        ([term("B", "EQU", "x"), term("A", "EQU", "Off", MapTerms="AND")], "x", True),
+        ([term("B", "EQU", "x"), term("A", "EQU", "On", MapTerms="AND")], "x", False),
+        ([term("B", "EQU", "x"), term("A", "EQU", "Off", MapTerms="OR")], "y", True),
+    ],
+)
+def test_conditions(terms: list[dict[str, Any]], b: Any, holds: bool) -> None:
+    known = registry(entry("A"), entry("B"), rules=[rule("A", "ReadOnly", True, *terms)])
+    found = known.problem({"A": "Off"}, {"A": "On", "B": b})
+    assert (found is not None) is holds
+
+
+class TestDependencies:
+    def test_says_while_what(self) -> None:
+        known = registry(entry("A"), rules=[rule("A", "GrayOut", True, term("B", "NEQ", "x"))])
+        text = "A: is grayed out while B is not x"
+        assert known.problem({"A": "Off"}, {"A": "On", "B": "y"}) == text
+
+    def test_of_a_property_of_the_entry(self) -> None:
+        hidden = term("B", "EQU", True, MapFromProperty="Hidden")
+        known = registry(
+            entry("A"), entry("B", Hidden=True), rules=[rule("A", "Hidden", True, hidden)]
+        )
+        assert known.problem({"A": "Off"}, {"A": "On", "B": 1}) == "A: is hidden while B is true"
+
+    def test_wanted_values_lift_it(self) -> None:
+        known = registry(
+            entry("A"), entry("B"), rules=[rule("A", "ReadOnly", True, term("B", "EQU", "Off"))]
+        )
+        current = {"A": "On", "B": "Off"}
+        assert known.problem({"A": "Off"}, current) is not None
+        assert known.problem({"A": "Off", "B": "On"}, current) is None
+
+    def test_can_open_what_is_read_only(self) -> None:
+        known = registry(
+            entry("A", ReadOnly=True), rules=[rule("A", "ReadOnly", "false", term("B", "EQU", 1))]
+        )
+        assert known.problem({"A": "Off"}, {"A": "On", "B": 1}) is None
+        assert known.problem({"A": "Off"}, {"A": "On", "B": 2}) is not None
+
+    def test_value_that_another_one_forces(self) -> None:
+        known = registry(
+            entry("A"), entry("B"), rules=[rule("A", "CurrentValue", "On", term("B", "EQU", 1))]
+        )
+        assert known.problem({"A": "Off"}, {"A": "On", "B": 1}) == "A would be On, not Off: B is 1"
+
+    def test_side_effect_on_what_nobody_asked_for(self) -> None:
+        known = registry(entry("A"), rules=[rule("B", "CurrentValue", 7, term("A", "EQU", "Off"))])
+        assert known.problem({"A": "Off"}, {"A": "On", "B": 1}) == "B would be 7, not 1: A is Off"
+        assert known.problem({"A": "Off"}, {"A": "On", "B": 7}) is None
+
+    def test_other_types_are_left_alone(self) -> None:
+        odd = {"Type": "Expression", "Dependency": {"MapFrom": [], "MapToAttribute": "A"}}
+        assert registry(entry("A"), rules=[odd, 7, None]).problem({"A": "Off"}, {"A": "On"}) is None
+
+
+class TestSnoopMode:
+    def test_presence_in_the_registry_is_not_applicability(self) -> None:
+        listed = registry(entry("SnoopMode", values=["EarlySnoop", "HomeSnoop"]))
+        with pytest.raises(BmcError) as caught:
+            find_knob("bios.snoop_mode", {"UpiPrefetch": "Enabled"}, listed)
+        assert caught.value.reason == "refused"
+        assert "SnoopMode (EarlySnoop, HomeSnoop)" in str(caught.value)
+
+    def test_machine_without_a_choice(self) -> None:
+        with pytest.raises(BmcError, match="no such setting"):
+            find_knob("bios.snoop_mode", {"A": "On"}, registry(entry("A")))
+
+    @pytest.mark.parametrize(
+        ("values", "home"),
+        [
+            (["Home Snoop", "Home Snoop Plus"], "Home Snoop"),
+            (["Home"], "Home"),
+            (["Home Snoop Plus"], "Home Snoop Plus"),
+        ],
+    )
+    def test_the_first_spelling_that_the_registry_allows(
+        self, values: list[str], home: str
+    ) -> None:
+        name = "Processors_SnoopPreference"
+        knob = find_knob(
+            "bios.snoop_mode", {name: values[-1]}, registry(entry(name, values=values))
+        )
+        assert knob.modes == {"home": {name: home}}
+
+    def test_another_spelling_beside_it_is_another_mode(self) -> None:
+        name = "Processors_SnoopPreference"
+        listed = registry(entry(name, values=["Home Snoop", "Home Snoop Plus"]))
+        knob = find_knob("bios.snoop_mode", {name: "Home Snoop Plus"}, listed)
+        assert knob.mode_of({name: "Home Snoop Plus"}) == f"{name}=Home Snoop Plus"
+
+    def test_mode_that_this_machine_lacks(self) -> None:
+        listed = registry(entry("SnoopMode", values=["EarlySnoop", "HomeSnoop"]))
+        knob = find_knob("bios.snoop_mode", {"SnoopMode": "EarlySnoop"}, listed)
+        assert set(knob.modes) == {"home", "early"}
+
+    def test_standard_of_a_gen9_is_home(self) -> None:
+        listed = registry(
+            entry("QpiSnoopConfig", values=["Standard", "EarlySnoop"]),
+            entry("QpiHomeSnoopOpt", values=["DirectoryOsbEnabled", "DirectoryOsbDisabled"]),
+        )
+        current = {"QpiSnoopConfig": "Standard", "QpiHomeSnoopOpt": "DirectoryOsbEnabled"}
+        knob = find_knob("bios.snoop_mode", current, listed)
+        assert knob.mode_of(current) == "home_osb"
+        assert knob.mode_of({**current, "QpiHomeSnoopOpt": "DirectoryOsbDisabled"}) == "home"
+
+    def test_opaque_name_by_its_displayed_one(self) -> None:
+        numbered = entry("QPIS001", values=["00", "01"], DisplayName="Snoop Mode")
+        numbered["Value"][1]["ValueDisplayName"] = "Home Snoop"
+        knob = find_knob("bios.snoop_mode", {"QPIS001": "00"}, registry(numbered))
+        assert knob.modes == {"home": {"QPIS001": "01"}}
+
+    def test_two_of_that_displayed_name_are_none(self) -> None:
+        both = [entry(name, DisplayName="Snoop Mode") for name in ("Q1", "Q2")]
+        with pytest.raises(BmcError, match=r"Q1 .* Q2"):
+            find_knob("bios.snoop_mode", {"Q1": "On", "Q2": "On"}, registry(*both))
