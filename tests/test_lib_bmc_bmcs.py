@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many BMCs at once, and answers that lie."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.bmc import client as client_module
+from edgetune.bmc.bmcs import Bmcs
+from edgetune.bmc.client import Answer, Client
+from edgetune.bmc.credentials import Login
+from edgetune.errors import InputError
+from edgetune.hosts.result import HostResult
+from edgetune.inventory import Host
+from lab.bmc import Machine, Service
+from tests.bmc_site import PASSWORD, Site, bmcs, host, snoop
+
+PLAN = {"settings": [snoop("home")], "ours": {}}
+REASONS = {
+    "refused",
+    "failed",
+    "unreachable",
+    "auth",
+    "tls",
+    "garbage",
+    "busy",
+    "unknown",
+}
+
+
+class InProcess:
+    """Machines behind ``https://NAME``, reached without a socket; answers can be spoilt."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **machines: str) -> None:
+        self.machines = {name: Machine(name, kind) for name, kind in machines.items()}
+        self.hosts = [host(name, f"https://{name}") for name in machines]
+        self.service = Service("edgetune", PASSWORD)
+        self.spoil = lambda path, raw: raw
+        self._asker = bmcs("")
+        box = self
+
+        class Line:
+            def connect(self) -> None:
+                """Always there."""
+
+            def close(self) -> None:
+                """Nothing to close."""
+
+        def exchange(
+            self: Client,
+            connection: Any,
+            method: str,
+            path: str,
+            body: Any = None,
+            more: Mapping[str, str] | None = None,
+        ) -> tuple[Answer, bytes]:
+            return box.exchange(self, method, path, body, {**self._headers, **(more or {})})
+
+        monkeypatch.setattr(Client, "_new_connection", lambda self: Line())
+        monkeypatch.setattr(Client, "_exchange", exchange)
+        monkeypatch.setattr(client_module, "_PAUSES", (0.0,))
+
+    def exchange(
+        self, client: Client, method: str, path: str, body: Any, headers: Mapping[str, str]
+    ) -> tuple[Answer, bytes]:
+        machine = self.machines[client._host]
+        data = b"" if body is None else json.dumps(body).encode()
+        status, answered, raw = self.service.handle(machine, method, path, dict(headers), data)
+        named = {name.lower(): value for name, value in answered.items()}
+        raw = self.spoil(path, client._unpacked(path, raw))
+        return Answer(path, status, named, {}), raw
+
+    def lie_at(self, path: str, lie: bytes) -> None:
+        self.spoil = lambda at, raw: lie if at == path else raw
+
+    def ask(self, verb: str, request: Any, **more: Any) -> dict[str, HostResult]:
+        asker = bmcs("", **more) if more else self._asker
+        return asker.ask(self.hosts, verb, lambda host: request)
+
+
+@pytest.fixture
+def four(tmp_path: Path) -> Iterator[Site]:
+    site = Site(tmp_path, "dell", "hpe", "lenovo", "ami")
+    yield site
+    site.close()
+
+
+class TestMany:
+    def test_each_has_its_own_answer(self, four: Site) -> None:
+        results = four.ask_all("plan", PLAN)
+        assert list(results) == ["e000", "e001", "e002", "e003"]
+        assert len({result.data["system"] for result in results.values()}) == 4
+
+    def test_half_of_them_failing(self, four: Site) -> None:
+        four.machines["e001"].faults.add("lies")
+        four.machines["e003"].faults.add("redirects")
+        results = four.ask_all("plan", PLAN)
+        assert [bool(result.error) for result in results.values()] == [False, True, False, True]
+        assert all(four.hosts[1].bmc.address in str(results["e001"].error) for _ in "1")
+
+    def test_hundreds(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        box = InProcess(monkeypatch, **{f"e{n:03d}": "dell" for n in range(300)})
+        results = box.ask("plan", PLAN)
+        assert len(results) == 300
+        assert not any(result.failed for result in results.values())
+
+    def test_a_deaf_one_holds_up_nobody_for_long(self, four: Site) -> None:
+        four.machines["e002"].faults.add("deaf")
+        results = four.ask_all("plan", PLAN, timeout=2)
+        assert [name for name, result in results.items() if result.failed] == ["e002"]
+
+    def test_cap(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        box = InProcess(monkeypatch, **{f"e{n}": "dell" for n in range(12)})
+        inside: list[str] = []
+        most = [0]
+        whole = Bmcs._converse
+
+        def counted(self: Bmcs, bmc: Any, *arguments: Any) -> dict[str, Any]:
+            inside.append(bmc.address)
+            most[0] = max(most[0], len(inside))
+            try:
+                return whole(self, bmc, *arguments)
+            finally:
+                inside.remove(bmc.address)
+
+        monkeypatch.setattr(Bmcs, "_converse", counted)
+        box.ask("plan", PLAN, bmc_threads=3)
+        assert most[0] <= 3
+
+    def test_host_without_a_bmc(self, four: Site) -> None:
+        bare = Host("bare", "127.0.0.1", 22, "", "", "bare")
+        asker = bmcs(four.certificates.authority)
+        results = asker.ask([bare, *four.hosts], "plan", lambda host: PLAN)
+        assert results["bare"].reason == "refused"
+        assert not results["e000"].failed
+
+    def test_nobody(self) -> None:
+        assert bmcs("").ask([], "plan", lambda host: {}) == {}
+
+
+class TestCredentials:
+    def test_refused_once_are_tried_nowhere_else(self, four: Site) -> None:
+        results = four.ask_all("plan", PLAN, password="wrong")
+        assert {result.reason for result in results.values()} == {"auth"}
+        asked = [name for name, machine in four.machines.items() if machine.log]
+        assert asked == ["e000"]
+        address = four.hosts[0].bmc.address if four.hosts[0].bmc else ""
+        assert f"not asked: {address} refused 'lab'" in str(results["e003"].error)
+
+    def test_other_names_go_on(self, four: Site) -> None:
+        names = ["bad", "bad", "good", "good"]
+        hosts = [
+            host(one.name, one.bmc.address, name) for one, name in zip(four.hosts, names) if one.bmc
+        ]
+        asker = bmcs(four.certificates.authority)
+        passwords = {"bad": "wrong", "good": PASSWORD}
+        asker = Bmcs(asker._config, lambda name: Login("edgetune", passwords[name]))
+        results = asker.ask(hosts, "plan", lambda host: PLAN)
+        assert [result.reason for result in results.values()].count("auth") == 2
+        assert not results["e002"].failed
+        assert not results["e003"].failed
+
+    def test_not_found(self, four: Site) -> None:
+        def missing(name: str) -> Login:
+            raise InputError("credentials", name, "found nowhere")
+
+        asker = Bmcs(bmcs(four.certificates.authority)._config, missing)
+        results = asker.ask(four.hosts, "plan", lambda host: PLAN)
+        assert {result.reason for result in results.values()} == {"auth"}
+        assert "credentials: lab: found nowhere" in str(results["e000"].error)
+        assert not any(machine.log for machine in four.machines.values())
+
+    def test_asked_for_once(self, four: Site) -> None:
+        names: list[str] = []
+
+        def login(name: str) -> Login:
+            names.append(name)
+            return Login("edgetune", PASSWORD)
+
+        asker = Bmcs(bmcs(four.certificates.authority)._config, login)
+        asker.ask(four.hosts, "plan", lambda host: PLAN)
+        assert names == ["lab"]
+
+
+LIES: list[Any] = [None, 7, [], {}, ["x"], {"@odata.id": "https://192.0.2.1/"}, "\x1b" * 9]
+
+
+def places(data: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The ways to all that stands in a document; of a list its first two."""
+    if way:
+        yield way
+    below = data.items() if isinstance(data, dict) else ()
+    if isinstance(data, list):
+        below = list(enumerate(data))[:2]
+    for name, value in below:
+        yield from places(value, (*way, name))
+
+
+def with_lie(data: Any, way: tuple[Any, ...], lie: Any) -> bytes:
+    spoilt = copy.deepcopy(data)
+    inside = spoilt
+    for name in way[:-1]:
+        inside = inside[name]
+    inside[way[-1]] = lie
+    return json.dumps(spoilt).encode()
+
+
+@pytest.mark.parametrize("kind", ["dell", "hpe", "lenovo", "ami"])
+def test_json_that_lies_anywhere(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every value of every answer, replaced: a result that names a reason, and no more sent."""
+    box = InProcess(monkeypatch, e000=kind)
+    seen: dict[str, Any] = {}
+
+    def note(path: str, raw: bytes) -> bytes:
+        seen.setdefault(path, json.loads(raw or b"null"))
+        return raw
+
+    box.spoil = note
+    wanted = {
+        name: one["wanted"]
+        for row in box.ask("plan", PLAN)["e000"].data["settings"]
+        for name, one in row["attributes"].items()
+    }
+    requests = {
+        "plan": PLAN,
+        "set": {"attributes": wanted, "ours": {}},
+        "check": {"attributes": wanted, "job": "", "ours": {}},
+        "evidence": {},
+    }
+    for verb, request in requests.items():
+        box.ask(verb, request)
+    tried = 0
+    for path, data in list(seen.items()):
+        for number, way in enumerate(places(data)):
+            verb, request = list(requests.items())[number % len(requests)]
+            lie = LIES[number % len(LIES)]
+            box.lie_at(path, with_lie(data, way, lie))
+            machine = box.machines["e000"] = Machine("e000", kind)
+            result = box.ask(verb, request)["e000"]
+            assert result.error is None or result.reason in REASONS, (path, way, lie)
+            assert machine.resets == []
+            assert sum(method == "PATCH" for method, _ in machine.log) <= 2
+            tried += 1
+    assert tried > 100
