@@ -185,6 +185,45 @@ class TestWell:
         assert set(data["events"][0]) == {"created", "severity", "message"}
 
 
+class TestJobs:
+    """An iDRAC brings what is pending into force only by a job."""
+
+    def test_is_made_where_there_is_none(self, dell: Box) -> None:
+        dell.machine.stage(dell.home, scheduled=False)
+        result = dell.set(ours=dell.home)
+        assert (result.error, result.changed) == (None, True)
+        assert dell.changes == ["POST"]
+        dell.boot()
+        assert dell.check(job=result.data["job"]).data["state"] == "done"
+
+    def test_that_was_made_without_an_answer_is_found(self, dell: Box) -> None:
+        dell.machine.stage(dell.home, scheduled=False)
+        dell.machine.faults.add("late")
+        result = dell.set(ours=dell.home, timeout=2)
+        assert result.error is None
+        assert result.data["job"].endswith(dell.machine.jobs[0].id)
+        assert dell.changes == ["POST"]
+
+    def test_what_no_job_has_is_cleared(self, dell: Box) -> None:
+        dell.machine.stage(dell.home, scheduled=False)
+        assert dell.set(dell.first, ours=dell.home).error is None
+        assert dell.machine.pending == {}
+        assert dell.changes == ["POST"]
+
+    def test_that_runs_is_not_taken_away(self, dell: Box) -> None:
+        dell.set()
+        dell.machine.driven = True
+        dell.machine.begin_post()
+        assert dell.set(dell.first, ours=dell.home).reason == "busy"
+        assert dell.changes == ["PATCH"]
+
+    def test_that_vanished_leaves_the_values_to_tell(self, dell: Box) -> None:
+        done = dell.set()
+        dell.boot()
+        dell.machine.jobs.clear()
+        assert dell.check(job=done.data["job"]).data["state"] == "done"
+
+
 class TestValues:
     def test_what_the_registry_does_not_allow(self, dell: Box) -> None:
         row = dell.plan(setting("LogicalProc", "Perhaps")).data["settings"][0]
@@ -266,10 +305,11 @@ class TestReset:
         assert dell.reset(kind, os_answers=True).reason == "refused"
         assert dell.machine.resets == []
 
-    def test_machine_in_post_is_not_forced(self, box: Box) -> None:
+    @pytest.mark.parametrize("kind", ["GracefulRestart", "ForceRestart"])
+    def test_machine_in_post_is_left_alone(self, box: Box, kind: str) -> None:
         box.machine.driven = True
         box.machine.begin_post()
-        assert box.reset("ForceRestart").reason == "refused"
+        assert box.reset(kind).reason == "refused"
         assert box.machine.resets == []
 
     def test_machine_that_does_not_tell_is_not_forced(self, sites: dict[str, Site]) -> None:
@@ -290,7 +330,8 @@ class TestFaults:
         box.boot()
         result = box.check(job=done.data["job"])
         assert result.data["state"] == "failed"
-        assert result.data["reason"]
+        told = "its job: Failed" if box.kind == "dell" else next(iter(box.first.values()))
+        assert told in result.data["reason"]
 
     def test_forgets(self, box: Box) -> None:
         box.machine.faults.add("forgets")

@@ -148,8 +148,13 @@ def test_registry_of_opaque_names() -> None:
 
 
 def test_registry_of_another_name_is_not_taken() -> None:
-    pages = Pages(**{"/registries": {"Members": []}})
-    assert find_registry(pages, answer("ami_bios")) is None
+    member = {"@odata.id": "/BiosAttributeRegistry"}
+    file = {**load("ami_registry_file"), "Id": "Old", "Registry": "Old"}
+    registry = {**load("ami_registry"), "Id": "Old"}
+    place = file["Location"][0]["Uri"]
+    pages = {"/registries": {"Members": [member]}, member["@odata.id"]: file, place: registry}
+    assert find_registry(Pages(**pages), answer("ami_bios")) is None
+    assert find_registry(Pages(**pages), answer("ami_bios", AttributeRegistry="Old")) is not None
 
 
 def test_jobs_of_an_idrac() -> None:

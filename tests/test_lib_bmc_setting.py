@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -36,6 +36,7 @@ class Small(ScriptedBmc):
         self.current = {"Snoop": "Early", "Other": "Early"}
         self.shown = dict(self.current)
         self.version = 1
+        self.messages: list[Any] = []
         self.pages.update(
             {
                 "/redfish/v1/": {
@@ -75,6 +76,7 @@ class Small(ScriptedBmc):
 
     def _bios(self) -> Behaviour:
         settings = {"SettingsObject": {"@odata.id": SETTINGS}, "SupportedApplyTimes": ["OnReset"]}
+        settings["Messages"] = self.messages
         data = {"AttributeRegistry": "R", "Attributes": self.current, "@Redfish.Settings": settings}
         return reply(200, data)
 
@@ -85,6 +87,12 @@ class Small(ScriptedBmc):
         asker = bmcs(self.certificates.authority)
         request = {"attributes": attributes or WANTED, "ours": ours or {}}
         return asker.ask([host("e000", self.address)], "set", lambda host: request)["e000"]
+
+    def check(self) -> Mapping[str, Any]:
+        asker = bmcs(self.certificates.authority)
+        request = {"attributes": WANTED, "job": "", "ours": WANTED}
+        hosts = [host("e000", self.address)]
+        return asker.ask(hosts, "check", lambda host: request)["e000"].data
 
     @property
     def patches(self) -> list[Any]:
@@ -124,6 +132,11 @@ class TestLost:
     def test_twice_is_nobody_knows(self, bmc: Small) -> None:
         bmc.on("PATCH", SETTINGS, cut)
         assert bmc.set().reason == "unknown"
+        assert len(bmc.patches) == 2
+
+    def test_arrived_the_second_time(self, bmc: Small) -> None:
+        bmc.on("PATCH", SETTINGS, cut, bmc.take_and_cut)
+        assert bmc.set().error is None
         assert len(bmc.patches) == 2
 
     @pytest.mark.parametrize("fault", [cut, reply(503), reply(200, [])])
@@ -254,3 +267,32 @@ def test_applied_at_once_needs_no_boot(bmc: Small) -> None:
     bmc.on("PATCH", SETTINGS, apply)
     result = bmc.set()
     assert (result.error, result.changed, result.data["boot"]) == (None, True, False)
+
+
+class TestCheck:
+    @pytest.mark.parametrize(
+        ("message", "state"),
+        [
+            ({"MessageId": "Base.1.0.Success"}, "done"),
+            ({"MessageId": "Base.1.0:Success"}, "done"),
+            ({"MessageId": "X.1.0.Fine", "Severity": "OK"}, "done"),
+            ({"MessageId": "X.1.0.Odd", "Severity": "Warning"}, "failed"),
+            ({"MessageId": "X.1.0.Odd", "MessageArgs": ["Snoop"]}, "failed"),
+            ({"MessageId": "X.1.0.Odd", "RelatedProperties": ["#/Attributes/Snoop"]}, "failed"),
+            ({"MessageId": "X.1.0.Odd", "RelatedProperties": ["#/Attributes/Other"]}, "done"),
+        ],
+    )
+    def test_values_alone_do_not_make_it_done(self, bmc: Small, message: Any, state: str) -> None:
+        bmc.current.update(WANTED)
+        bmc.stage(**WANTED)
+        bmc.messages = [message]
+        assert bmc.check()["state"] == state
+
+    def test_pending_again_to_something_else(self, bmc: Small) -> None:
+        bmc.current.update(WANTED)
+        found = bmc.check()
+        assert found["state"] == "failed"
+        assert found["reason"] == "Snoop is Home, and Early is pending, not Home"
+
+    def test_neither_there_nor_pending(self, bmc: Small) -> None:
+        assert bmc.check()["reason"] == "Snoop is Early, and Home is not pending"

@@ -8,7 +8,7 @@ from typing import Any
 
 from edgetune.bmc.client import Answer, Client
 from edgetune.bmc.payload import BmcError, text_at
-from edgetune.bmc.system import boot_progress, reset_action
+from edgetune.bmc.system import boot_progress, in_post, reset_action
 
 KINDS = ("GracefulRestart", "ForceRestart")
 
@@ -16,8 +16,8 @@ KINDS = ("GracefulRestart", "ForceRestart")
 def reset(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[str, Any]:
     """Answers ``{sent: True}``; a lost answer is BmcError ``unknown``.
 
-    Refused: a ``kind`` that the machine does not take; a machine that is not on; ForceRestart
-    unless the machine is known to be past POST, by ``os_answers`` or by what its BMC says.
+    Refused: a ``kind`` that the machine does not take; a machine that is not on, or in POST;
+    ForceRestart unless it is known to be past POST, by ``os_answers`` or by what its BMC says.
     """
     kind = request["kind"]
     target, taken = reset_action(client, system)
@@ -28,8 +28,9 @@ def reset(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[st
     if power != "On":
         raise BmcError("refused", f"the machine is not on: PowerState is {power or 'not told'}")
     progress = boot_progress(system)
-    if kind == "ForceRestart" and not request["os_answers"] and progress != "OSRunning":
+    unsure = kind == "ForceRestart" and progress != "OSRunning"
+    if not request["os_answers"] and (unsure or in_post(system)):
         where = f"its boot progress is {progress}" if progress else "its BMC does not tell"
-        raise BmcError("refused", f"the machine may be in POST, and is not forced: {where}")
+        raise BmcError("refused", f"the machine may be in POST, and is left alone: {where}")
     client.change("POST", target, {"ResetType": kind})
     return {"sent": True}
