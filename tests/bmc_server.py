@@ -8,6 +8,7 @@ import json
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -45,10 +46,11 @@ def cut(handler: Handler) -> Reply:
 
 
 def drip(handler: Handler) -> Reply:
-    """Begin an answer, and go on with a byte now and then, for ever."""
+    """Begin an answer, and go on with a byte now and then."""
+    end = time.monotonic() + 20
     handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
     with contextlib.suppress(OSError):
-        while not handler.bmc.closing.wait(0.05):
+        while time.monotonic() < end and not handler.bmc.closing.wait(0.05):
             handler.wfile.write(b" ")
     handler.close_connection = True
     return None

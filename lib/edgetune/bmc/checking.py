@@ -9,7 +9,7 @@ from typing import Any
 from edgetune.bmc.bios import Bios, State
 from edgetune.bmc.client import Answer, Client
 from edgetune.bmc.jobs import Job
-from edgetune.bmc.payload import said, same
+from edgetune.bmc.payload import BmcError, said, same
 from edgetune.bmc.system import in_post
 
 
@@ -17,10 +17,13 @@ def check(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[st
     """``{state, reason, current, pending, messages}`` for ``attributes`` and their ``job``.
 
     ``state`` is ``done``; ``boot`` (accepted, waits for a boot); ``running`` (a job or POST is
-    under way); or ``failed``.
+    under way); or ``failed``. An attribute that is shown no more is BmcError ``garbage``.
     """
     bios, wanted = Bios(client, system), request["attributes"]
     state = bios.read()
+    missing = [name for name in wanted if name not in state.current]
+    if missing:
+        raise BmcError("garbage", f"the BIOS no longer shows {', '.join(missing)}")
     job = bios.jobs.find(request["job"]) if request["job"] else None
     names = {**request["ours"], **wanted}
     messages = state.complaints(names)
