@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from edgetune.bmc import checking
 from edgetune.bmc import client as client_module
 from edgetune.hosts.result import HostResult
 from lab.bmc import Machine
@@ -56,9 +57,6 @@ class Box:
     def plan(self, *settings: dict[str, Any], ours: Any = None) -> HostResult:
         wanted = list(settings) or [snoop("home")]
         return self.site.ask("plan", {"settings": wanted, "ours": ours or {}})
-
-    def plan_in(self, timeout: float) -> HostResult:
-        return self.site.ask("plan", {"settings": [], "ours": {}}, timeout)
 
     def set(self, attributes: Any = None, ours: Any = None, **more: Any) -> HostResult:
         request = {"attributes": attributes or self.home, "ours": ours or {}}
@@ -273,20 +271,28 @@ class TestSentOnce:
         assert box.changes == ["PATCH"]
         assert box.machine.pending
 
-    def test_cancel(self, box: Box) -> None:
-        box.set()
-        box.machine.faults.add("late")
-        result = box.set(box.first, ours=box.home, timeout=2)
+    def test_cancelled_job(self, dell: Box) -> None:
+        dell.set()
+        dell.machine.faults.add("late")
+        result = dell.set(dell.first, ours=dell.home, timeout=2)
         assert result.error is None
-        assert box.machine.pending == {}
-        assert box.changes == ["PATCH", "DELETE" if box.kind == "dell" else "PATCH"]
+        assert dell.machine.pending == {}
+        assert dell.changes == ["PATCH", "DELETE"]
 
-    def test_reset(self, box: Box) -> None:
-        box.machine.faults.add("late")
-        result = box.reset("ForceRestart", os_answers=True, timeout=2)
+    def test_cancelled_values(self, ami: Box) -> None:
+        ami.set()
+        ami.machine.faults.add("late")
+        result = ami.set(ami.first, ours=ami.home, timeout=2)
+        assert result.error is None
+        assert ami.machine.pending == {}
+        assert ami.changes == ["PATCH", "PATCH"]
+
+    def test_reset(self, ami: Box) -> None:
+        ami.machine.faults.add("late")
+        result = ami.reset("ForceRestart", os_answers=True, timeout=2)
         assert result.reason == "unknown"
-        assert box.machine.resets == ["ForceRestart"]
-        assert box.changes == ["POST"]
+        assert ami.machine.resets == ["ForceRestart"]
+        assert ami.changes == ["POST"]
 
 
 class TestReset:
@@ -379,6 +385,15 @@ class TestFaults:
         box.machine.begin_post()
         assert box.check(job=done.data["job"]).data["state"] == "running"
 
+    def test_bmc_that_never_tells_that_the_os_runs(
+        self, dell: Box, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        done = dell.set()
+        dell.boot()
+        monkeypatch.setattr(checking, "in_post", lambda system: True)
+        assert dell.check(job=done.data["job"]).data["state"] == "done"
+        assert dell.check(dell.first).data["state"] == "running"
+
     def test_wrong_password_is_tried_once(self, box: Box) -> None:
         result = box.set(password="wrong")
         assert result.reason == "auth"
@@ -405,9 +420,10 @@ class TestFaults:
             assert all(text.isprintable() for text in texts)
             assert all(len(text) <= 400 for text in texts)
 
-    def test_deaf(self, box: Box) -> None:
-        box.machine.faults.add("deaf")
-        assert box.plan_in(1).reason == "unreachable"
+    def test_deaf(self, dell: Box) -> None:
+        dell.machine.faults.add("deaf")
+        result = dell.site.ask("plan", {"settings": [], "ours": {}}, timeout=1)
+        assert result.reason == "unreachable"
 
     def test_password_is_nowhere(self, box: Box) -> None:
         box.machine.faults.add("hostile")

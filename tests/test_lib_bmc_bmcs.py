@@ -140,6 +140,11 @@ class TestMany:
         assert results["bare"].reason == "refused"
         assert not results["e000"].failed
 
+    @pytest.mark.parametrize("address", ["https://a:99999", "https://[", "https://a..b"])
+    def test_address_that_is_none(self, address: str) -> None:
+        results = bmcs("").ask([host("e000", address)], "plan", lambda host: PLAN)
+        assert results["e000"].reason in ("refused", "unreachable")
+
     def test_nobody(self) -> None:
         assert bmcs("").ask([], "plan", lambda host: {}) == {}
 
@@ -166,14 +171,32 @@ class TestCredentials:
         assert not results["e002"].failed
         assert not results["e003"].failed
 
+    def test_what_a_user_may_not_do_on_one_is_asked_of_the_others(
+        self, four: Site, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        whole, first = Service.handle, four.machines["e000"]
+
+        def handle(self: Service, machine: Machine, method: str, path: str, *more: Any) -> Any:
+            if machine is first and path.endswith("/Bios"):
+                return 403, {}, b""
+            return whole(self, machine, method, path, *more)
+
+        monkeypatch.setattr(Service, "handle", handle)
+        results = four.ask_all("plan", PLAN)
+        assert [result.reason for result in results.values()] == ["auth", None, None, None]
+
     def test_not_found(self, four: Site) -> None:
+        names: list[str] = []
+
         def missing(name: str) -> Login:
+            names.append(name)
             raise InputError("credentials", name, "found nowhere")
 
         asker = Bmcs(bmcs(four.certificates.authority)._config, missing)
         results = asker.ask(four.hosts, "plan", lambda host: PLAN)
         assert {result.reason for result in results.values()} == {"auth"}
         assert "credentials: lab: found nowhere" in str(results["e000"].error)
+        assert names == ["lab"]
         assert not any(machine.log for machine in four.machines.values())
 
     def test_asked_for_once(self, four: Site) -> None:

@@ -86,7 +86,7 @@ class Bmcs:
         except BmcError as error:
             if client.has_changed and error.reason not in ("failed", "refused"):
                 raise BmcError("unknown", str(error)) from None
-            if error.reason == "auth":
+            if error.reason == "auth" and not client.is_logged_in:
                 logins.refuse(bmc)
             raise
 
@@ -97,24 +97,25 @@ class _Logins:
     def __init__(self, credentials: Callable[[str], Login]) -> None:
         self._credentials = credentials
         self._known: dict[str, Login] = {}
-        self._refused: dict[str, str] = {}
+        self._useless: dict[str, str] = {}
         self._lock = threading.Lock()
 
     def of(self, bmc: Bmc) -> Login:
         name = bmc.credentials
         with self._lock:
-            if name in self._refused:
-                raise BmcError("auth", f"not asked: {self._refused[name]} refused {name!r}")
-            if name not in self._known:
+            if name not in self._known and name not in self._useless:
                 try:
                     self._known[name] = self._credentials(name)
                 except InputError as error:
-                    raise BmcError("auth", str(error)) from None
+                    self._useless[name] = str(error)
+            if name in self._useless:
+                raise BmcError("auth", self._useless[name])
             return self._known[name]
 
     def refuse(self, bmc: Bmc) -> None:
         with self._lock:
-            self._refused.setdefault(bmc.credentials, bmc.address)
+            name = bmc.credentials
+            self._useless.setdefault(name, f"not asked: {bmc.address} refused {name!r}")
 
 
 def _failure(host: Host, reason: str, text: str) -> HostResult:

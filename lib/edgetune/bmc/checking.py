@@ -41,15 +41,19 @@ def _judge(
 ) -> tuple[str, str]:
     if job and job.state == "failed":
         return "failed", f"its job: {job.text}"
-    if posting or (job and job.state == "running"):
-        return "running", job.text if job and not posting else "POST is under way"
-    lost = [n for n, v in request["attributes"].items() if not same(state.next(n), v)]
-    waiting = [n for n, v in request["ours"].items() if _is_pending(state, n, v)]
-    waiting += [n for n, v in request["attributes"].items() if _is_pending(state, n, v)]
+    if job and job.state == "running":
+        return "running", job.text
+    wanted, ours = request["attributes"], request["ours"]
+    lost = [n for n, v in wanted.items() if not same(state.next(n), v)]
+    waits = any(_is_pending(state, n, v) for n, v in (*ours.items(), *wanted.items()))
+    waits = waits or (job is not None and job.state == "waiting")
+    # Asked only here: some BMCs never tell that the OS runs.
+    if posting and (lost or waits):
+        return "running", "POST is under way"
     if lost:
         told = f": {'; '.join(messages)}" if messages else ""
-        return "failed", ", ".join(_still(state, n, request["attributes"][n]) for n in lost) + told
-    if waiting or (job and job.state == "waiting"):
+        return "failed", ", ".join(_still(state, n, wanted[n]) for n in lost) + told
+    if waits:
         return "boot", "waits for a boot"
     if messages:
         return "failed", "; ".join(messages)

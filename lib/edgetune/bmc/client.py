@@ -22,7 +22,7 @@ from typing import Any, Callable
 from urllib.parse import urljoin, urlsplit
 
 from edgetune.bmc.credentials import Login
-from edgetune.bmc.payload import BmcError, link_at, messages_of, said
+from edgetune.bmc.payload import BmcError, at, link_at, messages_of, said
 from edgetune.config import Config
 from edgetune.errors import InputError
 
@@ -34,7 +34,8 @@ _LONGEST_PAUSE = 10.0
 _REDIRECTS = 3
 # Of the time of a conversation: what is kept to end its session.
 _FAREWELL = 0.1
-_BROKEN = (OSError, http.client.HTTPException)
+# UnicodeError: a name that no resolver would take.
+_BROKEN = (OSError, http.client.HTTPException, UnicodeError)
 # What a BMC says that cannot now but will, instead of 503: HPE, Dell, and a full session table.
 _LATER = (
     "InvalidOperationForSystemState",
@@ -106,8 +107,11 @@ class Client:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._address, self._login, self._context, self._sleep = address, login, context, sleep
-        parts = urlsplit(address)
-        self._host, self._port = parts.hostname or "", parts.port or 443
+        try:
+            parts = urlsplit(address)
+            self._host, self._port = parts.hostname or "", parts.port or 443
+        except ValueError as error:
+            raise BmcError("refused", f"is no address: {error}") from None
         self._timeout = timeout
         self._end = time.monotonic() + timeout * (1 - _FAREWELL)
         self._headers: dict[str, str] = {}
@@ -138,6 +142,11 @@ class Client:
                     self._send("DELETE", self._session)
         finally:
             self._hang_up()
+
+    @property
+    def is_logged_in(self) -> bool:
+        """Whether the BMC took user and password; without sessions that shows with each answer."""
+        return "X-Auth-Token" in self._headers
 
     def get(self, link: str) -> Answer:
         """Read a resource; BmcError ``garbage`` if it is not there or is no JSON object."""
@@ -219,9 +228,8 @@ class Client:
         raise problem
 
     def _log_in(self) -> None:
-        sessions = link_at(self.root, "Links", "Sessions") or link_at(
-            self.root, "links", "Sessions"
-        )
+        links = at(self.root, "Links") or at(self.root, "links")
+        sessions = link_at(links, "Sessions")
         if not sessions:
             pair = f"{self._login.username}:{self._login.password}".encode()
             self._headers["Authorization"] = "Basic " + base64.b64encode(pair).decode()

@@ -8,6 +8,7 @@ there; it is sent a second time only after it was seen not to have arrived.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Callable
 
 from edgetune.bmc.bios import Bios, State, Values
@@ -33,6 +34,7 @@ def set_attributes(client: Client, system: Answer, request: Mapping[str, Any]) -
         needed = _checked(bios, state, needed)
         if bios.jobs.are_listed:
             state = _withdraw(bios, state)
+            state.refuse_foreign(ours)
         job, state = _send(bios, state, needed, ours)
         _refuse_extra(bios, state, {**ours, **needed})
         changed = True
@@ -112,7 +114,8 @@ def _refuse_extra(bios: Bios, state: State, asked: Values) -> None:
     back = _withdraw(bios, state) if bios.jobs.are_listed else state
     mine = {name: back.current[name] for name in back.pending if name in asked}
     if mine:
-        bios.send(back, mine)
+        with suppress(Lost, Outdated):
+            bios.send(back, mine)
     left = bios.read().foreign({})
     still = f"; still pending: {', '.join(left)}" if left else ""
     raise BmcError("refused", f"the BMC would also change {', '.join(extra)}: taken back{still}")
@@ -127,12 +130,9 @@ def _withdraw(bios: Bios, state: State) -> State:
         link = job.link
         _settle(lambda: bios.jobs.delete(job), lambda: not _waits(bios.jobs.find(link)))
         state = bios.read()
-    settings = state.settings.data if state.settings else {}
-    actions = at(settings, "Actions")
-    clear = at(actions, "Oem", "#DellManager.ClearPending") or at(
-        actions, "#DellManager.ClearPending"
-    )
-    target = link_at(clear, "target")
+    actions = at(state.settings.data, "Actions") if state.settings else None
+    clear = [at(place, "#DellManager.ClearPending") for place in (at(actions, "Oem"), actions)]
+    target = link_at(clear[0], "target") or link_at(clear[1], "target")
     if state.pending and target:
         _settle(lambda: bios.client.change("POST", target), lambda: not bios.read().pending)
         state = bios.read()
