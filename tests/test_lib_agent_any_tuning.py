@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from edgetune.errors import InputError
 from edgetune.hosts.agent.kinds import KINDS
+from edgetune.plan import settings_by_agent
 from edgetune.rendering import misfits, render
 from edgetune.tuning import Tuning, load_tuning
 from tests import agent_nic
@@ -102,9 +103,10 @@ def assert_in_order(
 
 
 def rendered(tuning: Tuning, facts: Any) -> Settings:
-    """Its settings; none where the host has nothing of what a value is made of, which is named."""
+    """Those of its settings that the agent takes; none where the host has nothing of what a value
+    is made of, which is named."""
     try:
-        return render(tuning, facts)
+        return [dict(setting) for setting in settings_by_agent(render(tuning, facts))]
     except InputError as error:
         assert f"{tuning.name}.yaml: settings[" in str(error)
         return []
