@@ -146,6 +146,22 @@ class TestWell:
         assert (result.error, result.changed, result.data["boot"]) == (None, False, False)
         assert box.changes == []
 
+    def test_the_way_back_is_asked_for_again(self, box: Box) -> None:
+        box.set(ours=box.home)
+        box.boot()
+        assert box.set(box.first, ours=box.home).data["boot"]
+        again = box.set(box.first, ours=box.home)
+        assert (again.error, again.changed, again.data["boot"]) == (None, False, True)
+
+    def test_another_machine_is_refused(self, box: Box) -> None:
+        request = {"attributes": box.home, "ours": {}, "job": "", "system": "00000000"}
+        for verb in ("set", "check"):
+            answer = box.site.ask(verb, request)
+            assert answer.reason == "refused" and "not 00000000" in str(answer.error)
+        uuid = box.plan().data["system"]
+        assert box.site.ask("check", {**request, "system": uuid}).error is None
+        assert not box.changes
+
     def test_pending_is_cancelled(self, box: Box) -> None:
         box.set()
         result = box.set(box.first, ours=box.home)

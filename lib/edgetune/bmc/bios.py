@@ -45,17 +45,17 @@ class State:
         """Whether the next boot makes all of it so."""
         return all(same(self.next(name), value) for name, value in wanted.items())
 
-    def foreign(self, ours: Values) -> list[str]:
-        """What is pending and not ours, each as one text."""
+    def foreign(self, *ours: Values) -> list[str]:
+        """What is pending and none of ours, each as one text."""
         return [
             name if is_secret(name) else f"{name} ({said(self.current.get(name))} -> {said(value)})"
             for name, value in self.pending.items()
-            if name not in ours or not same(ours[name], value)
+            if not any(name in own and same(own[name], value) for own in ours)
         ]
 
-    def refuse_foreign(self, ours: Values) -> None:
+    def refuse_foreign(self, *ours: Values) -> None:
         """BmcError ``refused`` if somebody else's changes would ride along."""
-        foreign = self.foreign(ours)
+        foreign = self.foreign(*ours)
         if foreign:
             text = ", ".join(foreign)
             raise BmcError("refused", f"changes of somebody else wait for the next boot: {text}")

@@ -16,7 +16,7 @@ from edgetune.bmc.payload import BmcError
 from edgetune.bmc.planning import plan
 from edgetune.bmc.reset import reset
 from edgetune.bmc.setting import set_attributes
-from edgetune.bmc.system import find_system
+from edgetune.bmc.system import find_system, refuse_another
 from edgetune.config import Config
 from edgetune.errors import InputError
 from edgetune.hosts.result import HostResult
@@ -48,7 +48,8 @@ class Bmcs:
     ) -> dict[str, HostResult]:
         """Send ``verb`` to the BMC of every host; failures are data, not exceptions.
 
-        Each BMC has ``timeout`` seconds (``bmc_timeout`` unless given). The first one of each name
+        With a ``system`` in its request a BMC is asked only about the machine of that UUID. Each
+        has ``timeout`` seconds (``bmc_timeout`` unless given). The first one of each name
         of credentials goes alone: where they are refused, no other BMC is tried with them.
         """
         limit = self._config.bmc_timeout if timeout is None else timeout
@@ -82,7 +83,9 @@ class Bmcs:
         client = Client(bmc.address, logins.of(bmc), self._context, timeout)
         try:
             with client:
-                return _VERBS[verb](client, find_system(client, bmc.system), request)
+                system = find_system(client, bmc.system)
+                refuse_another(system, request.get("system", ""))
+                return _VERBS[verb](client, system, request)
         except BmcError as error:
             if client.has_changed and error.reason not in ("failed", "refused"):
                 raise BmcError("unknown", str(error)) from None

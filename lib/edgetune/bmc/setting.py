@@ -7,7 +7,7 @@ there; it is sent a second time only after it was seen not to have arrived.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Callable
 
@@ -19,14 +19,18 @@ from edgetune.bmc.planning import MISSING
 
 
 def set_attributes(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Current and pending as ``attributes`` want it; what is pending of ``ours`` is ours.
+    """Current and pending as ``attributes`` want it.
+
+    What is pending as ``attributes`` or ``ours`` have it is ours: changes that were sent before,
+    and that are taken back.
 
     Answers ``{changed, job, boot, current, pending}``. BmcError: ``refused`` (a foreign change,
     a value that cannot be had), ``failed``, ``unknown``, and those of a Client.
     """
-    bios, wanted, ours = Bios(client, system), request["attributes"], request["ours"]
+    bios, wanted = Bios(client, system), request["attributes"]
+    ours = (wanted, request["ours"])
     state = bios.read()
-    state.refuse_foreign(ours)
+    state.refuse_foreign(*ours)
     target = {**state.pending, **wanted}
     needed = {n: v for n, v in target.items() if not same(state.current.get(n), v)}
     changed, job = False, ""
@@ -34,9 +38,9 @@ def set_attributes(client: Client, system: Answer, request: Mapping[str, Any]) -
         needed = _checked(bios, state, needed)
         if bios.jobs.are_listed:
             state = _withdraw(bios, state)
-            state.refuse_foreign(ours)
+            state.refuse_foreign(*ours)
         job, state = _send(bios, state, needed, ours)
-        _refuse_extra(bios, state, {**ours, **needed})
+        _refuse_extra(bios, state, ours)
         changed = True
     if needed and bios.jobs.are_listed and not job:
         job, created = _find_job(bios, state)
@@ -66,7 +70,7 @@ def _checked(bios: Bios, state: State, needed: Values) -> dict[str, Any]:
     return typed
 
 
-def _send(bios: Bios, state: State, needed: Values, ours: Values) -> tuple[str, State]:
+def _send(bios: Bios, state: State, needed: Values, ours: Sequence[Values]) -> tuple[str, State]:
     """PATCH what is pending into what is needed; answers the job this made, or "", and what is."""
     strong = False
     for last in (False, True):
@@ -83,13 +87,13 @@ def _send(bios: Bios, state: State, needed: Values, ours: Values) -> tuple[str, 
             if last:
                 raise
             before, state = state.version, bios.read()
-            state.refuse_foreign(ours)
+            state.refuse_foreign(*ours)
             strong = state.version == before
         except Lost:
             state = bios.read()
             if state.fits(values):
                 return "", state
-            state.refuse_foreign({**ours, **needed})
+            state.refuse_foreign(*ours)
             if last:
                 raise
         else:
@@ -106,13 +110,13 @@ def _shown(state: State, values: Values) -> State:
     return state
 
 
-def _refuse_extra(bios: Bios, state: State, asked: Values) -> None:
+def _refuse_extra(bios: Bios, state: State, ours: Sequence[Values]) -> None:
     """If more is pending than was asked for, take ours back and refuse."""
-    extra = state.foreign(asked)
+    extra = state.foreign(*ours)
     if not extra:
         return
     back = _withdraw(bios, state) if bios.jobs.are_listed else state
-    mine = {name: back.current[name] for name in back.pending if name in asked}
+    mine = {name: back.current[name] for name in back.pending if any(name in own for own in ours)}
     if mine:
         with suppress(Lost, Outdated):
             bios.send(back, mine)

@@ -25,6 +25,13 @@ def find_system(client: Client, name: str) -> Answer:
     return client.get(chosen[0])
 
 
+def refuse_another(system: Answer, uuid: str) -> None:
+    """BmcError ``refused`` if it is another machine than the one with that UUID ("" is any)."""
+    found = text_at(system.data, "UUID")
+    if uuid and found != uuid:
+        raise BmcError("refused", f"the machine is {found or 'without a UUID'}, not {uuid}")
+
+
 def members(client: Client, collection: str) -> Iterator[Any]:
     """The members of a collection: links, or whole where the BMC gives them so."""
     pages = 0
