@@ -110,6 +110,17 @@ def test_a_reset_is_told_to_the_lab(lab: Running) -> None:
     bmc.client.close()
 
 
+def test_what_arrived_is_counted(lab: Running) -> None:
+    before = lab.do("status", "e007")
+    bmc = lab.bmc("e007")
+    bmc.get("system")
+    after = lab.do("status", "e007")
+    assert after["requests"] == {"POST": 1, "GET": 1}
+    assert (before["connections"], after["connections"]) == (0, 1)
+    assert (before["sessions"], after["sessions"]) == (0, 1)
+    bmc.client.close()
+
+
 def test_power_is_the_lab_s(lab: Running) -> None:
     bmc = lab.bmc("e004")
     lab.do("power", "e004", on=False)

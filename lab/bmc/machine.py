@@ -52,6 +52,7 @@ class Machine:
         and it ends `post_seconds` later.
     on_reset(name, kind): called for a reset that the BMC was asked for and takes.
     log: (method, path) of all that arrived; resets: all reset types that were asked for.
+    connections: how many were made, each with a TLS handshake of its own.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Machine:
         self.lock = threading.RLock()
         self.log: list[tuple[str, str]] = []
         self.resets: list[str] = []
+        self.connections = 0
         self.refused_logins = 0
         self.faults: set[str] = set()
         self.busy_answers = 3

@@ -29,6 +29,7 @@ import os
 import resource
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,9 @@ def _status(machine: Machine) -> Reply:
         "pending": machine.pending,
         "faults": sorted(machine.faults),
         "resets": machine.resets,
-        "requests": len(machine.log),
+        "requests": Counter(method for method, _ in machine.log),
+        "connections": machine.connections,
+        "sessions": len(machine.sessions.ids()),
     }
 
 

@@ -135,6 +135,8 @@ class Server:
             self._connections.add(encrypted)
             try:
                 encrypted.do_handshake()
+                with machine.lock:
+                    machine.connections += 1
                 _Handler(encrypted, machine, self)
             finally:
                 self._connections.discard(encrypted)
