@@ -15,7 +15,8 @@ from typing import Any, Callable
 
 import pytest
 
-from bench import _ssh_peers, agent, fanout
+from bench import _bmc_peers, _ssh_peers, agent, bmc, fanout
+from bench._bmc_site import Site, Target
 from bench._lab_host import LabHost, lab_host
 from bench._table import BenchError, measure, print_table, spread
 from lab import pop
@@ -41,6 +42,14 @@ def no_further_peers(monkeypatch: pytest.MonkeyPatch) -> None:
     """They start slowly, and are not what is tested."""
     monkeypatch.setattr(fanout, "_further", lambda: {})
     monkeypatch.setattr(agent, "_further", lambda tuned: {})
+    monkeypatch.setattr(bmc, "installed", list)
+
+
+@pytest.fixture
+def late_is_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that never comes is not waited for as long as otherwise."""
+    monkeypatch.setattr(_bmc_peers, "SHORT_CONVERSATION", 3.0)
+    monkeypatch.setattr(_bmc_peers, "SHORT_PATIENCE", 0.2)
 
 
 def _figures(name: str, folder: Path, *more: str) -> dict[str, Any]:
@@ -51,7 +60,7 @@ def _figures(name: str, folder: Path, *more: str) -> dict[str, Any]:
     return document
 
 
-@pytest.mark.usefixtures("no_further_peers")
+@pytest.mark.usefixtures("no_further_peers", "late_is_soon")
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=NEEDS_LAB if name == "agent" else []) for name in PROGRAMS],
@@ -61,8 +70,9 @@ def test_every_program_prints_a_table_and_writes_its_figures(
 ) -> None:
     document = _figures(name, tmp_path, *(["--rounds", "1"] if name == "agent" else []))
     assert (document["benchmark"], document["quick"]) == (name, True)
-    assert document["figures"]
-    assert capsys.readouterr().out.count("\n| ") == len(document["figures"]) + 2
+    tables = [document[key] for key in ("figures", "late") if key in document]
+    assert all(tables)
+    assert capsys.readouterr().out.count("\n| ") == sum(len(rows) + 2 for rows in tables)
 
 
 @pytest.mark.usefixtures("no_further_peers")
@@ -164,11 +174,63 @@ def test_without_a_lab_agent_says_what_is_missing(
     assert capsys.readouterr().err == "bench.agent: the lab cannot run here, it needs: root\n"
 
 
+@pytest.mark.usefixtures("late_is_soon")
+def test_bmc_compares_what_is_installed_and_says_what_is_not(tmp_path: Path) -> None:
+    document = _figures("bmc", tmp_path, "--bmcs", "4")
+    assert (document["bmcs"], document["rounds"]) == (4, 1)
+    own, *others = document["figures"]
+    assert (own["client"], own["ratio"]["median"]) == (bmc.BMCS, 1.0)
+    assert (own["connections"]["median"], own["sessions_left"]["median"]) == (3.0, 0.0)
+    assert own["requests"]["median"] < 12
+    for figure in document["figures"]:
+        assert 0 < figure["bmcs_per_s"]["min"] <= figure["bmcs_per_s"]["max"]
+    first, *late = document["late"]
+    told = {"reset": "unknown", "set": "done"}
+    assert first == {"client": "edgetune", "told": told, "resets": 1, "patches": 1}
+    sent = {row["client"]: (row["resets"], row["patches"]) for row in late}
+    expected = {
+        "sushy": {"sushy, server_side_retries=0": (3, 3), "sushy, server_side_retries=1": (1, 1)},
+        "redfish": {"redfish, max_retry=0": (1, 1)},
+    }
+    there = bmc.installed()
+    assert sent == {name: count for one in there for name, count in expected[one].items()}
+    assert {row["client"].split(",")[0] for row in others} == set(there)
+    assert set(bmc.LIBRARIES) & set(document["left_out"]) == set(bmc.LIBRARIES) - set(there)
+
+
+def test_a_client_that_does_not_see_what_is_pending_fails_the_benchmark(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Site, "stage", lambda site, target: None)
+    monkeypatch.setattr(bmc, "run_late", lambda found, quick: ([], {}))
+    assert bmc.main(["--quick", "--bmcs", "1"]) == 1
+    assert "bench.bmc: edgetune: e0000: {'id': 'bios.snoop_mode'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("current", "pending", "known"),
+    [
+        ({"SnoopMode": "HomeSnoop"}, {"SnoopMode": "HomeSnoop"}, {"SnoopMode"}),
+        ({"SnoopMode": "EarlySnoop"}, {}, {"SnoopMode"}),
+        ({"SnoopMode": "EarlySnoop"}, {"SnoopMode": "HomeSnoop"}, set()),
+        ({}, {"SnoopMode": "HomeSnoop"}, {"SnoopMode"}),
+    ],
+)
+def test_a_library_must_have_read_all_three(
+    current: dict[str, str], pending: dict[str, str], known: set[str]
+) -> None:
+    with pytest.raises(BenchError, match="peer: e0: SnoopMode was not read as pending"):
+        _bmc_peers.expect_pending("peer", Target("e0", "dell", ""), current, pending, known)
+
+
 @pytest.mark.parametrize("count", ["0", "4001", "many"])
-def test_a_wrong_number_of_hosts_is_refused(count: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("program", "option"), [(fanout, "--hosts"), (bmc, "--bmcs")])
+def test_a_wrong_number_of_hosts_is_refused(
+    program: Any, option: str, count: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
-        fanout.main(["--hosts", count])
-    assert "--hosts" in capsys.readouterr().err
+        program.main([option, count])
+    assert option in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])

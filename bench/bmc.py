@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BMCs of the lab: many that are read, and one that acts but does not answer in time.
+
+Read: every client logs in at the same BMCs once in each round, 32 at a time, and learns the
+current attributes, the pending ones and the registry; Home Snoop is pending, and must be seen to
+be. edgetune also reads which resets there are, and compares. Orders are shuffled, figures are
+medians over the rounds, and a ratio is between two runs of one round. The BMCs are of Dell,
+Lenovo and AMI (sushy does not find the BIOS of an HPE Gen9), in one process on this machine,
+which counts what arrives; sessions are counted when a client has done its work.
+
+Late: for one reset, and for one change of the BIOS, what arrives at a BMC that does what it is
+asked at once, and lets every answer to a change come too late. sushy and redfish wait 1 s for it,
+edgetune half of the 4 s of a conversation; sushy pauses 0.1 s between two attempts, not its 3 s.
+
+Not measured: the network, and how slow real BMCs are. They need 0.1 to 2 s for an answer and have
+weak CPUs for TLS, so that what counts there is requests and connections.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import importlib.metadata
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable
+
+from bench._bmc_peers import DEFAULT, PARALLEL, Edgetune, Peer, Read, Redfish, Sushy
+from bench._bmc_site import HOME, MAX_BMCS, Site, Traffic, serve
+from bench._ssh_peers import has_module
+from bench._table import BenchError, Sample, measure, options, print_table, spread, write_json
+
+BMCS = "edgetune Bmcs"
+LIBRARIES: Mapping[str, Callable[..., Peer]] = {"sushy": Sushy, "redfish": Redfish}
+OPTIONS = {"sushy": "server_side_retries", "redfish": "max_retry"}
+LATE_PEERS = (("sushy", DEFAULT), ("sushy", 0), ("sushy", 1), ("redfish", DEFAULT), ("redfish", 0))
+HEADERS = [
+    "client, reading",
+    "BMCs/s (median, min..max)",
+    "ratio to Bmcs",
+    "CPU ms/BMC",
+    "requests/BMC",
+    "connections/BMC",
+    "sessions left",
+]
+LATE_HEADERS = ["client, answered late", "resets", "told", "PATCHes", "told"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark; the exit status comes back."""
+    parser = options(__doc__ or "")
+    parser.add_argument("--bmcs", type=int, metavar="N", help="200, or 20 with --quick")
+    chosen = parser.parse_args(arguments)
+    count = (20 if chosen.quick else 200) if chosen.bmcs is None else chosen.bmcs
+    if not 1 <= count <= MAX_BMCS:
+        parser.error(f"--bmcs: must be from 1 to {MAX_BMCS}")
+    try:
+        document = run(count, 1 if chosen.quick else 5, chosen.quick)
+    except BenchError as error:
+        print(f"bench.bmc: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    show(document)
+    write_json(chosen.json, dict(document, quick=chosen.quick))
+    return 0
+
+
+def run(count: int, rounds: int, quick: bool) -> dict[str, Any]:
+    """Measure; BenchError if a client reads anything else than there is."""
+    found = installed()
+    late, left_out = run_late(found, quick)
+    return {
+        "benchmark": "bmc",
+        "bmcs": count,
+        "rounds": rounds,
+        "parallel": PARALLEL,
+        "versions": {
+            "python": platform.python_version(),
+            **{name: importlib.metadata.version(name) for name in found},
+        },
+        "left_out": {
+            **{name: "not installed" for name in LIBRARIES if name not in found},
+            **left_out,
+        },
+        "figures": run_reading(found, count, rounds),
+        "late": late,
+    }
+
+
+def installed() -> list[str]:
+    """Which of the LIBRARIES are there."""
+    return [name for name in LIBRARIES if has_module(name)]
+
+
+def run_reading(found: Sequence[str], count: int, rounds: int) -> list[dict[str, Any]]:
+    """A row for each client that reads."""
+    kinds = list(HOME)
+    with serve({f"e{i:04d}": kinds[i % len(kinds)] for i in range(count)}) as (site, targets):
+        for target in targets:
+            site.stage(target)
+        peers = readers(site, found)
+        for read in peers.values():
+            read(targets[:1])  # what is loaded once only is loaded now
+        meter = Meter(site)
+        work = {name: functools.partial(read, targets) for name, read in peers.items()}
+        samples = measure(work, rounds, site.cpu_seconds, meter.settle)
+    return [figure(name, samples, meter.found[name], count) for name in peers]
+
+
+def readers(site: Site, found: Sequence[str]) -> dict[str, Read]:
+    """The clients that read."""
+    peers: dict[str, Read] = {BMCS: Edgetune(site).read}
+    if "sushy" in found:
+        peers["sushy, logged out"] = Sushy(site).read
+        peers["sushy, left to the garbage collector"] = Sushy(site, logs_out=False).read
+    if "redfish" in found:
+        peers["redfish, links followed by hand"] = Redfish(site).read
+    return peers
+
+
+class Meter:
+    """What each client's runs made arrive at the BMCs, and the sessions they left."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self.found: dict[str, list[Traffic]] = {}
+        self._before = self._tidied()
+
+    def settle(self, name: str) -> None:
+        """To be called when a client has run."""
+        before, after = self._before, self._site.traffic()
+        self.found.setdefault(name, []).append(
+            Traffic(
+                after.requests - before.requests,
+                after.connections - before.connections,
+                after.sessions - before.sessions,
+            )
+        )
+        self._before = self._tidied()
+
+    def _tidied(self) -> Traffic:
+        gc.collect()  # a client of sushy logs out when it is collected
+        return self._site.traffic()
+
+
+def figure(
+    name: str, samples: Mapping[str, Sequence[Sample]], traffic: Sequence[Traffic], count: int
+) -> dict[str, Any]:
+    """One client's row: BMCs/s, ratio of BMCs/s to Bmcs', CPU in ms, and what arrived."""
+    own = samples[name]
+    return {
+        "client": name,
+        "bmcs_per_s": spread(count / sample.wall for sample in own),
+        "ratio": spread(base.wall / sample.wall for base, sample in zip(samples[BMCS], own)),
+        "controller_cpu_ms": spread(1000 * sample.cpu / count for sample in own),
+        "server_cpu_ms": spread(1000 * sample.other_cpu / count for sample in own),
+        "requests": spread(one.requests / count for one in traffic),
+        "connections": spread(one.connections / count for one in traffic),
+        "sessions_left": spread(one.sessions for one in traffic),
+    }
+
+
+def run_late(found: Sequence[str], quick: bool) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """A row for each client that changes a late BMC, all at once; and who is left out, and why."""
+    makers, left_out = changers(found, quick)
+    vendors = {f"{verb}{i}": "dell" for i in range(len(makers)) for verb in ("reset", "set")}
+    with serve(vendors) as (site, targets), ThreadPoolExecutor(len(targets)) as pool:
+        by_name = {target.name: target for target in targets}
+        rows = []
+        for i, (name, make) in enumerate(makers.items()):
+            changer, reset, change = make(site), by_name[f"reset{i}"], by_name[f"set{i}"]
+            site.answer_late(reset)
+            site.answer_late(change)
+            told = pool.submit(changer.reset, reset), pool.submit(changer.set, change)
+            rows.append((name, reset, change, told))
+        return [
+            {
+                "client": name,
+                "told": {"reset": told[0].result(), "set": told[1].result()},
+                "resets": site.arrived(reset)["resets"],
+                "patches": site.arrived(change)["PATCH"],
+            }
+            for name, reset, change, told in rows
+        ], left_out
+
+
+def changers(
+    found: Sequence[str], quick: bool
+) -> tuple[dict[str, Callable[[Site], Peer]], dict[str, str]]:
+    """The clients with what they are told of retries, the mildest last."""
+    makers: dict[str, Callable[[Site], Peer]] = {"edgetune": Edgetune}
+    left_out: dict[str, str] = {}
+    for library, retries in LATE_PEERS:
+        name = f"{library}, {OPTIONS[library]}={retries}"
+        if retries == DEFAULT and quick:
+            left_out[name] = "takes half a minute, not with --quick"
+        elif library in found:
+            makers[name] = functools.partial(LIBRARIES[library], retries=retries)
+    return makers, left_out
+
+
+def show(document: Mapping[str, Any]) -> None:
+    """Print what `run` found."""
+    counts = "{bmcs} BMCs, {parallel} at once, {rounds} rounds".format(**document)
+    compared = ", ".join(map(" ".join, document["versions"].items()))
+    print(f"bench.bmc: {counts}; {compared}")
+    print_table(HEADERS, map(_row, document["figures"]))
+    print()
+    print_table(LATE_HEADERS, map(_late_row, document["late"]))
+    for name, reason in document["left_out"].items():
+        print(f"not compared: {name} ({reason})")
+
+
+def _row(found: Mapping[str, Any]) -> list[str]:
+    rate = found["bmcs_per_s"]
+    return [
+        found["client"],
+        f"{rate['median']:.0f}, {rate['min']:.0f}..{rate['max']:.0f}",
+        f"{found['ratio']['median']:.2f}",
+        f"{found['controller_cpu_ms']['median']:.1f}",
+        f"{found['requests']['median']:.1f}",
+        f"{found['connections']['median']:.1f}",
+        f"{found['sessions_left']['median']:.0f}",
+    ]
+
+
+def _late_row(found: Mapping[str, Any]) -> list[str]:
+    told = found["told"]
+    return [
+        found["client"],
+        f"{found['resets']}",
+        told["reset"],
+        f"{found['patches']}",
+        told["set"],
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
