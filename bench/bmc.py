@@ -12,8 +12,8 @@ Late: for one reset, and for one change of the BIOS, what arrives at a BMC that 
 asked at once, and lets every answer to a change come too late. sushy and redfish wait 1 s for it,
 edgetune half of the 4 s of a conversation; sushy pauses 0.1 s between two attempts, not its 3 s.
 
-Not measured: the network, and how slow real BMCs are. They need 0.1 to 2 s for an answer and have
-weak CPUs for TLS, so that what counts there is requests and connections.
+Not measured: the network, and how slow real BMCs are. They need 0.1 to 2 s for an answer, and do
+the TLS handshakes on a small CPU, so that requests and connections count for more there.
 """
 
 from __future__ import annotations
