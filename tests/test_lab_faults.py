@@ -349,7 +349,7 @@ class TestLinks:
 
     def test_unknown_port(self, home: Path) -> None:
         for call in (pop.set_link, pop.slow_link):
-            with pytest.raises(pop.LabError, match="a port is a host, .*client, not e9"):
+            with pytest.raises(pop.LabError, match="a port is a host, .*bmc, not e9"):
                 call(home, "e9", True)
         assert pop.status(home)["faults"] == NO_FAULTS  # type: ignore[index]
 

@@ -223,6 +223,7 @@ def test_up_writes_what_the_pack_needs(home: Path) -> None:
         "rack": "r2",
         "hardware": "lab",
         "server": "e003",
+        "bmc": {"address": "https://10.77.129.4"},
     }
     assert config["records"] == f"sqlite:///{home}/edgetune.sqlite"
     assert stat.S_IMODE(Path(config["ssh_key_file"]).stat().st_mode) == 0o600

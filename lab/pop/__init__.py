@@ -12,6 +12,7 @@ from .control import client_counts, down, enter_controller, power, set_load, sta
 from .faults import (
     balancer,
     balancer_state,
+    bmc_fault,
     boots,
     console,
     fill_disk,
@@ -28,6 +29,7 @@ __all__ = [
     "LabError",
     "balancer",
     "balancer_state",
+    "bmc_fault",
     "boots",
     "client_counts",
     "console",

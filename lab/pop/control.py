@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from . import kernel, unix
-from .files import prepare_home
-from .layout import MAX_HOSTS, LabError, Layout
+from .drops import has_drops
+from .files import prepare_home, write_bmc_secrets
+from .layout import MAX_HOSTS, LabError, Layout, addresses
 from .requirements import SYSTEM_PATH, has_nic_queue, missing_requirements
 
 CHECKOUT = Path(__file__).parents[2]
@@ -35,7 +36,7 @@ def up(home: Path, hosts: int = 8, load: bool = True, post_seconds: float = 0.0)
     """Bring a PoP up and return its state once all of it answers; it outlives the caller.
 
     Whatever ends this call early, Ctrl-C included, takes everything down again.
-    `post_seconds` makes each reboot that much longer.
+    `post_seconds` is the time that the firmware takes in each reboot.
     """
     missing = missing_requirements()
     if missing:
@@ -44,7 +45,7 @@ def up(home: Path, hosts: int = 8, load: bool = True, post_seconds: float = 0.0)
         raise LabError(f"a lab has 1 to {MAX_HOSTS} hosts, not {hosts}")
     layout = Layout(home.absolute())
     options = {"home": str(layout.home), "hosts": hosts, "load": load}
-    options.update(post_seconds=post_seconds, nic_queue=has_nic_queue())
+    options.update(post_seconds=post_seconds, nic_queue=has_nic_queue(), drops=has_drops())
     try:
         return _bring_up(layout, options)
     except OSError as error:
@@ -73,7 +74,9 @@ def set_load(home: Path, on: bool) -> None:
 
 
 def power(home: Path, host: str, action: str) -> None:
-    """Switch a host "off" (it shuts down), "cut" its power, or switch it "on"; does not wait."""
+    """Switch a host "off" (it shuts down), "cut" its power, switch it "on", "restart" it (it shuts
+    down before) or "reset" it (it does not); does not wait.
+    """
     request(home, "power", name=host, action=action)
 
 
@@ -123,6 +126,7 @@ def _bring_up(layout: Layout, options: dict[str, Any]) -> dict[str, Any]:
         os.truncate(lock, 0)
         layout.disks.mkdir()
         (layout.lab / "console").mkdir()
+        write_bmc_secrets(layout, (host.bmc for host in addresses(options["hosts"])))
         process = _start(layout, {**options, "lock": lock})
     try:
         with process:
@@ -208,8 +212,7 @@ def _clean(layout: Layout) -> None:
 
 def _remove_volatile(layout: Layout) -> None:
     """What says that a lab is there, and the keys to it."""
-    volatile = (layout.state, layout.socket, layout.key, layout.key.with_suffix(".pub"))
-    for path in volatile:
+    for path in (layout.state, layout.socket, *layout.secrets):
         path.unlink(missing_ok=True)
     if layout.disks.is_dir():
         layout.disks.rmdir()

@@ -2,7 +2,8 @@
 """What can be broken in a running lab; every function raises LabError with one line.
 
 `home` is EDGETUNE_HOME. Each fault lasts until its inverse is called; none outlives the lab.
-`status` shows those that last under "faults": {"cut": ports, "slow": ports, "full": hosts}.
+`status` shows those that last under "faults": {"cut": ports, "slow": ports, "full": hosts}, and
+under "bmc" of each host those of its BMC.
 """
 
 from __future__ import annotations
@@ -105,7 +106,8 @@ def boots(home: Path) -> dict[str, int]:
 
 
 def set_link(home: Path, port: str, up: bool) -> None:
-    """Cut a cable or plug it in: a host's name, "controller", "balancer" or "client".
+    """Cut a cable or plug it in: a host's name, "controller", "balancer", "client" or "bmc" (that
+    of all BMCs).
 
     The cable of a host stays cut over its reboots. What is so already stays so.
     """
@@ -141,6 +143,13 @@ def kill(home: Path, host: str, program: str) -> int:
     return killed
 
 
+def bmc_fault(home: Path, host: str, fault: str, on: bool) -> None:
+    """Make the BMC of a host misbehave, or behave again; `lab.bmc.FAULTS` names the faults and what
+    each does. A host whose POST never ends ("stays_down") boots when it is healed and switched on.
+    """
+    request(home, "bmc_fault", host=host, fault=fault, on=on)
+
+
 FAULTS: dict[str, Callable[[Path, str], Any]] = {
     "cut": lambda home, port: set_link(home, port, False),
     "slow": lambda home, port: slow_link(home, port, True),
@@ -153,11 +162,16 @@ FAULTS: dict[str, Callable[[Path, str], Any]] = {
 
 def inject(home: Path, fault: str, target: str) -> None:
     """Break something by the name of its fault: "cut", "slow" (of a port), "full", "off", "sshd",
-    "nginx", "agent" (of a host), or "balancer" (reload, forget or kill).
+    "nginx", "agent" (of a host), "balancer" (reload, forget or kill), or one of `lab.bmc.FAULTS`
+    with "bmc_" before it (of a host).
     """
-    if fault not in FAULTS:
-        raise LabError(f"a fault is {', '.join(FAULTS)}, not {fault}")
-    FAULTS[fault](home, target)
+    from lab.bmc import FAULTS as BMC_FAULTS  # late: it is much, and needed for nothing else
+
+    known = dict(FAULTS)
+    known.update({f"bmc_{name}": partial(bmc_fault, fault=name, on=True) for name in BMC_FAULTS})
+    if fault not in known:
+        raise LabError(f"a fault is {', '.join(known)}, not {fault}")
+    known[fault](home, target)
 
 
 def heal(home: Path) -> None:
@@ -172,5 +186,7 @@ def heal(home: Path) -> None:
     for host in state["faults"]["full"]:
         fill_disk(home, host, False)
     for host in state["hosts"]:
+        for fault in host["bmc"]["faults"]:
+            bmc_fault(home, host["name"], fault, False)
         if host["state"] == "off":
             power(home, host["name"], "on")

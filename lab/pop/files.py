@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from .layout import LOAD_BALANCER, Address, LabError, Layout
 
+BMC_USER = "edgetune"
 CHECKOUT = Path(__file__).parents[2]
 WRITTEN_BY_US = "# Written by `edgetune lab up`."
 
@@ -20,11 +22,13 @@ pops:
     floor: 0.5
     health: "http://127.0.0.1:80/health"
     load_balancer: {{driver: haproxy, address: "tcp://{LOAD_BALANCER}:9999", backend: edges}}
+    bmc: {{credentials: lab}}
     hosts:
 """
 # One kind of hardware, so all hosts are one stratum.
 HOST = (
-    "      {0.name}: {{address: {0.ip}, port: 22, rack: {0.rack}, hardware: lab, server: {0.name}}}"
+    "      {0.name}: {{address: {0.ip}, port: 22, rack: {0.rack}, hardware: lab, server: {0.name},"
+    ' bmc: {{address: "https://{0.bmc}"}}}}'
 )
 
 CONFIGURATION = """---
@@ -36,13 +40,17 @@ ssh_key_file: {key}
 ssh_known_hosts: {known_hosts}
 ssh_timeout: 10
 ssh_threads: 8
+bmc_ca_file: {authority}
+bmc_credentials_file: {credentials}
+bmc_timeout: 10
 records: {database}
 coordination: {database}
 claim_ttl: 120
 claim_grace: 0
 owner_timeout: 20
 drain_deadline: 30
-reboot_deadline: 60
+reset_after: 20
+reboot_deadline: {reboot_deadline}
 health_deadline: 30
 sample_retention: 86400
 """
@@ -59,7 +67,7 @@ def write_known_hosts(layout: Layout, hosts: Sequence[Address], keys: Mapping[st
     layout.known_hosts.write_text("".join(lines))
 
 
-def write_configuration(layout: Layout) -> None:
+def write_configuration(layout: Layout, post_seconds: float = 0.0) -> None:
     """The pack's configuration; a JSON string is a YAML string, whatever the path contains."""
     tunings = [CHECKOUT / "tunings", CHECKOUT / "lab" / "tunings"]
     text = CONFIGURATION.format(
@@ -67,9 +75,29 @@ def write_configuration(layout: Layout) -> None:
         tunings=json.dumps([str(path) for path in tunings if path.is_dir()]),
         key=json.dumps(str(layout.key)),
         known_hosts=json.dumps(str(layout.known_hosts)),
+        authority=json.dumps(str(layout.bmc_ca)),
+        credentials=json.dumps(str(layout.bmc_credentials)),
+        reboot_deadline=60 + round(post_seconds),
         database=json.dumps(f"sqlite:///{layout.home / 'edgetune.sqlite'}"),
     )
     layout.configuration.write_text(text)
+
+
+def write_bmc_secrets(layout: Layout, ips: Iterable[str]) -> None:
+    """Certificates for BMCs at these addresses, and a password that only this lab has."""
+    # Late: of all that import this module only who builds a lab has to wait for it.
+    from lab.bmc.certificates import make_certificates
+
+    make_certificates(layout.lab, ips)
+    password = secrets.token_urlsafe(18)
+    login = {"lab": {"username": BMC_USER, "password": password}}
+    for path, text in (
+        (layout.bmc_password, password),
+        (layout.bmc_credentials, json.dumps(login)),
+    ):
+        path.unlink(missing_ok=True)
+        path.touch(mode=0o600)
+        path.write_text(text + "\n")
 
 
 def prepare_home(layout: Layout) -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 CONTROLLER = "10.77.0.2"
 LOAD_BALANCER = "10.77.0.3"
 CLIENT = "10.77.0.4"
+BMC = "10.77.0.5"
 MAX_HOSTS = 1000
+PERSONALITIES = ("dell", "hpe", "lenovo", "ami")  # of lab.bmc
 
 
 class LabError(Exception):
@@ -18,22 +20,28 @@ class LabError(Exception):
 
 @dataclass(frozen=True)
 class Address:
-    """Where one host is found; the MAC stays the same over its reboots."""
+    """Where one host is found; the MAC stays the same over its reboots. `bmc` is an IP, too."""
 
     name: str
     ip: str
     mac: str
     rack: str
+    bmc: str
+    personality: str
 
 
 def addresses(count: int) -> list[Address]:
-    """e000 is 10.77.1.1, e001 10.77.1.2 and so on, 250 to a /24; racks r1 and r2 take turns."""
+    """e000 is 10.77.1.1, e001 10.77.1.2 and so on, 250 to a /24, their BMCs 10.77.129.1 and so on;
+    racks r1 and r2 take turns, and so do the vendors of BMCs.
+    """
     return [
         Address(
             name=f"e{index:03d}",
             ip=f"10.77.{1 + index // 250}.{1 + index % 250}",
             mac=f"02:77:00:00:{index >> 8:02x}:{index & 255:02x}",
             rack=f"r{1 + index % 2}",
+            bmc=f"10.77.{129 + index // 250}.{1 + index % 250}",
+            personality=PERSONALITIES[index % len(PERSONALITIES)],
         )
         for index in range(count)
     ]
@@ -74,6 +82,35 @@ class Layout:
     @property
     def known_hosts(self) -> Path:
         return self.lab / "known_hosts"
+
+    @property
+    def bmc_ca(self) -> Path:
+        """What a client of the BMCs trusts."""
+        return self.lab / "ca.pem"
+
+    @property
+    def bmc_certificate(self) -> Path:
+        return self.lab / "bmc.pem"
+
+    @property
+    def bmc_key(self) -> Path:
+        return self.lab / "bmc.key"
+
+    @property
+    def bmc_credentials(self) -> Path:
+        return self.lab / "bmc-credentials.yaml"
+
+    @property
+    def bmc_password(self) -> Path:
+        """The same password as in the credentials, for the BMCs themselves."""
+        return self.lab / "bmc-password"
+
+    @property
+    def secrets(self) -> list[Path]:
+        """The keys to the lab, which are gone when it is."""
+        keys = [self.key, self.key.with_suffix(".pub")]
+        bmc = [self.bmc_ca, self.bmc_certificate, self.bmc_key]
+        return [*keys, *bmc, self.bmc_credentials, self.bmc_password]
 
     @property
     def inventory(self) -> Path:

@@ -65,16 +65,16 @@ def set_link(port: str, up: bool) -> None:
 def slow_down(port: str, namespace: int, share: float) -> None:
     """Let only `share` times 1 Mbit/s through the cable, in both directions."""
     limits = SLOW.format(kbit=round(share * SLOW_KBIT), queue=round(share * SLOW_QUEUE))
-    _tc(f"qdisc replace dev {port} root {limits}")
+    tc(f"qdisc replace dev {port} root {limits}")
     with inside(namespace):
-        _tc(f"qdisc replace dev eth0 root {limits}")
+        tc(f"qdisc replace dev eth0 root {limits}")
 
 
 def speed_up(port: str, namespace: int) -> None:
-    """Undo `slow_down`."""
-    _tc(f"qdisc delete dev {port} root")
+    """Undo `slow_down`; a queue of its own does not come back to the port by itself."""
+    tc(f"qdisc delete dev {port} root")
     with inside(namespace):
-        _tc("qdisc delete dev eth0 root")
+        tc("qdisc delete dev eth0 root")
 
 
 def disconnect(port: str) -> None:
@@ -83,10 +83,11 @@ def disconnect(port: str) -> None:
     subprocess.run(command, stderr=subprocess.DEVNULL, check=False)
 
 
-def set_address(namespace: int, address: str) -> None:
-    """Give eth0 of `namespace` its address in the PoP's /16 and switch it on."""
+def set_addresses(namespace: int, addresses: Sequence[str]) -> None:
+    """Give eth0 of `namespace` its addresses in the PoP's /16 and switch it on."""
+    lines = [f"address add {address}/16 dev eth0" for address in addresses]
     with inside(namespace):
-        _ip(["link set lo up", f"address add {address}/16 dev eth0", "link set eth0 up"])
+        _ip(["link set lo up", *lines, "link set eth0 up"])
 
 
 def know_neighbours(namespace: int, neighbours: dict[str, str]) -> None:
@@ -96,8 +97,9 @@ def know_neighbours(namespace: int, neighbours: dict[str, str]) -> None:
         _ip([entry.format(address, mac) for address, mac in neighbours.items()])
 
 
-def _tc(line: str) -> None:
-    _batch("tc", [line])
+def tc(*lines: str) -> None:
+    """Queues of the present namespace; OSError with what `tc` says."""
+    _batch("tc", lines)
 
 
 def _ip(lines: Sequence[str], keep: Sequence[int] = ()) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The running PoP as its supervisor sees it: namespaces, hosts, load balancer, client."""
+"""The running PoP as its supervisor sees it: namespaces, hosts, BMCs, load balancer, client."""
 
 from __future__ import annotations
 
@@ -12,21 +12,41 @@ from typing import Any
 
 from . import disk, files, host, image, network, processes, readiness, services
 from .balancer import Balancer
-from .layout import CLIENT, CONTROLLER, LOAD_BALANCER, Address, LabError, Layout, addresses
+from .bmcs import Bmcs
+from .drops import Drops
+from .layout import BMC, CLIENT, CONTROLLER, LOAD_BALANCER, Address, LabError, Layout, addresses
 
-# busybox init takes SIGUSR2 for "power off"; process 1 of a PID namespace dies of SIGKILL at once.
-POWER_SIGNALS = {"off": signal.SIGUSR2, "cut": signal.SIGKILL}
-
+# busybox init takes SIGUSR2 for "power off", SIGTERM for "reboot"; process 1 of a PID namespace
+# dies of SIGKILL at once.
+POWER_SIGNALS = {
+    "off": signal.SIGUSR2,
+    "cut": signal.SIGKILL,
+    "restart": signal.SIGTERM,
+    "reset": signal.SIGKILL,
+}
+# What a reset that a BMC was asked for does to the host; any other one is a "reset".
+RESETS = {
+    "On": "on",
+    "ForceOn": "on",
+    "ForceOff": "cut",
+    "GracefulShutdown": "off",
+    "GracefulRestart": "restart",
+}
 
 # What is no host: its port of the bridge, its address, the end of its MAC.
-OTHERS = {"controller": (CONTROLLER, 2), "balancer": (LOAD_BALANCER, 3), "client": (CLIENT, 4)}
+OTHERS = {
+    "controller": (CONTROLLER, 2),
+    "balancer": (LOAD_BALANCER, 3),
+    "client": (CLIENT, 4),
+    "bmc": (BMC, 5),
+}
 
 
 @dataclass
 class Host:
     """`pid` of its init is 0 while it is off; `boot_at` is a time.monotonic().
 
-    `leaving`: it was told to power off; `returns`: and then to be on again.
+    `leaving`: it was told to go down; `returns`: and then to be on again.
     """
 
     address: Address
@@ -40,7 +60,9 @@ class Host:
 class PoP:
     """`post_seconds` is what a reboot takes before the kernel starts, as firmware would."""
 
-    def __init__(self, layout: Layout, hosts: int, post_seconds: float) -> None:
+    bmcs: Bmcs
+
+    def __init__(self, layout: Layout, hosts: int, post_seconds: float, drops: bool) -> None:
         self.layout = layout
         self.hosts = {item.name: Host(item) for item in addresses(hosts)}
         self.post_seconds = post_seconds
@@ -49,6 +71,7 @@ class PoP:
         self.cut: set[str] = set()
         self.slow: set[str] = set()
         self.full: set[str] = set()
+        self.drops = Drops(layout.disks, drops)
         self.balancer: Balancer | None = None
         self.client: subprocess.Popen[bytes] | None = None
 
@@ -56,14 +79,16 @@ class PoP:
         """All of it, until it answers; LabError or OSError says what did not work."""
         self._make_disks(nic_queue)
         network.make_bridge()
+        self._join_others()
+        self.bmcs = Bmcs(self.namespaces["bmc"], self.addresses, self.layout)
         for item in self.hosts.values():
             self._boot(item)
-        self._join_others()
         with network.inside(self.namespaces["controller"]):
             readiness.wait_for_ssh(self.addresses)
         self.balancer = Balancer(self.namespaces["balancer"], self.addresses, self.layout)
         client = self.namespaces["client"]
         self.client = services.start_client(client, len(self.hosts), self.layout)
+        self.bmcs.wait_until_ready()
         readiness.wait_for_servers(self.balancer)
         readiness.wait_for_client(self.layout.client)
 
@@ -81,12 +106,15 @@ class PoP:
                     "address": item.address.ip,
                     "state": "on" if item.pid else "off" if item.boot_at is None else "rebooting",
                     "boots": item.boots,
+                    "bmc": self.bmcs.describe(item.address),
                 }
                 for item in self.hosts.values()
             ],
             "load": self.load,
             "load_balancer": self.balancer is not None and self.balancer.is_running(),
             "client": self.client is not None and self.client.poll() is None,
+            "bmcs": not self.bmcs.has_ended,
+            "drops_by_snoop_mode": self.drops.possible,
             "faults": {name: sorted(getattr(self, name)) for name in ("cut", "slow", "full")},
         }
 
@@ -100,18 +128,30 @@ class PoP:
         self.load = on
 
     def power(self, name: str, action: str) -> None:
-        """Shut down ("off"), cut the power ("cut") or boot ("on"); what is so already stays so."""
+        """Shut down ("off"), cut the power ("cut") or boot ("on"), where what is so already stays
+        so; reboot ("restart") or cut the power for a moment ("reset").
+        """
         item = self._host(name)
-        if action == "on":
+        if action != "on" and action not in POWER_SIGNALS:
+            raise LabError(f"power is on, {', '.join(POWER_SIGNALS)}, not {action}")
+        if not item.pid:
+            self._power_without_system(item, action)
+        elif action == "on":
             item.returns = item.leaving
-            item.boot_at = item.boot_at if item.pid else time.monotonic()
-            return
-        if action not in POWER_SIGNALS:
-            raise LabError(f"power is off, on or cut, not {action}")
-        item.boot_at = None
-        item.leaving, item.returns = item.pid != 0, False
-        if item.pid:
+        else:
+            item.leaving, item.returns = True, action in ("restart", "reset")
             os.kill(item.pid, POWER_SIGNALS[action])
+
+    def _power_without_system(self, item: Host, action: str) -> None:
+        if action in ("off", "cut"):
+            item.boot_at = None
+            self.bmcs.switch_off(item.address.name)
+        elif action != "on" or item.boot_at is None:
+            self._begin_post(item)
+
+    def bmc_fault(self, host: str, fault: str, on: bool) -> None:
+        """See `faults.bmc_fault`."""
+        self.bmcs.set_fault(self._host(host).address.name, fault, on)
 
     def enter(self, name: str) -> list[int]:
         """Descriptors of a running host's namespaces, in the order of host.NAMESPACES."""
@@ -138,11 +178,12 @@ class PoP:
     def slow_link(self, port: str, on: bool) -> None:
         """See `faults.slow_link`; the cable of a host that is off is set when it boots."""
         self._expect_port(port)
-        if port in self.namespaces and on:
-            self._slow_down(port)
-        elif port in self.namespaces and port in self.slow:
-            network.speed_up(port, self.namespaces[port])
+        was_slow = port in self.slow
         _note(self.slow, port, on)
+        if port in self.namespaces and on != was_slow:
+            if was_slow:
+                network.speed_up(port, self.namespaces[port])
+            self._put_queues(port)
 
     def fill_disk(self, host: str, full: bool) -> None:
         """See `faults.fill_disk`."""
@@ -163,33 +204,59 @@ class PoP:
             if item.pid == pid:
                 rebooted = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGHUP
                 if rebooted or item.returns:
-                    item.boot_at = time.monotonic() + self.post_seconds
+                    self._begin_post(item)
+                else:
+                    self.bmcs.switch_off(item.address.name)
                 item.pid, item.leaving, item.returns = 0, False, False
                 network.disconnect(item.address.name)
                 os.close(self.namespaces.pop(item.address.name))
 
-    def boot_due(self) -> float | None:
-        """Boot the hosts whose time has come; seconds until the next one, None if none waits."""
+    def do_due(self) -> float | None:
+        """Boot the hosts whose time has come, do to them what their BMCs were asked for, show them
+        their drops; seconds until there is more to do, None if nothing waits.
+        """
         now = time.monotonic()
         for item in self.hosts.values():
             if item.boot_at is not None and item.boot_at <= now:
-                self._boot(item)
-        waiting = [item.boot_at - now for item in self.hosts.values() if item.boot_at is not None]
-        return min(waiting, default=None)
+                self._end_post(item)
+        self._obey_bmcs()
+        waiting = [item.boot_at for item in self.hosts.values() if item.boot_at is not None]
+        due = [self.drops.show_due(), *(max(0.0, moment - now) for moment in waiting)]
+        return min((seconds for seconds in due if seconds is not None), default=None)
+
+    def _obey_bmcs(self) -> None:
+        while resets := self.bmcs.take_resets():
+            for name, kind in resets:
+                self.power(name, RESETS.get(kind, "reset"))
+
+    def _begin_post(self, item: Host) -> None:
+        item.boot_at = time.monotonic() + self.post_seconds
+        self.bmcs.begin_post(item.address.name)
+
+    def _end_post(self, item: Host) -> None:
+        item.boot_at = None
+        if self.bmcs.end_post(item.address.name):
+            self._boot(item)
 
     def _boot(self, item: Host) -> None:
         name = item.address.name
-        item.boot_at = None
         item.boots += 1
         self._wire(name, item.address.mac)
+        self.drops.begin(name)
         console = self.layout.console(name)
         item.pid = host.boot(self.layout.disks, item.address, console, self.namespaces[name])
 
     def _wire(self, port: str, mac: str) -> None:
         self.namespaces[port] = network.new_namespace()
         network.connect(port, self.namespaces[port], mac, up=port not in self.cut)
+        self._put_queues(port)
+
+    def _put_queues(self, port: str) -> None:
+        """A slow cable lets no burst through that a card could miss."""
         if port in self.slow:
             self._slow_down(port)
+        elif port in self.hosts:
+            self.drops.put_queue(port, self.bmcs.snoop_mode(port))
 
     def _slow_down(self, port: str) -> None:
         # All of the PoP's traffic goes through the cables of the load balancer and the client.
@@ -204,14 +271,16 @@ class PoP:
         keys = {item.name: host.prepare_disk(disks / item.name, item) for item in self.addresses}
         files.write_known_hosts(self.layout, self.addresses, keys)
         files.write_inventory(self.layout, self.addresses)
-        files.write_configuration(self.layout)
+        files.write_configuration(self.layout, self.post_seconds)
 
     def _join_others(self) -> None:
         macs = {ip: f"02:77:00:01:00:{number:02x}" for ip, number in OTHERS.values()}
         known = {**{item.ip: item.mac for item in self.addresses}, **macs}
+        known.update({item.bmc: macs[BMC] for item in self.addresses})
         for port, (ip, _) in OTHERS.items():
             self._wire(port, macs[ip])
-            network.set_address(self.namespaces[port], ip)
+            shared = [item.bmc for item in self.addresses] if port == "bmc" else []
+            network.set_addresses(self.namespaces[port], [ip, *shared])
             network.know_neighbours(self.namespaces[port], known)
 
     def _host(self, name: str) -> Host:

@@ -25,12 +25,12 @@ REQUEST_SECONDS = 1.0
 # Methods of the PoP that a request may name, with the arguments in the rest of it.
 VERBS = {
     *("set_load", "power", "kill", "fill_disk"),
-    *("set_link", "slow_link", "balancer_fault", "balancer_state"),
+    *("set_link", "slow_link", "balancer_fault", "balancer_state", "bmc_fault"),
 }
 
 
 def main() -> None:
-    """Argument: JSON with home, hosts, load, post_seconds, nic_queue and two descriptors:
+    """Argument: JSON with home, hosts, load, post_seconds, nic_queue, drops and two descriptors:
     lock, and machine (the machine's network namespace, of which only settings are read).
     """
     options = json.loads(sys.argv[1])
@@ -64,7 +64,7 @@ class Supervisor:
         kernel.mount("proc", "/proc", "proc")
         kernel.mount("disks", layout.disks, "tmpfs", data="mode=755")
         _copy_settings(options["machine"], layout)
-        self.pop = PoP(layout, options["hosts"], options["post_seconds"])
+        self.pop = PoP(layout, options["hosts"], options["post_seconds"], options["drops"])
         self.pop.bring_up(options["nic_queue"])
         self.pop.set_load(options["load"])
         self.listener = unix.listen(layout.socket)
@@ -74,18 +74,22 @@ class Supervisor:
         return {**self.pop.describe(), "pid": self.pid}
 
     def serve(self) -> None:
-        """For ever: answer requests, reap what ended, boot what is due."""
+        """For ever: answer requests, reap what ended, do what is due or what BMCs are asked for."""
         alarm = _child_alarm()
         selector = selectors.DefaultSelector()
         selector.register(self.listener, selectors.EVENT_READ)
         selector.register(alarm, selectors.EVENT_READ)
+        bmcs = self.pop.bmcs
+        selector.register(bmcs, selectors.EVENT_READ)
         while True:
             self._reap()
-            ready = selector.select(self.pop.boot_due())
-            if any(key.fileobj is alarm for key, _ in ready):
+            ready = [key.fileobj for key, _ in selector.select(self.pop.do_due())]
+            if alarm in ready:
                 alarm.recv(4096)
-            if any(key.fileobj is self.listener for key, _ in ready):
+            if self.listener in ready:
                 self._answer()
+            if bmcs.has_ended and bmcs in ready:  # which it would be for ever
+                selector.unregister(bmcs)
 
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):

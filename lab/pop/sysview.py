@@ -26,6 +26,7 @@ TRANSPARENT_HUGE_PAGES = {
     "defrag": "always defer defer+madvise [madvise] never\n",
 }
 COMMAND_LINE = "BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro quiet\n"
+MISSED = "rx_missed_errors"
 READ_ONLY_IN_PROC = ("sysrq-trigger", "irq", "bus", "fs", "acpi")
 
 
@@ -95,13 +96,19 @@ def show_proc(scratch: Path, proc: Path) -> None:
 
 
 def show_sys(scratch: Path, sys: Path) -> None:
-    """A host may change its own network devices and its copy of the huge page files, no more."""
+    """A host may change its own network devices and its copy of the huge page files, no more.
+
+    What its card missed is a file, too: `drops` counts there what a real card would.
+    """
     writable = scratch / "sys"
     writable.mkdir()
     kernel.mount("sysfs", writable, "sysfs")
     kernel.bind(writable, sys, read_only=True)
     devices = "devices/virtual/net"
     kernel.bind(writable / devices, sys / devices)
+    missed = scratch / MISSED
+    missed.write_text("0\n")
+    kernel.bind(missed, sys / devices / "eth0/statistics" / MISSED, read_only=True)
     for name, text in TRANSPARENT_HUGE_PAGES.items():
         real, copy = sys / "kernel/mm/transparent_hugepage" / name, scratch / name
         if real.exists():
