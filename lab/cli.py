@@ -88,6 +88,9 @@ def _add_lab_commands(parser: argparse.ArgumentParser) -> None:
     up.add_argument("--hosts", type=int, default=8, metavar="N", help="default: 8")
     up.add_argument("--no-load", action="store_true", help="without a client that makes requests")
     up.add_argument("--simulated", action="store_true", help="without root: hosts are processes")
+    up.add_argument(
+        "--post-seconds", type=float, default=0.0, metavar="N", help="of firmware in each reboot"
+    )
     up.set_defaults(command=_lab_up)
     commands.add_parser("down", help="take it down").set_defaults(command=_lab_down)
     commands.add_parser("status", help="show it").set_defaults(command=_lab_status)
@@ -102,7 +105,7 @@ def _add_fault_commands(commands: Any) -> None:
     console.add_argument("host", metavar="HOST")
     console.add_argument("argv", nargs=argparse.REMAINDER, metavar="CMD")
     console.set_defaults(command=_lab_console)
-    fault = commands.add_parser("fault", help="break something: a cable, disk, host, program")
+    fault = commands.add_parser("fault", help="break something: a cable, disk, host, program, BMC")
     fault.add_argument("fault", metavar="FAULT", help="one that does not exist lists them")
     fault.add_argument("target", metavar="TARGET", help="a host, a port, or what to do")
     fault.set_defaults(command=_lab_fault)
@@ -227,7 +230,7 @@ def _lab(kind: str, function: str, **arguments: Any) -> Any:
 
 def _lab_up(options: argparse.Namespace) -> int:
     if options.simulated:
-        _print_lab(_lab("simulated", "up", hosts=options.hosts))
+        _print_lab(_lab("simulated", "up", hosts=options.hosts, post_seconds=options.post_seconds))
         return 0
     missing = import_module("lab.pop").missing_requirements()
     if missing:
@@ -235,7 +238,8 @@ def _lab_up(options: argparse.Namespace) -> int:
             f"a lab of namespaces needs {', '.join(missing)};"
             " without them: `edgetune lab up --simulated`"
         )
-    _print_lab(_lab("namespaces", "up", hosts=options.hosts, load=not options.no_load))
+    given = {"hosts": options.hosts, "post_seconds": options.post_seconds}
+    _print_lab(_lab("namespaces", "up", load=not options.no_load, **given))
     return 0
 
 

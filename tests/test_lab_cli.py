@@ -227,10 +227,12 @@ class TestLab:
         pop: Any = ModuleType("lab.pop")
         pop.calls, pop.missing, pop.state = [], [], None
 
-        def up(home: Path, hosts: int = 8, load: bool = True) -> dict[str, Any]:
+        def up(
+            home: Path, hosts: int = 8, load: bool = True, post_seconds: float = 0.0
+        ) -> dict[str, Any]:
             (home / "lab").mkdir(exist_ok=True)
             (home / "lab" / "state.json").write_text(json.dumps({"kind": pop.kind}))
-            pop.calls.append(("up", hosts, load))
+            pop.calls.append(("up", hosts, load, post_seconds))
             pop.state = {"kind": pop.kind, "hosts": hosts}
             return dict(pop.state)
 
@@ -248,8 +250,8 @@ class TestLab:
 
     def test_goes_up_and_down(self, pop: Any, capsys: pytest.CaptureFixture[str]) -> None:
         assert exit_code("lab", "status") == 1
-        assert exit_code("lab", "up", "--hosts", "3", "--no-load") == 0
-        assert pop.calls == [("up", 3, False)]
+        assert exit_code("lab", "up", "--hosts", "3", "--no-load", "--post-seconds", "9") == 0
+        assert pop.calls == [("up", 3, False, 9.0)]
         assert "hosts: 3" in capsys.readouterr().out
         assert exit_code("lab", "status") == 0
         assert exit_code("lab", "down") == 0

@@ -29,10 +29,11 @@ MAX_HOSTS = 250
 STOP_SECONDS = 10.0
 
 
-def up(home: Path, hosts: int = 8, load: bool = True) -> dict[str, Any]:
+def up(home: Path, hosts: int = 8, load: bool = True, post_seconds: float = 0.0) -> dict[str, Any]:
     """Bring a PoP up and return its state once all of it answers; it outlives the caller.
 
     Whatever ends this call early, Ctrl-C included, takes everything down again.
+    `post_seconds` is the time that the firmware takes in each reboot.
     """
     if find_spec("asyncssh") is None:
         raise LabError("the simulated lab needs the Python package asyncssh")
@@ -48,7 +49,8 @@ def up(home: Path, hosts: int = 8, load: bool = True) -> dict[str, Any]:
         os.close(lock)
         raise
     try:
-        return _bring_up(layout, {"hosts": hosts, "load": load, "lock": lock})
+        options = {"hosts": hosts, "load": load, "post_seconds": post_seconds}
+        return _bring_up(layout, {**options, "lock": lock})
     except BaseException:
         down(home)
         raise

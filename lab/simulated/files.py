@@ -24,9 +24,13 @@ pops:
     reboot_time: 5
     health: "{health}"
     load_balancer: {{driver: haproxy, address: "{balancer}", backend: {backend}}}
+    bmc: {{credentials: lab}}
     hosts:
 """
-HOST = "      {0.name}: {{address: {0.ip}, port: {0.port}, {1}, server: {0.name}}}\n"
+HOST = (
+    "      {0.name}: {{address: {0.ip}, port: {0.port}, {1}, server: {0.name},"
+    ' bmc: {{address: "{2}"}}}}\n'
+)
 
 
 @dataclass(frozen=True)
@@ -62,10 +66,13 @@ def _can_bind(ip: str, port: int) -> bool:
         return True
 
 
-def write_inventory(layout: Layout, hosts: Sequence[Endpoint], health: str, balancer: str) -> None:
-    """One stratum: all hosts have one rack and one sort of hardware."""
+def write_inventory(
+    layout: Layout, hosts: Sequence[Endpoint], bmcs: Mapping[str, str], health: str, balancer: str
+) -> None:
+    """One stratum: all hosts have one rack and one sort of hardware. `bmcs` is {host name: URL}."""
     text = POP.format(health=health, balancer=balancer, backend=BACKEND)
-    text += "".join(HOST.format(host, "rack: r1, hardware: simulated") for host in hosts)
+    alike = "rack: r1, hardware: simulated"
+    text += "".join(HOST.format(host, alike, bmcs[host.name]) for host in hosts)
     layout.inventory.write_text(text, encoding="utf-8")
 
 

@@ -19,6 +19,7 @@ from lab.pop.layout import Layout
 
 from . import commands, files, host, processes
 from .balancer import Balancer, Server
+from .bmcs import Bmcs
 from .counters import Counters, Surge, replace
 from .ssh import HostServer, environment
 
@@ -30,7 +31,7 @@ NOT_READY = "var/lib/edgetune-not-ready"
 
 @dataclass
 class Machine:
-    """One host; it is off while `on` is False."""
+    """One host; it is off while `on` is False, and `boot` is the next one under way."""
 
     endpoint: files.Endpoint
     root: Path
@@ -38,6 +39,7 @@ class Machine:
     counters: Counters
     on: bool = False
     boots: int = 0
+    boot: asyncio.Task[None] | None = None
 
     @property
     def is_ready(self) -> bool:
@@ -46,11 +48,14 @@ class Machine:
 
 
 class PoP:
-    """Hosts on private roots; `load` says whether there is any traffic."""
+    """Hosts on private roots; `load` says whether there is any traffic, `post_seconds` what the
+    firmware takes in each reboot.
+    """
 
-    def __init__(self, layout: Layout, hosts: int, load: bool) -> None:
+    def __init__(self, layout: Layout, hosts: int, load: bool, post_seconds: float) -> None:
         self.layout = layout
         self.load = load
+        self.post_seconds = post_seconds
         self.balancer_url = self.health_url = ""
         self._chance = random.Random()
         self._surge = Surge(self._chance)
@@ -58,7 +63,7 @@ class PoP:
         self.machines = [self._machine(each, user_key) for each in files.endpoints(hosts)]
         servers = [Server(each.endpoint.name, each.endpoint.ip) for each in self.machines]
         self.balancer = Balancer(servers)
-        self._boots: set[asyncio.Task[None]] = set()
+        self.bmcs = Bmcs({each.endpoint.name: each.endpoint.ip for each in self.machines}, layout)
 
     def _machine(self, endpoint: files.Endpoint, user_key: str) -> Machine:
         root = self.layout.lab / "hosts" / endpoint.name / "root"
@@ -79,9 +84,10 @@ class PoP:
             machine.ssh.know_as(self.health_url, f"{self.health_url}/{machine.endpoint.name}")
         endpoints = [machine.endpoint for machine in self.machines]
         keys = {machine.endpoint.name: machine.ssh.public_key for machine in self.machines}
-        files.write_inventory(self.layout, endpoints, self.health_url, self.balancer_url)
+        urls = self.bmcs.listen(self._reset)
+        files.write_inventory(self.layout, endpoints, urls, self.health_url, self.balancer_url)
         files.write_known_hosts(self.layout, endpoints, keys)
-        write_configuration(self.layout)
+        write_configuration(self.layout, self.post_seconds)
 
     async def run(self) -> None:
         """For ever: let traffic flow, and boot what asked for it."""
@@ -93,7 +99,8 @@ class PoP:
             last = now
             for machine in self.machines:
                 if machine.on and (machine.root / commands.REBOOT_MARK).exists():
-                    self._start_reboot(machine)
+                    self._take_down(machine)
+                    self._start_boot(machine)
 
     def state(self) -> dict[str, Any]:
         """For `status`."""
@@ -103,8 +110,9 @@ class PoP:
                 {
                     "name": machine.endpoint.name,
                     "address": f"{machine.endpoint.ip}:{machine.endpoint.port}",
-                    "state": "on" if machine.on else "rebooting",
+                    "state": "on" if machine.on else "rebooting" if machine.boot else "off",
                     "boots": machine.boots,
+                    "bmc": self.bmcs.describe(machine.endpoint.name),
                 }
                 for machine in self.machines
             ],
@@ -122,22 +130,38 @@ class PoP:
             self.balancer.servers[machine.endpoint.name].up = healthy
         for machine, backlog in zip(running, backlogs):
             share = self.balancer.share(machine.endpoint.name)
-            machine.counters.grow(seconds, backlog or 0, share)
+            mode = self.bmcs.snoop_mode(machine.endpoint.name)
+            machine.counters.grow(seconds, backlog or 0, share, mode)
             machine.counters.write(machine.root)
 
-    def _start_reboot(self, machine: Machine) -> None:
-        machine.on = False
+    def _reset(self, name: str, kind: str) -> None:
+        """What a BMC was asked for; a simulated host goes down alike in whatever way it does."""
+        machine = next(each for each in self.machines if each.endpoint.name == name)
+        self._take_down(machine)
+        if kind in ("ForceOff", "GracefulShutdown"):
+            self.bmcs.switch_off(name)
+            self._write_state()
+        else:
+            self._start_boot(machine)
+
+    def _take_down(self, machine: Machine) -> None:
+        if machine.boot:
+            machine.boot.cancel()
+        machine.on, machine.boot = False, None
         self.balancer.servers[machine.endpoint.name].up = False
         machine.ssh.stop()
         processes.end_below(machine.root)
-        task = asyncio.get_running_loop().create_task(self._reboot(machine))
-        self._boots.add(task)
-        task.add_done_callback(self._boots.discard)
+
+    def _start_boot(self, machine: Machine) -> None:
+        self.bmcs.begin_post(machine.endpoint.name)
+        machine.boot = asyncio.get_running_loop().create_task(self._reboot(machine))
 
     async def _reboot(self, machine: Machine) -> None:
         self._write_state()
-        await asyncio.sleep(DOWN_SECONDS)
-        await self._boot(machine)
+        await asyncio.sleep(DOWN_SECONDS + self.post_seconds)
+        if self.bmcs.end_post(machine.endpoint.name):
+            await self._boot(machine)
+        machine.boot = None
         self._write_state()
 
     async def _boot(self, machine: Machine) -> None:
