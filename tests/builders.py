@@ -17,8 +17,17 @@ from edgetune.tuning import Tuning, load_tuning
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def inventory_document(hosts: int = 8, floor: float = 0.5) -> dict[str, Any]:
-    """One PoP, lab1, of hosts e000, e001, ..."""
+def inventory_document(hosts: int = 8, floor: float = 0.5, bmcs: bool = False) -> dict[str, Any]:
+    """One PoP, lab1, of hosts e000, e001, ..., each with a BMC if ``bmcs``."""
+    document = _inventory_document(hosts, floor)
+    if bmcs:
+        document["pops"]["lab1"]["bmc"] = {"credentials": "lab"}
+        for number, host in enumerate(document["pops"]["lab1"]["hosts"].values(), 1):
+            host["bmc"] = {"address": f"https://127.0.10.{number}"}
+    return document
+
+
+def _inventory_document(hosts: int, floor: float) -> dict[str, Any]:
     return {
         "pops": {
             "lab1": {

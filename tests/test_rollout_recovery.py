@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from itertools import count
 from pathlib import Path
 from typing import Any, Callable
 
 import pytest
 
 from edgetune.rollout import change, drain, looks, reboot
-from tests.world import Died, World, changing, never_sync
+from tests.world import Died, World, at_every_moment, changing, never_sync
 
 SHAM, LAST = 1, 2
 
@@ -41,46 +40,18 @@ def _roll_back(world: World) -> None:
     world.roll_back()
 
 
-def _begin(world: World) -> None:
+def _begun(folder: Path) -> World:
     """One batch changed, one rebooted only, one that is changed and not rebooted yet."""
+    world = _with_clients(folder)
     for batch in (0, SHAM):
         world.roll_all({"first_batch": batch, "end_batch": batch + 1})
     for step in (drain.drain_hosts, drain.check_drained, drain.check_drained, change.apply_tuning):
         world.step(step, LAST)
-
-
-def _dies(world: World, moment: int, work: Callable[[World], None]) -> bool:
-    """Whether the work died at its n-th moment; without that it ended before."""
-    world.moments.die_at = len(world.moments.seen) + moment
-    try:
-        work(world)
-    except Died:
-        world.moments.die_at = -1
-        # What was told to reboot does so, whoever told it.
-        world.hosts.reboot()
-        return True
-    return False
-
-
-def _at_every_moment(
-    folder: Path, begin: Callable[[World], Any], work: Callable[[World], None]
-) -> Any:
-    """A world for each moment at which the work can die, carried on by somebody else."""
-    # After an effect or before the next one is the same to the world.
-    for moment in count(1, 2):
-        world = _with_clients(folder / str(moment))
-        begin(world)
-        if not _dies(world, moment, work):
-            assert moment > 50
-            return
-        died = world.moments.seen[-1]
-        if world.take_over(carry_on=True)["claimed"]:
-            work(world)
-        yield f"{moment}: {died}", world
+    return world
 
 
 def test_a_batch_is_ended_wherever_its_owner_dies(tmp_path: Path) -> None:
-    for moment, world in _at_every_moment(tmp_path, lambda world: None, _change):
+    for moment, world in at_every_moment(lambda name: _with_clients(tmp_path / name), _change):
         work = [world.batch(number) for number in range(LAST + 1)]
         hosts = {name for batch in work for name in batch.hosts}
         tuned = {name for batch in work if batch.what == "change" for name in batch.hosts}
@@ -91,7 +62,7 @@ def test_a_batch_is_ended_wherever_its_owner_dies(tmp_path: Path) -> None:
 
 
 def test_a_rollback_is_ended_wherever_its_owner_dies(tmp_path: Path) -> None:
-    for moment, world in _at_every_moment(tmp_path, _begin, _roll_back):
+    for moment, world in at_every_moment(lambda name: _begun(tmp_path / name), _roll_back):
         assert world.head.state == "rolled_back", moment
         assert world.hosts.tuned == set(), moment
         assert world.head.quarantined == {}, moment
@@ -99,7 +70,7 @@ def test_a_rollback_is_ended_wherever_its_owner_dies(tmp_path: Path) -> None:
 
 
 def test_a_rollback_reboots_no_host_twice_wherever_its_owner_dies(tmp_path: Path) -> None:
-    for moment, world in _at_every_moment(tmp_path, _begin, _roll_back):
+    for moment, world in at_every_moment(lambda name: _begun(tmp_path / name), _roll_back):
         (first,), (sham,) = world.at(0), world.at(SHAM)
         reboots = {name: world.hosts.reboots(name) for name in (first, sham, *world.at(LAST))}
         # The last batch was changed and not rebooted yet, so it goes back without one.

@@ -6,19 +6,21 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
-from itertools import takewhile
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, Callable
 
 import pytest
 
 from edgetune.hosts.result import HostResult
-from edgetune.rollout import change, drain, lifecycle, looks, reboot
-from edgetune.rollout.record import Batch, Head, read_rollout, save_plan
+from edgetune.rollout import bios, change, drain, lifecycle, looks, reboot
+from edgetune.rollout.planning import plan_rollout
+from edgetune.rollout.record import Batch, Head, load_plan, read_rollout, save_plan
 from edgetune.rollout.site import Site
 from edgetune.rollout.store import Store
 from edgetune.traffic.driver import Server
 from edgetune.tuning import digest_of
+from tests.bmcs import Bmcs
 from tests.builders import inventory_document, observed, plan, tuning, write_yaml
 
 _FIRST = (drain.drain_hosts, drain.check_drained)
@@ -29,9 +31,9 @@ _LAST = (
     drain.undrain_hosts,
 )
 _WAYS = {
-    "change": (*_FIRST, change.apply_tuning, *_LAST),
-    "sham": (*_FIRST, *_LAST),
-    "restore": (*_FIRST, reboot.check_rebooted, change.restore_hosts, *_LAST),
+    "change": (*_FIRST, bios.set_bios, change.apply_tuning, *_LAST),
+    "sham": (*_FIRST, bios.set_bios, *_LAST),
+    "restore": (*_FIRST, reboot.check_rebooted, bios.set_bios, change.restore_hosts, *_LAST),
 }
 
 CHANGING_VERBS = ("ready", "apply", "confirm", "restore", "reboot")
@@ -138,6 +140,11 @@ class Hosts:
         self.carries: Callable[[str], bool] = lambda name: False
         self.sessions: Callable[[str], int] = lambda name: 0
         self.disturbed: list[tuple[str, str]] = []
+        self.standing = tuning()
+        self.kexec_loaded = False
+        self.boots: Callable[[str], None] = lambda name: None
+        self.heeds = dict.fromkeys(self.boot, {"reboot", "GracefulRestart", "ForceRestart"})
+        self.reset_blindly: list[tuple[str, str]] = []
         self._going_down: set[str] = set()
         self._moments = moments
 
@@ -158,7 +165,15 @@ class Hosts:
         """Whoever was told to reboot does so."""
         for name in self._going_down:
             self.boot[name] += "+"
+            self.boots(name)
         self._going_down.clear()
+
+    def restart(self, name: str, kind: str) -> None:
+        """Its BMC was asked for a reset; one that does not answer may be in POST."""
+        if name in self.unreachable:
+            self.reset_blindly.append((name, kind))
+        if kind in self.heeds[name]:
+            self._going_down.add(name)
 
     def reboots(self, name: str) -> int:
         """How often it has rebooted."""
@@ -186,9 +201,10 @@ class Hosts:
             return dict(act(name, request))
 
     def _facts(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
-        stands = {"accept_queue": {"state": "confirmed", "digest": tuning().digest}}
+        stands = {self.standing.name: {"state": "confirmed", "digest": self.standing.digest}}
         tunings = stands if name in self.tuned else {}
-        return {"agent_state": {"tunings": tunings, "ready": name not in self.not_ready}}
+        state = {"tunings": tunings, "ready": name not in self.not_ready}
+        return {"agent_state": state, "kexec_loaded": self.kexec_loaded}
 
     def _ready(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         ready = request["ready"]
@@ -223,7 +239,7 @@ class Hosts:
 
     def _reboot(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         meant = request["boot_id"] == self.boot[name]
-        if meant:
+        if meant and "reboot" in self.heeds[name]:
             self._going_down.add(name)
         return {"rebooting": meant}
 
@@ -260,11 +276,11 @@ class WatchedStore:
 
 
 class EmptyWorld:
-    """A site whose load balancer and hosts are in memory."""
+    """A site whose load balancer and hosts are in memory, and their BMCs, if they have any."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, bmcs: bool = False, **config: Any) -> None:
         state = f"sqlite:///{folder}/state.sqlite"
-        inventory = write_yaml(folder / "inventory.yaml", inventory_document())
+        inventory = write_yaml(folder / "inventory.yaml", inventory_document(bmcs=bmcs))
         self.config = {
             "inventory": str(inventory),
             "ssh_key_file": "/none",
@@ -274,15 +290,19 @@ class EmptyWorld:
             "drain_deadline": 1,
             "reboot_deadline": 1,
             "health_deadline": 1,
+            **config,
         }
         self.moments = Moments()
         self.hosts = Hosts(self.moments)
         self.balancer = Balancer(self.moments, self.hosts.not_ready)
         self.hosts.carries = self.balancer.carries
         self.hosts.sessions = self.balancer.look
+        self.bmcs = Bmcs(self.moments.around)
+        self.hosts.boots, self.bmcs.restart = self.bmcs.boot, self.hosts.restart
         self.site = Site(self.config)
         self.site.store = WatchedStore(self.site.store, self.moments)
         self.site.fleet = self.hosts  # type: ignore[assignment]
+        self.site.bmcs = self.bmcs  # type: ignore[assignment]
         self.site.load_balancer = lambda pop: self.balancer  # type: ignore[method-assign]
         self.rollout, self.epoch = "", 0
 
@@ -293,8 +313,7 @@ class EmptyWorld:
         begun = lifecycle.claim_pop(self.site, plan=self.plan["digest"], owner="run-1", by="ana")
         self.rollout, self.epoch = begun["rollout"], begun["epoch"]
 
-    @staticmethod
-    def _planned(folder: Path, disruption: str = "", **planned: Any) -> dict[str, Any]:
+    def _planned(self, folder: Path, disruption: str = "", **planned: Any) -> dict[str, Any]:
         made = plan(folder, **planned)
         if disruption:
             del made["digest"]
@@ -337,9 +356,15 @@ class EmptyWorld:
             host.at -= seconds
         opened.save_batch(work)
 
+    def way(self, batch: int) -> list[Any]:
+        """The steps of a batch, as the workflow ``roll_batch`` takes them."""
+        opened = read_rollout(self.site, self.rollout)
+        way = _WAYS[opened.batch(batch).what]
+        return [step for step in way if step is not bios.set_bios or opened.sets_bios]
+
     def roll(self, batch: int, until: Any = None) -> None:
         """One batch the whole way, or up to the step ``until`` and without it."""
-        for step in takewhile(lambda step: step is not until, _WAYS[self.batch(batch).what]):
+        for step in takewhile(lambda step: step is not until, self.way(batch)):
             self.step(step, batch)
             if step is reboot.reboot_hosts:
                 self.hosts.reboot()
@@ -347,7 +372,7 @@ class EmptyWorld:
     def roll_all(self, marked: Mapping[str, Any]) -> None:
         """Every batch of a state that was entered, each as the workflow ``roll_batch`` does it."""
         for batch in range(marked["first_batch"], marked["end_batch"]):
-            for step in _WAYS[self.batch(batch).what]:
+            for step in self.way(batch):
                 self._until_nobody_waits(step, batch)
             assert self.step(looks.check_health, batch)["failed"] == []
 
@@ -377,6 +402,57 @@ class World(EmptyWorld):
         self.begin(folder, **planned)
 
 
+class BiosWorld(EmptyWorld):
+    """A site with BMCs; `begin` plans with what hosts and BMCs answer.
+
+    Beside the catalogue there is ``snoop_and_queue``, which sets the BIOS and a sysctl.
+    """
+
+    def __init__(self, folder: Path, **config: Any) -> None:
+        folder.mkdir(exist_ok=True)
+        own = folder / "tunings"
+        own.mkdir(exist_ok=True)
+        write_yaml(own / "snoop_and_queue.yaml", _snoop_and_queue())
+        super().__init__(folder, bmcs=True, **{"tunings": [str(own)], **config})
+
+    def _planned(self, folder: Path, disruption: str = "", **planned: Any) -> dict[str, Any]:
+        options = {"pop": "lab1", "tuning": "home_snoop", "seed": 7, **planned}
+        made = plan_rollout(self.site, **options)
+        self.hosts.standing = self.site.tuning(options["tuning"])
+        return load_plan(self.site, made["plan"])
+
+    def enter(self, state: str = "changing", **planned: Any) -> None:
+        """Begin a rollout and go on to a state, as far as nothing is to be done for it."""
+        self.begin(Path(), **planned)
+        for each in ("baseline", "changing", "soaking", "promoting"):
+            self.mark(each)
+            if each == state:
+                return
+
+    def complete(self, **planned: Any) -> str:
+        """A whole rollout, promoted; its id."""
+        self.enter("changing", **planned)
+        for state in ("changing", "soaking", "promoting"):
+            self.roll_all(self.mark(state))
+        self.mark("complete")
+        lifecycle.release_pop(self.site, self.rollout, self.epoch)
+        return self.rollout
+
+
+def _snoop_and_queue() -> dict[str, Any]:
+    why = {"why": "Both are wanted.", "source": "a test"}
+    snoop = {"kind": "bios.snoop_mode", "value": "home", **why}
+    queue = {"kind": "sysctl", "key": "net.core.somaxconn", "value": "4096", **why}
+    return {
+        "name": "snoop_and_queue",
+        "version": "1.0.0",
+        "summary": "The BIOS and the kernel at once.",
+        "intent": {"improve": "packet_drops"},
+        "guards": [{"metric": "health_failed", "margin": 0.5}],
+        "settings": [snoop, queue],
+    }
+
+
 def changing(folder: Path, **planned: Any) -> World:
     """A world whose rollout is about to change its first batch."""
     folder.mkdir(exist_ok=True)
@@ -384,3 +460,37 @@ def changing(folder: Path, **planned: Any) -> World:
     for state in ("baseline", "changing"):
         made.mark(state)
     return made
+
+
+def dies(world: EmptyWorld, moment: int, work: Callable[[Any], None]) -> bool:
+    """Whether the work died at its n-th moment; without that it ended before."""
+    world.moments.die_at = len(world.moments.seen) + moment
+    try:
+        work(world)
+    except Died:
+        world.moments.die_at = -1
+        # What was told to reboot does so, whoever told it.
+        world.hosts.reboot()
+        return True
+    return False
+
+
+def at_every_moment(
+    make: Callable[[str], Any],
+    work: Callable[[Any], None],
+    afterwards: Callable[[Any], None] | None = None,
+) -> Iterator[tuple[str, Any]]:
+    """A world for each moment at which the work can die.
+
+    Somebody else carries it on, or does something else ``afterwards``.
+    """
+    # After an effect or before the next one is the same to the world.
+    for moment in count(1, 2):
+        world = make(str(moment))
+        if not dies(world, moment, work):
+            assert moment > 40
+            return
+        died = world.moments.seen[-1]
+        if world.take_over(carry_on=True)["claimed"]:
+            (afterwards or work)(world)
+        yield f"{moment}: {died}", world
