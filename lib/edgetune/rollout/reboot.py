@@ -9,19 +9,21 @@ does not answer may be anywhere in its boot; it is awaited, and never reset.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from edgetune.hosts.result import HostResult
 from edgetune.report.text import evidence_text
 from edgetune.rollout.bios import settled
 from edgetune.rollout.drain import keep_out
-from edgetune.rollout.record import Batch, Rollout, open_rollout
+from edgetune.rollout.record import Batch, HostStep, Rollout, open_rollout
 from edgetune.rollout.site import Site
 
 _TIMEOUT = 20
 # What an agent answers when it will not reboot; no answer at all may mean that it does.
 _NO = ("refused", "failed", "bad_request")
+# What a BMC answers that did nothing, and may do it when it is asked again.
+_NOTHING_DONE = ("busy", "unreachable")
 
 
 def reboot_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
@@ -45,7 +47,6 @@ def reboot_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     ready = [name for name, answer in facts.items() if not answer.failed]
     for name in ready:
         work.hosts[name].boot_before = str(facts[name].data["boot_id"])
-        work.hosts[name].resets = []
         work.hosts[name].go("rebooting")
     # Whoever was on the way before is told again, and has its time from now.
     opened.move(work, work.at("rebooting"), "rebooting")
@@ -75,6 +76,7 @@ def check_rebooted(site: Site, rollout: str, epoch: int, batch: int) -> dict[str
     for name, answer in answers.items():
         host = work.hosts[name]
         if name in back and not bios[name].failed:
+            host.resets = []
             host.go("rebooted" if host.step == "rebooting" else "drained")
         elif name in back:
             late = _overdue(opened, host.at) or bios[name].reason != "busy"
@@ -84,10 +86,10 @@ def check_rebooted(site: Site, rollout: str, epoch: int, batch: int) -> dict[str
             # Its reboot never happened, and it can be taken back as it stands; what is restored
             # already is told once more, or verified as it stands.
             host.go("changed" if host.step == "rebooting" else "drained")
+        elif not answer.failed and _restart(opened, work, name):
+            continue
         elif _overdue(opened, host.at) and _gave_up(opened, work, name, answer):
             failed.append(name)
-        elif not answer.failed and host.step == "rebooting":
-            _restart(opened, work, name)
     opened.save_batch(work)
     waiting = [name for name in work.at("rebooting", "coming_back") if name not in failed]
     errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
@@ -112,25 +114,49 @@ def _bios_of(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Ho
     return {**through, **settled(opened, work, rebooted)}
 
 
-def _restart(opened: Rollout, work: Batch, name: str) -> None:
-    """Ask the BMC of a host that still answers from the same boot, each way once."""
+def _restart(opened: Rollout, work: Batch, name: str) -> bool:
+    """Ask the BMC of a host that still answers from the same boot, each way once.
+
+    Whether it was asked for anything: then the host has its time from now.
+    """
     host, ways = work.hosts[name], opened.plan.get("resets", [])
     left = [way for way in ways if way not in host.resets]
-    waited = time.time() - host.at
-    if not left or waited < opened.site.config.reset_after or not opened.pop.host(name).bmc:
-        return
+    if not left or not _heard_us(opened, host) or not opened.pop.host(name).bmc:
+        return False
+    # The others of the batch took their time: it may be in POST by now.
+    again = opened.site.fleet.ask(opened.hosts([name]), "facts", lambda each: {}, _TIMEOUT)[name]
+    if again.failed or _is_back(work, again):
+        return False
+    told_at = host.at
     host.resets.append(left[0])
     opened.move(work, [name], "rebooting")
-    opened.ask_bmcs([name], "reset", lambda each: {"kind": left[0], "os_answers": True})
+    request = {"kind": left[0], "os_answers": True}
+    answer = opened.ask_bmcs([name], "reset", lambda each: request)[name]
+    if answer.reason in _NOTHING_DONE:
+        host.resets.remove(left[0])
+        host.at = told_at
+        return False
+    return True
+
+
+def _heard_us(opened: Rollout, host: HostStep) -> bool:
+    """Whether it was told by us, long enough ago, to reboot itself."""
+    config = opened.site.config
+    patience = min(config.reset_after, config.reboot_deadline)
+    told = host.step == "rebooting" and host.at > opened.head.taken_over
+    return told and time.time() - host.at > patience
 
 
 def _gave_up(opened: Rollout, work: Batch, name: str, answer: HostResult) -> bool:
     """Write down that a host did not come back, with what its BMC says."""
-    told: Mapping[str, Any] = {}
-    if opened.pop.host(name).bmc:
-        told = opened.ask_bmcs([name], "evidence", lambda host: {})[name].data
-    error = _late(opened, answer.failed) + (f"; {evidence_text(told)}" if told else "")
-    return opened.fail(work, name, error, told)
+    error, resets = _late(opened, answer.failed), work.hosts[name].resets
+    if resets:
+        error += f", though its BMC was asked for {', then '.join(resets)}"
+    if not opened.pop.host(name).bmc:
+        return opened.fail(work, name, error)
+    told = opened.ask_bmcs([name], "evidence", lambda host: {})[name]
+    said = f"its BMC says nothing: {told.error}" if told.failed else evidence_text(told.data)
+    return opened.fail(work, name, f"{error}; {said}", told.data)
 
 
 def _to_reboot(work: Batch) -> list[str]:

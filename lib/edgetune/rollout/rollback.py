@@ -61,6 +61,7 @@ def _way_back(opened: Rollout, batch: Batch, host: HostStep, earlier: HostStep |
         ours=host.ours or _carries_our_change(batch, host) or bool(earlier and earlier.ours),
         lb_before=None if host.step == "done" else host.lb_before,
         boot_before=host.boot_before,
+        resets=host.resets if mid_reboot else [],
         goes_back_to=host.goes_back_to,
     )
 
