@@ -74,6 +74,7 @@ def rollout_text(head: Mapping[str, Any]) -> str:
         lines.append(f"  {clock(entry['at'])}  {entry['state']:<12} {entry['reason']}{who}")
     for host, why in head["quarantined"].items():
         lines += [f"  quarantined: {host}: {why['reason']}", f"    {_evidence(why)}"]
+        lines += [f"    {_event(event)}" for event in why.get("bmc", {}).get("events", [])]
     if head["quarantined"]:
         lines.append("  release_host brings a mended host back, adopt_host a replaced one")
     return "\n".join(lines)
@@ -96,9 +97,14 @@ def evidence_text(bmc: Mapping[str, Any]) -> str:
     said = [f"power {bmc.get('power') or 'unknown'}"]
     said += [f"boot progress {bmc['boot_progress']}"] if bmc.get("boot_progress") else []
     said += [f"health {bmc['health']}"] if bmc.get("health") else []
-    events = [f"{event['created']} {event['message']}" for event in bmc.get("events", [])[:1]]
-    said += [f"newest event {event}" for event in events] or ["no event"]
+    newest = [f"newest event {_event(event)}" for event in bmc.get("events", [])[:1]]
+    said += newest or ["no event"]
     return f"its BMC says: {', '.join(said)}"
+
+
+def _event(event: Mapping[str, Any]) -> str:
+    parts = (event.get(part) for part in ("created", "severity", "message"))
+    return " ".join(str(part) for part in parts if part)
 
 
 def clock(seconds: float) -> str:
