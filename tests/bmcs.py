@@ -127,7 +127,7 @@ class Bmcs:
 
     def _set(self, name: str, request: dict[str, Any]) -> HostResult:
         wanted, pending, now = request["attributes"], self.pending[name], self.current[name]
-        foreign = self._foreign(name, [request["ours"], wanted])
+        foreign = self._another(name, request) or self._foreign(name, [request["ours"], wanted])
         if foreign:
             return foreign
         needed = {each: value for each, value in wanted.items() if now[each] != value}
@@ -142,7 +142,8 @@ class Bmcs:
         return HostResult(name, {"changed": changed, "job": job, "boot": bool(needed)})
 
     def _check(self, name: str, request: dict[str, Any]) -> HostResult:
-        return HostResult(name, dict(zip(("state", "reason"), self._state(name, request))))
+        state, reason = self._state(name, request)
+        return self._another(name, request) or HostResult(name, {"state": state, "reason": reason})
 
     def _state(self, name: str, request: dict[str, Any]) -> tuple[str, str]:
         if request["job"] and name in self.failed_jobs:
@@ -170,6 +171,12 @@ class Bmcs:
 
     def _evidence(self, name: str, request: dict[str, Any]) -> HostResult:
         return HostResult(name, dict(self.said))
+
+    def _another(self, name: str, request: Mapping[str, Any]) -> HostResult | None:
+        if request["system"] in ("", self.system[name]):
+            return None
+        text = f"the machine is {self.system[name]}, not {request['system']}"
+        return HostResult(name, error=text, reason="refused")
 
     def _foreign(self, name: str, ours: Sequence[Mapping[str, Any]]) -> HostResult | None:
         foreign = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever sets the BIOS of hosts may die at any moment; each ends wholly as it was, or as wanted."""
+"""Whoever sets the BIOS of hosts may die at any moment; each host ends wholly old or wholly new."""
 
 from __future__ import annotations
 
@@ -73,6 +73,7 @@ def test_a_rollback_is_ended_wherever_its_owner_dies(tmp_path: Path) -> None:
 
 def test_a_change_that_died_is_taken_back_wherever_that_was(tmp_path: Path) -> None:
     """What it had come to, and whether that was in force, only its record and its BMC tell."""
+
     def begin(name: str) -> BiosWorld:
         return _about_to_change(tmp_path / name)
 

@@ -34,6 +34,8 @@ def adopt_host(site: Site, rollout: str, host: str, by: str = "") -> dict[str, A
     places = _places(opened, host)
     _refuse_tuned(opened, host)
     with _owned(opened):
+        # Of the machine that is gone.
+        forget(opened, [host])
         problem = _bring_back(opened, host, places)
         if problem:
             error = f"{host}: {problem}"
@@ -41,7 +43,6 @@ def adopt_host(site: Site, rollout: str, host: str, by: str = "") -> dict[str, A
         for batch in places:
             batch.hosts[host].go("skipped", "replaced, adopted as it is")
             opened.save_batch(batch)
-        forget(opened, [host])
         opened.head.quarantined.pop(host, None)
         opened.head.note(by, f"{host} adopted as it is: out of the rollout and of its comparison")
         opened.save()

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from edgetune.errors import RefusedError
 from edgetune.hosts.result import HostResult
 from edgetune.plan import profile_of, settings_by_bmc
 from edgetune.report.text import was_and_is_text
@@ -32,11 +33,12 @@ _LATER = ("busy", "unknown", "unreachable")
 
 @dataclass
 class _Target:
-    """What the BIOS of a host shall hold after its next boot, and what we may have left there."""
+    """What the BIOS of a machine shall hold after its next boot, and what is ours there by now."""
 
     attributes: Values = field(default_factory=dict)
     ours: Values = field(default_factory=dict)
     job: str = ""
+    system: str = ""
 
 
 def set_bios(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
@@ -48,8 +50,7 @@ def set_bios(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]
     """
     opened = open_rollout(site, rollout, epoch)
     work = opened.batch(batch)
-    drained = [host.name for host in opened.hosts(work.at("drained")) if host.bmc]
-    names = [name for name in drained if work.hosts[name].bios != "set"]
+    names = [name for name in work.at("drained") if work.hosts[name].bios != "set"]
     keep_out(opened, work, names)
     for name in names:
         host = work.hosts[name]
@@ -67,7 +68,7 @@ def set_bios(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]
         "reboot": any(host.reboot for host in work.hosts.values()),
         "failed": failed,
         "error": errors,
-        "message": errors or why or f"BIOS set on {', '.join(answers) or 'no host'}",
+        "message": errors or why or f"{_DONE[work.what]} on {', '.join(answers) or 'no host'}",
     }
 
 
@@ -94,13 +95,25 @@ def forget(opened: Rollout, names: Sequence[str]) -> None:
 
 
 def still_set(opened: Rollout, host: str) -> bool:
-    """Whether what the rollout set stands in the BIOS of a host, as far as its BMC tells."""
-    entry = load_journal(opened.site, opened.head.pop, host).of(opened.head.id)
+    """Whether what the rollout set stands in the BIOS of this very machine, or comes by a boot.
+
+    RefusedError when its BMC does not tell.
+    """
+    journal = load_journal(opened.site, opened.head.pop, host)
+    entry = journal.of(opened.head.id)
     if entry is None:
         return False
-    request = vars(_Target(entry.to))
-    answer = opened.site.bmcs.ask(opened.hosts([host]), "check", lambda each: request)[host]
-    return bool(answer.data.get("state") == "done")
+    looked = _told(opened, host, "plan", {"settings": [], "ours": entry.to})
+    if looked["system"] != journal.system:
+        return False
+    return bool(_told(opened, host, "check", vars(_Target(entry.to)))["state"] != "failed")
+
+
+def _told(opened: Rollout, host: str, verb: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    answer = opened.site.bmcs.ask(opened.hosts([host]), verb, lambda each: request)[host]
+    if answer.failed:
+        raise RefusedError(f"{host}: its BMC does not tell: {answer.error}")
+    return answer.data
 
 
 def _change(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
@@ -125,6 +138,11 @@ def _take_back(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, 
 
 
 _WAYS = {"change": _change, "sham": _look, "restore": _take_back}
+_DONE = {
+    "change": "BIOS set",
+    "sham": "nothing is pending in the BIOS",
+    "restore": "BIOS taken back",
+}
 
 
 def _begin(
@@ -136,23 +154,23 @@ def _begin(
     for name, answer in answers.items():
         if name in failed:
             continue
-        why = _unlike_plan(opened, name, answer)
-        if why:
-            failed[name] = HostResult(name, error=why, reason="refused")
-            continue
-        changes = {
-            attribute: {"was": values["current"], "to": values["wanted"]}
-            for row in answer.data["settings"]
-            for attribute, values in row["attributes"].items()
-            if values["current"] != values["wanted"]
-        }
-        if changes:
-            journals[name].begin(answer.data["system"], _entry(opened, answer.data, changes))
+        try:
+            _refuse_unlike_plan(opened, name, answer)
+            journals[name].begin(answer.data["system"], _entry(opened, answer.data))
+        except RefusedError as error:
+            failed[name] = HostResult(name, error=str(error), reason="refused")
+        else:
             _save(opened, journals[name])
     return failed
 
 
-def _entry(opened: Rollout, found: Mapping[str, Any], changes: dict[str, Values]) -> Entry:
+def _entry(opened: Rollout, found: Mapping[str, Any]) -> Entry:
+    # What is as wanted already is held as well: a tuning below it may be taken back.
+    changes = {
+        attribute: {"was": values["current"], "to": values["wanted"]}
+        for row in found["settings"]
+        for attribute, values in row["attributes"].items()
+    }
     return Entry(
         tuning=opened.head.tuning,
         digest=opened.plan["tuning"]["digest"],
@@ -167,7 +185,7 @@ def _looking(opened: Rollout, host: str) -> dict[str, Any]:
     return {"settings": settings_by_bmc(profile_of(opened.plan, host)["settings"]), "ours": {}}
 
 
-def _unlike_plan(opened: Rollout, host: str, answer: HostResult) -> str:
+def _refuse_unlike_plan(opened: Rollout, host: str, answer: HostResult) -> None:
     planned = {row["id"]: row for row in profile_of(opened.plan, host)["before"]}
     wrong = [
         f"{row['id']} {was_and_is_text(planned[row['id']], row)}"
@@ -175,7 +193,8 @@ def _unlike_plan(opened: Rollout, host: str, answer: HostResult) -> str:
         if any(row[part] != planned[row["id"]][part] for part in ("runtime", "persistent"))
         or row["attributes"] != planned[row["id"]]["attributes"]
     ]
-    return f"not as the plan saw it: {'; '.join(wrong)}" if wrong else ""
+    if wrong:
+        raise RefusedError(f"not as the plan saw it: {'; '.join(wrong)}")
 
 
 def _set(
@@ -199,7 +218,8 @@ def _target(opened: Rollout, journal: BiosJournal, back: bool) -> _Target:
     entry = journal.of(opened.head.id)
     if entry is None:
         return _Target()
-    return _Target(journal.goes_back_to(entry) if back else entry.to, entry.to, entry.job)
+    attributes = journal.goes_back_to(entry) if back else entry.to
+    return _Target(attributes, entry.to, entry.job, journal.system)
 
 
 def _to_prove(opened: Rollout, work: Batch, name: str) -> _Target:
@@ -226,7 +246,9 @@ def _noted(opened: Rollout, work: Batch, name: str, answer: HostResult) -> bool:
         host.bios = "set"
         host.reboot = host.reboot or bool(answer.data.get("boot"))
         return False
-    overdue = time.time() - host.bios_at > opened.site.config.reboot_deadline
+    # Whoever takes it over has that time again.
+    since = max(host.bios_at, opened.head.taken_over)
+    overdue = time.time() - since > opened.site.config.reboot_deadline
     if answer.reason in _LATER and not overdue:
         return False
     return opened.fail(work, name, f"BIOS: {answer.error}")

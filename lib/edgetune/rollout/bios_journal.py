@@ -86,8 +86,9 @@ class BiosJournal:
     def refuse_another(self, system: str) -> None:
         """RefusedError when the entries are of another machine than this one."""
         if self.entries and system != self.system:
+            rollouts = ", ".join(entry.rollout for entry in self.entries)
             raise RefusedError(
-                f"the machine is {system}, what stands in the BIOS was set on {self.system}; "
+                f"the machine is {system}, and the BIOS of {self.system} was set by {rollouts}; "
                 "adopt_host takes a replaced machine"
             )
 

@@ -77,7 +77,7 @@ def _make(site: Site, pop_name: str, tuning_name: str, options: Options) -> dict
     rendered = _render(tuning, facts)
     _refuse_without_bios(pop, tuning, hosts, facts)
     seen = _seen_by_agents(site, tuning, hosts, rendered)
-    for name, rows in _seen_by_bmcs(site, hosts, rendered).items():
+    for name, rows in _seen_by_bmcs(site, pop, hosts, rendered).items():
         seen[name] = [*rows, *seen.get(name, [])]
     return make_plan(pop, tuning, rendered, seen, options)
 
@@ -99,15 +99,23 @@ def _seen_by_agents(
 
 
 def _seen_by_bmcs(
-    site: Site, hosts: Sequence[Host], rendered: Mapping[str, Sequence[Mapping[str, Any]]]
+    site: Site,
+    pop: Pop,
+    hosts: Sequence[Host],
+    rendered: Mapping[str, Sequence[Mapping[str, Any]]],
 ) -> dict[str, list[Any]]:
     own = {host.name: settings_by_bmc(rendered[host.name]) for host in hosts}
     asked = [host for host in hosts if own[host.name]]
     if not asked:
         return {}
     request = {name: {"settings": settings, "ours": {}} for name, settings in own.items()}
-    answers = site.bmcs.ask(asked, "plan", lambda host: request[host.name])
-    return {name: list(data["settings"]) for name, data in _all_of(answers).items()}
+    answers = _all_of(site.bmcs.ask(asked, "plan", lambda host: request[host.name]))
+    for name, data in answers.items():
+        try:
+            load_journal(site, pop.name, name).refuse_another(data["system"])
+        except RefusedError as error:
+            raise RefusedError(f"{name}: {error}") from None
+    return {name: list(data["settings"]) for name, data in answers.items()}
 
 
 def _refuse_without_bios(

@@ -201,9 +201,9 @@ class Rollout:
 
     @cached_property
     def sets_bios(self) -> bool:
-        """Whether the BIOS of any host is changed."""
+        """Whether the BIOS of hosts is looked after, be it as wanted already."""
         rows = [row for profile in self.plan["profiles"] for row in profile["before"]]
-        return any(row["status"] == "change" for row in settings_by_bmc(rows))
+        return bool(settings_by_bmc(rows))
 
     @property
     def claim(self) -> Claim:
