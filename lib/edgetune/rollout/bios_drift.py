@@ -6,6 +6,9 @@ They get lost: by a reset to defaults, another board, some updates of the BIOS.
 
 from __future__ import annotations
 
+from typing import Any
+
+from edgetune.inventory import Host
 from edgetune.rollout.bios_journal import load_journal
 from edgetune.rollout.site import Site
 
@@ -16,11 +19,11 @@ def bios_drift(site: Site, pop: str) -> dict[str, list[str]]:
     journals = {host.name: load_journal(site, pop, host.name) for host in hosts}
     tuned = [host for host in hosts if journals[host.name].entries]
 
-    answers = site.bmcs.ask(
-        tuned,
-        "check",
-        lambda host: {"attributes": journals[host.name].expected, "job": "", "ours": {}},
-    )
+    def request(host: Host) -> dict[str, Any]:
+        journal = journals[host.name]
+        return {"attributes": journal.expected, "ours": {}, "job": "", "system": journal.system}
+
+    answers = site.bmcs.ask(tuned, "check", request)
     return {
         name: [f"BIOS: {answer.error or answer.data['reason']}"]
         for name, answer in answers.items()

@@ -1,0 +1,582 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The BIOS of hosts: planned, set, proven after the reboot, taken back."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from edgetune.errors import FencedError, InputError, RefusedError
+from edgetune.rollout import bios, change, drain, lifecycle, looks, reboot, record, status, switch
+from edgetune.rollout.adoption import adopt_host
+from edgetune.rollout.bios_journal import load_journal
+from edgetune.rollout.planning import plan_rollout
+from tests.bmcs import COD, EARLY, HOME, SNOOP
+from tests.builders import inventory_document, write_yaml
+from tests.world import BiosWorld, never_sync
+
+FIRST, SHAM, SECOND = 0, 1, 2
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BiosWorld:
+    """Nothing is planned yet."""
+    never_sync(monkeypatch)
+    return BiosWorld(tmp_path)
+
+
+def _plan(world: BiosWorld, tuning: str = "home_snoop", **options: Any) -> dict[str, Any]:
+    return plan_rollout(world.site, pop="lab1", tuning=tuning, seed=7, **options)
+
+
+def _modes(world: BiosWorld) -> dict[str, tuple[str, str | None]]:
+    return {name: world.bmcs.mode(name) for name in world.hosts.boot}
+
+
+def _host(world: BiosWorld, batch: int) -> str:
+    return next(iter(world.at(batch)))
+
+
+def test_a_plan_shows_what_changes_in_the_bios_and_how_hosts_are_reset(world: BiosWorld) -> None:
+    text = _plan(world)["text"]
+    assert "bios.snoop_mode: early -> home (BIOS: SnoopMode=HomeSnoop)" in text
+    way = (
+        "reboot      by the hosts themselves; one that goes on answering is restarted by its BMC: "
+    )
+    assert f"{way}GracefulRestart\n" in text
+    assert f"{way}GracefulRestart, then ForceRestart\n" in _plan(world, force_restart=True)["text"]
+    assert world.bmcs.sent == []
+
+
+def test_hosts_as_wanted_are_neither_drained_nor_rebooted(world: BiosWorld) -> None:
+    world.bmcs.current["e003"][SNOOP] = HOME
+    assert "as wanted already: e003" in _plan(world, alpha_help=0.1)["text"]
+    world.enter(alpha_help=0.1)
+    world.roll_all(world.mark("changing"))
+    assert world.hosts.reboots("e003") == 0
+    assert "e003" not in {name for name, _ in world.balancer.log}
+
+
+def test_a_pop_as_wanted_is_not_planned(world: BiosWorld) -> None:
+    for attributes in world.bmcs.current.values():
+        attributes[SNOOP] = HOME
+    with pytest.raises(RefusedError, match="nothing to do: every host of lab1 is as home_snoop"):
+        _plan(world)
+
+
+def test_what_somebody_else_left_pending_refuses_the_plan(world: BiosWorld) -> None:
+    world.bmcs.pending["e002"] = {"BootMode": "Bios"}
+    with pytest.raises(RefusedError, match=r"e002: changes of somebody .*BootMode \(Uefi -> Bios"):
+        _plan(world)
+
+
+def test_a_machine_without_the_setting_refuses_the_plan(world: BiosWorld) -> None:
+    del world.bmcs.current["e002"][SNOOP]
+    with pytest.raises(RefusedError, match="e002: bios.snoop_mode: this machine has no attribute"):
+        _plan(world)
+    assert "e002" not in str(_plan(world, exclude=("e002",), alpha_help=0.1)["test"])
+
+
+def test_a_bmc_that_does_not_answer_refuses_the_plan(world: BiosWorld) -> None:
+    world.bmcs.faults["e002"] = {"unreachable"}
+    with pytest.raises(RefusedError, match="e002: timed out"):
+        _plan(world)
+
+
+def test_a_host_without_a_bmc_is_named_by_its_field(world: BiosWorld, tmp_path: Path) -> None:
+    document = inventory_document(bmcs=True)
+    del document["pops"]["lab1"]["hosts"]["e004"]["bmc"]
+    write_yaml(tmp_path / "inventory.yaml", document)
+    with pytest.raises(InputError, match="pops.lab1.hosts.e004.bmc: is missing, and home_snoop"):
+        _plan(world)
+    assert _plan(world, tuning="accept_queue")["disruption"] == "reboot"
+
+
+def test_a_kernel_loaded_for_kexec_refuses_the_plan(world: BiosWorld) -> None:
+    world.hosts.kexec_loaded = True
+    with pytest.raises(RefusedError, match="e000: a kernel is loaded for kexec, so a reboot may"):
+        _plan(world)
+    assert _plan(world, tuning="accept_queue")["plan"]
+
+
+def test_a_plan_no_longer_fits_when_the_bios_has_changed(world: BiosWorld) -> None:
+    made = _plan(world)
+    assert plan_rollout(world.site, plan=made["plan"])["plan"] == made["plan"]
+    world.bmcs.current["e005"][SNOOP] = COD
+    with pytest.raises(RefusedError, match="no longer fits: profiles changed since it was made"):
+        plan_rollout(world.site, plan=made["plan"])
+
+
+@pytest.mark.parametrize("tuning", ["home_snoop", "snoop_and_queue"])
+def test_a_rollout_the_whole_way_and_back(world: BiosWorld, tuning: str) -> None:
+    world.enter(tuning=tuning)
+    world.roll_all(world.mark("changing"))
+    test = {name for batch in (FIRST, SECOND) for name in world.at(batch)}
+    control = world.hosts.boot.keys() - test
+    assert _modes(world) == {
+        **dict.fromkeys(test, (HOME, None)),
+        **dict.fromkeys(control, (EARLY, None)),
+    }
+    assert {world.hosts.reboots(name) for name in world.hosts.boot} == {1}
+    for state in ("soaking", "promoting"):
+        world.roll_all(world.mark(state))
+    assert set(_modes(world).values()) == {(HOME, None)}
+    assert world.hosts.tuned == (set(world.hosts.boot) if tuning != "home_snoop" else set())
+    assert {world.hosts.reboots(name) for name in control} == {2}
+    world.mark("complete")
+    world.take_over()
+    world.roll_back()
+    assert set(_modes(world).values()) == {(EARLY, None)}
+    assert (world.hosts.tuned, world.head.quarantined) == (set(), {})
+    for name in world.hosts.boot:
+        assert world.bmcs.sent_to(name, "set") == [{SNOOP: HOME}, {SNOOP: EARLY}]
+    assert set(world.balancer.state.values()) == {"ready"}
+    assert world.hosts.disturbed == []
+
+
+def test_agents_are_asked_for_nothing_where_only_the_bios_changes(world: BiosWorld) -> None:
+    world.enter()
+    world.roll(FIRST)
+    assert {"apply", "confirm", "restore"}.isdisjoint(world.hosts.changing())
+    world.roll_back()
+    assert {"apply", "confirm", "restore"}.isdisjoint(world.hosts.changing())
+
+
+def test_all_attributes_are_written_down_before_the_bmc_is_asked(world: BiosWorld) -> None:
+    world.enter()
+    host = _host(world, FIRST)
+    found: list[dict[str, Any]] = []
+
+    def look(moment: str) -> None:
+        if moment == f"before {host} BIOS set":
+            text = world.site.store.get(f"edgetune.bios.lab1.{host}")
+            found.append(json.loads(text or "{}"))
+
+    world.moments.at = look
+    world.roll(FIRST)
+    ((journal,),) = (found,)
+    (entry,) = journal["entries"]
+    assert (journal["system"], entry["rollout"]) == (f"uuid-{host}", world.rollout)
+    assert entry["snapshot"] == {SNOOP: EARLY, "BootMode": "Uefi"}
+    assert entry["changes"] == {SNOOP: {"was": EARLY, "to": HOME}}
+
+
+def test_a_host_that_is_not_as_planned_is_not_set(world: BiosWorld) -> None:
+    world.enter()
+    host = _host(world, FIRST)
+    world.bmcs.current[host][SNOOP] = COD
+    world.roll(FIRST, until=bios.set_bios)
+    result = world.step(bios.set_bios, FIRST)
+    assert result["failed"] == [host]
+    assert "bios.snoop_mode was early (stored: early), is cluster_on_die" in result["error"]
+    assert world.bmcs.sent == []
+
+
+@pytest.mark.parametrize("batch", [FIRST, SHAM])
+def test_what_came_to_be_pending_since_refuses_the_host(world: BiosWorld, batch: int) -> None:
+    """A sham, too: its reboot would bring in what nobody looked at."""
+    world.enter()
+    host = _host(world, batch)
+    world.bmcs.pending[host] = {"BootMode": "Bios"}
+    world.roll(batch, until=bios.set_bios)
+    result = world.step(bios.set_bios, batch)
+    assert result["failed"] == [host]
+    assert "BootMode (Uefi -> Bios)" in result["error"]
+    assert (world.bmcs.sent, world.hosts.reboots(host)) == ([], 0)
+
+
+@pytest.mark.parametrize("batch", [FIRST, SHAM])
+def test_a_bmc_that_is_busy_is_asked_again(world: BiosWorld, batch: int) -> None:
+    world.enter()
+    host = _host(world, batch)
+    world.bmcs.faults[host] = {"busy"}
+    world.roll(batch, until=bios.set_bios)
+    result = world.step(bios.set_bios, batch)
+    assert (result["waiting"], result["failed"]) == (1, [])
+    assert result["message"] == f"{host}: the machine is in POST"
+    world.bmcs.faults[host] = set()
+    assert world.step(bios.set_bios, batch)["waiting"] == 0
+    world.roll(batch)
+    assert world.at(batch) == {host: "done"}
+
+
+def test_a_bmc_that_stays_busy_fails_the_batch_in_the_end(
+    world: BiosWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.enter()
+    host = _host(world, FIRST)
+    world.bmcs.faults[host] = {"unreachable"}
+    world.roll(FIRST, until=bios.set_bios)
+    assert world.step(bios.set_bios, FIRST)["waiting"] == 1
+    _later(monkeypatch, bios, 60)
+    # Whoever takes over has its time again.
+    opened = record.read_rollout(world.site, world.rollout)
+    opened.head.taken_over = time.time() + 60
+    opened.save()
+    assert world.step(bios.set_bios, FIRST)["waiting"] == 1
+    _later(monkeypatch, bios, 120)
+    result = world.step(bios.set_bios, FIRST)
+    assert (result["waiting"], result["failed"]) == (0, [host])
+    assert result["error"] == f"{host}: BIOS: timed out"
+
+
+def test_a_login_that_is_refused_is_not_tried_again(world: BiosWorld) -> None:
+    world.enter()
+    host = _host(world, FIRST)
+    world.bmcs.faults[host] = {"refuses"}
+    world.roll(FIRST, until=bios.set_bios)
+    asked = len(world.bmcs.asked)
+    result = world.step(bios.set_bios, FIRST)
+    assert (result["failed"], len(world.bmcs.asked)) == ([host], asked + 1)
+
+
+def test_what_a_bmc_did_and_did_not_answer_is_not_sent_again(world: BiosWorld) -> None:
+    world.enter()
+    host = _host(world, FIRST)
+    world.bmcs.faults[host] = {"unknown"}
+    world.roll(FIRST, until=bios.set_bios)
+    assert world.step(bios.set_bios, FIRST)["waiting"] == 1
+    assert world.step(bios.set_bios, FIRST)["waiting"] == 0
+    assert world.bmcs.sent == [(host, "set", {SNOOP: HOME})]
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("job_fails", "BIOS: its job: Unable to apply"),
+        ("ignores", "BIOS: SnoopMode is EarlySnoop, and HomeSnoop is not pending"),
+    ],
+)
+def test_a_boot_that_did_not_bring_it_fails_the_batch(
+    world: BiosWorld, fault: str, says: str
+) -> None:
+    world.enter()
+    host = _host(world, FIRST)
+    world.bmcs.faults[host] = {fault}
+    world.roll(FIRST, until=reboot.check_rebooted)
+    result = world.step(reboot.check_rebooted, FIRST)
+    assert (result["failed"], result["error"]) == ([host], f"{host}: {says}")
+    world.bmcs.faults[host] = set()
+    world.roll_back()
+    assert (world.bmcs.mode(host), world.head.quarantined) == ((EARLY, None), {})
+    assert len(world.bmcs.sent) == 1
+
+
+def test_a_boot_that_is_read_late_is_waited_for(world: BiosWorld) -> None:
+    world.enter()
+    host = _host(world, FIRST)
+    world.bmcs.faults[host] = {"slow"}
+    world.roll(FIRST, until=reboot.check_rebooted)
+    assert world.step(reboot.check_rebooted, FIRST)["waiting"] == 1
+    world.bmcs.faults[host] = set()
+    assert world.step(reboot.check_rebooted, FIRST)["waiting"] == 0
+    assert world.at(FIRST) == {host: "rebooted"}
+    world.age(FIRST)
+    world.bmcs.faults[host] = {"slow"}
+    # The very look that would undrain it asks once more.
+    assert world.step(change.verify_hosts, FIRST)["failed"] == [host]
+
+
+def test_a_boot_that_is_never_read_fails_the_batch(world: BiosWorld) -> None:
+    world.enter()
+    host = _host(world, FIRST)
+    world.bmcs.faults[host] = {"slow"}
+    world.roll(FIRST, until=reboot.check_rebooted)
+    world.age(FIRST)
+    result = world.step(reboot.check_rebooted, FIRST)
+    assert result["error"] == f"{host}: BIOS: settings are not through yet"
+
+
+def test_half_a_batch_that_fails_is_taken_back_with_the_other_half(world: BiosWorld) -> None:
+    world.enter()
+    bad, *well = world.at(SECOND)
+    world.bmcs.faults[bad] = {"refuses"}
+    world.roll(SECOND, until=bios.set_bios)
+    assert world.step(bios.set_bios, SECOND)["failed"] == [bad]
+    assert {world.bmcs.mode(name) for name in well} == {(EARLY, HOME)}
+    world.bmcs.faults[bad] = set()
+    world.roll_back()
+    assert set(_modes(world).values()) == {(EARLY, None)}
+    assert sum(world.hosts.reboots(name) for name in world.hosts.boot) == 0
+    assert world.bmcs.sent_to(bad, "set") == []
+
+
+def test_a_rollback_before_the_reboot_cancels_and_reboots_nobody(world: BiosWorld) -> None:
+    world.enter()
+    world.roll(SECOND, until=reboot.reboot_hosts)
+    hosts = list(world.at(SECOND))
+    world.roll_back()
+    assert {tuple(world.bmcs.sent_to(name, "cancel")[0].items()) for name in hosts} == {
+        ((SNOOP, EARLY),)
+    }
+    assert world.hosts.told("reboot") == []
+    assert set(_modes(world).values()) == {(EARLY, None)}
+    assert [load_journal(world.site, "lab1", name).entries for name in hosts] == [[], [], []]
+
+
+def test_a_rollback_that_a_bmc_does_not_take_quarantines_its_host_alone(world: BiosWorld) -> None:
+    world.enter()
+    world.roll_all({"first_batch": FIRST, "end_batch": SHAM})
+    world.roll_all({"first_batch": SECOND, "end_batch": SECOND + 1})
+    (stuck,), others = world.at(FIRST), world.at(SECOND)
+    world.bmcs.faults[stuck] = {"refuses"}
+    assert world.roll_back()["quarantined"] == {stuck: "BIOS: the login is refused"}
+    assert {world.bmcs.mode(name) for name in others} == {(EARLY, None)}
+    assert world.balancer.state[stuck] == "maint"
+    world.bmcs.faults[stuck] = set()
+    world.take_over()
+    world.roll_back(hosts=[stuck])
+    assert (world.bmcs.mode(stuck), world.head.quarantined) == ((EARLY, None), {})
+
+
+def test_stacked_tunings_lead_back_to_what_was_there_before_them(world: BiosWorld) -> None:
+    lower = world.complete()
+    for attributes in world.bmcs.current.values():
+        assert attributes[SNOOP] == HOME
+    upper = _stack(world, "cod", COD)
+    _retire(world, lower)
+    # What came later holds it.
+    assert set(_modes(world).values()) == {(COD, None)}
+    _retire(world, upper)
+    assert set(_modes(world).values()) == {(EARLY, None)}
+    assert all(not load_journal(world.site, "lab1", n).entries for n in world.hosts.boot)
+
+
+def test_stacked_tunings_are_retired_from_the_top(world: BiosWorld) -> None:
+    lower = world.complete()
+    upper = _stack(world, "cod", COD)
+    _retire(world, upper)
+    assert set(_modes(world).values()) == {(HOME, None)}
+    _retire(world, lower)
+    assert set(_modes(world).values()) == {(EARLY, None)}
+
+
+def test_what_another_tuning_set_already_stays_when_that_one_is_retired(world: BiosWorld) -> None:
+    lower = world.complete()
+    _restock(world)
+    upper = world.complete(tuning="snoop_and_queue")
+    _retire(world, lower)
+    assert set(_modes(world).values()) == {(HOME, None)}
+    _retire(world, upper)
+    assert set(_modes(world).values()) == {(EARLY, None)}
+
+
+def _stack(world: BiosWorld, name: str, value: str) -> str:
+    """Another tuning of the same attribute, rolled out over what stands."""
+    folder = world.site.config.tunings[0]
+    why = {"why": "It is wanted.", "source": "a test"}
+    setting = {"kind": "bios.attribute", "attribute": SNOOP, "value": value, **why}
+    document = {
+        "name": name,
+        "version": "1.0.0",
+        "summary": "Another value.",
+        "intent": {"improve": "packet_drops"},
+        "guards": [{"metric": "health_failed", "margin": 0.5}],
+        "settings": [setting],
+    }
+    write_yaml(folder / f"{name}.yaml", document)
+    _restock(world)
+    return world.complete(tuning=name)
+
+
+def _restock(world: BiosWorld) -> None:
+    """The PoP is free from now: nobody who was fenced out is at work any more."""
+    assert world.site.claims.holder("lab1") is None
+
+
+def _retire(world: BiosWorld, rollout: str) -> None:
+    world.rollout = rollout
+    world.take_over()
+    assert world.roll_back()["quarantined"] == {}
+    lifecycle.release_pop(world.site, world.rollout, world.epoch)
+
+
+def _later(monkeypatch: pytest.MonkeyPatch, module: Any, seconds: float) -> None:
+    now = time.time
+    monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: now() + seconds))
+
+
+def test_a_machine_that_was_replaced_is_refused_and_can_be_adopted(world: BiosWorld) -> None:
+    world.enter()
+    world.roll_all({"first_batch": FIRST, "end_batch": SHAM})
+    (host,) = world.at(FIRST)
+    world.bmcs.system[host] = "uuid-new"
+    assert world.roll_back()["quarantined"] == {
+        host: f"BIOS: the machine is uuid-new, not uuid-{host}"
+    }
+    assert world.bmcs.sent_to(host, "set") == [{SNOOP: HOME}]
+    adopt_host(world.site, world.rollout, host)
+    assert (world.head.quarantined, world.balancer.state[host]) == ({}, "ready")
+    assert load_journal(world.site, "lab1", host).entries == []
+
+
+def test_a_new_machine_is_adopted_whatever_its_bios_holds(world: BiosWorld) -> None:
+    world.enter()
+    world.roll_all({"first_batch": FIRST, "end_batch": SHAM})
+    world.mark("soaking")
+    (host,) = world.at(FIRST)
+    with pytest.raises(RefusedError, match=f"{host} is no new machine: its BIOS is as home_snoop"):
+        adopt_host(world.site, world.rollout, host)
+    world.bmcs.faults[host] = {"unreachable"}
+    with pytest.raises(RefusedError, match=f"{host}: its BMC does not tell: timed out"):
+        adopt_host(world.site, world.rollout, host)
+    world.bmcs.faults[host] = set()
+    world.bmcs.system[host], world.bmcs.current[host][SNOOP] = "uuid-new", COD
+    adopt_host(world.site, world.rollout, host)
+    assert (world.bmcs.mode(host), world.at(FIRST)) == ((COD, None), {host: "skipped"})
+
+
+def test_a_plan_sees_that_a_machine_was_replaced(world: BiosWorld) -> None:
+    rollout = world.complete()
+    world.bmcs.system["e002"] = "uuid-new"
+    world.bmcs.current["e002"][SNOOP] = EARLY
+    says = f"e002: the machine is uuid-new, and the BIOS of uuid-e002 was set by {rollout}; adopt"
+    with pytest.raises(RefusedError, match=says):
+        _plan(world)
+
+
+def test_another_version_of_a_tuning_is_refused(world: BiosWorld) -> None:
+    world.complete(tuning="snoop_and_queue")
+    path = world.site.config.tunings[0] / "snoop_and_queue.yaml"
+    path.write_text(path.read_text(encoding="utf-8").replace("1.0.0", "1.0.1"), encoding="utf-8")
+    world.hosts.tuned.clear()
+    with pytest.raises(RefusedError, match="another version of snoop_and_queue stands in its BIOS"):
+        _plan(world, tuning="snoop_and_queue")
+
+
+def test_bios_that_is_not_as_left_is_drift(world: BiosWorld) -> None:
+    world.complete()
+    assert looks.sample_hosts(world.site, standing=True)["drift"] == {}
+    world.bmcs.current["e003"][SNOOP] = EARLY
+    world.bmcs.faults["e005"] = {"unreachable"}
+    drift = looks.sample_hosts(world.site, standing=True)["drift"]
+    assert drift == {
+        "e003": ["BIOS: SnoopMode is EarlySnoop, and HomeSnoop is not pending"],
+        "e005": ["BIOS: timed out"],
+    }
+
+
+def test_a_value_that_reverts_with_the_next_boot_is_drift(world: BiosWorld) -> None:
+    world.bmcs.faults["e003"] = {"reverts"}
+    world.complete()
+    assert looks.sample_hosts(world.site, standing=True)["drift"] == {}
+    world.hosts.restart("e003", "GracefulRestart")
+    world.hosts.reboot()
+    assert list(looks.sample_hosts(world.site, standing=True)["drift"]) == ["e003"]
+
+
+def test_drift_asks_no_bmc_of_hosts_that_no_tuning_touched(world: BiosWorld) -> None:
+    world.complete(exclude=("e003",), alpha_help=0.1)
+    asked = len(world.bmcs.asked)
+    looks.sample_hosts(world.site, standing=True)
+    assert {name for name, _, _ in world.bmcs.asked[asked:]} == world.hosts.boot.keys() - {"e003"}
+
+
+def test_a_surge_drains_nobody_and_sets_nothing(world: BiosWorld) -> None:
+    world.enter()
+    _surge(world)
+    assert world.step(drain.drain_hosts, FIRST)["waiting"] == 1
+    assert world.step(bios.set_bios, FIRST)["waiting"] == 0
+    assert (world.bmcs.sent, world.balancer.log) == ([], [])
+
+
+def test_a_host_that_is_out_when_the_surge_comes_goes_on(world: BiosWorld) -> None:
+    world.enter()
+    world.roll(FIRST, until=bios.set_bios)
+    _surge(world)
+    world.roll(FIRST)
+    host = _host(world, FIRST)
+    assert (world.bmcs.mode(host), world.at(FIRST)) == ((HOME, None), {host: "done"})
+    # Its way back needs a drain, and nothing of it can be taken back in place.
+    back = world.mark("rolling_back")["first_batch"]
+    assert world.step(drain.drain_hosts, back)["waiting"] == 1
+    world.step(change.restore_hosts, back, live=True)
+    assert world.bmcs.mode(host) == (HOME, None)
+
+
+def _surge(world: BiosWorld) -> None:
+    """The PoP takes eighty times its usual load."""
+    opened = record.read_rollout(world.site, world.rollout)
+    opened.head.usual_load = 100.0
+    opened.save()
+    now = time.time()
+    rows = [
+        {
+            "schema": 1,
+            "host": name,
+            "time": now - 60 + 60 * step,
+            "boot_id": "b",
+            "uptime": 100.0 + 60 * step,
+            "counters": {"rx_packets": 60_000 * step},
+            "gauges": {},
+        }
+        for step in range(2)
+        for name in world.hosts.boot
+    ]
+    world.site.samples.add("lab1", rows)
+
+
+def test_bmcs_that_were_not_asked_yet_are_not_asked_once_all_is_stopped(
+    world: BiosWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.enter()
+    world.roll(SECOND, until=bios.set_bios)
+    first, *others = world.at(SECOND)
+    now = [1000.0]
+    fake = SimpleNamespace(time=time.time, monotonic=lambda: now[0])
+    monkeypatch.setattr(record, "time", fake)
+
+    def stop(moment: str) -> None:
+        if moment == f"after {first} BIOS set":
+            switch.stop_all(world.site)
+            now[0] += 1.1
+
+    world.moments.at = stop
+    with pytest.raises(RefusedError, match="everything is stopped"):
+        world.step(bios.set_bios, SECOND)
+    assert {world.bmcs.mode(name) for name in others} == {(EARLY, None)}
+    world.moments.at = lambda moment: None
+    switch.resume_all(world.site)
+    world.roll(SECOND)
+    assert [len(world.bmcs.sent_to(name, "set")) for name in (first, *others)] == [1, 1, 1]
+
+
+def test_a_later_epoch_fences_whoever_sets_the_bios(
+    world: BiosWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "_PERMIT_HOLDS", 0)
+    world.enter()
+    world.roll(SECOND, until=bios.set_bios)
+    first, *others = world.at(SECOND)
+    older = world.epoch
+
+    def take_over(moment: str) -> None:
+        if moment == f"after {first} BIOS set":
+            world.moments.at = lambda moment: None
+            world.take_over()
+
+    world.moments.at = take_over
+    with pytest.raises(FencedError):
+        world.step(bios.set_bios, SECOND)
+    assert {world.bmcs.mode(name) for name in others} == {(EARLY, None)}
+    with pytest.raises(FencedError):
+        bios.set_bios(world.site, world.rollout, older, SECOND)
+
+
+def test_a_journal_that_a_later_version_wrote_is_refused(world: BiosWorld) -> None:
+    world.site.store.put("edgetune.bios.lab1.e000", json.dumps({"schema": 2}))
+    with pytest.raises(RefusedError, match="e000: its BIOS journal has schema 2"):
+        _plan(world)
+
+
+def test_a_status_has_no_login(world: BiosWorld) -> None:
+    world.enter()
+    world.roll(FIRST)
+    shown = json.dumps(status.rollout_status(world.site, rollout=world.rollout))
+    assert not re.search("password|credentials", shown)
