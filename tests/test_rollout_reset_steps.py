@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts that do not reboot by themselves, and hosts that never come back."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from edgetune.rollout import reboot, status
+from edgetune.rollout.record import read_rollout
+from tests.bmcs import EARLY, HOME, SNOOP
+from tests.world import BiosWorld, Died, never_sync
+
+FIRST = 0
+RESET_AFTER, DEADLINE = 30.0, 100.0
+
+
+class Clock:
+    """What the steps of reboots and of the record take for the present."""
+
+    def __init__(self) -> None:
+        self._ahead = 0.0
+
+    def time(self) -> float:
+        return time.time() + self._ahead
+
+    def later(self, seconds: float) -> None:
+        self._ahead += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    fake = SimpleNamespace(**{**vars(time), "time": made.time})
+    for module in ("reboot", "record", "lifecycle"):
+        monkeypatch.setattr(f"edgetune.rollout.{module}.time", fake)
+    return made
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BiosWorld:
+    """Its rollout changes hosts; nobody is told to reboot yet."""
+    never_sync(monkeypatch)
+    made = BiosWorld(tmp_path, reset_after=RESET_AFTER, reboot_deadline=DEADLINE)
+    made.enter(force_restart=True)
+    return made
+
+
+def _told(world: BiosWorld, *heeds: str) -> str:
+    """The first host, told to reboot; of the ways to restart it heeds only these."""
+    (host,) = world.at(FIRST)
+    world.hosts.heeds[host] = set(heeds)
+    world.roll(FIRST, until=reboot.reboot_hosts)
+    world.step(reboot.reboot_hosts, FIRST)
+    return host
+
+
+def _check(world: BiosWorld, batch: int = FIRST) -> tuple[int, list[str]]:
+    result = world.step(reboot.check_rebooted, batch)
+    world.hosts.reboot()
+    return result["waiting"], result["failed"]
+
+
+def test_a_host_that_reboots_by_itself_is_reset_by_nobody(world: BiosWorld, clock: Clock) -> None:
+    host = _told(world, "reboot")
+    for _ in range(9):
+        assert _check(world) in ((1, []), (0, []))
+        clock.later(RESET_AFTER)
+    assert (world.at(FIRST), world.bmcs.told("reset")) == ({host: "rebooted"}, [])
+
+
+def test_each_way_is_tried_once_and_has_its_time(world: BiosWorld, clock: Clock) -> None:
+    host = _told(world, "ForceRestart")
+    clock.later(RESET_AFTER - 5)
+    assert (_check(world), world.bmcs.told("reset")) == ((1, []), [])
+    clock.later(10)
+    for _ in range(3):
+        assert _check(world) == (1, [])
+    assert world.bmcs.sent_to(host, "reset") == ["GracefulRestart"]
+    clock.later(RESET_AFTER + 5)
+    assert _check(world) == (1, [])
+    assert world.bmcs.sent_to(host, "reset") == ["GracefulRestart", "ForceRestart"]
+    assert _check(world) == (0, [])
+    assert world.bmcs.mode(host) == (HOME, None)
+    assert {request["os_answers"] for _, verb, request in world.bmcs.asked if verb == "reset"} == {
+        True
+    }
+
+
+def test_nothing_is_forced_that_the_plan_does_not_show(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never_sync(monkeypatch)
+    world = BiosWorld(tmp_path, reset_after=RESET_AFTER, reboot_deadline=DEADLINE)
+    world.enter()
+    host = _told(world)
+    seen = [_wait(world, clock) for _ in range(9)]
+    assert seen[-1] == (0, [host])
+    assert world.bmcs.sent_to(host, "reset") == ["GracefulRestart"]
+    error = world.batch(FIRST).hosts[host].error or ""
+    assert "did not reboot within 100 s, though its BMC was asked for GracefulRestart" in error
+
+
+def _wait(world: BiosWorld, clock: Clock) -> tuple[int, list[str]]:
+    clock.later(RESET_AFTER + 1)
+    return _check(world)
+
+
+def test_a_host_that_does_not_answer_is_never_reset(world: BiosWorld, clock: Clock) -> None:
+    host = _told(world)
+    world.hosts.unreachable.add(host)
+    for _ in range(3):
+        assert _wait(world, clock) == (1, [])
+    assert _wait(world, clock) == (0, [host])
+    assert world.bmcs.told("reset") == []
+    error = world.batch(FIRST).hosts[host].error or ""
+    assert error.startswith("did not come back within 100 s; its BMC says: power On")
+
+
+def test_a_host_that_goes_down_meanwhile_is_not_reset(world: BiosWorld, clock: Clock) -> None:
+    """It answered when all were asked, and the others of its batch took their time."""
+    host = _told(world, "reboot")
+    real, asked = world.hosts.ask, []
+
+    def ask(hosts: object, verb: str, *more: object, **named: object) -> object:
+        asked.append(verb)
+        if len(asked) == 2:
+            world.hosts.unreachable.add(host)
+        return real(hosts, verb, *more, **named)  # type: ignore[arg-type]
+
+    world.hosts.ask = ask  # type: ignore[method-assign, assignment]
+    assert _wait(world, clock) == (1, [])
+    assert (asked, world.bmcs.told("reset")) == (["facts", "facts"], [])
+
+
+def test_a_bmc_that_is_busy_is_asked_for_the_same_again(world: BiosWorld, clock: Clock) -> None:
+    host = _told(world, "GracefulRestart")
+    world.bmcs.faults[host] = {"busy"}
+    assert _wait(world, clock) == (1, [])
+    assert _check(world) == (1, [])
+    assert world.bmcs.sent == [(host, "set", {SNOOP: HOME})]
+    world.bmcs.faults[host] = set()
+    assert _check(world) == (1, [])
+    assert world.bmcs.sent_to(host, "reset") == ["GracefulRestart"]
+    assert _check(world) == (0, [])
+
+
+def test_a_bmc_that_stays_busy_does_not_keep_its_host_for_ever(
+    world: BiosWorld, clock: Clock
+) -> None:
+    host = _told(world)
+    world.bmcs.faults[host] = {"busy"}
+    assert [_wait(world, clock) for _ in range(4)] == [*[(1, [])] * 3, (0, [host])]
+    assert "its BMC says nothing: the machine is in POST" in str(world.batch(FIRST).failures)
+
+
+@pytest.mark.parametrize("fault", ["unknown", "refuses"])
+def test_a_reset_without_an_answer_is_not_sent_again(
+    world: BiosWorld, clock: Clock, fault: str
+) -> None:
+    """Nor is a login that is refused tried until it is locked."""
+    host = _told(world)
+    world.bmcs.faults[host] = {fault, "mute"}
+    for _ in range(9):
+        _wait(world, clock)
+    kinds = [request["kind"] for _, verb, request in world.bmcs.asked if verb == "reset"]
+    assert kinds == ["GracefulRestart", "ForceRestart"]
+
+
+def test_the_ways_come_before_a_deadline_that_is_shorter(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never_sync(monkeypatch)
+    world = BiosWorld(tmp_path, reset_after=DEADLINE, reboot_deadline=RESET_AFTER)
+    world.enter()
+    host = _told(world, "GracefulRestart")
+    assert _wait(world, clock) == (1, [])
+    assert _check(world) == (0, [])
+    assert world.bmcs.sent_to(host, "reset") == ["GracefulRestart"]
+
+
+def test_who_takes_over_lets_the_host_reboot_itself_first(world: BiosWorld, clock: Clock) -> None:
+    (host,) = world.at(FIRST)
+    world.roll(FIRST, until=reboot.reboot_hosts)
+    _die_before(world, f"{host} reboot", reboot.reboot_hosts)
+    clock.later(10 * DEADLINE)
+    world.take_over()
+    world.step(reboot.reboot_hosts, FIRST)
+    assert _check(world) == (1, [])
+    assert _check(world) == (0, [])
+    assert (world.bmcs.told("reset"), world.hosts.reboots(host)) == ([], 1)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_whoever_dies_at_a_reset_leaves_one_at_most(
+    world: BiosWorld, clock: Clock, moment: str
+) -> None:
+    host = _told(world)
+    clock.later(RESET_AFTER + 1)
+    _die(world, f"{moment} {host} reset GracefulRestart", reboot.check_rebooted)
+    world.take_over()
+    world.step(reboot.reboot_hosts, FIRST)
+    _wait(world, clock)
+    sent = ["GracefulRestart"] if moment == "after" else []
+    assert world.bmcs.sent_to(host, "reset") == [*sent, "ForceRestart"]
+
+
+def test_a_rollback_called_again_repeats_no_reset(world: BiosWorld, clock: Clock) -> None:
+    world.roll_all({"first_batch": FIRST, "end_batch": FIRST + 1})
+    (host,) = world.at(FIRST)
+    world.hosts.heeds[host] = set()
+    back = world.mark("rolling_back")["first_batch"]
+    world.roll(back, until=reboot.reboot_hosts)
+    world.step(reboot.reboot_hosts, back)
+    clock.later(RESET_AFTER + 1)
+    assert _check(world, back) == (1, [])
+    again = world.mark("rolling_back")["first_batch"]
+    assert world.at(again) == {host: "rebooting"}
+    clock.later(RESET_AFTER + 1)
+    assert _check(world, again) == (1, [])
+    # Told anew by whoever goes on, and reset only in ways that were not tried.
+    clock.later(DEADLINE)
+    assert _check(world, again) == (0, [])
+    assert world.at(again) == {host: "changed"}
+    world.hosts.heeds[host] = {"ForceRestart"}
+    world.step(reboot.reboot_hosts, again)
+    clock.later(RESET_AFTER + 1)
+    assert _check(world, again) == (1, [])
+    assert _check(world, again) == (0, [])
+    assert world.bmcs.sent_to(host, "reset") == ["GracefulRestart", "ForceRestart"]
+    assert world.bmcs.mode(host) == (EARLY, None)
+
+
+def test_what_never_comes_back_is_quarantined_with_what_its_bmc_says(
+    world: BiosWorld, clock: Clock
+) -> None:
+    host = _told(world, "reboot")
+    world.hosts.unreachable.add(host)
+    events = [
+        {"created": "2026-11-21T10:00:00Z", "severity": "Critical", "message": "CPU 1 failed"},
+        {"created": "2026-11-20T10:00:00Z", "severity": "OK", "message": "Power on"},
+    ]
+    world.bmcs.said.update(boot_progress="MemoryInitializationStarted", events=events)
+    clock.later(DEADLINE + 1)
+    assert _check(world) == (0, [host])
+    back = world.mark("rolling_back")["first_batch"]
+    assert _check(world, back) == (0, [])
+    quarantined = read_rollout(world.site, world.rollout).head.quarantined
+    assert quarantined[host]["bmc"] == world.bmcs.said
+    text = status.rollout_status(world.site, rollout=world.rollout)["text"]
+    assert (
+        f"quarantined: {host}: did not come back within 100 s; its BMC says: power On, boot "
+        "progress MemoryInitializationStarted, health OK, newest event 2026-11-21T10:00:00Z "
+        "Critical CPU 1 failed" in text
+    )
+    assert "    2026-11-20T10:00:00Z OK Power on" in text
+    assert world.bmcs.told("reset") == []
+
+
+def _die_before(world: BiosWorld, effect: str, step: object) -> None:
+    _die(world, f"before {effect}", step)
+
+
+def _die(world: BiosWorld, at: str, step: object) -> None:
+    def die(moment: str) -> None:
+        if moment == at:
+            raise Died(moment)
+
+    world.moments.at = die
+    with pytest.raises(Died):
+        world.step(step, FIRST)
+    world.moments.at = lambda moment: None
