@@ -61,7 +61,7 @@ class Credentials:
             return None
         path = Path(self._file)
         _refuse_readable_by_others(path)
-        named = dict(Fields(load_yaml(path), str(path)).named())
+        named = dict(Fields(_load(path), str(path)).named())
         return _read(named[name]) if name in named else None
 
     def _in_environment(self, name: str) -> Login | None:
@@ -72,6 +72,15 @@ class Credentials:
         if not colon:
             raise InputError(_variable(name), None, "must be USERNAME:PASSWORD")
         return Login(username, password)
+
+
+def _load(path: Path) -> Any:
+    try:
+        return load_yaml(path)
+    except InputError as error:
+        # What YAML complains about may be a piece of a password.
+        text = "is not YAML (put what is secret in quotes)"
+        raise InputError(str(path), error.field, text) from None
 
 
 def _read(fields: Fields) -> Login:
