@@ -14,7 +14,7 @@ from edgetune.entry import Result
 from edgetune.fields import load_yaml
 from edgetune.rollout.site import Site
 from tests.metadata.values import own_parameters, shape
-from tests.world import World
+from tests.world import EmptyWorld, changing
 
 ACTIONS = Path(__file__).resolve().parents[1] / "actions"
 
@@ -23,18 +23,21 @@ class EdgetuneActionTestCase(BaseActionTestCase):
     """Set ``action_cls``, and ``__test__ = True``. ``world`` has a rollout that is changing."""
 
     __test__ = False
-    world: World
+    world: EmptyWorld
 
     def setUp(self) -> None:
         super().setUp()
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        self.world = World(Path(folder.name))
-        self.world.mark("baseline")
-        self.world.mark("changing")
+        self.world = self.make_world(Path(folder.name))
         self._replace("fleet", self.world.hosts)
+        self._replace("bmcs", self.world.bmcs)
         self._replace("load_balancer", lambda site, pop: self.world.balancer)
         self.metadata = load_yaml(ACTIONS / f"{self.action_cls.__module__}.yaml")
+
+    def make_world(self, folder: Path) -> EmptyWorld:
+        """A rollout that is changing."""
+        return changing(folder)
 
     def run_action(self, **parameters: Any) -> Result:
         """Run it as StackStorm does: a parameter that was not given is None."""
