@@ -24,6 +24,14 @@ GOOD = {"inventory": "/i.yaml", "ssh_key_file": "/k", "ssh_known_hosts": "/h"}
         ({"ssh_user": "{{ st2kv.system.x }}"}, "ssh_user: holds a secret"),
         ({"ssh_key_file": "-----BEGIN OPENSSH PRIVATE KEY-----"}, "ssh_key_file: holds a secret"),
         ({"claim_ttl": 1}, "claim_ttl: 1 is below 60"),
+        ({"bmc_verify": "no"}, "bmc_verify: must be "),
+        ({"bmc_timeout": 0.5}, "bmc_timeout: 0.5 is below 1"),
+        ({"bmc_threads": 300}, "bmc_threads: 300 is above 256"),
+        ({"reset_after": 0}, "reset_after: 0 is below 1"),
+        (
+            {"bmc_credentials_file": "{{ st2kv.system.bmc }}"},
+            "bmc_credentials_file: holds a secret",
+        ),
     ],
 )
 def test_wrong_configuration_names_the_key(change: dict[str, Any], says: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from edgetune.errors import InputError
-from edgetune.inventory import YamlInventory
+from edgetune.inventory import Bmc, YamlInventory
 from tests.builders import inventory_document, pop, write_yaml
 
 
@@ -34,10 +34,21 @@ def _change(document: Any, path: str, value: Any) -> Any:
         ("pops/lab1/load_balancer/driver", "f5", "pops.lab1.load_balancer.driver: 'f5' is none of"),
         ("pops/lab1/load_balancer/address", "10.0.0.1:9", "load_balancer.address: '10.0.0.1:9'"),
         ("pops/lab1/hosts/e001", "10.0.0.1", "pops.lab1.hosts.e001: must be a mapping, not text"),
+        ("pops/lab1/bmc/credentials", None, "pops.lab1.bmc.credentials: is missing"),
+        ("pops/lab1/bmc", {"credential": "x"}, "pops.lab1.bmc.credentials: is missing"),
+        ("pops/lab1/bmc", None, "pops.lab1.hosts.e000.bmc.credentials: is missing"),
+        ("pops/lab1/bmc/credentials", "a b", "pops.lab1.bmc.credentials: 'a b' does not match"),
+        ("pops/lab1/bmc/password", "x", "pops.lab1.bmc.password: is not known here"),
+        ("pops/lab1/hosts/e001/bmc/address", None, "hosts.e001.bmc.address: is missing"),
+        ("pops/lab1/hosts/e001/bmc/address", "127.0.0.1", "e001.bmc.address: '127.0.0.1' does not"),
+        ("pops/lab1/hosts/e001/bmc/address", "http://127.0.0.1", "'http://127.0.0.1' does not"),
+        ("pops/lab1/hosts/e001/bmc/address", "https://a/redfish", "'https://a/redfish' does not"),
+        ("pops/lab1/hosts/e001/bmc/address", "https://u:p@a", "bmc.address: 'https://u:p@a' does"),
+        ("pops/lab1/hosts/e001/bmc/user", "root", "hosts.e001.bmc.user: is not known here"),
     ],
 )
 def test_wrong_field_is_named(tmp_path: Path, path: str, value: Any, says: str) -> None:
-    document = inventory_document()
+    document = inventory_document(bmcs=True)
     _change(document, path, value)
     with pytest.raises(InputError) as caught:
         YamlInventory(write_yaml(tmp_path / "inventory.yaml", document))
@@ -60,6 +71,32 @@ def test_two_hosts_with_one_server_are_refused(tmp_path: Path) -> None:
     document["pops"]["lab1"]["hosts"]["e003"]["server"] = "e000"
     with pytest.raises(InputError, match="e003.server: e000 is also the server of lab1/e000"):
         YamlInventory(write_yaml(tmp_path / "inventory.yaml", document))
+
+
+def test_two_hosts_with_one_bmc_are_refused_unless_it_has_several_systems(tmp_path: Path) -> None:
+    document = inventory_document(bmcs=True)
+    hosts = document["pops"]["lab1"]["hosts"]
+    hosts["e003"]["bmc"]["address"] = hosts["e000"]["bmc"]["address"]
+    path = tmp_path / "inventory.yaml"
+    says = "e003.bmc.address: https://127.0.10.1 is also the bmc.address of lab1/e000"
+    with pytest.raises(InputError, match=says):
+        YamlInventory(write_yaml(path, document))
+    hosts["e000"]["bmc"]["system"], hosts["e003"]["bmc"]["system"] = "node1", "node2"
+    e003 = YamlInventory(write_yaml(path, document)).pop("lab1").host("e003")
+    assert e003.bmc == Bmc("https://127.0.10.1", "lab", "node2")
+
+
+def test_a_host_can_have_credentials_of_its_own_and_no_bmc(tmp_path: Path) -> None:
+    document = inventory_document(bmcs=True)
+    hosts = document["pops"]["lab1"]["hosts"]
+    hosts["e001"]["bmc"] = {"address": "https://[fd00::1]:8443", "credentials": "old"}
+    del hosts["e002"]["bmc"]
+    read = YamlInventory(write_yaml(tmp_path / "inventory.yaml", document)).pop("lab1")
+    assert [host.bmc for host in read.hosts[:3]] == [
+        Bmc("https://127.0.10.1", "lab"),
+        Bmc("https://[fd00::1]:8443", "old"),
+        None,
+    ]
 
 
 def test_unknown_pop_and_host_name_what_there_is(tmp_path: Path) -> None:

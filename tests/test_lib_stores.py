@@ -247,7 +247,10 @@ class _Keys(BaseHTTPRequestHandler):
             return
         name = unquote(parts.path.rpartition("/")[2])
         known = name in self.keys
-        self._answer(200 if known else 404, {"name": name, "value": self.keys.get(name)})
+        value = self.keys.get(name)
+        if parts.query == "decrypt=true":
+            value = f"decrypted {value}"
+        self._answer(200 if known else 404, {"name": name, "value": value})
 
     def do_PUT(self) -> None:
         import json
@@ -284,6 +287,21 @@ def test_records_on_stackstorm(api: St2Store) -> None:
     assert api.get("edgetune.plan.sha256:ab") == "{}"
     _Keys.keys = {f"edgetune.batch.{i:03d}": str(i) for i in range(250)}
     assert len(api.list("edgetune.batch.")) == 250
+
+
+def test_a_secret_of_stackstorm_is_decrypted(api: St2Store) -> None:
+    assert api.secret("edgetune.bmc.lab") is None
+    api.put("edgetune.bmc.lab", "AE5F")
+    assert api.secret("edgetune.bmc.lab") == "decrypted AE5F"
+    _Keys.broken = True
+    with pytest.raises(StoreError, match="GET /keys/edgetune.bmc.lab: 500"):
+        api.secret("edgetune.bmc.lab")
+
+
+def test_sqlite_keeps_no_secrets(tmp_path: Path) -> None:
+    store = SqliteStore(Database(f"sqlite:///{tmp_path}/state.sqlite"))
+    store.put("edgetune.bmc.lab", "{}")
+    assert store.secret("edgetune.bmc.lab") is None
 
 
 def test_an_api_that_fails_is_no_missing_record(api: St2Store) -> None:
