@@ -123,7 +123,8 @@ def test_emulator_is_read_set_and_reset(emulator: Emulator) -> None:
     assert (done.error, done.changed, done.data["boot"]) == (None, True, True)
     again = emulator.ask("set", attributes=TURBO, ours=TURBO)
     assert (again.error, again.changed) == (None, False)
-    assert emulator.ask("set", attributes=TURBO, ours={}).reason == "refused"
+    looked = emulator.ask("plan", settings=[setting("ProcTurboMode", "Enabled")], ours={})
+    assert looked.reason == "refused" and "ProcTurboMode" in str(looked.error)
     assert emulator.ask("check", attributes=TURBO, job="", ours=TURBO).data["state"] == "boot"
     assert emulator.ask("reset", kind="ForceRestart", os_answers=False).reason == "refused"
     assert emulator.ask("reset", kind="ForceRestart", os_answers=True).data == {"sent": True}

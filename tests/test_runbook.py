@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from edgetune.fields import load_yaml
+from lab.bmc import FAULTS as BMC_FAULTS
 from lab.cli import _parser
 from lab.pop.faults import FAULTS
 
@@ -111,7 +112,7 @@ def test_every_command_of_the_lab_is_understood(page: str) -> None:
         options, rest = _parser().parse_known_args(words)
         assert all("=" in word for word in rest), words
         if hasattr(options, "fault"):
-            assert options.fault in FAULTS, words
+            assert options.fault in {*FAULTS, *(f"bmc_{name}" for name in BMC_FAULTS)}, words
 
 
 def test_readme_shows_how_to_break_the_lab() -> None:
