@@ -24,6 +24,7 @@ import pytest
 import requests
 import yaml
 
+from lab import pop as lab
 from tests.builders import ROOT, write_yaml
 
 URL = os.environ.get("ST2_API_URL", "").rstrip("/").removesuffix("/v1")
@@ -222,3 +223,28 @@ def test_a_held_rollout_is_carried_on_by_its_id() -> None:
 
 def _states() -> list[str]:
     return [row["state"] for row in run("rollout_status")["result"]["result"]["rollouts"]]
+
+
+def test_a_bios_setting_is_rolled_out_and_taken_back() -> None:
+    """Logged in with what the encrypted datastore holds, which shows nowhere."""
+    text = (HOME / "lab/bmc-credentials.yaml").read_text(encoding="utf-8")
+    login = yaml.safe_load(text)["lab"]
+    key = {"name": "edgetune.bmc.lab", "scope": "st2kv.system", "secret": True}
+    call("PUT", "/keys/edgetune.bmc.lab", json={**key, "value": json.dumps(login)})
+    ended = run("rollout_pop", tuning="home_snoop", **REAL)
+    output = ended["result"]["output"]
+    found = (ended["status"], output["outcome"], output["verdict"])
+    assert found == ("succeeded", "promoted", "improved"), output["text"]
+    assert _snoop_modes() == {"home"}
+    back = run("roll_back_pop", rollout=output["rollout"])
+    assert back["result"]["output"]["outcome"] == "rolled_back"
+    assert _snoop_modes() == {"early"}
+    for execution in (ended["id"], back["id"]):
+        told = json.dumps(call("GET", f"/executions/{execution}/children?depth=-1"))
+        assert login["password"] not in told
+
+
+def _snoop_modes() -> set[str]:
+    state = lab.status(HOME)
+    assert state is not None
+    return {host["bmc"]["snoop_mode"] for host in state["hosts"]}

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A BIOS setting over a PoP of four makes: through BMCs, over real reboots, there and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from lab import pop as lab
+from tests.practice import REAL, Practice, needs_lab, practising
+
+pytestmark = needs_lab
+
+FOUR = (*REAL, "alpha_help=0.2", "alpha_harm=0.2")
+
+
+@pytest.fixture(scope="module")
+def practice(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Practice]:
+    with practising(tmp_path_factory.mktemp("practice"), hosts=4) as made:
+        yield made
+
+
+def of_all(practice: Practice, what: str) -> list[Any]:
+    state = lab.status(practice.home)
+    assert state is not None
+    return [host[what] for host in state["hosts"]]
+
+
+def snoop_modes(practice: Practice) -> set[str]:
+    return {bmc["snoop_mode"] for bmc in of_all(practice, "bmc")}
+
+
+def killed_after(practice: Practice, step: str, *words: str) -> None:
+    """Run an action, and kill whoever conducts it as soon as that step has succeeded."""
+    process = practice.start("run", *words)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if f" {step} " in line and "succeeded" in line:
+            break
+    process.kill()
+    process.communicate(timeout=30)
+
+
+def test_home_snoop_is_promoted_and_taken_back_though_killed(practice: Practice) -> None:
+    before, lost = practice.fingerprints(), practice.lost()
+    assert snoop_modes(practice) == {"early"}
+
+    done = practice.run("rollout_pop", "tuning=home_snoop", *FOUR)
+    found = (done["exit"], done["outcome"], done["verdict"])
+    assert found == (0, "promoted", "improved"), done["text"]
+    assert snoop_modes(practice) == {"home"}
+    # Both groups rebooted once for the comparison, and the control group for its promotion.
+    assert sorted(of_all(practice, "boots")) == [2, 2, 3, 3]
+
+    again = practice.edgetune("run", "rollout_pop", "tuning=home_snoop", *FOUR)
+    assert "nothing to do: every host of lab1 is as home_snoop wants it" in again[2]
+
+    back = ("roll_back_pop", f"rollout={done['rollout']}")
+    killed_after(practice, "set_bios", *back)
+    ended = practice.run(*back)
+    assert (ended["exit"], ended["outcome"], ended["quarantined"]) == (0, "rolled_back", {})
+    assert snoop_modes(practice) == {"early"}
+    assert sorted(of_all(practice, "boots")) == [3, 3, 4, 4]
+    assert practice.fingerprints() == before
+    assert practice.serving() == set(practice.hosts)
+    assert practice.lost() == lost
+
+
+def test_half_a_batch_that_fails_takes_all_of_it_back(practice: Practice) -> None:
+    lost, boots = practice.lost(), of_all(practice, "boots")
+    for host in practice.hosts:
+        lab.inject(practice.home, "bmc_ignores", host)
+    done = practice.run("rollout_pop", "tuning=home_snoop", *FOUR)
+    assert (done["exit"], done["outcome"]) == (1, "rolled_back"), done
+    assert "the BMC took the change, but" in done["message"]
+    # Nothing was pending, so nobody had to boot.
+    assert of_all(practice, "boots") == boots
+    lab.heal(practice.home)
+    assert snoop_modes(practice) == {"early"}
+    assert practice.serving() == set(practice.hosts)
+    assert practice.lost() == lost
