@@ -22,6 +22,7 @@ class Bmcs:
 
     ``faults`` of a host: ``unreachable``, ``refuses`` (the login), ``busy``, ``unknown`` (acts, and
     its answer is lost), ``ignores`` (takes a change, and the boot does nothing), ``job_fails``,
+    ``complains`` (the boot does nothing, and the BIOS says so until one does something),
     ``reverts`` (the boot after the next has the old value again), ``slow`` (reads late what a boot
     did), ``mute`` (of its resets it does none).
     """
@@ -36,6 +37,7 @@ class Bmcs:
         self.asked: list[tuple[str, str, dict[str, Any]]] = []
         self.sent: list[tuple[str, str, Any]] = []
         self.failed_jobs: set[str] = set()
+        self.complaints: set[str] = set()
         self.restart: Callable[[str, str], None] = lambda name, kind: None
         self._before: dict[str, dict[str, Any]] = {}
         self._around = around
@@ -56,11 +58,14 @@ class Bmcs:
         pending = self.pending[name]
         if "job_fails" in self.faults[name] and pending:
             self.failed_jobs.add(name)
+        elif "complains" in self.faults[name] and pending:
+            self.complaints.add(name)
         elif "ignores" not in self.faults[name]:
             before = {attribute: self.current[name].get(attribute) for attribute in pending}
             if "reverts" in self.faults[name] and pending:
                 self._before[name] = before
             self.current[name].update(pending)
+            self.complaints -= {name} if pending else set()
         self.pending[name] = {}
 
     def mode(self, name: str) -> tuple[str, str | None]:
@@ -143,7 +148,15 @@ class Bmcs:
 
     def _check(self, name: str, request: dict[str, Any]) -> HostResult:
         state, reason = self._state(name, request)
-        return self._another(name, request) or HostResult(name, {"state": state, "reason": reason})
+        names = {**request["ours"], **request["attributes"]}
+        data = {
+            "state": state,
+            "reason": reason,
+            "current": {each: self.current[name].get(each) for each in names},
+            "pending": {n: value for n, value in self.pending[name].items() if n in names},
+            "messages": ["it was not taken"] if name in self.complaints else [],
+        }
+        return self._another(name, request) or HostResult(name, data)
 
     def _state(self, name: str, request: dict[str, Any]) -> tuple[str, str]:
         if request["job"] and name in self.failed_jobs:
@@ -157,7 +170,9 @@ class Bmcs:
                 is_now = self.current[name].get(attribute)
                 return "failed", f"{attribute} is {is_now}, and {value} is not pending"
         ours = {*request["attributes"].items(), *request["ours"].items()}
-        return ("boot", "waits for a boot") if ours & pending.items() else ("done", "")
+        if ours & pending.items():
+            return "boot", "waits for a boot"
+        return ("failed", "it was not taken") if name in self.complaints else ("done", "")
 
     def _reset(self, name: str, request: dict[str, Any]) -> HostResult:
         kind = request["kind"]

@@ -251,6 +251,7 @@ def test_what_a_bmc_did_and_did_not_answer_is_not_sent_again(world: BiosWorld) -
     [
         ("job_fails", "BIOS: its job: Unable to apply"),
         ("ignores", "BIOS: SnoopMode is EarlySnoop, and HomeSnoop is not pending"),
+        ("complains", "BIOS: SnoopMode is EarlySnoop, and HomeSnoop is not pending"),
     ],
 )
 def test_a_boot_that_did_not_bring_it_fails_the_batch(

@@ -81,6 +81,8 @@ def settled(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Hos
     asked = [name for name in names if targets[name].attributes]
     answers = opened.ask_bmcs(asked, "check", lambda host: vars(targets[host.name]))
     unasked = {name: HostResult(name) for name in names if name not in asked}
+    if work.what == "restore":
+        answers = {name: _old_again(targets[name], answer) for name, answer in answers.items()}
     return {**unasked, **{name: _proof(answer) for name, answer in answers.items()}}
 
 
@@ -225,6 +227,15 @@ def _target(opened: Rollout, journal: BiosJournal, back: bool) -> _Target:
 def _to_prove(opened: Rollout, work: Batch, name: str) -> _Target:
     journal = load_journal(opened.site, opened.head.pop, name)
     return _target(opened, journal, work.what == "restore")
+
+
+def _old_again(target: _Target, answer: HostResult) -> HostResult:
+    """What a BIOS has against the change that it did not take is nothing against its way back."""
+    data = answer.data
+    if answer.failed or data["state"] != "failed" or data["pending"]:
+        return answer
+    is_back = all(data["current"].get(name) == was for name, was in target.attributes.items())
+    return HostResult(answer.host, {**data, "state": "done"}) if is_back else answer
 
 
 def _proof(answer: HostResult) -> HostResult:
