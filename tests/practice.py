@@ -91,9 +91,9 @@ class Practice:
 
 
 @contextmanager
-def practising(home: Path, hosts: int = 8) -> Iterator[Practice]:
-    """A lab of its own, for as long as it is needed."""
-    lab.up(home, hosts=hosts)
+def practising(home: Path, hosts: int = 8, drops: bool = False) -> Iterator[Practice]:
+    """A lab of its own, for as long as it is needed; with `drops` those of the snoop mode."""
+    lab.up(home, hosts=hosts, drops=drops)
     try:
         yield Practice(home)
     finally:

@@ -18,7 +18,7 @@ FOUR = (*REAL, "alpha_help=0.2", "alpha_harm=0.2")
 
 @pytest.fixture(scope="module")
 def practice(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Practice]:
-    with practising(tmp_path_factory.mktemp("practice"), hosts=4) as made:
+    with practising(tmp_path_factory.mktemp("practice"), hosts=4, drops=True) as made:
         yield made
 
 

@@ -45,7 +45,7 @@ class Site:
     def up(self, hosts: int, coordination: str) -> None:
         """Bring it up, under load; `coordination` is sqlite or redis."""
         home = self.home
-        lab.up(home, hosts=hosts)
+        lab.up(home, hosts=hosts, drops=False)
         own: dict[str, Any] = dict(CONFIGURATION)
         if coordination == "redis":
             own["coordination"] = f"redis://127.0.0.1:{REDIS_PORT}/0"

@@ -32,11 +32,14 @@ STOP_SECONDS = 20.0
 MAX_DESCRIPTORS = 8
 
 
-def up(home: Path, hosts: int = 8, load: bool = True, post_seconds: float = 0.0) -> dict[str, Any]:
+def up(
+    home: Path, hosts: int = 8, load: bool = True, post_seconds: float = 0.0, drops: bool = True
+) -> dict[str, Any]:
     """Bring a PoP up and return its state once all of it answers; it outlives the caller.
 
     Whatever ends this call early, Ctrl-C included, takes everything down again.
-    `post_seconds` is the time that the firmware takes in each reboot.
+    `post_seconds` is the time that the firmware takes in each reboot. Not `drops`: hosts receive
+    all that comes, whatever their snoop mode.
     """
     missing = missing_requirements()
     if missing:
@@ -45,7 +48,9 @@ def up(home: Path, hosts: int = 8, load: bool = True, post_seconds: float = 0.0)
         raise LabError(f"a lab has 1 to {MAX_HOSTS} hosts, not {hosts}")
     layout = Layout(home.absolute())
     options = {"home": str(layout.home), "hosts": hosts, "load": load}
-    options.update(post_seconds=post_seconds, nic_queue=has_nic_queue(), drops=has_drops())
+    options.update(
+        post_seconds=post_seconds, nic_queue=has_nic_queue(), drops=drops and has_drops()
+    )
     try:
         return _bring_up(layout, options)
     except OSError as error:
