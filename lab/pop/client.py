@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The PoP's clients: bursts of short requests and a few slow bodies, each one accounted for.
 
-Run as `python -m lab.pop.client HOSTS COUNTERS LOST UNREADY`. "on" and "off" on standard input
-start and stop new requests; the end of standard input ends the process. COUNTERS is a JSON file
-with cumulative counts, replaced every 0.2 s; LOST gets one JSON line per lost request, UNREADY one
-per answer from a host that was not ready (it says so in X-Lab-Ready).
+Run as `python -m lab.pop.client HOSTS COUNTERS LOST UNREADY`. "on", "on N" (N times as many) and
+"off" on standard input start and stop new requests; the end of standard input ends the process.
+COUNTERS is a JSON file with cumulative counts, replaced every 0.2 s; LOST gets one JSON line per
+lost request, UNREADY one per answer from a host that was not ready (it says so in X-Lab-Ready).
 """
 
 from __future__ import annotations
@@ -97,6 +97,7 @@ class Load:
         self.burst_sizes = itertools.cycle(BURSTS_PER_HOST)
         self.planned: deque[tuple[float, str]] = deque()
         self.on_until = 0.0
+        self.times = 1
         self.next_burst = self.next_slow = self.next_report = time.monotonic()
 
     def run(self) -> None:
@@ -118,22 +119,25 @@ class Load:
                     self._advance(key.data, events)
 
     def _obey(self) -> bool:
-        command = os.read(sys.stdin.fileno(), 100).split()
-        if command:
-            self.on_until = time.monotonic() + LOAD_SECONDS if command[-1] == b"on" else 0.0
-        return bool(command)
+        commands = os.read(sys.stdin.fileno(), 100).splitlines()
+        for command in commands:
+            word, *times = command.split()
+            self.on_until = time.monotonic() + LOAD_SECONDS if word == b"on" else 0.0
+            self.times = int(times[0]) if times else 1
+        return bool(commands)
 
     def _plan_due(self, now: float) -> None:
         """One request per host at a time; the load balancer takes turns, so each gets its share."""
         if now >= self.next_burst:
-            self.next_burst = now + BURST_SECONDS
+            # A surge has more bursts, no longer ones: queues that hold a burst hold each of them.
+            self.next_burst = now + BURST_SECONDS / self.times
             self.planned += [(now, "/busy")] * self.hosts
             size = next(self.burst_sizes)
             for number in range(size):
                 moment = now + BURST_SPREAD * (number + 1) / size
                 self.planned += [(moment, "/short")] * self.hosts
         if now >= self.next_slow:
-            self.next_slow = now + 1 / (SLOW_PER_HOST * self.hosts)
+            self.next_slow = now + 1 / (SLOW_PER_HOST * self.hosts * self.times)
             self.planned.append((now, "/slow"))
 
     def _start_due(self, now: float) -> None:

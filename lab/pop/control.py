@@ -73,9 +73,10 @@ def status(home: Path) -> dict[str, Any] | None:
         return None
 
 
-def set_load(home: Path, on: bool) -> None:
-    """Start or stop the client's requests; it stops by itself after an hour."""
-    request(home, "set_load", on=on)
+def set_load(home: Path, on: bool, times: int = 1) -> None:
+    """Start or stop the client's requests, or make `times` the usual ones, as if another PoP had
+    failed; they stop by themselves after an hour."""
+    request(home, "set_load", on=on, times=times)
 
 
 def power(home: Path, host: str, action: str) -> None:

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .control import power, request, status
+from .control import power, request, set_load, status
 from .host import DROPPED_CAPABILITIES, ENVIRONMENT, NAMESPACES
 from .layout import LabError
 from .processes import PROGRAMS
@@ -157,13 +157,14 @@ FAULTS: dict[str, Callable[[Path, str], Any]] = {
     "off": lambda home, host: power(home, host, "cut"),
     **{name: partial(kill, program=name) for name in PROGRAMS},
     "balancer": balancer,
+    "surge": lambda home, times: set_load(home, True, _number(times)),
 }
 
 
 def inject(home: Path, fault: str, target: str) -> None:
     """Break something by the name of its fault: "cut", "slow" (of a port), "full", "off", "sshd",
-    "nginx", "agent" (of a host), "balancer" (reload, forget or kill), or one of `lab.bmc.FAULTS`
-    with "bmc_" before it (of a host).
+    "nginx", "agent" (of a host), "balancer" (reload, forget or kill), "surge" (so many times the
+    usual load), or one of `lab.bmc.FAULTS` with "bmc_" before it (of a host).
     """
     from lab.bmc import FAULTS as BMC_FAULTS  # late: it is much, and needed for nothing else
 
@@ -174,11 +175,19 @@ def inject(home: Path, fault: str, target: str) -> None:
     known[fault](home, target)
 
 
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise LabError(f"a surge is a whole number of times the usual load, not {text}")
+    return int(text)
+
+
 def heal(home: Path) -> None:
     """Undo every fault that lasts, and switch on the hosts that are off."""
     state = status(home)
     if state is None:
         raise LabError(f"no lab is running in {home}")
+    if state["surge"] != 1:
+        set_load(home, state["load"])
     for port in state["faults"]["cut"]:
         set_link(home, port, True)
     for port in state["faults"]["slow"]:

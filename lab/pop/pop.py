@@ -67,6 +67,7 @@ class PoP:
         self.hosts = {item.name: Host(item) for item in addresses(hosts)}
         self.post_seconds = post_seconds
         self.load = False
+        self.surge = 1
         self.namespaces: dict[str, int] = {}  # of what is at the other end of each port
         self.cut: set[str] = set()
         self.slow: set[str] = set()
@@ -111,6 +112,7 @@ class PoP:
                 for item in self.hosts.values()
             ],
             "load": self.load,
+            "surge": self.surge,
             "load_balancer": self.balancer is not None and self.balancer.is_running(),
             "client": self.client is not None and self.client.poll() is None,
             "bmcs": not self.bmcs.has_ended,
@@ -118,14 +120,16 @@ class PoP:
             "faults": {name: sorted(getattr(self, name)) for name in ("cut", "slow", "full")},
         }
 
-    def set_load(self, on: bool) -> None:
-        """Start or stop new requests; those under way end by themselves."""
+    def set_load(self, on: bool, times: int = 1) -> None:
+        """See `control.set_load`; requests that are under way end by themselves."""
+        if not 1 <= times <= 10:
+            raise LabError(f"the load is 1 to 10 times the usual one, not {times}")
         pipe = self.client.stdin if self.client else None
         if pipe is None:
             raise LabError("the lab's client has ended")
-        pipe.write(b"on\n" if on else b"off\n")
+        pipe.write(f"on {times}\n".encode() if on else b"off\n")
         pipe.flush()
-        self.load = on
+        self.load, self.surge = on, times if on else 1
 
     def power(self, name: str, action: str) -> None:
         """Shut down ("off"), cut the power ("cut") or boot ("on"), where what is so already stays
