@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Callable
 
+from edgetune.bmc.payload import BmcError
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
 
@@ -49,7 +50,7 @@ class Bmcs:
         request: Callable[[Host], Mapping[str, Any]],
         timeout: float | None = None,
     ) -> dict[str, HostResult]:
-        return {host.name: self._one(host, verb, dict(request(host))) for host in hosts}
+        return {host.name: self._answer(host, verb, request) for host in hosts}
 
     def boot(self, name: str) -> None:
         """The machine runs its POST: what is pending comes into force."""
@@ -79,6 +80,14 @@ class Bmcs:
     def told(self, verb: str) -> list[str]:
         """Who was asked for ``verb``, in order."""
         return [name for name, asked, _ in self.asked if asked == verb]
+
+    def _answer(
+        self, host: Host, verb: str, request: Callable[[Host], Mapping[str, Any]]
+    ) -> HostResult:
+        try:
+            return self._one(host, verb, dict(request(host)))
+        except BmcError as error:
+            return HostResult(host.name, error=str(error), reason=error.reason)
 
     def _one(self, host: Host, verb: str, request: dict[str, Any]) -> HostResult:
         name, faults = host.name, self.faults[host.name]

@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from edgetune.inventory import Host
 from edgetune.rollout import reboot, status
 from edgetune.rollout.record import read_rollout
 from tests.bmcs import EARLY, HOME, SNOOP
 from tests.world import BiosWorld, Died, never_sync
 
-FIRST = 0
+FIRST, SECOND = 0, 2
 RESET_AFTER, DEADLINE = 30.0, 100.0
 
 
@@ -258,6 +261,30 @@ def test_what_never_comes_back_is_quarantined_with_what_its_bmc_says(
     )
     assert "    2026-11-20T10:00:00Z OK Power on" in text
     assert world.bmcs.told("reset") == []
+
+
+@pytest.mark.parametrize("way_out", ["reset", "evidence"])
+def test_bmcs_of_a_batch_are_asked_all_at_once(
+    world: BiosWorld, clock: Clock, monkeypatch: pytest.MonkeyPatch, way_out: str
+) -> None:
+    """One by one, BMCs that are gone with their hosts would outlast the action."""
+    world.roll(SECOND, until=reboot.reboot_hosts)
+    hosts = list(world.at(SECOND))
+    for host in hosts:
+        world.hosts.heeds[host] = set()
+    world.step(reboot.reboot_hosts, SECOND)
+    asked, real = [], world.bmcs.ask
+
+    def ask(hosts: Sequence[Host], verb: str, *more: Any, **named: Any) -> Any:
+        asked.append((verb, [host.name for host in hosts]))
+        return real(hosts, verb, *more, **named)
+
+    monkeypatch.setattr(world.bmcs, "ask", ask)
+    if way_out == "evidence":
+        world.hosts.unreachable.update(hosts)
+    clock.later(DEADLINE + 1)
+    _check(world, SECOND)
+    assert asked == [(way_out, hosts)]
 
 
 def _die_before(world: BiosWorld, effect: str, step: object) -> None:

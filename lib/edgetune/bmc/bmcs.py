@@ -48,6 +48,7 @@ class Bmcs:
     ) -> dict[str, HostResult]:
         """Send ``verb`` to the BMC of every host; failures are data, not exceptions.
 
+        ``request`` is called just before each conversation; a BmcError of its own is the answer.
         With a ``system`` in its request a BMC is asked only about the machine of that UUID. Each
         has ``timeout`` seconds (``bmc_timeout`` unless given). The first one of each name
         of credentials goes alone: where they are refused, no other BMC is tried with them.

@@ -16,8 +16,9 @@ KINDS = ("GracefulRestart", "ForceRestart")
 def reset(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[str, Any]:
     """Answers ``{sent: True}``; a lost answer is BmcError ``unknown``.
 
-    Refused: a ``kind`` that the machine does not take; a machine that is not on, or in POST;
-    ForceRestart unless it is known to be past POST, by ``os_answers`` or by what its BMC says.
+    Refused: a ``kind`` that the machine does not take; a machine that is not on; ForceRestart
+    unless it is known to be past POST, by ``os_answers`` or by what its BMC says. One that its
+    BMC sees in POST is ``busy``, whatever answered a moment ago.
     """
     kind = request["kind"]
     target, taken = reset_action(client, system)
@@ -28,9 +29,10 @@ def reset(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[st
     if power != "On":
         raise BmcError("refused", f"the machine is not on: PowerState is {power or 'not told'}")
     progress = boot_progress(system)
-    unsure = kind == "ForceRestart" and progress != "OSRunning"
-    if not request["os_answers"] and (unsure or in_post(system)):
-        where = f"its boot progress is {progress}" if progress else "its BMC does not tell"
-        raise BmcError("refused", f"the machine may be in POST, and is left alone: {where}")
+    if in_post(system):
+        raise BmcError("busy", f"the machine is in POST, and is left alone: {progress}")
+    if kind == "ForceRestart" and not request["os_answers"] and progress != "OSRunning":
+        told = f"its boot progress is {progress}" if progress else "its BMC does not tell"
+        raise BmcError("refused", f"the machine may be in POST, and is left alone: {told}")
     client.change("POST", target, {"ResetType": kind})
     return {"sent": True}

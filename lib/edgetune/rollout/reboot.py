@@ -9,10 +9,12 @@ does not answer may be anywhere in its boot; it is awaited, and never reset.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from edgetune.bmc.payload import BmcError
 from edgetune.hosts.result import HostResult
+from edgetune.inventory import Host
 from edgetune.report.text import evidence_text
 from edgetune.rollout.bios import settled
 from edgetune.rollout.drain import keep_out
@@ -72,7 +74,7 @@ def check_rebooted(site: Site, rollout: str, epoch: int, batch: int) -> dict[str
     answers = site.fleet.ask(opened.hosts(awaited), "facts", lambda host: {}, _TIMEOUT)
     back = [name for name in awaited if _is_back(work, answers[name])]
     bios = _bios_of(opened, work, back)
-    failed = []
+    failed, still_out = [], []
     for name, answer in answers.items():
         host = work.hosts[name]
         if name in back and not bios[name].failed:
@@ -86,10 +88,11 @@ def check_rebooted(site: Site, rollout: str, epoch: int, batch: int) -> dict[str
             # Its reboot never happened, and it can be taken back as it stands; what is restored
             # already is told once more, or verified as it stands.
             host.go("changed" if host.step == "rebooting" else "drained")
-        elif not answer.failed and _restart(opened, work, name):
-            continue
-        elif _overdue(opened, host.at) and _gave_up(opened, work, name, answer):
-            failed.append(name)
+        else:
+            still_out.append(name)
+    reset = _restart(opened, work, [name for name in still_out if not answers[name].failed])
+    given_up = [n for n in still_out if n not in reset and _overdue(opened, work.hosts[n].at)]
+    failed += _give_up(opened, work, given_up, answers)
     opened.save_batch(work)
     waiting = [name for name in work.at("rebooting", "coming_back") if name not in failed]
     errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
@@ -114,29 +117,40 @@ def _bios_of(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Ho
     return {**through, **settled(opened, work, rebooted)}
 
 
-def _restart(opened: Rollout, work: Batch, name: str) -> bool:
-    """Ask the BMC of a host that still answers from the same boot, each way once.
+def _restart(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
+    """Ask the BMCs of hosts that still answer from the same boot, each way once; whom it asked.
 
-    Whether it was asked for anything: then the host has its time from now.
+    These have their time from now.
     """
-    host, ways = work.hosts[name], opened.plan.get("resets", [])
-    left = [way for way in ways if way not in host.resets]
-    if not left or not _heard_us(opened, host) or not opened.pop.host(name).bmc:
-        return False
-    # The others of the batch took their time: it may be in POST by now.
-    again = opened.site.fleet.ask(opened.hosts([name]), "facts", lambda each: {}, _TIMEOUT)[name]
-    if again.failed or _is_back(work, again):
-        return False
-    told_at = host.at
-    host.resets.append(left[0])
-    opened.move(work, [name], "rebooting")
-    request = {"kind": left[0], "os_answers": True}
-    answer = opened.ask_bmcs([name], "reset", lambda each: request)[name]
-    if answer.reason in _NOTHING_DONE:
-        host.resets.remove(left[0])
-        host.at = told_at
-        return False
-    return True
+    ways = {name: way for name in names for way in _next_way(opened, work, name)}
+    told_at = {name: work.hosts[name].at for name in ways}
+    if not ways:
+        return []
+
+    def request(host: Host) -> dict[str, Any]:
+        # The others of the batch took their time: it may be in POST by now.
+        facts = opened.site.fleet.ask([host], "facts", lambda each: {}, _TIMEOUT)[host.name]
+        if facts.failed or _is_back(work, facts):
+            raise BmcError("busy", "the host is on its way by now")
+        return {"kind": ways[host.name], "os_answers": True}
+
+    for name, way in ways.items():
+        work.hosts[name].resets.append(way)
+    opened.move(work, list(ways), "rebooting")
+    answers = opened.ask_bmcs(list(ways), "reset", request)
+    spared = [name for name, answer in answers.items() if answer.reason in _NOTHING_DONE]
+    for name in spared:
+        work.hosts[name].resets.remove(ways[name])
+        work.hosts[name].at = told_at[name]
+    return [name for name in ways if name not in spared]
+
+
+def _next_way(opened: Rollout, work: Batch, name: str) -> list[str]:
+    """The way in which it is to be restarted now, if there is one left."""
+    host = work.hosts[name]
+    if not _heard_us(opened, host) or not opened.pop.host(name).bmc:
+        return []
+    return [way for way in opened.plan.get("resets", []) if way not in host.resets][:1]
 
 
 def _heard_us(opened: Rollout, host: HostStep) -> bool:
@@ -147,16 +161,29 @@ def _heard_us(opened: Rollout, host: HostStep) -> bool:
     return told and time.time() - host.at > patience
 
 
-def _gave_up(opened: Rollout, work: Batch, name: str, answer: HostResult) -> bool:
-    """Write down that a host did not come back, with what its BMC says."""
-    error, resets = _late(opened, answer.failed), work.hosts[name].resets
-    if resets:
-        error += f", though its BMC was asked for {', then '.join(resets)}"
-    if not opened.pop.host(name).bmc:
-        return opened.fail(work, name, error)
-    told = opened.ask_bmcs([name], "evidence", lambda host: {})[name]
-    said = f"its BMC says nothing: {told.error}" if told.failed else evidence_text(told.data)
-    return opened.fail(work, name, f"{error}; {said}", told.data)
+def _give_up(
+    opened: Rollout, work: Batch, names: Sequence[str], answers: Mapping[str, HostResult]
+) -> list[str]:
+    """Write down that hosts did not come back, with what their BMCs say; who fails the batch.
+
+    All BMCs at once: what took the hosts away may have taken the BMCs, too.
+    """
+    with_bmc = [name for name in names if opened.pop.host(name).bmc]
+    told = opened.ask_bmcs(with_bmc, "evidence", lambda host: {})
+    failed = []
+    for name in names:
+        error, said = _late(opened, answers[name].failed), told.get(name, HostResult(name))
+        if work.hosts[name].resets:
+            error += f", though its BMC was asked for {', then '.join(work.hosts[name].resets)}"
+        if name in told:
+            error += f"; {_evidence(said)}"
+        if opened.fail(work, name, error, said.data):
+            failed.append(name)
+    return failed
+
+
+def _evidence(told: HostResult) -> str:
+    return f"its BMC says nothing: {told.error}" if told.failed else evidence_text(told.data)
 
 
 def _to_reboot(work: Batch) -> list[str]:
