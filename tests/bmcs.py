@@ -49,7 +49,9 @@ class Bmcs:
         verb: str,
         request: Callable[[Host], Mapping[str, Any]],
         timeout: float | None = None,
+        permit: Callable[[], None] = lambda: None,
     ) -> dict[str, HostResult]:
+        self._permit = permit
         return {host.name: self._answer(host, verb, request) for host in hosts}
 
     def boot(self, name: str) -> None:
@@ -148,6 +150,7 @@ class Bmcs:
         changed = needed != pending
         if changed:
             what = "set" if needed else "cancel"
+            self._permit()
             with self._around(f"{name} BIOS {what}"):
                 self.sent.append((name, what, dict(wanted)))
                 self.pending[name] = dict(needed)
@@ -187,6 +190,7 @@ class Bmcs:
         kind = request["kind"]
         if kind == "ForceRestart" and not request["os_answers"]:
             return HostResult(name, error="may be in POST", reason="refused")
+        self._permit()
         with self._around(f"{name} reset {kind}"):
             self.sent.append((name, "reset", kind))
             if "mute" not in self.faults[name]:

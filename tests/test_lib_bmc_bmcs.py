@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from edgetune.bmc import bmcs as bmcs_module
 from edgetune.bmc import client as client_module
 from edgetune.bmc.bmcs import Bmcs
 from edgetune.bmc.client import Answer, Client
 from edgetune.bmc.credentials import Login
-from edgetune.errors import InputError
+from edgetune.errors import InputError, RefusedError
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
 from lab.bmc import Machine, Service
@@ -104,6 +105,27 @@ class TestMany:
         assert [bool(result.error) for result in results.values()] == [False, True, False, True]
         assert all(four.hosts[1].bmc.address in str(results["e001"].error) for _ in "1")
 
+    def test_what_is_permitted_no_more_is_not_sent(self, four: Site) -> None:
+        asked = []
+
+        def permit() -> None:
+            asked.append(four.machines["e000"].sessions.ids())
+            raise RefusedError("everything is stopped")
+
+        home = {"SnoopMode": "HomeSnoop"}
+        asker = bmcs(four.certificates.authority)
+        with pytest.raises(RefusedError, match="everything is stopped"):
+            asker.ask(
+                four.hosts[:1],
+                "set",
+                lambda host: {"attributes": home, "ours": {}},
+                permit=permit,
+            )
+        # Once it was about to, in the conversation; and the session is ended all the same.
+        (sessions,) = asked
+        assert sessions and four.machines["e000"].sessions.ids() == []
+        assert four.machines["e000"].pending == {}
+
     def test_hundreds(self, monkeypatch: pytest.MonkeyPatch) -> None:
         box = InProcess(monkeypatch, **{f"e{n:03d}": "dell" for n in range(300)})
         results = box.ask("plan", PLAN)
@@ -119,17 +141,17 @@ class TestMany:
         box = InProcess(monkeypatch, **{f"e{n}": "dell" for n in range(12)})
         inside: list[str] = []
         most = [0]
-        whole = Bmcs._converse
+        whole = bmcs_module._converse
 
-        def counted(self: Bmcs, bmc: Any, *arguments: Any) -> dict[str, Any]:
+        def counted(client: Client, bmc: Any, *arguments: Any) -> dict[str, Any]:
             inside.append(bmc.address)
             most[0] = max(most[0], len(inside))
             try:
-                return whole(self, bmc, *arguments)
+                return whole(client, bmc, *arguments)
             finally:
                 inside.remove(bmc.address)
 
-        monkeypatch.setattr(Bmcs, "_converse", counted)
+        monkeypatch.setattr(bmcs_module, "_converse", counted)
         box.ask("plan", PLAN, bmc_threads=3)
         assert most[0] <= 3
 

@@ -38,9 +38,10 @@ class _Asked:
         verb: str,
         request: Callable[[Host], Mapping[str, Any]],
         timeout: float | None = None,
+        permit: Callable[[], None] = lambda: None,
     ) -> dict[str, HostResult]:
         with self._moments.around(f"BMC {verb}"):
-            return self._real.ask(hosts, verb, request, timeout)
+            return self._real.ask(hosts, verb, request, timeout, permit)
 
 
 class Site:

@@ -548,6 +548,28 @@ def test_bmcs_that_were_not_asked_yet_are_not_asked_once_all_is_stopped(
     assert [len(world.bmcs.sent_to(name, "set")) for name in (first, *others)] == [1, 1, 1]
 
 
+def test_a_change_is_not_sent_by_whoever_was_fenced_while_the_bmc_was_read(
+    world: BiosWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "_PERMIT_HOLDS", 0)
+    world.enter()
+    world.roll(FIRST, until=bios.set_bios)
+    (host,) = world.at(FIRST)
+    real = world.bmcs._foreign
+
+    def foreign(*of: Any) -> Any:
+        if len(world.bmcs.asked) == before + 2:
+            world.take_over()
+        return real(*of)
+
+    monkeypatch.setattr(world.bmcs, "_foreign", foreign)
+    before = len(world.bmcs.asked)
+    with pytest.raises(FencedError):
+        world.step(bios.set_bios, FIRST)
+    assert [verb for _, verb, _ in world.bmcs.asked[before:]] == ["plan", "set"]
+    assert world.bmcs.mode(host) == (EARLY, None)
+
+
 def test_a_later_epoch_fences_whoever_sets_the_bios(
     world: BiosWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,10 +45,12 @@ class Bmcs:
         verb: str,
         request: Callable[[Host], _Request],
         timeout: float | None = None,
+        permit: Callable[[], None] = lambda: None,
     ) -> dict[str, HostResult]:
         """Send ``verb`` to the BMC of every host; failures are data, not exceptions.
 
         ``request`` is called just before each conversation; a BmcError of its own is the answer.
+        ``permit`` is called before each change that is sent, and ends it all by what it raises.
         With a ``system`` in its request a BMC is asked only about the machine of that UUID. Each
         has ``timeout`` seconds (``bmc_timeout`` unless given). The first one of each name
         of credentials goes alone: where they are refused, no other BMC is tried with them.
@@ -60,11 +62,12 @@ class Bmcs:
 
         def ask_one(host: Host, bmc: Bmc) -> HostResult:
             try:
-                return HostResult(
-                    host.name, self._converse(bmc, verb, request(host), logins, limit)
-                )
+                login = logins.of(bmc)
+                client = Client(bmc.address, login, self._context, limit, permit=permit)
+                data = _converse(client, bmc, verb, request(host), logins)
             except BmcError as error:
                 return _failure(host, error.reason, f"{bmc.address}: {error}")
+            return HostResult(host.name, data)
 
         with ThreadPoolExecutor(min(self._config.bmc_threads, max(1, len(hosts)))) as pool:
             groups: dict[str, list[tuple[Host, Bmc]]] = {}
@@ -78,21 +81,21 @@ class Bmcs:
             results += [future.result() for future in (*first, *rest)]
         return {result.host: result for result in results}
 
-    def _converse(
-        self, bmc: Bmc, verb: str, request: _Request, logins: _Logins, timeout: float
-    ) -> dict[str, Any]:
-        client = Client(bmc.address, logins.of(bmc), self._context, timeout)
-        try:
-            with client:
-                system = find_system(client, bmc.system)
-                refuse_another(system, request.get("system", ""))
-                return _VERBS[verb](client, system, request)
-        except BmcError as error:
-            if client.has_changed and error.reason not in ("failed", "refused"):
-                raise BmcError("unknown", str(error)) from None
-            if error.reason == "auth" and not client.is_logged_in:
-                logins.refuse(bmc)
-            raise
+
+def _converse(
+    client: Client, bmc: Bmc, verb: str, request: _Request, logins: _Logins
+) -> dict[str, Any]:
+    try:
+        with client:
+            system = find_system(client, bmc.system)
+            refuse_another(system, request.get("system", ""))
+            return _VERBS[verb](client, system, request)
+    except BmcError as error:
+        if client.has_changed and error.reason not in ("failed", "refused"):
+            raise BmcError("unknown", str(error)) from None
+        if error.reason == "auth" and not client.is_logged_in:
+            logins.refuse(bmc)
+        raise
 
 
 class _Logins:

@@ -95,7 +95,8 @@ class Client:
 
     All methods raise BmcError: ``unreachable``, ``tls``, ``auth``, ``busy``, ``garbage``; and
     ``refused`` where a link or a redirect leads to another host. ``has_changed`` says whether a
-    change was sent that the BMC did not turn down.
+    change was sent that the BMC did not turn down. ``permit`` is called before each change, and
+    what it raises is raised.
     """
 
     def __init__(
@@ -105,8 +106,10 @@ class Client:
         context: ssl.SSLContext,
         timeout: float,
         sleep: Callable[[float], None] = time.sleep,
+        permit: Callable[[], None] = lambda: None,
     ) -> None:
         self._address, self._login, self._context, self._sleep = address, login, context, sleep
+        self._permit = permit
         try:
             parts = urlsplit(address)
             self._host, self._port = parts.hostname or "", parts.port or 443
@@ -184,6 +187,7 @@ class Client:
         etag: str | None = None,
     ) -> Answer:
         """Send a change, once; raises Lost, Outdated, or BmcError (then nothing was done)."""
+        self._permit()
         try:
             answer = self._send(method, link, body, etag)
         except Lost:

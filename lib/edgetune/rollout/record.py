@@ -272,13 +272,14 @@ class Rollout:
     def ask_bmcs(
         self, names: Sequence[str], verb: str, request: Callable[[Host], Mapping[str, Any]]
     ) -> dict[str, HostResult]:
-        """Ask the BMCs of hosts, as long as it is permitted."""
+        """Ask the BMCs of hosts, as long as it is permitted, be it in the middle of it."""
 
         def permitted(host: Host) -> Mapping[str, Any]:
             self.permit()
             return request(host)
 
-        return self.site.bmcs.ask(self.hosts(names), verb, permitted) if names else {}
+        hosts = self.hosts(names)
+        return self.site.bmcs.ask(hosts, verb, permitted, permit=self.permit) if names else {}
 
     def save_batch(self, batch: Batch) -> None:
         """Write a batch's document, as its owner only."""
