@@ -166,6 +166,7 @@ class Bmcs:
             "reason": reason,
             "current": {each: self.current[name].get(each) for each in names},
             "pending": {n: value for n, value in self.pending[name].items() if n in names},
+            "foreign": self._pending_besides(name, [request["ours"], request["attributes"]]),
             "messages": ["it was not taken"] if name in self.complaints else [],
         }
         return self._another(name, request) or HostResult(name, data)
@@ -207,15 +208,18 @@ class Bmcs:
         return HostResult(name, error=text, reason="refused")
 
     def _foreign(self, name: str, ours: Sequence[Mapping[str, Any]]) -> HostResult | None:
-        foreign = [
-            f"{attribute} ({self.current[name].get(attribute)} -> {value})"
-            for attribute, value in self.pending[name].items()
-            if all(own.get(attribute) != value for own in ours)
-        ]
+        foreign = self._pending_besides(name, ours)
         if not foreign:
             return None
         text = f"changes of somebody else wait for the next boot: {', '.join(foreign)}"
         return HostResult(name, error=text, reason="refused")
+
+    def _pending_besides(self, name: str, ours: Sequence[Mapping[str, Any]]) -> list[str]:
+        return [
+            f"{attribute} ({self.current[name].get(attribute)} -> {value})"
+            for attribute, value in self.pending[name].items()
+            if all(own.get(attribute) != value for own in ours)
+        ]
 
 
 def _row(setting: Mapping[str, Any], status: str) -> dict[str, Any]:

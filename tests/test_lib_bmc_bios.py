@@ -183,6 +183,9 @@ class TestWell:
         for result in (box.plan(), box.set()):
             assert result.reason == "refused"
             assert f"{name} ({box.machine.current[name]} -> {value})" in str(result.error)
+        assert box.check(box.first).data["foreign"] == [
+            f"{name} ({box.machine.current[name]} -> {value})"
+        ]
         assert box.changes == []
         assert box.plan(ours=box.other).error is None
 

@@ -570,6 +570,20 @@ def test_a_change_is_not_sent_by_whoever_was_fenced_while_the_bmc_was_read(
     assert world.bmcs.mode(host) == (EARLY, None)
 
 
+@pytest.mark.parametrize("batch", [FIRST, SHAM])
+def test_what_came_to_be_pending_after_the_bios_was_set_is_not_booted_in(
+    world: BiosWorld, batch: int
+) -> None:
+    """Everything may be stopped for days between the two."""
+    world.enter(tuning="snoop_and_queue")
+    world.roll(batch, until=reboot.reboot_hosts)
+    host = _host(world, batch)
+    world.bmcs.pending[host]["BootMode"] = "Bios"
+    result = world.step(reboot.reboot_hosts, batch)
+    assert (result["failed"], world.hosts.told("reboot")) == ([host], [])
+    assert "wait for the next boot: BootMode (Uefi -> Bios)" in result["error"]
+
+
 def test_a_later_epoch_fences_whoever_sets_the_bios(
     world: BiosWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,10 +14,11 @@ from edgetune.bmc.system import in_post
 
 
 def check(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[str, Any]:
-    """``{state, reason, current, pending, messages}`` for ``attributes`` and their ``job``.
+    """``{state, reason, current, pending, foreign, messages}`` for ``attributes`` and ``job``.
 
     ``state`` is ``done``; ``boot`` (accepted, waits for a boot); ``running`` (a job or POST is
-    under way); or ``failed``. An attribute that is shown no more is BmcError ``garbage``.
+    under way); or ``failed``. ``foreign`` says what else is pending. An attribute that is shown
+    no more is BmcError ``garbage``.
     """
     bios, wanted = Bios(client, system), request["attributes"]
     state = bios.read()
@@ -29,7 +30,9 @@ def check(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[st
     messages = state.complaints(names)
     verdict, reason = _judge(state, job, in_post(system), request, messages)
     shown = state.part(names)
-    return {"state": verdict, "reason": reason, "messages": messages, **shown}
+    foreign = state.foreign(wanted, request["ours"])
+    told = {"state": verdict, "reason": reason, "messages": messages, "foreign": foreign}
+    return {**told, **shown}
 
 
 def _judge(

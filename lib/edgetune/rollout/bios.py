@@ -86,6 +86,23 @@ def settled(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Hos
     return {**unasked, **{name: _proof(answer) for name, answer in answers.items()}}
 
 
+def disturbed(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, str]:
+    """In whose BIOS a change of somebody else waits by now, that a reboot would bring in.
+
+    A BMC that does not tell was asked when its BIOS was set.
+    """
+    if not opened.sets_bios:
+        return {}
+    targets = {name: _to_prove(opened, work, name) for name in names}
+    answers = opened.ask_bmcs(names, "check", lambda host: vars(targets[host.name]))
+    found = {name: answer.data.get("foreign") for name, answer in answers.items()}
+    return {
+        name: f"BIOS: changes of somebody else wait for the next boot: {', '.join(foreign)}"
+        for name, foreign in found.items()
+        if foreign
+    }
+
+
 def forget(opened: Rollout, names: Sequence[str]) -> None:
     """Drop what the rollout wrote down of hosts that are as they were, or are others by now."""
     for name in names:

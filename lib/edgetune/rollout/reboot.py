@@ -16,7 +16,7 @@ from edgetune.bmc.payload import BmcError
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
 from edgetune.report.text import evidence_text
-from edgetune.rollout.bios import settled
+from edgetune.rollout.bios import disturbed, settled
 from edgetune.rollout.drain import keep_out
 from edgetune.rollout.record import Batch, HostStep, Rollout, open_rollout
 from edgetune.rollout.site import Site
@@ -31,6 +31,7 @@ _NOTHING_DONE = ("busy", "unreachable")
 def reboot_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
     """Reboot the hosts that need it; the boot_id they have now is written down first.
 
+    With a BIOS to look after, none in which a change of somebody else has come to be pending.
     A host reboots only while it still has that boot_id, so a repeated step reboots nobody
     twice, and a step that died before it was sent is sent by the next one. A host that does
     not answer may be going down already: ``check_rebooted`` will tell.
@@ -39,9 +40,12 @@ def reboot_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     work = opened.batch(batch)
     names = [name for name in _to_reboot(work) if work.hosts[name].reboot]
     keep_out(opened, work, names)
+    refused = disturbed(opened, work, names)
+    failed = [name for name, why in refused.items() if opened.fail(work, name, why)]
+    names = [name for name in names if name not in refused]
     patience = site.config.health_deadline
     facts = site.fleet.ask(opened.hosts(names), "facts", lambda host: {}, patience=patience)
-    failed = [
+    failed += [
         name
         for name, answer in facts.items()
         if answer.failed and opened.fail(work, name, str(answer.error))
