@@ -224,6 +224,7 @@ class _Keys(BaseHTTPRequestHandler):
 
     keys: dict[str, str] = {}
     broken = False
+    may_view = True
 
     def _answer(self, status: int, document: Any) -> None:
         import json
@@ -249,6 +250,10 @@ class _Keys(BaseHTTPRequestHandler):
         known = name in self.keys
         value = self.keys.get(name)
         if parts.query == "decrypt=true":
+            # Before it looks for the key.
+            if not self.may_view:
+                self._answer(403, {"faultstring": "User does not have required permission"})
+                return
             value = f"decrypted {value}"
         self._answer(200 if known else 404, {"name": name, "value": value})
 
@@ -265,7 +270,7 @@ class _Keys(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def api() -> Iterator[Any]:
-    _Keys.keys, _Keys.broken = {}, False
+    _Keys.keys, _Keys.broken, _Keys.may_view = {}, False, True
     server = HTTPServer(("127.0.0.1", 0), _Keys)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -296,6 +301,12 @@ def test_a_secret_of_stackstorm_is_decrypted(api: St2Store) -> None:
     _Keys.broken = True
     with pytest.raises(StoreError, match="GET /keys/edgetune.bmc.lab: 500"):
         api.secret("edgetune.bmc.lab")
+
+
+def test_a_secret_that_is_not_for_this_user_is_looked_for_elsewhere(api: St2Store) -> None:
+    api.put("edgetune.bmc.lab", "AE5F")
+    _Keys.may_view = False
+    assert api.secret("edgetune.bmc.lab") is None
 
 
 def test_sqlite_keeps_no_secrets(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ own ``get_value`` answers None for both, so its API is asked instead.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -132,7 +132,7 @@ class St2Store:
 
     def get(self, key: str) -> str | None:
         """The value, or None if there is none."""
-        answer = self._call("GET", f"/keys/{quote(key, safe='')}", missing_is_none=True)
+        answer = self._call("GET", f"/keys/{quote(key, safe='')}", (404,))
         return None if answer is None else str(answer["value"])
 
     def put(self, key: str, value: str) -> None:
@@ -151,21 +151,21 @@ class St2Store:
                 return dict(sorted(found.items()))
 
     def secret(self, key: str) -> str | None:
-        """The decrypted value, or None; with RBAC the user of the action must be an admin."""
+        """The decrypted value, or None; with RBAC also where the user may not view the key."""
         path, query = f"/keys/{quote(key, safe='')}", {"decrypt": "true"}
-        answer = self._call("GET", path, missing_is_none=True, params=query)
+        answer = self._call("GET", path, (404, 403), params=query)
         return None if answer is None else str(answer["value"])
 
     def close(self) -> None:
         """Close the connections to the API."""
         self._session.close()
 
-    def _call(self, method: str, path: str, missing_is_none: bool = False, **more: Any) -> Any:
+    def _call(self, method: str, path: str, none: Sequence[int] = (), **more: Any) -> Any:
         import requests
 
         try:
             answer = self._session.request(method, self._base + path, timeout=TIMEOUT, **more)
-            if answer.status_code == 404 and missing_is_none:
+            if answer.status_code in none:
                 return None
             answer.raise_for_status()
             return answer.json()
