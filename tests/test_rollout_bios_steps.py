@@ -370,20 +370,27 @@ def test_what_another_tuning_set_already_stays_when_that_one_is_retired(world: B
 
 def _stack(world: BiosWorld, name: str, value: str) -> str:
     """Another tuning of the same attribute, rolled out over what stands."""
+    _write_tuning(world, name, {SNOOP: value})
+    _restock(world)
+    return world.complete(tuning=name)
+
+
+def _write_tuning(world: BiosWorld, name: str, attributes: dict[str, str]) -> None:
     folder = world.site.config.tunings[0]
     why = {"why": "It is wanted.", "source": "a test"}
-    setting = {"kind": "bios.attribute", "attribute": SNOOP, "value": value, **why}
+    settings = [
+        {"kind": "bios.attribute", "attribute": attribute, "value": value, **why}
+        for attribute, value in attributes.items()
+    ]
     document = {
         "name": name,
         "version": "1.0.0",
         "summary": "Another value.",
         "intent": {"improve": "packet_drops"},
         "guards": [{"metric": "health_failed", "margin": 0.5}],
-        "settings": [setting],
+        "settings": settings,
     }
     write_yaml(folder / f"{name}.yaml", document)
-    _restock(world)
-    return world.complete(tuning=name)
 
 
 def _restock(world: BiosWorld) -> None:
@@ -422,7 +429,9 @@ def test_a_new_machine_is_adopted_whatever_its_bios_holds(world: BiosWorld) -> N
     world.roll_all({"first_batch": FIRST, "end_batch": SHAM})
     world.mark("soaking")
     (host,) = world.at(FIRST)
-    with pytest.raises(RefusedError, match=f"{host} is no new machine: its BIOS is as home_snoop"):
+    with pytest.raises(
+        RefusedError, match=f"{host} is no new machine: home_snoop stands in its BIOS"
+    ):
         adopt_host(world.site, world.rollout, host)
     world.bmcs.faults[host] = {"unreachable"}
     with pytest.raises(RefusedError, match=f"{host}: its BMC does not tell: timed out"):
@@ -431,6 +440,21 @@ def test_a_new_machine_is_adopted_whatever_its_bios_holds(world: BiosWorld) -> N
     world.bmcs.system[host], world.bmcs.current[host][SNOOP] = "uuid-new", COD
     adopt_host(world.site, world.rollout, host)
     assert (world.bmcs.mode(host), world.at(FIRST)) == ((COD, None), {host: "skipped"})
+
+
+@pytest.mark.parametrize("lost", [SNOOP, "BootMode"])
+def test_a_machine_on_which_a_part_still_stands_is_not_adopted(world: BiosWorld, lost: str) -> None:
+    _write_tuning(world, "two", {SNOOP: COD, "BootMode": "Bios"})
+    world.enter(tuning="two")
+    world.roll_all({"first_batch": FIRST, "end_batch": SHAM})
+    world.mark("soaking")
+    (host,) = world.at(FIRST)
+    before = {SNOOP: EARLY, "BootMode": "Uefi"}
+    world.bmcs.current[host][lost] = before[lost]
+    with pytest.raises(RefusedError, match=f"{host} is no new machine: two stands in its BIOS"):
+        adopt_host(world.site, world.rollout, host)
+    world.bmcs.current[host].update(before)
+    adopt_host(world.site, world.rollout, host)
 
 
 def test_a_plan_sees_that_a_machine_was_replaced(world: BiosWorld) -> None:

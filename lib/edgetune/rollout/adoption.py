@@ -81,7 +81,7 @@ def _refuse_tuned(opened: Rollout, host: str) -> None:
     stands = facts.data.get("agent_state", {}).get("tunings", {}).get(opened.head.tuning)
     if opened.sets_bios and still_set(opened, host):
         raise RefusedError(
-            f"{host} is no new machine: its BIOS is as {opened.head.tuning} wants it; "
+            f"{host} is no new machine: {opened.head.tuning} stands in its BIOS; "
             "roll_back_pop takes it back"
         )
     if stands:

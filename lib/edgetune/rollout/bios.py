@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from edgetune.bmc.payload import same
 from edgetune.errors import RefusedError
 from edgetune.hosts.result import HostResult
 from edgetune.plan import profile_of, settings_by_bmc
@@ -114,7 +115,7 @@ def forget(opened: Rollout, names: Sequence[str]) -> None:
 
 
 def still_set(opened: Rollout, host: str) -> bool:
-    """Whether what the rollout set stands in the BIOS of this very machine, or comes by a boot.
+    """Whether any of what the rollout changed stands in the BIOS of this very machine, or waits.
 
     RefusedError when its BMC does not tell.
     """
@@ -125,7 +126,13 @@ def still_set(opened: Rollout, host: str) -> bool:
     looked = _told(opened, host, "plan", {"settings": [], "ours": entry.to})
     if looked["system"] != journal.system:
         return False
-    return bool(_told(opened, host, "check", vars(_Target(entry.to)))["state"] != "failed")
+    found = _told(opened, host, "check", vars(_Target(entry.to)))
+    changed = [name for name, change in entry.changes.items() if change["was"] != change["to"]]
+    return any(
+        same(found[when].get(name), entry.to[name])
+        for name in changed
+        for when in ("current", "pending")
+    )
 
 
 def _told(opened: Rollout, host: str, verb: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
