@@ -256,6 +256,28 @@ def with_lie(data: Any, way: tuple[Any, ...], lie: Any) -> bytes:
     return json.dumps(spoilt).encode()
 
 
+@pytest.mark.parametrize("verb", ["plan", "reset"])
+def test_names_that_a_bmc_makes_up_are_fit_to_be_shown(
+    monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    box = InProcess(monkeypatch, e000="dell")
+    hostile = [f"\x1b[2J{number}\u202e" + 300 * "x" for number in range(5000)]
+
+    def spoil(path: str, raw: bytes) -> bytes:
+        data = json.loads(raw or b"null")
+        if path == "/redfish/v1/Systems" and verb == "plan":
+            data["Members"] = [{"@odata.id": f"/redfish/v1/Systems/{one}"} for one in hostile]
+        if "/Systems/" in path and "Actions" in data:
+            action = data["Actions"]["#ComputerSystem.Reset"]
+            action["ResetType@Redfish.AllowableValues"] = hostile
+        return json.dumps(data).encode()
+
+    box.spoil = spoil
+    request = {**PLAN, "kind": "ForceRestart", "os_answers": True}
+    error = box.ask(verb, request)["e000"].error or ""
+    assert error.isprintable() and 100 < len(error) <= 2000
+
+
 @pytest.mark.parametrize("kind", ["dell", "hpe", "lenovo", "ami"])
 def test_json_that_lies_anywhere(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every value of every answer, replaced: a result that names a reason, and no more sent."""

@@ -20,6 +20,7 @@ from edgetune.bmc.system import bios_link, find_registry, settings_link
 Values = Mapping[str, Any]
 # What is beside the attributes in the resource of a Gen9, which has them at its top.
 _NO_ATTRIBUTES = ("Id", "Name", "Type", "Description", "AttributeRegistry", "Modified")
+_MOST_MESSAGES = 10
 _GOOD = ("Success", "NoOperation", "SystemResetRequired", "ResetRequired")
 
 
@@ -71,11 +72,12 @@ class State:
         """What the BIOS said against the last settings, if about these or about none by name."""
         result = at(self.bios.data, "@Redfish.Settings") or at(self.bios.data, "SettingsResult")
         ours, others = set(names), set(self.current) - set(names)
-        return [
+        bad = [
             message["text"]
             for message in messages_of(result)
             if _is_bad(message) and (ours & message["about"] or not others & message["about"])
         ]
+        return bad[:_MOST_MESSAGES]
 
 
 class Bios:

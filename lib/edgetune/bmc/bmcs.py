@@ -12,7 +12,7 @@ from edgetune.bmc.checking import check
 from edgetune.bmc.client import Answer, Client, trust
 from edgetune.bmc.credentials import Login
 from edgetune.bmc.evidence import evidence
-from edgetune.bmc.payload import BmcError
+from edgetune.bmc.payload import MAX_ERROR, BmcError, said
 from edgetune.bmc.planning import plan
 from edgetune.bmc.reset import reset
 from edgetune.bmc.setting import set_attributes
@@ -66,7 +66,8 @@ class Bmcs:
                 client = Client(bmc.address, login, self._context, limit, permit=permit)
                 data = _converse(client, bmc, verb, request(host), logins)
             except BmcError as error:
-                return _failure(host, error.reason, f"{bmc.address}: {error}")
+                text = said(f"{bmc.address}: {error}", MAX_ERROR)
+                return _failure(host, error.reason, text)
             return HostResult(host.name, data)
 
         with ThreadPoolExecutor(min(self._config.bmc_threads, max(1, len(hosts)))) as pool:

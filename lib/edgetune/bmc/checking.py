@@ -9,7 +9,7 @@ from typing import Any
 from edgetune.bmc.bios import Bios, State
 from edgetune.bmc.client import Answer, Client
 from edgetune.bmc.jobs import Job
-from edgetune.bmc.payload import BmcError, said, same
+from edgetune.bmc.payload import MAX_ERROR, BmcError, said, same
 from edgetune.bmc.system import in_post
 
 
@@ -29,10 +29,13 @@ def check(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[st
     names = {**request["ours"], **wanted}
     messages = state.complaints(names)
     verdict, reason = _judge(state, job, in_post(system), request, messages)
-    shown = state.part(names)
-    foreign = state.foreign(wanted, request["ours"])
-    told = {"state": verdict, "reason": reason, "messages": messages, "foreign": foreign}
-    return {**told, **shown}
+    return {
+        "state": verdict,
+        "reason": said(reason, MAX_ERROR),
+        "messages": messages,
+        "foreign": state.foreign(wanted, request["ours"]),
+        **state.part(names),
+    }
 
 
 def _judge(

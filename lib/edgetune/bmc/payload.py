@@ -9,6 +9,7 @@ from typing import Any
 from edgetune.errors import EdgetuneError
 
 MAX_TEXT = 200
+MAX_ERROR = 2000
 
 
 class BmcError(EdgetuneError):
@@ -29,11 +30,11 @@ def text_of(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def said(value: Any) -> str:
-    """A value as text that can be shown: nothing unprintable, at most 200 characters."""
+def said(value: Any, most: int = MAX_TEXT) -> str:
+    """A value as text that can be shown: nothing unprintable, at most ``most`` characters."""
     # An iDRAC puts spaces that do not break between words.
-    spaced = (" " if one.isspace() else one for one in text_of(value)[: 2 * MAX_TEXT])
-    return "".join(filter(str.isprintable, spaced))[:MAX_TEXT]
+    spaced = (" " if one.isspace() else one for one in text_of(value)[: 2 * most])
+    return "".join(filter(str.isprintable, spaced))[:most]
 
 
 def is_secret(attribute: str) -> bool:

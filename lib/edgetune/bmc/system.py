@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from edgetune.bmc.client import Answer, Client
-from edgetune.bmc.payload import BmcError, at, last_part, link_at, list_at, text_at
+from edgetune.bmc.payload import BmcError, at, last_part, link_at, list_at, said, text_at
 from edgetune.bmc.registry import Registry
 
 # Where POST is, by DSP2046, ComputerSystem.BootProgress: in all other states it is under way.
 _NOT_IN_POST = ("", "None", "OSBootStarted", "OSRunning", "OEM")
+# DSP2046 knows 13 kinds of resets.
+_MOST_KINDS = 20
 
 
 def find_system(client: Client, name: str) -> Answer:
@@ -123,7 +125,7 @@ def reset_action(client: Client, system: Answer) -> tuple[str, list[str]]:
         for parameter in list_at(client.get(info).data, "Parameters"):
             if text_at(parameter, "Name") == "ResetType":
                 kinds = list_at(parameter, "AllowableValues")
-    return link_at(action, "target"), [kind for kind in kinds if isinstance(kind, str)]
+    return link_at(action, "target"), [said(kind) for kind in kinds[:_MOST_KINDS]]
 
 
 def managers(client: Client, system: Answer) -> list[Answer]:

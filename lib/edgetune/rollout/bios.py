@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from edgetune.bmc.payload import same
+from edgetune.bmc.payload import MAX_ERROR, said, same
 from edgetune.errors import RefusedError
 from edgetune.hosts.result import HostResult
 from edgetune.plan import profile_of, settings_by_bmc
@@ -96,12 +96,9 @@ def disturbed(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, s
         return {}
     targets = {name: _to_prove(opened, work, name) for name in names}
     answers = opened.ask_bmcs(names, "check", lambda host: vars(targets[host.name]))
-    found = {name: answer.data.get("foreign") for name, answer in answers.items()}
-    return {
-        name: f"BIOS: changes of somebody else wait for the next boot: {', '.join(foreign)}"
-        for name, foreign in found.items()
-        if foreign
-    }
+    found = {name: ", ".join(answer.data.get("foreign", [])) for name, answer in answers.items()}
+    text = "BIOS: changes of somebody else wait for the next boot"
+    return {name: said(f"{text}: {what}", MAX_ERROR) for name, what in found.items() if what}
 
 
 def forget(opened: Rollout, names: Sequence[str]) -> None:
