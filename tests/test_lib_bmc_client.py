@@ -76,6 +76,13 @@ class TestSession:
         assert reason_of(bmc, timeout=1) == "unreachable"
         assert bmc.count("DELETE", SESSION) == 1
 
+    def test_is_deleted_where_the_bmc_names_itself_otherwise(self, bmc: ScriptedBmc) -> None:
+        headers = {"Location": f"https://ilo-1.example{SESSION}", "X-Auth-Token": "token"}
+        bmc.on("POST", SESSIONS, reply(201, {}, **headers))
+        with talk(bmc):
+            pass
+        assert bmc.arrived[-1] == ("DELETE", SESSION)
+
     def test_basic_without_sessions(self, bmc: ScriptedBmc) -> None:
         bmc.pages["/redfish/v1/"] = {"Systems": {"@odata.id": "/s"}}
         with talk(bmc) as client:

@@ -197,9 +197,12 @@ class Client:
         return answer
 
     def location(self, answer: Answer) -> str:
-        """The path of what a change created, or ""; BmcError if it is on another host."""
-        link = answer.headers.get("location", "")
-        return self._path(link) if link else ""
+        """The path of what a change created, or ""; a BMC may know itself by another name."""
+        try:
+            place = urlsplit(answer.headers.get("location", ""))
+        except ValueError:
+            return ""
+        return self._path(place._replace(scheme="", netloc="").geturl()) if place.path else ""
 
     def _send(
         self,
@@ -251,7 +254,7 @@ class Client:
         if not token:
             raise BmcError("garbage", "opened a session without a token")
         self._headers["X-Auth-Token"] = token
-        self._session = answer.headers.get("location", "") or link_at(answer.data)
+        self._session = self.location(answer) or link_at(answer.data)
 
     def _follow(self, link: str) -> tuple[Answer, bytes]:
         for _ in range(_REDIRECTS):
