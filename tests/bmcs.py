@@ -188,6 +188,9 @@ class Bmcs:
         return ("failed", "it was not taken") if name in self.complaints else ("done", "")
 
     def _reset(self, name: str, request: dict[str, Any]) -> HostResult:
+        another = self._another(name, request)
+        if another:
+            return another
         kind = request["kind"]
         if kind == "ForceRestart" and not request["os_answers"]:
             return HostResult(name, error="may be in POST", reason="refused")

@@ -112,6 +112,16 @@ def _wait(world: BiosWorld, clock: Clock) -> tuple[int, list[str]]:
     return _check(world)
 
 
+def test_another_machine_behind_the_address_of_its_bmc_is_not_reset(
+    world: BiosWorld, clock: Clock
+) -> None:
+    host = _told(world)
+    world.bmcs.system[host] = "uuid-of-another"
+    seen = [_wait(world, clock) for _ in range(9)]
+    assert seen[-1] == (0, [host])
+    assert world.bmcs.sent_to(host, "reset") == []
+
+
 def test_a_host_that_does_not_answer_is_never_reset(world: BiosWorld, clock: Clock) -> None:
     host = _told(world)
     world.hosts.unreachable.add(host)

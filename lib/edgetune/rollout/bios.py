@@ -101,6 +101,12 @@ def disturbed(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, s
     return {name: said(f"{text}: {what}", MAX_ERROR) for name, what in found.items() if what}
 
 
+def machine_of(opened: Rollout, host: str) -> str:
+    """The UUID of the machine whose BIOS is set under this name, or "" where none is."""
+    journal = load_journal(opened.site, opened.head.pop, host)
+    return journal.system if journal.entries else ""
+
+
 def forget(opened: Rollout, names: Sequence[str]) -> None:
     """Drop what the rollout wrote down of hosts that are as they were, or are others by now."""
     for name in names:

@@ -16,7 +16,7 @@ from edgetune.bmc.payload import BmcError
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
 from edgetune.report.text import evidence_text
-from edgetune.rollout.bios import disturbed, settled
+from edgetune.rollout.bios import disturbed, machine_of, settled
 from edgetune.rollout.drain import keep_out
 from edgetune.rollout.record import Batch, HostStep, Rollout, open_rollout
 from edgetune.rollout.site import Site
@@ -136,7 +136,8 @@ def _restart(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
         facts = opened.site.fleet.ask([host], "facts", lambda each: {}, _TIMEOUT)[host.name]
         if facts.failed or _is_back(work, facts):
             raise BmcError("busy", "the host is on its way by now")
-        return {"kind": ways[host.name], "os_answers": True}
+        machine = machine_of(opened, host.name)
+        return {"kind": ways[host.name], "os_answers": True, "system": machine}
 
     for name, way in ways.items():
         work.hosts[name].resets.append(way)
