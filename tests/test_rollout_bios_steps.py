@@ -457,6 +457,16 @@ def test_a_machine_on_which_a_part_still_stands_is_not_adopted(world: BiosWorld,
     adopt_host(world.site, world.rollout, host)
 
 
+def test_a_machine_with_a_later_tuning_upon_it_is_not_adopted(world: BiosWorld) -> None:
+    lower = world.complete()
+    _stack(world, "cod", COD)
+    with pytest.raises(RefusedError, match="e000 is no new machine: home_snoop stands"):
+        adopt_host(world.site, lower, "e000")
+    world.bmcs.system["e000"] = "uuid-new"
+    world.hosts.tuned.discard("e000")
+    adopt_host(world.site, lower, "e000")
+
+
 def test_a_plan_sees_that_a_machine_was_replaced(world: BiosWorld) -> None:
     rollout = world.complete()
     world.bmcs.system["e002"] = "uuid-new"

@@ -129,8 +129,11 @@ def still_set(opened: Rollout, host: str) -> bool:
     looked = _told(opened, host, "plan", {"settings": [], "ours": entry.to})
     if looked["system"] != journal.system:
         return False
-    found = _told(opened, host, "check", vars(_Target(entry.to)))
     changed = [name for name, change in entry.changes.items() if change["was"] != change["to"]]
+    if set(changed) - set(journal.goes_back_to(entry)):
+        # A later tuning stands upon it, and would lead back to it.
+        return True
+    found = _told(opened, host, "check", vars(_Target(entry.to)))
     return any(
         same(found[when].get(name), entry.to[name])
         for name in changed
