@@ -7,7 +7,8 @@ EdgetuneError
 │   └── FencedError somebody else owns the PoP by now
 ├── StoreError      a store could not be reached; never the same as "not there"
 ├── DrainError      the load balancer did not do or did not know what was asked
-└── HostError       a host could not be reached or did not answer as the agent does
+├── HostError       a host could not be reached or did not answer as the agent does
+└── BmcError        a BMC did not do what was asked (``bmc.payload``); becomes a HostResult
 """
 
 from __future__ import annotations
