@@ -181,7 +181,8 @@ class Bmcs:
         for attribute, value in request["attributes"].items():
             if now.get(attribute) != value:
                 is_now = self.current[name].get(attribute)
-                return "failed", f"{attribute} is {is_now}, and {value} is not pending"
+                state = "failed" if name in self.complaints else "absent"
+                return state, f"{attribute} is {is_now}, and {value} is not pending"
         ours = {*request["attributes"].items(), *request["ours"].items()}
         if ours & pending.items():
             return "boot", "waits for a boot"

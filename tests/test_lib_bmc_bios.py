@@ -365,7 +365,7 @@ class TestFaults:
         box.machine.faults.add("forgets")
         done = box.set()
         box.boot()
-        assert box.check(job=done.data["job"]).data["state"] == "failed"
+        assert box.check(job=done.data["job"]).data["state"] == "absent"
 
     def test_reverts(self, box: Box) -> None:
         box.machine.faults.add("reverts")
@@ -373,7 +373,7 @@ class TestFaults:
         box.boot()
         assert box.check(job=done.data["job"]).data["state"] == "done"
         box.boot()
-        assert box.check(job=done.data["job"]).data["state"] == "failed"
+        assert box.check(job=done.data["job"]).data["state"] == "absent"
 
     def test_success_that_did_nothing(self, box: Box) -> None:
         box.machine.faults.add("ignores")

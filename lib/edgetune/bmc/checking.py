@@ -17,8 +17,9 @@ def check(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[st
     """``{state, reason, current, pending, foreign, messages}`` for ``attributes`` and ``job``.
 
     ``state`` is ``done``; ``boot`` (accepted, waits for a boot); ``running`` (a job or POST is
-    under way); or ``failed``. ``foreign`` says what else is pending. An attribute that is shown
-    no more is BmcError ``garbage``.
+    under way); ``absent`` (neither there nor pending: it was not taken, or the BMC has not read
+    yet what the boot made of it); or ``failed``. ``foreign`` says what else is pending. An
+    attribute that is shown no more is BmcError ``garbage``.
     """
     bios, wanted = Bios(client, system), request["attributes"]
     state = bios.read()
@@ -58,7 +59,9 @@ def _judge(
         return "running", "POST is under way"
     if lost:
         told = f": {'; '.join(messages)}" if messages else ""
-        return "failed", ", ".join(_still(state, n, wanted[n]) for n in lost) + told
+        reason = ", ".join(_still(state, n, wanted[n]) for n in lost) + told
+        known = messages or any(name in state.pending for name in lost)
+        return "failed" if known else "absent", reason
     if waits:
         return "boot", "waits for a boot"
     if messages:

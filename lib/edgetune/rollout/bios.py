@@ -29,6 +29,7 @@ from edgetune.rollout.record import Batch, Rollout, open_rollout
 from edgetune.rollout.site import Site
 
 # Nothing is wrong yet, and nothing is lost by asking again.
+_NOT_THERE = ("failed", "absent")
 _LATER = ("busy", "unknown", "unreachable")
 
 
@@ -76,7 +77,8 @@ def set_bios(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]
 def settled(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
     """What the BIOS of hosts holds, against what it should hold by now; all answer or fail.
 
-    ``reason`` of a failure is ``busy`` while it may yet come about.
+    ``reason`` of a failure is ``busy`` while it may yet come about, and ``absent`` where only
+    time tells.
     """
     targets = {name: _to_prove(opened, work, name) for name in names}
     asked = [name for name in names if targets[name].attributes]
@@ -262,7 +264,7 @@ def _to_prove(opened: Rollout, work: Batch, name: str) -> _Target:
 def _old_again(target: _Target, answer: HostResult) -> HostResult:
     """What a BIOS has against the change that it did not take is nothing against its way back."""
     data = answer.data
-    if answer.failed or data["state"] != "failed" or data["pending"]:
+    if answer.failed or data["state"] not in _NOT_THERE or data["pending"]:
         return answer
     is_back = all(data["current"].get(name) == was for name, was in target.attributes.items())
     return HostResult(answer.host, {**data, "state": "done"}) if is_back else answer
@@ -276,7 +278,7 @@ def _proof(answer: HostResult) -> HostResult:
     if state == "done":
         return answer
     # Some BMCs read what a boot made of it only some time after that boot.
-    reason = "failed" if state == "failed" else "busy"
+    reason = state if state in _NOT_THERE else "busy"
     return HostResult(answer.host, error=f"BIOS: {answer.data['reason']}", reason=reason)
 
 

@@ -53,6 +53,7 @@ def reboot_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     ready = [name for name, answer in facts.items() if not answer.failed]
     for name in ready:
         work.hosts[name].boot_before = str(facts[name].data["boot_id"])
+        work.hosts[name].back_at = 0.0
         work.hosts[name].go("rebooting")
     # Whoever was on the way before is told again, and has its time from now.
     opened.move(work, work.at("rebooting"), "rebooting")
@@ -85,8 +86,9 @@ def check_rebooted(site: Site, rollout: str, epoch: int, batch: int) -> dict[str
             host.resets = []
             host.go("rebooted" if host.step == "rebooting" else "drained")
         elif name in back:
-            late = _overdue(opened, host.at) or bios[name].reason != "busy"
-            if late and opened.fail(work, name, str(bios[name].error)):
+            host.back_at = host.back_at or time.time()
+            wrong = _overdue(opened, host.at) or _is_final(opened, host, bios[name])
+            if wrong and opened.fail(work, name, str(bios[name].error)):
                 failed.append(name)
         elif not answer.failed and work.what == "restore" and _overdue(opened, host.at):
             # Its reboot never happened, and it can be taken back as it stands; what is restored
@@ -119,6 +121,12 @@ def _bios_of(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Ho
     if not opened.sets_bios or work.what == "sham":
         return through
     return {**through, **settled(opened, work, rebooted)}
+
+
+def _is_final(opened: Rollout, host: HostStep, bios: HostResult) -> bool:
+    """Whether waiting makes no BIOS better; what is not there may not have been read yet."""
+    had_time = time.time() - host.back_at > opened.site.config.health_deadline
+    return bios.reason == "failed" or (bios.reason == "absent" and had_time)
 
 
 def _restart(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:

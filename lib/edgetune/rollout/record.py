@@ -56,9 +56,10 @@ class HostStep:
 
     ``ours`` marks a host that carried our change when its way back began, ``live_back`` one
     whose live settings are back already. ``bios`` is "asked" from ``bios_at`` on, and "set" once
-    its next boot makes of the BIOS what it should; ``resets`` are those its BMC was asked for in
-    this reboot. ``goes_back_to`` holds by id what settings go back to
-    where that is not what the plan saw: None where a tuning that came later holds them.
+    its next boot makes of the BIOS what it should; the host answered from that boot at
+    ``back_at``. ``resets`` are those its BMC was asked for in this reboot. ``goes_back_to`` holds
+    by id what settings go back to where that is not what the plan saw: None where a tuning that
+    came later holds them.
     """
 
     step: str = "planned"
@@ -68,6 +69,7 @@ class HostStep:
     live_back: bool = False
     bios: str = ""
     bios_at: float = 0.0
+    back_at: float = 0.0
     resets: list[str] = field(default_factory=list)
     lb_before: str | None = None
     boot_before: str | None = None
