@@ -11,7 +11,7 @@ import pytest
 from edgetune.bmc import checking
 from edgetune.bmc import client as client_module
 from edgetune.hosts.result import HostResult
-from lab.bmc import Machine
+from lab.bmc import Machine, Service
 from tests.bmc_site import PASSWORD, Site, setting, snoop
 
 # What home means on each, and what it is before.
@@ -318,6 +318,19 @@ class TestReset:
     def test_is_sent(self, box: Box) -> None:
         assert box.reset("ForceRestart", os_answers=True).data == {"sent": True}
         assert box.machine.resets == ["ForceRestart"]
+
+    def test_503_of_something_before_the_bmc_tells_nothing(
+        self, ami: Box, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        whole = Service.handle
+
+        def handle(self: Service, machine: Machine, method: str, path: str, *more: Any) -> Any:
+            answer = whole(self, machine, method, path, *more)
+            return (503, {}, b"") if machine.resets else answer
+
+        monkeypatch.setattr(Service, "handle", handle)
+        assert ami.reset("ForceRestart", os_answers=True).reason == "unknown"
+        assert ami.machine.resets == ["ForceRestart"]
 
     def test_kind_that_the_machine_does_not_take(self, ami: Box) -> None:
         result = ami.reset("GracefulRestart")

@@ -36,7 +36,7 @@ _REDIRECTS = 3
 _FAREWELL = 0.1
 # UnicodeError: a name that no resolver would take.
 _BROKEN = (OSError, http.client.HTTPException, UnicodeError)
-# What a BMC says that cannot now but will, instead of 503: HPE, Dell, and a full session table.
+# What a BMC says that did nothing now but will later: HPE, Dell, and Base of DSP0268.
 _LATER = (
     "InvalidOperationForSystemState",
     "UnableToModifyDuringSystemPOST",
@@ -45,6 +45,8 @@ _LATER = (
     "SessionLimitExceeded",
     "CreateLimitReachedForResource",
     "ServiceTemporarilyUnavailable",
+    "ServiceInUnknownState",
+    "ServiceShuttingDown",
 )
 
 
@@ -230,7 +232,8 @@ class Client:
                 return self._parsed(answer, raw)
             return answer
         problem = self._refusal(method, answer, raw)
-        if answer.status >= 500 and answer.status != 503 and not _says_later(_json(raw)):
+        # Whatever stands before a BMC may answer 503 after the BMC acted; a message is its own.
+        if answer.status >= 500 and not _says_later(_json(raw)):
             raise Lost(str(problem))
         raise problem
 
