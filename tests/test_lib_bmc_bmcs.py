@@ -6,8 +6,10 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from threading import Barrier
+from typing import Any, Callable
 
 import pytest
 
@@ -16,9 +18,11 @@ from edgetune.bmc import client as client_module
 from edgetune.bmc.bmcs import Bmcs
 from edgetune.bmc.client import Answer, Client
 from edgetune.bmc.credentials import Login
+from edgetune.bmc.logins import Logins
+from edgetune.bmc.payload import BmcError
 from edgetune.errors import InputError, RefusedError
 from edgetune.hosts.result import HostResult
-from edgetune.inventory import Host
+from edgetune.inventory import Bmc, Host
 from lab.bmc import Machine, Service
 from tests.bmc_site import PASSWORD, Site, bmcs, host, snoop
 
@@ -175,10 +179,13 @@ class TestCredentials:
     def test_refused_once_are_tried_nowhere_else(self, four: Site) -> None:
         results = four.ask_all("plan", PLAN, password="wrong")
         assert {result.reason for result in results.values()} == {"auth"}
-        asked = [name for name, machine in four.machines.items() if machine.log]
-        assert asked == ["e000"]
-        address = four.hosts[0].bmc.address if four.hosts[0].bmc else ""
-        assert f"not asked: {address} refused 'lab'" in str(results["e003"].error)
+        (tried,) = (
+            one.bmc.address
+            for one in four.hosts
+            if one.bmc and any(method == "POST" for method, _ in four.machines[one.name].log)
+        )
+        errors = [str(result.error) for result in results.values()]
+        assert sum(f"not asked: {tried} refused 'lab'" in error for error in errors) == 3
 
     def test_other_names_go_on(self, four: Site) -> None:
         names = ["bad", "bad", "good", "good"]
@@ -231,6 +238,146 @@ class TestCredentials:
         asker = Bmcs(bmcs(four.certificates.authority)._config, login)
         asker.ask(four.hosts, "plan", lambda host: PLAN)
         assert names == ["lab"]
+
+
+class TestManyLogins:
+    """Twelve BMCs at once, which meet where a test wants them all to be at the same time."""
+
+    @pytest.fixture
+    def box(self, monkeypatch: pytest.MonkeyPatch) -> InProcess:
+        return InProcess(monkeypatch, **{f"e{n:03d}": "dell" for n in range(12)})
+
+    def watch(
+        self, box: InProcess, monkeypatch: pytest.MonkeyPatch, before: Callable[[str, bool], None]
+    ) -> list[str]:
+        """Call ``before(name, is_root)`` before each service root and each login.
+
+        What is given back grows with the names of those that are shown user and password.
+        """
+        whole, tried = box.exchange, list[str]()
+
+        def exchange(client: Client, method: str, path: str, body: Any, headers: Any) -> Any:
+            name, basic = client._host, "Authorization" in headers
+            is_root = path == client_module.ROOT
+            if is_root or basic or method == "POST":
+                before(name, is_root)
+            if basic or method == "POST":
+                tried.append(name)
+            return whole(client, method, path, body, headers)
+
+        monkeypatch.setattr(box, "exchange", exchange)
+        return tried
+
+    def without_sessions(self, box: InProcess) -> None:
+        box.lie_at(client_module.ROOT, b'{"Systems": {"@odata.id": "/redfish/v1/Systems"}}')
+
+    @pytest.mark.parametrize("basic", [False, True])
+    def test_first_gone_and_the_password_wrong(
+        self, box: InProcess, monkeypatch: pytest.MonkeyPatch, basic: bool
+    ) -> None:
+        together = Barrier(11)
+
+        def before(name: str, is_root: bool) -> None:
+            if name == "e000":
+                raise ConnectionRefusedError
+            if is_root:
+                together.wait(5)
+
+        tried = self.watch(box, monkeypatch, before)
+        if basic:
+            self.without_sessions(box)
+        results = box.ask("plan", PLAN, password="wrong")
+        reasons = [result.reason for result in results.values()]
+        assert reasons == ["unreachable", *["auth"] * 11]
+        (one,) = tried
+        others = [result.error or "" for name, result in results.items() if name != one][1:]
+        assert all(f"not asked: https://{one} refused 'lab'" in error for error in others)
+
+    def test_all_gone_are_gone_at_once(
+        self, box: InProcess, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        together = Barrier(12)
+
+        def before(name: str, is_root: bool) -> None:
+            together.wait(5)
+            raise TimeoutError
+
+        self.watch(box, monkeypatch, before)
+        results = box.ask("plan", PLAN)
+        assert {result.reason for result in results.values()} == {"unreachable"}
+        assert not together.broken
+
+    def test_taken_once_go_in_at_once(
+        self, box: InProcess, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        together, tried = Barrier(11), []
+
+        def before(name: str, is_root: bool) -> None:
+            if not is_root and tried:
+                together.wait(5)
+
+        tried = self.watch(box, monkeypatch, before)
+        results = box.ask("plan", PLAN)
+        assert not any(result.failed for result in results.values())
+        assert len(tried) == 12
+
+    def test_what_basic_may_not_do_on_one_is_asked_of_the_others(
+        self, box: InProcess, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.without_sessions(box)
+        whole, first = Service.handle, box.machines["e000"]
+
+        def handle(self: Service, machine: Machine, method: str, path: str, *more: Any) -> Any:
+            if machine is first and path.endswith("/Bios"):
+                return 403, {}, b""
+            return whole(self, machine, method, path, *more)
+
+        monkeypatch.setattr(Service, "handle", handle)
+        results = box.ask("plan", PLAN)
+        assert [result.reason for result in results.values()] == ["auth", *[None] * 11]
+
+
+class TestTurn:
+    def turn(self, logins: Logins, name: str = "lab") -> AbstractContextManager[None]:
+        return logins.turn(Bmc("https://e000", name, ""))
+
+    @pytest.fixture
+    def logins(self) -> Logins:
+        return Logins(lambda name: Login("edgetune", PASSWORD), patience=0.01)
+
+    def test_is_awaited_for_a_while(self, logins: Logins) -> None:
+        with self.turn(logins), pytest.raises(BmcError, match="not asked") as caught:
+            self.turn(logins).__enter__()
+        assert caught.value.reason == "busy"
+
+    def test_of_another_name(self, logins: Logins) -> None:
+        with self.turn(logins), self.turn(logins, "other"):
+            pass
+
+    @pytest.mark.parametrize("problem", [BmcError("unreachable", ""), KeyboardInterrupt()])
+    def test_that_tells_nothing_is_the_next_ones(
+        self, logins: Logins, problem: BaseException
+    ) -> None:
+        with pytest.raises(type(problem)), self.turn(logins):
+            raise problem
+        with self.turn(logins), pytest.raises(BmcError):
+            self.turn(logins).__enter__()
+
+    def test_is_everybodys_once_one_was_taken(self, logins: Logins) -> None:
+        with self.turn(logins):
+            pass
+        with self.turn(logins), self.turn(logins):
+            pass
+
+    def test_is_nobodys_once_one_was_refused(self, logins: Logins) -> None:
+        with self.turn(logins):
+            pass
+        with pytest.raises(BmcError), self.turn(logins):
+            raise BmcError("auth", "")
+        with pytest.raises(BmcError, match="not asked: https://e000 refused 'lab'"):
+            self.turn(logins).__enter__()
+        with pytest.raises(BmcError, match="not asked"):
+            logins.of(Bmc("https://e001", "lab", ""))
 
 
 LIES: list[Any] = [None, 7, [], {}, ["x"], {"@odata.id": "https://192.0.2.1/"}, "\x1b" * 9]

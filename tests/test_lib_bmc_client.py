@@ -8,7 +8,9 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -84,11 +86,11 @@ class TestSession:
         assert bmc.arrived[-1] == ("DELETE", SESSION)
 
     def test_basic_without_sessions(self, bmc: ScriptedBmc) -> None:
-        bmc.pages["/redfish/v1/"] = {"Systems": {"@odata.id": "/s"}}
+        bmc.pages.update({"/redfish/v1/": {"Systems": {"@odata.id": "/s"}}, "/s": {}})
         with talk(bmc) as client:
             client.get("/thing")
         assert bmc.requests[-1].headers["Authorization"].startswith("Basic ")
-        assert [method for method, _ in bmc.arrived] == ["GET", "GET"]
+        assert bmc.arrived == [("GET", "/redfish/v1/"), ("GET", "/s"), ("GET", "/thing")]
 
     def test_of_an_ilo_4(self, bmc: ScriptedBmc) -> None:
         bmc.pages["/redfish/v1/"] = {"links": {"Sessions": {"href": SESSIONS}}}
@@ -112,6 +114,24 @@ class TestSession:
         bmc.on("POST", SESSIONS, cut)
         assert reason_of(bmc) == "unreachable"
         assert bmc.count("POST", SESSIONS) == 1
+
+    def test_its_turn_is_awaited_outside_of_the_time(
+        self, bmc: ScriptedBmc, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        now = [0.0]
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+        @contextmanager
+        def turn() -> Iterator[None]:
+            assert bmc.arrived == [("GET", "/redfish/v1/")]
+            now[0] += 1000
+            yield
+            assert bmc.arrived[1:] == [("POST", SESSIONS)]
+
+        client = talk(bmc)
+        client._turn = turn
+        with client:
+            assert client.get("/thing").data == {"Name": "thing"}
 
     def test_that_ended_meanwhile(self, bmc: ScriptedBmc) -> None:
         bmc.on("GET", "/thing", reply(401))

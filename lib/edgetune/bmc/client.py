@@ -15,7 +15,7 @@ import ssl
 import time
 import zlib
 from collections.abc import Mapping
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Callable
@@ -98,7 +98,8 @@ class Client:
     All methods raise BmcError: ``unreachable``, ``tls``, ``auth``, ``busy``, ``garbage``; and
     ``refused`` where a link or a redirect leads to another host. ``has_changed`` says whether a
     change was sent that the BMC did not turn down. ``permit`` is called before each change, and
-    what it raises is raised.
+    what it raises is raised. The login alone is tried inside of ``turn``, entered after the service
+    root was read; what that waits counts for nothing.
     """
 
     def __init__(
@@ -109,9 +110,10 @@ class Client:
         timeout: float,
         sleep: Callable[[float], None] = time.sleep,
         permit: Callable[[], None] = lambda: None,
+        turn: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._address, self._login, self._context, self._sleep = address, login, context, sleep
-        self._permit = permit
+        self._permit, self._turn = permit, turn
         try:
             parts = urlsplit(address)
             self._host, self._port = parts.hostname or "", parts.port or 443
@@ -128,7 +130,10 @@ class Client:
     def __enter__(self) -> Client:
         try:
             self.root = self.get(ROOT).data
-            self._log_in()
+            began = time.monotonic()
+            with self._turn():
+                self._end += time.monotonic() - began
+                self._log_in()
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -147,11 +152,6 @@ class Client:
                     self._send("DELETE", self._session)
         finally:
             self._hang_up()
-
-    @property
-    def is_logged_in(self) -> bool:
-        """Whether the BMC took user and password; without sessions that shows with each answer."""
-        return "X-Auth-Token" in self._headers
 
     def get(self, link: str) -> Answer:
         """Read a resource; BmcError ``garbage`` if it is not there or is no JSON object."""
@@ -243,6 +243,8 @@ class Client:
         if not sessions:
             pair = f"{self._login.username}:{self._login.password}".encode()
             self._headers["Authorization"] = "Basic " + base64.b64encode(pair).decode()
+            # Only what may not be read by everybody shows whether the BMC takes them.
+            self.get(link_at(self.root, "Systems"))
             return
         body = {"UserName": self._login.username, "Password": self._login.password}
         try:
