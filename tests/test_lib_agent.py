@@ -94,6 +94,14 @@ def test_facts(host: AgentRoot) -> None:
     assert facts["python"].startswith("3.")
 
 
+def test_facts_tell_which_machine_it_is(host: AgentRoot) -> None:
+    assert host.ask("facts")["machine"] == {"uuid": "", "serial": ""}
+    host.write("sys/class/dmi/id/product_uuid", "4c4c4544-0058-4a10-8031-b6c04f483432\n")
+    host.write("sys/class/dmi/id/product_serial", "6XJ1H42 \n")
+    told = {"uuid": "4c4c4544-0058-4a10-8031-b6c04f483432", "serial": "6XJ1H42"}
+    assert host.ask("facts")["machine"] == told
+
+
 def test_facts_know_what_stands_on_the_host(host: AgentRoot) -> None:
     host.apply(sysctl("4096"), epoch=7)
     known = {"t": {"state": "confirmed", "digest": "sha256:1", "rollout": "r1"}}

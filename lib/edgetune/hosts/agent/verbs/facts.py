@@ -25,6 +25,7 @@ def run(host: Host, request: Fields) -> Json:
     request.done()
     return {
         "hostname": host.text("/proc/sys/kernel/hostname", os.uname().nodename),
+        "machine": _machine(host),
         "os": _os_release(host),
         "kernel": host.text("/proc/sys/kernel/osrelease", os.uname().release),
         "python": ".".join(str(part) for part in sys.version_info[:3]),
@@ -38,6 +39,11 @@ def run(host: Host, request: Fields) -> Json:
         "kexec_loaded": host.text("/sys/kernel/kexec_loaded") == "1",
         "agent_state": _agent_state(host),
     }
+
+
+def _machine(host: Host) -> Json:
+    """What its firmware calls it; "" where there is no DMI, as on many ARM machines."""
+    return {name: host.text(f"/sys/class/dmi/id/product_{name}") for name in ("uuid", "serial")}
 
 
 def _os_release(host: Host) -> Json:
