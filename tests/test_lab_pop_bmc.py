@@ -29,6 +29,7 @@ pytestmark = [
 ]
 HOSTS = ("e000", "e001", "e002", "e003")
 MISSED = "/sys/class/net/eth0/statistics/rx_missed_errors"
+DMI = Path("/sys/class/dmi/id")
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -91,6 +92,8 @@ def test_up_says_where_bmcs_are_and_what_verifies_them(
     assert [of_bmc(home, host)["personality"] for host in HOSTS] == ["dell", "hpe", "lenovo", "ami"]
     systems = {host: bmc(host).system["UUID"] for host in HOSTS}
     assert len(set(systems.values())) == len(HOSTS)
+    if DMI.exists():
+        assert {host: read(home, host, f"{DMI}/product_uuid") for host in HOSTS} == systems
     stranger = "https://10.77.129.1/redfish/v1/Systems"
     refused = ask(requests.get, stranger, verify=config.bmc_ca_file, auth=("edgetune", "wrong"))
     assert refused.status_code == 401

@@ -26,6 +26,7 @@ from edgetune.hosts.fleet import Fleet
 from edgetune.inventory import Host, YamlInventory
 from edgetune.traffic.haproxy import Haproxy
 from lab import simulated
+from lab.bmc.machine import serial_of, uuid_of
 from lab.pop.layout import Layout
 from lab.simulated import commands, files, host, processes, sysctls
 from lab.simulated.counters import Counters, drops_per_second
@@ -284,6 +285,7 @@ def as_nobody(python: str, code: str, *arguments: str) -> subprocess.CompletedPr
 def test_facts(running: Lab) -> None:
     facts = running.ask("e002", "facts")
     assert facts["hostname"] == "e002"
+    assert facts["machine"] == {"uuid": uuid_of("e002"), "serial": serial_of("e002")}
     assert facts["os"] == {"id": "debian", "version": "12"}
     assert facts["init"] == "sysv"
     assert facts["cpus"]["online"] == "0-1" and facts["cpus"]["count"] == 2

@@ -112,6 +112,8 @@ class TestWell:
         assert row["status"] == "change"
         assert {name: one["wanted"] for name, one in row["attributes"].items()} == box.home
         assert result.data["system"] == box.machine.uuid
+        assert result.data["serial"] == box.machine.serial
+        assert result.data["sku"] == ("6XJ1H42" if box.kind == "dell" else "")
         assert result.data["attributes"].items() >= box.first.items()
         assert "ForceRestart" in result.data["resets"]
         assert box.changes == []

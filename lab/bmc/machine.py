@@ -38,6 +38,16 @@ FAULTS = {
 _EFFECTS = {"On": "on", "ForceOn": "on", "ForceOff": "off", "GracefulShutdown": "off"}
 
 
+def uuid_of(name: str) -> str:
+    """The UUID of the machine of that name; its host tells the same."""
+    return str(uuid.uuid5(NAMESPACE, name))
+
+
+def serial_of(name: str) -> str:
+    """Its serial number; its host tells the same."""
+    return uuid_of(name)[:8].upper()
+
+
 @dataclass(frozen=True)
 class Event:
     created: str
@@ -94,7 +104,11 @@ class Machine:
 
     @property
     def uuid(self) -> str:
-        return str(uuid.uuid5(NAMESPACE, self.name))
+        return uuid_of(self.name)
+
+    @property
+    def serial(self) -> str:
+        return serial_of(self.name)
 
     @property
     def snoop_mode(self) -> str:

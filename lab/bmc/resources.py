@@ -143,6 +143,7 @@ def _system(machine: Machine, item: str) -> Body:
         "Model": personality.model,
         "BiosVersion": personality.bios_version,
         "UUID": machine.uuid,
+        "SerialNumber": machine.serial,
         "HostName": machine.name,
         "PowerState": "Off" if machine.phase == "off" else "On",
         "Status": {"State": "Enabled", "Health": _health(machine), "HealthRollup": "OK"},

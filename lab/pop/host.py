@@ -105,7 +105,7 @@ def _mount_root(host: Path) -> None:
     kernel.mount("proc", root / "proc", "proc")
     sysview.show_sysctls(Path("sysctls"), scratch, root / "proc")
     sysview.show_proc(scratch, root / "proc")
-    sysview.show_sys(scratch, root / "sys")
+    sysview.show_sys(scratch, root / "sys", host.name)
     kernel.mount("run", root / "run", "tmpfs", data="mode=755")
     kernel.mount("tmp", root / "tmp", "tmpfs", data="mode=1777")
     _mount_devices(root / "dev")

@@ -13,6 +13,8 @@ import stat
 import uuid
 from pathlib import Path
 
+from lab.bmc.machine import serial_of, uuid_of
+
 from . import kernel
 
 SYSCTLS = Path("/proc/sys")
@@ -95,8 +97,10 @@ def show_proc(scratch: Path, proc: Path) -> None:
             kernel.bind(proc / name, proc / name, read_only=True)
 
 
-def show_sys(scratch: Path, sys: Path) -> None:
+def show_sys(scratch: Path, sys: Path, name: str) -> None:
     """A host may change its own network devices and its copy of the huge page files, no more.
+
+    Where the machine has DMI, the host of that `name` has its own, as its BMC tells it.
 
     What its card missed is a file, too: `drops` counts there what a real card would.
     """
@@ -114,6 +118,11 @@ def show_sys(scratch: Path, sys: Path) -> None:
         if real.exists():
             copy.write_text(text)
             kernel.bind(copy, real)
+    for own, text in (("product_uuid", uuid_of(name)), ("product_serial", serial_of(name))):
+        real, copy = sys / "class/dmi/id" / own, scratch / own
+        if real.exists():
+            copy.write_text(f"{text}\n")
+            kernel.bind(copy, real, read_only=True)
     kernel.detach(writable)
 
 

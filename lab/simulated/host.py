@@ -9,6 +9,8 @@ import sys
 import uuid
 from pathlib import Path
 
+from lab.bmc.machine import serial_of, uuid_of
+
 from . import commands, sysctls
 from .counters import CPUS
 
@@ -72,6 +74,8 @@ def start_kernel(root: Path, name: str) -> str:
         _write(root / path, text)
     _write(root / "proc/sys/kernel/random/boot_id", boot_id)
     _write(root / "proc/sys/kernel/hostname", name)
+    _write(root / "sys/class/dmi/id/product_uuid", uuid_of(name))
+    _write(root / "sys/class/dmi/id/product_serial", serial_of(name))
     _start_network(root)
     (root / "run").mkdir()
     sysctls.apply_stored(root)

@@ -38,6 +38,8 @@ def plan(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[str
     readings = [_read(setting, state, registry) for setting in request["settings"]]
     return {
         "system": text_at(system.data, "UUID"),
+        "serial": text_at(system.data, "SerialNumber"),
+        "sku": text_at(system.data, "SKU"),
         "bios_version": text_at(system.data, "BiosVersion"),
         "attributes": {n: v for n, v in state.current.items() if not _is_secret(n, registry)},
         "settings": [
