@@ -115,6 +115,8 @@ class Bmcs:
             return foreign
         data = {
             "system": self.system[name],
+            "serial": "",
+            "sku": "",
             "bios_version": "2.13.0",
             "attributes": dict(self.current[name]),
             "settings": [self._row(name, setting) for setting in request["settings"]],

@@ -481,6 +481,24 @@ def test_a_plan_sees_that_a_machine_was_replaced(world: BiosWorld) -> None:
         _plan(world)
 
 
+def test_bmcs_that_are_swapped_in_the_inventory_refuse_the_plan(world: BiosWorld) -> None:
+    world.hosts.machine = {
+        name: {"uuid": told, "serial": ""} for name, told in world.bmcs.system.items()
+    }
+    _plan(world)
+    system = world.bmcs.system
+    system["e001"], system["e002"] = system["e002"], system["e001"]
+    with pytest.raises(RefusedError) as refused:
+        _plan(world)
+    assert str(refused.value) == (
+        "e001: pops.lab1.hosts.e001.bmc.address leads to another machine: the host is UUID "
+        "uuid-e001, and that BMC's machine UUID uuid-e002; e002: pops.lab1.hosts.e002.bmc.address "
+        "leads to another machine: the host is UUID uuid-e002, and that BMC's machine UUID "
+        "uuid-e001 (exclude= leaves hosts out)"
+    )
+    _plan(world, exclude=["e001", "e002"])
+
+
 def test_another_version_of_a_tuning_is_refused(world: BiosWorld) -> None:
     world.complete(tuning="snoop_and_queue")
     path = world.site.config.tunings[0] / "snoop_and_queue.yaml"

@@ -142,6 +142,7 @@ class Hosts:
         self.disturbed: list[tuple[str, str]] = []
         self.standing = tuning()
         self.kexec_loaded = False
+        self.machine: dict[str, dict[str, str]] = {}
         self.boots: Callable[[str], None] = lambda name: None
         self.heeds = dict.fromkeys(self.boot, {"reboot", "GracefulRestart", "ForceRestart"})
         self.reset_blindly: list[tuple[str, str]] = []
@@ -204,7 +205,8 @@ class Hosts:
         stands = {self.standing.name: {"state": "confirmed", "digest": self.standing.digest}}
         tunings = stands if name in self.tuned else {}
         state = {"tunings": tunings, "ready": name not in self.not_ready}
-        return {"agent_state": state, "kexec_loaded": self.kexec_loaded}
+        machine = self.machine.get(name, {"uuid": "", "serial": ""})
+        return {"agent_state": state, "kexec_loaded": self.kexec_loaded, "machine": machine}
 
     def _ready(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         ready = request["ready"]

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from edgetune.bmc.identity import mismatch
 from edgetune.errors import InputError, RefusedError
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host, Pop
@@ -77,7 +78,7 @@ def _make(site: Site, pop_name: str, tuning_name: str, options: Options) -> dict
     rendered = _render(tuning, facts)
     _refuse_without_bios(pop, tuning, hosts, facts)
     seen = _seen_by_agents(site, tuning, hosts, rendered)
-    for name, rows in _seen_by_bmcs(site, pop, hosts, rendered).items():
+    for name, rows in _seen_by_bmcs(site, pop, hosts, rendered, facts).items():
         seen[name] = [*rows, *seen.get(name, [])]
     return make_plan(pop, tuning, rendered, seen, options)
 
@@ -103,6 +104,7 @@ def _seen_by_bmcs(
     pop: Pop,
     hosts: Sequence[Host],
     rendered: Mapping[str, Sequence[Mapping[str, Any]]],
+    facts: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, list[Any]]:
     own = {host.name: settings_by_bmc(rendered[host.name]) for host in hosts}
     asked = [host for host in hosts if own[host.name]]
@@ -110,12 +112,27 @@ def _seen_by_bmcs(
         return {}
     request = {name: {"settings": settings, "ours": {}} for name, settings in own.items()}
     answers = _all_of(site.bmcs.ask(asked, "plan", lambda host: request[host.name]))
+    _refuse_other_machines(pop, facts, answers)
     for name, data in answers.items():
         try:
             load_journal(site, pop.name, name).refuse_another(data["system"])
         except RefusedError as error:
             raise RefusedError(f"{name}: {error}") from None
     return {name: list(data["settings"]) for name, data in answers.items()}
+
+
+def _refuse_other_machines(
+    pop: Pop, facts: Mapping[str, Mapping[str, Any]], answers: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """The address of another host's BMC would set, or even reset, a machine in service."""
+    reasons = {name: mismatch(facts[name].get("machine"), data) for name, data in answers.items()}
+    found = [
+        f"{name}: pops.{pop.name}.hosts.{name}.bmc.address leads to another machine: {why}"
+        for name, why in sorted(reasons.items())
+        if why
+    ]
+    if found:
+        raise RefusedError(_few(found))
 
 
 def _refuse_without_bios(
