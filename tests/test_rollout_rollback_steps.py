@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from edgetune.errors import EdgetuneError, FencedError, InputError, RefusedError
-from edgetune.rollout import change, drain, lifecycle, record
+from edgetune.rollout import change, drain, lifecycle, looks, record
 from edgetune.rollout.record import read_rollout
 from tests.world import World, changing, never_sync
 
@@ -90,6 +90,24 @@ def test_without_room_a_rollback_waits_and_quarantines_nobody(world: World) -> N
     assert world.step(drain.drain_hosts, batch)["waiting"] == 0
     world.roll(batch)
     assert world.at(batch) == {host: "done"}
+
+
+def test_as_many_go_first_as_there_is_room_for(world: World) -> None:
+    """The PoP has lost hosts since the batch was planned."""
+    tuned = _tuned(world)
+    batch = world.mark("rolling_back")["first_batch"]
+    names = list(world.at(batch))
+    assert len(names) == 4
+    for name in _untouched(world)[:3]:
+        world.balancer.state[name] = "maint"
+    for done in range(1, 5):
+        assert world.step(drain.drain_hosts, batch)["waiting"] == 0
+        assert len([name for name in names if not world.balancer.servers()[name].in_service]) == 1
+        world.roll(batch)
+        assert list(world.at(batch).values()) == ["done"] * done + ["planned"] * (4 - done)
+        assert world.step(looks.check_health, batch)["left"] == 4 - done
+        assert world.batch(batch).finished is (done == 4)
+    assert world.hosts.tuned == set(tuned) - set(names)
 
 
 @pytest.mark.parametrize("before", [None, {"runtime": "16", "persistent": "16"}])

@@ -31,7 +31,8 @@ def drain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, A
     What each server was before is written down first, and only once: a second run never takes
     our own "drain" for the previous state. Live tunings drain nothing. ``waiting`` counts hosts
     that cannot be drained now, because of a surge, or because a rollback finds no room under
-    the floor; the step is to be called again then.
+    the floor; the step is to be called again then. Where a rollback finds room for some of them,
+    these go first, and ``check_health`` tells that the others are left.
     """
     opened = open_rollout(site, rollout, epoch)
     work = opened.batch(batch)
@@ -42,6 +43,7 @@ def drain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, A
         return _began(opened, work, "nothing to drain")
     driver = site.load_balancer(opened.pop)
     names = _without_lost(opened, work, driver, names)
+    names = _with_room(opened, driver, names) if work.what == "restore" else names
     servers = _known_servers(opened, driver, names)
     serving = [name for name in names if _serves(servers[opened.pop.host(name).server])]
     surge = surge_of(opened) if serving else ""
@@ -207,6 +209,17 @@ def _without_lost(
         opened.fail(work, name, "the load balancer does not know it any more")
     opened.save_batch(work)
     return [name for name in names if name not in lost]
+
+
+def _with_room(opened: Rollout, driver: DrainDriver, names: Sequence[str]) -> list[str]:
+    """As many as the PoP has room for by now: it may have lost hosts since the batch was planned.
+
+    All of them where there is no room at all, for which somebody has to wait.
+    """
+    serving = _serving(opened, driver.servers())
+    room = len(serving) - opened.pop.must_serve
+    last = [name for name in names if name in serving][max(0, room) :] if room > 0 else []
+    return [name for name in names if name not in last]
 
 
 def _wait_for_room(

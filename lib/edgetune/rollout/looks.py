@@ -73,9 +73,13 @@ def sample_hosts(
 
 
 def check_health(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
-    """Hold the hosts of a batch that serve again against the limits of ``judge.limits``."""
+    """Hold the hosts of a batch that serve again against the limits of ``judge.limits``.
+
+    ``left`` counts hosts for which a rollback had no room yet: the batch is to be taken again.
+    """
     opened = open_rollout(site, rollout, epoch)
     work = opened.batch(batch)
+    left = len(work.at("planned"))
     samples, _ = _sample(site, opened.pop)
     now = {str(sample["host"]): sample["gauges"] for sample in samples}
     before = median_by_host(_baseline(opened))
@@ -86,10 +90,11 @@ def check_health(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
         work.hosts[name].error = problem if work.what != "restore" and problem else None
         if work.hosts[name].error:
             failed[name] = problem
-    work.checked = True
+    work.checked = not left
     opened.save_batch(work)
     errors = "; ".join(f"{name}: {problem}" for name, problem in failed.items())
     return {
+        "left": left,
         "failed": list(failed),
         "error": errors,
         "message": errors or f"{len(work.at('done'))} within limits",
