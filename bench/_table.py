@@ -8,6 +8,7 @@ import json
 import random
 import resource
 import statistics
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,26 @@ def options(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="small and once, to see that it runs")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     return parser
+
+
+def carry_out(
+    name: str,
+    chosen: argparse.Namespace,
+    run: Callable[[], dict[str, Any]],
+    show: Callable[[Mapping[str, Any]], None],
+) -> int:
+    """Run a benchmark with the `options` that were chosen, show and write what it found; the exit
+    status comes back."""
+    try:
+        document = run()
+    except BenchError as error:
+        print(f"bench.{name}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    show(document)
+    write_json(chosen.json, dict(document, quick=chosen.quick))
+    return 0
 
 
 def measure(

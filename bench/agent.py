@@ -24,7 +24,7 @@ from bench import _apply_peers
 from bench._apply_peers import Apply, Edgetune, end_shared_connections
 from bench._lab_host import CHANGING, WANTED, LabHost, lab_host
 from bench._ssh_peers import has_program, ssh_version
-from bench._table import BenchError, Sample, measure, options, print_table, spread, write_json
+from bench._table import BenchError, Sample, carry_out, measure, options, print_table, spread
 
 FLEET = "edgetune Fleet, apply"
 HEADERS = ["client", "ms (median, min..max)", "ratio to Fleet", "host CPU ms"]
@@ -48,16 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rounds = (2 if chosen.quick else 7) if chosen.rounds is None else chosen.rounds
     if rounds < 1:
         parser.error("--rounds: must be at least 1")
-    try:
-        document = run(rounds, chosen.tuned)
-    except BenchError as error:
-        print(f"bench.agent: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    show(document)
-    write_json(chosen.json, dict(document, quick=chosen.quick))
-    return 0
+    return carry_out("agent", chosen, lambda: run(rounds, chosen.tuned), show)
 
 
 def run(rounds: int, tuned: Path | None) -> dict[str, Any]:

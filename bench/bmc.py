@@ -30,7 +30,7 @@ from typing import Any, Callable
 from bench._bmc_peers import DEFAULT, PARALLEL, Edgetune, Peer, Read, Redfish, Sushy
 from bench._bmc_site import HOME, MAX_BMCS, Site, Traffic, serve
 from bench._ssh_peers import has_module
-from bench._table import BenchError, Sample, measure, options, print_table, spread, write_json
+from bench._table import Sample, carry_out, measure, options, print_table, spread
 
 BMCS = "edgetune Bmcs"
 LIBRARIES: Mapping[str, Callable[..., Peer]] = {"sushy": Sushy, "redfish": Redfish}
@@ -56,16 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     count = (20 if chosen.quick else 200) if chosen.bmcs is None else chosen.bmcs
     if not 1 <= count <= MAX_BMCS:
         parser.error(f"--bmcs: must be from 1 to {MAX_BMCS}")
-    try:
-        document = run(count, 1 if chosen.quick else 5, chosen.quick)
-    except BenchError as error:
-        print(f"bench.bmc: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    show(document)
-    write_json(chosen.json, dict(document, quick=chosen.quick))
-    return 0
+    return carry_out(
+        "bmc", chosen, lambda: run(count, 1 if chosen.quick else 5, chosen.quick), show
+    )
 
 
 def run(count: int, rounds: int, quick: bool) -> dict[str, Any]:

@@ -29,7 +29,7 @@ import paramiko
 from bench import _ssh_peers
 from bench._ssh_hosts import MAX_HOSTS, SERVERS, Site, serve
 from bench._ssh_peers import PARALLEL, Peer, has_module, has_program
-from bench._table import BenchError, Sample, measure, options, print_table, spread, write_json
+from bench._table import BenchError, Sample, carry_out, measure, options, print_table, spread
 
 FLEET = "edgetune Fleet, with agent"
 HEADERS = [
@@ -50,16 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     count = (8 if chosen.quick else 64) if chosen.hosts is None else chosen.hosts
     if not 1 <= count <= MAX_HOSTS:
         parser.error(f"--hosts: must be from 1 to {MAX_HOSTS}")
-    try:
-        document = run(count, 1 if chosen.quick else 5, chosen.server)
-    except BenchError as error:
-        print(f"bench.fanout: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    show(document)
-    write_json(chosen.json, dict(document, quick=chosen.quick))
-    return 0
+    return carry_out(
+        "fanout", chosen, lambda: run(count, 1 if chosen.quick else 5, chosen.server), show
+    )
 
 
 def run(count: int, rounds: int, server: str) -> dict[str, Any]:

@@ -28,8 +28,9 @@ from edgetune.rollout.drain import keep_out
 from edgetune.rollout.record import Batch, Rollout, open_rollout
 from edgetune.rollout.site import Site
 
-# Nothing is wrong yet, and nothing is lost by asking again.
+# The states of a BIOS that does not hold what it should.
 _NOT_THERE = ("failed", "absent")
+# Nothing is wrong yet, and nothing is lost by asking again.
 _LATER = ("busy", "unknown", "unreachable")
 
 
