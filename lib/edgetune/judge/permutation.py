@@ -17,9 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from edgetune.errors import InputError
+
 ENUMERATE_UP_TO = 20000
 DRAWS = 9999
-_TIE = 1e-9
+TIE = 1e-9
+"""Scores closer than this are ties; they count against the draw that happened."""
+_ROWS_AT_ONCE = 1000
 
 Array = Any
 Strata = Mapping[str, Mapping[str, Sequence[str]]]
@@ -29,92 +33,101 @@ Strata = Mapping[str, Mapping[str, Sequence[str]]]
 class Draws:
     """All ways the groups could have been drawn (or many of them), the real one first.
 
-    ``weights`` has a row per draw and a column per host: the statistic of values ``d`` is
-    ``weights @ d``. ``hosts`` names the columns, ``test`` marks the real test group.
+    ``chosen`` has a row per draw and a column per host, True where the host is in the test
+    group; ``strata`` numbers the stratum of each host. The statistic of values ``d`` is
+    ``chosen @ (gain * d) - cost @ d``.
     """
 
     hosts: tuple[str, ...]
-    test: Array
-    weights: Array
+    strata: Array
+    chosen: Array
+    gain: Array
+    cost: Array
 
-    def statistic(self, values: Mapping[str, float]) -> Array:
-        """The statistic of every draw, shape (draws,)."""
-        return self.weights @ np.array([values[host] for host in self.hosts], dtype=float)
+    def __len__(self) -> int:
+        return len(self.chosen)
 
-    def shift(self) -> Array:
-        """How much of a shift of the real test group each draw shows, shape (draws,)."""
-        return self.weights @ self.test
+    @property
+    def test(self) -> Array:
+        """The real test group, bool, shape (hosts,)."""
+        return self.chosen[0]
+
+    def statistics(self, columns: Array) -> Array:
+        """The statistic of every draw for each column of values.
+
+        ``columns`` has shape (hosts, n); the result (draws, n), its first row that of the draw
+        that happened.
+        """
+        gained = self.gain[:, None] * columns
+        rows = range(0, len(self), _ROWS_AT_ONCE)
+        parts = [self.chosen[row : row + _ROWS_AT_ONCE].astype(float) @ gained for row in rows]
+        return np.concatenate(parts) - self.cost @ columns
 
 
-def make_draws(strata: Strata, seed: int) -> Draws:
-    """Enumerate the draws, or sample ``DRAWS`` of them when there are too many."""
-    blocks = [
-        _Block(s["test"], s["control"]) for s in strata.values() if s["test"] and s["control"]
-    ]
-    total = math.prod(math.comb(block.size, block.chosen) for block in blocks)
-    scale = sum(block.weight for block in blocks)
-    if total <= ENUMERATE_UP_TO:
-        rows = [block.every() for block in blocks]
-        index = np.array(list(itertools.product(*(range(len(row)) for row in rows))), dtype=int)
-    else:
-        dice = np.random.default_rng(seed)
-        rows = [block.some(dice, DRAWS + 1) for block in blocks]
-        index = np.tile(np.arange(DRAWS + 1)[:, None], (1, len(blocks)))
-    parts = [rows[i][index[:, i]] * (block.weight / scale) for i, block in enumerate(blocks)]
+def make_draws(strata: Strata, seed: int, draws: int = DRAWS) -> Draws:
+    """Enumerate the draws, or sample ``draws`` of them when there are too many.
+
+    Strata without a test or without a control host say nothing and are left out; InputError
+    when none is left.
+    """
+    drawn = [(list(s["test"]), list(s["control"])) for s in strata.values()]
+    drawn = [(test, control) for test, control in drawn if test and control]
+    if not drawn:
+        raise InputError("comparison", "strata", "one of the groups is empty")
+    sizes = [(len(test), len(control)) for test, control in drawn]
+    weights = np.array([test * control / (test + control) for test, control in sizes])
+    weights /= weights.sum()
+    number = [test + control for test, control in sizes]
+    gain = [w * (1 / test + 1 / control) for w, (test, control) in zip(weights, sizes)]
     return Draws(
-        hosts=tuple(host for block in blocks for host in block.hosts),
-        test=np.concatenate([block.real for block in blocks]),
-        weights=np.concatenate(parts, axis=1),
+        hosts=tuple(host for test, control in drawn for host in (*test, *control)),
+        strata=np.repeat(np.arange(len(drawn)), number),
+        chosen=_every(sizes) if _ways(sizes) <= ENUMERATE_UP_TO else _some(sizes, seed, draws),
+        gain=np.repeat(gain, number),
+        cost=np.repeat([w / control for w, (_, control) in zip(weights, sizes)], number),
     )
 
 
-class _Block:
-    """One stratum; its real draw is the first of its rows."""
+def _ways(sizes: Sequence[tuple[int, int]]) -> int:
+    return math.prod(math.comb(test + control, test) for test, control in sizes)
 
-    def __init__(self, test: Sequence[str], control: Sequence[str]) -> None:
-        self.hosts = (*test, *control)
-        self.chosen, self.size = len(test), len(test) + len(control)
-        self.weight = self.chosen * (self.size - self.chosen) / self.size
-        self.real = np.array([1.0] * self.chosen + [0.0] * (self.size - self.chosen))
 
-    def every(self) -> Array:
-        draws = itertools.combinations(range(self.size), self.chosen)
-        return np.array([self._row(list(chosen)) for chosen in draws])
+def _every(sizes: Sequence[tuple[int, int]]) -> Array:
+    blocks = []
+    for test, control in sizes:
+        ways = list(itertools.combinations(range(test + control), test))
+        block = np.zeros((len(ways), test + control), dtype=bool)
+        block[np.arange(len(ways))[:, None], ways] = True
+        blocks.append(block)
+    index = np.indices([len(block) for block in blocks]).reshape(len(blocks), -1)
+    return np.concatenate([block[rows] for block, rows in zip(blocks, index)], axis=1)
 
-    def some(self, dice: Any, count: int) -> Array:
-        drawn = [dice.permutation(self.size)[: self.chosen] for _ in range(count - 1)]
-        return np.array([self._row(list(range(self.chosen))), *(self._row(list(d)) for d in drawn)])
 
-    def _row(self, chosen: list[int]) -> Array:
-        row = np.full(self.size, -1.0 / (self.size - self.chosen))
-        row[chosen] = 1.0 / self.chosen
-        return row
+def _some(sizes: Sequence[tuple[int, int]], seed: int, draws: int) -> Array:
+    dice = np.random.default_rng(seed)
+    real = [[True] * test + [False] * control for test, control in sizes]
+    blocks = [np.tile(np.array(block), (draws + 1, 1)) for block in real]
+    for block in blocks:
+        dice.permuted(block[1:], axis=1, out=block[1:])
+    return np.concatenate(blocks, axis=1)
 
 
 def p_value(statistics: Array) -> float:
     """Share of draws with a statistic at least as large as the real one (ties count)."""
-    return float(np.mean(statistics >= statistics[0] - _TIE))
+    return float(np.mean(statistics >= statistics[0] - TIE))
 
 
-def interval(draws: Draws, statistics: Array, alpha: float) -> tuple[float, float]:
+def interval(statistics: Array, shown: Array, alpha: float) -> tuple[float, float]:
     """The shifts of the test group that a one-sided test at ``alpha`` on each side keeps.
 
-    A shift ``c`` is rejected from above when the share of draws with ``S_z - c k_z >= S_0 - c``
-    is at most alpha; every draw crosses at ``(S_0 - S_z) / (1 - k_z)``, so no search is needed.
+    ``shown`` is how much of a shift of the real test group each draw shows: the statistic of
+    its indicator. A shift ``c`` is rejected from above when the share of draws with
+    ``S_z - c k_z >= S_0 - c`` is at most alpha; every draw crosses at
+    ``(S_0 - S_z) / (1 - k_z)``, so no search is needed.
     """
-    shown = draws.shift()
-    other = shown < 1 - _TIE
+    other = shown < 1 - TIE
     crossing = np.sort((statistics[0] - statistics[other]) / (1 - shown[other]))
-    spare = int(math.floor(alpha * len(statistics) + _TIE)) - int(np.sum(~other))
+    spare = math.floor(alpha * len(statistics) + TIE) - int(np.sum(~other))
     if spare < 0 or spare >= len(crossing):
         return (-math.inf, math.inf)
     return (float(crossing[spare]), float(crossing[-1 - spare]))
-
-
-def largest(statistics: Sequence[Array]) -> Array:
-    """The maximum over several metrics of their statistics in units of their own spread."""
-    scaled = []
-    for statistic in statistics:
-        spread = float(np.std(statistic))
-        scaled.append(statistic / spread if spread > _TIE else np.zeros_like(statistic))
-    return np.max(np.array(scaled), axis=0)

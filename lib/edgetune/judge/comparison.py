@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two groups of a rollout: how each host changed, by metric and window."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from edgetune.judge.change import change, filled
+from edgetune.judge.measured import EVENTS, EXPOSURE, rates_of, rows_of
+from edgetune.judge.permutation import Strata, make_draws
+from edgetune.judge.scores import Column
+from edgetune.metrics.catalogue import METRICS
+
+Array = Any
+Blocks = Sequence[Mapping[str, Any]]
+
+
+class Comparison:
+    """A plan's groups, its baseline, and the blocks of its soak so far (see ``measured``).
+
+    ``strata`` are the plan's without hosts that were skipped. InputError if a group is empty.
+    """
+
+    def __init__(
+        self, plan: Mapping[str, Any], strata: Strata, baseline: Mapping[str, Any], blocks: Blocks
+    ) -> None:
+        self.plan = plan
+        self.strata = strata
+        self.baseline = baseline
+        self.blocks = blocks
+        self.draws = make_draws(strata, plan["options"]["seed"])
+        self.margins = {plan["intent"]["metric"]: float(plan["intent"]["margin"])}
+        for guard in plan["guards"]:
+            self.margins.setdefault(guard["metric"], float(guard["margin"]))
+
+    @property
+    def metric(self) -> str:
+        """The metric of the intent."""
+        return str(self.plan["intent"]["metric"])
+
+    @property
+    def allowed(self) -> float:
+        """How much worse the intent's metric may be to be promoted, a share."""
+        return self.margins[self.metric] if self.plan["intent"]["goal"] == "no_harm" else 0.0
+
+    @cached_property
+    def windows(self) -> Mapping[str, Blocks]:
+        """The blocks of each window; one that is no shorter than another is left out."""
+        options = self.plan["options"]
+        since = self.blocks[-1]["end"] - (options["soak"] - options["warmup"]) / 4
+        quarter = [block for block in self.blocks if block["end"] > since]
+        found: dict[str, Blocks] = {"soak": self.blocks}
+        for name, blocks in (("quarter", quarter), ("last", self.blocks[-1:])):
+            if all(len(blocks) < len(longer) for longer in found.values()):
+                found[name] = blocks
+        return found
+
+    @cached_property
+    def columns(self) -> list[Column]:
+        """What harm is looked for in: the intent's metric and all guards, in all windows."""
+        return [
+            self.column(metric, window, margin)
+            for window in self.windows
+            for metric, margin in self.margins.items()
+        ]
+
+    @cached_property
+    def shown(self) -> Array:
+        """How much of a shift of the real test group each draw shows, shape (draws,)."""
+        return self.draws.statistics(self.draws.test[:, None].astype(float))[:, 0]
+
+    def column(self, metric: str, window: str, margin: float) -> Column:
+        """The change of each host, positive where it is worse; ``margin`` is a share."""
+        changes = worse(metric) * change(self.before(metric), self.after(metric, window))
+        return Column(metric, window, filled(changes, self.draws.strata), math.log1p(margin))
+
+    def before(self, metric: str) -> Array:
+        """The logarithm of each host's rate in the baseline."""
+        return self._rates([self.baseline], metric)
+
+    def after(self, metric: str, window: str) -> Array:
+        """The logarithm of each host's rate in a window of the soak."""
+        return self._rates(self.windows[window], metric)
+
+    def events(self, metric: str) -> float:
+        """How many there were on all hosts together; each reading of a gauge is one."""
+        rows = rows_of([self.baseline, *self.blocks], metric, self.draws.hosts)
+        return float(np.nansum(rows[:, EXPOSURE if METRICS[metric].gauge else EVENTS]))
+
+    def levels(self, metric: str, parts: Blocks) -> Array:
+        """Events per exposure of each host, NaN where there was none."""
+        rows = rows_of(parts, metric, self.draws.hosts)
+        exposed = np.where(rows[:, EXPOSURE] > 0, rows[:, EXPOSURE], np.nan)
+        return rows[:, EVENTS] / exposed
+
+    def _rates(self, parts: Blocks, metric: str) -> Array:
+        rows = rows_of(parts, metric, self.draws.hosts)
+        return rates_of(rows, self.baseline["metrics"][metric]["unit"], self.draws.strata)
+
+
+def worse(metric: str) -> float:
+    """The sign of a change to the worse."""
+    return 1.0 if METRICS[metric].better == "lower" else -1.0

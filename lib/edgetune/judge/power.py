@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The smallest effect that would be seen, from the baseline alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from edgetune.judge.change import filled
+from edgetune.judge.measured import EVENTS, halves_of, rates_of
+from edgetune.judge.permutation import TIE, Draws, Strata, make_draws
+
+Array = Any
+Document = dict[str, Any]
+
+POWER = 0.8
+_PRETENDED = 100
+
+
+def detectable(draws: Draws, changes: Array, alpha: float) -> float:
+    """The shift (a logarithm) that ``POWER`` of the possible draws would have shown.
+
+    ``changes`` are those of hosts between two halves of the baseline, in which nobody was
+    treated. Each of up to a hundred draws plays the real one; the shift of its test group at
+    which its p-value falls to alpha follows as in the inversion of the test. inf when too few
+    draws exist.
+    """
+    played = np.unique(np.linspace(0, len(draws) - 1, _PRETENDED).astype(int))
+    statistics = draws.statistics(changes[:, None])[:, 0]
+    shown = draws.statistics(draws.chosen[played].T.astype(float))
+    needed = [
+        _needed(statistics, statistics[row], shown[:, column], alpha)
+        for column, row in enumerate(played)
+    ]
+    return max(0.0, float(np.quantile(needed, POWER, method="higher")))
+
+
+def _needed(statistics: Array, own: float, shown: Array, alpha: float) -> float:
+    other = shown < 1 - TIE
+    crossing = np.sort((statistics[other] - own) / (1 - shown[other]))[::-1]
+    spare = math.floor(alpha * len(statistics) + TIE) - int(np.sum(~other))
+    return float(crossing[spare]) if 0 <= spare < len(crossing) else math.inf
+
+
+def prospect(plan: Mapping[str, Any], strata: Strata, baseline: Mapping[str, Any]) -> Document:
+    """The effect on the intent's metric that the rollout could show, from its baseline.
+
+    ``effect`` is a share (of improvement, or of worsening for ``no_harm``), None when none
+    could be shown. The halves of the baseline differ more than two whole windows would; that is
+    only made up for where the soak is shorter than half the baseline.
+    """
+    draws = make_draws(strata, plan["options"]["seed"])
+    metric, alpha = plan["intent"]["metric"], plan["options"]["alpha_help"]
+    unit = baseline["metrics"][metric]["unit"]
+    halves = halves_of(baseline, metric, draws.hosts)
+    rates = [rates_of(rows, unit, draws.strata) for rows in halves]
+    happened = float(np.nansum(halves[0][:, EVENTS] + halves[1][:, EVENTS])) > 0
+    shift = math.inf
+    if happened:
+        shift = detectable(draws, filled(rates[1] - rates[0], draws.strata), alpha)
+        shift *= _shorter(plan["options"], baseline)
+    improves = plan["intent"]["goal"] == "improve"
+    share = -math.expm1(-shift) if improves else math.expm1(min(shift, 700))
+    return {
+        "metric": metric,
+        "effect": round(share, 4) if math.isfinite(shift) else None,
+        "power": POWER,
+        "alpha": alpha,
+    }
+
+
+def _shorter(options: Mapping[str, Any], baseline: Mapping[str, Any]) -> float:
+    lasted, soaks = baseline["end"] - baseline["start"], options["soak"] - options["warmup"]
+    return max(1.0, math.sqrt((1 + lasted / soaks) / 4))

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One number for each draw: how bad, or how good, the test group looks if it were the real one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from edgetune.judge.permutation import Draws
+
+Array = Any
+
+HANDICAP = {"soak": 0.0, "quarter": 0.3, "last": 0.6}
+"""The windows of the soak in which harm is looked for: all of it so far, its last quarter, and
+what came since the last look; and what a window has to be ahead of the whole soak by, in
+standard deviations, because short windows win by chance more often."""
+_NOTHING = 1e-9
+
+
+@dataclass(frozen=True)
+class Column:
+    """Changes of hosts for one metric in one window, positive where it got worse.
+
+    ``margin`` is the change that is no harm yet, as a logarithm.
+    """
+
+    metric: str
+    window: str
+    changes: Array
+    margin: float = 0.0
+
+
+def harm(draws: Draws, columns: Sequence[Column]) -> Array:
+    """The largest harm beyond its margin over all columns, shape (draws, columns).
+
+    In units of the statistic's own spread over the draws; -inf where a draw shows none. The
+    test of the maximum is one of "nothing got worse at all"; the margin is what the estimate
+    has to be beyond.
+    """
+    statistics = draws.statistics(np.stack([column.changes for column in columns], axis=1))
+    margins = np.array([column.margin for column in columns])
+    handicaps = np.array([HANDICAP[column.window] for column in columns])
+    spread = statistics.std(axis=0)
+    spread = np.where(spread > _NOTHING, spread, math.inf)
+    beyond = (statistics > margins + _NOTHING) & np.isfinite(spread)
+    return np.where(beyond, (statistics - margins) / spread - handicaps, -math.inf)
+
+
+def benefit(draws: Draws, column: Column) -> Array:
+    """How far below its margin each draw shows the metric, shape (draws,).
+
+    The margin is taken off the real test hosts: the test is of "worse by the margin".
+    """
+    changes = column.changes - column.margin * draws.test
+    return -draws.statistics(changes[:, None])[:, 0]

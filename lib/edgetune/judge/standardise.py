@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a host counted against what was to be expected of it at that time.
+
+What is expected in a slot is the host's exposure (packets, seconds) times the rate of its
+stratum in that very slot: a surge of the whole PoP is in both and cancels, and its few slots do
+not outweigh the quiet ones. Slots are weighted as counts with that mean and a variance of
+``mean + dispersion * mean ** 2`` deserve (the quasi-score of the negative binomial): plain sums
+for rare events, the mean of the ratios for bursty ones. Both are functions of all hosts alike,
+whichever group they are in, so permutation tests on them stay valid.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Array = Any
+
+
+def smallest_unit(events: Array) -> float:
+    """The smallest amount that any host counted in a slot: what one event is at least.
+
+    Half of it is added to sums, so that multiplying a metric changes nothing.
+    """
+    counted = events[events > 0]
+    return float(counted.min()) if counted.size else 1.0
+
+
+def expected(events: Array, exposure: Array, strata: Array) -> Array:
+    """Exposure times the stratum's rate in each slot, shape (hosts, slots); NaN if unknown."""
+    known = np.isfinite(events) & np.isfinite(exposure)
+    counted, exposed = np.where(known, events, 0.0), np.where(known, exposure, 0.0)
+    member = (strata[:, None] == np.unique(strata)).astype(float)
+    total = member.T @ exposed
+    rate = np.divide(member.T @ counted, total, out=np.zeros_like(total), where=total > 0)
+    return np.where(known, exposed * (member @ rate), np.nan)
+
+
+def dispersion(events: Array, means: Array) -> float:
+    """How much more than Poisson's the variance is, pooled over hosts that may differ.
+
+    The moment estimate of the negative binomial's ``1 / k``; 0 when there is nothing to tell.
+    """
+    known = np.isfinite(means) & np.isfinite(events)
+    counted, mean = np.where(known, events, 0.0), np.where(known, means, 0.0)
+    total = mean.sum(1, keepdims=True)
+    own = np.divide(counted.sum(1, keepdims=True), total, np.zeros_like(total), where=total > 0)
+    fitted = own * mean
+    squares = float((fitted**2).sum())
+    if squares <= 0:
+        return 0.0
+    return max(0.0, float(((counted - fitted) ** 2 - fitted).sum()) / squares)
+
+
+def observed_and_expected(events: Array, means: Array, overdispersion: float) -> Array:
+    """Weighted sums over the slots, shape (hosts, 2); the sums of several windows add up."""
+    known = np.isfinite(means) & np.isfinite(events)
+    weight = np.where(known, 1 / (1 + overdispersion * np.where(known, means, 0.0)), 0.0)
+    sums = [(weight * np.where(known, what, 0.0)).sum(1) for what in (events, means)]
+    return np.stack(sums, axis=1)
+
+
+def log_rates(sums: Array, counts: Array, strata: Array) -> Array:
+    """``log((observed + half an event) / expected)`` of each host.
+
+    ``sums`` as ``observed_and_expected`` gives them, ``counts`` the plain number of units. In a
+    stratum in which nothing happened all are 0; NaN for a host that had no exposure.
+    """
+    observed, means = sums[:, 0], sums[:, 1]
+    found = np.zeros(len(sums))
+    for stratum in np.unique(strata):
+        own = strata == stratum
+        if counts[own].sum() <= 0 or means[own].sum() <= 0:
+            continue
+        half = 0.5 * observed[own].sum() / counts[own].sum()
+        exposed = np.where(means[own] > 0, means[own], np.nan)
+        found[own] = np.log((observed[own] + half) / exposed)
+    return found

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what two tests say to a verdict and a decision."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from edgetune.judge.soundness import Doubt
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a look found.
+
+    ``harmed`` and ``helped`` are what both sequential tests say by now; ``better`` whether the
+    whole interval is an improvement; ``last`` whether the soak is over.
+    """
+
+    goal: str
+    harmed: bool
+    helped: bool
+    better: bool
+    doubts: Sequence[Doubt]
+    last: bool
+
+
+def decide(found: Findings) -> tuple[str, str]:
+    """The verdict, and what follows: ``wait``, ``promote``, ``hold`` or ``roll_back``.
+
+    What is doubtful is never promoted, and where the comparison itself is biased nothing is
+    decided: it waits, and holds once the soak is over. Harm is taken back at once.
+    """
+    if any(doubt.biased for doubt in found.doubts):
+        return "inconclusive", "hold" if found.last else "wait"
+    if found.harmed:
+        return "degraded", "roll_back"
+    return _verdict(found), _decision(found)
+
+
+def _verdict(found: Findings) -> str:
+    if found.doubts:
+        return "inconclusive"
+    if found.goal == "improve" and found.helped:
+        return "improved"
+    if found.last and found.goal == "improve":
+        return "no_difference"
+    if found.last and found.helped:
+        return "improved" if found.better else "no_difference"
+    return "inconclusive"
+
+
+def _decision(found: Findings) -> str:
+    if not found.last:
+        return "wait"
+    return "promote" if found.helped and not found.doubts else "hold"
+
+
+def because(found: Findings, margin: float) -> str:
+    """What the sentence about the numbers does not say."""
+    if found.doubts:
+        return "; but " + "; ".join(doubt.text for doubt in found.doubts)
+    if found.harmed or not found.last:
+        return ""
+    if found.goal == "improve":
+        return "" if found.helped else ": no proven improvement"
+    return (
+        f": within the {margin:.0%} that is allowed"
+        if found.helped
+        else (f": not proven to be within the {margin:.0%} that is allowed")
+    )
