@@ -8,7 +8,7 @@ from typing import Any, Callable
 
 import pytest
 
-from edgetune.rollout import change, drain, looks, reboot
+from edgetune.rollout import change, drain, looks, reboot, sampling
 from tests.world import Died, World, at_every_moment, changing, never_sync
 
 SHAM, LAST = 1, 2
@@ -109,7 +109,7 @@ def test_of_a_state_whose_batches_are_finished_the_last_one_is_looked_at_again(
 
 def test_a_batch_that_was_done_and_not_checked_is_checked(tmp_path: Path) -> None:
     world = changing(tmp_path)
-    looks.sample_hosts(world.site, rollout=world.rollout)
+    sampling.sample_hosts(world.site, rollout=world.rollout)
     for batch in (0, 1):
         world.roll(batch)
     world.take_over()

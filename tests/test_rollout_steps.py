@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from edgetune.errors import DrainError, FencedError, InputError, RefusedError
-from edgetune.rollout import change, drain, lifecycle, looks, reboot, status
+from edgetune.rollout import change, drain, lifecycle, looks, reboot, sampling, status
 from edgetune.rollout.guard import degraded_rollouts
 from edgetune.rollout.record import read_rollout
 from tests.world import World
@@ -234,7 +234,7 @@ def test_an_orphan_is_found_by_its_owner_once(world: World) -> None:
 
 
 def test_a_changed_host_that_is_unwell_fails_its_batch(world: World) -> None:
-    looks.sample_hosts(world.site, rollout=world.rollout)
+    sampling.sample_hosts(world.site, rollout=world.rollout)
     world.roll(0)
     assert world.step(looks.check_health, 0)["failed"] == []
     (host,) = world.plan["batches"][0]["hosts"]

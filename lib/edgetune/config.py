@@ -39,6 +39,7 @@ class Config:
     claim_grace: float
     owner_timeout: float
     surge_factor: float
+    detectable_effect: float
     drain_deadline: float
     reset_after: float
     reboot_deadline: float
@@ -70,6 +71,7 @@ def read_config(data: Mapping[str, Any]) -> Config:
         claim_grace=fields.number("claim_grace", 600, minimum=0),
         owner_timeout=fields.number("owner_timeout", 900, minimum=1),
         surge_factor=fields.number("surge_factor", 2, minimum=1),
+        detectable_effect=fields.number("detectable_effect", 0.9, minimum=0, maximum=10),
         drain_deadline=fields.number("drain_deadline", 300, minimum=1),
         reset_after=fields.number("reset_after", 300, minimum=1),
         reboot_deadline=fields.number("reboot_deadline", 1200, minimum=1),

@@ -18,6 +18,7 @@ from edgetune.tuning import DISRUPTIONS, Tuning, digest_of
 
 Document = dict[str, Any]
 
+_LEAST_SAMPLES = 3
 _BATCH_SECONDS = {"live": 5, "restart": 30, "drain": 30, "reboot": 30}
 
 
@@ -36,6 +37,7 @@ class Options:
     soak: float = 86400
     interval: int = 60
     warmup: float = 300
+    looks: int = 12
     alpha_help: float = 0.05
     alpha_harm: float = 0.05
     exclude: tuple[str, ...] = ()
@@ -51,6 +53,7 @@ class Options:
         _between("baseline", self.baseline, 2 * self.interval, 30 * 86400)
         _between("soak", self.soak, 2 * self.interval + self.warmup, 30 * 86400)
         _between("warmup", self.warmup, 0, 86400)
+        _between("looks", self.looks, 1, 1000)
         _between("alpha_help", self.alpha_help, 0.0001, 0.5)
         _between("alpha_harm", self.alpha_harm, 0.0001, 0.5)
         return self
@@ -137,6 +140,12 @@ def settings_by_bmc(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]
 
 def _kind_of(row: Mapping[str, Any]) -> str:
     return str(row["id"]).partition(":")[0]
+
+
+def planned_looks(options: Mapping[str, Any]) -> int:
+    """How often a soak is looked at: as often as asked for, but over three samples at least."""
+    room = (options["soak"] - options["warmup"]) / (_LEAST_SAMPLES * options["interval"])
+    return max(1, min(int(options.get("looks", Options.looks)), int(room)))
 
 
 def assignments(strata: Mapping[str, Mapping[str, Sequence[str]]]) -> int:

@@ -50,9 +50,18 @@ def plan_text(plan: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def prospect_text(power: Mapping[str, Any]) -> str:
+    """What effect would be seen, from the baseline alone."""
+    seen = f"with {power['power']:.0%} power (alpha {power['alpha']:g})"
+    if power["effect"] is None:
+        return f"no effect on {power['metric']} could be seen {seen}: too little happened"
+    return f"a change of {power['metric']} by {power['effect']:.0%} or more would be seen {seen}"
+
+
 def verdict_text(look: Mapping[str, Any]) -> str:
     """A verdict with its numbers."""
     lines = [f"{look['verdict']}: {look['reason']} -> {look['decision']}"]
+    lines += [f"  {_spent(name, test)}" for name, test in look["tests"].items()]
     for row in look["metrics"]:
         levels = [row.get(f"{g}_{w}") for g in ("test", "control") for w in ("before", "after")]
         shown = [f"{level:.4g}" if level is not None else "-" for level in levels]
@@ -72,6 +81,8 @@ def rollout_text(head: Mapping[str, Any]) -> str:
     for entry in head["history"]:
         who = f" ({entry['by']})" if entry["by"] else ""
         lines.append(f"  {clock(entry['at'])}  {entry['state']:<12} {entry['reason']}{who}")
+    if head["state"] == "soaking" and head["verdict"]:
+        lines.append(f"  {head['verdict']['verdict']} so far: {head['verdict']['reason']}")
     for host, why in head["quarantined"].items():
         lines += [f"  quarantined: {host}: {why['reason']}", f"    {_evidence(why)}"]
         lines += [f"    {_event(event)}" for event in why.get("bmc", {}).get("events", [])]
@@ -176,6 +187,15 @@ def _names(names: Sequence[str]) -> str:
     if len(names) > 12:
         return f"{', '.join(names[:8])} and {len(names) - 8} more"
     return ", ".join(names) or "none"
+
+
+_TESTS = {"harm": "anything worse", "help": "the intent"}
+
+
+def _spent(name: str, test: Mapping[str, Any]) -> str:
+    said = "proven" if test["out"] else "not proven"
+    spent = f"alpha {test['spent']:.2g} of {test['alpha']:g} spent so far"
+    return f"{_TESTS[name]:<14} {said}, p {test['p']:.3g}; {spent}"
 
 
 def _effect(row: Mapping[str, Any]) -> str:

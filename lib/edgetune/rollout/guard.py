@@ -7,7 +7,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from edgetune.judge.limits import beyond_limits, median_by_host
+from edgetune.judge.limits import beyond_limits
+from edgetune.rollout.baseline import usual_health
 from edgetune.rollout.record import Rollout, all_heads
 from edgetune.rollout.site import Site
 
@@ -26,7 +27,7 @@ def degraded_rollouts(site: Site) -> Iterator[dict[str, Any]]:
 def _finding(opened: Rollout) -> Iterator[dict[str, Any]]:
     head, now = opened.head, time.time()
     samples = opened.site.samples
-    before = median_by_host(samples.window(head.pop, *head.baseline))
+    before = usual_health(opened)
     latest = {str(s["host"]): s["gauges"] for s in samples.window(head.pop, now - RECENT, now)}
     changed = {h for b in opened.batches() if b.what == "change" for h in b.at("done")}
     problems = {

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from edgetune.errors import EdgetuneError, FencedError, InputError, RefusedError
-from edgetune.judge.surge import peak_load
+from edgetune.rollout.baseline import usual_load
 from edgetune.rollout.record import (
     CHANGES_HOSTS,
     ENDED,
@@ -187,10 +187,10 @@ def _begin_state(opened: Rollout, before: str) -> None:
         head.baseline = [start, max(start + options["baseline"], now + 2 * options["interval"])]
     if head.state == "changing":
         head.baseline[1] = min(head.baseline[1], now)
-        samples = opened.site.samples.window(head.pop, *head.baseline)
-        head.usual_load = peak_load(samples, options["interval"])
+        head.usual_load = usual_load(opened)
     if head.state == "soaking" and before != "soaking":
         head.soak = [now + options["warmup"], now + options["soak"]]
+        head.first_look = head.looks
     if head.state == "rolling_back":
         plan_restore(opened)
 

@@ -1,34 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sample hosts, check them against stated limits, and compare the two groups."""
+"""Look at the hosts that were changed: against stated limits, and one group against the other."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from edgetune.errors import RefusedError
-from edgetune.inventory import Pop
-from edgetune.judge.limits import beyond_limits, median_by_host
-from edgetune.metrics.samples import Sample, make_sample
-from edgetune.plan import groups
-from edgetune.report.text import drift_text, verdict_text
-from edgetune.rollout.bios_drift import bios_drift
-from edgetune.rollout.record import (
-    ENDED,
-    Rollout,
-    all_heads,
-    idle_time,
-    open_rollout,
-    read_rollout,
-)
+from edgetune.judge.limits import beyond_limits
+from edgetune.metrics.samples import Sample
+from edgetune.plan import groups, planned_looks
+from edgetune.report.text import verdict_text
+from edgetune.rollout.baseline import load_baseline, metrics_of, usual_health
+from edgetune.rollout.record import Rollout, idle_time, open_rollout, read_rollout
+from edgetune.rollout.sampling import sample_pop
 from edgetune.rollout.site import Site
 
-if TYPE_CHECKING:
-    from edgetune.hosts.result import HostResult
-
-HEALTH_REQUESTS = 5
-_APART = 2.0
 # What a look decides about a rollout that somebody else has moved on.
 ELSEWHERE = {
     "promoting": "wait",
@@ -37,39 +24,7 @@ ELSEWHERE = {
     "held": "held",
     "rolled_back": "rolled_back",
 }
-
-
-def sample_hosts(
-    site: Site, pop: str = "", rollout: str = "", epoch: int = 0, standing: bool = False
-) -> dict[str, Any]:
-    """Take one sample of every host of a PoP, of a rollout's PoP, or of all with a rollout.
-
-    The latter are those with one under way, or, with ``standing``, the others on which a tuning
-    stands. With ``epoch`` the rollout's owner keeps its claim by it; FencedError if it lost it.
-    """
-    if epoch:
-        open_rollout(site, rollout, epoch)
-    if rollout:
-        pop = read_rollout(site, rollout).head.pop
-    pops = [pop] if pop else _pops_standing(site) if standing else _pops_under_way(site)
-    taken, missing, drift = 0, [], {}
-    for name in pops:
-        samples, answers = _sample(site, site.inventory.pop(name))
-        taken += len(samples)
-        missing += [answer.host for answer in answers if answer.failed]
-        drift.update(_drift(answers))
-        if standing:
-            for host, rows in bios_drift(site, name).items():
-                drift[host] = [*drift.get(host, []), *rows]
-    lost = f"; no answer from {', '.join(missing)}" if missing else ""
-    adrift = f"; {len(drift)} with drift: {', '.join(drift)}" if drift else ""
-    return {
-        "samples": taken,
-        "missing": missing,
-        "drift": drift,
-        "time": time.time(),
-        "message": f"{taken} hosts sampled{lost}{adrift}",
-    }
+_SAME_TIME = 1e-6
 
 
 def check_health(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
@@ -80,9 +35,9 @@ def check_health(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     opened = open_rollout(site, rollout, epoch)
     work = opened.batch(batch)
     left = len(work.at("planned"))
-    samples, _ = _sample(site, opened.pop)
+    samples, _ = sample_pop(site, opened.pop)
     now = {str(sample["host"]): sample["gauges"] for sample in samples}
-    before = median_by_host(_baseline(opened))
+    before = usual_health(opened)
     failed = {}
     for name in work.at("done"):
         problem = beyond_limits(now.get(name), before.get(name), list(now.values()))
@@ -102,13 +57,13 @@ def check_health(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
 
 
 def compare_pop(site: Site, rollout: str, now: bool = False) -> dict[str, Any]:
-    """Take the look that is due: compare the groups, write the verdict down, say what follows.
+    """Take the looks that are due, write the verdict down, and say what follows.
 
-    ``decision`` is ``wait`` before the soak ends (``now`` looks early, on the same one look);
-    of a rollout that is not soaking any more it says what became of it.
+    A look that was missed is made up for, in its turn. ``decision`` is ``wait`` as long as the
+    soak lasts and nothing got worse; ``now`` takes a look early, which spends the alpha of the
+    time that has passed and no more. Of a rollout that is not soaking any more it says what
+    became of it.
     """
-    from edgetune.judge.compare import compare
-
     opened = read_rollout(site, rollout)
     head = opened.head
     if head.state != "soaking":
@@ -116,20 +71,81 @@ def compare_pop(site: Site, rollout: str, now: bool = False) -> dict[str, Any]:
     if not _take_if_ownerless(opened):
         return _decided(opened, "wait", f"somebody else is at work on {rollout}")
     opened.renew()
-    head = opened.head
-    left = head.soak[1] - time.time()
-    if left > 0 and not now:
-        return _decided(opened, "wait", f"the soak lasts {left:.0f} s more")
-    after = site.samples.window(head.pop, head.soak[0], min(time.time(), head.soak[1]))
-    look = compare(opened.plan, _compared(opened), _baseline(opened), after)
-    _hold_if_unwell(opened, look, after)
-    head.verdict = {
-        key: look[key] for key in ("verdict", "decision", "reason", "assignments", "metrics")
-    }
+    earlier = [opened.look(number) for number in range(opened.head.first_look, opened.head.looks)]
+    ends = _due(opened, earlier, now)
+    if not ends:
+        return _decided(opened, "wait", _until_next(opened, earlier))
+    for end in ends:
+        look = _take(opened, earlier, end)
+        earlier.append(look)
+        if look["decision"] != "wait":
+            break
+    message = f"{look['verdict']}: {look['reason']}"
+    return _decided(opened, look["decision"], message, look)
+
+
+def _due(opened: Rollout, earlier: Sequence[Mapping[str, Any]], now: bool) -> list[float]:
+    """The ends of the looks that are due, with ``now`` of one that is not."""
+    at, taken = time.time(), _taken_until(opened, earlier)
+    ends = [end for end in _schedule(opened) if taken + _SAME_TIME < end <= at]
+    fresh = at - max([taken, *ends]) >= 2 * opened.plan["options"]["interval"]
+    early = now and fresh and at < opened.head.soak[1]
+    return [*ends, at] if early else ends
+
+
+def _until_next(opened: Rollout, earlier: Sequence[Mapping[str, Any]]) -> str:
+    taken = _taken_until(opened, earlier)
+    ahead = [end for end in _schedule(opened) if end > taken + _SAME_TIME]
+    left = ahead[0] - time.time()
+    number = f"{len(earlier) + 1} of {len(earlier) + len(ahead)}"
+    return f"the next look, {number}, is in {max(left, 0.0):.0f} s"
+
+
+def _schedule(opened: Rollout) -> list[float]:
+    (start, end), looks = opened.head.soak, planned_looks(opened.plan["options"])
+    return [start + (end - start) * (number + 1) / looks for number in range(looks)]
+
+
+def _taken_until(opened: Rollout, earlier: Sequence[Mapping[str, Any]]) -> float:
+    return float(earlier[-1]["block"]["end"] if earlier else opened.head.soak[0])
+
+
+def _take(opened: Rollout, earlier: Sequence[Mapping[str, Any]], end: float) -> dict[str, Any]:
+    """One look, from the record alone but for the block since the last one."""
+    from edgetune.judge.look import Moment, take_look
+
+    head, baseline, strata = opened.head, load_baseline(opened), _compared(opened)
+    block, samples = _block(opened, baseline, _taken_until(opened, earlier), end)
+    start, over = head.soak
+    ahead = sum(each > end + _SAME_TIME for each in _schedule(opened))
+    passed = (end - start) / (over - start)
+    moment = Moment(len(earlier) + 1, len(earlier) + 1 + ahead, min(1.0, round(passed, 9)))
+    blocks = [*(look["block"] for look in earlier), block]
+    previous = earlier[-1] if earlier else None
+    look = take_look(opened.plan, strata, baseline, blocks, moment, previous)
+    look.update(block=block, at=time.time())
+    _hold_if_unwell(opened, look, samples)
+    kept = ("verdict", "decision", "reason", "look", "draws", "metrics", "power")
+    head.verdict = {key: look[key] for key in kept}
     opened.save_look(head.looks, look)
     head.looks += 1
     opened.save()
-    return _decided(opened, look["decision"], f"{look['verdict']}: {look['reason']}", look)
+    return look
+
+
+def _block(
+    opened: Rollout, baseline: Mapping[str, Any], start: float, end: float
+) -> tuple[dict[str, Any], list[Sample]]:
+    """What was counted since the last look, and the samples that tell it."""
+    from edgetune.judge.measured import measure_block
+    from edgetune.metrics.series import read_window
+
+    plan, interval = opened.plan, opened.plan["options"]["interval"]
+    around = opened.site.samples.window(opened.head.pop, start - 2 * interval, end + interval)
+    hosts = [host for group in groups(plan).values() for host in group]
+    exposures = {name: row["exposure"] for name, row in baseline["metrics"].items()}
+    window = read_window(around, hosts, start, end, interval, metrics_of(plan), exposures)
+    return measure_block(window, plan["strata"], baseline), around
 
 
 def _take_if_ownerless(opened: Rollout) -> bool:
@@ -167,57 +183,15 @@ def _decided(
 
 def _hold_if_unwell(opened: Rollout, look: dict[str, Any], after: Sequence[Sample]) -> None:
     """A single sick host is nothing to the statistics; it is not promoted all the same."""
+    if look["decision"] != "promote":
+        return
     latest = {str(sample["host"]): sample["gauges"] for sample in after}
-    before = median_by_host(_baseline(opened))
+    before = usual_health(opened)
     for name in groups(opened.plan)["test"]:
         problem = beyond_limits(latest.get(name), before.get(name), list(latest.values()))
-        if problem and look["decision"] == "promote":
+        if problem:
             look["decision"] = "hold"
             look["reason"] += f"; but {name} {problem}"
-
-
-def _pops_under_way(site: Site) -> list[str]:
-    return sorted({head.pop for head in all_heads(site) if head.state not in ENDED})
-
-
-def _pops_standing(site: Site) -> list[str]:
-    """Those with a complete rollout that the inventory still has, and none under way."""
-    standing = {head.pop for head in all_heads(site) if head.state == "complete"}
-    return sorted((standing & set(site.inventory.pop_names())) - set(_pops_under_way(site)))
-
-
-def recent_samples(opened: Rollout, seconds: float, interval: float) -> list[Sample]:
-    """The PoP's samples of the last ``seconds``; a new one is taken if there is none as fresh
-    as ``interval``."""
-    samples, pop, now = opened.site.samples, opened.pop, time.time()
-    if not samples.window(pop.name, now - interval, now):
-        _sample(opened.site, pop)
-    if not samples.window(pop.name, now - seconds, now):
-        # A rate needs two.
-        time.sleep(_APART)
-        _sample(opened.site, pop)
-    return samples.window(pop.name, now - seconds, time.time())
-
-
-def _sample(site: Site, pop: Pop) -> tuple[list[Sample], list[HostResult]]:
-    request = {"health_url": pop.health or None, "health_requests": HEALTH_REQUESTS}
-    answers = list(site.fleet.ask(pop.hosts, "sample", lambda host: request).values())
-    at = time.time()
-    samples = [make_sample(a.host, at, a.data) for a in answers if not a.failed]
-    site.samples.add(pop.name, samples)
-    return samples, answers
-
-
-def _drift(answers: Sequence[HostResult]) -> dict[str, list[str]]:
-    """What is not any more as a standing tuning left it, a text for each setting, by host."""
-    rows = {answer.host: answer.data.get("drift", []) for answer in answers}
-    return {host: [drift_text(row) for row in own] for host, own in rows.items() if own}
-
-
-def _baseline(opened: Rollout) -> list[Sample]:
-    if not opened.head.baseline:
-        raise RefusedError(f"rollout {opened.head.id} has no baseline")
-    return opened.site.samples.window(opened.head.pop, *opened.head.baseline)
 
 
 def _compared(opened: Rollout) -> dict[str, dict[str, list[str]]]:

@@ -3,8 +3,9 @@
 
 edgetune.plan.DIGEST            the plan
 edgetune.rollout.ID             the head: who, what, state, epoch, history
+edgetune.baseline.ID            what was measured before anything was changed
 edgetune.batch.ID.NUMBER        one batch: where each host stands, written ahead of each step
-edgetune.look.ID.NUMBER         one look: the verdict and its numbers
+edgetune.look.ID.NUMBER         one look: what was counted since the last one, and the verdict
 """
 
 from __future__ import annotations
@@ -116,7 +117,8 @@ class Batch:
 @dataclass
 class Head:
     """The rollout as a whole; ``baseline`` and ``soak`` are [start, end] in epoch seconds,
-    ``usual_load`` is the most packets per second that the PoP took during the baseline.
+    ``usual_load`` is the most packets per second that the PoP took during the baseline,
+    ``first_look`` the number of the present soak's first look.
 
     ``wait`` says that its workflow stays until the end of the soak, ``taken_over`` when it was
     last taken from a workflow that may have an action running still, ``recoveries`` how often
@@ -139,6 +141,7 @@ class Head:
     soak: list[float] = field(default_factory=list)
     usual_load: float = 0.0
     looks: int = 0
+    first_look: int = 0
     verdict: dict[str, Any] = field(default_factory=dict)
     first_restore: int = 0
     restore_batches: int = 0
@@ -321,10 +324,33 @@ class Rollout:
         self.save()
         return False
 
+    def baseline(self) -> dict[str, Any] | None:
+        """The baseline's document, None before it was measured."""
+        return self._document(f"{PACK}.baseline.{self.head.id}")
+
+    def save_baseline(self, baseline: Mapping[str, Any]) -> None:
+        """Write the baseline's document."""
+        self._save_document(f"{PACK}.baseline.{self.head.id}", baseline)
+
+    def look(self, number: int) -> dict[str, Any]:
+        """A look's document; RefusedError if it is not there."""
+        look = self._document(f"{PACK}.look.{self.head.id}.{number}")
+        if look is None:
+            raise RefusedError(f"the record of rollout {self.head.id} lacks look {number}")
+        return look
+
     def save_look(self, number: int, look: Mapping[str, Any]) -> None:
         """Write a look's document."""
-        document = {"schema": RECORD_SCHEMA, "rollout": self.head.id, "number": number, **look}
-        self.site.store.put(f"{PACK}.look.{self.head.id}.{number}", json.dumps(document))
+        self._save_document(f"{PACK}.look.{self.head.id}.{number}", {"number": number, **look})
+
+    def _document(self, key: str) -> dict[str, Any] | None:
+        text = self.site.store.get(key)
+        document: dict[str, Any] | None = None if text is None else json.loads(text)
+        return document
+
+    def _save_document(self, key: str, body: Mapping[str, Any]) -> None:
+        document = {"schema": RECORD_SCHEMA, "rollout": self.head.id, **body}
+        self.site.store.put(key, json.dumps(document))
 
     def save(self) -> None:
         """Write the head, as its owner only."""

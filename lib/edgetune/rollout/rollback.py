@@ -6,7 +6,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from edgetune.judge.limits import median_by_host, sickness
+from edgetune.judge.limits import sickness
+from edgetune.rollout.baseline import usual_health
 from edgetune.rollout.record import UNTOUCHED_STEPS, Batch, HostStep, Rollout
 
 _BACK = ("rebooted", "verified", "undraining")
@@ -98,7 +99,7 @@ def _sickest_first(opened: Rollout, names: Sequence[str]) -> list[str]:
     if not opened.head.baseline or len(names) < 2:
         return list(names)
     samples, pop, now = opened.site.samples, opened.head.pop, time.time()
-    usual = median_by_host(samples.window(pop, *opened.head.baseline))
+    usual = usual_health(opened)
     recent = samples.window(pop, now - _RECENT * opened.plan["options"]["interval"], now)
     latest = {str(sample["host"]): sample["gauges"] for sample in recent}
     return sorted(names, key=lambda name: sickness(latest.get(name), usual.get(name)), reverse=True)
