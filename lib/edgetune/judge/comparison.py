@@ -34,6 +34,7 @@ class Comparison:
         self.baseline = baseline
         self.blocks = blocks
         self.draws = make_draws(strata, plan["options"]["seed"])
+        self._known: dict[str, Array] = {}
         self.margins = {plan["intent"]["metric"]: float(plan["intent"]["margin"])}
         for guard in plan["guards"]:
             self.margins.setdefault(guard["metric"], float(guard["margin"]))
@@ -81,26 +82,34 @@ class Comparison:
 
     def before(self, metric: str) -> Array:
         """The logarithm of each host's rate in the baseline."""
-        return self._rates([self.baseline], metric)
+        return rates_of(self._rows(metric)[0], self.draws.strata)
 
     def after(self, metric: str, window: str) -> Array:
         """The logarithm of each host's rate in a window of the soak."""
-        return self._rates(self.windows[window], metric)
+        newest = self._rows(metric)[-len(self.windows[window]) :]
+        return rates_of(newest.sum(axis=0), self.draws.strata)
+
+    def levels(self, metric: str) -> tuple[Array, Array]:
+        """Events per exposure of each host in the baseline and in the soak; NaN without any."""
+        rows = self._rows(metric)
+        was, now = rows[0], rows[1:].sum(axis=0)
+        return _per_exposure(was), _per_exposure(now)
 
     def events(self, metric: str) -> float:
-        """How many there were on all hosts together; each reading of a gauge is one."""
-        rows = rows_of([self.baseline, *self.blocks], metric, self.draws.hosts)
-        return float(np.nansum(rows[:, EXPOSURE if METRICS[metric].gauge else EVENTS]))
+        """How many there were on all hosts together."""
+        return float(np.nansum(self._rows(metric)[:, :, EVENTS]))
 
-    def levels(self, metric: str, parts: Blocks) -> Array:
-        """Events per exposure of each host, NaN where there was none."""
-        rows = rows_of(parts, metric, self.draws.hosts)
-        exposed = np.where(rows[:, EXPOSURE] > 0, rows[:, EXPOSURE], np.nan)
-        return rows[:, EVENTS] / exposed
+    def _rows(self, metric: str) -> Array:
+        """Baseline and blocks, shape (1 + blocks, hosts, 5)."""
+        if metric not in self._known:
+            parts = [self.baseline, *self.blocks]
+            self._known[metric] = rows_of(parts, metric, self.draws.hosts)
+        return self._known[metric]
 
-    def _rates(self, parts: Blocks, metric: str) -> Array:
-        rows = rows_of(parts, metric, self.draws.hosts)
-        return rates_of(rows, self.baseline["metrics"][metric]["unit"], self.draws.strata)
+
+def _per_exposure(rows: Array) -> Array:
+    exposed = np.where(rows[:, EXPOSURE] > 0, rows[:, EXPOSURE], np.nan)
+    return rows[:, EVENTS] / exposed
 
 
 def worse(metric: str) -> float:

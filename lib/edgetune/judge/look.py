@@ -213,8 +213,7 @@ def _fitted(compared: Comparison, metric: str) -> Document:
 def _levels(compared: Comparison, metric: str) -> dict[str, float | None]:
     """Mean level of each group's hosts in both windows."""
     found: dict[str, float | None] = {}
-    for window, parts in (("before", [compared.baseline]), ("after", compared.blocks)):
-        levels = compared.levels(metric, parts)
+    for window, levels in zip(("before", "after"), compared.levels(metric)):
         for group, members in (("test", compared.draws.test), ("control", ~compared.draws.test)):
             known = levels[members & np.isfinite(levels)]
             found[f"{group}_{window}"] = float(known.mean()) if known.size else None
@@ -223,12 +222,8 @@ def _levels(compared: Comparison, metric: str) -> dict[str, float | None]:
 
 def _per_host(compared: Comparison, metric: str) -> dict[str, list[float | None]]:
     """Level before, level after, and the change that the test is about, as a ratio."""
-    columns = [
-        compared.levels(metric, [compared.baseline]),
-        compared.levels(metric, compared.blocks),
-        np.exp(compared.after(metric, "soak") - compared.before(metric)),
-    ]
-    rows = np.stack(columns, axis=1).tolist()
+    ratio = np.exp(compared.after(metric, "soak") - compared.before(metric))
+    rows = np.stack([*compared.levels(metric), ratio], axis=1).tolist()
     return {
         host: [float(f"{value:.6g}") if math.isfinite(value) else None for value in row]
         for host, row in zip(compared.draws.hosts, rows)

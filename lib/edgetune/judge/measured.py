@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Baseline and blocks of a soak as small documents: all that the verdict rests on.
 
-For each metric every host has a row ``[events, exposure, observed, expected]`` (the last two
-weighted, see ``standardise``; events in the metric's own unit, the others in its ``unit``).
+For each metric every host has a row ``[events, exposure, counts, observed, expected]``: events
+as they were counted, counts the same in the metric's ``unit``, and of these the weighted sums
+(see ``standardise``).
 A block is the part of a soak between two looks; rows of consecutive blocks add up.
 """
 
@@ -27,7 +28,7 @@ from edgetune.metrics.series import Window
 Array = Any
 Document = dict[str, Any]
 
-EVENTS, EXPOSURE, OBSERVED, EXPECTED = range(4)
+EVENTS, EXPOSURE, COUNTS, OBSERVED, EXPECTED = range(5)
 
 
 def measure_baseline(window: Window, strata: Strata) -> Document:
@@ -64,17 +65,15 @@ def measure_block(window: Window, strata: Strata, baseline: Mapping[str, Any]) -
 
 
 def rows_of(parts: Sequence[Mapping[str, Any]], metric: str, hosts: Sequence[str]) -> Array:
-    """The rows of hosts summed over documents, shape (hosts, 4); NaN for an unknown host."""
-    unknown = [np.nan] * 4
-    each = [
-        [part["metrics"][metric]["hosts"].get(host, unknown) for host in hosts] for part in parts
-    ]
-    return np.array(each, dtype=float).sum(axis=0)
+    """The rows of hosts in each document, shape (documents, hosts, 5); NaN for an unknown host."""
+    unknown = [np.nan] * 5
+    rows = [part["metrics"][metric]["hosts"] for part in parts]
+    return np.array([[own.get(host, unknown) for host in hosts] for own in rows], dtype=float)
 
 
-def rates_of(rows: Array, unit: float, strata: Array) -> Array:
+def rates_of(rows: Array, strata: Array) -> Array:
     """The logarithm of each host's standardised rate."""
-    return log_rates(rows[:, [OBSERVED, EXPECTED]], rows[:, EVENTS] / unit, strata)
+    return log_rates(rows[:, [OBSERVED, EXPECTED]], rows[:, COUNTS], strata)
 
 
 def halves_of(
@@ -82,7 +81,7 @@ def halves_of(
 ) -> tuple[Array, Array]:
     """The rows of hosts in both halves of the baseline."""
     both = np.array([baseline["metrics"][metric]["halves"][host] for host in hosts], dtype=float)
-    return both[:, :4], both[:, 4:]
+    return both[:, :5], both[:, 5:]
 
 
 def _numbers(hosts: Sequence[str], strata: Strata) -> Array:
@@ -94,7 +93,8 @@ def _numbers(hosts: Sequence[str], strata: Strata) -> Array:
 def _rows(series: Any, means: Array, unit: float, spread: float, slots: slice) -> Array:
     events, exposure = series.events[:, slots], series.exposure[:, slots]
     sums = observed_and_expected(events / unit, means[:, slots], spread)
-    return np.column_stack([np.nansum(events, axis=1), np.nansum(exposure, axis=1), sums])
+    plain = [np.nansum(what, axis=1) for what in (events, exposure, events / unit)]
+    return np.column_stack([*plain, sums])
 
 
 def _by_host(hosts: Sequence[str], rows: Array) -> dict[str, list[float]]:

@@ -54,9 +54,8 @@ def prospect(plan: Mapping[str, Any], strata: Strata, baseline: Mapping[str, Any
     """
     draws = make_draws(strata, plan["options"]["seed"])
     metric, alpha = plan["intent"]["metric"], plan["options"]["alpha_help"]
-    unit = baseline["metrics"][metric]["unit"]
     halves = halves_of(baseline, metric, draws.hosts)
-    rates = [rates_of(rows, unit, draws.strata) for rows in halves]
+    rates = [rates_of(rows, draws.strata) for rows in halves]
     happened = float(np.nansum(halves[0][:, EVENTS] + halves[1][:, EVENTS])) > 0
     shift = math.inf
     if happened:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from edgetune.errors import DrainError, RefusedError
 from edgetune.inventory import Host
 from edgetune.judge.surge import peak_load
-from edgetune.rollout.sampling import recent_samples
 from edgetune.rollout.record import Batch, Rollout, open_rollout
+from edgetune.rollout.sampling import recent_samples
 from edgetune.rollout.site import Site
 from edgetune.traffic import DrainDriver, Server
 
