@@ -47,7 +47,7 @@ def _one_plan(records: Mapping[str, PopRecord]) -> Document:
     for pop, own in records.items():
         for field in ("intent", "guards"):
             if own.plan[field] != plans[0][field]:
-                raise InputError("ring", pop, f"its {field} is not that of the other PoPs")
+                raise InputError("ring", pop, f"does not have the {field} of the other PoPs")
     seed = sum(plan["options"]["seed"] for plan in plans)
     return {**plans[0], "options": {**plans[0]["options"], "seed": seed}}
 
