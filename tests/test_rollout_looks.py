@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The baseline that is checked before anything is touched, and the looks of a soak."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.errors import RefusedError
+from edgetune.rollout import looks, status
+from edgetune.rollout.baseline import check_baseline
+from edgetune.rollout.record import read_rollout
+from tests.builders import samples
+from tests.world import World
+
+TIMES = {"interval": 10, "baseline": 600, "soak": 610, "warmup": 10, "looks": 4}
+USUAL = 3.0
+
+
+class Soaking(World):
+    """A rollout whose samples are put into the store; hosts drop ``USUAL`` a second before."""
+
+    def __init__(self, folder: Path, **planned: Any) -> None:
+        super().__init__(folder, **{**TIMES, **planned})
+        self.mark("baseline")
+        self.now = time.time()
+        self.keep("baseline", [self.now - 1400, self.now - 800])
+        self.count(dict.fromkeys(self.hosts_of("test", "control"), USUAL), self.now - 1400, "one")
+
+    def hosts_of(self, *names: str) -> list[str]:
+        return [h for name in names for s in self.plan["strata"].values() for h in s[name]]
+
+    def keep(self, field: str, value: Any) -> None:
+        opened = read_rollout(self.site, self.rollout)
+        setattr(opened.head, field, value)
+        opened.save()
+
+    def count(self, rates: dict[str, float], start: float, boot: str) -> None:
+        self.site.samples.add("lab1", samples(rates, start, 600, boot))
+
+    def soak(self, test: float, began: float) -> None:
+        """The soak began that many seconds ago; test hosts drop ``test`` in it."""
+        for state in ("changing", "soaking"):
+            self.mark(state)
+        self.keep("soak", [self.now - began, self.now - began + 600])
+        control = dict.fromkeys(self.hosts_of("control"), USUAL)
+        rates = {**dict.fromkeys(self.hosts_of("test"), test), **control}
+        self.count(rates, self.now - began, "two")
+
+    def looked(self) -> list[tuple[str, str]]:
+        """Verdict and decision of every look that is in the record."""
+        opened = read_rollout(self.site, self.rollout)
+        taken = [opened.look(number) for number in range(opened.head.looks)]
+        return [(look["verdict"], look["decision"]) for look in taken]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[Soaking]:
+    yield Soaking(tmp_path)
+
+
+def test_the_baseline_says_what_could_be_seen(world: Soaking) -> None:
+    found = check_baseline(world.site, world.rollout, world.epoch)
+    assert 0 < found["effect"] < 0.2
+    said = f"a change of listen_drops by {found['effect']:.0%} or more would be seen with 80% power"
+    assert said in found["message"]
+    assert said in status.rollout_status(world.site, world.rollout)["text"]
+
+
+def test_a_baseline_is_measured_once(world: Soaking) -> None:
+    check_baseline(world.site, world.rollout, world.epoch)
+    world.soak(test=0.9, began=700)
+    kept = read_rollout(world.site, world.rollout).baseline()
+    assert kept is not None
+    world.keep("baseline", [0.0, 1.0])
+    assert looks.compare_pop(world.site, world.rollout)["decision"] == "promote"
+    assert read_rollout(world.site, world.rollout).baseline() == kept
+
+
+def test_a_rollout_from_before_baselines_were_kept_is_judged_all_the_same(world: Soaking) -> None:
+    world.soak(test=0.9, began=700)
+    assert read_rollout(world.site, world.rollout).baseline() is None
+    assert looks.compare_pop(world.site, world.rollout)["decision"] == "promote"
+
+
+def test_what_could_not_be_seen_is_not_begun(tmp_path: Path) -> None:
+    world = Soaking(tmp_path)
+    world.site.config = world.site.config.__class__(
+        **{**world.site.config.__dict__, "detectable_effect": 0.01}
+    )
+    with pytest.raises(RefusedError, match="detectable_effect of the configuration is 1%"):
+        check_baseline(world.site, world.rollout, world.epoch)
+    world.roll_back()
+    assert world.hosts.told("apply") == []
+    assert "detectable_effect" in world.head.history[-2]["reason"]
+
+
+def test_a_baseline_in_which_nothing_happened_is_refused(tmp_path: Path) -> None:
+    world = World(tmp_path, **TIMES)
+    world.mark("baseline")
+    with pytest.raises(RefusedError, match="no data from .* in the baseline: 0 of 0 samples"):
+        check_baseline(world.site, world.rollout, world.epoch)
+    quiet = Soaking.__new__(Soaking)
+    quiet.__dict__.update(world.__dict__, now=time.time())
+    quiet.keep("baseline", [quiet.now - 1400, quiet.now - 800])
+    quiet.count(dict.fromkeys(quiet.hosts_of("test", "control"), 0), quiet.now - 1400, "one")
+    with pytest.raises(RefusedError, match="no effect on listen_drops could be seen"):
+        check_baseline(world.site, world.rollout, world.epoch)
+
+
+def test_only_a_baseline_is_checked(world: Soaking) -> None:
+    world.mark("changing")
+    with pytest.raises(RefusedError, match="is changing; its baseline is over"):
+        check_baseline(world.site, world.rollout, world.epoch)
+
+
+def test_looks_are_taken_when_they_are_due(world: Soaking) -> None:
+    check_baseline(world.site, world.rollout, world.epoch)
+    world.soak(test=USUAL, began=160)
+    first = looks.compare_pop(world.site, world.rollout)
+    assert (first["decision"], first["verdict"]) == ("wait", "inconclusive")
+    assert ", look 1 of 4" in first["message"]
+    again = looks.compare_pop(world.site, world.rollout)
+    assert (again["decision"], again["verdict"]) == ("wait", "")
+    assert again["message"].startswith("the next look, 2 of 4, is in 1")
+    assert len(world.looked()) == 1
+    assert "inconclusive so far" in status.rollout_status(world.site, world.rollout)["text"]
+
+
+def test_looks_that_were_missed_are_made_up_for(world: Soaking) -> None:
+    check_baseline(world.site, world.rollout, world.epoch)
+    world.soak(test=0.9, began=700)
+    assert looks.compare_pop(world.site, world.rollout)["decision"] == "promote"
+    assert [decision for _, decision in world.looked()] == ["wait", "wait", "wait", "promote"]
+
+
+def test_harm_is_taken_back_at_the_look_that_proves_it(tmp_path: Path) -> None:
+    world = Soaking(tmp_path, alpha_harm=0.2)
+    check_baseline(world.site, world.rollout, world.epoch)
+    world.soak(test=30, began=400)
+    assert looks.compare_pop(world.site, world.rollout)["decision"] == "roll_back"
+    assert world.looked() == [("degraded", "roll_back")]
+    assert "more connections than control" in world.mark("rolling_back")["message"]
+
+
+def test_a_look_before_it_is_due_spends_the_alpha_of_its_time(tmp_path: Path) -> None:
+    world = Soaking(tmp_path, alpha_harm=0.2)
+    check_baseline(world.site, world.rollout, world.epoch)
+    world.soak(test=USUAL, began=210)
+    early = looks.compare_pop(world.site, world.rollout, now=True)
+    assert (early["decision"], len(world.looked())) == ("wait", 2)
+    (spent,) = {
+        read_rollout(world.site, world.rollout).look(1)["tests"][name]["spent"] for name in ("harm",)
+    }
+    assert spent == pytest.approx(0.2 * 210 / 600, rel=0.02)
+    assert "is in" in looks.compare_pop(world.site, world.rollout, now=True)["message"]
+    assert len(world.looked()) == 2
+
+
+def test_a_soak_that_is_resumed_is_a_test_of_its_own(world: Soaking) -> None:
+    check_baseline(world.site, world.rollout, world.epoch)
+    world.soak(test=USUAL, began=700)
+    assert looks.compare_pop(world.site, world.rollout)["decision"] == "hold"
+    world.mark("held")
+    world.mark("soaking")
+    assert world.head.first_look == world.head.looks == 4
+    assert looks.compare_pop(world.site, world.rollout)["message"].startswith("the next look, 1 of 4")
+
+
+def test_a_look_that_is_lost_from_the_record_stops_the_judge(world: Soaking) -> None:
+    check_baseline(world.site, world.rollout, world.epoch)
+    world.soak(test=USUAL, began=160)
+    looks.compare_pop(world.site, world.rollout)
+    world.keep("looks", 2)
+    with pytest.raises(RefusedError, match="lacks look 1"):
+        looks.compare_pop(world.site, world.rollout)
+
+
+def test_a_sick_test_host_is_not_promoted(world: Soaking) -> None:
+    check_baseline(world.site, world.rollout, world.epoch)
+    world.soak(test=0.9, began=700)
+    host, end = world.hosts_of("test")[0], world.head.soak[1]
+    (newest,) = (s for s in world.site.samples.window("lab1", end - 1, end) if s["host"] == host)
+    sick = {**newest, "time": end + 1, "uptime": newest["uptime"] + 1}
+    sick["gauges"] = {"health_failed": 0.9, "health_p50_ms": 1.0}
+    world.site.samples.add("lab1", [sick])
+    found = looks.compare_pop(world.site, world.rollout)
+    assert found["decision"] == "hold"
+    assert f"; but {host} fails 90% of its health checks" in found["message"]
+
+
+def test_documents_of_looks_are_small(world: Soaking) -> None:
+    """Each write of the datastore is dispatched with the old and the new value."""
+    check_baseline(world.site, world.rollout, world.epoch)
+    world.soak(test=0.9, began=700)
+    looks.compare_pop(world.site, world.rollout)
+    opened = read_rollout(world.site, world.rollout)
+    assert len(json.dumps(opened.look(0))) < 12000
+    assert len(json.dumps(opened.baseline())) < 12000
