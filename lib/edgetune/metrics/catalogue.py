@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The metrics that intents and guards may name, and the counters they are made of.
 
-Counters only grow within one boot of a host and are compared as rates (per second, or per
-``per`` counter); gauges are averaged over the window. ``rx_dropped`` and ``rx_missed`` are
-only ever used as a sum: kernels moved drops from one to the other.
+Counters only grow within one boot of a host and are compared per exposure: per ``per`` counter,
+per packet where every host counts them (``per_if_known``), else per second. Gauges are averaged
+over their readings. ``rx_dropped`` and ``rx_missed`` are only ever used as a sum: kernels moved
+drops from one to the other.
 """
 
 from __future__ import annotations
@@ -11,28 +12,100 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+PACKETS = "rx_packets"
+SECONDS = "seconds"
+READINGS = "readings"
+
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric; ``better`` is the direction that is an improvement."""
+    """One metric; ``better`` is the direction that is an improvement.
+
+    ``phrase`` is what a group of hosts did, past tense, for a sentence; ``{much}`` becomes
+    "12 % more", or "12 % fewer", which of a ``mass`` (time) is "12 % less".
+    """
 
     title: str
+    phrase: str
     counters: tuple[str, ...] = ()
     per: str | None = None
+    per_if_known: str | None = None
     gauge: str | None = None
+    mass: bool = False
     better: str = "lower"
 
 
-METRICS: Mapping[str, Metric] = {
-    "listen_drops": Metric("connections dropped by full accept queues, per s", ("listen_drops",)),
-    "packet_drops": Metric("packets dropped on receive, per s", ("rx_dropped", "rx_missed")),
-    "backlog_drops": Metric("packets dropped by full CPU backlogs, per s", ("backlog_dropped",)),
-    "retransmits": Metric(
-        "TCP segments sent again, per segment sent", ("tcp_retransmits",), per="tcp_segments_out"
-    ),
-    "cpu": Metric("CPU time in use, share", ("cpu_busy_ms",), per="cpu_total_ms"),
-    "health_p50": Metric("health check, median, ms", gauge="health_p50_ms"),
-    "health_p95": Metric("health check, 95th percentile, ms", gauge="health_p95_ms"),
-    "health_p99": Metric("health check, 99th percentile, ms", gauge="health_p99_ms"),
-    "health_failed": Metric("health checks that failed, share", gauge="health_failed"),
+@dataclass(frozen=True)
+class Unit:
+    """How a rate over an exposure is shown: multiplied by ``scale``, with ``text`` behind."""
+
+    text: str
+    scale: float = 1.0
+
+
+UNITS: Mapping[str, Unit] = {
+    PACKETS: Unit("per million packets", 1e6),
+    SECONDS: Unit("per s"),
+    "tcp_segments_out": Unit("per segment sent"),
+    "cpu_total_ms": Unit("share"),
+    READINGS: Unit("mean"),
 }
+"""By exposure, as in ``Window.exposures``."""
+
+METRICS: Mapping[str, Metric] = {
+    "listen_drops": Metric(
+        "connections dropped by full accept queues",
+        "dropped {much} connections",
+        ("listen_drops",),
+        per_if_known=PACKETS,
+    ),
+    "packet_drops": Metric(
+        "packets dropped on receive",
+        "dropped {much} packets",
+        ("rx_dropped", "rx_missed"),
+        per_if_known=PACKETS,
+    ),
+    "backlog_drops": Metric(
+        "packets dropped by full CPU backlogs",
+        "dropped {much} packets at full CPU backlogs",
+        ("backlog_dropped",),
+        per_if_known=PACKETS,
+    ),
+    "retransmits": Metric(
+        "TCP segments sent again",
+        "sent {much} segments again",
+        ("tcp_retransmits",),
+        per="tcp_segments_out",
+    ),
+    "cpu": Metric(
+        "CPU time in use", "used {much} CPU time", ("cpu_busy_ms",), per="cpu_total_ms", mass=True
+    ),
+    "health_p50": Metric(
+        "health check, median, ms",
+        "took {much} time for health checks (median)",
+        gauge="health_p50_ms",
+        mass=True,
+    ),
+    "health_p95": Metric(
+        "health check, 95th percentile, ms",
+        "took {much} time for health checks (95th percentile)",
+        gauge="health_p95_ms",
+        mass=True,
+    ),
+    "health_p99": Metric(
+        "health check, 99th percentile, ms",
+        "took {much} time for health checks (99th percentile)",
+        gauge="health_p99_ms",
+        mass=True,
+    ),
+    "health_failed": Metric(
+        "health checks that failed, share",
+        "failed {much} health checks",
+        gauge="health_failed",
+    ),
+}
+
+
+def title(metric: str, exposure: str) -> str:
+    """A metric's title with what it is counted per: "CPU time in use, share"."""
+    return f"{METRICS[metric].title}, {UNITS[exposure].text}"

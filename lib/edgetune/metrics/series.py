@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From samples to arrays: how much each host counted in each slot of a window.
+
+The growth of a counter between two samples of one boot, in the order of the host's own uptime,
+belongs to the slot of the middle of their two times. The controller's times do not order them:
+two sweeps can overlap, and the one that read first end last.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from edgetune.errors import InputError
+from edgetune.metrics.catalogue import METRICS, PACKETS, READINGS, SECONDS, Metric
+from edgetune.metrics.samples import Sample
+
+REBOOTED = "rebooted"
+"""The flaw of a host with more than one boot in the window."""
+
+_ABSENT = float("nan")
+
+Array = Any
+
+
+@dataclass(frozen=True)
+class Series:
+    """One metric, both of shape (hosts, slots), both NaN where either is unknown.
+
+    ``events`` is the growth of its counters, or the sum of a gauge's readings; ``exposure`` is
+    that of the counter it is compared per, or seconds, or the number of readings.
+    """
+
+    events: Array
+    exposure: Array
+
+
+@dataclass(frozen=True)
+class Window:
+    """What hosts counted over ``start`` < time <= ``end``, in slots of ``slot`` seconds.
+
+    ``exposures`` says what each metric is compared per (a key of ``catalogue.UNITS``), ``packets``
+    what hosts received per second (hosts, slots; NaN unknown), ``samples`` how many samples have
+    ``start`` <= time <= ``end``, ``newest`` the time of the last of these (NaN if none), and
+    ``flaws`` what is wrong with a host's counters, in words: the first that was met, or REBOOTED.
+    """
+
+    hosts: tuple[str, ...]
+    start: float
+    end: float
+    slot: float
+    metrics: Mapping[str, Series]
+    exposures: Mapping[str, str]
+    packets: Array
+    samples: Array
+    newest: Array
+    flaws: Mapping[str, str]
+
+
+def read_window(
+    samples: Sequence[Sample],
+    hosts: Sequence[str],
+    start: float,
+    end: float,
+    slot: float,
+    metrics: Sequence[str],
+    exposures: Mapping[str, str] | None = None,
+) -> Window:
+    """The metrics of the hosts over a window; other hosts' samples are left aside.
+
+    ``samples`` may be in any order and reach beyond both ends, so that what grew over a border is
+    known. Without ``exposures`` a metric is compared per packet only if every host with samples
+    counts packets; a soak is given its baseline's. InputError: a window or a metric that makes no
+    sense, or a number read from a sample that is none, or is negative.
+    """
+    _check(hosts, start, end, slot, metrics)
+    table = _Table(samples, hosts)
+    steps = _Steps(table, start, end, slot)
+    used = {
+        name: (exposures or {}).get(name) or _exposure(table, METRICS[name]) for name in metrics
+    }
+    seconds = steps.sums(steps.of(table.uptime))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        packets = np.where(seconds > 0, steps.sums(steps.growth(PACKETS)) / seconds, np.nan)
+    found = {name: _series(steps, METRICS[name], used[name], seconds) for name in metrics}
+    inside = (table.time >= start) & (table.time <= end)
+    newest = np.full(len(hosts), -np.inf)
+    np.maximum.at(newest, table.host[inside], table.time[inside])
+    return Window(
+        hosts=tuple(hosts),
+        start=start,
+        end=end,
+        slot=slot,
+        metrics=found,
+        exposures=used,
+        packets=packets,
+        samples=np.bincount(table.host[inside], minlength=len(hosts)),
+        newest=np.where(np.isfinite(newest), newest, np.nan),
+        flaws={**dict.fromkeys(_rebooted(table, start, end), REBOOTED), **steps.flaws()},
+    )
+
+
+def _check(
+    hosts: Sequence[str], start: float, end: float, slot: float, metrics: Sequence[str]
+) -> None:
+    if not hosts:
+        raise InputError("window", "hosts", "there are none")
+    if not (math.isfinite(start) and math.isfinite(end) and start < end):
+        raise InputError("window", "start", f"times out of order: {start} to {end}")
+    if not (math.isfinite(slot) and slot > 0):
+        raise InputError("window", "slot", f"is {slot}")
+    for name in metrics:
+        if name not in METRICS:
+            raise InputError("window", "metrics", f"no {name}; there are {', '.join(METRICS)}")
+
+
+class _Table:
+    """The samples of the hosts as columns, sorted by host, boot and uptime."""
+
+    def __init__(self, samples: Sequence[Sample], hosts: Sequence[str]) -> None:
+        self.hosts = hosts
+        number = {host: index for index, host in enumerate(hosts)}
+        self._rows = [sample for sample in samples if sample["host"] in number]
+        boots: dict[Any, int] = {}
+        host = np.array([number[row["host"]] for row in self._rows], dtype=int)
+        boot = np.array([boots.setdefault(row["boot_id"], len(boots)) for row in self._rows])
+        time = self._numbers("time", [row["time"] for row in self._rows])
+        uptime = self._numbers("uptime", [row["uptime"] for row in self._rows])
+        self._order = np.lexsort((time, uptime, boot, host))
+        self.host, self.boot = host[self._order], boot[self._order]
+        self.time, self.uptime = time[self._order], uptime[self._order]
+        self._columns: dict[tuple[str, str], Array] = {}
+
+    def column(self, kind: str, name: str) -> Array:
+        """A counter or a gauge (``kind`` is its key in a sample), NaN where there is none."""
+        if (kind, name) not in self._columns:
+            values = [row[kind].get(name, _ABSENT) for row in self._rows]
+            self._columns[kind, name] = self._numbers(name, values)[self._order]
+        return self._columns[kind, name]
+
+    def _numbers(self, name: str, values: list[Any]) -> Array:
+        """The values as an array; InputError for the first that is no number or is negative."""
+        if set(map(type, values)) <= {int, float}:
+            numbers = np.array(values, dtype=float)
+            # count() compares by identity first, and no other NaN equals this one.
+            if np.sum((numbers >= 0) & (numbers < np.inf)) + values.count(_ABSENT) == len(values):
+                return numbers
+        wrong = next(at for at, value in enumerate(values) if not _valid(value))
+        raise InputError(f"sample of {self._rows[wrong]['host']}", name, f"is {values[wrong]!r}")
+
+
+def _valid(value: Any) -> bool:
+    return value is _ABSENT or (type(value) in (int, float) and 0 <= value < math.inf)
+
+
+class _Steps:
+    """What happened between samples that follow each other in one boot, put into slots."""
+
+    def __init__(self, table: _Table, start: float, end: float, slot: float) -> None:
+        self._table = table
+        self._start, self._end, self._slot = start, end, slot
+        # Times of day have an error of 1e-7 s: no slot more for it.
+        self.shape = (len(table.hosts), max(1, math.ceil((end - start) / slot - 1e-6)))
+        same = (np.diff(table.host) == 0) & (np.diff(table.boot) == 0)
+        middle = (table.time[1:] + table.time[:-1]) / 2
+        self._at = np.flatnonzero(same & (middle > start) & (middle <= end))
+        self._middle = middle[self._at]
+        self._cell = self._cells(table.host[self._at], self._middle)
+        self._grown: dict[str, Array] = {}
+        self._flaws: list[tuple[float, str, str]] = []
+
+    def of(self, column: Array) -> Array:
+        """How much a column changed in every step."""
+        return column[self._at + 1] - column[self._at]
+
+    def growth(self, counter: str) -> Array:
+        """How much a counter grew in every step; NaN, and a flaw of the host, where it fell."""
+        if counter not in self._grown:
+            column = self._table.column("counters", counter)
+            grown = self.of(column)
+            fell = grown < 0
+            for step in np.flatnonzero(fell):
+                at = self._at[step]
+                host = self._table.hosts[self._table.host[at]]
+                text = _fall(counter, column[at], column[at + 1])
+                self._flaws.append((self._middle[step], host, text))
+            self._grown[counter] = np.where(fell, np.nan, grown)
+        return self._grown[counter]
+
+    def flaws(self) -> dict[str, str]:
+        """The first flaw of each host, of the counters read so far."""
+        return {host: text for _, host, text in sorted(self._flaws, reverse=True)}
+
+    def sums(self, grown: Array) -> Array:
+        """The steps' values added up by slot (hosts, slots); NaN in one makes the slot NaN."""
+        return self._filled(self._cell, grown)
+
+    def readings(self, gauge: str) -> Series:
+        """A gauge's readings by slot."""
+        column, time = self._table.column("gauges", gauge), self._table.time
+        read = ~np.isnan(column) & (time > self._start) & (time <= self._end)
+        cell = self._cells(self._table.host[read], time[read])
+        return Series(self._filled(cell, column[read]), self._filled(cell, np.ones(len(cell))))
+
+    def _cells(self, host: Array, time: Array) -> Array:
+        slot = np.ceil((time - self._start) / self._slot).astype(int) - 1
+        return host * self.shape[1] + np.clip(slot, 0, self.shape[1] - 1)
+
+    def _filled(self, cell: Array, values: Array) -> Array:
+        size = self.shape[0] * self.shape[1]
+        sums = np.bincount(cell, weights=values, minlength=size)
+        known = np.bincount(cell, minlength=size) > 0
+        return np.where(known, sums, np.nan).reshape(self.shape)
+
+
+def _fall(counter: str, old: float, new: float) -> str:
+    wrapped = 2**31 <= old < 2**32 and new < 2**31
+    how = "it wrapped at 32 bits" if wrapped else "it was reset"
+    return f"{counter} fell from {old:.0f} to {new:.0f}: {how}"
+
+
+def _exposure(table: _Table, metric: Metric) -> str:
+    """What a metric is compared per, as far as the samples allow."""
+    if metric.gauge:
+        return READINGS
+    if metric.per_if_known:
+        known = ~np.isnan(table.column("counters", metric.per_if_known))
+        if np.array_equal(np.unique(table.host[known]), np.unique(table.host)):
+            return metric.per_if_known
+    return metric.per or SECONDS
+
+
+def _series(steps: _Steps, metric: Metric, exposure: str, seconds: Array) -> Series:
+    if metric.gauge:
+        return steps.readings(metric.gauge)
+    events = sum(steps.sums(steps.growth(counter)) for counter in metric.counters)
+    base = seconds if exposure == SECONDS else steps.sums(steps.growth(exposure))
+    unknown = np.isnan(events) | np.isnan(base)
+    return Series(np.where(unknown, np.nan, events), np.where(unknown, np.nan, base))
+
+
+def _rebooted(table: _Table, start: float, end: float) -> list[str]:
+    """Hosts with more than one boot in the window."""
+    inside = (table.time > start) & (table.time <= end)
+    boots = set(zip(table.host[inside].tolist(), table.boot[inside].tolist()))
+    seen = Counter(host for host, _ in boots)
+    return [table.hosts[host] for host, count in seen.items() if count > 1]

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From samples to arrays: growth by slot, exposures, flaws and what is refused."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edgetune.errors import InputError
+from edgetune.metrics.catalogue import METRICS, UNITS, title
+from edgetune.metrics.series import REBOOTED, Window, read_window
+
+NAN = math.nan
+
+
+def _sample(time: float, host: str = "a", boot: str = "b", **more: Any) -> dict[str, Any]:
+    """A sample with ``more`` counters; ``gauges`` and ``uptime`` are told by these names."""
+    return {
+        "schema": 1,
+        "host": host,
+        "time": time,
+        "boot_id": boot,
+        "uptime": more.pop("uptime", time),
+        "gauges": more.pop("gauges", {}),
+        "counters": more,
+    }
+
+
+def _read(samples: list[dict[str, Any]], metric: str = "listen_drops", **more: Any) -> Window:
+    given = {"hosts": ["a"], "start": 100.0, "end": 140.0, "slot": 20.0, **more}
+    return read_window(samples, metrics=[metric], **given)
+
+
+def _events(window: Window, metric: str = "listen_drops") -> Any:
+    return window.metrics[metric].events.tolist()
+
+
+def test_growth_belongs_to_the_slot_of_the_middle_of_its_samples() -> None:
+    rows = [_sample(time, listen_drops=time) for time in (90.0, 106.0, 116.0, 130.0, 148.0)]
+    window = _read(rows)
+    # Middles: 98 is before the window; 111; 123; 139.
+    assert _events(window) == [[10, 14 + 18]]
+    assert window.metrics["listen_drops"].exposure.tolist() == [[10, 32]]
+    assert window.exposures == {"listen_drops": "seconds"}
+
+
+def test_both_ends_are_as_said() -> None:
+    rows = [_sample(time, listen_drops=time) for time in (95.0, 105.0, 115.0, 135.0, 145.0)]
+    # The middles 100 and 140 are on the ends: the window is open at its start.
+    assert _events(_read(rows)) == [[10, 20 + 10]]
+    assert _read(rows).samples.tolist() == [3]
+    edges = [_sample(time, listen_drops=0) for time in (100.0, 140.0)]
+    assert _read(edges).samples.tolist() == [2]
+    assert _read(edges).newest.tolist() == [140]
+
+
+def test_what_is_not_known_is_nan() -> None:
+    rows = [_sample(time, listen_drops=3) for time in (100.0, 110.0)]
+    window = _read(rows, hosts=["a", "silent"])
+    np.testing.assert_array_equal(_events(window), [[0, NAN], [NAN, NAN]])
+    np.testing.assert_array_equal(window.newest, [110, NAN])
+    assert window.samples.tolist() == [2, 0]
+    assert np.isnan(window.packets).all()
+
+
+def test_no_samples_at_all_is_no_error() -> None:
+    assert np.isnan(_read([]).metrics["listen_drops"].events).all()
+
+
+def test_the_hosts_own_clock_gives_the_order() -> None:
+    """Two sweeps overlap: what was read first is stored last."""
+    rows = [
+        _sample(104.0, listen_drops=0, uptime=4.0),
+        _sample(113.0, listen_drops=10, uptime=10.0),
+        _sample(112.0, listen_drops=11, uptime=11.0),
+    ]
+    window = _read(rows)
+    assert _events(window)[0][0] == 11
+    assert window.metrics["listen_drops"].exposure[0, 0] == 7
+    assert window.flaws == {}
+
+
+def test_drops_and_misses_are_one_sum() -> None:
+    rows = [_sample(100.0 + t, rx_dropped=2 * t, rx_missed=3 * t) for t in (0, 10)]
+    assert _events(_read(rows, "packet_drops"), "packet_drops")[0][0] == 50
+    alone = [_sample(100.0 + t, rx_dropped=t) for t in (0, 10)]
+    assert np.isnan(_read(alone, "packet_drops").metrics["packet_drops"].events).all()
+
+
+def test_packets_are_the_exposure_where_every_host_counts_them() -> None:
+    both = [
+        _sample(time, host, listen_drops=time, rx_packets=7 * time)
+        for time in (100.0, 110.0)
+        for host in "ab"
+    ]
+    window = _read(both, hosts=["a", "b", "silent"])
+    assert window.exposures == {"listen_drops": "rx_packets"}
+    assert window.metrics["listen_drops"].exposure[:2, 0].tolist() == [70, 70]
+    assert window.packets[:2, 0].tolist() == [7, 7]
+
+    for row in both:
+        if row["host"] == "b":
+            del row["counters"]["rx_packets"]
+    window = _read(both, hosts=["a", "b"])
+    assert window.exposures == {"listen_drops": "seconds"}
+    assert window.metrics["listen_drops"].exposure[:, 0].tolist() == [10, 10]
+
+
+def test_a_soak_is_read_as_its_baseline_was() -> None:
+    rows = [_sample(time, listen_drops=time) for time in (100.0, 110.0)]
+    window = _read(rows, exposures={"listen_drops": "rx_packets"})
+    assert window.exposures == {"listen_drops": "rx_packets"}
+    assert np.isnan(window.metrics["listen_drops"].exposure).all()
+    assert np.isnan(window.metrics["listen_drops"].events).all()
+    rich = [_sample(time, listen_drops=time, rx_packets=9) for time in (100.0, 110.0)]
+    window = _read(rich, exposures={"listen_drops": "seconds"})
+    assert window.metrics["listen_drops"].exposure[0, 0] == 10
+
+
+def test_retransmits_are_per_segment_and_never_per_second() -> None:
+    rows = [_sample(t, tcp_retransmits=t, tcp_segments_out=100 * t) for t in (100.0, 110.0)]
+    window = _read(rows, "retransmits")
+    assert window.exposures == {"retransmits": "tcp_segments_out"}
+    assert window.metrics["retransmits"].exposure[0, 0] == 1000
+    window = _read([_sample(t, tcp_retransmits=t) for t in (100.0, 110.0)], "retransmits")
+    assert np.isnan(window.metrics["retransmits"].events).all()
+
+
+def test_a_gauge_is_the_sum_and_the_number_of_its_readings() -> None:
+    readings = [(100.0, 50.0), (104.0, 2.0), (120.0, 4.0), (121.0, 1.0)]
+    rows = [_sample(time, gauges={"health_p50_ms": value}) for time, value in readings]
+    rows.append(_sample(130.0))
+    window = _read(rows, "health_p50")
+    assert _events(window, "health_p50") == [[6, 1]]
+    assert window.metrics["health_p50"].exposure.tolist() == [[2, 1]]
+    assert window.exposures == {"health_p50": "readings"}
+
+
+def test_counters_of_two_boots_are_never_compared() -> None:
+    rows = [
+        _sample(100.0, listen_drops=5),
+        _sample(110.0, listen_drops=6),
+        _sample(120.0, boot="second", listen_drops=900, uptime=3.0),
+        _sample(130.0, boot="second", listen_drops=904, uptime=13.0),
+    ]
+    window = _read(rows)
+    assert _events(window) == [[1, 4]]
+    assert window.flaws == {"a": REBOOTED}
+    assert _read(rows, start=112.0).flaws == {}
+
+
+@pytest.mark.parametrize(
+    "old, new, how",
+    [
+        (4294967200, 17, "it wrapped at 32 bits"),
+        (2**31, 2**31 - 1, "it wrapped at 32 bits"),
+        (2**31 - 1, 17, "it was reset"),
+        (2**32, 17, "it was reset"),
+        (2**32 - 1, 2**31, "it was reset"),
+        (90, 3, "it was reset"),
+    ],
+)
+def test_a_counter_that_shrinks_is_a_flaw(old: int, new: int, how: str) -> None:
+    rows = [_sample(100.0, listen_drops=old), _sample(110.0, listen_drops=new)]
+    rows += [_sample(time, listen_drops=new + 5) for time in (118.0, 126.0)]
+    window = _read(rows)
+    assert window.flaws == {"a": f"listen_drops fell from {old} to {new}: {how}"}
+    np.testing.assert_array_equal(_events(window), [[NAN, 0]])
+
+
+def test_a_reset_of_one_counter_does_not_hide_behind_another() -> None:
+    rows = [
+        _sample(100.0, rx_dropped=0, rx_missed=50),
+        _sample(110.0, rx_dropped=900, rx_missed=0),
+    ]
+    assert "rx_missed fell from 50 to 0" in _read(rows, "packet_drops").flaws["a"]
+
+
+def test_the_first_flaw_is_told_and_goes_before_a_reboot() -> None:
+    rows = [_sample(100.0 + 5 * i, listen_drops=drops) for i, drops in enumerate((9, 3, 8, 7))]
+    rows.append(_sample(130.0, boot="second", listen_drops=0, uptime=1.0))
+    assert _read(rows).flaws == {"a": "listen_drops fell from 9 to 3: it was reset"}
+
+
+def test_a_fall_outside_the_window_is_none() -> None:
+    rows = [_sample(80.0, listen_drops=9), _sample(90.0, listen_drops=3)]
+    rows += [_sample(time, listen_drops=3) for time in (110.0, 130.0)]
+    assert _read(rows).flaws == {}
+
+
+@pytest.mark.parametrize(
+    "change, field, problem",
+    [
+        ({"listen_drops": -4}, "listen_drops", "is -4"),
+        ({"listen_drops": NAN}, "listen_drops", "is nan"),
+        ({"listen_drops": "12"}, "listen_drops", "is '12'"),
+        ({"listen_drops": None}, "listen_drops", "is None"),
+        ({"listen_drops": True}, "listen_drops", "is True"),
+        ({"rx_packets": math.inf}, "rx_packets", "is inf"),
+        ({"uptime": NAN}, "uptime", "is nan"),
+        ({"uptime": None}, "uptime", "is None"),
+    ],
+)
+def test_a_number_that_is_none_is_refused(change: Any, field: str, problem: str) -> None:
+    rows = [_sample(100.0, "e001", listen_drops=1), _sample(110.0, "e003", **change)]
+    with pytest.raises(InputError) as caught:
+        _read(rows, hosts=["e001", "e003"])
+    assert str(caught.value) == f"sample of e003: {field}: {problem}"
+    _read(rows, hosts=["e001"])
+
+
+def test_a_gauge_and_a_time_are_checked_too() -> None:
+    with pytest.raises(InputError, match="sample of a: health_p50_ms: is -1.5"):
+        _read([_sample(110.0, gauges={"health_p50_ms": -1.5})], "health_p50")
+    with pytest.raises(InputError, match="sample of a: time: is inf"):
+        _read([_sample(math.inf, uptime=1.0)])
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"metric": "drops"}, "metrics: no drops; there are listen_drops, packet_drops"),
+        ({"hosts": []}, "hosts: there are none"),
+        ({"end": 100.0}, "times out of order: 100.0 to 100.0"),
+        ({"start": NAN}, "times out of order: nan to 140.0"),
+        ({"slot": 0.0}, "slot: is 0.0"),
+    ],
+)
+def test_a_window_that_makes_no_sense_is_refused(change: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        _read([], **change)
+
+
+def test_an_error_of_rounding_makes_no_slot() -> None:
+    start = 1763730601.2345678
+    assert _read([], start=start, end=start + 240 * 0.1, slot=0.1).packets.shape == (1, 240)
+
+
+def _many(seed: int) -> list[dict[str, Any]]:
+    """A night of three hosts: uneven times, boots, a silent counter, a reset here and there."""
+    dice, rows = random.Random(seed), []
+    for host in "abc":
+        drops, packets, boot, uptime = 0, 0, 0, 50.0
+        for step in range(60):
+            if dice.random() < 0.03:
+                drops, packets, boot, uptime = 0, 0, boot + 1, 1.0
+            if dice.random() < 0.03:
+                drops = 0
+            drops, packets = drops + dice.randrange(9), packets + dice.randrange(900)
+            time = 10 * step + dice.randrange(8) + dice.choice((0.25, 0.5))
+            uptime += 10
+            gauges = {"health_p50_ms": float(dice.randrange(1, 9))}
+            counters = {"listen_drops": drops, "rx_packets": packets}
+            if dice.random() < 0.05:
+                del counters["listen_drops"]
+            row = _sample(time, host, f"{host}{boot}", uptime=uptime, gauges=gauges, **counters)
+            rows.append(row)
+    return rows
+
+
+def _arrays(window: Window) -> list[Any]:
+    series = [array for s in window.metrics.values() for array in (s.events, s.exposure)]
+    return [*series, window.packets, window.samples, window.newest]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.integers(0, 10**6))
+def test_the_order_of_the_samples_does_not_matter(seed: int, order: int) -> None:
+    rows = _many(seed)
+    mixed = random.Random(order).sample(rows, len(rows))
+    names = ["listen_drops", "health_p50"]
+    one, other = (read_window(r, "abc", 100, 500, 40, names) for r in (rows, mixed))
+    for left, right in zip(_arrays(one), _arrays(other)):
+        np.testing.assert_array_equal(left, right)
+    assert one.flaws == other.flaws
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.lists(st.integers(1, 9), max_size=4))
+def test_blocks_of_a_window_are_the_window(seed: int, cuts: list[int]) -> None:
+    rows = _many(seed)
+    names = ["listen_drops", "health_p50"]
+    whole = read_window(rows, "abc", 100, 500, 40, names)
+    borders = [100, *(100 + 40 * cut for cut in sorted(set(cuts))), 500]
+    parts = [read_window(rows, "abc", a, b, 40, names) for a, b in zip(borders, borders[1:])]
+    for name in names:
+        for kind in ("events", "exposure"):
+            blocks = [getattr(part.metrics[name], kind) for part in parts]
+            expected = getattr(whole.metrics[name], kind)
+            np.testing.assert_array_equal(np.concatenate(blocks, axis=1), expected)
+
+
+def test_every_metric_reads_well() -> None:
+    for name, metric in METRICS.items():
+        assert metric.phrase.count("{much}") == 1
+        for exposure in (metric.per, metric.per_if_known):
+            assert exposure is None or exposure in UNITS
+        assert metric.mass == ("time" in metric.phrase), name
+    assert title("packet_drops", "rx_packets") == "packets dropped on receive, per million packets"
+    assert title("cpu", "cpu_total_ms") == "CPU time in use, share"
