@@ -35,11 +35,11 @@ class Column:
 
 
 def harm(draws: Draws, columns: Sequence[Column]) -> Array:
-    """The largest harm beyond its margin over all columns, shape (draws, columns).
+    """The harm that each draw shows in each column, shape (draws, columns).
 
-    In units of the statistic's own spread over the draws; -inf where a draw shows none. The
-    test of the maximum is one of "nothing got worse at all"; the margin is what the estimate
-    has to be beyond.
+    In units of the statistic's own spread over the draws; -inf where it is within its margin.
+    The test of the largest is one of "nothing got worse at all"; the margin is what the
+    estimate has to be beyond. So wide margins leave more of alpha to the other columns.
     """
     statistics = draws.statistics(np.stack([column.changes for column in columns], axis=1))
     margins = np.array([column.margin for column in columns])
@@ -47,7 +47,7 @@ def harm(draws: Draws, columns: Sequence[Column]) -> Array:
     spread = statistics.std(axis=0)
     spread = np.where(spread > _NOTHING, spread, math.inf)
     beyond = (statistics > margins + _NOTHING) & np.isfinite(spread)
-    return np.where(beyond, (statistics - margins) / spread - handicaps, -math.inf)
+    return np.where(beyond, statistics / spread - handicaps, -math.inf)
 
 
 def benefit(draws: Draws, column: Column) -> Array:

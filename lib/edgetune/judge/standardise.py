@@ -17,14 +17,22 @@ import numpy as np
 
 Array = Any
 
+_LAST_DIGITS = 1e-9
+
 
 def smallest_unit(events: Array) -> float:
-    """The smallest amount that any host counted in a slot: what one event is at least.
+    """What one event is at least: the smallest amount that hosts counted in a slot, or, if none
+    counted nothing, the smallest step between two amounts.
 
-    Half of it is added to sums, so that multiplying a metric changes nothing.
+    1 for counts, 0.2 for the share of five checks, hardly anything for a time. Half of it is
+    added to sums, so multiplying a metric changes nothing.
     """
-    counted = events[events > 0]
-    return float(counted.min()) if counted.size else 1.0
+    amounts = np.unique(events[np.isfinite(events)])
+    if not amounts.size or amounts[-1] <= 0:
+        return 1.0
+    steps = np.diff(amounts) if amounts[0] > 0 and amounts.size > 1 else amounts
+    # Sums of fractions differ in their last digits.
+    return float(steps[steps > _LAST_DIGITS * amounts[-1]].min(initial=amounts[-1]))
 
 
 def expected(events: Array, exposure: Array, strata: Array) -> Array:
