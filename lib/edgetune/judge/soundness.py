@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reasons why a comparison cannot be trusted, from the facts of both windows alone.
+
+What is told by a biased comparison is worth nothing, be it good or bad. The others leave harm
+that is proven as it is, and keep only a promotion from being trusted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from edgetune.judge.change import filled
+from edgetune.judge.permutation import Draws, Strata, p_value
+from edgetune.metrics.facts import Facts
+from edgetune.metrics.series import REBOOTED
+
+ENOUGH = 0.8
+"""Share of the samples of the best sampled host that every host must have."""
+STALE_AFTER = 3
+"""Intervals without any sample: one sweep may be lost, and another late."""
+STALE_LEAST = 10.0
+"""Seconds that are never stale: a sweep of a large PoP takes some."""
+IDLE_TIME = 0.05
+"""Share of a group's host-time without traffic that is no spill-over: 3 min of an hour."""
+SYMMETRIC = 2.0
+"""An outage that hits one group at most so many times as much as the other hits both."""
+IMBALANCE = 0.2
+"""How much less than the other a group may carry: drops that grow with the square of the load
+mislead by as much per packet, which is what tunings are expected to change at least."""
+IMBALANCE_P = 0.01
+"""The least likely imbalance that chance is believed to make."""
+PEAK = 1.5
+"""Multiple of the baseline's peak load at which a host was never seen before."""
+_NAMES = 4
+
+Array = Any
+Groups = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """One reason: its ``kind``, a part of a sentence, and whether it biases the comparison.
+
+    Kinds: ``missing``, ``reset``, ``reboot``, ``stale``, ``spill_over``, ``imbalance``,
+    ``no_peak``.
+    """
+
+    kind: str
+    text: str
+    biased: bool = False
+
+
+def doubts(
+    strata: Strata, baseline: Facts, soak: Facts, *, end: float, interval: float, draws: Draws
+) -> list[Doubt]:
+    """All reasons to doubt a comparison of a soak up to ``end`` with its baseline.
+
+    ``interval`` is the time between samples, in seconds; ``draws`` are those of the groups in
+    ``strata``. Packets that nobody counted give no reason.
+    """
+    groups = {
+        group: [h for s in strata.values() for h in s[group]] for group in ("test", "control")
+    }
+    hosts = [host for members in groups.values() for host in members]
+    return [
+        *_stale(hosts, soak, end, interval),
+        *_imbalance(draws, baseline, soak),
+        *_spill_over(groups, soak),
+        *gaps(hosts, baseline, "baseline"),
+        *gaps(hosts, soak, "soak"),
+        *_reboots(hosts, soak),
+        *_no_peak(baseline, soak),
+    ]
+
+
+def gaps(hosts: Sequence[str], facts: Facts, window: str) -> list[Doubt]:
+    """What keeps hosts' samples from telling of a whole window, which is named in the text."""
+    return [*_missing(hosts, facts, window), *_resets(hosts, facts, window)]
+
+
+def _missing(hosts: Sequence[str], facts: Facts, window: str) -> Iterator[Doubt]:
+    counts = {host: facts["samples"].get(host, 0) for host in hosts}
+    most = max(counts.values(), default=0)
+    lost = {host: count for host, count in counts.items() if count < max(2, ENOUGH * most)}
+    if lost:
+        few, many = min(lost.values()), max(lost.values())
+        seen = f"{few}" if few == many else f"{few} to {many}"
+        text = f"no data from {_names(list(lost))} in the {window}: {seen} of {most} samples"
+        yield Doubt("missing", text)
+
+
+def _resets(hosts: Sequence[str], facts: Facts, window: str) -> Iterator[Doubt]:
+    known = {host: facts["flaws"][host] for host in hosts if host in facts["flaws"]}
+    fallen = [host for host, flaw in known.items() if flaw != REBOOTED]
+    if fallen:
+        others = f"; so it is on {_names(fallen[1:])}" if fallen[1:] else ""
+        yield Doubt("reset", f"{fallen[0]} in the {window}: {known[fallen[0]]}{others}")
+
+
+def _reboots(hosts: Sequence[str], soak: Facts) -> Iterator[Doubt]:
+    rebooted = [host for host in hosts if soak["flaws"].get(host) == REBOOTED]
+    if rebooted:
+        yield Doubt("reboot", f"{_names(rebooted)} rebooted in the soak")
+
+
+def _stale(hosts: Sequence[str], soak: Facts, end: float, interval: float) -> Iterator[Doubt]:
+    times = [soak["newest"].get(host) for host in hosts]
+    known = [time for time in times if time is not None]
+    if not known:
+        yield Doubt("stale", "there is no sample of the soak", biased=True)
+    elif end - max(known) > max(STALE_AFTER * interval, STALE_LEAST):
+        age = _age(end - max(known))
+        yield Doubt("stale", f"the newest sample is {age} old", biased=True)
+
+
+def _spill_over(groups: Groups, soak: Facts) -> Iterator[Doubt]:
+    shares = {group: _idle_time(members, soak) for group, members in groups.items()}
+    group = max(shares, key=lambda name: shares[name])
+    if shares[group] <= max(IDLE_TIME, SYMMETRIC * min(shares.values())):
+        return
+    idle = [host for host in groups[group] if soak["idle"].get(host, 0.0) > IDLE_TIME]
+    share = _idle_time(idle, soak)
+    who = f"{len(idle)} {group} host{'s' if len(idle) > 1 else ''}"
+    text = f"{who} carried no traffic for {100 * share:.0f} % of the soak ({_names(idle)})"
+    yield Doubt("spill_over", f"{text}: the others carried theirs", biased=True)
+
+
+def _idle_time(hosts: Sequence[str], soak: Facts) -> float:
+    return sum(float(soak["idle"].get(host, 0.0)) for host in hosts) / max(1, len(hosts))
+
+
+def _imbalance(draws: Draws, baseline: Facts, soak: Facts) -> Iterator[Doubt]:
+    """The sample-ratio check: the groups' packets, in the permutation test of the metrics."""
+    changes = np.array([_change(baseline, soak, host) for host in draws.hosts])
+    statistics = draws.statistics(filled(changes, draws.strata)[:, None])[:, 0]
+    ratio, p = math.exp(float(statistics[0])), p_value(np.abs(statistics))
+    if min(ratio, 1 / ratio) < 1 - IMBALANCE and p <= max(IMBALANCE_P, 2 / len(draws)):
+        much = f"{100 * abs(ratio - 1):,.0f} % {'more' if ratio > 1 else 'fewer'}"
+        than = "packets than control relative to their own baseline"
+        yield Doubt("imbalance", f"test hosts carry {much} {than} (p = {p:.3f})", biased=True)
+
+
+def _change(baseline: Facts, soak: Facts, host: str) -> float:
+    """The logarithm of how a host's packets changed; NaN if unknown."""
+    was, now = baseline["packets"].get(host), soak["packets"].get(host)
+    if was is None or now is None:
+        return math.nan
+    # One packet a second more keeps the logarithm of an idle host finite.
+    return math.log((now + 1) / (was + 1))
+
+
+def _no_peak(baseline: Facts, soak: Facts) -> Iterator[Doubt]:
+    peak, median = baseline["load"]["peak"], soak["load"]["median"]
+    if peak is not None and median is not None and median > PEAK * peak:
+        text = f"half of the soak carried more than {PEAK:g} times the baseline's peak load"
+        yield Doubt("no_peak", f"{text}: the baseline holds no peak")
+
+
+def _names(hosts: Sequence[str]) -> str:
+    more = len(hosts) - _NAMES
+    return ", ".join(hosts[:_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _age(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
