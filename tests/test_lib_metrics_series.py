@@ -172,6 +172,7 @@ def test_a_counter_that_shrinks_is_a_flaw(old: int, new: int, how: str) -> None:
     window = _read(rows)
     assert window.flaws == {"a": f"listen_drops fell from {old} to {new}: {how}"}
     np.testing.assert_array_equal(_events(window), [[NAN, 0]])
+    np.testing.assert_array_equal(window.metrics["listen_drops"].exposure, [[NAN, 8]])
 
 
 def test_a_reset_of_one_counter_does_not_hide_behind_another() -> None:
@@ -238,8 +239,9 @@ def test_a_window_that_makes_no_sense_is_refused(change: Any, message: str) -> N
 
 
 def test_an_error_of_rounding_makes_no_slot() -> None:
-    start = 1763730601.2345678
-    assert _read([], start=start, end=start + 240 * 0.1, slot=0.1).packets.shape == (1, 240)
+    for start in (1763730601.2345678 + 0.1 * step for step in range(20)):
+        window = _read([], start=start, end=start + 7 * 10.7, slot=10.7)
+        assert window.packets.shape == (1, 7)
 
 
 def _many(seed: int) -> list[dict[str, Any]]:
