@@ -137,9 +137,11 @@ class _Table:
         self._columns: dict[tuple[str, str], Array] = {}
 
     def column(self, kind: str, name: str) -> Array:
-        """A counter or a gauge (``kind`` is its key in a sample), NaN where there is none."""
+        """A counter or a gauge (``kind`` is its key in a sample), NaN where it is not there or,
+        as one that could not be read, None."""
         if (kind, name) not in self._columns:
-            values = [_known(row[kind].get(name)) for row in self._rows]
+            seen = [row[kind].get(name) for row in self._rows]
+            values = [_ABSENT if value is None else value for value in seen]
             self._columns[kind, name] = self._numbers(name, values)[self._order]
         return self._columns[kind, name]
 
@@ -152,11 +154,6 @@ class _Table:
                 return numbers
         wrong = next(at for at, value in enumerate(values) if not _valid(value))
         raise InputError(f"sample of {self._rows[wrong]['host']}", name, f"is {values[wrong]!r}")
-
-
-def _known(value: Any) -> Any:
-    """A gauge that could not be read is None; so is a counter that is not there."""
-    return _ABSENT if value is None else value
 
 
 def _valid(value: Any) -> bool:
