@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The generator of bench.judge."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from bench.judge.scenarios import BASELINE, SCENARIOS, SOAK, Array, Replicate, Series, draw
+
+
+def dice(seed: int = 7) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def rate(events: Array) -> float:
+    return float(np.nanmean(events))
+
+
+def every_array(replicate: Replicate) -> list[Array]:
+    arrays = [replicate.test, replicate.strata]
+    for one in replicate.metrics:
+        arrays += [one.before, one.before_exposure, one.after, one.after_exposure]
+    return arrays
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_replicate_has_two_groups_in_each_stratum_and_four_metrics(name: str) -> None:
+    scenario = SCENARIOS[name]
+    replicate = draw(scenario, dice())
+    for stratum in range(scenario.strata):
+        assert replicate.test[replicate.strata == stratum].sum() == scenario.hosts
+        assert (~replicate.test[replicate.strata == stratum]).sum() == scenario.hosts
+    hosts = 2 * scenario.hosts * scenario.strata
+    assert [one.name for one in replicate.metrics] == ["drops", "health", "retransmits", "cpu"]
+    for one in replicate.metrics:
+        assert one.before.shape == one.before_exposure.shape == (hosts, BASELINE)
+        assert one.after.shape == one.after_exposure.shape == (hosts, SOAK)
+        for values in (one.before, one.after):
+            assert np.nanmin(values) >= 0 and np.isfinite(values[~np.isnan(values)]).all()
+        for exposure in (one.before_exposure, one.after_exposure):
+            assert np.nanmin(exposure) > 0
+    missing = any(np.isnan(array).any() for array in every_array(replicate))
+    assert missing == scenario.gaps
+
+
+def test_the_same_seed_draws_the_same_and_another_does_not() -> None:
+    first, again, other = (draw(SCENARIOS["gaps"], dice(seed)) for seed in (1, 1, 2))
+    for one, same in zip(every_array(first), every_array(again)):
+        np.testing.assert_array_equal(one, same)
+    assert not np.array_equal(first.metrics[0].after, other.metrics[0].after)
+
+
+def test_an_effect_multiplies_the_drops_of_test_hosts_from_its_onset_on() -> None:
+    poisson = SCENARIOS["iid_poisson"]
+    changed = draw(poisson, dice(), effect=2.0, onset=120)
+    drops, test = changed.metrics[0], changed.test
+    assert rate(drops.before[test]) == pytest.approx(6, rel=0.05)
+    assert rate(drops.after[test, :120]) == pytest.approx(6, rel=0.05)
+    assert rate(drops.after[test, 120:]) == pytest.approx(12, rel=0.05)
+    assert rate(drops.after[~test]) == pytest.approx(6, rel=0.05)
+    for guard in changed.metrics[1:]:
+        ratio = rate(guard.after[test]) / rate(guard.after[~test])
+        assert ratio == pytest.approx(1, rel=0.05)
+
+
+def test_hosts_can_be_fewer_than_the_scenario_has() -> None:
+    assert draw(SCENARIOS["full"], dice(), hosts=4).test.sum() == 4
+
+
+def test_a_surge_hits_both_groups_and_moves_packets_less_than_drops() -> None:
+    replicate = draw(SCENARIOS["homogeneous"], dice(3), hosts=200)
+    drops = replicate.metrics[0]
+    by_minute = [drops.after[group].mean(axis=0) for group in (replicate.test, ~replicate.test)]
+    assert max(by_minute[0]) > 2.5 * np.median(by_minute[0])
+    assert np.corrcoef(by_minute)[0, 1] > 0.95
+    packets, total = drops.after_exposure.mean(axis=0), drops.after.mean(axis=0)
+    slope = np.polyfit(np.log(total), np.log(packets), 1)[0]
+    assert slope == pytest.approx(0.5, abs=0.05)
+
+
+def test_drops_are_negative_binomial_and_poisson_where_said() -> None:
+    def excess(name: str) -> float:
+        after = draw(SCENARIOS[name], dice(), hosts=100).metrics[0].after
+        mean = after.mean(axis=0)
+        return float(((after.var(axis=0) - mean) / mean**2).mean())
+
+    assert excess("homogeneous") == pytest.approx(1, abs=0.1)
+    assert excess("iid_poisson") == pytest.approx(0, abs=0.02)
+
+
+def test_hosts_differ_and_remember_as_much_as_the_scenario_says() -> None:
+    replicate = draw(SCENARIOS["no_surge"], dice(), hosts=300)
+    drops = replicate.metrics[0]
+    relative = np.hstack([drops.before, drops.after])
+    relative = relative / relative.mean(axis=0)
+    of_host = np.log(relative.mean(axis=1))
+    assert of_host.std() == pytest.approx(0.4, abs=0.06)
+    residual = relative / relative.mean(axis=1, keepdims=True) - 1
+    lagged = [float((residual[:, lag:] * residual[:, :-lag]).mean()) for lag in (1, 2)]
+    assert lagged[1] / lagged[0] == pytest.approx(0.8, abs=0.08)
+
+
+def test_sparse_has_hosts_that_drop_nothing_in_a_whole_window() -> None:
+    drops = draw(SCENARIOS["sparse"], dice(), hosts=200).metrics[0]
+    assert 0.1 < (drops.after.sum(axis=1) == 0).mean() < 0.6
+    assert (drops.after[:, :15].sum(axis=1) == 0).mean() > 0.7
+
+
+def test_the_rack_surge_is_on_a_third_of_the_hosts() -> None:
+    calm = draw(SCENARIOS["full"], dice(5), hosts=30)
+    rack = draw(SCENARIOS["rack_surge"], dice(5), hosts=30)
+
+    def packets(replicate: Replicate) -> Array:
+        one = replicate.metrics[0]
+        return np.hstack([one.before_exposure, one.after_exposure])
+
+    level = packets(rack) / np.median(packets(rack), axis=0)
+    assert (level.max(axis=1) > 1.5).sum() == 20
+    assert ((packets(calm) / np.median(packets(calm), axis=0)).max(axis=1) > 1.5).sum() == 0
+
+
+def test_cold_caches_raise_everything_on_both_groups_and_pass() -> None:
+    replicate = draw(SCENARIOS["transient"], dice(), hosts=300)
+    reference = draw(SCENARIOS["full"], dice(), hosts=300)
+    for one, other in zip(replicate.metrics, reference.metrics):
+        for group in (replicate.test, ~replicate.test):
+            assert rate(one.after[group, :5]) > 1.8 * rate(other.after[group, :5])
+        assert rate(one.after[:, 30:]) == pytest.approx(rate(other.after[:, 30:]), rel=0.1)
+
+
+def test_gaps_are_about_what_a_collector_misses() -> None:
+    drops = draw(SCENARIOS["gaps"], dice(), hosts=100).metrics[0]
+    missing = np.isnan(np.hstack([drops.before, drops.after]))
+    assert 0.08 < missing.mean() < 0.16
+    holes = [_longest_run(row) for row in missing]
+    assert 15 <= sum(hole >= 30 for hole in holes) <= 25
+
+
+def _longest_run(row: Array) -> int:
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], row.astype(int), [0]])))
+    return int(max(edges[1::2] - edges[::2], default=0))
+
+
+def test_spill_over_loads_control_hosts_for_the_first_minutes_only() -> None:
+    replicate = draw(SCENARIOS["spill_over"], dice(), hosts=300)
+    drops, test = replicate.metrics[0], replicate.test
+
+    def ratio(minutes: slice) -> float:
+        return rate(drops.after[test, minutes]) / rate(drops.after[~test, minutes])
+
+    assert ratio(slice(0, 5)) < 0.4
+    assert ratio(slice(5, None)) == pytest.approx(1, abs=0.15)
+
+
+def test_pops_have_levels_and_surges_of_their_own() -> None:
+    replicate = draw(SCENARIOS["five_pops"], dice())
+    drops = replicate.metrics[0]
+    by_pop = [drops.before_exposure[replicate.strata == pop].mean(axis=0) for pop in range(5)]
+    together = np.corrcoef(by_pop)[np.triu_indices(5, 1)]
+    assert together.max() < 0.9
+    levels = [math.log(rate(drops.before[replicate.strata == pop])) for pop in range(5)]
+    assert np.std(levels) > 0.3
+
+
+def test_bursts_are_single_minutes_of_single_hosts() -> None:
+    drops: Series = draw(SCENARIOS["bursts"], dice(), hosts=100).metrics[0]
+    calm = draw(SCENARIOS["full"], dice(), hosts=100).metrics[0]
+    assert drops.after.mean() > 1.03 * calm.after.mean()
+    assert 0.0005 < (drops.after > 150).mean() - (calm.after > 150).mean() < 0.002
