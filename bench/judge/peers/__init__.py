@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The judges of today that ours is compared with; each file has one, with its options."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from typing import Protocol
+
+from bench.judge.peers.anytime import AsymptoticSequence, LindonMalek
+from bench.judge.peers.counters import Counter
+from bench.judge.peers.host_t import HostT
+from bench.judge.peers.kayenta import Kayenta
+from bench.judge.peers.mann_whitney import MannWhitney
+from bench.judge.scenarios import Replicate
+
+
+class Peer(Protocol):
+    """A judge of the primary metric."""
+
+    @property
+    def name(self) -> str: ...
+
+    def decide(self, replicate: Replicate, looks: Sequence[int]) -> int | None:
+        """The first of the `looks` (minutes of the soak) at which it says that drops got worse."""
+        ...
+
+
+PEERS: Sequence[Peer] = (
+    Kayenta("Kayenta"),
+    Kayenta("Kayenta, from 50 points on", least_points=50),
+    Kayenta("Kayenta, allowedIncrease 1.25", allowed_increase=1.25),
+    Kayenta("Kayenta, lookback 60", lookback=60),
+    Kayenta("Kayenta, drops per packet", ratios=True),
+    MannWhitney("Mann-Whitney, one look", corrected=False),
+    MannWhitney("Mann-Whitney, Bonferroni", corrected=True),
+    Counter("Argo, failureLimit 0", failures=1),
+    Counter("Argo, failureLimit 3", failures=4),
+    Counter("Flagger, threshold 5", failures=5, absent="failed"),
+    AsymptoticSequence("AsympCS"),
+    LindonMalek("Lindon-Malek"),
+    HostT("t-test over hosts, uncorrected"),
+)
+NEED_SCIPY = (MannWhitney, HostT)
+
+
+def installed() -> tuple[list[Peer], dict[str, str]]:
+    """The peers that can run here; and the others, with why not."""
+    if importlib.util.find_spec("scipy"):
+        return list(PEERS), {}
+    found = [peer for peer in PEERS if not isinstance(peer, NEED_SCIPY)]
+    return found, {peer.name: "needs scipy" for peer in PEERS if isinstance(peer, NEED_SCIPY)}
