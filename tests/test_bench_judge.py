@@ -100,6 +100,7 @@ def test_hosts_differ_and_remember_as_much_as_the_scenario_says() -> None:
     assert of_host.std() == pytest.approx(0.4, abs=0.06)
     residual = relative / relative.mean(axis=1, keepdims=True) - 1
     lagged = [float((residual[:, lag:] * residual[:, :-lag]).mean()) for lag in (1, 2)]
+    assert lagged[0] == pytest.approx(math.exp(0.8 * 0.35**2) - 1, abs=0.03)
     assert lagged[1] / lagged[0] == pytest.approx(0.8, abs=0.08)
 
 

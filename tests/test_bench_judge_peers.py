@@ -183,6 +183,18 @@ def test_the_confidence_sequence_has_the_published_width() -> None:
     assert relative[1] < relative[0] and relative[1] < relative[2]
 
 
+def test_the_confidence_sequence_is_wider_after_a_short_baseline() -> None:
+    origin = replicate("iid_poisson", effect=1.3)
+    drops = origin.metrics[0]
+    short = drops.before.copy()
+    short[:, 2:] = np.nan
+    shortened = with_drops(origin, short, drops.after)
+    careful = find("AsympCS, baseline estimated")
+    assert careful.decide(origin, LOOKS) == 15
+    assert careful.decide(shortened, LOOKS) is None
+    assert find("AsympCS").decide(shortened, LOOKS) is not None
+
+
 def test_lindon_and_malek_see_shares_that_moved_and_little_else() -> None:
     assert anytime.log_bayes_factor((500, 500), (0.5, 0.5)) < 0
     assert anytime.log_bayes_factor((600, 400), (0.5, 0.5)) > 10

@@ -148,7 +148,7 @@ def draw(
     harm = np.ones(pressure.shape)
     harm[test, BASELINE + onset :] = effect
     metrics = measure(scenario, dice, strata, pressure, harm)
-    return Replicate(test, strata, tuple(_split(name, *found) for name, found in metrics.items()))
+    return Replicate(test, strata, split(metrics, BASELINE))
 
 
 def measure(
@@ -172,6 +172,14 @@ def measure(
         "cpu": (np.minimum(_gauge(dice, guards["cpu"]), 100.0), np.ones(shape)),
     }
     return _with_gaps(dice, found, packets) if scenario.gaps else found
+
+
+def split(metrics: Mapping[str, tuple[Array, Array]], bins: int) -> tuple[Series, ...]:
+    """Events and exposure of each metric, cut after the `bins` of the baseline."""
+    return tuple(
+        Series(name, events[:, :bins], exposure[:, :bins], events[:, bins:], exposure[:, bins:])
+        for name, (events, exposure) in metrics.items()
+    )
 
 
 def _draw_groups(dice: np.random.Generator, strata: int, per_group: int) -> Array:
@@ -267,8 +275,3 @@ def _with_gaps(
         name: (np.where(blank[name], np.nan, events), np.where(blank[name], np.nan, exposure))
         for name, (events, exposure) in found.items()
     }
-
-
-def _split(name: str, events: Array, exposure: Array) -> Series:
-    cut = BASELINE
-    return Series(name, events[:, :cut], exposure[:, :cut], events[:, cut:], exposure[:, cut:])

@@ -38,10 +38,13 @@ PEERS: Sequence[Peer] = (
     Counter("Argo, failureLimit 3", failures=4),
     Counter("Flagger, threshold 5", failures=5, absent="failed"),
     AsymptoticSequence("AsympCS"),
+    AsymptoticSequence("AsympCS, baseline estimated", estimated=True),
     LindonMalek("Lindon-Malek"),
     HostT("t-test over hosts, uncorrected"),
 )
 NEED_SCIPY = (MannWhitney, HostT)
+SLOW = (Kayenta, MannWhitney)
+"""Those that take some 10 ms for a rollout; the others take about one."""
 
 
 def installed() -> tuple[list[Peer], dict[str, str]]:

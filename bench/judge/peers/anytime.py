@@ -28,6 +28,8 @@ class AsymptoticSequence:
     log ratio of the groups' rates in each minute, less its mean in the baseline."""
 
     name: str
+    estimated: bool = False
+    """Widen it for the error of the baseline's mean, which the method takes as known."""
 
     def decide(self, replicate: Replicate, looks: Sequence[int]) -> int | None:
         """The look (minute) at which the sequence excludes that drops are as they were."""
@@ -39,7 +41,10 @@ class AsymptoticSequence:
             return None
         for look in looks:
             seen = after[:look][~np.isnan(after[:look])] - known.mean()
-            if len(seen) > 1 and seen.mean() > margin(len(seen), float(seen.std(ddof=1))):
+            if len(seen) < 2:
+                continue
+            wider = math.sqrt(1 + len(seen) / len(known)) if self.estimated else 1.0
+            if seen.mean() > wider * margin(len(seen), float(seen.std(ddof=1))):
                 return look
         return None
 

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judges on simulated soaks whose truth is known: ours, and those of today.
+
+Each rollout has test and control hosts, 240 minutes before the change and 240 after it, and 16
+looks. Where the change does nothing, every rollback is a false one; where it multiplies the drops
+of test hosts, the rollback should come, and soon. All methods see the same replicates, slow peers
+the first of them. Ours judges the drops with all guards, the peers judge the drops only.
+
+The exit status is 1 if ours misses a target; with --quick it does not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from bench._table import carry_out, options
+from bench.judge import figures, oddities, peers, targets, trials
+from bench.judge.articles import ARTICLES
+from bench.judge.scenarios import SCENARIOS
+from bench.judge.tables import show
+from bench.judge.trials import Judge, Sizes
+
+FULL = Sizes(null=2000, effect=1000, slow=300)
+QUICK = Sizes(null=60, effect=20, slow=20)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark; the exit status comes back."""
+    parser = options(__doc__ or "")
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes at once")
+    parser.add_argument("--seed", type=int, default=1, metavar="S")
+    parser.add_argument(
+        "--only", type=scenarios_of, default=list(SCENARIOS), metavar="NAME,..", help="scenarios"
+    )
+    chosen = parser.parse_args(arguments)
+    if chosen.jobs < 1:
+        parser.error("--jobs: must be at least 1")
+    found: dict[str, Any] = {}
+
+    def work() -> dict[str, Any]:
+        found.update(run(chosen.only, QUICK if chosen.quick else FULL, chosen.seed, chosen.jobs))
+        return found
+
+    status = carry_out("judge", chosen, work, show)
+    missed = any(not target["reached"] for target in found.get("targets", []))
+    return status or int(missed and not chosen.quick)
+
+
+def scenarios_of(text: str) -> list[str]:
+    """ "full,few"."""
+    names = text.split(",")
+    unknown = [name for name in names if name not in SCENARIOS]
+    if unknown:
+        known = ", ".join(SCENARIOS)
+        raise argparse.ArgumentTypeError(f"no scenario {unknown[0]!r}; there are {known}")
+    return names
+
+
+def run(scenarios: Sequence[str], sizes: Sizes, seed: int, jobs: int) -> dict[str, Any]:
+    """Everything that the tables show."""
+    ours = trials.ours()
+    found = trials.run(trials.cases(scenarios), sizes, seed, jobs)
+    installed, left_out = peers.installed()
+    if ours is None:
+        left_out = {"edgetune": f"no {trials.OURS}", **left_out}
+    document: dict[str, Any] = {
+        "benchmark": "judge",
+        "seed": seed,
+        "replicates": asdict(sizes),
+        "left_out": left_out,
+        "false_rollbacks": figures.false_rollbacks(found),
+        "power": figures.power(found),
+        "wrong_direction": figures.wrong_direction(found),
+        "differences": figures.differences(found, ours.name) if ours else [],
+        "oddities": oddities.decide([*([ours] if ours else []), *installed], seed),
+        "cpu": figures.cpu(found),
+        "articles": judge_articles(ours, seed) if ours else [],
+    }
+    reached = targets.check(ours.name, document) if ours else []
+    return {**document, "targets": [asdict(target) for target in reached]}
+
+
+def judge_articles(ours: Judge, seed: int) -> list[dict[str, Any]]:
+    """What ours says of the articles, simulated."""
+    rows = []
+    for name, (make, truth) in ARTICLES.items():
+        ratio, low, high, verdict = ours.compare(make(np.random.default_rng(seed)))
+        row = {"article": name, "truth": truth, "ratio": ratio, "low": low, "high": high}
+        rows.append({**row, "verdict": verdict})
+    return rows
+
+
+if __name__ == "__main__":
+    sys.exit(main())

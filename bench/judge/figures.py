@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From decisions to figures: rates with intervals, power, delays, and paired differences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bench.judge.scenarios import SCENARIOS, SOAK, Array
+from bench.judge.trials import Case, Decisions, Trials
+
+VALID = 0.066
+"""A method with more false rollbacks than this at a nominal 5 % does not hold what it says."""
+_Z = 1.959963984540054
+
+
+def wilson(count: int, of: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a proportion."""
+    share, squared = count / of, _Z**2 / of
+    centre = share + squared / 2
+    half = _Z * math.sqrt(share * (1 - share) / of + squared / (4 * of))
+    return max(0.0, (centre - half) / (1 + squared)), min(1.0, (centre + half) / (1 + squared))
+
+
+def rate(said: Sequence[bool]) -> dict[str, float]:
+    """A proportion with its interval."""
+    low, high = wilson(sum(said), len(said))
+    return {"rate": sum(said) / len(said), "low": low, "high": high, "replicates": len(said)}
+
+
+def false_rollbacks(trials: Trials) -> list[dict[str, Any]]:
+    """Per scenario and method: how often it rolls back without an effect; and how often ours
+    calls nothing an improvement."""
+    found = []
+    for case, name, decisions in _each(trials):
+        if case.effect == 1:
+            row = {"scenario": case.scenario, "method": name, **rate(_alarmed(decisions))}
+            row["improved"] = rate(decisions.improved) if decisions.improved else None
+            found.append(row)
+    return found
+
+
+def power(trials: Trials) -> list[dict[str, Any]]:
+    """Per scenario, effect and method: how often an effect is found, minutes until then, and what
+    test hosts suffer meanwhile. Replicates that are rolled back before the onset are left out."""
+    found = []
+    for case, name, decisions in _each(trials):
+        kept = [one for one in caught(case, decisions) if one is not None]
+        if case.effect > 1 and kept:
+            row = {"scenario": case.scenario, "effect": case.harm, "method": name, **rate(kept)}
+            row["minutes"] = _minutes(case, decisions)
+            row["bad_host_minutes"] = _bad_host_minutes(case, decisions)
+            found.append(row)
+    return found
+
+
+def wrong_direction(trials: Trials) -> list[dict[str, Any]]:
+    """Per method: how often an improvement is rolled back; and how often ours sees it."""
+    return [
+        {
+            "scenario": case.scenario,
+            "effect": case.harm,
+            "method": name,
+            **rate(_alarmed(decisions)),
+            "improved": rate(decisions.improved) if decisions.improved else None,
+        }
+        for case, name, decisions in _each(trials)
+        if case.effect < 1
+    ]
+
+
+def differences(trials: Trials, ours: str) -> list[dict[str, Any]]:
+    """Ours and each peer on the same replicates, wherever the peer's false rollbacks are valid."""
+    found = []
+    for case, name, decisions in _each(trials):
+        null = trials.get(Case(case.scenario), {}).get(name)
+        if case.effect <= 1 or name == ours or null is None:
+            continue
+        false = rate(_alarmed(null))["rate"]
+        pairs = _pairs(caught(case, trials[case][ours]), caught(case, decisions))
+        if false <= VALID and len(pairs):
+            row = {"scenario": case.scenario, "effect": case.harm, "method": name, "false": false}
+            found.append({**row, **_paired(pairs)})
+    return found
+
+
+def cpu(trials: Trials) -> list[dict[str, Any]]:
+    """Milliseconds of CPU per look of each method, over all cases."""
+    total: dict[str, Decisions] = {}
+    for _, name, decisions in _each(trials):
+        total.setdefault(name, Decisions()).add(decisions)
+    return [
+        {"method": name, "ms_per_look": 1000 * decisions.cpu / decisions.looks}
+        for name, decisions in total.items()
+    ]
+
+
+def caught(case: Case, decisions: Decisions) -> list[bool | None]:
+    """Whether each replicate was rolled back for its effect; None if it was before the onset."""
+    return [
+        None if alarm is not None and alarm <= case.onset else alarm is not None
+        for alarm in decisions.alarms
+    ]
+
+
+def _each(trials: Trials) -> Iterator[tuple[Case, str, Decisions]]:
+    for case, of_case in trials.items():
+        for name, decisions in of_case.items():
+            yield case, name, decisions
+
+
+def _alarmed(decisions: Decisions) -> list[bool]:
+    return [alarm is not None for alarm in decisions.alarms]
+
+
+def _minutes(case: Case, decisions: Decisions) -> Mapping[str, float] | None:
+    """Median and 90 % quantile of the minute of the alarm, among those after the onset."""
+    alarms = [alarm for alarm in decisions.alarms if alarm is not None and alarm > case.onset]
+    if not alarms:
+        return None
+    return {"median": float(np.median(alarms)), "p90": float(np.quantile(alarms, 0.9))}
+
+
+def _bad_host_minutes(case: Case, decisions: Decisions) -> float:
+    """Test hosts times minutes from the onset to the alarm, or to the end; the mean."""
+    scenario = SCENARIOS[case.scenario]
+    ends = [SOAK if alarm is None else alarm for alarm in decisions.alarms]
+    minutes = [max(0, end - case.onset) for end in ends]
+    return scenario.hosts * scenario.strata * float(np.mean(minutes))
+
+
+def _pairs(ours: Sequence[bool | None], peers: Sequence[bool | None]) -> Array:
+    """Shape (replicates, 2), of those that neither rolled back early."""
+    both = zip(ours, peers)
+    kept = [(own, peer) for own, peer in both if own is not None and peer is not None]
+    return np.array(kept, dtype=float)
+
+
+def _paired(pairs: Array) -> dict[str, float]:
+    """Power of both, its difference, and the standard error of that."""
+    apart = pairs[:, 0] - pairs[:, 1]
+    return {
+        "ours": float(pairs[:, 0].mean()),
+        "theirs": float(pairs[:, 1].mean()),
+        "difference": float(apart.mean()),
+        "error": float(apart.std() / math.sqrt(len(apart))),
+    }

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of bench.judge, from the figures as they are written to its JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Callable
+
+from bench._table import print_table
+from bench.judge.trials import MAIN
+
+Rows = Sequence[Mapping[str, Any]]
+BAD = "x1.5"
+
+
+def show(document: Mapping[str, Any]) -> None:
+    """Print what `run` found."""
+    print("bench.judge: seed {seed}; replicates {replicates}".format(**document))
+    _show_false(document["false_rollbacks"])
+    for scenario in MAIN:
+        _show_power(scenario, document["power"])
+    _show_differences(document["differences"])
+    _show_oddities(document["oddities"])
+    _show_more(document)
+    _show_improvements(document)
+    _show_articles(document["articles"])
+    _show_targets(document["targets"])
+    for name, reason in document["left_out"].items():
+        print(f"not compared: {name} ({reason})")
+
+
+def grid(
+    rows: Rows, column: str, cell: Callable[[Mapping[str, Any]], str]
+) -> tuple[list[str], list[list[str]]]:
+    """Headers and rows of a table: a row for each method, a column for each value of `column`."""
+    columns = list(dict.fromkeys(row[column] for row in rows))
+    cells = {(row["method"], row[column]): cell(row) for row in rows}
+    methods = dict.fromkeys(row["method"] for row in rows)
+    return (
+        ["method", *columns],
+        [[name, *(cells.get((name, one), "-") for one in columns)] for name in methods],
+    )
+
+
+def _title(text: str) -> None:
+    print(f"\n{text}\n")
+
+
+def _table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    rows = list(rows)
+    if rows:
+        print_table(headers, rows)
+    else:
+        print("none")
+
+
+def _percent(row: Mapping[str, Any]) -> str:
+    return f"{100 * row['rate']:.1f} ({100 * row['low']:.1f}..{100 * row['high']:.1f})"
+
+
+def _caught(row: Mapping[str, Any]) -> str:
+    minutes = row["minutes"]
+    return f"{row['rate']:.2f} ({minutes['median']:.0f})" if minutes else f"{row['rate']:.2f}"
+
+
+def _show_false(rows: Rows) -> None:
+    _title("False rollbacks in 240 minutes, % (Wilson 95 %)")
+    _table(*grid(rows, "scenario", _percent))
+
+
+def _show_power(scenario: str, rows: Rows) -> None:
+    of_it = [row for row in rows if row["scenario"] == scenario]
+    if of_it:
+        _title(f"{scenario}: power within 240 minutes (median minute of the alarm)")
+        _table(*grid(of_it, "effect", _caught))
+
+
+def _show_differences(rows: Rows) -> None:
+    _title("Power of ours and of peers with valid false rollbacks, on the same replicates")
+    headers = ["scenario", "effect", "peer", "its false %", "ours", "peer's", "difference", "s.e."]
+    _table(
+        headers,
+        (
+            [
+                *(row[key] for key in ("scenario", "effect", "method")),
+                f"{100 * row['false']:.1f}",
+                *(f"{row[key]:.3f}" for key in ("ours", "theirs")),
+                f"{row['difference']:+.3f}",
+                f"{row['error']:.3f}",
+            ]
+            for row in rows
+        ),
+    )
+
+
+def _show_oddities(rows: Rows) -> None:
+    _title("Where there is little to decide on")
+    _table(list(rows[0]), (list(row.values()) for row in rows))
+
+
+def _show_more(document: Mapping[str, Any]) -> None:
+    _title(f"CPU; test hosts times minutes until the alarm at {BAD}; improvements rolled back")
+    wrong = {row["method"]: _percent(row) for row in document["wrong_direction"]}
+    bad = [row for row in document["power"] if row["effect"] == BAD and row["scenario"] in MAIN]
+    headers, rows = grid(bad, "scenario", lambda row: f"{row['bad_host_minutes']:.0f}")
+    by_method = {method: cells for method, *cells in rows}
+    _table(
+        ["method", "ms a look", *headers[1:], "x0.7 rolled back, %"],
+        (
+            [
+                row["method"],
+                f"{row['ms_per_look']:.2f}",
+                *by_method.get(row["method"], ["-"] * (len(headers) - 1)),
+                wrong.get(row["method"], "-"),
+            ]
+            for row in document["cpu"]
+        ),
+    )
+
+
+def _show_improvements(document: Mapping[str, Any]) -> None:
+    """Ours only: no peer claims any."""
+    rows = [
+        [row["scenario"], row.get("effect", "x1"), _percent(row["improved"])]
+        for row in (*document["false_rollbacks"], *document["wrong_direction"])
+        if row["improved"]
+    ]
+    if rows:
+        _title("Improvements that ours sees")
+        _table(["scenario", "effect", "improved, %"], rows)
+
+
+def _show_articles(rows: Rows) -> None:
+    if rows:
+        _title("The articles, simulated")
+        headers = ["article", "ratio put in", "ratio found", "interval", "verdict"]
+        _table(headers, map(_article, rows))
+
+
+def _article(row: Mapping[str, Any]) -> list[str]:
+    return [
+        row["article"],
+        f"{row['truth']:.3f}",
+        f"{row['ratio']:.3f}",
+        f"{row['low']:.3f}..{row['high']:.3f}",
+        row["verdict"],
+    ]
+
+
+def _show_targets(rows: Rows) -> None:
+    if rows:
+        _title("Targets of ours")
+        _table(
+            ["target", "wanted", "found", "reached"],
+            (
+                [row["what"], row["wanted"], row["found"], "yes" if row["reached"] else "NO"]
+                for row in rows
+            ),
+        )

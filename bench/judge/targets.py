@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What our judge is to reach, and whether it did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bench.judge.trials import LOOKS
+
+FALSE_ROLLBACKS = 0.066
+"""Upper end of Wilson's 95 % interval, over all looks, in every scenario."""
+POWER = (
+    ("full", "x1.25", 0.92),
+    ("full", "x1.5", 0.99),
+    ("full", "x1.5 from 120 min on", 0.88),
+    ("few", "x1.5", 0.85),
+)
+BEHIND = 0.02
+"""How much power may be less than that of a peer with valid false rollbacks. It is more where the
+95 % interval of the difference says so: of many comparisons some are behind by chance."""
+_Z = 1.96
+ARTICLE = 0.15
+"""How far the ratio may be from the one that was put into an article."""
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Target:
+    """One of them, with what was found."""
+
+    what: str
+    wanted: str
+    found: str
+    reached: bool
+
+
+def check(ours: str, document: Mapping[str, Rows]) -> list[Target]:
+    """The targets of everything that was run, from the figures of bench.judge."""
+    false, power = document["false_rollbacks"], document["power"]
+    own_false = [row for row in false if row["method"] == ours]
+    own_power = {(row["scenario"], row["effect"]): row for row in power if row["method"] == ours}
+    return [
+        *_false(own_false),
+        *_power(own_power),
+        *_behind(document["differences"]),
+        *_articles(document["articles"]),
+    ]
+
+
+def _false(rows: Rows) -> Iterator[Target]:
+    for row in rows:
+        what = f"false rollbacks, {row['scenario']}, upper end"
+        reached = row["high"] <= FALSE_ROLLBACKS
+        yield Target(what, f"<= {FALSE_ROLLBACKS:.1%}", f"{row['high']:.1%}", reached)
+
+
+def _power(rows: Mapping[tuple[str, str], Mapping[str, Any]]) -> Iterator[Target]:
+    for scenario, effect, wanted in POWER:
+        row = rows.get((scenario, effect))
+        if row:
+            what = f"power, {scenario}, {effect}"
+            yield Target(what, f">= {wanted}", f"{row['rate']:.3f}", row["rate"] >= wanted)
+    row = rows.get(("full", "x2"))
+    if row:
+        found = row["minutes"] and row["minutes"]["median"]
+        yield Target("median alarm, full, x2", f"{LOOKS[0]} min", f"{found} min", found == LOOKS[0])
+
+
+def _behind(rows: Rows) -> Iterator[Target]:
+    if rows:
+        worst = min(rows, key=_at_best)
+        what = "power against {method}, {scenario}, {effect}, the worst".format(**worst)
+        found = f"{worst['difference']:+.3f} (s.e. {worst['error']:.3f})"
+        yield Target(what, f">= {-BEHIND}", found, _at_best(worst) >= -BEHIND)
+
+
+def _at_best(row: Mapping[str, Any]) -> float:
+    return float(row["difference"] + _Z * row["error"])
+
+
+def _articles(rows: Rows) -> Iterator[Target]:
+    for row in rows:
+        near = abs(row["ratio"] / row["truth"] - 1) <= ARTICLE
+        wanted = f"{row['truth']:.2f}, improved"
+        found = f"{row['ratio']:.2f}, {row['verdict']}"
+        yield Target(row["article"], wanted, found, near and row["verdict"] == "improved")
