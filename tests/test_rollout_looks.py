@@ -41,7 +41,9 @@ class Soaking(World):
         opened.save()
 
     def count(self, rates: dict[str, float], start: float, boot: str) -> None:
-        self.site.samples.add("lab1", samples(rates, start, 600, boot, seed={"one": 12, "two": 15}[boot]))
+        self.site.samples.add(
+            "lab1", samples(rates, start, 600, boot, seed={"one": 12, "two": 15}[boot])
+        )
 
     def soak(self, test: float, began: float) -> None:
         """The soak began that many seconds ago; test hosts drop ``test`` in it."""
@@ -166,7 +168,9 @@ def test_a_soak_that_is_resumed_is_a_test_of_its_own(world: Soaking) -> None:
     world.mark("held")
     world.mark("soaking")
     assert world.head.first_look == world.head.looks == 4
-    assert looks.compare_pop(world.site, world.rollout)["message"].startswith("the next look, 1 of 4")
+    assert looks.compare_pop(world.site, world.rollout)["message"].startswith(
+        "the next look, 1 of 4"
+    )
 
 
 def test_a_look_that_is_lost_from_the_record_stops_the_judge(world: Soaking) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from edgetune.judge.change import change, filled
-from edgetune.judge.measured import EVENTS, EXPOSURE, rates_of, rows_of
+from edgetune.judge.change import change, filled, lasting
+from edgetune.judge.measured import EVENTS, EXPOSURE, halves_of, rates_of, rows_of
 from edgetune.judge.permutation import Strata, make_draws
 from edgetune.judge.scores import Column
 from edgetune.metrics.catalogue import METRICS
@@ -77,8 +77,20 @@ class Comparison:
 
     def column(self, metric: str, window: str, margin: float) -> Column:
         """The change of each host, positive where it is worse; ``margin`` is a share."""
-        changes = worse(metric) * change(self.before(metric), self.after(metric, window))
-        return Column(metric, window, filled(changes, self.draws.strata), math.log1p(margin))
+        changes = worse(metric) * self.changes(metric, window, self.theta(metric))
+        return Column(metric, window, changes, math.log1p(margin))
+
+    def changes(self, metric: str, window: str, theta: float) -> Array:
+        """The change of each host; one that is not known is as the mean of its stratum."""
+        found = change(self.before(metric), self.after(metric, window), theta)
+        return filled(found, self.draws.strata)
+
+    def theta(self, metric: str) -> float:
+        """How much of a host's baseline lasts, by its two halves."""
+        strata = self.draws.strata
+        halves = halves_of(self.baseline, metric, self.draws.hosts)
+        first, second = (rates_of(rows, strata) for rows in halves)
+        return lasting(self.before(metric), first, second, strata)
 
     def before(self, metric: str) -> Array:
         """The logarithm of each host's rate in the baseline."""

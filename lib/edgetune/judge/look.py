@@ -2,7 +2,7 @@
 """One look at a soak: from the documents of the record to a verdict, and nothing else.
 
 Harm is one sequential test over the intent's metric, all guards and all windows; its alpha is
-spent evenly over the soak. Benefit is another one, of the intent's metric over the whole soak;
+spent evenly over the soak (see ``sequential.spent``). Benefit is another one, of the intent's metric over the whole soak;
 its alpha is spent with the cube of the time, because it is at the end that it decides.
 """
 
@@ -16,16 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from edgetune.judge.change import DIFFERENCE_IN_DIFFERENCES, filled, fitted_theta
+from edgetune.judge.change import DIFFERENCE_IN_DIFFERENCES
 from edgetune.judge.comparison import Blocks, Comparison, worse
 from edgetune.judge.permutation import Strata, interval, p_value
 from edgetune.judge.scores import Column, benefit, harm
 from edgetune.judge.sentence import sentence
-from edgetune.judge.sequential import budget, pack, take_out, unpack
+from edgetune.judge.sequential import budget, pack, spent, take_out, unpack
 from edgetune.judge.soundness import Doubt, doubts
 from edgetune.judge.verdict import Findings, because, decide
 from edgetune.metrics.catalogue import METRICS
 from edgetune.metrics.facts import merge_facts
+from edgetune.plan import planned_looks
 
 Array = Any
 Document = dict[str, Any]
@@ -80,7 +81,6 @@ def take_look(
         "look": asdict(moment),
         "draws": len(compared.draws),
         "drawn_from": _drawn_from(compared),
-        "theta": DIFFERENCE_IN_DIFFERENCES,
         "tests": tests,
         "metrics": rows,
         "hosts": {metric: _per_host(compared, metric) for metric in compared.margins},
@@ -94,20 +94,21 @@ def _tests(
     """Both tests after this look, and the column in which the test group looks worst."""
     scores = harm(compared.draws, compared.columns)
     intended = compared.column(compared.metric, "soak", compared.allowed)
-    options = compared.plan["options"]
+    options, draws = compared.plan["options"], compared.draws
+    even = spent(options["alpha_harm"], moment.passed, len(draws), planned_looks(options))
     tests = {}
-    for name, alpha, spent, score in (
-        ("harm", options["alpha_harm"], moment.passed, scores.max(axis=1)),
-        ("help", options["alpha_help"], moment.passed**3, benefit(compared.draws, intended)),
+    for name, alpha, share, score in (
+        ("harm", options["alpha_harm"], even, scores.max(axis=1)),
+        ("help", options["alpha_help"], moment.passed**3, benefit(draws, intended)),
     ):
         earlier = _earlier(compared, previous, name)
-        most = budget(alpha, spent - earlier["forgone"], len(score))
+        most = budget(alpha, share - earlier["forgone"], len(draws))
         alive = take_out(score, earlier["alive"], most)
         tests[name] = {
             "p": p_value(score),
             "alpha": alpha,
-            "spent": round(alpha * spent, 6),
-            "share": spent,
+            "spent": round(alpha * share, 6),
+            "share": share,
             "score": round(float(score[0]), 6) if math.isfinite(score[0]) else None,
             "out": not alive[0],
             "forgone": earlier["forgone"],
@@ -191,7 +192,8 @@ def _row(compared: Comparison, metric: str) -> Document:
         "p_better": p_value(-score),
         "p_worse": p_value(score),
         "windows": {name: _ratio_in(compared, metric, name) for name in compared.windows},
-        "fitted": _fitted(compared, metric),
+        "theta": round(compared.theta(metric), 6),
+        "ratio_at_theta_1": _whole(compared, metric),
         **_levels(compared, metric),
     }
 
@@ -201,13 +203,10 @@ def _ratio_in(compared: Comparison, metric: str, window: str) -> float:
     return _ratio(float(compared.draws.statistics(changes[:, None])[0, 0]))
 
 
-def _fitted(compared: Comparison, metric: str) -> Document:
-    """What theta would be if it were fitted, and what came out then."""
-    before, after = compared.before(metric), compared.after(metric, "soak")
-    theta = fitted_theta(before, after, compared.draws.strata)
-    changes = filled(after - theta * before, compared.draws.strata)
-    statistics = compared.draws.statistics(changes[:, None])[:, 0]
-    return {"theta": round(theta, 4), "ratio": _ratio(float(statistics[0]))}
+def _whole(compared: Comparison, metric: str) -> float:
+    """The ratio of ratios if all of each host's baseline is taken off."""
+    changes = compared.changes(metric, "soak", DIFFERENCE_IN_DIFFERENCES)
+    return _ratio(float(compared.draws.statistics(changes[:, None])[0, 0]))
 
 
 def _levels(compared: Comparison, metric: str) -> dict[str, float | None]:

@@ -14,7 +14,7 @@ from edgetune.judge.permutation import Draws
 
 Array = Any
 
-HANDICAP = {"soak": 0.0, "quarter": 0.3, "last": 0.6}
+HANDICAP = {"soak": 0.0, "quarter": 0.6, "last": 1.2}
 """The windows of the soak in which harm is looked for: all of it so far, its last quarter, and
 what came since the last look; and what a window has to be ahead of the whole soak by, in
 standard deviations, because short windows win by chance more often."""

@@ -28,6 +28,15 @@ def budget(alpha: float, spent: float, draws: int) -> int:
     return math.floor(alpha * spent * draws + TIE)
 
 
+def spent(alpha: float, passed: float, draws: int, looks: int) -> float:
+    """The share of alpha that harm may have cost once this share of the soak has ``passed``.
+
+    It is the same, or, where there are fewer draws to take out than looks, a little less at
+    first: the few are worth more when more is known.
+    """
+    return passed if budget(alpha, 1.0, draws) >= looks else passed**1.5
+
+
 def take_out(scores: Array, alive: Array, most: int) -> Array:
     """The draws still alive when at most ``most`` in all may be out.
 

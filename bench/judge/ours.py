@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""edgetune's own judge, on the arrays of a simulated rollout.
+
+The same functions that a look calls, with fewer draws (a test is as valid with them, and a
+little weaker) and without the documents of the record around them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bench.judge.scenarios import Replicate, Series
+from edgetune.judge.change import change, filled, lasting
+from edgetune.judge.permutation import Draws, interval, make_draws, p_value
+from edgetune.judge.scores import Column, benefit, harm
+from edgetune.judge.sequential import budget, spent, take_out
+from edgetune.judge.standardise import (
+    dispersion,
+    expected,
+    log_rates,
+    observed_and_expected,
+    smallest_unit,
+)
+
+Array = Any
+
+ALPHA = 0.05
+DRAWS = 1999
+MARGINS = {"health": 0.2, "retransmits": 0.2, "cpu": 0.1}
+"""What the catalogue's tunings let their guards rise by; drops may not rise at all."""
+
+
+class Ours:
+    """Group-sequential permutation test over all metrics and windows."""
+
+    def __init__(
+        self, name: str = "edgetune", whole: bool = False, metrics: Sequence[str] = ()
+    ) -> None:
+        """``whole`` takes all of each host's baseline off (theta 1); ``metrics`` looks at these
+        only."""
+        self.name = name
+        self._whole = whole
+        self._metrics = metrics
+
+    def decide(self, replicate: Replicate, looks: Sequence[int]) -> int | None:
+        """The first look at which anything is proven to be worse."""
+        groups = self._groups(replicate)
+        alive = np.ones(len(groups.draws), dtype=bool)
+        for number, minute in enumerate(looks, start=1):
+            scores = harm(groups.draws, groups.columns(looks, number)).max(axis=1)
+            share = spent(ALPHA, minute / looks[-1], len(scores), len(looks))
+            alive = take_out(scores, alive, budget(ALPHA, share, len(scores)))
+            if not alive[0]:
+                return minute
+        return None
+
+    def improved(self, replicate: Replicate, looks: Sequence[int]) -> bool:
+        """Whether the drops are proven to have become fewer by the end."""
+        groups = self._groups(replicate)
+        alive = np.ones(len(groups.draws), dtype=bool)
+        for minute in looks:
+            scores = benefit(groups.draws, groups.column("drops", "soak", 0, minute))
+            most = budget(ALPHA, (minute / looks[-1]) ** 3, len(scores))
+            alive = take_out(scores, alive, most)
+        return bool(not alive[0] and scores[0] > 0)
+
+    def compare(self, replicate: Replicate) -> tuple[float, float, float, str]:
+        """Ratio of ratios of drops with its interval, and the verdict of one look at the end."""
+        groups = self._groups(replicate)
+        column = groups.column("drops", "soak", 0, replicate.metrics[0].after.shape[1])
+        statistics = groups.draws.statistics(column.changes[:, None])[:, 0]
+        shown = groups.draws.statistics(groups.draws.test[:, None].astype(float))[:, 0]
+        low, high = interval(statistics, shown, ALPHA)
+        proven = {"improved": p_value(-statistics), "degraded": p_value(statistics)}
+        verdicts = [verdict for verdict, p in proven.items() if p <= ALPHA]
+        found = [math.exp(each) for each in (float(statistics[0]), low, high)]
+        return found[0], found[1], found[2], "".join(verdicts) or "no_difference"
+
+    def _groups(self, replicate: Replicate) -> _Groups:
+        kept = [each for each in replicate.metrics if each.name in (self._metrics or [each.name])]
+        return _Groups(Replicate(replicate.test, replicate.strata, tuple(kept)), self._whole)
+
+
+@dataclass(frozen=True)
+class _Metric:
+    """One metric in the order of the draws' hosts: cumulated rows of the soak, and the baseline."""
+
+    before: Array
+    theta: float
+    counts: Array
+    sums: Array
+
+
+class _Groups:
+    def __init__(self, replicate: Replicate, whole: bool) -> None:
+        self.whole = whole
+        strata: dict[str, dict[str, list[str]]] = {}
+        for host, (number, test) in enumerate(zip(replicate.strata, replicate.test)):
+            stratum = strata.setdefault(str(number), {"test": [], "control": []})
+            stratum["test" if test else "control"].append(str(host))
+        self.draws: Draws = make_draws(strata, seed=1, draws=DRAWS)
+        self.order = [int(host) for host in self.draws.hosts]
+        self.metrics = {series.name: self._metric(series) for series in replicate.metrics}
+
+    def columns(self, looks: Sequence[int], number: int) -> list[Column]:
+        """All metrics in the soak so far, its last quarter, and since the last look."""
+        until = looks[number - 1]
+        starts = {"soak": 0, "quarter": max(0, until - looks[-1] // 4)}
+        starts["last"] = looks[number - 2] if number > 1 else 0
+        windows = {start: name for name, start in reversed(list(starts.items()))}
+        return [
+            self.column(metric, window, start, until)
+            for start, window in windows.items()
+            for metric in self.metrics
+        ]
+
+    def column(self, name: str, window: str, start: int, until: int) -> Column:
+        metric, strata = self.metrics[name], self.draws.strata
+        counts = metric.counts[:, until] - metric.counts[:, start]
+        after = log_rates(metric.sums[:, until] - metric.sums[:, start], counts, strata)
+        changes = filled(change(metric.before, after, metric.theta), strata)
+        return Column(name, window, changes, math.log1p(MARGINS.get(name, 0.0)))
+
+    def _metric(self, series: Series) -> _Metric:
+        before, exposed = series.before[self.order], series.before_exposure[self.order]
+        after, exposure = series.after[self.order], series.after_exposure[self.order]
+        strata, unit = self.draws.strata, smallest_unit(before)
+        means = expected(before / unit, exposed, strata)
+        spread = dispersion(before / unit, means)
+        middle = before.shape[1] // 2
+        parts = (slice(None), slice(None, middle), slice(middle, None))
+        whole, first, second = (
+            self._rates(before[:, part] / unit, means[:, part], spread) for part in parts
+        )
+        theta = 1.0 if self.whole else lasting(whole, first, second, strata)
+        expect = expected(after / unit, exposure, strata)
+        weight = np.where(np.isfinite(expect), 1 / (1 + spread * np.nan_to_num(expect)), 0.0)
+        rows = [weight * np.nan_to_num(each) for each in (after / unit, expect)]
+        sums = np.stack([_cumulated(row) for row in rows], axis=-1)
+        return _Metric(whole, theta, _cumulated(np.nan_to_num(after) / unit), sums)
+
+    def _rates(self, counts: Array, means: Array, spread: float) -> Array:
+        sums = observed_and_expected(counts, means, spread)
+        return log_rates(sums, np.nansum(counts, axis=1), self.draws.strata)
+
+
+def _cumulated(rows: Array) -> Array:
+    return np.pad(np.cumsum(rows, axis=1), ((0, 0), (1, 0)))
