@@ -44,7 +44,7 @@ def measure_baseline(window: Window, strata: Strata) -> Document:
         rows, first, second = (_rows(series, means, unit, spread, part) for part in parts)
         metrics[name] = {
             "exposure": window.exposures[name],
-            "unit": unit,
+            "unit": unit if np.nansum(series.events) > 0 else None,
             "dispersion": _short(spread),
             "hosts": _by_host(window.hosts, rows),
             "halves": _by_host(window.hosts, np.concatenate([first, second], axis=1)),
@@ -53,13 +53,17 @@ def measure_baseline(window: Window, strata: Strata) -> Document:
 
 
 def measure_block(window: Window, strata: Strata, baseline: Mapping[str, Any]) -> Document:
-    """What was counted between two looks, in the units of its baseline."""
+    """What was counted between two looks, in the units of its baseline.
+
+    In a unit of its own where nothing was counted in the baseline.
+    """
     numbers = _numbers(window.hosts, strata)
     metrics = {}
     for name, series in window.metrics.items():
         before = baseline["metrics"][name]
-        means = expected(series.events / before["unit"], series.exposure, numbers)
-        rows = _rows(series, means, before["unit"], before["dispersion"], slice(None))
+        unit = before["unit"] or smallest_unit(series.events)
+        means = expected(series.events / unit, series.exposure, numbers)
+        rows = _rows(series, means, unit, before["dispersion"], slice(None))
         metrics[name] = {"hosts": _by_host(window.hosts, rows)}
     return _document(window, metrics, baseline["facts"]["packets"])
 

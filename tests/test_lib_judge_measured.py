@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Baseline and blocks of a soak as documents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from edgetune.judge.measured import measure_baseline, measure_block, rates_of, rows_of
+from edgetune.metrics.series import Series, Window
+
+Array = Any
+HOSTS = ("a", "b", "c", "d")
+STRATA = {"lab": {"test": ["a", "b"], "control": ["c", "d"]}}
+SHAPE = (len(HOSTS), 5)
+counts_of = arrays.arrays(float, SHAPE, elements=st.integers(0, 9).map(float))
+
+
+def _window(events: Array) -> Window:
+    return Window(
+        hosts=HOSTS,
+        start=0.0,
+        end=50.0,
+        slot=10.0,
+        metrics={"listen_drops": Series(events, np.full(SHAPE, 10.0))},
+        exposures={"listen_drops": "seconds"},
+        packets=np.full(SHAPE, 100.0),
+        samples=np.full(len(HOSTS), 6),
+        newest=np.full(len(HOSTS), 50.0),
+        flaws={},
+    )
+
+
+def _change(before: Array, blocks: list[Array]) -> Array:
+    baseline = measure_baseline(_window(before), STRATA)
+    soak = [measure_block(_window(block), STRATA, baseline) for block in blocks]
+    rows = rows_of([baseline, *soak], "listen_drops", HOSTS)
+    strata = np.zeros(len(HOSTS), dtype=int)
+    return rates_of(rows[1:].sum(axis=0), strata) - rates_of(rows[0], strata)
+
+
+@settings(max_examples=60, deadline=None)
+@given(counts_of | st.just(np.zeros(SHAPE)), st.lists(counts_of, min_size=1, max_size=3))
+def test_a_metric_a_billion_times_as_small_changes_as_much(
+    before: Array, blocks: list[Array]
+) -> None:
+    """Also where nothing was counted in the baseline."""
+    small = _change(1e-9 * before, [1e-9 * block for block in blocks])
+    assert small == pytest.approx(_change(before, blocks), abs=1e-5)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1e-9])
+def test_drops_after_none_in_the_baseline_are_seen(factor: float) -> None:
+    after = factor * np.array([[4.0] * 5, [5.0] * 5, [1.0] + [0.0] * 4, [0.0] * 5])
+    changes = _change(np.zeros(SHAPE), [after])
+    assert changes[:2].min() > changes[2:].max() + 2
