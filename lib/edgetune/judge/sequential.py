@@ -48,7 +48,7 @@ def take_out(scores: Array, alive: Array, most: int) -> Array:
         return alive
     ranked = np.sort(scores[alive])[::-1]
     stays = ranked[left] if left < len(ranked) else -math.inf
-    return alive & ~((scores > stays + TIE) & (scores > -math.inf))
+    return alive & ~(scores > stays + TIE)
 
 
 def pack(alive: Array) -> str:
