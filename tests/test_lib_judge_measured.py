@@ -59,3 +59,12 @@ def test_drops_after_none_in_the_baseline_are_seen(factor: float) -> None:
     after = factor * np.array([[4.0] * 5, [5.0] * 5, [1.0] + [0.0] * 4, [0.0] * 5])
     changes = _change(np.zeros(SHAPE), [after])
     assert changes[:2].min() > changes[2:].max() + 2
+
+
+def test_slots_of_a_soak_weigh_as_the_bursts_of_its_baseline_say() -> None:
+    calm, busy = np.ones(SHAPE), np.ones(SHAPE)
+    busy[:, 0] = [1000.0, 2000.0, 1000.0, 1000.0]
+    bursty = np.ones(SHAPE)
+    bursty[np.arange(4), np.arange(4)] = 50.0
+    plain, weighted = (_change(before, [busy])[1] for before in (calm, bursty))
+    assert plain > 1.5 * weighted > 0

@@ -42,9 +42,12 @@ def test_no_harm_is_no_score() -> None:
 
 def test_only_what_is_beyond_the_margin_is_harm() -> None:
     size = float(DRAWS.statistics(BAD[:, None])[0, 0])
-    near, far = (_harm(Column("cpu", "soak", BAD, margin))[0, 0] for margin in (0.1, size - 0.01))
-    assert near > far > 0
-    assert _harm(Column("cpu", "soak", BAD, size + 0.01))[0, 0] == -math.inf
+    free, near, out = (
+        _harm(Column("cpu", "soak", BAD, margin))[:, 0] for margin in (0, size - 0.01, size + 0.01)
+    )
+    assert free[0] == near[0] > 0
+    assert (near[1:] == -math.inf).all()
+    assert (out == -math.inf).all()
 
 
 def test_short_windows_need_to_show_more() -> None:

@@ -79,9 +79,8 @@ def test_a_host_without_exposure_is_unknown() -> None:
 def test_events_that_nothing_is_known_to_be_expected_of_count_for_nothing() -> None:
     events = np.array([[7.0], [7], [7], [1], [1]])
     exposure = np.array([[np.nan], [np.nan], [np.nan], [1], [1]])
-    assert _rates(events, exposure).tolist() == [0, 0, 0, pytest.approx(math.log(1.5))] + [
-        pytest.approx(math.log(1.5))
-    ]
+    once = math.log(1.5)
+    assert _rates(events, exposure, unit=1.0) == pytest.approx(np.array([0, 0, 0, once, once]))
 
 
 def test_counts_like_poissons_have_no_dispersion_and_bursts_have_theirs() -> None:
@@ -92,6 +91,24 @@ def test_counts_like_poissons_have_no_dispersion_and_bursts_have_theirs() -> Non
     for events, spread in ((dice.poisson(rates).astype(float), 0.0), (bursts, 0.5)):
         found = dispersion(events, expected(events, np.ones_like(events), strata))
         assert found == pytest.approx(spread, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("amounts", "unit"),
+    [
+        ([0, 3, 4, np.nan], 3),
+        ([103, 104, 250], 1),
+        ([7, 7, 7], 7),
+        ([0, 0.2, 1], 0.2),
+        ([0.3, 0.1 + 0.2, 0.4], 0.1),
+        ([0, 0], 1),
+        ([np.nan], 1),
+    ],
+)
+def test_an_event_is_the_least_that_counts_differ_by(amounts: list[float], unit: float) -> None:
+    assert smallest_unit(np.array([amounts])) == pytest.approx(unit)
+    if max(amounts) > 0:
+        assert smallest_unit(1e-9 * np.array([amounts])) == pytest.approx(1e-9 * unit)
 
 
 def test_nothing_at_all_gives_no_change_and_no_warning() -> None:
@@ -111,7 +128,7 @@ def test_one_busy_slot_does_not_outweigh_the_quiet_ones_of_bursty_counts() -> No
     events = np.ones((5, 100))
     events[:, 0], events[0, 0] = 1000, 2000
     exposure = np.ones((5, 100))
-    plain, bursty = (_rates(events, exposure, spread)[0] for spread in (0.0, 1.0))
+    plain, bursty = (_rates(events, exposure, spread, 1.0)[0] for spread in (0.0, 1.0))
     assert plain > math.log(1.3)
     assert bursty < math.log(1.05)
 
