@@ -53,7 +53,7 @@ def take_out(scores: Array, alive: Array, most: int) -> Array:
 
 def pack(alive: Array) -> str:
     """The draws alive as text, for the record of a look."""
-    return base64.b64encode(np.packbits(alive)).decode("ascii")
+    return base64.b64encode(np.packbits(alive).tobytes()).decode("ascii")
 
 
 def unpack(text: str, draws: int) -> Array:
