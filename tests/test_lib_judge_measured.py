@@ -65,6 +65,6 @@ def test_slots_of_a_soak_weigh_as_the_bursts_of_its_baseline_say() -> None:
     calm, busy = np.ones(SHAPE), np.ones(SHAPE)
     busy[:, 0] = [1000.0, 2000.0, 1000.0, 1000.0]
     bursty = np.ones(SHAPE)
-    bursty[np.arange(4), np.arange(4)] = 50.0
+    bursty[np.arange(4), np.arange(4)] = [50.0, 51.0, 50.0, 51.0]
     plain, weighted = (_change(before, [busy])[1] for before in (calm, bursty))
     assert plain > 1.5 * weighted > 0
