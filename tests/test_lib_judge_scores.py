@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgetune.judge.change import filled, fitted_theta
+from edgetune.judge.change import filled, lasting
 from edgetune.judge.permutation import make_draws, p_value
 from edgetune.judge.scores import HANDICAP, Column, benefit, harm
 
@@ -23,7 +23,13 @@ changes_of = st.lists(st.floats(-3, 3), min_size=8, max_size=8).map(np.array)
 
 
 def _harm(*columns: Column) -> Array:
-    return harm(DRAWS, columns)
+    return harm(DRAWS.statistics(np.stack([c.changes for c in columns], axis=1)), columns)
+
+
+def _benefit(changes: Array, margin: float = 0.0) -> Array:
+    columns = np.stack([changes, DRAWS.test.astype(float)], axis=1)
+    statistics, shown = DRAWS.statistics(columns).T
+    return benefit(statistics, shown, margin)
 
 
 def test_the_worst_group_scores_highest_in_units_of_the_spread() -> None:
@@ -70,20 +76,20 @@ def test_what_is_the_same_on_all_hosts_is_neither_harm_nor_benefit(changes: Arra
     column = Column("drops", "soak", changes)
     scores = _harm(column, Column("drops", "last", changes)).max(axis=1)
     assert (scores == -math.inf).all()
-    assert p_value(scores) == p_value(benefit(DRAWS, column)) == 1.0
+    assert p_value(scores) == p_value(_benefit(column.changes)) == 1.0
 
 
 def test_benefit_is_how_much_better_the_test_group_is() -> None:
-    better = benefit(DRAWS, Column("drops", "soak", -BAD))
+    better = _benefit(-BAD)
     assert better[0] == pytest.approx(BAD[:4].mean() - BAD[4:].mean())
     assert p_value(better) == pytest.approx(1 / 70)
-    assert p_value(benefit(DRAWS, Column("drops", "soak", BAD))) == 1.0
+    assert p_value(_benefit(BAD)) == 1.0
 
 
 def test_benefit_with_a_margin_is_being_better_than_worse_by_it() -> None:
     slightly = 0.05 * (BAD > 1) + 0.001 * np.arange(8)
-    assert p_value(benefit(DRAWS, Column("cpu", "soak", slightly, 0.2))) == pytest.approx(1 / 70)
-    assert p_value(benefit(DRAWS, Column("cpu", "soak", slightly, 0.01))) == 1.0
+    assert p_value(_benefit(slightly, 0.2)) == pytest.approx(1 / 70)
+    assert p_value(_benefit(slightly, 0.01)) == 1.0
 
 
 @settings(max_examples=40, deadline=None)
@@ -96,22 +102,30 @@ def test_a_host_that_is_unknown_counts_as_the_mean_of_the_others(changes: Array,
     assert np.array_equal(scores[:, 0], scores[:, 1])
 
 
-@settings(max_examples=60, deadline=None)
-@given(changes_of, st.floats(0.05, 0.95), st.floats(-5, 5))
-def test_the_fitted_theta_is_that_of_hosts_on_a_line(
-    before: Array, slope: float, level: float
-) -> None:
+def test_what_lasts_is_what_both_halves_show() -> None:
     strata = np.repeat([0, 1], 4)
-    after = slope * before + np.where(strata, level, 0)
-    if min(np.ptp(before[:4]), np.ptp(before[4:])) > 0.01:
-        assert fitted_theta(before, after, strata) == pytest.approx(slope, abs=1e-6)
-        assert fitted_theta(before, -after, strata) == 0.0
-        assert fitted_theta(before, 3 * before, strata) == 1.0
+    levels, passing = np.array([0.0, 1, 2, 3, 5, 6, 7, 8]), np.tile([0.4, -0.4], 4)
+    assert lasting(levels, levels, levels, strata) == 1.0
+    assert lasting(levels, levels + passing, levels - passing, strata) == pytest.approx(0.872)
+    assert lasting(passing / 9, passing, -passing, strata) == 0.0
+    assert lasting(np.ones(8), levels, passing, strata) == 1.0
 
 
-def test_the_fitted_theta_takes_hosts_that_are_known_in_both_windows() -> None:
-    before = np.array([1.0, 2, 3, np.nan, 9, 5, 5, 5])
-    after = np.array([0.5, 1, 1.5, 7, np.nan, 5, 5, 5])
-    assert fitted_theta(before, after, np.repeat([0, 1], 4)) == pytest.approx(0.5)
-    assert fitted_theta(np.ones(8), after, np.repeat([0, 1], 4)) == 1.0
-    assert fitted_theta(np.full(8, np.nan), after, np.repeat([0, 1], 4)) == 1.0
+@given(changes_of, st.floats(-5, 5))
+def test_the_level_of_a_stratum_neither_lasts_nor_passes(levels: Array, level: float) -> None:
+    strata = np.repeat([0, 1], 4)
+    first, second = levels + 0.1, levels * 0.9
+    moved = np.where(strata, level, 0)
+    if min(np.ptp(levels[:4]), np.ptp(levels[4:])) > 0.01:
+        found = lasting(levels + moved, first + moved, second - moved, strata)
+        assert found == pytest.approx(lasting(levels, first, second, strata), abs=1e-6)
+
+
+def test_hosts_that_are_unknown_say_nothing_of_what_lasts() -> None:
+    strata = np.repeat([0, 1], 4)
+    known = np.array([0.0, 1, 2, 3, 5, 6, 7, 8])
+    halves = known + 0.2, known * np.array([1, 1, 1, 0, 1, 1, 1, 1])
+    missing = np.where(np.arange(8) == 3, np.nan, known)
+    assert lasting(known, *halves, strata) < 0.95
+    assert lasting(missing, *halves, strata) == pytest.approx(1.0)
+    assert lasting(np.full(8, np.nan), *halves, strata) == 1.0

@@ -91,7 +91,9 @@ def _alarms(looks: Sequence[Sequence[Column]], shares: Sequence[float], alpha: f
         alive = np.ones(len(draws), dtype=bool)
         for columns, share in zip(looks, shares):
             turned = [Column(c.metric, c.window, c.changes[order], c.margin) for c in columns]
-            scores = harm(draws, turned).max(axis=1)
+            scores = harm(
+                draws.statistics(np.stack([c.changes for c in turned], axis=1)), turned
+            ).max(axis=1)
             alive = take_out(scores, alive, budget(alpha, share, len(draws)))
         alarms += not alive[0]
     assert ways == 35

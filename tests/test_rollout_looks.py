@@ -156,7 +156,9 @@ def test_a_look_before_it_is_due_spends_the_alpha_of_its_time(world: Soaking) ->
     early = looks.compare_pop(world.site, world.rollout, now=True)
     assert (early["decision"], len(world.looked())) == ("wait", 2)
     early_look = read_rollout(world.site, world.rollout).look(1)
-    assert early_look["tests"]["harm"]["spent"] == pytest.approx(0.05 * 210 / 600, rel=0.02)
+    assert early_look["tests"]["harm"]["spent"] == pytest.approx(
+        0.05 * (210 / 600) ** 1.5, rel=0.02
+    )
     assert "is in" in looks.compare_pop(world.site, world.rollout, now=True)["message"]
     assert len(world.looked()) == 2
 

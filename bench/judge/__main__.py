@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 
 from bench._table import carry_out, options
-from bench.judge import figures, oddities, peers, targets, trials
+from bench.judge import figures, large, oddities, peers, targets, trials
 from bench.judge.articles import ARTICLES
 from bench.judge.scenarios import SCENARIOS
 from bench.judge.tables import show
 from bench.judge.trials import Judge, Sizes
 
-FULL = Sizes(null=2000, effect=1000, slow=300)
+FULL = Sizes(null=4000, effect=1000, slow=300)
 QUICK = Sizes(null=60, effect=20, slow=20)
 
 
@@ -81,6 +81,7 @@ def run(scenarios: Sequence[str], sizes: Sizes, seed: int, jobs: int) -> dict[st
         "oddities": oddities.decide([*([ours] if ours else []), *installed], seed),
         "cpu": figures.cpu(found),
         "articles": judge_articles(ours, seed) if ours else [],
+        "large": large.measure() if ours else {},
     }
     reached = targets.check(ours.name, document) if ours else []
     return {**document, "targets": [asdict(target) for target in reached]}

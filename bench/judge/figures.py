@@ -77,7 +77,7 @@ def differences(trials: Trials, ours: str) -> list[dict[str, Any]]:
     found = []
     for case, name, decisions in _each(trials):
         null = trials.get(Case(case.scenario), {}).get(name)
-        if case.effect <= 1 or name == ours or null is None:
+        if case.effect <= 1 or name.startswith(ours) or null is None:
             continue
         false = rate(_alarmed(null))["rate"]
         pairs = _pairs(caught(case, trials[case][ours]), caught(case, decisions))

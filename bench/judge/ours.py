@@ -52,7 +52,8 @@ class Ours:
         groups = self._groups(replicate)
         alive = np.ones(len(groups.draws), dtype=bool)
         for number, minute in enumerate(looks, start=1):
-            scores = harm(groups.draws, groups.columns(looks, number)).max(axis=1)
+            columns = groups.columns(looks, number)
+            scores = harm(groups.statistics(*columns), columns).max(axis=1)
             share = spent(ALPHA, minute / looks[-1], len(scores), len(looks))
             alive = take_out(scores, alive, budget(ALPHA, share, len(scores)))
             if not alive[0]:
@@ -64,7 +65,8 @@ class Ours:
         groups = self._groups(replicate)
         alive = np.ones(len(groups.draws), dtype=bool)
         for minute in looks:
-            scores = benefit(groups.draws, groups.column("drops", "soak", 0, minute))
+            drops = groups.statistics(groups.column("drops", "soak", 0, minute))[:, 0]
+            scores = benefit(drops, drops, 0.0)
             most = budget(ALPHA, (minute / looks[-1]) ** 3, len(scores))
             alive = take_out(scores, alive, most)
         return bool(not alive[0] and scores[0] > 0)
@@ -73,7 +75,7 @@ class Ours:
         """Ratio of ratios of drops with its interval, and the verdict of one look at the end."""
         groups = self._groups(replicate)
         column = groups.column("drops", "soak", 0, replicate.metrics[0].after.shape[1])
-        statistics = groups.draws.statistics(column.changes[:, None])[:, 0]
+        statistics = groups.statistics(column)[:, 0]
         shown = groups.draws.statistics(groups.draws.test[:, None].astype(float))[:, 0]
         low, high = interval(statistics, shown, ALPHA)
         proven = {"improved": p_value(-statistics), "degraded": p_value(statistics)}
@@ -84,6 +86,13 @@ class Ours:
     def _groups(self, replicate: Replicate) -> _Groups:
         kept = [each for each in replicate.metrics if each.name in (self._metrics or [each.name])]
         return _Groups(Replicate(replicate.test, replicate.strata, tuple(kept)), self._whole)
+
+
+VARIANTS = (
+    Ours("edgetune, theta 1", whole=True),
+    Ours("edgetune, drops alone", metrics=("drops",)),
+)
+"""What else was possible: all of each host's baseline taken off, and the peers' question alone."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +115,10 @@ class _Groups:
         self.draws: Draws = make_draws(strata, seed=1, draws=DRAWS)
         self.order = [int(host) for host in self.draws.hosts]
         self.metrics = {series.name: self._metric(series) for series in replicate.metrics}
+
+    def statistics(self, *columns: Column) -> Array:
+        """Those of every draw, shape (draws, columns)."""
+        return self.draws.statistics(np.stack([column.changes for column in columns], axis=1))
 
     def columns(self, looks: Sequence[int], number: int) -> list[Column]:
         """All metrics in the soak so far, its last quarter, and since the last look."""

@@ -21,6 +21,7 @@ BEHIND = 0.02
 """How much power may be less than that of a peer with valid false rollbacks. It is more where the
 95 % interval of the difference says so: of many comparisons some are behind by chance."""
 _Z = 1.96
+MEMORY = 500
 ARTICLE = 0.15
 """How far the ratio may be from the one that was put into an article."""
 
@@ -37,7 +38,7 @@ class Target:
     reached: bool
 
 
-def check(ours: str, document: Mapping[str, Rows]) -> list[Target]:
+def check(ours: str, document: Mapping[str, Any]) -> list[Target]:
     """The targets of everything that was run, from the figures of bench.judge."""
     false, power = document["false_rollbacks"], document["power"]
     own_false = [row for row in false if row["method"] == ours]
@@ -47,6 +48,7 @@ def check(ours: str, document: Mapping[str, Rows]) -> list[Target]:
         *_power(own_power),
         *_behind(document["differences"]),
         *_articles(document["articles"]),
+        *_large(document["large"]),
     ]
 
 
@@ -87,3 +89,10 @@ def _articles(rows: Rows) -> Iterator[Target]:
         wanted = f"{row['truth']:.2f}, improved"
         found = f"{row['ratio']:.2f}, {row['verdict']}"
         yield Target(row["article"], wanted, found, near and row["verdict"] == "improved")
+
+
+def _large(found: Mapping[str, float]) -> Iterator[Target]:
+    if found:
+        what = f"a look over {found['hosts']:,.0f} hosts with {found['draws']:,.0f} draws"
+        cost = f"{found['seconds']:.1f} s, {found['megabytes']:.0f} MB"
+        yield Target(what, f"about a second, < {MEMORY} MB", cost, found["megabytes"] < MEMORY)

@@ -126,6 +126,12 @@ def ours() -> Judge | None:
     return judge
 
 
+def variants() -> Sequence[peers.Peer]:
+    """What else ours could have been."""
+    found: Sequence[peers.Peer] = importlib.import_module(OURS).VARIANTS if ours() else ()
+    return found
+
+
 def run(chosen: Iterable[Case], sizes: Sizes, seed: int, jobs: int) -> Trials:
     """Judge all of it. What interrupts this ends the processes, too."""
     blocks = [block for case in chosen for block in _blocks(case, sizes, seed)]
@@ -141,6 +147,7 @@ def run_block(block: Block) -> dict[str, Decisions]:
     """Judge one block, by method."""
     own = ours()
     methods: list[peers.Peer] = [own] if own else []
+    methods += variants() if block.with_slow else []
     methods += [
         peer for peer in peers.installed()[0] if block.with_slow or not isinstance(peer, peers.SLOW)
     ]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from edgetune.judge.change import change, filled, lasting
+from edgetune.judge.change import DIFFERENCE_IN_DIFFERENCES, change, filled, lasting
 from edgetune.judge.measured import EVENTS, EXPOSURE, halves_of, rates_of, rows_of
 from edgetune.judge.permutation import Strata, make_draws
 from edgetune.judge.scores import Column
@@ -35,9 +35,9 @@ class Comparison:
         self.blocks = blocks
         self.draws = make_draws(strata, plan["options"]["seed"])
         self._known: dict[str, Array] = {}
-        self.margins = {plan["intent"]["metric"]: float(plan["intent"]["margin"])}
+        self.margins = {self.metric: math.log1p(plan["intent"]["margin"])}
         for guard in plan["guards"]:
-            self.margins.setdefault(guard["metric"], float(guard["margin"]))
+            self.margins.setdefault(guard["metric"], math.log1p(guard["margin"]))
 
     @property
     def metric(self) -> str:
@@ -46,7 +46,7 @@ class Comparison:
 
     @property
     def allowed(self) -> float:
-        """How much worse the intent's metric may be to be promoted, a share."""
+        """How much worse the intent's metric may be to be promoted, a logarithm."""
         return self.margins[self.metric] if self.plan["intent"]["goal"] == "no_harm" else 0.0
 
     @cached_property
@@ -65,28 +65,51 @@ class Comparison:
     def columns(self) -> list[Column]:
         """What harm is looked for in: the intent's metric and all guards, in all windows."""
         return [
-            self.column(metric, window, margin)
+            Column(metric, window, self._changes(metric, window, self.theta[metric]), margin)
             for window in self.windows
             for metric, margin in self.margins.items()
         ]
 
     @cached_property
+    def statistics(self) -> Array:
+        """Those of the columns, shape (draws, columns)."""
+        return self._all_statistics[:, : len(self.columns)]
+
+    @cached_property
     def shown(self) -> Array:
         """How much of a shift of the real test group each draw shows, shape (draws,)."""
-        return self.draws.statistics(self.draws.test[:, None].astype(float))[:, 0]
+        return self._all_statistics[:, -1]
 
-    def column(self, metric: str, window: str, margin: float) -> Column:
-        """The change of each host, positive where it is worse; ``margin`` is a share."""
-        changes = worse(metric) * self.changes(metric, window, self.theta(metric))
-        return Column(metric, window, changes, math.log1p(margin))
+    def statistic(self, metric: str, window: str = "soak") -> Array:
+        """That of one column, shape (draws,)."""
+        names = [(column.metric, column.window) for column in self.columns]
+        return self.statistics[:, names.index((metric, window))]
 
-    def changes(self, metric: str, window: str, theta: float) -> Array:
-        """The change of each host; one that is not known is as the mean of its stratum."""
-        found = change(self.before(metric), self.after(metric, window), theta)
+    def whole(self, metric: str) -> Array:
+        """That of the soak when all of each host's baseline is taken off."""
+        first = len(self.columns) + list(self.margins).index(metric)
+        return self._all_statistics[:, first]
+
+    @cached_property
+    def _all_statistics(self) -> Array:
+        """The columns, the whole changes in the soak, the test group: each pass over the draws
+        of many hosts takes its time."""
+        whole = [self._changes(name, "soak", DIFFERENCE_IN_DIFFERENCES) for name in self.margins]
+        changes = [*(column.changes for column in self.columns), *whole, self.draws.test]
+        return self.draws.statistics(np.stack(changes, axis=1).astype(float))
+
+    def _changes(self, metric: str, window: str, theta: float) -> Array:
+        """The change of each host, positive where it is worse; one that is not known is as the
+        mean of its stratum."""
+        found = worse(metric) * change(self.before(metric), self.after(metric, window), theta)
         return filled(found, self.draws.strata)
 
-    def theta(self, metric: str) -> float:
-        """How much of a host's baseline lasts, by its two halves."""
+    @cached_property
+    def theta(self) -> Mapping[str, float]:
+        """How much of a host's baseline lasts, by its two halves, for each metric."""
+        return {metric: self._lasting(metric) for metric in self.margins}
+
+    def _lasting(self, metric: str) -> float:
         strata = self.draws.strata
         halves = halves_of(self.baseline, metric, self.draws.hosts)
         first, second = (rates_of(rows, strata) for rows in halves)

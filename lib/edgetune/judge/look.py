@@ -2,24 +2,24 @@
 """One look at a soak: from the documents of the record to a verdict, and nothing else.
 
 Harm is one sequential test over the intent's metric, all guards and all windows; its alpha is
-spent evenly over the soak (see ``sequential.spent``). Benefit is another one, of the intent's metric over the whole soak;
-its alpha is spent with the cube of the time, because it is at the end that it decides.
+spent evenly over the soak (see ``sequential.spent``). Benefit is another one, of the intent's
+metric over the whole soak; its alpha is spent with the cube of the time, because it is at the end
+that it decides.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from edgetune.judge.change import DIFFERENCE_IN_DIFFERENCES
 from edgetune.judge.comparison import Blocks, Comparison, worse
 from edgetune.judge.permutation import Strata, interval, p_value
-from edgetune.judge.scores import Column, benefit, harm
+from edgetune.judge.scores import benefit, harm
 from edgetune.judge.sentence import sentence
 from edgetune.judge.sequential import budget, pack, spent, take_out, unpack
 from edgetune.judge.soundness import Doubt, doubts
@@ -58,9 +58,20 @@ def take_look(
     verdict. InputError if a group is empty.
     """
     compared = Comparison(plan, strata, baseline, blocks)
-    tests, worst = _tests(compared, moment, previous)
+    return judge(compared, doubts_of(compared), moment, previous)
+
+
+def judge(
+    compared: Comparison,
+    unsound: Sequence[Doubt],
+    moment: Moment,
+    previous: Mapping[str, Any] | None = None,
+) -> Document:
+    """The same for a comparison whose doubts are known."""
+    plan = compared.plan
+    biased = any(doubt.biased for doubt in unsound)
+    tests, worst = _tests(compared, moment, previous, biased)
     rows = [_row(compared, metric) for metric in compared.margins]
-    unsound = _doubts(compared)
     found = Findings(
         goal=plan["intent"]["goal"],
         harmed=tests["harm"]["out"],
@@ -70,13 +81,13 @@ def take_look(
         last=moment.passed >= 1,
     )
     verdict, decision = decide(found)
-    about = worst if verdict == "degraded" else compared.column(compared.metric, "soak", 0)
+    about = worst if verdict == "degraded" else (compared.metric, "soak")
     p = tests["harm" if verdict == "degraded" else "help"]["p"]
-    said = f"{_sentence(compared, about, p)}, look {moment.number} of {moment.of}"
+    said = f"{_sentence(compared, *about, p)}, look {moment.number} of {moment.of}"
     return {
         "verdict": verdict,
         "decision": decision,
-        "reason": said + because(found, compared.allowed),
+        "reason": said + because(found, math.expm1(compared.allowed)),
         "doubts": [asdict(doubt) for doubt in unsound],
         "look": asdict(moment),
         "draws": len(compared.draws),
@@ -84,26 +95,29 @@ def take_look(
         "tests": tests,
         "metrics": rows,
         "hosts": {metric: _per_host(compared, metric) for metric in compared.margins},
-        "power": baseline.get("power"),
+        "power": compared.baseline.get("power"),
     }
 
 
 def _tests(
-    compared: Comparison, moment: Moment, previous: Mapping[str, Any] | None
-) -> tuple[dict[str, Document], Column]:
-    """Both tests after this look, and the column in which the test group looks worst."""
-    scores = harm(compared.draws, compared.columns)
-    intended = compared.column(compared.metric, "soak", compared.allowed)
+    compared: Comparison, moment: Moment, previous: Mapping[str, Any] | None, biased: bool
+) -> tuple[dict[str, Document], tuple[str, str]]:
+    """Both tests after this look; the metric and window in which the test group looks worst.
+
+    A biased look takes no draw out: its alpha is left to those that follow.
+    """
+    scores = harm(compared.statistics, compared.columns)
+    helped = benefit(compared.statistic(compared.metric), compared.shown, compared.allowed)
     options, draws = compared.plan["options"], compared.draws
     even = spent(options["alpha_harm"], moment.passed, len(draws), planned_looks(options))
     tests = {}
     for name, alpha, share, score in (
         ("harm", options["alpha_harm"], even, scores.max(axis=1)),
-        ("help", options["alpha_help"], moment.passed**3, benefit(draws, intended)),
+        ("help", options["alpha_help"], moment.passed**3, helped),
     ):
         earlier = _earlier(compared, previous, name)
         most = budget(alpha, share - earlier["forgone"], len(draws))
-        alive = take_out(score, earlier["alive"], most)
+        alive = take_out(score, earlier["alive"], 0 if biased else most)
         tests[name] = {
             "p": p_value(score),
             "alpha": alpha,
@@ -114,7 +128,8 @@ def _tests(
             "forgone": earlier["forgone"],
             "alive": pack(alive),
         }
-    return tests, compared.columns[int(np.argmax(scores[0]))]
+    worst = compared.columns[int(np.argmax(scores[0]))]
+    return tests, (worst.metric, worst.window)
 
 
 def _earlier(compared: Comparison, previous: Mapping[str, Any] | None, name: str) -> dict[str, Any]:
@@ -137,7 +152,8 @@ def _drawn_from(compared: Comparison) -> str:
     return hashlib.sha256(repr(groups).encode()).hexdigest()[:16]
 
 
-def _doubts(compared: Comparison) -> list[Doubt]:
+def doubts_of(compared: Comparison) -> list[Doubt]:
+    """Why the comparison cannot be trusted."""
     facts = merge_facts([block["facts"] for block in compared.blocks])
     found = doubts(
         compared.strata,
@@ -158,18 +174,19 @@ def _too_little(compared: Comparison) -> list[Doubt]:
     if METRICS[compared.metric].gauge or events >= LEAST_EVENTS:
         return []
     text = f"{compared.metric}: only {events:g} events on all hosts together"
-    return [Doubt("no_peak", text, biased=False)]
+    return [Doubt("few_events", text, biased=False)]
 
 
-def _sentence(compared: Comparison, column: Column, p: float) -> str:
-    sign = worse(column.metric)
-    ratio, bounds = _effect(compared, sign * column.changes)
-    return sentence(column.metric, ratio, bounds, p, column.window)
+def _sentence(compared: Comparison, metric: str, window: str, p: float) -> str:
+    ratio, bounds = _effect(compared, metric, window)
+    return sentence(metric, ratio, bounds, p, window)
 
 
-def _effect(compared: Comparison, changes: Array) -> tuple[float, tuple[float, float]]:
+def _effect(
+    compared: Comparison, metric: str, window: str = "soak"
+) -> tuple[float, tuple[float, float]]:
     """The ratio of ratios and its bounds, each side at ``alpha_help``."""
-    statistics = compared.draws.statistics(changes[:, None])[:, 0]
+    statistics = worse(metric) * compared.statistic(metric, window)
     low, high = interval(statistics, compared.shown, compared.plan["options"]["alpha_help"])
     return _ratio(float(statistics[0])), (_ratio(low), _ratio(high))
 
@@ -179,34 +196,23 @@ def _ratio(logarithm: float) -> float:
 
 
 def _row(compared: Comparison, metric: str) -> Document:
-    column = compared.column(metric, "soak", 0)
-    score = compared.draws.statistics(column.changes[:, None])[:, 0]
-    ratio, bounds = _effect(compared, worse(metric) * column.changes)
+    sign, score = worse(metric), compared.statistic(metric)
+    ratio, bounds = _effect(compared, metric)
+    windows = {name: compared.statistic(metric, name)[0] for name in compared.windows}
     return {
         "metric": metric,
         "role": "intent" if metric == compared.metric else "guard",
         "exposure": compared.baseline["metrics"][metric]["exposure"],
         "ratio": ratio,
         "interval": [bounds[0] or None, bounds[1] if math.isfinite(bounds[1]) else None],
-        "margin": compared.margins[metric],
+        "margin": round(math.expm1(compared.margins[metric]), 6),
         "p_better": p_value(-score),
         "p_worse": p_value(score),
-        "windows": {name: _ratio_in(compared, metric, name) for name in compared.windows},
-        "theta": round(compared.theta(metric), 6),
-        "ratio_at_theta_1": _whole(compared, metric),
+        "windows": {name: _ratio(sign * float(value)) for name, value in windows.items()},
+        "theta": round(compared.theta[metric], 6),
+        "ratio_at_theta_1": _ratio(sign * float(compared.whole(metric)[0])),
         **_levels(compared, metric),
     }
-
-
-def _ratio_in(compared: Comparison, metric: str, window: str) -> float:
-    changes = worse(metric) * compared.column(metric, window, 0).changes
-    return _ratio(float(compared.draws.statistics(changes[:, None])[0, 0]))
-
-
-def _whole(compared: Comparison, metric: str) -> float:
-    """The ratio of ratios if all of each host's baseline is taken off."""
-    changes = compared.changes(metric, "soak", DIFFERENCE_IN_DIFFERENCES)
-    return _ratio(float(compared.draws.statistics(changes[:, None])[0, 0]))
 
 
 def _levels(compared: Comparison, metric: str) -> dict[str, float | None]:

@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from edgetune.errors import InputError
-from edgetune.judge.look import Moment, take_look
+from edgetune.judge.comparison import Comparison
+from edgetune.judge.look import Moment, doubts_of, judge
 from edgetune.judge.measured import rows_of
 from edgetune.judge.permutation import Strata
-from edgetune.metrics.facts import merge_facts
+from edgetune.judge.soundness import Doubt
 
 Document = dict[str, Any]
 
@@ -34,11 +35,19 @@ def judge_ring(records: Mapping[str, PopRecord]) -> Document:
     """
     if not records:
         raise InputError("ring", "pops", "is empty")
-    plan = _one_plan(records)
     strata = {name: groups for pop, own in records.items() for name, groups in _strata(pop, own)}
     baseline = _joined({pop: [own.baseline] for pop, own in records.items()})
     soak = _joined({pop: own.blocks for pop, own in records.items()})
-    return take_look(plan, strata, baseline, [soak], Moment(1, 1, 1.0))
+    compared = Comparison(_one_plan(records), strata, baseline, [soak])
+    unsound = [doubt for pop, own in records.items() for doubt in _doubts(pop, own)]
+    return judge(compared, unsound, Moment(1, 1, 1.0))
+
+
+def _doubts(pop: str, own: PopRecord) -> Iterator[Doubt]:
+    for doubt in doubts_of(Comparison(own.plan, own.strata, own.baseline, own.blocks)):
+        # What is too little in one PoP need not be in all of them.
+        if doubt.kind != "few_events":
+            yield replace(doubt, text=f"{pop}: {doubt.text}")
 
 
 def _one_plan(records: Mapping[str, PopRecord]) -> Document:
@@ -61,17 +70,13 @@ def _strata(pop: str, own: PopRecord) -> Iterator[tuple[str, dict[str, list[str]
 def _joined(parts: Mapping[str, Sequence[Mapping[str, Any]]]) -> Document:
     """One document of the sums of each PoP's."""
     each = [document for documents in parts.values() for document in documents]
-    facts = [_facts(pop, documents) for pop, documents in parts.items()]
     return {
         "start": min(document["start"] for document in each),
         "end": max(document["end"] for document in each),
         "metrics": {
-            metric: {**row, "hosts": _rows(parts, metric)}
+            metric: {"exposure": row.get("exposure"), "hosts": rows, "halves": halves}
             for metric, row in each[0]["metrics"].items()
-        },
-        "facts": {
-            **{name: {k: v for own in facts for k, v in own[name].items()} for name in facts[0]},
-            "load": {"median": None, "peak": None},
+            for rows, halves in [(_rows(parts, metric), _halves(parts, metric))]
         },
     }
 
@@ -85,7 +90,12 @@ def _rows(parts: Mapping[str, Sequence[Mapping[str, Any]]], metric: str) -> dict
     return found
 
 
-def _facts(pop: str, documents: Sequence[Mapping[str, Any]]) -> Document:
-    merged = merge_facts([document["facts"] for document in documents])
-    known = merged.keys() - {"load"}
-    return {name: {f"{pop}/{host}": v for host, v in merged[name].items()} for name in known}
+def _halves(
+    parts: Mapping[str, Sequence[Mapping[str, Any]]], metric: str
+) -> dict[str, list[float]]:
+    """Those of the baselines; the blocks of a soak have none."""
+    return {
+        f"{pop}/{host}": row
+        for pop, documents in parts.items()
+        for host, row in documents[0]["metrics"][metric].get("halves", {}).items()
+    }

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from edgetune.judge.permutation import Draws
-
 Array = Any
 
 HANDICAP = {"soak": 0.0, "quarter": 0.6, "last": 1.2}
@@ -34,14 +32,14 @@ class Column:
     margin: float = 0.0
 
 
-def harm(draws: Draws, columns: Sequence[Column]) -> Array:
+def harm(statistics: Array, columns: Sequence[Column]) -> Array:
     """The harm that each draw shows in each column, shape (draws, columns).
 
-    In units of the statistic's own spread over the draws; -inf where it is within its margin.
-    The test of the largest is one of "nothing got worse at all"; the margin is what the
-    estimate has to be beyond. So wide margins leave more of alpha to the other columns.
+    ``statistics`` are those of the columns' changes. In units of a statistic's own spread over
+    the draws; -inf where it is within its margin. The test of the largest is one of "nothing
+    got worse at all"; the margin is what the estimate has to be beyond. So wide margins leave
+    more of alpha to the other columns.
     """
-    statistics = draws.statistics(np.stack([column.changes for column in columns], axis=1))
     margins = np.array([column.margin for column in columns])
     handicaps = np.array([HANDICAP[column.window] for column in columns])
     spread = statistics.std(axis=0)
@@ -50,10 +48,11 @@ def harm(draws: Draws, columns: Sequence[Column]) -> Array:
     return np.where(beyond, statistics / spread - handicaps, -math.inf)
 
 
-def benefit(draws: Draws, column: Column) -> Array:
-    """How far below its margin each draw shows the metric, shape (draws,).
+def benefit(statistics: Array, shown: Array, margin: float) -> Array:
+    """How far below its margin each draw shows a metric, shape (draws,).
 
-    The margin is taken off the real test hosts: the test is of "worse by the margin".
+    ``statistics`` are those of its changes, positive where it got worse, ``shown`` those of the
+    real test group's indicator: the margin, a logarithm, is taken off the real test hosts, so
+    the test is of "worse by the margin".
     """
-    changes = column.changes - column.margin * draws.test
-    return -draws.statistics(changes[:, None])[:, 0]
+    return margin * shown - statistics

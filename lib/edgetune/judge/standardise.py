@@ -79,7 +79,7 @@ def log_rates(sums: Array, counts: Array, strata: Array) -> Array:
     found = np.zeros(len(sums))
     for stratum in np.unique(strata):
         own = strata == stratum
-        if counts[own].sum() <= 0 or means[own].sum() <= 0:
+        if observed[own].sum() <= 0 or means[own].sum() <= 0:
             continue
         half = 0.5 * observed[own].sum() / counts[own].sum()
         exposed = np.where(means[own] > 0, means[own], np.nan)
