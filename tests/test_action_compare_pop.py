@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import time
+
 from compare_pop import ComparePop
 
+from edgetune.rollout.record import read_rollout
 from tests.action_case import EdgetuneActionTestCase
 
 
@@ -16,9 +19,12 @@ class ComparePopTestCase(EdgetuneActionTestCase):
         self.assertEqual((result["decision"], result["verdict"]), ("wait", ""))
         self.assertEqual(result["epoch"], self.world.epoch)
 
-    def test_a_look_now_without_samples_holds(self) -> None:
+    def test_a_soak_without_samples_holds(self) -> None:
         self.world.mark("soaking")
-        result = self.assert_succeeds(rollout=self.world.rollout, now=True)
+        opened = read_rollout(self.world.site, self.world.rollout)
+        opened.head.soak = [time.time() - 1000, time.time() - 1]
+        opened.save()
+        result = self.assert_succeeds(rollout=self.world.rollout)
         self.assertEqual((result["decision"], result["verdict"]), ("hold", "inconclusive"))
 
     def test_a_rollout_that_does_not_soak_decides_nothing(self) -> None:

@@ -81,7 +81,7 @@ def run(scenarios: Sequence[str], sizes: Sizes, seed: int, jobs: int) -> dict[st
         "oddities": oddities.decide([*([ours] if ours else []), *installed], seed),
         "cpu": figures.cpu(found),
         "articles": judge_articles(ours, seed) if ours else [],
-        "large": large.measure() if ours else {},
+        "large": large.measure() if ours and sizes is FULL else {},
     }
     reached = targets.check(ours.name, document) if ours else []
     return {**document, "targets": [asdict(target) for target in reached]}

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import statistics
 import subprocess
@@ -27,7 +28,11 @@ def measure(hosts: int = HOSTS, rounds: int = 3) -> dict[str, float]:
     """Seconds of one look over that many hosts, and the peak memory of its process in MB; the
     medians of some rounds."""
     command = [sys.executable, "-m", "bench.judge.large", str(hosts)]
-    runs = [subprocess.run(command, stdout=subprocess.PIPE, check=True) for _ in range(rounds)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    runs = [
+        subprocess.run(command, stdout=subprocess.PIPE, env=environment, check=True)
+        for _ in range(rounds)
+    ]
     found = [json.loads(run.stdout) for run in runs]
     return {name: statistics.median(each[name] for each in found) for name in found[0]}
 

@@ -48,7 +48,7 @@ def check(ours: str, document: Mapping[str, Any]) -> list[Target]:
         *_power(own_power),
         *_behind(document["differences"]),
         *_articles(document["articles"]),
-        *_large(document["large"]),
+        *_large(document.get("large", {})),
     ]
 
 

@@ -8,6 +8,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from edgetune.metrics.catalogue import UNITS
+from edgetune.plan import planned_looks
+
 
 def plan_text(plan: Mapping[str, Any]) -> str:
     """A plan, as it is shown before anything is touched."""
@@ -19,6 +22,7 @@ def plan_text(plan: Mapping[str, Any]) -> str:
         f"{plan['hosts_in_pop']} hosts stay in service",
         f"  duration    about {duration(plan['seconds'])} "
         f"({duration(options['baseline'])} baseline, {duration(options['soak'])} soak)",
+        f"  looks       {_looks(options)}",
         f"  groups      drawn with seed {options['seed']}; {plan['assignments']} ways, "
         f"smallest possible p = {1 / plan['assignments']:.4f}",
     ]
@@ -63,11 +67,12 @@ def verdict_text(look: Mapping[str, Any]) -> str:
     lines = [f"{look['verdict']}: {look['reason']} -> {look['decision']}"]
     lines += [f"  {_spent(name, test)}" for name, test in look["tests"].items()]
     for row in look["metrics"]:
+        unit = UNITS[row["exposure"]]
         levels = [row.get(f"{g}_{w}") for g in ("test", "control") for w in ("before", "after")]
-        shown = [f"{level:.4g}" if level is not None else "-" for level in levels]
+        shown = [f"{unit.scale * level:.4g}" if level is not None else "-" for level in levels]
         lines.append(
-            f"  {row['metric']:<14} test {shown[0]} -> {shown[1]}, control {shown[2]} -> {shown[3]}"
-            + _effect(row)
+            f"  {row['metric']:<14} test {shown[0]} -> {shown[1]}, control {shown[2]} -> {shown[3]} "
+            f"{unit.text}" + _effect(row)
         )
     return "\n".join(lines)
 
@@ -145,6 +150,15 @@ def _evidence(why: Mapping[str, Any]) -> str:
     if why.get("load_balancer"):
         facts.append(f"{why['load_balancer']} in the load balancer before")
     return ", ".join(facts)
+
+
+def _looks(options: Mapping[str, Any]) -> str:
+    looks = planned_looks(options)
+    each = duration((options["soak"] - options["warmup"]) / looks)
+    alpha = f"alpha {options['alpha_harm']:g}"
+    if looks == 1:
+        return f"one, at the end of the soak, at {alpha}"
+    return f"{looks}, every {each}; harm is taken back at the first that proves it, {alpha} in all"
 
 
 def _intent(intent: Mapping[str, Any]) -> str:
