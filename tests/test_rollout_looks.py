@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from edgetune.errors import RefusedError
+from edgetune.report.text import prospect_text
 from edgetune.rollout import looks, status
-from edgetune.rollout.baseline import check_baseline
+from edgetune.rollout.baseline import _useless, check_baseline
 from edgetune.rollout.record import read_rollout
 from tests.builders import samples
 from tests.world import World
@@ -113,6 +114,15 @@ def test_a_baseline_in_which_nothing_happened_is_refused(tmp_path: Path) -> None
     quiet.count(dict.fromkeys(quiet.hosts_of("test", "control"), 0), quiet.now - 1400, "one")
     with pytest.raises(RefusedError, match="no effect on listen_drops could be seen"):
         check_baseline(world.site, world.rollout, world.epoch)
+
+
+def test_nothing_in_the_baseline_is_no_obstacle_to_a_no_harm_tuning(tmp_path: Path) -> None:
+    found = {"goal": "no_harm", "metric": "listen_drops", "effect": None, "power": 0.8}
+    text = prospect_text({**found, "alpha": 0.05})
+    assert text == "no listen_drops in the baseline: whatever is added will be seen"
+    assert _useless({"doubts": [], "power": found}, text, 0.9) == ""
+    assert _useless({"doubts": [], "power": {**found, "goal": "improve"}}, text, 0.9)
+    assert _useless({"doubts": [], "power": {**found, "goal": "improve"}}, text, 0) == ""
 
 
 def test_only_a_baseline_is_checked(world: Soaking) -> None:

@@ -48,8 +48,8 @@ def _needed(statistics: Array, own: float, shown: Array, alpha: float) -> float:
 def prospect(plan: Mapping[str, Any], strata: Strata, baseline: Mapping[str, Any]) -> Document:
     """The effect on the intent's metric that the rollout could show, from its baseline.
 
-    ``effect`` is a share (of improvement, or of worsening for ``no_harm``), None when none
-    could be shown. The halves of the baseline differ more than two whole windows would; that
+    ``effect`` is a share (of improvement, or of worsening for ``no_harm``), None when nothing
+    happened: then no improvement could be shown, and all that a tuning adds would be. The halves of the baseline differ more than two whole windows would; that
     makes up for a soak that is as short as a third of the baseline, and shorter ones count.
     """
     draws = make_draws(strata, plan["options"]["seed"])
@@ -64,6 +64,7 @@ def prospect(plan: Mapping[str, Any], strata: Strata, baseline: Mapping[str, Any
     improves = plan["intent"]["goal"] == "improve"
     share = -math.expm1(-shift) if improves else math.expm1(min(shift, 700))
     return {
+        "goal": plan["intent"]["goal"],
         "metric": metric,
         "effect": round(share, 4) if math.isfinite(shift) else None,
         "power": POWER,

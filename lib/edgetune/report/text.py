@@ -57,6 +57,8 @@ def plan_text(plan: Mapping[str, Any]) -> str:
 def prospect_text(power: Mapping[str, Any]) -> str:
     """What effect would be seen, from the baseline alone."""
     seen = f"with {power['power']:.0%} power (alpha {power['alpha']:g})"
+    if power["effect"] is None and power["goal"] == "no_harm":
+        return f"no {power['metric']} in the baseline: whatever is added will be seen"
     if power["effect"] is None:
         return f"no effect on {power['metric']} could be seen {seen}: too little happened"
     return f"a change of {power['metric']} by {power['effect']:.0%} or more would be seen {seen}"
@@ -67,12 +69,12 @@ def verdict_text(look: Mapping[str, Any]) -> str:
     lines = [f"{look['verdict']}: {look['reason']} -> {look['decision']}"]
     lines += [f"  {_spent(name, test)}" for name, test in look["tests"].items()]
     for row in look["metrics"]:
-        unit = UNITS[row["exposure"]]
+        unit, name = UNITS[row["exposure"]], f"{row['metric']:<14}"
         levels = [row.get(f"{g}_{w}") for g in ("test", "control") for w in ("before", "after")]
         shown = [f"{unit.scale * level:.4g}" if level is not None else "-" for level in levels]
         lines.append(
-            f"  {row['metric']:<14} test {shown[0]} -> {shown[1]}, control {shown[2]} -> {shown[3]} "
-            f"{unit.text}" + _effect(row)
+            f"  {name} test {shown[0]} -> {shown[1]}, control {shown[2]} -> {shown[3]} {unit.text}"
+            + _effect(row)
         )
     return "\n".join(lines)
 

@@ -46,8 +46,9 @@ def _useless(baseline: Mapping[str, Any], text: str, most: float) -> str:
     """Why a rollout after this baseline would prove nothing."""
     if baseline["doubts"]:
         return "; ".join(baseline["doubts"])
-    effect = baseline["power"]["effect"]
-    if most and (effect is None or effect > most):
+    power = baseline["power"]
+    nothing = power["effect"] is None and power["goal"] == "improve"
+    if most and (nothing or (power["effect"] or 0.0) > most):
         return f"{text}; detectable_effect of the configuration is {most:.0%}"
     return ""
 
