@@ -96,11 +96,13 @@ def test_counts_like_poissons_have_no_dispersion_and_bursts_have_theirs() -> Non
 @pytest.mark.parametrize(
     ("amounts", "unit"),
     [
-        ([0, 3, 4, np.nan], 3),
+        ([0, 3, 4, np.nan], 1),
         ([103, 104, 250], 1),
         ([7, 7, 7], 7),
         ([0, 0.2, 1], 0.2),
         ([0.3, 0.1 + 0.2, 0.4], 0.1),
+        ([0, 5, 11], 5),
+        ([10, 10.0001, 30], 0.0100001),
         ([0, 0], 1),
         ([np.nan], 1),
     ],

@@ -49,8 +49,9 @@ def prospect(plan: Mapping[str, Any], strata: Strata, baseline: Mapping[str, Any
     """The effect on the intent's metric that the rollout could show, from its baseline.
 
     ``effect`` is a share (of improvement, or of worsening for ``no_harm``), None when nothing
-    happened: then no improvement could be shown, and all that a tuning adds would be. The halves of the baseline differ more than two whole windows would; that
-    makes up for a soak that is as short as a third of the baseline, and shorter ones count.
+    happened: then no improvement could be shown, and all that a tuning adds would be. The
+    halves of the baseline differ more than two whole windows would; that makes up for a soak
+    that is as short as a third of the baseline, and shorter ones count.
     """
     draws = make_draws(strata, plan["options"]["seed"])
     metric, alpha = plan["intent"]["metric"], plan["options"]["alpha_help"]

@@ -18,21 +18,23 @@ import numpy as np
 Array = Any
 
 _LAST_DIGITS = 1e-9
+_LEAST = 1e-3
 
 
 def smallest_unit(events: Array) -> float:
-    """What one event is at least: the smallest amount that hosts counted in a slot, or, if none
-    counted nothing, the smallest step between two amounts.
+    """What one event is: the smallest step between two amounts that hosts counted in a slot.
 
-    1 for counts, 0.2 for the share of five checks, hardly anything for a time. Half of it is
-    added to sums, so multiplying a metric changes nothing.
+    1 for counts, 0.2 for the share of five checks; at least a thousandth of what is usual, for
+    times. Half of it is added to sums, so multiplying a metric changes nothing.
     """
     amounts = np.unique(events[np.isfinite(events)])
-    if not amounts.size or amounts[-1] <= 0:
+    counted = amounts[amounts > 0]
+    if not counted.size:
         return 1.0
-    steps = np.diff(amounts) if amounts[0] > 0 and amounts.size > 1 else amounts
+    steps = np.diff(amounts)
     # Sums of fractions differ in their last digits.
-    return float(steps[steps > _LAST_DIGITS * amounts[-1]].min(initial=amounts[-1]))
+    smallest = steps[steps > _LAST_DIGITS * counted[-1]].min(initial=counted[-1])
+    return float(max(smallest, _LEAST * np.median(counted)))
 
 
 def expected(events: Array, exposure: Array, strata: Array) -> Array:
