@@ -151,6 +151,14 @@ def test_a_surge_that_hits_both_groups_changes_no_verdict(tmp_path: Path, surge:
     assert look["verdict"] == "improved"
 
 
+def test_a_sentence_has_the_p_of_the_side_that_it_tells_of(tmp_path: Path) -> None:
+    made = planned(tmp_path)
+    look = Soak(made, drops(made, 3, 3)).look(after(drops(made, 9, 3)))
+    assert look["decision"] == "wait"
+    assert "more connections" in look["reason"]
+    assert look["reason"].endswith("p = 0.014, look 1 of 4: nothing is proven yet")
+
+
 def test_unequal_baselines_are_no_effect(tmp_path: Path) -> None:
     made = planned(tmp_path)
     look = at_the_end(Soak(made, drops(made, 6, 2)), after(drops(made, 6, 2)))

@@ -82,7 +82,11 @@ def judge(
     )
     verdict, decision = decide(found)
     about = worst if verdict == "degraded" else (compared.metric, "soak")
-    p = tests["harm" if verdict == "degraded" else "help"]["p"]
+    p = (
+        tests["harm"]["p"]
+        if verdict == "degraded"
+        else min(rows[0]["p_better"], rows[0]["p_worse"])
+    )
     said = f"{_sentence(compared, *about, p)}, look {moment.number} of {moment.of}"
     return {
         "verdict": verdict,

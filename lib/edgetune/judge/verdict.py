@@ -60,8 +60,10 @@ def because(found: Findings, margin: float) -> str:
     """What the sentence about the numbers does not say."""
     if found.doubts:
         return "; but " + "; ".join(doubt.text for doubt in found.doubts)
-    if found.harmed or not found.last:
+    if found.harmed:
         return ""
+    if not found.last:
+        return "" if found.helped and found.goal == "improve" else ": nothing is proven yet"
     if found.goal == "improve":
         return "" if found.helped else ": no proven improvement"
     return (
