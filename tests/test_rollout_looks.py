@@ -185,6 +185,47 @@ def test_a_soak_that_is_resumed_is_a_test_of_its_own(world: Soaking) -> None:
     )
 
 
+def test_what_was_decided_stands_until_somebody_acts_on_it(world: Soaking) -> None:
+    """Whoever took the look may have died before it was acted on."""
+    check_baseline(world.site, world.rollout, world.epoch)
+    world.soak(test=USUAL, began=700)
+    first = looks.compare_pop(world.site, world.rollout)
+    assert first["decision"] == "hold"
+    assert looks.compare_pop(world.site, world.rollout) == first
+    assert len(world.looked()) == 4
+
+
+def test_harm_that_was_not_acted_on_does_not_wait_for_the_next_look(tmp_path: Path) -> None:
+    world = Soaking(tmp_path, alpha_harm=0.2)
+    check_baseline(world.site, world.rollout, world.epoch)
+    world.soak(test=30, began=310)
+    for _ in range(3):
+        assert looks.compare_pop(world.site, world.rollout)["decision"] == "roll_back"
+    assert world.looked() == [("degraded", "roll_back")]
+
+
+def test_looks_of_the_version_before_are_no_part_of_the_test(world: Soaking) -> None:
+    check_baseline(world.site, world.rollout, world.epoch)
+    world.soak(test=0.9, began=700)
+    old = {"verdict": "inconclusive", "decision": "hold", "reason": "too few", "metrics": []}
+    opened = read_rollout(world.site, world.rollout)
+    opened.save_look(0, old)
+    opened.head.looks, opened.head.verdict = 1, old
+    opened.save()
+    assert "inconclusive so far: too few" in status.rollout_status(world.site)["text"]
+    found = looks.compare_pop(world.site, world.rollout)
+    assert (found["decision"], len(world.looked())) == ("promote", 5)
+    assert ", look 4 of 4" in found["message"]
+
+
+def test_whoever_finds_no_owner_writes_its_epoch_down(world: Soaking) -> None:
+    world.soak(test=USUAL, began=100)
+    world.site.claims.release("lab1", read_rollout(world.site, world.rollout).claim)
+    for _ in range(2):
+        assert "is in" in looks.compare_pop(world.site, world.rollout)["message"]
+        assert world.head.epoch == world.epoch + 1
+
+
 def test_a_look_that_is_lost_from_the_record_stops_the_judge(world: Soaking) -> None:
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=USUAL, began=160)

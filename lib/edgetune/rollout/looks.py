@@ -61,8 +61,8 @@ def compare_pop(site: Site, rollout: str, now: bool = False) -> dict[str, Any]:
 
     A look that was missed is made up for, in its turn. ``decision`` is ``wait`` as long as the
     soak lasts and nothing got worse; ``now`` takes a look early, which spends the alpha of the
-    time that has passed and no more. Of a rollout that is not soaking any more it says what
-    became of it.
+    time that has passed and no more. What a look decided stands until somebody acts on it. Of a
+    rollout that is not soaking any more it says what became of it.
     """
     opened = read_rollout(site, rollout)
     head = opened.head
@@ -71,17 +71,29 @@ def compare_pop(site: Site, rollout: str, now: bool = False) -> dict[str, Any]:
     if not _take_if_ownerless(opened):
         return _decided(opened, "wait", f"somebody else is at work on {rollout}")
     opened.renew()
-    earlier = [opened.look(number) for number in range(opened.head.first_look, opened.head.looks)]
-    ends = _due(opened, earlier, now)
-    if not ends:
-        return _decided(opened, "wait", _until_next(opened, earlier))
-    for end in ends:
-        look = _take(opened, earlier, end)
-        earlier.append(look)
-        if look["decision"] != "wait":
-            break
+    earlier = _earlier(opened)
+    if not _has_decided(earlier):
+        ends = _due(opened, earlier, now)
+        if not ends:
+            return _decided(opened, "wait", _until_next(opened, earlier))
+        for end in ends:
+            earlier.append(_take(opened, earlier, end))
+            if _has_decided(earlier):
+                break
+    look = earlier[-1]
     message = f"{look['verdict']}: {look['reason']}"
     return _decided(opened, look["decision"], message, look)
+
+
+def _earlier(opened: Rollout) -> list[dict[str, Any]]:
+    """The looks of the present soak; those of versions before had no block and spent nothing."""
+    numbers = range(opened.head.first_look, opened.head.looks)
+    return [look for look in map(opened.look, numbers) if "block" in look]
+
+
+def _has_decided(looks: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the last look ended the soak; who took it may have died before it was acted on."""
+    return bool(looks) and looks[-1]["decision"] != "wait"
 
 
 def _due(opened: Rollout, earlier: Sequence[Mapping[str, Any]], now: bool) -> list[float]:
@@ -164,7 +176,10 @@ def _take_if_ownerless(opened: Rollout) -> bool:
     claim = site.claims.take(head.pop, head.id, site.config.claim_ttl, after, head.epoch)
     opened.head = read_rollout(site, head.id).head
     opened.head.epoch = claim.epoch
-    return opened.head.state == "soaking"
+    if opened.head.state != "soaking":
+        return False
+    opened.save()
+    return True
 
 
 def _decided(
