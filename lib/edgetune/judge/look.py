@@ -167,10 +167,10 @@ def doubts_of(compared: Comparison) -> list[Doubt]:
         interval=compared.plan["options"]["interval"],
         draws=compared.draws,
     )
-    return found + _too_little(compared)
+    return found + too_little(compared)
 
 
-def _too_little(compared: Comparison) -> list[Doubt]:
+def too_little(compared: Comparison) -> list[Doubt]:
     """An improvement of what hardly happens cannot be told."""
     if compared.plan["intent"]["goal"] != "improve":
         return []

@@ -9,7 +9,7 @@ from typing import Any
 
 from edgetune.errors import InputError
 from edgetune.judge.comparison import Comparison
-from edgetune.judge.look import Moment, doubts_of, judge
+from edgetune.judge.look import Moment, doubts_of, judge, too_little
 from edgetune.judge.measured import rows_of
 from edgetune.judge.permutation import Strata
 from edgetune.judge.soundness import Doubt
@@ -40,7 +40,7 @@ def judge_ring(records: Mapping[str, PopRecord]) -> Document:
     soak = _joined({pop: own.blocks for pop, own in records.items()})
     compared = Comparison(_one_plan(records), strata, baseline, [soak])
     unsound = [doubt for pop, own in records.items() for doubt in _doubts(pop, own)]
-    return judge(compared, unsound, Moment(1, 1, 1.0))
+    return judge(compared, [*unsound, *too_little(compared)], Moment(1, 1, 1.0))
 
 
 def _doubts(pop: str, own: PopRecord) -> Iterator[Doubt]:
