@@ -305,6 +305,25 @@ def test_what_hardly_happens_is_not_promoted_in_one_pop_or_in_all(tmp_path: Path
     assert (ring["verdict"], ring["decision"]) == ("inconclusive", "hold")
 
 
+def test_the_absence_of_harm_cannot_be_told_of_what_hardly_happens(tmp_path: Path) -> None:
+    made = planned(tmp_path, hosts=16)
+    made["intent"] = {"goal": "no_harm", "metric": "listen_drops", "margin": 0.5}
+    rare = dict.fromkeys(Soak(made, drops(made, 0, 0)).hosts, 0.0002)
+    look = at_the_end(Soak(made, rare), after(rare))
+    assert (look["verdict"], look["decision"]) == ("inconclusive", "hold")
+    assert look["doubts"][0]["kind"] == "few_events"
+
+
+def test_hosts_that_are_too_few_after_skips_hold(tmp_path: Path) -> None:
+    made = planned(tmp_path)
+    soak = Soak(made, drops(made, 3, 3))
+    lab = made["strata"]["lab"]
+    soak.strata = {"lab": {"test": lab["test"][:1], "control": lab["control"]}}
+    look = at_the_end(soak, after(drops(made, 0.3, 3)))
+    assert (look["verdict"], look["decision"]) == ("inconclusive", "hold")
+    assert look["reason"].endswith("but too few hosts are left: they can be drawn in 5 ways only")
+
+
 def test_a_guard_counts_only_beyond_its_margin(tmp_path: Path) -> None:
     made = planned(tmp_path, hosts=16)
     made["guards"] = [{"metric": "health_p50", "margin": 0.5}]

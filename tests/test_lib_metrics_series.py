@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from edgetune.errors import InputError
 from edgetune.metrics.catalogue import METRICS, UNITS, title
-from edgetune.metrics.series import REBOOTED, Window, read_window
+from edgetune.metrics.series import REBOOTED, Window, join, read_window
+from tests.builders import samples
 
 NAN = math.nan
 
@@ -306,3 +307,17 @@ def test_every_metric_reads_well() -> None:
         assert metric.mass == ("time" in metric.phrase), name
     assert title("packet_drops", "rx_packets") == "packets dropped on receive, per million packets"
     assert title("cpu", "cpu_total_ms") == "CPU time in use, share"
+
+
+def test_windows_that_follow_each_other_are_as_one() -> None:
+    taken = samples({"e000": 3.0, "e001": 5.0}, 0, 600)
+    hosts, metrics = ["e000", "e001"], ["listen_drops", "health_p50"]
+    whole = read_window(taken, hosts, 0, 600, 10, metrics)
+    parts = [read_window(taken, hosts, 200 * i, 200 * (i + 1), 10, metrics) for i in range(3)]
+    joined = join(parts)
+    for name in metrics:
+        np.testing.assert_array_equal(joined.metrics[name].events, whole.metrics[name].events)
+        np.testing.assert_allclose(joined.metrics[name].exposure, whole.metrics[name].exposure)
+    assert (joined.start, joined.end, joined.newest.tolist()) == (0, 600, [600, 600])
+    assert joined.samples.tolist() == [63, 63]
+    assert joined.flaws == whole.flaws

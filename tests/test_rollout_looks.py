@@ -13,7 +13,7 @@ import pytest
 
 from edgetune.errors import RefusedError
 from edgetune.report.text import prospect_text
-from edgetune.rollout import looks, status
+from edgetune.rollout import looks, sampling, soak, status
 from edgetune.rollout.baseline import _useless, check_baseline
 from edgetune.rollout.record import read_rollout
 from tests.builders import samples
@@ -117,10 +117,18 @@ def test_a_baseline_in_which_nothing_happened_is_refused(tmp_path: Path) -> None
 
 
 def test_nothing_in_the_baseline_is_no_obstacle_to_a_no_harm_tuning(tmp_path: Path) -> None:
-    found = {"goal": "no_harm", "metric": "listen_drops", "effect": None, "power": 0.8}
+    found = {
+        "goal": "no_harm",
+        "metric": "listen_drops",
+        "effect": None,
+        "power": 0.8,
+        "margin": 0.1,
+    }
     text = prospect_text({**found, "alpha": 0.05})
-    assert text == "no listen_drops in the baseline: whatever is added will be seen"
+    assert text == "no listen_drops in the baseline: harm can be seen, but not that there is none"
     assert _useless({"doubts": [], "power": found}, text, 0.9) == ""
+    told = prospect_text({**found, "effect": 0.2, "alpha": 0.05})
+    assert told.endswith("(alpha 0.05), but 10% are to be excluded: it may well be held")
     assert _useless({"doubts": [], "power": {**found, "goal": "improve"}}, text, 0.9)
     assert _useless({"doubts": [], "power": {**found, "goal": "improve"}}, text, 0) == ""
 
@@ -155,8 +163,10 @@ def test_harm_is_taken_back_at_the_look_that_proves_it(tmp_path: Path) -> None:
     world = Soaking(tmp_path, alpha_harm=0.2)
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=30, began=400)
-    assert looks.compare_pop(world.site, world.rollout)["decision"] == "roll_back"
+    found = looks.compare_pop(world.site, world.rollout)
+    assert found["decision"] == "roll_back"
     assert world.looked() == [("degraded", "roll_back")]
+    world.epoch = found["epoch"]
     assert "more connections than control" in world.mark("rolling_back")["message"]
 
 
@@ -176,7 +186,9 @@ def test_a_look_before_it_is_due_spends_the_alpha_of_its_time(world: Soaking) ->
 def test_a_soak_that_is_resumed_is_a_test_of_its_own(world: Soaking) -> None:
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=USUAL, began=700)
-    assert looks.compare_pop(world.site, world.rollout)["decision"] == "hold"
+    found = looks.compare_pop(world.site, world.rollout)
+    assert found["decision"] == "hold"
+    world.epoch = found["epoch"]
     world.mark("held")
     world.mark("soaking")
     assert world.head.first_look == world.head.looks == 4
@@ -233,6 +245,61 @@ def test_a_look_that_is_lost_from_the_record_stops_the_judge(world: Soaking) -> 
     world.keep("looks", 2)
     with pytest.raises(RefusedError, match="lacks look 1"):
         looks.compare_pop(world.site, world.rollout)
+
+
+def test_an_error_is_no_verdict_and_holds_at_the_end(world: Soaking) -> None:
+    """Samples that others put into the store may be anything."""
+    check_baseline(world.site, world.rollout, world.epoch)
+    world.soak(test=0.9, began=700)
+    (some, *_) = world.site.samples.window("lab1", world.now - 600, world.now - 590)
+    world.site.samples.add("lab1", [{**some, "counters": {"listen_drops": -4}}])
+    found = looks.compare_pop(world.site, world.rollout)
+    assert found["decision"] == "hold"
+    assert world.looked() == [("inconclusive", "wait")] * 3 + [("inconclusive", "hold")]
+    said = f"inconclusive: sample of {some['host']}: listen_drops: is -4, look 4 of 4"
+    assert found["message"] == said
+    assert found["text"].startswith(said)
+
+
+def test_all_test_hosts_skipped_hold(world: Soaking) -> None:
+    check_baseline(world.site, world.rollout, world.epoch)
+    world.soak(test=0.9, began=700)
+    opened = read_rollout(world.site, world.rollout)
+    for batch in opened.batches():
+        if batch.group == "test":
+            opened.move(batch, list(batch.hosts), "skipped")
+    found = looks.compare_pop(world.site, world.rollout)
+    assert found["decision"] == "hold"
+    assert "one of the groups is empty" in found["message"]
+
+
+def test_samples_that_make_no_sense_are_no_answer(world: Soaking) -> None:
+    sampled = world.hosts._sample
+    nonsense = {"counters": {"listen_drops": -4}}
+    world.hosts._sample = lambda name, request: {  # type: ignore[method-assign]
+        **sampled(name, request),
+        **(nonsense if name == "e002" else {}),
+    }
+    found = sampling.sample_hosts(world.site, pop="lab1")
+    assert (found["samples"], found["missing"]) == (7, ["e002"])
+
+
+def test_two_who_look_at_once_take_one_look(
+    world: Soaking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_baseline(world.site, world.rollout, world.epoch)
+    world.soak(test=USUAL, began=160)
+    own = soak.Soak.due
+
+    def meanwhile(self: soak.Soak, now: bool) -> list[float]:
+        monkeypatch.setattr(soak.Soak, "due", own)
+        assert looks.compare_pop(world.site, world.rollout)["verdict"] == "inconclusive"
+        return own(self, now)
+
+    monkeypatch.setattr(soak.Soak, "due", meanwhile)
+    late = looks.compare_pop(world.site, world.rollout)
+    assert late["message"] == f"somebody else is looking at {world.rollout}"
+    assert len(world.looked()) == 1
 
 
 def test_a_sick_test_host_is_not_promoted(world: Soaking) -> None:

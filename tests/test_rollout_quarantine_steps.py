@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from edgetune.errors import InputError, RefusedError
-from edgetune.rollout import looks, status
+from edgetune.rollout import soak, status
 from edgetune.rollout.adoption import adopt_host
 from edgetune.rollout.lifecycle import release_pop
 from edgetune.rollout.planning import plan_rollout
@@ -86,7 +86,7 @@ def test_adopted_hosts_are_left_out_of_the_comparison_and_of_the_rollback(world:
     adopt_host(world.site, world.rollout, host)
     world.epoch = world.head.epoch
     tuned = set(world.at(2))
-    compared = looks._compared(_opened(world))["lab"]
+    compared = soak._compared(_opened(world))["lab"]
     assert set(compared["test"]) == tuned
     assert len(compared["control"]) == 4
     asked = len(world.hosts.asked)

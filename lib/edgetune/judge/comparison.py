@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from edgetune.judge.change import DIFFERENCE_IN_DIFFERENCES, change, filled, lasting
-from edgetune.judge.measured import EVENTS, EXPOSURE, halves_of, rates_of, rows_of
+from edgetune.judge.measured import COUNTS, EVENTS, EXPOSURE, halves_of, rates_of, rows_of
 from edgetune.judge.permutation import Strata, make_draws
 from edgetune.judge.scores import Column
 from edgetune.metrics.catalogue import METRICS
@@ -131,8 +131,8 @@ class Comparison:
         return _per_exposure(was), _per_exposure(now)
 
     def events(self, metric: str) -> float:
-        """How many there were on all hosts together."""
-        return float(np.nansum(self._rows(metric)[:, :, EVENTS]))
+        """How many there were on all hosts together, in units of the metric."""
+        return float(np.nansum(self._rows(metric)[:, :, COUNTS]))
 
     def _rows(self, metric: str) -> Array:
         """Baseline and blocks, shape (1 + blocks, hosts, 5)."""

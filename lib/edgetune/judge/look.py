@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -24,7 +24,6 @@ from edgetune.judge.sentence import sentence
 from edgetune.judge.sequential import budget, pack, spent, take_out, unpack
 from edgetune.judge.soundness import Doubt, doubts
 from edgetune.judge.verdict import Findings, because, decide
-from edgetune.metrics.catalogue import METRICS
 from edgetune.metrics.facts import merge_facts
 from edgetune.plan import planned_looks
 
@@ -33,6 +32,9 @@ Document = dict[str, Any]
 
 LEAST_EVENTS = 10
 """Events on all hosts together below which an improvement means nothing."""
+LEAST_EVENTS_EACH = 4
+"""Events a host below which logarithms of counts cannot tell no harm from a little: with one
+each, harm of just the margin passes more often than alpha."""
 
 
 @dataclass(frozen=True)
@@ -171,14 +173,22 @@ def doubts_of(compared: Comparison) -> list[Doubt]:
 
 
 def too_little(compared: Comparison) -> list[Doubt]:
-    """An improvement of what hardly happens cannot be told."""
-    if compared.plan["intent"]["goal"] != "improve":
-        return []
+    """What is too little to prove anything good by."""
+    return [*_few_hosts(compared), *_few_events(compared)]
+
+
+def _few_hosts(compared: Comparison) -> Iterator[Doubt]:
+    draws = len(compared.draws)
+    if budget(compared.plan["options"]["alpha_help"], 1.0, draws) < 1:
+        yield Doubt("few_hosts", f"too few hosts are left: they can be drawn in {draws} ways only")
+
+
+def _few_events(compared: Comparison) -> Iterator[Doubt]:
     events = compared.events(compared.metric)
-    if METRICS[compared.metric].gauge or events >= LEAST_EVENTS:
-        return []
-    text = f"{compared.metric}: only {events:g} events on all hosts together"
-    return [Doubt("few_events", text, biased=False)]
+    improves = compared.plan["intent"]["goal"] == "improve"
+    if events < (LEAST_EVENTS if improves else LEAST_EVENTS_EACH * len(compared.draws.hosts)):
+        text = f"{compared.metric}: only {events:g} events on all hosts together"
+        yield Doubt("few_events", text)
 
 
 def _sentence(compared: Comparison, metric: str, window: str, p: float) -> str:

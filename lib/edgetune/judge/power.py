@@ -66,6 +66,7 @@ def prospect(plan: Mapping[str, Any], strata: Strata, baseline: Mapping[str, Any
     share = -math.expm1(-shift) if improves else math.expm1(min(shift, 700))
     return {
         "goal": plan["intent"]["goal"],
+        "margin": plan["intent"]["margin"],
         "metric": metric,
         "effect": round(share, 4) if math.isfinite(shift) else None,
         "power": POWER,

@@ -46,7 +46,7 @@ def judge_ring(records: Mapping[str, PopRecord]) -> Document:
 def _doubts(pop: str, own: PopRecord) -> Iterator[Doubt]:
     for doubt in doubts_of(Comparison(own.plan, own.strata, own.baseline, own.blocks)):
         # What is too little in one PoP need not be in all of them.
-        if doubt.kind != "few_events":
+        if doubt.kind not in ("few_events", "few_hosts"):
             yield replace(doubt, text=f"{pop}: {doubt.text}")
 
 

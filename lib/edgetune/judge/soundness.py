@@ -47,7 +47,7 @@ class Doubt:
     """One reason: its ``kind``, a part of a sentence, and whether it biases the comparison.
 
     Kinds: ``missing``, ``reset``, ``reboot``, ``stale``, ``spill_over``, ``imbalance``,
-    ``no_peak``.
+    ``no_peak``; and, of a look, ``few_hosts`` and ``few_events``.
     """
 
     kind: str

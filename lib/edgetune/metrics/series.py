@@ -105,6 +105,34 @@ def read_window(
     )
 
 
+def join(windows: Sequence[Window]) -> Window:
+    """Windows that follow each other, of the same hosts and metrics, as one.
+
+    A sample on a border counts in both.
+    """
+    first, last = windows[0], windows[-1]
+    flaws: dict[str, str] = {}
+    for window in windows:
+        flaws = {**window.flaws, **flaws}
+    return Window(
+        hosts=first.hosts,
+        start=first.start,
+        end=last.end,
+        slot=first.slot,
+        metrics={name: _joined([w.metrics[name] for w in windows]) for name in first.metrics},
+        exposures=first.exposures,
+        packets=np.concatenate([window.packets for window in windows], axis=1),
+        samples=np.sum([window.samples for window in windows], axis=0),
+        newest=np.fmax.reduce([window.newest for window in windows]),
+        flaws=flaws,
+    )
+
+
+def _joined(parts: Sequence[Series]) -> Series:
+    events, exposure = ([getattr(p, name) for p in parts] for name in ("events", "exposure"))
+    return Series(np.concatenate(events, axis=1), np.concatenate(exposure, axis=1))
+
+
 def _check(
     hosts: Sequence[str], start: float, end: float, slot: float, metrics: Sequence[str]
 ) -> None:

@@ -57,11 +57,15 @@ def plan_text(plan: Mapping[str, Any]) -> str:
 def prospect_text(power: Mapping[str, Any]) -> str:
     """What effect would be seen, from the baseline alone."""
     seen = f"with {power['power']:.0%} power (alpha {power['alpha']:g})"
+    metric = power["metric"]
     if power["effect"] is None and power["goal"] == "no_harm":
-        return f"no {power['metric']} in the baseline: whatever is added will be seen"
+        return f"no {metric} in the baseline: harm can be seen, but not that there is none"
     if power["effect"] is None:
-        return f"no effect on {power['metric']} could be seen {seen}: too little happened"
-    return f"a change of {power['metric']} by {power['effect']:.0%} or more would be seen {seen}"
+        return f"no effect on {metric} could be seen {seen}: too little happened"
+    told = f"a change of {metric} by {power['effect']:.0%} or more would be seen {seen}"
+    if power["goal"] == "no_harm" and power["effect"] > power["margin"]:
+        return f"{told}, but {power['margin']:.0%} are to be excluded: it may well be held"
+    return told
 
 
 def verdict_text(look: Mapping[str, Any]) -> str:

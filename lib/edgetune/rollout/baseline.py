@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import statistics
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from edgetune.errors import RefusedError
+from edgetune.errors import InputError, RefusedError
 from edgetune.judge.limits import median_by_host
 from edgetune.judge.surge import peak_load
 from edgetune.plan import groups
@@ -15,7 +17,12 @@ from edgetune.report.text import prospect_text
 from edgetune.rollout.record import Rollout, open_rollout
 from edgetune.rollout.site import Site
 
+if TYPE_CHECKING:
+    from edgetune.metrics.series import Window
+
 Document = dict[str, Any]
+
+_AT_ONCE = 6 * 3600.0
 
 
 def check_baseline(site: Site, rollout: str, epoch: int) -> dict[str, Any]:
@@ -27,19 +34,27 @@ def check_baseline(site: Site, rollout: str, epoch: int) -> dict[str, Any]:
     opened = open_rollout(site, rollout, epoch)
     if opened.head.state != "baseline":
         raise RefusedError(f"rollout {rollout} is {opened.head.state}; its baseline is over")
-    baseline = _measure(opened)
+    try:
+        baseline = _measure(opened)
+    except InputError as error:
+        raise _ended(opened, str(error)) from None
     opened.save_baseline(baseline)
     power = baseline["power"]
     text = prospect_text(power)
-    why = _useless(baseline, text, site.config.detectable_effect)
     opened.head.note("", text)
+    why = _useless(baseline, text, site.config.detectable_effect)
     if why:
-        opened.head.verdict = {"verdict": "inconclusive", "decision": "roll_back", "reason": why}
+        raise _ended(opened, why)
     opened.save()
-    if why:
-        raise RefusedError(why)
     known = {} if power["effect"] is None else {"effect": power["effect"]}
     return {**known, "power": power["power"], "metric": power["metric"], "message": text}
+
+
+def _ended(opened: Rollout, why: str) -> RefusedError:
+    """To be raised; the record says why the rollout goes no further."""
+    opened.head.verdict = {"verdict": "inconclusive", "decision": "roll_back", "reason": why}
+    opened.save()
+    return RefusedError(why)
 
 
 def _useless(baseline: Mapping[str, Any], text: str, most: float) -> str:
@@ -53,9 +68,16 @@ def _useless(baseline: Mapping[str, Any], text: str, most: float) -> str:
     return ""
 
 
-def load_baseline(opened: Rollout) -> Document:
-    """The baseline of a rollout as it was measured; RefusedError if there never was one."""
-    return opened.baseline() or _measure(opened)
+def kept_baseline(opened: Rollout) -> Document:
+    """The baseline of a rollout; one of a version before is measured now, and kept from here on.
+
+    RefusedError if there never was one.
+    """
+    kept = opened.baseline()
+    if kept is None:
+        kept = _measure(opened)
+        opened.save_baseline(kept)
+    return kept
 
 
 def usual_health(opened: Rollout) -> Mapping[str, float]:
@@ -79,30 +101,65 @@ def _samples(opened: Rollout) -> list[Any]:
 
 
 def _span(opened: Rollout) -> tuple[float, float]:
-    if not opened.head.baseline:
+    start, end = opened.head.baseline or (0.0, 0.0)
+    end = min(end, time.time())
+    if not start < end:
         raise RefusedError(f"rollout {opened.head.id} has no baseline")
-    start, end = opened.head.baseline
-    return start, min(end, time.time())
+    return start, end
 
 
 def _measure(opened: Rollout) -> Document:
     from edgetune.judge.measured import measure_baseline
     from edgetune.judge.power import prospect
     from edgetune.judge.soundness import gaps
-    from edgetune.metrics.series import read_window
+    from edgetune.metrics.series import join
 
-    plan, samples, (start, end) = opened.plan, _samples(opened), _span(opened)
+    plan = opened.plan
     hosts = [host for group in groups(plan).values() for host in group]
-    interval = plan["options"]["interval"]
-    window = read_window(samples, hosts, start, end, interval, metrics_of(plan))
-    measured = measure_baseline(window, plan["strata"])
+    parts = list(_parts(opened, hosts))
+    measured = measure_baseline(join([part.window for part in parts]), plan["strata"])
     return {
         **measured,
         "doubts": [doubt.text for doubt in gaps(hosts, measured["facts"], "baseline")],
         "power": prospect(plan, plan["strata"], measured),
-        "health": median_by_host(samples),
-        "load": peak_load(samples, interval),
+        "health": _medians([part.health for part in parts]),
+        "load": max(part.load for part in parts),
     }
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What is kept of a part of the baseline; its samples are not."""
+
+    window: Window
+    health: Mapping[str, float]
+    load: float
+
+
+def _parts(opened: Rollout, hosts: Sequence[str]) -> Iterator[_Part]:
+    """A baseline of days has millions of samples; they are read some hours at a time."""
+    from edgetune.metrics.series import read_window
+
+    plan, (start, end) = opened.plan, _span(opened)
+    interval = plan["options"]["interval"]
+    step = max(1, int(_AT_ONCE / interval)) * interval
+    exposures = None
+    while start < end:
+        until = min(start + step, end)
+        samples = opened.site.samples.window(
+            opened.head.pop, start - 2 * interval, until + interval
+        )
+        inside = [sample for sample in samples if start <= float(sample["time"]) <= until]
+        window = read_window(samples, hosts, start, until, interval, metrics_of(plan), exposures)
+        exposures = exposures or window.exposures
+        yield _Part(window, median_by_host(inside), peak_load(inside, interval))
+        start = until
+
+
+def _medians(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The median of the parts' medians for each host."""
+    hosts = dict.fromkeys(host for part in parts for host in part)
+    return {h: statistics.median([part[h] for part in parts if h in part]) for h in hosts}
 
 
 def metrics_of(plan: Mapping[str, Any]) -> list[str]:

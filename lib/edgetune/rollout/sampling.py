@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from edgetune.errors import InputError
 from edgetune.inventory import Pop
 from edgetune.metrics.samples import Sample, make_sample
 from edgetune.report.text import drift_text
@@ -72,7 +74,13 @@ def sample_pop(site: Site, pop: Pop) -> tuple[list[Sample], list[HostResult]]:
     request = {"health_url": pop.health or None, "health_requests": HEALTH_REQUESTS}
     answers = list(site.fleet.ask(pop.hosts, "sample", lambda host: request).values())
     at = time.time()
-    samples = [make_sample(a.host, at, a.data) for a in answers if not a.failed]
+    samples: list[Sample] = []
+    for index, answer in enumerate(answers):
+        try:
+            samples += [] if answer.failed else [make_sample(answer.host, at, answer.data)]
+        except InputError as error:
+            # What makes no sense is not kept: it would stop every look at its time.
+            answers[index] = replace(answer, error=str(error), reason="garbage")
     site.samples.add(pop.name, samples)
     return samples, answers
 

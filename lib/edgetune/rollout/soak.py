@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The present soak of a rollout: which looks are due, and what each finds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from edgetune.errors import InputError
+from edgetune.judge.limits import beyond_limits
+from edgetune.metrics.samples import Sample
+from edgetune.plan import groups, planned_looks
+from edgetune.rollout.baseline import kept_baseline, metrics_of, usual_health
+from edgetune.rollout.record import Rollout
+
+if TYPE_CHECKING:
+    from edgetune.judge.look import Moment
+
+_SAME_TIME = 1e-6
+_SUMMARY = ("verdict", "decision", "reason", "look", "draws", "metrics", "power")
+
+
+class Soak:
+    """The looks at a rollout that is soaking; the document of each is the record's."""
+
+    def __init__(self, opened: Rollout) -> None:
+        self._opened = opened
+        self._plan = opened.plan
+        self._start, self._over = opened.head.soak
+
+    @cached_property
+    def looks(self) -> list[dict[str, Any]]:
+        """Those that were taken."""
+        head = self._opened.head
+        return self._understood(range(head.first_look, head.looks))
+
+    @property
+    def has_decided(self) -> bool:
+        """Whether the last look ended the soak; who took it may have died before acting on it."""
+        return any(look["decision"] != "wait" for look in self._last)
+
+    def due(self, now: bool) -> list[float]:
+        """The ends of the looks that are due, with ``now`` of one that is not."""
+        at, until = time.time(), self._until
+        ends = [end for end in self._schedule if until + _SAME_TIME < end <= at]
+        fresh = at - max([until, *ends]) >= 2 * self._plan["options"]["interval"]
+        return [*ends, at] if now and fresh and at < self._over else ends
+
+    def until_next(self) -> str:
+        """When the next look is due, in words."""
+        ahead = [end for end in self._schedule if end > self._until + _SAME_TIME]
+        left, taken = ahead[0] - time.time(), self._opened.head.looks - self._opened.head.first_look
+        number = f"{taken + 1} of {taken + len(ahead)}"
+        return f"the next look, {number}, is in {max(left, 0.0):.0f} s"
+
+    def look(self, end: float) -> None:
+        """Take one look, and write it down: from the record, and the samples since the last one.
+
+        An error is no verdict: the next look has the samples of this one, too.
+        """
+        moment = self._moment(end)
+        try:
+            look = self._judge(moment, end)
+        except InputError as error:
+            look = _no_verdict(moment, str(error))
+        look.update(until=end, at=time.time())
+        head = self._opened.head
+        head.verdict = {key: look[key] for key in _SUMMARY}
+        self._opened.save_look(head.looks, look)
+        self.looks.append(look)
+        head.looks += 1
+        self._opened.save()
+
+    @property
+    def _last(self) -> list[dict[str, Any]]:
+        if "looks" in self.__dict__:
+            return self.looks[-1:]
+        head = self._opened.head
+        return self._understood(range(max(head.first_look, head.looks - 1), head.looks))
+
+    def _understood(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
+        """Without those of versions before, which spent nothing."""
+        return [look for look in map(self._opened.look, numbers) if "until" in look]
+
+    @property
+    def _until(self) -> float:
+        return max([self._start, *(float(look["until"]) for look in self._last)])
+
+    @cached_property
+    def _schedule(self) -> list[float]:
+        looks = planned_looks(self._plan["options"])
+        each = (self._over - self._start) / looks
+        return [self._start + each * (number + 1) for number in range(looks)]
+
+    def _moment(self, end: float) -> Moment:
+        from edgetune.judge.look import Moment
+
+        number = len(self.looks) + 1
+        ahead = sum(each > end + _SAME_TIME for each in self._schedule)
+        passed = (end - self._start) / (self._over - self._start)
+        return Moment(number, number + ahead, min(1.0, round(passed, 9)))
+
+    def _judge(self, moment: Moment, end: float) -> dict[str, Any]:
+        from edgetune.judge.look import take_look
+
+        baseline = kept_baseline(self._opened)
+        judged = [look for look in self.looks if "block" in look]
+        begin = max([self._start, *(float(look["block"]["end"]) for look in judged)])
+        block, samples = self._block(baseline, begin, end)
+        blocks = [*(look["block"] for look in judged), block]
+        earlier = judged[-1] if judged else None
+        strata = _compared(self._opened)
+        look = take_look(self._plan, strata, baseline, blocks, moment, earlier)
+        _hold_if_unwell(self._opened, look, samples)
+        return {**look, "block": block}
+
+    def _block(
+        self, baseline: Mapping[str, Any], start: float, end: float
+    ) -> tuple[dict[str, Any], list[Sample]]:
+        """What was counted since the last look, and the samples that tell it."""
+        from edgetune.judge.measured import measure_block
+        from edgetune.metrics.series import read_window
+
+        plan, interval = self._plan, self._plan["options"]["interval"]
+        samples, pop = self._opened.site.samples, self._opened.head.pop
+        around = samples.window(pop, start - 2 * interval, end + interval)
+        hosts = [host for group in groups(plan).values() for host in group]
+        exposures = {name: row["exposure"] for name, row in baseline["metrics"].items()}
+        window = read_window(around, hosts, start, end, interval, metrics_of(plan), exposures)
+        return measure_block(window, plan["strata"], baseline), around
+
+
+def _no_verdict(moment: Moment, error: str) -> dict[str, Any]:
+    """A look that found nothing out. It spends no alpha."""
+    return {
+        "verdict": "inconclusive",
+        "decision": "hold" if moment.passed >= 1 else "wait",
+        "reason": f"{error}, look {moment.number} of {moment.of}",
+        "doubts": [],
+        "look": {"number": moment.number, "of": moment.of, "passed": moment.passed},
+        "draws": 0,
+        "tests": {},
+        "metrics": [],
+        "hosts": {},
+        "power": None,
+    }
+
+
+def _hold_if_unwell(opened: Rollout, look: dict[str, Any], after: Sequence[Sample]) -> None:
+    """A single sick host is nothing to the statistics; it is not promoted all the same."""
+    if look["decision"] != "promote":
+        return
+    latest = {str(sample["host"]): sample["gauges"] for sample in after}
+    before = usual_health(opened)
+    for name in groups(opened.plan)["test"]:
+        problem = beyond_limits(latest.get(name), before.get(name), list(latest.values()))
+        if problem:
+            look["decision"] = "hold"
+            look["reason"] += f"; but {name} {problem}"
+
+
+def _compared(opened: Rollout) -> dict[str, dict[str, list[str]]]:
+    """The strata without hosts that were skipped: they were not changed, or not rebooted."""
+    skipped = {name for batch in opened.batches() for name in batch.at("skipped")}
+    return {
+        stratum: {group: [h for h in hosts if h not in skipped] for group, hosts in groups.items()}
+        for stratum, groups in opened.plan["strata"].items()
+    }
