@@ -51,7 +51,7 @@ def surged(practice: Practice, *words: str) -> str:
     for line in process.stderr:
         if " begin_soak " in line:
             lab.inject(practice.home, "surge", "2")
-        left = re.search(r"the soak lasts (\d+) s more", line)
+        left = re.search(r"is in (\d+) s", line)
         if left and int(left.group(1)) <= 7:
             lab.heal(practice.home)
     return process.communicate(timeout=60)[0]
@@ -64,7 +64,7 @@ def test_home_snoop_is_promoted_in_a_surge_and_taken_back_though_killed(
     assert snoop_modes(practice) == {"early"}
 
     said = surged(practice, "rollout_pop", "tuning=home_snoop", *FOUR)
-    assert "improved: packet_drops improved in the test group" in said
+    assert "improved: Test hosts dropped" in said
     (rollout,) = practice.run("rollout_status", "state=complete")["ids"]
     assert snoop_modes(practice) == {"home"}
     # Both groups rebooted once for the comparison, and the control group for its promotion.

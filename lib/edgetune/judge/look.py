@@ -186,12 +186,16 @@ def _few_hosts(compared: Comparison) -> Iterator[Doubt]:
 def _few_events(compared: Comparison) -> Iterator[Doubt]:
     events = compared.events(compared.metric)
     improves = compared.plan["intent"]["goal"] == "improve"
-    if events < (LEAST_EVENTS if improves else LEAST_EVENTS_EACH * len(compared.draws.hosts)):
+    least = LEAST_EVENTS if improves else LEAST_EVENTS_EACH * len(compared.draws.hosts)
+    # What never happens was not made to happen.
+    if events < least and (improves or events):
         text = f"{compared.metric}: only {events:g} events on all hosts together"
         yield Doubt("few_events", text)
 
 
 def _sentence(compared: Comparison, metric: str, window: str, p: float) -> str:
+    if not compared.events(metric):
+        return f"There were no {metric} on any host, before or after"
     ratio, bounds = _effect(compared, metric, window)
     return sentence(metric, ratio, bounds, p, window)
 

@@ -34,8 +34,9 @@ IMBALANCE = 0.2
 mislead by as much per packet, which is what tunings are expected to change at least."""
 IMBALANCE_P = 0.01
 """The least likely imbalance that chance is believed to make."""
-PEAK = 1.5
-"""Multiple of the baseline's peak load at which a host was never seen before."""
+PEAK = 2.5
+"""Multiple of the baseline's peak load that is no surge of an hour any more: half of the soak is
+above it."""
 _NAMES = 4
 
 Array = Any

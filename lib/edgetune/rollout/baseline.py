@@ -34,6 +34,8 @@ def check_baseline(site: Site, rollout: str, epoch: int) -> dict[str, Any]:
     opened = open_rollout(site, rollout, epoch)
     if opened.head.state != "baseline":
         raise RefusedError(f"rollout {rollout} is {opened.head.state}; its baseline is over")
+    # The sweep that ended it belongs to it, too.
+    opened.head.baseline[1] = time.time()
     try:
         baseline = _measure(opened)
     except InputError as error:
