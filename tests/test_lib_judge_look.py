@@ -171,7 +171,8 @@ def test_no_drops_at_all_are_inconclusive(tmp_path: Path) -> None:
     made = planned(tmp_path)
     look = at_the_end(Soak(made, drops(made, 0, 0)), after(drops(made, 0, 0)))
     assert (look["verdict"], look["decision"]) == ("inconclusive", "hold")
-    assert look["reason"].endswith("but listen_drops: only 0 events on all hosts together")
+    said = "There were no listen_drops on any host, before or after, look 4 of 4"
+    assert look["reason"] == f"{said}; but listen_drops: only 0 events on all hosts together"
     assert look["metrics"][0]["ratio"] == 1
 
 
@@ -308,10 +309,15 @@ def test_what_hardly_happens_is_not_promoted_in_one_pop_or_in_all(tmp_path: Path
 def test_the_absence_of_harm_cannot_be_told_of_what_hardly_happens(tmp_path: Path) -> None:
     made = planned(tmp_path, hosts=16)
     made["intent"] = {"goal": "no_harm", "metric": "listen_drops", "margin": 0.5}
-    rare = dict.fromkeys(Soak(made, drops(made, 0, 0)).hosts, 0.0002)
+    nothing = drops(made, 0, 0)
+    rare = {**nothing, "e001": 0.01}
     look = at_the_end(Soak(made, rare), after(rare))
     assert (look["verdict"], look["decision"]) == ("inconclusive", "hold")
     assert look["doubts"][0]["kind"] == "few_events"
+    never = at_the_end(Soak(made, nothing), after(nothing))
+    assert never["decision"] == "promote"
+    said = "There were no listen_drops on any host, before or after, look 4 of 4"
+    assert never["reason"] == f"{said}: within the 50% that is allowed"
 
 
 def test_hosts_that_are_too_few_after_skips_hold(tmp_path: Path) -> None:
