@@ -8,6 +8,7 @@ little weaker) and without the documents of the record around them.
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -112,7 +113,9 @@ class _Groups:
         for host, (number, test) in enumerate(zip(replicate.strata, replicate.test)):
             stratum = strata.setdefault(str(number), {"test": [], "control": []})
             stratum["test" if test else "control"].append(str(host))
-        self.draws: Draws = make_draws(strata, seed=1, draws=DRAWS)
+        # Each rollout has draws of its own, as its plan has a seed of its own.
+        seed = zlib.crc32(replicate.metrics[0].before.tobytes())
+        self.draws: Draws = make_draws(strata, seed, draws=DRAWS)
         self.order = [int(host) for host in self.draws.hosts]
         self.metrics = {series.name: self._metric(series) for series in replicate.metrics}
 
