@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from bench.judge import __main__ as program
-from bench.judge import figures, oddities, peers, tables, targets, trials
+from bench.judge import figures, large, oddities, peers, tables, targets, trials
 from bench.judge.articles import ARTICLES
 from bench.judge.scenarios import SCENARIOS, Replicate
 from bench.judge.trials import LOOKS, Case, Decisions, Sizes
@@ -57,6 +57,8 @@ def steady(monkeypatch: pytest.MonkeyPatch) -> Steady:
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "QUICK", TINY)
     monkeypatch.setattr(program, "FULL", TINY)
+    cost = {"hosts": 5000.0, "draws": 10000.0, "seconds": 1.0, "megabytes": 300.0}
+    monkeypatch.setattr(large, "measure", lambda: cost)
 
 
 def alarms(found: trials.Trials) -> dict[tuple[Case, str], list[int | None]]:
@@ -329,3 +331,10 @@ def _wait_for_children(parent: int, count: int) -> list[str]:
 def test_every_scenario_says_what_it_is_about() -> None:
     assert len(SCENARIOS) >= 8
     assert all(scenario.about for scenario in SCENARIOS.values())
+
+
+def test_a_look_over_many_hosts_costs_what_its_process_says() -> None:
+    found = large.measure(hosts=40, rounds=1)
+    assert (found["hosts"], found["draws"]) == (40, 10000)
+    assert 0 < found["seconds"] < 60
+    assert 10 < found["megabytes"] < 2000

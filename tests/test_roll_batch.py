@@ -14,7 +14,7 @@ from edgetune.rollout import bios, change, drain, looks, reboot
 from lab.runner import Engine, Execution, Pack
 from tests.bmcs import EARLY, HOME
 from tests.builders import ROOT
-from tests.world import BiosWorld, EmptyWorld, changing, never_sync
+from tests.world import BiosWorld, EmptyWorld, changing
 
 _STEPS = {
     step.__name__: step
@@ -72,8 +72,7 @@ class Conductor(Engine):
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BiosWorld:
-    never_sync(monkeypatch)
+def world(tmp_path: Path) -> BiosWorld:
     made = BiosWorld(tmp_path)
     made.enter()
     return made
@@ -144,10 +143,7 @@ def test_nothing_follows_a_bios_that_is_refused(world: BiosWorld, tmp_path: Path
     assert conductor.steps == [*_DRAINED, "set_bios"]
 
 
-def test_other_tunings_have_nothing_to_do_with_bmcs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    never_sync(monkeypatch)
+def test_other_tunings_have_nothing_to_do_with_bmcs(tmp_path: Path) -> None:
     world = changing(tmp_path)
     conductor = Conductor(world, tmp_path)
     for batch in (0, 1):

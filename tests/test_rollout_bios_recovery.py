@@ -5,19 +5,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from edgetune.rollout import reboot
 from edgetune.rollout.bios_journal import load_journal
 from tests.bmcs import EARLY, HOME, SNOOP
-from tests.world import BiosWorld, at_every_moment, never_sync
+from tests.world import BiosWorld, at_every_moment
 
 FIRST, SHAM, LAST = 0, 1, 2
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    never_sync(monkeypatch)
 
 
 def _about_to_change(folder: Path) -> BiosWorld:

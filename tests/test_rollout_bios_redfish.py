@@ -19,7 +19,7 @@ from edgetune.rollout.adoption import adopt_host
 from lab.bmc import Machine, Server, Service, serve
 from lab.bmc.certificates import make_certificates
 from tests.builders import write_yaml
-from tests.world import BiosWorld, Died, Moments, never_sync
+from tests.world import BiosWorld, Died, Moments
 
 FIRST, LAST = 0, 2
 NAMES = [f"e{i:03d}" for i in range(8)]
@@ -83,10 +83,7 @@ class Site:
 
 
 @pytest.fixture(params=["dell", "hpe", "lenovo", "ami"])
-def site(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Site]:
-    never_sync(monkeypatch)
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     made = Site(tmp_path, request.param)
     yield made
     made.server.close()

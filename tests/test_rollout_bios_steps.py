@@ -29,15 +29,14 @@ from edgetune.rollout.bios_journal import load_journal
 from edgetune.rollout.planning import plan_rollout
 from tests.bmcs import COD, EARLY, HOME, SNOOP
 from tests.builders import inventory_document, write_yaml
-from tests.world import BiosWorld, never_sync
+from tests.world import BiosWorld
 
 FIRST, SHAM, SECOND = 0, 1, 2
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BiosWorld:
+def world(tmp_path: Path) -> BiosWorld:
     """Nothing is planned yet."""
-    never_sync(monkeypatch)
     return BiosWorld(tmp_path)
 
 

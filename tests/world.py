@@ -3,14 +3,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, Callable
-
-import pytest
 
 from edgetune.hosts.result import HostResult
 from edgetune.rollout import bios, change, drain, lifecycle, looks, reboot
@@ -38,18 +35,6 @@ _WAYS = {
 
 CHANGING_VERBS = ("ready", "apply", "confirm", "restore", "reboot")
 _DISTURBING_VERBS = ("apply", "restore", "reboot")
-
-
-def never_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SQLite does not wait for disks: hundreds of worlds need not outlive a power cut."""
-    connect = sqlite3.connect
-
-    def connected(*place: Any, **more: Any) -> sqlite3.Connection:
-        connection: sqlite3.Connection = connect(*place, **more)
-        connection.execute("PRAGMA synchronous = OFF")
-        return connection
-
-    monkeypatch.setattr(sqlite3, "connect", connected)
 
 
 class Died(BaseException):
