@@ -9,14 +9,9 @@ from typing import Any, Callable
 import pytest
 
 from edgetune.rollout import change, drain, looks, reboot, sampling
-from tests.world import Died, World, at_every_moment, changing, never_sync
+from tests.world import Died, World, at_every_moment, changing
 
 SHAM, LAST = 1, 2
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    never_sync(monkeypatch)
 
 
 def _with_clients(folder: Path) -> World:

@@ -15,7 +15,7 @@ from edgetune.inventory import Host
 from edgetune.rollout import reboot, status
 from edgetune.rollout.record import read_rollout
 from tests.bmcs import EARLY, HOME, SNOOP
-from tests.world import BiosWorld, Died, never_sync
+from tests.world import BiosWorld, Died
 
 FIRST, SECOND = 0, 2
 RESET_AFTER, DEADLINE = 30.0, 100.0
@@ -44,9 +44,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BiosWorld:
+def world(tmp_path: Path) -> BiosWorld:
     """Its rollout changes hosts; nobody is told to reboot yet."""
-    never_sync(monkeypatch)
     made = BiosWorld(tmp_path, reset_after=RESET_AFTER, reboot_deadline=DEADLINE)
     made.enter(force_restart=True)
     return made
@@ -93,10 +92,7 @@ def test_each_way_is_tried_once_and_has_its_time(world: BiosWorld, clock: Clock)
     }
 
 
-def test_nothing_is_forced_that_the_plan_does_not_show(
-    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    never_sync(monkeypatch)
+def test_nothing_is_forced_that_the_plan_does_not_show(tmp_path: Path, clock: Clock) -> None:
     world = BiosWorld(tmp_path, reset_after=RESET_AFTER, reboot_deadline=DEADLINE)
     world.enter()
     host = _told(world)
@@ -183,10 +179,7 @@ def test_a_reset_without_an_answer_is_not_sent_again(
     assert kinds == ["GracefulRestart", "ForceRestart"]
 
 
-def test_the_ways_come_before_a_deadline_that_is_shorter(
-    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    never_sync(monkeypatch)
+def test_the_ways_come_before_a_deadline_that_is_shorter(tmp_path: Path, clock: Clock) -> None:
     world = BiosWorld(tmp_path, reset_after=DEADLINE, reboot_deadline=RESET_AFTER)
     world.enter()
     host = _told(world, "GracefulRestart")

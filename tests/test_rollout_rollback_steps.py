@@ -14,7 +14,7 @@ import pytest
 from edgetune.errors import EdgetuneError, FencedError, InputError, RefusedError
 from edgetune.rollout import change, drain, lifecycle, looks, record
 from edgetune.rollout.record import read_rollout
-from tests.world import World, changing, never_sync
+from tests.world import World, changing
 
 SOMAXCONN = "sysctl:net.core.somaxconn"
 
@@ -148,7 +148,6 @@ def test_a_rollback_called_twice_at_once_fences_the_older(
     """At every moment of one, somebody else begins another and brings it to its end."""
     # Between a look at the claim and what follows no second one fits that lasts a while.
     monkeypatch.setattr(record, "_PERMIT_HOLDS", 0)
-    never_sync(monkeypatch)
     moment = 0
     # Each effect has the moment before it and the one after.
     for moment in count(0, 2):

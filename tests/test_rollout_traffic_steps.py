@@ -13,7 +13,7 @@ import pytest
 from edgetune.errors import DrainError
 from edgetune.rollout import change, drain, lifecycle, reboot
 from edgetune.rollout.record import read_rollout
-from tests.world import World, changing, never_sync
+from tests.world import World, changing
 
 
 @pytest.fixture
@@ -82,7 +82,6 @@ def test_no_batch_touches_a_host_with_sessions_whenever_the_load_balancer_forget
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(drain, "_POLL", 0)
-    never_sync(monkeypatch)
     for moment in count():
         world = changing(tmp_path / str(moment))
         world.balancer.clients = True

@@ -52,6 +52,8 @@ drain_deadline: 30
 reset_after: 20
 reboot_deadline: {reboot_deadline}
 health_deadline: 30
+# What a baseline of seconds says of the power is told, and refuses nothing.
+detectable_effect: 0
 sample_retention: 86400
 """
 
