@@ -26,6 +26,7 @@ from edgetune.judge.standardise import (
     log_rates,
     observed_and_expected,
     smallest_unit,
+    weights,
 )
 
 Array = Any
@@ -155,7 +156,7 @@ class _Groups:
         )
         theta = 1.0 if self.whole else lasting(whole, first, second, strata)
         expect = expected(after / unit, exposure, strata)
-        weight = np.where(np.isfinite(expect), 1 / (1 + spread * np.nan_to_num(expect)), 0.0)
+        weight = weights(expect, spread)
         rows = [weight * np.nan_to_num(each) for each in (after / unit, expect)]
         sums = np.stack([_cumulated(row) for row in rows], axis=-1)
         return _Metric(whole, theta, _cumulated(np.nan_to_num(after) / unit), sums)

@@ -63,10 +63,16 @@ def dispersion(events: Array, means: Array) -> float:
     return max(0.0, float(((counted - fitted) ** 2 - fitted).sum()) / squares)
 
 
+def weights(means: Array, overdispersion: float) -> Array:
+    """What each slot counts for, by its expected number of events; 0 where that is unknown."""
+    known = np.isfinite(means)
+    return np.where(known, 1 / (1 + overdispersion * np.where(known, means, 0.0)), 0.0)
+
+
 def observed_and_expected(events: Array, means: Array, overdispersion: float) -> Array:
     """Weighted sums over the slots, shape (hosts, 2); the sums of several windows add up."""
     known = np.isfinite(means) & np.isfinite(events)
-    weight = np.where(known, 1 / (1 + overdispersion * np.where(known, means, 0.0)), 0.0)
+    weight = weights(means, overdispersion)
     sums = [(weight * np.where(known, what, 0.0)).sum(1) for what in (events, means)]
     return np.stack(sums, axis=1)
 
