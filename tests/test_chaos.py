@@ -324,8 +324,7 @@ def test_nothing_is_left_of_a_harness_that_is_stopped(sent: signal.Signals, tmp_
         time.sleep(1)
         harness.send_signal(sent)
         harness.wait(30)
-    _wait_for(lambda: not list(tmp_path.iterdir()))
-    assert not _processes_in(tmp_path)
+    _wait_for(lambda: not list(tmp_path.iterdir()) and not _processes_in(tmp_path))
 
 
 def _processes_in(folder: Path) -> list[str]:
