@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `edgetune` command: this pack's actions without a StackStorm, and a PoP to practise on.
+"""The `edgetune` command: this pack without a StackStorm, and a PoP to practise on.
 
 Exit status: 0 succeeded, 1 failed or timed out, 2 wrong usage or input, 130 canceled.
 
@@ -25,6 +25,7 @@ from typing import Any
 from lab import CHECKOUT
 from lab.runner import Engine, Execution, MetadataError, Pack, ParameterError
 from lab.runner.display import TaskList, errors_of, text_of
+from lab.runner.inbox import ServedError
 from lab.runner.metadata import load_config, load_yaml
 from lab.runner.parameters import from_words
 
@@ -71,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     status = commands.add_parser("status", help="show the rollouts")
     _add_run_options(status)
     status.set_defaults(action="rollout_status")
+    _add_serve_commands(commands)
     _add_lab_commands(commands.add_parser("lab", help="a PoP to practise on"))
     return parser
 
@@ -80,6 +82,21 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--params-file", type=Path, metavar="FILE", help="the same as YAML or JSON")
     parser.add_argument("--json", action="store_true", help="print nothing but a JSON document")
     parser.set_defaults(command=_run)
+
+
+def _add_serve_commands(commands: Any) -> None:
+    serve = commands.add_parser("serve", help="run sensors, timers and rules, until Ctrl-C")
+    serve.add_argument(
+        "--enable", default="", metavar="RULE,..|all", help="rules that are on this time"
+    )
+    serve.set_defaults(command=_serve)
+    rule = commands.add_parser("rule", help="list, enable or disable rules of `serve`")
+    verbs = rule.add_subparsers(required=True, metavar="COMMAND")
+    verbs.add_parser("list", help="all rules").set_defaults(command=_rule_list)
+    for verb in ("enable", "disable"):
+        switch = verbs.add_parser(verb, help=f"{verb} rules, also of a server that runs")
+        switch.add_argument("rules", nargs="+", metavar="RULE")
+        switch.set_defaults(command=_rule_switch, enabled=verb == "enable")
 
 
 def _add_lab_commands(parser: argparse.ArgumentParser) -> None:
@@ -117,8 +134,12 @@ def _home() -> Path:
     return Path(os.environ.get("EDGETUNE_HOME") or CHECKOUT / ".edgetune").resolve()
 
 
+def _pack() -> Pack:
+    return Pack(Path(os.environ.get("EDGETUNE_PACK") or CHECKOUT))
+
+
 def _run(options: argparse.Namespace) -> int:
-    pack = Pack(Path(os.environ.get("EDGETUNE_PACK") or CHECKOUT))
+    pack = _pack()
     if options.action is None:
         for ref, listed in pack.actions.items():
             print(f"{ref:36} {listed.description}")
@@ -188,6 +209,38 @@ def _print(execution: Execution, as_json: bool) -> None:
     text = json.dumps(execution.document(), indent=2) if as_json else text_of(execution)
     if text:
         print(text)
+
+
+def _serve(options: argparse.Namespace) -> int:
+    serve: Any = import_module("lab.serve")
+    pack = _pack()
+    book = serve.RuleBook(pack)
+    names = [name.strip() for name in options.enable.split(",") if name.strip()]
+    always = book.rules if names == ["all"] else [book.rule(name).name for name in names]
+    config = _config(pack)
+    _enter_lab(config)
+    try:
+        serve.serve(pack, config, _home(), serve.Switches(_home(), always), sys.stdout)
+    except ServedError:
+        raise UsageError(f"`edgetune serve` runs already on {_home()}") from None
+    return 0
+
+
+def _rule_list(options: argparse.Namespace) -> int:
+    serve: Any = import_module("lab.serve")
+    switches = serve.Switches(_home())
+    for rule in serve.RuleBook(_pack()).rules.values():
+        state = "enabled" if switches.is_on(rule) else "disabled"
+        print(f"{rule.name:24} {state:9} {rule.trigger} -> {rule.action}")
+    return 0
+
+
+def _rule_switch(options: argparse.Namespace) -> int:
+    serve: Any = import_module("lab.serve")
+    book, switches = serve.RuleBook(_pack()), serve.Switches(_home())
+    for rule in [book.rule(name) for name in options.rules]:
+        switches.set(rule, options.enabled)
+    return 0
 
 
 def _enter_lab(config: dict[str, Any]) -> None:

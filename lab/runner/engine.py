@@ -11,11 +11,14 @@ from typing import Any
 from lab.runner import parameters
 from lab.runner.action_process import ActionProcesses
 from lab.runner.execution import Execution, Listener
+from lab.runner.inbox import Inbox
 from lab.runner.metadata import Pack
 
-__all__ = ["Engine"]
+__all__ = ["ACTION_TRIGGER", "Engine"]
 
 Values = dict[str, Any]
+
+ACTION_TRIGGER = "core.st2.generic.actiontrigger"
 
 
 class Engine:
@@ -29,6 +32,7 @@ class Engine:
         self.listener = listener or Listener()
         self.canceled = threading.Event()
         self._processes = ActionProcesses(home / "datastore.sqlite")
+        self._inbox = Inbox(home)
 
     def run(self, name: str, given: Values) -> Execution:
         """Run an action to its end. Raises MetadataError or ParameterError before it starts."""
@@ -37,14 +41,18 @@ class Engine:
         return execution
 
     def request(self, name: str, given: Values, **place: Any) -> Execution:
-        """Check parameters as StackStorm does; `place` is context, parent, task, item of a task."""
+        """Check parameters as StackStorm does; `place` is context, parent, task, item of a task.
+
+        Its `scope` is what the templates of a rule may use.
+        """
         action = self.pack.action(name)
         context = {
             "user": getpass.getuser(),
             **place.pop("context", {}),
             "pack": action.ref.partition(".")[0],
         }
-        recorded = parameters.live(action, given, context, self.config)
+        scope = place.pop("scope", {})
+        recorded = parameters.live(action, given, context, self.config, scope)
         return Execution(action, recorded, context, **place)
 
     def execute(self, execution: Execution) -> None:
@@ -59,6 +67,7 @@ class Engine:
             status = "canceled"
         execution.finish(status, result)
         self.listener.finished(execution)
+        self._inbox.post(ACTION_TRIGGER, _end_of(execution))
 
     def cancel(self) -> None:
         """Start no more tasks; actions that run are left to finish, as StackStorm leaves them."""
@@ -82,6 +91,19 @@ class Engine:
         if action.runner in ("noop", "echo"):
             return "succeeded", _shell_result(own.get("message", ""))
         raise ValueError(f'runner type "{action.runner}" does not exist in the local runner')
+
+
+def _end_of(execution: Execution) -> Values:
+    """The payload of StackStorm's trigger for an execution that ended."""
+    document = execution.document()
+    names = ("status", "start_timestamp", "parameters", "result")
+    return {
+        "execution_id": execution.id,
+        **{name: document[name] for name in names},
+        "action_name": execution.action.ref,
+        "action_ref": execution.action.ref,
+        "runner_ref": execution.action.runner,
+    }
 
 
 def _shell_result(stdout: str) -> Values:

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import ast
 import json
-import warnings
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
-from importlib import import_module
 from typing import Any, Callable
 
 from lab.runner.metadata import Action, Schema, did_you_mean
+from lab.runner.schemas import problems
 from lab.runner.templates import RenderingError, is_template, render_together
 
 __all__ = ["ParameterError", "final", "from_words", "live", "missing_and_unexpected"]
@@ -42,15 +40,16 @@ def from_words(action: Action, words: Iterable[str]) -> Values:
     return values
 
 
-def live(action: Action, given: Values, context: Values, config: Values) -> Values:
+def live(action: Action, given: Values, context: Values, config: Values, scope: Values) -> Values:
     """The parameters an execution is recorded with: those given, and defaults that are templates.
 
-    Raises ParameterError for an unknown, missing, immutable, or ill-typed parameter.
+    `scope` is what templates may use besides, such as the `trigger` of a rule. Raises
+    ParameterError for an unknown, missing, immutable, or ill-typed parameter.
     """
     schema = action.schema
     _check_known(action, given)
     templates = {name: _default(schema[name], given.get(name)) for name in schema}
-    rendered = _rendered(templates, _contexts(context, config))
+    rendered = _rendered(templates, {**_contexts(context, config), **scope})
     kept = {
         name: _converted(name, schema[name].get("type"), rendered[name], _CASTS)
         for name in schema
@@ -125,46 +124,9 @@ def _validate(action: Action, values: Values) -> None:
         if _must_be_given(schema[name]) and values.get(name) is None:
             raise ParameterError(f'{action.ref} requires the parameter "{name}"')
     defaults = {name: item["default"] for name, item in schema.items() if "default" in item}
-    validator = _validator_class()(_draft4({"type": "object", "properties": schema}))
-    for error in validator.iter_errors({**defaults, **values}):
-        name = ".".join(str(part) for part in error.path)
-        reason = " ".join(error.message.split())
+    whole = {"type": "object", "properties": schema}
+    for name, reason in problems(whole, {**defaults, **values}):
         raise ParameterError(f'parameter "{name}" of {action.ref}: {reason}')
-
-
-@lru_cache(maxsize=1)
-def _validator_class() -> Any:
-    # jsonschema 2.6, which orquesta 1.2.0 insists on, warns when imported on Python 3.9.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return import_module("jsonschema").Draft4Validator
-
-
-_OURS = ("default", "immutable", "position", "required", "secret")
-
-
-def _draft4(schema: Schema) -> Schema:
-    """JSON Schema of StackStorm's dialect, where `required` is a boolean beside the type."""
-    plain = {key: value for key, value in schema.items() if key not in _OURS}
-    properties = plain.get("properties", {})
-    if properties:
-        plain["properties"] = {name: _nullable(item) for name, item in properties.items()}
-        required = [name for name, item in properties.items() if item.get("required") is True]
-        plain.update({"required": required} if required else {})
-    if isinstance(plain.get("items"), dict):
-        plain["items"] = _draft4(plain["items"])
-    return plain
-
-
-def _nullable(schema: Schema) -> Schema:
-    """An optional property without a default may be null, unless an `enum` says otherwise."""
-    plain = _draft4(schema)
-    if schema.get("default") is None and not schema.get("required"):
-        if isinstance(plain.get("type"), str):
-            plain["type"] = [plain["type"], "null"]
-        if "anyOf" in plain:
-            plain["anyOf"] = [*plain["anyOf"], {"type": "null"}]
-    return plain
 
 
 def _converted(name: str, kind: str | None, value: Any, by: Mapping[str, Converter]) -> Any:

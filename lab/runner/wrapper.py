@@ -58,7 +58,7 @@ class Wrapper:
     def datastore(self) -> Any:
         import logging
 
-        module = _load("lab.runner.datastore", _HERE / "datastore.py")
+        module = load_module("lab.runner.datastore", _HERE / "datastore.py")
         logger = logging.getLogger("st2.actions.python." + self._class_name)
         file = Path(self._request["datastore"])
         return module.Datastore(file, self._pack, self._class_name, logger)
@@ -113,7 +113,7 @@ def _plain(value: Any) -> Any:
 def _action_class(file: Path) -> Any:
     """The alphabetically first class defined in the file that implements `run`."""
     sys.path.append(str(file.resolve().parent))
-    module = _load(file.stem, file)
+    module = load_module(file.stem, file)
     for _, member in sorted(vars(module).items()):
         if isinstance(member, type) and member.__module__ == file.stem:
             run = getattr(member, "run", None)
@@ -122,7 +122,7 @@ def _action_class(file: Path) -> Any:
     raise ValueError(f"{file} has no class with a run method")
 
 
-def _load(name: str, file: Path) -> ModuleType:
+def load_module(name: str, file: Path) -> ModuleType:
     """Load a module as StackStorm does: it is not entered into sys.modules."""
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loop of `edgetune serve`: triggers in, executions out, a line for each."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Callable, TextIO
+
+from lab.runner.display import message_of
+from lab.runner.engine import ACTION_TRIGGER, Engine
+from lab.runner.execution import Execution, Listener, new_id
+from lab.runner.inbox import Inbox
+from lab.runner.metadata import MetadataError
+from lab.runner.parameters import ParameterError
+from lab.runner.schemas import problems
+from lab.serve.rules import TIMERS, Rule, RuleBook, Switches
+from lab.serve.sensors import SensorKeeper
+from lab.serve.timers import Timer, timer
+
+__all__ = ["Log", "Server"]
+
+Values = dict[str, Any]
+Clock = Callable[[], datetime]
+
+_TOLD = 160
+
+
+class Log(Listener):
+    """A line for each trigger instance, enforcement and execution that a rule asked for."""
+
+    def __init__(self, stream: TextIO, clock: Clock) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._lock = threading.Lock()
+
+    def line(self, kind: str, text: str) -> None:
+        """`kind` is trigger, rule, execution or sensor; the text has no control characters."""
+        plain = "".join(char if char.isprintable() else " " for char in text)
+        with self._lock:
+            print(
+                f"{self._clock().astimezone():%H:%M:%S} {kind:9} {plain}",
+                file=self._stream,
+                flush=True,
+            )
+
+    def finished(self, execution: Execution) -> None:
+        if execution.parent is None:
+            done = f"{execution.status} after {execution.seconds:.1f} s"
+            line = f"{execution.action.ref} {execution.id} {done}  {message_of(execution)}"
+            self.line("execution", line.rstrip())
+
+
+class _Ticking:
+    """A timer of one or several rules with the same parameters."""
+
+    def __init__(self, kind: str, parameters: Values, now: datetime) -> None:
+        self.kind = kind
+        self.parameters = parameters
+        self._timer: Timer = timer(kind, parameters, now)
+        self._due = self._timer.next_after(now)
+
+    def fires(self, now: datetime) -> bool:
+        """Whether its time has come; what was missed meanwhile is made up for once."""
+        if self._due is None or now < self._due:
+            return False
+        self._due = self._timer.next_after(now)
+        return True
+
+
+class Server:
+    """Serves one engine's pack; only `tick` is called again and again, by one thread."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        book: RuleBook,
+        switches: Switches,
+        keepers: Sequence[SensorKeeper],
+        inbox: Inbox,
+        log: Log,
+        clock: Clock,
+    ) -> None:
+        self._engine = engine
+        self._book = book
+        self._switches = switches
+        self._keepers = keepers
+        self._inbox = inbox
+        self._log = log
+        self._clock = clock
+        self._executions: list[threading.Thread] = []
+        now = clock()
+        timed = {
+            json.dumps([rule.trigger, rule.trigger_parameters], sort_keys=True): rule
+            for rule in book.rules.values()
+            if rule.trigger in TIMERS
+        }
+        self._timers = [
+            _Ticking(rule.trigger, rule.trigger_parameters, now) for rule in timed.values()
+        ]
+
+    def tick(self) -> None:
+        """Fire the timers that are due, take what was posted, look after the sensors."""
+        now = self._clock()
+        for ticking in self._timers:
+            if ticking.fires(now):
+                payload = {"executed_at": str(now), "schedule": None}
+                self._handle(ticking.kind, payload, ticking.parameters)
+        for trigger, payload in self._inbox.take():
+            self._receive(trigger, payload)
+        for keeper in self._keepers:
+            keeper.tend(now.timestamp())
+        self._executions = [thread for thread in self._executions if thread.is_alive()]
+
+    @property
+    def busy(self) -> int:
+        """How many executions of rules run."""
+        return sum(thread.is_alive() for thread in self._executions)
+
+    def stop(self) -> None:
+        """End the sensors, and cancel executions: actions that run are left to finish."""
+        self._engine.cancel()
+        for keeper in self._keepers:
+            keeper.terminate()
+        for keeper in self._keepers:
+            keeper.close()
+
+    def _receive(self, trigger: str, payload: Any) -> None:
+        """Drop what StackStorm drops: unknown triggers, and payloads that do not fit the schema."""
+        schema = self._book.schema(trigger)
+        wrong = ["there is no such trigger"] if schema is None else []
+        if schema:
+            wrong = [f"payload.{field}: {why}" for field, why in problems(schema, payload)]
+        if wrong:
+            self._log.line("trigger", f"{trigger} dropped: {wrong[0]}")
+        else:
+            self._handle(trigger, payload, {})
+
+    def _handle(self, trigger: str, payload: Any, parameters: Values) -> None:
+        instance = new_id()
+        rules = [
+            rule
+            for rule in self._book.rules.values()
+            if (rule.trigger, rule.trigger_parameters) == (trigger, parameters)
+            and self._switches.is_on(rule)
+            and self._matches(rule, payload)
+        ]
+        # Whatever ends is a trigger, and timers of disabled rules go on: not worth a line each.
+        if rules or trigger in self._book.payload_schemas:
+            self._log.line("trigger", f"{trigger} {instance} {_told(trigger, payload, parameters)}")
+        for rule in rules:
+            self._enforce(rule, instance, payload)
+
+    def _matches(self, rule: Rule, payload: Any) -> bool:
+        try:
+            return rule.matches(payload)
+        except ValueError as error:
+            self._log.line("rule", f"{rule.name} failed: {error}")
+            return False
+
+    def _enforce(self, rule: Rule, instance: str, payload: Any) -> None:
+        context = {
+            "rule": {"name": rule.name, "ref": rule.ref},
+            "trigger_instance": {"id": instance},
+        }
+        try:
+            execution = self._engine.request(
+                rule.action, rule.parameters, context=context, scope={"trigger": payload}
+            )
+        except (MetadataError, ParameterError) as error:
+            self._log.line("rule", f"{rule.name} failed: {error}")
+            return
+        self._log.line("rule", f"{rule.name} -> {execution.action.ref} {execution.id}")
+        thread = threading.Thread(target=self._engine.execute, args=[execution], daemon=True)
+        thread.start()
+        self._executions.append(thread)
+
+
+def _told(trigger: str, payload: Any, parameters: Values) -> str:
+    """What tells one instance of a trigger from another, in short."""
+    if trigger in TIMERS:
+        return ", ".join(f"{name} {value}" for name, value in parameters.items())
+    if trigger == ACTION_TRIGGER:
+        return f"{payload['action_ref']} {payload['execution_id']} {payload['status']}"
+    return json.dumps(payload, ensure_ascii=False)[:_TOLD]
