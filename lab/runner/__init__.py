@@ -3,8 +3,9 @@
 
 It reads the same metadata, renders and checks parameters by the same rules, conducts the same
 workflows with Orquesta and starts the same actions as processes, with the same results. It exists
-to try, to test and to demonstrate. It has no rules, sensors, policies, users, RBAC, inquiries,
-pause and resume, re-run, or high availability: that is what StackStorm is for.
+to try, to test and to demonstrate. Rules, timers and sensors are served by `lab.serve`. It has no
+policies, users, RBAC, inquiries, pause and resume, re-run, or high availability: that is what
+StackStorm is for.
 
     metadata        the pack's files: actions, entry points, configuration
     parameters      what a caller gave: parsed, rendered, cast, checked
@@ -13,6 +14,8 @@ pause and resume, re-run, or high availability: that is what StackStorm is for.
     action_process  a Python action as a process of its own (wrapper.py is its other end)
     workflow        one conductor loop per workflow; inspection comes before it
     datastore       StackStorm's key-value store, on SQLite
+    schemas         JSON Schema of StackStorm's dialect
+    inbox           trigger instances on their way to `lab.serve`
     display         what a person sees of all that
 """
 

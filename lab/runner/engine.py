@@ -51,7 +51,7 @@ class Engine:
             **place.pop("context", {}),
             "pack": action.ref.partition(".")[0],
         }
-        scope = place.pop("scope", {})
+        scope = place.pop("scope", None)
         recorded = parameters.live(action, given, context, self.config, scope)
         return Execution(action, recorded, context, **place)
 

@@ -40,7 +40,13 @@ def from_words(action: Action, words: Iterable[str]) -> Values:
     return values
 
 
-def live(action: Action, given: Values, context: Values, config: Values, scope: Values) -> Values:
+def live(
+    action: Action,
+    given: Values,
+    context: Values,
+    config: Values,
+    scope: Values | None = None,
+) -> Values:
     """The parameters an execution is recorded with: those given, and defaults that are templates.
 
     `scope` is what templates may use besides, such as the `trigger` of a rule. Raises
@@ -49,7 +55,7 @@ def live(action: Action, given: Values, context: Values, config: Values, scope: 
     schema = action.schema
     _check_known(action, given)
     templates = {name: _default(schema[name], given.get(name)) for name in schema}
-    rendered = _rendered(templates, {**_contexts(context, config), **scope})
+    rendered = _rendered(templates, {**_contexts(context, config), **(scope or {})})
     kept = {
         name: _converted(name, schema[name].get("type"), rendered[name], _CASTS)
         for name in schema

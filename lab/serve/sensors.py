@@ -131,7 +131,13 @@ def _sensor(pack: Pack, file: Path, given: dict[str, Any]) -> Sensor:
 
 
 class _Group(subprocess.Popen[str]):
-    """A process with its descendants."""
+    """A process with its descendants; its standard input is closed when it is seen to be over."""
+
+    def poll(self) -> int | None:
+        code = super().poll()
+        if code is not None and self.stdin is not None:
+            self.stdin.close()
+        return code
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
