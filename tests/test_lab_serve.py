@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import pytest
 
@@ -107,8 +107,9 @@ class Served:
         log = Log(self.stream, lambda: self.now)
         self.engine = Engine(Pack(root), {"greeting": "hi", "count": 1}, home, log)
         self.inbox = Inbox(home)
+        self.keepers: list[SensorKeeper] = []
         self.server = Server(
-            self.engine, self.book, self.switches, [], self.inbox, log, lambda: self.now
+            self.engine, self.book, self.switches, self.keepers, self.inbox, log, lambda: self.now
         )
 
     def tick(self, seconds: float = 0) -> list[str]:
@@ -172,6 +173,16 @@ class TestCriteria:
         asked = criterion("trigger.x.y", {"type": "nexists", "pattern": True})
         assert asked.matches({"x": "text"})
 
+    def test_nothing_is_asked_of_an_empty_payload(self, root: Path) -> None:
+        """As on StackStorm, where even `nexists` does not hold then."""
+        missing = {"trigger.id": {"type": "nexists", "pattern": True}}
+        add_rule(root, "asks", ENDED, criteria=missing)
+        add_rule(root, "takes", ENDED)
+        rules = RuleBook(Pack(root)).rules
+        assert not rules["asks"].matches({})
+        assert rules["asks"].matches({"status": "failed"})
+        assert rules["takes"].matches({})
+
     def test_what_cannot_be_compared_is_named(self) -> None:
         asked = criterion("trigger.x", {"type": "gt", "pattern": 3})
         with pytest.raises(ValueError, match=r"criteria\.trigger\.x: '>' not supported"):
@@ -217,7 +228,7 @@ class TestTimers:
     )
     def test_cron(self, cron: dict[str, Any], expected: list[str]) -> None:
         given = {**cron, "timezone": "UTC"}
-        assert next_times("2026-03-04 10:10:10.5", len(expected), **given) == expected
+        assert next_times("2026-03-04 10:10:10.500", len(expected), **given) == expected
 
     def test_a_time_that_does_not_exist_is_left_out(self) -> None:
         found = next_times("2026-03-28", 2, timezone="Europe/Berlin", hour=2, minute=30)
@@ -314,6 +325,7 @@ class TestServer:
         add_rule(root, "one", EVERY_MINUTE)
         served = Served(root, home)
         assert sum("->" in line for line in served.tick(3600)) == 1
+        assert served.tick() == []
         assert sum("->" in line for line in served.tick(60)) == 1
 
     def test_a_person_switches_rules_while_it_serves(self, root: Path, home: Path) -> None:
@@ -434,6 +446,17 @@ class TestServer:
         served.server.tick()
         assert served.stream.getvalue().count("\n") == 1
         assert "\x1b" not in served.stream.getvalue()
+
+    def test_it_tends_its_sensors_and_ends_them(self, root: Path, home: Path) -> None:
+        served, kept = Served(root, home), Kept()
+        served.keepers.append(kept.keeper)
+        kept.started[0].code = 1
+        served.tick()
+        served.tick(2.5)
+        assert len(kept.started) == 2
+        served.server.stop()
+        assert kept.started[1].done == ["terminated", "killed"]
+        assert served.engine.canceled.is_set()
 
 
 class TestInbox:
@@ -619,51 +642,83 @@ class TestCommand:
             assert cli.main(["serve"]) == 2
         assert capsys.readouterr().err == f"edgetune: `edgetune serve` runs already on {home}\n"
 
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
     def test_from_sensor_to_execution_and_to_the_end(
         self, home: Path, root: Path, number: signal.Signals
     ) -> None:
         write(root / "sensors" / "watch.yaml", SENSOR)
         write(root / "sensors" / "watch.py", WATCH)
-        errors = home / "errors"
-        with errors.open("wb") as stderr:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "lab.cli", "serve", "--enable", "all"],
-                env={**os.environ, "PYTHONPATH": str(lab.CHECKOUT)},
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                text=True,
-            )
-        assert process.stdout is not None
-        lines = []
-        for line in process.stdout:
-            lines.append(line.split(maxsplit=1)[1])
-            if line.split()[1] == "execution":
-                break
+        process = self.serve(home)
+        lines = lines_until(process, "execution")
         sensors = children_of(process.pid)
+        # Of a group of its own: Ctrl-C in a terminal is for the server, which ends it.
+        assert [os.getpgid(int(sensor)) for sensor in sensors] == [int(sensors[0])]
         process.send_signal(number)
         process.communicate(timeout=30)
+        if number == signal.SIGKILL:
+            wait_for_end(sensors)
+        assert not is_running(sensors[0])
         assert process.returncode == (-9 if number == signal.SIGKILL else 0)
         assert lines[0] == "serving   rules that are on: heed\n"
         assert lines[1] == "sensor    watch started\n"
         assert lines[2].endswith('{"id": "found 1"}\n')
         assert lines[3].startswith("rule      heed -> core.echo ")
         assert "succeeded" in lines[4]
-        assert len(sensors) == 1
-        wait_for_end(sensors)
-        assert errors.read_text() == "sensor.Watch.watch: INFO     config hi\ncleaned up\n"
+        said = (home / "errors").read_text()
+        assert said == "sensor.Watch.watch: INFO     config hi\ncleaned up\n"
         assert (home / "serve").exists() == (number == signal.SIGKILL)
+
+    def test_a_second_signal_kills_what_runs(self, home: Path, root: Path) -> None:
+        given = {"seconds": 60, "marker": str(home / "pids")}
+        add_rule(root, "heed", UNWELL, action={"ref": "probe.wait", "parameters": given})
+        process = self.serve(home)
+        lines_until(process, "serving")
+        Inbox(home).post("probe.unwell", {"id": "a"})
+        wait_until((home / "pids").exists)
+        process.send_signal(signal.SIGTERM)
+        assert "running actions are left to finish" in lines_until(process, "ending")[-1]
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=30)
+        assert "probe.wait" in out
+        assert "canceled after" in out
+        wait_for_end((home / "pids").read_text().split())
+        assert not (home / "serve").exists()
+
+    def serve(self, home: Path) -> subprocess.Popen[str]:
+        with (home / "errors").open("wb") as stderr:
+            return subprocess.Popen(
+                [sys.executable, "-m", "lab.cli", "serve", "--enable", "all"],
+                env={**os.environ, "PYTHONPATH": str(lab.CHECKOUT)},
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+            )
+
+
+def lines_until(process: subprocess.Popen[str], kind: str) -> list[str]:
+    """What a server prints, without the time, up to the first line of a kind."""
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line.split(maxsplit=1)[1])
+        if line.split()[1] == kind:
+            return lines
+    raise AssertionError(lines)
 
 
 def children_of(process: int) -> list[str]:
     return Path(f"/proc/{process}/task/{process}/children").read_text().split()
 
 
-def wait_for_end(processes: list[str]) -> None:
+def wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 10
-    while any(is_running(process) for process in processes):
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def wait_for_end(processes: list[str]) -> None:
+    wait_until(lambda: not any(map(is_running, processes)))
 
 
 def is_running(process: str) -> bool:
