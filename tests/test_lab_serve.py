@@ -20,6 +20,7 @@ from typing import Any, Callable
 import pytest
 
 import lab
+from edgetune.rollout.record import read_rollout
 from lab import cli
 from lab.runner import Engine, MetadataError, Pack
 from lab.runner.inbox import Inbox, ServedError
@@ -28,6 +29,7 @@ from lab.serve.criteria import criterion
 from lab.serve.sensors import Sensor, SensorKeeper, load_sensors, start
 from lab.serve.server import Log, Server
 from lab.serve.timers import CRON_TIMER, INTERVAL_TIMER, timer
+from tests.world import World
 
 ROOT = Path(__file__).resolve().parents[1]
 ACTIONS = ROOT / "tests" / "fixtures" / "runner_pack"
@@ -594,17 +596,44 @@ def test_the_pack_itself_is_served() -> None:
     assert not book.rule("edgetune.roll_back_degraded").enabled
 
 
-def test_the_rule_of_a_finding_rolls_its_rollout_back(home: Path) -> None:
+def world_with_a_sick_host(folder: Path) -> World:
+    """The first batch was changed, and its host answers slowly since."""
+    folder.mkdir()
+    world = World(folder)
+    world.mark("baseline")
+    world.mark("changing")
+    world.roll(0)
+    opened, now = read_rollout(world.site, world.rollout), time.time()
+    opened.head.baseline = [now - 1000, now - 900]
+    opened.save()
+    (sick,) = world.plan["batches"][0]["hosts"]
+    for at, latency in ((now - 950, 1.0), (now, 900.0)):
+        rows = [
+            {"host": host, "time": at, "gauges": {"health_failed": 0, "health_p50_ms": ms}}
+            for host in world.balancer.state
+            for ms in [latency if host == sick else 1.0]
+        ]
+        world.site.samples.add("lab1", rows)
+    return world
+
+
+def test_the_guard_finds_a_sick_host_and_its_rule_rolls_back(home: Path) -> None:
+    world = world_with_a_sick_host(home / "world")
     served = Served(ROOT, home, "roll_back_degraded")
-    found: list[Any] = []
-    served.engine.execute = found.append  # type: ignore[method-assign]
-    finding = {"id": "i", "rollout": "lab1-x", "epoch": 4, "pop": "lab1", "hosts": ["e1"]}
-    served.inbox.post("edgetune.health_degraded", {**finding, "reason": "slow"})
+    started: list[Any] = []
+    served.engine.execute = started.append  # type: ignore[method-assign]
+    (guard,) = (one for one in load_sensors(Pack(ROOT)) if one.name == "rollout_guard")
+    process = start(guard, world.config, home)
+    wait_until(lambda: any((home / "serve").glob("*.json")))
+    process.terminate()
+    process.wait(30)
+    assert process.poll() == 0
     served.tick()
-    (execution,) = found
+    (execution,) = started
     assert execution.action.ref == "edgetune.roll_back_pop"
-    assert execution.parameters["rollout"] == "lab1-x"
-    assert execution.parameters["epoch"] == 4
+    assert execution.parameters["rollout"] == world.rollout
+    assert execution.parameters["epoch"] == read_rollout(world.site, world.rollout).head.epoch
+    assert execution.parameters["by"] == "rule roll_back_degraded"
 
 
 class TestCommand:
