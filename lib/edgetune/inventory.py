@@ -57,6 +57,7 @@ class Pop:
     """A site. ``floor`` is the share of hosts in service that we may never go below.
 
     ``ports`` are those on which its hosts serve; a drained host has no connection to them.
+    Campaigns select PoPs by ``region`` and ``labels``.
     """
 
     name: str
@@ -66,6 +67,8 @@ class Pop:
     reboot_time: float
     load_balancer: LoadBalancer
     hosts: tuple[Host, ...]
+    region: str = ""
+    labels: tuple[str, ...] = ()
 
     @property
     def must_serve(self) -> int:
@@ -124,6 +127,8 @@ def _read_pop(name: str, fields: Fields) -> Pop:
         reboot_time=fields.number("reboot_time", 300.0, minimum=0),
         load_balancer=_read_load_balancer(fields.inside("load_balancer")),
         hosts=tuple(_read_host(host, below, credentials) for host, below in hosts.named()),
+        region=fields.text("region", "", pattern=NAME),
+        labels=fields.texts("labels", []),
     )
     if not pop.hosts:
         raise fields.wrong("hosts", "is empty")
