@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Campaigns as their files have them: one tuning, rings of PoPs in order, and their gates."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from dataclasses import fields as fields_of
+from pathlib import Path
+from typing import Any
+
+from edgetune.campaign.freezes import Event, Freeze, read_event, read_freeze, read_zone
+from edgetune.errors import InputError
+from edgetune.fields import Fields, load_yaml
+from edgetune.inventory import NAME, Inventory, Pop
+from edgetune.plan import Options
+from edgetune.tuning import digest_of
+
+VERDICTS = ("pooled", "each")
+
+
+@dataclass(frozen=True)
+class Gates:
+    """What has to be so for a ring to begin, and to be left for the next one.
+
+    ``verdict`` is ``pooled`` (one test over all PoPs of the ring must say promote) or ``each``
+    (every PoP was promoted by its own). ``most_at_once`` PoPs are under way at a time. An
+    approval holds for ``approval_expires`` seconds.
+    """
+
+    verdict: str = "pooled"
+    most_at_once: int = 1
+    freezes: tuple[Freeze, ...] = ()
+    events: tuple[Event, ...] = ()
+    approval: bool = False
+    self_approval: bool = False
+    approval_expires: float = 86400
+
+
+@dataclass(frozen=True)
+class Ring:
+    """PoPs that are promoted together: those named, those of the regions, those with the labels."""
+
+    name: str
+    pops: tuple[str, ...]
+    regions: tuple[str, ...]
+    labels: tuple[str, ...]
+    options: Options
+    gates: Gates
+
+    def selects(self, pop: Pop) -> bool:
+        """Whether a PoP is of its regions and has all its labels."""
+        if not self.regions and not self.labels:
+            return False
+        in_region = not self.regions or pop.region in self.regions
+        return in_region and set(self.labels) <= set(pop.labels)
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """One file; ``digest`` covers everything in it."""
+
+    name: str
+    tuning: str
+    rings: tuple[Ring, ...]
+    digest: str
+    where: str
+
+    def ring(self, name: str) -> Ring:
+        """The ring of that name; KeyError if there is none."""
+        return {ring.name: ring for ring in self.rings}[name]
+
+
+def find_campaign(name: str, directories: Sequence[Path]) -> Campaign:
+    """The campaign of that name from the first directory that holds it; InputError names all."""
+    known: set[str] = set()
+    for directory in directories:
+        if not directory.is_dir():
+            raise InputError(str(directory), None, "the directory of campaigns does not exist")
+        files = {path.stem: path for path in directory.glob("*.yaml")}
+        if name in files:
+            return load_campaign(files[name])
+        known.update(files)
+    listed = ", ".join(sorted(known)) or "none"
+    raise InputError("campaign", "name", f"there is no campaign {name!r}; known: {listed}")
+
+
+def load_campaign(path: Path) -> Campaign:
+    """Read and check one file; InputError names file and field."""
+    data = load_yaml(path)
+    fields = Fields(data, str(path))
+    zone = read_zone(fields, "UTC")
+    gates = _read_gates(fields, Gates(), zone)
+    options = _read_options(fields.inside("rollout", {}))
+    campaign = Campaign(
+        name=fields.text("name", pattern=NAME),
+        tuning=fields.text("tuning", pattern=NAME),
+        rings=tuple(_read_ring(ring, options, gates, zone) for ring in fields.each("rings")),
+        # Moments without quotes are no JSON.
+        digest=digest_of(json.dumps(data, sort_keys=True, default=str)),
+        where=str(path),
+    )
+    if campaign.name != path.stem:
+        raise fields.wrong("name", f"{campaign.name!r} is not the name of its file")
+    if not campaign.rings:
+        raise fields.wrong("rings", "is empty")
+    fields.done()
+    _refuse_twice(fields, campaign.rings)
+    return campaign
+
+
+def pops_by_ring(campaign: Campaign, inventory: Inventory) -> dict[str, tuple[str, ...]]:
+    """The PoPs of each ring, in the order of the rings; each PoP is in one ring only.
+
+    A PoP belongs to the ring that names it, else to the first one that selects it by region and
+    label. InputError names a PoP that is unknown, and a ring that gets none.
+    """
+    names = inventory.pop_names()
+    named = {pop: ring.name for ring in campaign.rings for pop in ring.pops}
+    for index, ring in enumerate(campaign.rings):
+        for number, pop in enumerate(ring.pops):
+            if pop not in names:
+                field = f"rings[{index}].pops[{number}]"
+                raise InputError(
+                    campaign.where, field, f"there is no PoP {pop!r}{_near(pop, names)}"
+                )
+    owner = dict(named)
+    for pop in names:
+        selecting = [ring.name for ring in campaign.rings if ring.selects(inventory.pop(pop))]
+        if selecting:
+            owner.setdefault(pop, selecting[0])
+    found = {
+        ring.name: tuple(pop for pop in names if owner.get(pop) == ring.name)
+        for ring in campaign.rings
+    }
+    for index, ring in enumerate(campaign.rings):
+        if not found[ring.name]:
+            raise InputError(campaign.where, f"rings[{index}]", f"{ring.name} has no PoP")
+    return found
+
+
+def _read_ring(fields: Fields, options: Options, gates: Gates, zone: str) -> Ring:
+    ring = Ring(
+        name=fields.text("name", pattern=NAME),
+        pops=fields.texts("pops", []),
+        regions=fields.texts("regions", []),
+        labels=fields.texts("labels", []),
+        options=_checked(
+            fields, replace(options, soak=fields.number("soak", options.soak, minimum=1))
+        ),
+        gates=_read_gates(fields, gates, zone),
+    )
+    if not (ring.pops or ring.regions or ring.labels):
+        raise fields.wrong("pops", "is missing: a ring has pops, regions or labels")
+    fields.done()
+    return ring
+
+
+def _read_options(fields: Fields) -> Options:
+    """Those of ``rollout_pop``; each PoP has its own seed and hosts."""
+    given: dict[str, Any] = {}
+    for field in fields_of(Options):
+        if field.name in ("seed", "exclude"):
+            continue
+        if field.type == "bool":
+            given[field.name] = fields.flag(field.name, bool(field.default))
+        else:
+            given[field.name] = fields.number(field.name, field.default)
+        if field.type == "int" and not isinstance(given[field.name], int):
+            raise fields.wrong(field.name, "must be a whole number")
+    fields.done()
+    return _checked(fields, Options(**given))
+
+
+def _checked(fields: Fields, options: Options) -> Options:
+    try:
+        return options.checked()
+    except InputError as error:
+        name = str(error.field)
+        raise fields.wrong(name, str(error).partition(f"{name}: ")[2]) from None
+
+
+def _read_gates(fields: Fields, given: Gates, zone: str) -> Gates:
+    """The gates of a campaign, or of a ring where they are not as those ``given``."""
+    below = fields.inside("gates", {})
+    zone = read_zone(below, zone)
+    freezes, events = below.raw("freezes", None), below.raw("events", None)
+    most = below.number("most_at_once", given.most_at_once, minimum=1)
+    if not isinstance(most, int):
+        raise below.wrong("most_at_once", "must be a whole number")
+    gates = Gates(
+        verdict=below.text("verdict", given.verdict, choices=VERDICTS),
+        most_at_once=most,
+        freezes=given.freezes
+        if freezes is None
+        else tuple(read_freeze(each, zone) for each in below.each("freezes")),
+        events=given.events
+        if events is None
+        else tuple(read_event(each, zone) for each in below.each("events")),
+        **_read_approval(below.inside("approval", {}), given),
+    )
+    below.done()
+    return gates
+
+
+def _read_approval(fields: Fields, given: Gates) -> Mapping[str, Any]:
+    read = {
+        "approval": fields.flag("required", given.approval),
+        "self_approval": fields.flag("self_approval", given.self_approval),
+        "approval_expires": fields.number("expires", given.approval_expires, minimum=60),
+    }
+    fields.done()
+    return read
+
+
+def _refuse_twice(fields: Fields, rings: Sequence[Ring]) -> None:
+    seen: dict[str, str] = {}
+    for index, ring in enumerate(rings):
+        if ring.name in [earlier.name for earlier in rings[:index]]:
+            raise fields.wrong(f"rings[{index}].name", f"{ring.name} is there twice")
+        for number, pop in enumerate(ring.pops):
+            if pop in seen:
+                field = f"rings[{index}].pops[{number}]"
+                raise fields.wrong(field, f"{pop} is in ring {seen[pop]} already")
+            seen[pop] = ring.name
+
+
+def _near(word: str, choices: Sequence[str]) -> str:
+    close = difflib.get_close_matches(word, choices, 1)
+    return f" (did you mean {close[0]}?)" if close else f"; known: {', '.join(choices) or 'none'}"

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When nothing new may begin: weekly freeze windows and the events of a calendar.
+
+Both are written in local times of a time zone. Where a clock shows a time twice, or skips it, the
+longer freeze holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from edgetune.fields import Fields
+
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_CLOCK = r"([01]\d|2[0-3]):[0-5]\d|24:00"
+_MOMENT = r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?)?"
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Freeze:
+    """A window on some days of the week, from ``start`` to the next ``end`` after it.
+
+    Both are minutes after midnight; an ``end`` that is not later than ``start`` is that of the
+    next day.
+    """
+
+    name: str
+    days: tuple[str, ...]
+    start: int
+    end: int
+    zone: ZoneInfo
+
+    def until(self, moment: float) -> float | None:
+        """When it ends, if it is in force at ``moment`` (both in epoch seconds)."""
+        today = datetime.fromtimestamp(moment, self.zone).replace(
+            hour=0, minute=0, second=0, microsecond=0, tzinfo=None
+        )
+        ends = []
+        for midnight in (today - _DAY, today, today + _DAY):
+            if DAYS[midnight.weekday()] in self.days:
+                start, end = self._on(midnight)
+                ends += [end] if start <= moment < end else []
+        return max(ends, default=None)
+
+    def _on(self, midnight: datetime) -> tuple[float, float]:
+        day_of_end = midnight if self.end > self.start else midnight + _DAY
+        start = midnight + timedelta(minutes=self.start)
+        return _earliest(start, self.zone), _latest(
+            day_of_end + timedelta(minutes=self.end), self.zone
+        )
+
+
+@dataclass(frozen=True)
+class Event:
+    """An entry of a calendar, in epoch seconds."""
+
+    name: str
+    start: float
+    end: float
+
+    def until(self, moment: float) -> float | None:
+        """When it ends, if it is on at ``moment``."""
+        return self.end if self.start <= moment < self.end else None
+
+
+def in_force(closed: Sequence[Freeze | Event], moment: float) -> list[tuple[str, float]]:
+    """Names of those that are in force at ``moment``, each with the moment of its end."""
+    ends = [(each.name, each.until(moment)) for each in closed]
+    return [(name, end) for name, end in ends if end is not None]
+
+
+def read_zone(fields: Fields, default: str) -> str:
+    """The name of a time zone that this system knows."""
+    name: str = fields.text("timezone", default)
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise fields.wrong("timezone", f"{name!r} is no time zone that is known here") from None
+    return name
+
+
+def read_freeze(fields: Fields, zone: str) -> Freeze:
+    """A mapping of ``days``, ``start``, ``end``, and perhaps ``name`` and ``timezone``."""
+    days = fields.texts("days", list(DAYS))
+    for index, day in enumerate(days):
+        if day not in DAYS:
+            raise fields.wrong(f"days[{index}]", f"{day!r} is none of {', '.join(DAYS)}")
+    freeze = Freeze(
+        name=fields.text("name", "freeze"),
+        days=days,
+        start=_read_clock(fields, "start", "00:00"),
+        end=_read_clock(fields, "end", "24:00"),
+        zone=ZoneInfo(read_zone(fields, zone)),
+    )
+    fields.done()
+    return freeze
+
+
+def read_event(fields: Fields, zone: str) -> Event:
+    """A mapping of ``name``, ``from``, ``to``, perhaps ``timezone``; a day alone is all of it."""
+    local = ZoneInfo(read_zone(fields, zone))
+    start, _ = _read_moment(fields, "from")
+    end, whole_day = _read_moment(fields, "to")
+    event = Event(
+        name=fields.text("name"),
+        start=_earliest(start, local),
+        end=_latest(end + _DAY if whole_day else end, local),
+    )
+    if event.end <= event.start:
+        raise fields.wrong("to", "is not after from")
+    fields.done()
+    return event
+
+
+def _read_clock(fields: Fields, field: str, default: str) -> int:
+    # YAML reads 16:00 without quotes as a number to the base of 60.
+    value = fields.raw(field, default)
+    if not isinstance(value, str) or not re.fullmatch(_CLOCK, value):
+        raise fields.wrong(field, f'{value!r} is no time of day such as "16:00", in quotes')
+    hours, minutes = value.split(":")
+    return int(hours) * 60 + int(minutes)
+
+
+def _read_moment(fields: Fields, field: str) -> tuple[datetime, bool]:
+    """A local time, and whether only its day was given. YAML reads some without quotes as such."""
+    text = str(fields.raw(field))
+    try:
+        if re.fullmatch(_MOMENT, text):
+            return datetime.fromisoformat(text), len(text) == len("2026-01-31")
+    except ValueError:
+        pass
+    raise fields.wrong(field, f'{text!r} is no local time such as "2026-01-31 18:00"')
+
+
+def _earliest(local: datetime, zone: ZoneInfo) -> float:
+    return min(_readings(local, zone))
+
+
+def _latest(local: datetime, zone: ZoneInfo) -> float:
+    return max(_readings(local, zone))
+
+
+def _readings(local: datetime, zone: ZoneInfo) -> list[float]:
+    """The moments a local time can mean; it is twice, or not at all, when clocks are changed."""
+    return [local.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1)]
