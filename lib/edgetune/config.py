@@ -22,6 +22,10 @@ class Config:
 
     inventory: Path
     tunings: tuple[Path, ...]
+    campaigns: tuple[Path, ...]
+    plan_approval: bool
+    self_approval: bool
+    approval_expires: float
     ssh_user: str
     ssh_key_file: Path
     ssh_known_hosts: Path
@@ -54,6 +58,10 @@ def read_config(data: Mapping[str, Any]) -> Config:
     config = Config(
         inventory=Path(fields.text("inventory")),
         tunings=(*(Path(path) for path in fields.texts("tunings", [])), PACK_TUNINGS),
+        campaigns=tuple(Path(path) for path in fields.texts("campaigns", [])),
+        plan_approval=fields.flag("plan_approval", False),
+        self_approval=fields.flag("self_approval", False),
+        approval_expires=fields.number("approval_expires", 86400, minimum=60),
         ssh_user=fields.text("ssh_user", "root"),
         ssh_key_file=Path(fields.text("ssh_key_file")),
         ssh_known_hosts=Path(fields.text("ssh_known_hosts")),

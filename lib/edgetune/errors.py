@@ -4,7 +4,8 @@
 EdgetuneError
 ├── InputError      something given to us is wrong; names file and field; nothing was touched
 ├── RefusedError    a precondition does not hold; nothing was touched
-│   └── FencedError somebody else owns the PoP by now
+│   ├── FencedError somebody else owns the PoP by now
+│   └── NothingToDo every host is as the tuning wants it
 ├── StoreError      a store could not be reached; never the same as "not there"
 ├── DrainError      the load balancer did not do or did not know what was asked
 ├── HostError       a host could not be reached or did not answer as the agent does
@@ -38,6 +39,15 @@ class RefusedError(EdgetuneError):
 
 class FencedError(RefusedError):
     """The PoP is claimed by somebody else, or by a later epoch of the same rollout."""
+
+
+class NothingToDo(RefusedError):
+    """Every host is as the tuning wants it."""
+
+    @property
+    def reason(self) -> str:
+        """Refused like any other."""
+        return "refused"
 
 
 class StoreError(EdgetuneError):

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from edgetune import PLAN_SCHEMA
-from edgetune.errors import InputError, RefusedError
+from edgetune.errors import InputError, NothingToDo, RefusedError
 from edgetune.inventory import Host, Pop
 from edgetune.kinds import KINDS
 from edgetune.tuning import DISRUPTIONS, Tuning, digest_of
@@ -85,7 +85,7 @@ def make_plan(
     _refuse_unsupported(observed)
     touched = [host for host in rendered if _changes(observed[host])]
     if not touched:
-        raise RefusedError(f"nothing to do: every host of {pop.name} is as {tuning.name} wants it")
+        raise NothingToDo(f"nothing to do: every host of {pop.name} is as {tuning.name} wants it")
     disruption = _disruption(tuning, [observed[host] for host in touched])
     strata = _split(pop, touched, options)
     out = _most_at_once(pop, disruption, options)

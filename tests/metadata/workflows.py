@@ -10,7 +10,7 @@ from typing import Any
 from tests.metadata.values import Document, call_problems, own_parameters
 
 # The workflows that fan out: over rollouts, a few at a time. Hosts are fanned out in actions.
-FAN_OUT = ("advance_soaking", "recover_orphans")
+FAN_OUT = ("advance_campaign", "advance_soaking", "recover_orphans")
 ENGINE = {"continue", "fail", "noop", "retry"}
 NOOP: Document = {"runner_type": "noop", "parameters": {}, "output_schema": {"properties": {}}}
 

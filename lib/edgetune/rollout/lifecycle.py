@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from edgetune.errors import EdgetuneError, FencedError, InputError, RefusedError
+from edgetune.rollout.approval import valid_approval
 from edgetune.rollout.baseline import usual_load
 from edgetune.rollout.record import (
     CHANGES_HOSTS,
@@ -41,6 +42,7 @@ def claim_pop(
     wait: bool = False,
     carry_on: bool = False,
     orphaned: bool = False,
+    approved: bool = False,
 ) -> dict[str, Any]:
     """Begin the rollout of a plan, or take over an existing one with a new epoch.
 
@@ -49,8 +51,11 @@ def claim_pop(
     it is taken over only from that epoch: a workflow takes nothing from a person. ``owner`` is
     the execution that carries it on from now; ``wait`` says that this one stays until the soak
     has ended. With ``carry_on`` nothing is taken that has ended: it could only be taken back,
-    with ``orphaned`` nothing that has a living owner.
+    with ``orphaned`` nothing that has a living owner. ``approved`` says that the caller knows of
+    an approval; otherwise ``plan_approval`` of the configuration asks for one of the plan.
     """
+    if plan and site.config.plan_approval and not approved:
+        valid_approval(site, plan, f"plan {plan}", by, site.config.self_approval)
     if plan:
         return _claimed(_begin(site, plan, owner, by, wait))
     if not rollout:

@@ -41,7 +41,7 @@ def plan_rollout(
     else:
         seed = options.pop("seed", 0) or secrets.randbits(31)
         chosen = Options(exclude=tuple(exclude), seed=seed, **options).checked()
-        made = _make(site, pop, tuning, chosen)
+        made = make_for(site, pop, tuning, chosen)
     save_plan(site, made)
     split = groups(made)
     counts = f"{len(split['test'])} test and {len(split['control'])} control hosts"
@@ -60,7 +60,8 @@ def plan_rollout(
     }
 
 
-def _make(site: Site, pop_name: str, tuning_name: str, options: Options) -> dict[str, Any]:
+def make_for(site: Site, pop_name: str, tuning_name: str, options: Options) -> dict[str, Any]:
+    """The plan for the hosts as they are now, not kept; RefusedError if there can be none."""
     if not pop_name or not tuning_name:
         raise InputError("parameter", "tuning" if pop_name else "pop", "is missing")
     pop = site.inventory.pop(pop_name)
@@ -160,7 +161,7 @@ def _make_again(site: Site, digest: str, pop: str, tuning: str) -> dict[str, Any
         if given and given != planned:
             raise InputError("parameter", field, f"plan {digest} is for {planned}, not {given}")
     kept = {**old["options"], "exclude": tuple(old["options"]["exclude"])}
-    new = _make(site, old["pop"], old["tuning"]["name"], Options(**kept).checked())
+    new = make_for(site, old["pop"], old["tuning"]["name"], Options(**kept).checked())
     if new["digest"] != digest:
         changed = [key for key in new if key != "digest" and new[key] != old.get(key)]
         raise RefusedError(

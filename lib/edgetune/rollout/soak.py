@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from edgetune.errors import InputError
+from edgetune.errors import InputError, RefusedError
 from edgetune.judge.limits import beyond_limits
 from edgetune.metrics.samples import Sample
 from edgetune.plan import groups, planned_looks
@@ -17,6 +17,7 @@ from edgetune.rollout.record import Rollout
 
 if TYPE_CHECKING:
     from edgetune.judge.look import Moment
+    from edgetune.judge.ring import PopRecord
 
 _SAME_TIME = 1e-6
 _SUMMARY = ("verdict", "decision", "reason", "look", "draws", "metrics", "power")
@@ -72,6 +73,16 @@ class Soak:
         self.looks.append(look)
         head.looks += 1
         self._opened.save()
+
+    def for_ring(self) -> PopRecord:
+        """What it has to say in the comparison of a ring; RefusedError if it was never judged."""
+        from edgetune.judge.ring import PopRecord
+
+        blocks = [look["block"] for look in self.looks if "block" in look]
+        if not blocks:
+            raise RefusedError(f"rollout {self._opened.head.id} was never compared")
+        baseline = kept_baseline(self._opened)
+        return PopRecord(self._plan, _compared(self._opened), baseline, blocks)
 
     @property
     def _last(self) -> list[dict[str, Any]]:
@@ -163,7 +174,9 @@ def _hold_if_unwell(opened: Rollout, look: dict[str, Any], after: Sequence[Sampl
 
 def _compared(opened: Rollout) -> dict[str, dict[str, list[str]]]:
     """The strata without hosts that were skipped: they were not changed, or not rebooted."""
-    skipped = {name for batch in opened.batches() for name in batch.at("skipped")}
+    # Who is skipped when all is promoted was compared all the same.
+    planned = range(len(opened.plan["batches"]))
+    skipped = {name for number in planned for name in opened.batch(number).at("skipped")}
     return {
         stratum: {group: [h for h in hosts if h not in skipped] for group, hosts in groups.items()}
         for stratum, groups in opened.plan["strata"].items()

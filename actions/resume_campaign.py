@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from st2common.runners.base_action import Action
+
+from edgetune.campaign.control import resume_campaign
+from edgetune.entry import Result, run_step
+
+
+class ResumeCampaign(Action):
+    """Resume a campaign."""
+
+    def run(self, campaign: str, accept: bool = False, reason: str = "", by: str = "") -> Result:
+        return run_step(
+            resume_campaign, self.config, campaign=campaign, accept=accept, reason=reason, by=by
+        )

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One step of a campaign: begin rollouts of its present ring, close the ring, or hold.
+
+A rollout begins with its record: the plan is written into the campaign, the PoP is claimed for
+it, and only then does a workflow carry it on. Whoever dies in between leaves either nothing, or a
+rollout that is found by its plan and has an owner again soon, like any orphan.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from edgetune.campaign.definition import Ring
+from edgetune.campaign.gates import approver, closed_gates, unchanged, unwell, verdict_of
+from edgetune.campaign.record import PopStep, Record, RingStep, Writer, all_records, taken_if_free
+from edgetune.errors import EdgetuneError, FencedError, NothingToDo, RefusedError, StoreError
+from edgetune.rollout.lifecycle import claim_pop, refuse_unfinished
+from edgetune.rollout.planning import plan_rollout
+from edgetune.rollout.record import ENDED, Head, all_heads
+from edgetune.rollout.site import Site
+from edgetune.rollout.switch import refuse_if_stopped
+
+Begun = list[dict[str, Any]]
+
+# Planning asks every host of a PoP; what is not planned by then is left to the next step.
+_LONGEST = 300.0
+
+
+def next_of_campaign(
+    site: Site, campaign: str = "", owner: str = "", by: str = ""
+) -> dict[str, Any]:
+    """Take the next step of a campaign, or of all that are running; safe to repeat at any time.
+
+    ``start`` lists the rollouts that were begun and want a workflow, each with its epoch.
+    ``errors`` names campaigns whose step failed; the others go on. ``owner`` is the execution
+    that asks.
+    """
+    refuse_if_stopped(site)
+    running = [record.id for record in all_records(site) if record.state == "running"]
+    begun: Begun = []
+    messages: dict[str, str] = {}
+    errors: list[str] = []
+    for name in [campaign] if campaign else running:
+        try:
+            messages[name] = _Step(site, owner, by, begun).of(name)
+        except FencedError as error:
+            messages[name] = str(error)
+        except EdgetuneError as error:
+            # What was begun already still wants its workflow.
+            if campaign and not begun:
+                raise
+            errors.append(f"{name}: {error}")
+    said = [*(f"{name}: {text}" for name, text in messages.items()), *errors]
+    return {
+        "start": begun,
+        "errors": errors,
+        "message": "; ".join(said) or "no campaign is running",
+    }
+
+
+class _Step:
+    """One step, in the name of one execution."""
+
+    def __init__(self, site: Site, owner: str, by: str, begun: Begun) -> None:
+        self._site, self._owner, self._by = site, owner, by
+        self._begun = begun
+        self._until = time.monotonic() + _LONGEST
+
+    def of(self, campaign: str) -> str:
+        """Take it; what happened, in one line."""
+        with taken_if_free(self._site, campaign) as work:
+            record = work.record
+            if record.state != "running":
+                return f"it is {record.state}"
+            heads = {head.id: head for head in all_heads(self._site)}
+            _find_rollouts(record, heads)
+            said = self._decide(work, heads)
+            work.save()
+            return said
+
+    def _decide(self, work: Writer, heads: Mapping[str, Head]) -> str:
+        record, ring = work.record, work.record.present
+        try:
+            definition = unchanged(self._site, record)
+        except RefusedError as error:
+            return self._hold(record, str(error))
+        if ring is None:
+            return self._complete(record)
+        stuck = unwell(record, heads)
+        if stuck:
+            return self._hold(record, "; ".join(stuck))
+        if all(_ended(pop, heads) for pop in ring.pops.values()):
+            return self._close(record, ring, definition.ring(ring.name))
+        return self._go_on(work, ring, definition.ring(ring.name), heads)
+
+    def _go_on(
+        self, work: Writer, ring: RingStep, definition: Ring, heads: Mapping[str, Head]
+    ) -> str:
+        """Begin as many PoPs of the ring as its gates permit."""
+        record, gates = work.record, definition.gates
+        under_way = [
+            name
+            for name, pop in record.pops.items()
+            if pop.rollout and not pop.left_out and heads[pop.rollout].state not in ENDED
+        ]
+        ahead = [name for name, pop in ring.pops.items() if not (pop.rollout or pop.left_out)]
+        waits = closed_gates(self._site, record, ring, gates) if ahead else []
+        if waits:
+            return f"ring {ring.name} waits: {'; '.join(waits)}"
+        if not ring.begun:
+            ring.approved_by = approver(self._site, record, ring, gates)
+            ring.begun = time.time()
+            approved = f", approved by {ring.approved_by}" if ring.approved_by else ""
+            record.note(self._by, f"ring {ring.name} begins{approved}", self._owner)
+        room = gates.most_at_once - len(under_way)
+        # Those that were refused last time come last, so that they keep no other from its turn.
+        for name in sorted(ahead, key=lambda name: bool(ring.pops[name].refused)):
+            if room > 0 and time.monotonic() < self._until:
+                room -= self._begin(work, name, ring.pops[name], definition)
+        return _progress(ring, heads)
+
+    def _begin(self, work: Writer, name: str, pop: PopStep, definition: Ring) -> bool:
+        """Begin the rollout of a PoP; False, and the record says why, if it is refused."""
+        record = work.record
+        try:
+            plan = self._plan(name, record.tuning, definition)
+        except NothingToDo as error:
+            pop.refused, pop.left_out = "", str(error)
+            record.note(self._by, f"{name} is left out: {error}", self._owner)
+            return False
+        except StoreError:
+            raise
+        except EdgetuneError as error:
+            pop.refused = str(error)
+            return False
+        pop.plans.append(plan)
+        work.save()
+        asked = f"campaign {record.id} of {record.by}"
+        try:
+            taken = claim_pop(self._site, plan=plan, owner=self._owner, by=asked, approved=True)
+        except RefusedError as error:
+            pop.refused = str(error)
+            return False
+        pop.rollout, pop.refused = taken["rollout"], ""
+        self._begun.append({"rollout": taken["rollout"], "epoch": taken["epoch"]})
+        record.note(self._by, f"{name} begins: rollout {pop.rollout}", self._owner)
+        work.save()
+        return True
+
+    def _plan(self, name: str, tuning: str, definition: Ring) -> str:
+        """The digest of a new plan for a PoP that is free."""
+        refuse_unfinished(self._site, name)
+        holder = self._site.claims.holder(name)
+        if holder is not None:
+            raise RefusedError(f"{name} is claimed by rollout {holder.rollout}")
+        options = asdict(definition.options)
+        made = plan_rollout(self._site, name, tuning, **options)
+        return str(made["plan"])
+
+    def _close(self, record: Record, ring: RingStep, definition: Ring) -> str:
+        """Leave a ring whose PoPs have all ended, if its verdict lets us."""
+        ring.verdict = verdict_of(self._site, ring, definition.gates)
+        why = ring.verdict["reason"]
+        if ring.verdict["decision"] != "promote" and not ring.accepted:
+            return self._hold(record, f"ring {ring.name}: {why}")
+        ring.closed = time.time()
+        accepted = f" (accepted by {ring.accepted})" if ring.accepted else ""
+        record.note(self._by, f"ring {ring.name} is closed{accepted}: {why}", self._owner)
+        return self._complete(record) if record.present is None else record.history[-1]["what"]
+
+    def _complete(self, record: Record) -> str:
+        record.become("complete", self._by, "every ring is closed", self._owner)
+        return str(record.history[-1]["what"])
+
+    def _hold(self, record: Record, why: str) -> str:
+        record.become("held", self._by, why, self._owner)
+        return f"held: {why}"
+
+
+def _find_rollouts(record: Record, heads: Mapping[str, Head]) -> None:
+    """Those that were begun by somebody who died before writing down which."""
+    by_plan = {head.plan: head.id for head in heads.values()}
+    for pop in record.pops.values():
+        found = [by_plan[plan] for plan in pop.plans if plan in by_plan]
+        if found and not pop.rollout:
+            pop.rollout, pop.refused = found[-1], ""
+
+
+def _ended(pop: PopStep, heads: Mapping[str, Head]) -> bool:
+    return bool(pop.left_out) or (pop.rollout in heads and heads[pop.rollout].state == "complete")
+
+
+def _progress(ring: RingStep, heads: Mapping[str, Head]) -> str:
+    """How the PoPs of a ring stand, in one line."""
+    parts = []
+    for name, pop in ring.pops.items():
+        state = heads[pop.rollout].state if pop.rollout in heads else ""
+        said = "left out" if pop.left_out else state or ("begun" if pop.rollout else "")
+        parts.append(f"{name} {said or pop.refused or 'waits for its turn'}")
+    return f"ring {ring.name}: {'; '.join(parts)}"

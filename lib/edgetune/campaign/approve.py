@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Approve a plan, or a ring of a campaign, by the digest that was shown of it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from edgetune import PACK
+from edgetune.campaign.gates import unchanged
+from edgetune.campaign.record import ENDED, Record, RingStep, all_records
+from edgetune.errors import InputError, RefusedError
+from edgetune.report.text import clock
+from edgetune.rollout.approval import Approval, refuse_own, save_approval
+from edgetune.rollout.record import load_plan
+from edgetune.rollout.site import Site
+
+
+def approve(site: Site, digest: str, reason: str = "", by: str = "") -> dict[str, Any]:
+    """Say yes to what has this digest, until it expires.
+
+    RefusedError if ``by`` is who asked for the ring, unless the campaign permits it; who asks for
+    a plan is known when its rollout begins, and checked then. InputError if nothing has the digest.
+    """
+    if not by:
+        raise InputError("parameter", "by", "is missing: an approval has a name")
+    of, holds = _subject(site, digest, by)
+    now = time.time()
+    approval = Approval(digest, of, by, now, now + holds, reason)
+    save_approval(site, approval)
+    return {
+        "digest": digest,
+        "of": of,
+        "by": by,
+        "expires": approval.expires,
+        "message": f"{of} is approved by {by} until {clock(approval.expires)}",
+    }
+
+
+def _subject(site: Site, digest: str, by: str) -> tuple[str, float]:
+    """What a digest is of, and for how long its approval holds in seconds."""
+    if digest and site.store.get(f"{PACK}.plan.{digest}") is not None:
+        plan = load_plan(site, digest)
+        of = f"plan {digest}, {plan['tuning']['name']} on {plan['pop']}"
+        return of, site.config.approval_expires
+    for record in all_records(site):
+        for ring in record.rings:
+            if ring.digest == digest:
+                return _ring(site, record, ring, by)
+    raise InputError("parameter", "digest", f"no plan and no ring has the digest {digest!r}")
+
+
+def _ring(site: Site, record: Record, ring: RingStep, by: str) -> tuple[str, float]:
+    of = f"ring {ring.name} of {record.id}"
+    if record.state in ENDED or ring.begun:
+        state = record.state if record.state in ENDED else "under way"
+        raise RefusedError(f"{of} needs no approval: it is {state}")
+    gates = unchanged(site, record).ring(ring.name).gates
+    if not gates.self_approval:
+        refuse_own(by, record.by, of)
+    return of, gates.approval_expires

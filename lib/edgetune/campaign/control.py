@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hold a campaign, resume it, abort it. Rollouts that are under way go on in any case."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgetune.campaign.gates import UNWELL
+from edgetune.campaign.record import ENDED, Record, RingStep, seized
+from edgetune.errors import InputError, RefusedError
+from edgetune.rollout.record import ENDED as ROLLOUT_ENDED
+from edgetune.rollout.record import all_heads
+from edgetune.rollout.site import Site
+
+
+def hold_campaign(site: Site, campaign: str, reason: str = "", by: str = "") -> dict[str, Any]:
+    """Begin nothing more until somebody resumes it; RefusedError if it has ended."""
+    with seized(site, campaign) as work:
+        _refuse_ended(work.record)
+        work.record.become("held", by, reason or "asked for")
+        work.save()
+        return _answer(site, work.record)
+
+
+def abort_campaign(site: Site, campaign: str, reason: str = "", by: str = "") -> dict[str, Any]:
+    """Begin nothing more for ever; what was promoted stays."""
+    with seized(site, campaign) as work:
+        if work.record.state == "complete":
+            _refuse_ended(work.record)
+        if work.record.state != "aborted":
+            work.record.become("aborted", by, reason or "asked for")
+        work.save()
+        return _answer(site, work.record)
+
+
+def resume_campaign(
+    site: Site, campaign: str, accept: bool = False, reason: str = "", by: str = ""
+) -> dict[str, Any]:
+    """Go on with a campaign that is held. PoPs that were taken back are begun anew.
+
+    With ``accept`` they are left out instead, as are those that are refused, and a ring that its
+    verdict held is closed all the same; that needs somebody's name and is kept in the record.
+    RefusedError while a rollout of it is held or being taken back: that is decided there.
+    """
+    if accept and not by:
+        raise InputError("parameter", "by", "is missing: somebody accepts what is not proven")
+    with seized(site, campaign) as work:
+        record = work.record
+        _refuse_ended(record)
+        states = {head.id: head.state for head in all_heads(site)}
+        _refuse_undecided(record, states)
+        for ring in record.rings:
+            _go_on(ring, states, by if accept else "", ring is record.present)
+        record.become("running", by, (reason or "resumed") + (", accepted" if accept else ""))
+        work.save()
+        return _answer(site, record)
+
+
+def _go_on(ring: RingStep, states: dict[str, str], accepted_by: str, present: bool) -> None:
+    for pop in ring.pops.values():
+        gone = bool(pop.rollout) and states.get(pop.rollout, "rolled_back") == "rolled_back"
+        if pop.left_out or not (gone or (pop.refused and present)):
+            continue
+        if accepted_by:
+            pop.left_out = f"accepted by {accepted_by}: {pop.refused or 'it was taken back'}"
+        elif gone:
+            # What was closed was proven by this PoP, too.
+            pop.plans, pop.rollout, ring.closed, ring.verdict = [], "", 0.0, {}
+    if accepted_by and present and ring.verdict:
+        ring.accepted = accepted_by
+
+
+def _refuse_undecided(record: Record, states: dict[str, str]) -> None:
+    for name, pop in record.pops.items():
+        state = states.get(pop.rollout, "")
+        if not pop.left_out and state in UNWELL and state not in ROLLOUT_ENDED:
+            raise RefusedError(
+                f"{name}: rollout {pop.rollout} is {state}; rollout_pop soaks again, "
+                "roll_back_pop takes it back"
+            )
+
+
+def _refuse_ended(record: Record) -> None:
+    if record.state in ENDED:
+        raise RefusedError(f"campaign {record.id} is {record.state}")
+
+
+def _answer(site: Site, record: Record) -> dict[str, Any]:
+    unended = {head.id for head in all_heads(site) if head.state not in ROLLOUT_ENDED}
+    under_way = [pop.rollout for pop in record.pops.values() if pop.rollout in unended]
+    going_on = f"; under way all the same: {', '.join(under_way)}" if under_way else ""
+    return {
+        "campaign": record.id,
+        "state": record.state,
+        "under_way": under_way,
+        "message": f"{record.id} is {record.state}{going_on}",
+    }

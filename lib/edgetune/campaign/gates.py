@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What keeps the present ring of a campaign from beginning more, and from being left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from edgetune.campaign.definition import Campaign, Gates, find_campaign
+from edgetune.campaign.freezes import in_force
+from edgetune.campaign.record import Record, RingStep
+from edgetune.errors import EdgetuneError, InputError, RefusedError, StoreError
+from edgetune.report.text import clock
+from edgetune.rollout.approval import valid_approval
+from edgetune.rollout.record import Head, read_rollout
+from edgetune.rollout.site import Site
+from edgetune.rollout.soak import Soak
+
+UNWELL = ("held", "rolling_back", "rolled_back")
+
+
+def unchanged(site: Site, record: Record) -> Campaign:
+    """The campaign as its file has it; RefusedError if that or the tuning is not as it was."""
+    try:
+        found = find_campaign(record.name, site.config.campaigns)
+        tuning = site.tuning(record.tuning)
+    except InputError as error:
+        raise RefusedError(str(error)) from None
+    if found.digest != record.digest:
+        raise RefusedError(f"{found.where} has changed since the campaign began")
+    if tuning.digest != record.tuning_digest:
+        raise RefusedError(f"the tuning {tuning.name} has changed since the campaign began")
+    return found
+
+
+def unwell(record: Record, heads: Mapping[str, Head]) -> list[str]:
+    """The PoPs that hold a campaign, each with the reason: a PoP that went wrong holds all."""
+    return [
+        f"{name}: {_what_is(heads.get(pop.rollout), pop.rollout)}"
+        for name, pop in record.pops.items()
+        if pop.rollout and not pop.left_out
+        if pop.rollout not in heads or heads[pop.rollout].state in UNWELL
+    ]
+
+
+def _what_is(head: Head | None, rollout: str) -> str:
+    if head is None:
+        return f"the record of rollout {rollout} is gone"
+    why = head.verdict.get("reason", "")
+    return f"rollout {rollout} is {head.state}" + (f": {why}" if why else "")
+
+
+def closed_gates(site: Site, record: Record, ring: RingStep, gates: Gates) -> list[str]:
+    """Why nothing of a ring may begin now; each is a sentence without its full stop."""
+    waits = [
+        f"frozen by {name} until {clock(end)}"
+        for name, end in in_force([*gates.freezes, *gates.events], time.time())
+    ]
+    # An approval is of the ring's beginning, and has to hold then.
+    if not ring.begun:
+        try:
+            approver(site, record, ring, gates)
+        except RefusedError as error:
+            waits.append(str(error))
+    return waits
+
+
+def approver(site: Site, record: Record, ring: RingStep, gates: Gates) -> str:
+    """Who approved a ring, or nobody where none has to; RefusedError says what is missing."""
+    if not needs_approval(site, gates):
+        return ""
+    what = f"ring {ring.name} of {record.id}"
+    return valid_approval(site, ring.digest, what, record.by, gates.self_approval).by
+
+
+def needs_approval(site: Site, gates: Gates) -> bool:
+    """Whether somebody has to approve a ring before it begins."""
+    return gates.approval or site.config.plan_approval
+
+
+def verdict_of(site: Site, ring: RingStep, gates: Gates) -> dict[str, Any]:
+    """The verdict of a ring whose PoPs have all ended: its ``decision`` and the ``reason``.
+
+    What cannot be judged is held; only a store that cannot be reached is no answer.
+    """
+    rollouts = {name: pop.rollout for name, pop in ring.pops.items() if not pop.left_out}
+    if not rollouts:
+        return {"decision": "hold", "reason": "nothing was rolled out, so nothing is proven"}
+    if gates.verdict == "each":
+        return {"decision": "promote", "reason": "every PoP was promoted by its own verdict"}
+    from edgetune.judge.ring import judge_ring
+
+    try:
+        soaks = {name: Soak(read_rollout(site, id)) for name, id in rollouts.items()}
+        look = judge_ring({name: soak.for_ring() for name, soak in soaks.items()})
+    except StoreError:
+        raise
+    except EdgetuneError as error:
+        return {"decision": "hold", "reason": f"no verdict: {error}"}
+    return {key: look[key] for key in ("verdict", "decision", "reason", "draws", "metrics")}

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The record of a campaign, and who may write it.
+
+edgetune.campaign.ID    what was begun: rings, PoPs, the rollout of each; state and history
+
+Whoever writes holds the campaign's claim, and keeps it with each write. To hold, resume or abort
+takes it from whoever has it, who then stops before the next write; an advance leaves it to others.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from edgetune import PACK
+from edgetune.errors import FencedError, InputError, RefusedError
+from edgetune.rollout.claims import Claim
+from edgetune.rollout.site import Site
+from edgetune.tuning import digest_of
+
+SCHEMA = 1
+ENDED = ("complete", "aborted")
+
+
+@dataclass
+class PopStep:
+    """Where a PoP stands: a plan is written down before its rollout begins, the ``rollout`` after.
+
+    ``refused`` says why none could begin at the last attempt, ``left_out`` why none is needed.
+    """
+
+    plans: list[str] = field(default_factory=list)
+    rollout: str = ""
+    refused: str = ""
+    left_out: str = ""
+
+
+@dataclass
+class RingStep:
+    """A ring: ``begun`` and ``closed`` are epoch seconds, 0 before.
+
+    ``accepted`` says who goes on without the verdict of the ring.
+    """
+
+    name: str
+    digest: str
+    pops: dict[str, PopStep]
+    begun: float = 0.0
+    approved_by: str = ""
+    accepted: str = ""
+    closed: float = 0.0
+    verdict: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Record:
+    """One campaign; ``digest`` is that of its file, ``tuning_digest`` that of its tuning."""
+
+    id: str
+    name: str
+    tuning: str
+    digest: str
+    tuning_digest: str
+    by: str
+    created: float
+    state: str = "running"
+    rings: list[RingStep] = field(default_factory=list)
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def present(self) -> RingStep | None:
+        """The first ring that is not closed; None when all are."""
+        return next((ring for ring in self.rings if not ring.closed), None)
+
+    @property
+    def pops(self) -> dict[str, PopStep]:
+        """All PoPs of all rings."""
+        return {name: pop for ring in self.rings for name, pop in ring.pops.items()}
+
+    def note(self, by: str, what: str, execution: str = "") -> None:
+        """Write down who did what, in which execution."""
+        entry = {"at": time.time(), "by": by, "what": what, "execution": execution}
+        self.history.append({name: value for name, value in entry.items() if value})
+
+    def become(self, state: str, by: str, why: str, execution: str = "") -> None:
+        """Change the state, and write down why."""
+        self.state = state
+        self.note(by, f"{state}: {why}", execution)
+
+
+class Writer:
+    """A campaign that its holder may write; FencedError once somebody else took it."""
+
+    def __init__(self, site: Site, claim: Claim) -> None:
+        self._site, self._claim = site, claim
+        self.record = read_record(site, claim.rollout)
+        self._written = asdict(self.record)
+
+    def keep(self) -> None:
+        """To be called before each side effect."""
+        ttl = self._site.config.owner_timeout
+        self._site.claims.renew(_claim_of(self.record.id), self._claim, ttl)
+
+    def save(self) -> None:
+        """Write the record down, if anything in it is new."""
+        self.keep()
+        if asdict(self.record) != self._written:
+            put_record(self._site, self.record)
+            self._written = asdict(self.record)
+
+
+@contextmanager
+def seized(site: Site, campaign: str) -> Iterator[Writer]:
+    """A campaign, taken from whoever is at work on it; InputError if there is none."""
+    read_record(site, campaign)
+    claim = site.claims.take(_claim_of(campaign), campaign, site.config.owner_timeout)
+    writer = Writer(site, claim)
+    try:
+        yield writer
+    except Exception:
+        site.claims.release(_claim_of(campaign), claim)
+        raise
+    site.claims.release(_claim_of(campaign), claim)
+
+
+@contextmanager
+def taken_if_free(site: Site, campaign: str) -> Iterator[Writer]:
+    """The same, but FencedError while somebody is at work on it.
+
+    Of two who take it at the same moment the second one goes on: the first has it taken away
+    before it does anything.
+    """
+    if site.claims.holder(_claim_of(campaign)) is not None:
+        raise FencedError(f"somebody else is at work on campaign {campaign}")
+    with seized(site, campaign) as writer:
+        yield writer
+
+
+def new_id(name: str) -> str:
+    """An id that nobody had before."""
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    return f"{name}-{stamp}-{secrets.token_hex(2)}"
+
+
+def ring_digest(record: Record, name: str, pops: list[str]) -> str:
+    """What an approval of a ring is of: this campaign, its file and tuning, the ring's PoPs."""
+    parts = [record.id, record.digest, record.tuning_digest, name, pops]
+    return digest_of(parts)
+
+
+def read_record(site: Site, campaign: str) -> Record:
+    """The record of that id; InputError if there is none."""
+    text = site.store.get(_key(campaign)) if campaign else None
+    if text is None:
+        raise InputError("parameter", "campaign", f"there is no campaign {campaign!r}")
+    return _load(text)
+
+
+def put_record(site: Site, record: Record) -> None:
+    """Write a record; only for who holds its claim, or knows that nobody else has heard of it."""
+    site.store.put(_key(record.id), json.dumps({"schema": SCHEMA, **asdict(record)}))
+
+
+def all_records(site: Site) -> list[Record]:
+    """Every campaign, oldest first; RefusedError if another version of the pack wrote one."""
+    found = [_load(text) for text in site.store.list(_key("")).values()]
+    return sorted(found, key=lambda record: record.created)
+
+
+def _load(text: str) -> Record:
+    document = json.loads(text)
+    if document.pop("schema", None) != SCHEMA:
+        raise RefusedError(
+            f"campaign {document.get('id')} was written by another version of the pack"
+        )
+    document["rings"] = [
+        RingStep(**{**ring, "pops": {name: PopStep(**step) for name, step in ring["pops"].items()}})
+        for ring in document["rings"]
+    ]
+    return Record(**document)
+
+
+def _key(campaign: str) -> str:
+    return f"{PACK}.campaign.{campaign}"
+
+
+def _claim_of(campaign: str) -> str:
+    return f"campaign/{campaign}"

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Show what a campaign would do, and begin it."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from edgetune.campaign.definition import Campaign, Ring, find_campaign, pops_by_ring
+from edgetune.campaign.record import (
+    ENDED,
+    PopStep,
+    Record,
+    RingStep,
+    all_records,
+    new_id,
+    put_record,
+    ring_digest,
+)
+from edgetune.errors import EdgetuneError, InputError, RefusedError, StoreError
+from edgetune.report.campaign import definition_text
+from edgetune.rollout.lifecycle import refuse_unfinished
+from edgetune.rollout.planning import make_for
+from edgetune.rollout.site import Site
+from edgetune.rollout.switch import refuse_if_stopped
+
+_BEGINNING = "campaigns"
+_LONGEST = 60.0
+
+Rings = Mapping[str, Sequence[str]]
+
+
+def run_campaign(site: Site, campaign: str, dry_run: bool = True, by: str = "") -> dict[str, Any]:
+    """Begin a campaign of the configuration by its name; ``advance_campaign`` moves it on.
+
+    A dry run makes the plan of every PoP, keeps none of them, and says which PoPs are refused and
+    why; nothing is touched by either.
+    """
+    definition = find_campaign(campaign, site.config.campaigns)
+    tuning = site.tuning(definition.tuning)
+    rings = pops_by_ring(definition, site.inventory)
+    if dry_run:
+        refused = {
+            pop: why
+            for ring in definition.rings
+            for pop in rings[ring.name]
+            for why in [_refusal(site, definition, ring, pop)]
+            if why
+        }
+        record = None
+    else:
+        refused = {}
+        record = _begin(site, definition, tuning.digest, rings, by)
+    pops = sum(len(names) for names in rings.values())
+    return {
+        "campaign": record.id if record else "",
+        "tuning": tuning.name,
+        "rings": [
+            {
+                "name": name,
+                "pops": list(names),
+                "refused": {pop: refused[pop] for pop in names if pop in refused},
+            }
+            for name, names in rings.items()
+        ],
+        "refused": len(refused),
+        "message": _message(record, pops, len(rings), refused),
+        "text": definition_text(definition, rings, refused, record.id if record else ""),
+    }
+
+
+def _message(record: Record | None, pops: int, rings: int, refused: Mapping[str, str]) -> str:
+    size = f"{pops} PoPs in {rings} rings"
+    if record:
+        return f"campaign {record.id} begins: {size}; advance_campaign moves it on"
+    return f"a dry run: {size}, {len(refused)} refused now"
+
+
+def _refusal(site: Site, definition: Campaign, ring: Ring, pop: str) -> str:
+    """What speaks against a PoP as it is now."""
+    seed = secrets.randbits(31)
+    try:
+        refuse_unfinished(site, pop)
+        make_for(site, pop, definition.tuning, replace(ring.options, seed=seed))
+    except StoreError:
+        raise
+    except EdgetuneError as error:
+        return str(error)
+    return ""
+
+
+def _begin(site: Site, definition: Campaign, tuning_digest: str, rings: Rings, by: str) -> Record:
+    if not by:
+        raise InputError("parameter", "by", "is missing: a campaign has somebody who asked for it")
+    refuse_if_stopped(site)
+    record = Record(
+        id=new_id(definition.name),
+        name=definition.name,
+        tuning=definition.tuning,
+        digest=definition.digest,
+        tuning_digest=tuning_digest,
+        by=by,
+        created=time.time(),
+    )
+    for name, pops in rings.items():
+        digest = ring_digest(record, name, list(pops))
+        record.rings.append(RingStep(name, digest, {pop: PopStep() for pop in pops}))
+    record.note(by, f"begun: {len(record.pops)} PoPs in {len(rings)} rings")
+    # Two that begin at the same moment would not see each other.
+    claim = site.claims.take(_BEGINNING, record.id, _LONGEST)
+    try:
+        _refuse_shared(site, record)
+        site.claims.renew(_BEGINNING, claim, _LONGEST)
+        put_record(site, record)
+    finally:
+        site.claims.release(_BEGINNING, claim)
+    return record
+
+
+def _refuse_shared(site: Site, record: Record) -> None:
+    """Two campaigns over one PoP would each count the other's work as its own."""
+    for other in all_records(site):
+        shared = sorted(other.pops.keys() & record.pops.keys())
+        if shared and other.state not in ENDED:
+            raise RefusedError(
+                f"{', '.join(shared)}: in campaign {other.id}, which is {other.state}"
+            )

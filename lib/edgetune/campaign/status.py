@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How campaigns stand, and what they wait for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgetune.campaign.gates import closed_gates, unchanged, unwell
+from edgetune.campaign.record import ENDED, Record, all_records, read_record
+from edgetune.errors import RefusedError
+from edgetune.report.campaign import campaign_text
+from edgetune.rollout.record import Head, all_heads
+from edgetune.rollout.site import Site
+
+
+def campaign_status(site: Site, campaign: str = "") -> dict[str, Any]:
+    """How one campaign stands, or all that have not ended; touches nothing."""
+    if campaign:
+        records = [read_record(site, campaign)]
+    else:
+        records = [record for record in all_records(site) if record.state not in ENDED]
+    heads = {head.id: head for head in all_heads(site)}
+    waits = {record.id: _waits(site, record, heads) for record in records}
+    states = {name: head.state for name, head in heads.items()}
+    texts = [campaign_text(record, states, waits[record.id]) for record in records]
+    return {
+        "campaigns": [_short(record, states, waits[record.id]) for record in records],
+        "message": f"{len(records)} campaign{'' if len(records) == 1 else 's'}",
+        "text": "\n\n".join(texts) or "No campaigns.",
+    }
+
+
+def _waits(site: Site, record: Record, heads: dict[str, Head]) -> list[str]:
+    ring = record.present
+    if record.state in ENDED or ring is None:
+        return []
+    try:
+        gates = unchanged(site, record).ring(ring.name).gates
+    except RefusedError as error:
+        return [str(error)]
+    refused = [f"{name}: {pop.refused}" for name, pop in ring.pops.items() if pop.refused]
+    return [*unwell(record, heads), *closed_gates(site, record, ring, gates), *refused]
+
+
+def _short(record: Record, states: dict[str, str], waits: list[str]) -> dict[str, Any]:
+    return {
+        "campaign": record.id,
+        "tuning": record.tuning,
+        "state": record.state,
+        "by": record.by,
+        "ring": record.present.name if record.present else "",
+        "waits": waits,
+        "rings": [
+            {
+                "name": ring.name,
+                "closed": bool(ring.closed),
+                "verdict": ring.verdict.get("verdict", ""),
+                "rollouts": {name: pop.rollout for name, pop in ring.pops.items()},
+                "states": {name: states.get(pop.rollout, "") for name, pop in ring.pops.items()},
+            }
+            for ring in record.rings
+        ],
+    }

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What people read of campaigns in a terminal, as plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from edgetune.report.text import clock, duration
+
+if TYPE_CHECKING:
+    from edgetune.campaign.definition import Campaign, Ring
+    from edgetune.campaign.record import PopStep, Record, RingStep
+
+
+def definition_text(
+    campaign: Campaign, pops: Mapping[str, Sequence[str]], refused: Mapping[str, str], id: str
+) -> str:
+    """A campaign as it is shown before its first rollout."""
+    lines = [f"Campaign {id or campaign.name}: {campaign.tuning}"]
+    for number, ring in enumerate(campaign.rings, 1):
+        lines += [f"  {number} {ring.name}: {_terms(ring)}"]
+        for pop in pops[ring.name]:
+            lines.append(
+                f"      {pop}" + (f"  refused now: {refused[pop]}" if pop in refused else "")
+            )
+    return "\n".join(lines)
+
+
+def _terms(ring: Ring) -> str:
+    gates = ring.gates
+    parts = [
+        f"{duration(ring.options.baseline)} baseline, {duration(ring.options.soak)} soak",
+        f"{gates.most_at_once} at once",
+        {"pooled": "one verdict over all", "each": "a verdict each"}[gates.verdict],
+    ]
+    parts += ["to be approved"] if gates.approval else []
+    names = {freeze.name for freeze in gates.freezes} | {event.name for event in gates.events}
+    closed = sorted(names)
+    parts += [f"not during {', '.join(closed)}"] if closed else []
+    return "; ".join(parts)
+
+
+def campaign_text(record: Record, states: Mapping[str, str], waits: Sequence[str]) -> str:
+    """A campaign, what it waits for, and what happened to it so far."""
+    lines = [f"{record.id}  {record.tuning}: {record.state}, by {record.by}"]
+    for number, ring in enumerate(record.rings, 1):
+        lines.append(f"  {number} {ring.name}: {_ring(record, ring)}")
+        lines += [f"      {name}  {_pop(pop, states)}" for name, pop in ring.pops.items()]
+    lines += [f"  waits: {text}" for text in waits]
+    for entry in record.history:
+        who = f" ({entry['by']})" if entry.get("by") else ""
+        execution = f" [{entry['execution']}]" if entry.get("execution") else ""
+        lines.append(f"  {clock(entry['at'])}  {entry['what']}{who}{execution}")
+    return "\n".join(lines)
+
+
+def _ring(record: Record, ring: RingStep) -> str:
+    if ring.closed:
+        return f"closed: {ring.verdict.get('reason', '')}"
+    if ring.begun:
+        return "under way"
+    return f"{'is next' if ring is record.present else 'later'}, digest {ring.digest}"
+
+
+def _pop(pop: PopStep, states: Mapping[str, str]) -> str:
+    if pop.left_out:
+        return f"left out: {pop.left_out}"
+    if pop.rollout:
+        return f"{states.get(pop.rollout, 'unknown')}  {pop.rollout}"
+    return f"refused: {pop.refused}" if pop.refused else "not begun"

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Approvals: who said yes to what, when, and until when. Kept under the digest of the what.
+
+What changes has another digest, and so no approval.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass
+
+from edgetune import PACK, RECORD_SCHEMA
+from edgetune.errors import RefusedError
+from edgetune.rollout.site import Site
+
+
+@dataclass(frozen=True)
+class Approval:
+    """``of`` says in words what the ``digest`` is of; times are epoch seconds."""
+
+    digest: str
+    of: str
+    by: str
+    at: float
+    expires: float
+    reason: str = ""
+
+
+def save_approval(site: Site, approval: Approval) -> None:
+    """Keep an approval, in place of an earlier one of the same digest."""
+    document = {"schema": RECORD_SCHEMA, **asdict(approval)}
+    site.store.put(_key(approval.digest), json.dumps(document))
+
+
+def load_approval(site: Site, digest: str) -> Approval | None:
+    """The approval of a digest, expired or not, or None."""
+    text = site.store.get(_key(digest))
+    if text is None:
+        return None
+    document = json.loads(text)
+    if document.pop("schema") != RECORD_SCHEMA:
+        raise RefusedError(f"the approval of {digest} is of another version of the pack")
+    return Approval(**document)
+
+
+def same_person(one: str, other: str) -> bool:
+    """Whether two names are one; nobody is a stranger to a name that is not known."""
+    names = [name.strip().casefold() for name in (one, other)]
+    return not all(names) or names[0] == names[1]
+
+
+def valid_approval(
+    site: Site, digest: str, what: str, requester: str, self_approval: bool
+) -> Approval:
+    """The approval of ``what`` that holds now.
+
+    RefusedError when there is none, it has expired, or it is the requester's own and
+    ``self_approval`` is False.
+    """
+    found = load_approval(site, digest)
+    if found is None:
+        raise RefusedError(f"{what} waits for an approval: approve digest={digest}")
+    if found.expires <= time.time():
+        raise RefusedError(f"the approval of {what} by {found.by} has expired: approve {digest}")
+    if not self_approval:
+        refuse_own(found.by, requester, what)
+    return found
+
+
+def refuse_own(approver: str, requester: str, what: str) -> None:
+    """RefusedError if who approves is who asks."""
+    if same_person(approver, requester):
+        asked = f"{requester} asked for it" if requester else "it is not known who asked for it"
+        raise RefusedError(f"{what} is approved by somebody else than who asks: {asked}")
+
+
+def _key(digest: str) -> str:
+    return f"{PACK}.approval.{digest}"

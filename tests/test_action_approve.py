@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pathlib import Path
+
+from approve import Approve
+
+from tests.action_case import EdgetuneActionTestCase
+from tests.campaign_world import CampaignWorld
+
+
+class ApproveTestCase(EdgetuneActionTestCase):
+    __test__ = True
+    action_cls = Approve
+    world: CampaignWorld
+
+    def make_world(self, folder: Path) -> CampaignWorld:
+        world = CampaignWorld(folder, gates={"approval": {"required": True}})
+        world.begin_campaign()
+        return world
+
+    @property
+    def digest(self) -> str:
+        return self.world.record.rings[0].digest
+
+    def test_lets_a_ring_begin(self) -> None:
+        self.assertEqual(self.world.advance(), [])
+        result = self.assert_succeeds(digest=self.digest, by="ben")
+        of = f"ring canary of {self.world.id}"
+        self.assertEqual((result["digest"], result["of"]), (self.digest, of))
+        self.assertTrue(result["message"].startswith(f"{of} is approved by ben until 20"))
+        self.assertEqual(self.world.advance(), ["ams1"])
+
+    def test_nobody_gives_another_name_than_his_own(self) -> None:
+        self.assertTrue(self.metadata["parameters"]["by"]["immutable"])
+
+    def test_who_asked_is_refused(self) -> None:
+        self.assert_refused("refused", "ana asked for it", digest=self.digest, by="ana")
+
+    def test_an_unknown_digest_is_named(self) -> None:
+        self.assert_wrong("digest", digest="sha256:0", by="ben")

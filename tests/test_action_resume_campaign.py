@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pathlib import Path
+
+from resume_campaign import ResumeCampaign
+
+from edgetune.campaign.control import hold_campaign
+from tests.action_case import EdgetuneActionTestCase
+from tests.campaign_world import CampaignWorld
+
+
+class ResumeCampaignTestCase(EdgetuneActionTestCase):
+    __test__ = True
+    action_cls = ResumeCampaign
+    world: CampaignWorld
+
+    def make_world(self, folder: Path) -> CampaignWorld:
+        world = CampaignWorld(folder)
+        world.begin_campaign()
+        return world
+
+    def test_goes_on(self) -> None:
+        hold_campaign(self.world.site, self.world.id, by="ben")
+        self.assertEqual(self.world.advance(), [])
+        result = self.assert_succeeds(campaign=self.world.id, by="ana")
+        self.assertEqual((result["state"], result["under_way"]), ("running", []))
+        self.assertEqual(self.world.last, "running: resumed")
+        self.assertEqual(self.world.advance(), ["ams1"])
+
+    def test_accepting_needs_a_name(self) -> None:
+        self.assert_wrong("by", campaign=self.world.id, accept=True)
+
+    def test_an_unknown_campaign_is_named(self) -> None:
+        self.assert_wrong("campaign", campaign="nothing")

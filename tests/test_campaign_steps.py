@@ -1,0 +1,573 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Campaigns step by step: rings in order, what holds them, and that nothing is begun twice."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import datetime
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Callable
+
+import pytest
+
+from edgetune.campaign import gates
+from edgetune.campaign.advance import next_of_campaign
+from edgetune.campaign.approve import approve
+from edgetune.campaign.control import abort_campaign, hold_campaign, resume_campaign
+from edgetune.campaign.record import read_record, seized
+from edgetune.campaign.run import run_campaign
+from edgetune.campaign.status import campaign_status
+from edgetune.errors import FencedError, InputError, RefusedError
+from edgetune.judge import ring as ring_judge
+from edgetune.judge.measured import measure_baseline, measure_block
+from edgetune.metrics.series import read_window
+from edgetune.rollout import approval, switch
+from edgetune.rollout.baseline import metrics_of
+from edgetune.rollout.lifecycle import claim_pop, mark_rollout
+from edgetune.rollout.planning import plan_rollout
+from edgetune.rollout.record import Rollout, all_heads, read_rollout
+from edgetune.rollout.soak import Soak
+from tests.builders import samples
+from tests.campaign_world import CampaignWorld, campaign_document
+from tests.world import dies, never_sync
+
+
+@pytest.fixture(autouse=True)
+def no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    never_sync(monkeypatch)
+
+
+@pytest.fixture
+def says(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """What the judge says of rings; without a word of the test: promote."""
+    said = {"decision": "promote"}
+
+    def judge_ring(records: dict[str, str]) -> dict[str, Any]:
+        reason = f"seen on {', '.join(records)}"
+        return {"verdict": "v", "reason": reason, "draws": 1, "metrics": [], **said}
+
+    monkeypatch.setattr(Soak, "for_ring", lambda soak: "")
+    monkeypatch.setattr(ring_judge, "judge_ring", judge_ring)
+    return lambda decision: said.update(decision=decision)
+
+
+def begun(folder: Path, **more: Any) -> CampaignWorld:
+    world = CampaignWorld(folder, **more)
+    world.begin_campaign()
+    return world
+
+
+def canary_done(folder: Path, **more: Any) -> CampaignWorld:
+    """A campaign whose next step closes the ring canary."""
+    world = begun(folder, **more)
+    assert world.advance() == ["ams1"]
+    world.bring("ams1", "complete")
+    return world
+
+
+def now_is(monkeypatch: pytest.MonkeyPatch, moment: float) -> None:
+    for module in (gates, approval):
+        monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: moment))
+
+
+def test_a_dry_run_touches_nothing_and_says_who_is_refused(tmp_path: Path) -> None:
+    world = CampaignWorld(tmp_path)
+    taken = plan_rollout(world.site, "fra1", "accept_queue")["plan"]
+    claim_pop(world.site, plan=taken)
+    before = dict(world.site.store.list("edgetune."))
+    shown = run_campaign(world.site, "queue")
+    assert dict(world.site.store.list("edgetune.")) == before
+    assert [ring["pops"] for ring in shown["rings"]] == [["ams1"], ["ams2", "fra1"], ["lax1"]]
+    assert "fra1 has a rollout that is claimed" in shown["rings"][1]["refused"]["fra1"]
+    assert shown["message"] == "a dry run: 4 PoPs in 3 rings, 1 refused now"
+    assert "fra1  refused now: fra1 has a rollout" in shown["text"]
+    assert world.hosts.changing() == []
+
+
+def test_rings_follow_one_another(tmp_path: Path, says: Any) -> None:
+    world = canary_done(tmp_path)
+    # Its ring is closed first; the next one begins with the step after.
+    assert world.advance() == []
+    assert world.last == "ring canary is closed: seen on ams1"
+    assert world.advance() == ["ams2"]
+    assert world.advance() == []
+    world.bring("ams2", "soaking")
+    assert world.advance() == [], "one PoP at once"
+    rollout = world.record.pops["ams2"].rollout
+    for state in ("promoting", "complete"):
+        mark(world, rollout, state)
+    world.forget("ams2")
+    assert world.advance() == ["fra1"]
+    world.bring("fra1", "complete")
+    assert world.advance() == []
+    assert world.last == "ring early is closed: seen on ams2, fra1"
+    assert world.advance() == ["lax1"]
+    plan = read_rollout(world.site, world.record.pops["lax1"].rollout).plan
+    assert (plan["options"]["soak"], plan["options"]["baseline"]) == (7200, 600)
+    world.bring("lax1", "complete")
+    assert world.advance() == []
+    assert (world.record.state, world.last) == ("complete", "complete: every ring is closed")
+    assert world.advance() == []
+
+
+def mark(world: CampaignWorld, rollout: str, state: str) -> None:
+    epoch = read_rollout(world.site, rollout).head.epoch
+    mark_rollout(world.site, rollout, epoch, state)
+
+
+def test_the_record_tells_who_began_what_in_which_execution(tmp_path: Path) -> None:
+    world = begun(tmp_path)
+    world.advance()
+    head = all_heads(world.site)[0]
+    assert (head.owner, head.by) == ("run-1", f"campaign {world.id} of ana")
+    entry = world.record.history[-1]
+    assert (entry["what"], entry["by"], entry["execution"]) == (
+        f"ams1 begins: rollout {head.id}",
+        "cron",
+        "run-1",
+    )
+    assert len(json.dumps(world.site.store.get(f"edgetune.campaign.{world.id}"))) < 3000
+
+
+def test_as_many_pops_at_once_as_the_gate_permits(tmp_path: Path, says: Any) -> None:
+    world = canary_done(tmp_path, gates={"most_at_once": 2})
+    world.advance()
+    assert world.advance() == ["ams2", "fra1"]
+
+
+@pytest.mark.parametrize(
+    ("closed", "at", "says_why"),
+    [
+        (
+            {"freezes": [{"name": "weekend", "days": ["sat"], "timezone": "Europe/Amsterdam"}]},
+            "2026-03-07T12:00:00+00:00",
+            "frozen by weekend until 2026-03-07 23:00:00Z",
+        ),
+        (
+            {"events": [{"name": "final", "from": "2026-07-19", "to": "2026-07-19"}]},
+            "2026-07-19T23:59:59+00:00",
+            "frozen by final until 2026-07-20 00:00:00Z",
+        ),
+        ({"approval": {"required": True}}, "2026-03-05T12:00:00+00:00", "waits for an approval"),
+    ],
+)
+def test_a_closed_gate_keeps_a_ring_from_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: Any, at: str, says_why: str
+) -> None:
+    world = begun(tmp_path, gates=closed)
+    now_is(monkeypatch, datetime.fromisoformat(at).timestamp())
+    before = world.site.store.get(f"edgetune.campaign.{world.id}")
+    said = next_of_campaign(world.site, world.id)
+    assert (said["start"], world.begun()) == ([], [])
+    assert says_why in said["message"]
+    assert any(says_why in why for why in campaign_status(world.site)["campaigns"][0]["waits"])
+    assert world.site.store.get(f"edgetune.campaign.{world.id}") == before, "waiting writes nothing"
+    if "approval" not in closed:
+        now_is(monkeypatch, datetime.fromisoformat(at).timestamp() + 86400)
+        assert world.advance() == ["ams1"]
+
+
+def test_a_ring_that_is_not_proven_holds_until_somebody_accepts_it(
+    tmp_path: Path, says: Any
+) -> None:
+    world = canary_done(tmp_path)
+    says("hold")
+    assert world.advance() == []
+    assert (world.record.state, world.last) == ("held", "held: ring canary: seen on ams1")
+    assert world.advance() == []
+    resume_campaign(world.site, world.id, by="ben")
+    assert world.advance() == []
+    assert world.record.state == "held"
+    with pytest.raises(InputError, match="by: is missing"):
+        resume_campaign(world.site, world.id, accept=True)
+    resume_campaign(world.site, world.id, accept=True, reason="seen in the lab", by="ben")
+    world.advance()
+    assert world.last == "ring canary is closed (accepted by ben): seen on ams1"
+    assert world.advance() == ["ams2"]
+    assert world.record.rings[1].accepted == ""
+
+
+def test_accepting_before_there_is_a_verdict_does_not_overrule_it(
+    tmp_path: Path, says: Any
+) -> None:
+    world = begun(tmp_path)
+    world.advance()
+    resume_campaign(world.site, world.id, accept=True, by="ben")
+    world.bring("ams1", "complete")
+    says("hold")
+    world.advance()
+    assert world.record.state == "held"
+
+
+def test_what_cannot_be_judged_holds(tmp_path: Path) -> None:
+    world = canary_done(tmp_path)
+    world.advance()
+    rollout = world.record.pops["ams1"].rollout
+    assert world.last == f"held: ring canary: no verdict: rollout {rollout} was never compared"
+
+
+def test_each_takes_the_verdicts_of_the_pops(tmp_path: Path) -> None:
+    world = canary_done(tmp_path, gates={"verdict": "each"})
+    world.advance()
+    assert world.last == "ring canary is closed: every PoP was promoted by its own verdict"
+
+
+@pytest.mark.parametrize("state", ["held", "rolling_back", "rolled_back"])
+def test_a_pop_that_went_wrong_holds_the_campaign(tmp_path: Path, state: str) -> None:
+    world = begun(tmp_path)
+    world.advance()
+    world.bring("ams1", state)
+    assert world.advance() == []
+    rollout = world.record.pops["ams1"].rollout
+    assert (world.record.state, world.last) == ("held", f"held: ams1: rollout {rollout} is {state}")
+    if state != "rolled_back":
+        with pytest.raises(RefusedError, match=f"ams1: rollout {rollout} is {state}; rollout_pop soaks"):
+            resume_campaign(world.site, world.id, by="ben")
+
+
+def test_a_pop_that_was_taken_back_is_begun_anew_or_left_out(tmp_path: Path, says: Any) -> None:
+    world = begun(tmp_path)
+    for attempt in (1, 2):
+        assert world.advance() == ["ams1"]
+        world.bring("ams1", "rolled_back")
+        world.advance()
+        assert world.begun() == ["ams1"] * attempt
+        resume_campaign(world.site, world.id, accept=attempt == 2, by="ben")
+    assert world.record.pops["ams1"].left_out == "accepted by ben: it was taken back"
+    world.advance()
+    why = "held: ring canary: nothing was rolled out, so nothing is proven"
+    assert (world.record.state, world.last) == ("held", why)
+
+
+def test_a_closed_ring_opens_again_when_a_pop_of_it_is_taken_back(
+    tmp_path: Path, says: Any
+) -> None:
+    world = canary_done(tmp_path)
+    world.advance()
+    rollout = world.record.pops["ams1"].rollout
+    mark(world, rollout, "rolling_back")
+    mark(world, rollout, "rolled_back")
+    world.forget("ams1")
+    assert world.advance() == []
+    assert world.record.state == "held"
+    resume_campaign(world.site, world.id, by="ben")
+    assert world.advance() == ["ams1"]
+
+
+@pytest.mark.parametrize("what", ["campaign", "tuning", "gone"])
+def test_a_changed_file_holds(tmp_path: Path, what: str) -> None:
+    own = tmp_path / "tunings"
+    own.mkdir()
+    source = Path(__file__).resolve().parents[1] / "tunings" / "accept_queue.yaml"
+    (own / "accept_queue.yaml").write_text(source.read_text())
+    world = begun(tmp_path, tunings=[str(own)])
+    if what == "campaign":
+        world.write(campaign_document(gates={"most_at_once": 9}))
+    elif what == "tuning":
+        text = source.read_text().replace("1.0.0", "1.0.1")
+        assert text != source.read_text()
+        (own / "accept_queue.yaml").write_text(text)
+    else:
+        (tmp_path / "campaigns" / "queue.yaml").unlink()
+    assert world.advance() == []
+    expected = {
+        "campaign": "queue.yaml has changed since the campaign began",
+        "tuning": "the tuning accept_queue has changed since the campaign began",
+        "gone": "there is no campaign 'queue'",
+    }[what]
+    assert expected in world.last
+    assert (world.record.state, world.begun()) == ("held", [])
+
+
+def test_a_refused_pop_is_told_and_keeps_no_other_from_its_turn(tmp_path: Path, says: Any) -> None:
+    world = canary_done(tmp_path)
+    world.advance()
+    theirs = claim_pop(world.site, plan=plan_rollout(world.site, "ams2", "accept_queue")["plan"])
+    assert world.advance() == ["fra1"]
+    assert "ams2 has a rollout that is claimed" in world.record.pops["ams2"].refused
+    assert "ams2: ams2 has a rollout" in campaign_status(world.site)["text"]
+    world.bring("fra1", "complete")
+    assert world.advance() == []
+    assert world.record.state == "running", "the ring is not closed without it"
+    mark(world, theirs["rollout"], "rolling_back")
+    mark(world, theirs["rollout"], "rolled_back")
+    assert world.advance() == []
+    assert "ams2 is claimed by rollout" in world.record.pops["ams2"].refused
+    world.forget("ams2")
+    assert world.advance() == ["ams2"]
+    assert world.record.pops["ams2"].refused == ""
+
+
+def test_a_pop_that_is_as_wanted_is_left_out_of_the_verdict(tmp_path: Path, says: Any) -> None:
+    world = canary_done(tmp_path, gates={"most_at_once": 2})
+    world.advance()
+    world.hosts.tuned.update(f"e{i:03d}" for i in range(8))
+    assert world.advance() == []
+    assert "nothing to do" in world.record.pops["ams2"].left_out
+    world.advance()
+    assert "nothing was rolled out" in world.last
+
+
+def test_a_hold_stops_whoever_is_at_work(tmp_path: Path) -> None:
+    """A person takes the campaign away in the middle of a step, which then begins nothing."""
+    world = begun(tmp_path)
+
+    def hold_once(moment: str) -> None:
+        if moment.startswith("after put edgetune.plan."):
+            world.moments.at = lambda what: None
+            hold_campaign(world.site, world.id, by="ben")
+
+    world.moments.at = hold_once
+    said = next_of_campaign(world.site, world.id)
+    assert (said["start"], world.begun()) == ([], [])
+    assert "has lost its claim on campaign/" in said["message"]
+    assert (world.record.state, world.last) == ("held", "held: asked for")
+
+
+def test_of_two_steps_at_once_one_does_nothing(tmp_path: Path) -> None:
+    world = begun(tmp_path)
+    other: list[Any] = []
+
+    def again(moment: str) -> None:
+        if not other:
+            other.append("running")
+            other[0] = next_of_campaign(world.site, world.id)
+
+    world.moments.at = again
+    assert world.advance() == ["ams1"]
+    assert other[0]["start"] == []
+    assert "somebody else is at work" in other[0]["message"]
+    assert world.begun() == ["ams1"]
+
+
+def test_who_takes_it_at_the_same_moment_fences_the_other_out(tmp_path: Path) -> None:
+    world = begun(tmp_path)
+    with seized(world.site, world.id) as first:
+        with seized(world.site, world.id) as second:
+            second.record.note("ben", "something")
+            second.save()
+        first.record.note("ana", "something else")
+        with pytest.raises(FencedError), seized(world.site, world.id):
+            first.save()
+
+
+def test_a_step_may_die_at_any_moment(tmp_path: Path) -> None:
+    """Whoever comes after finds what was begun; no PoP is begun twice, none is forgotten."""
+    moments = []
+    for moment in count(0):
+        world = CampaignWorld(tmp_path / str(moment))
+        rings = [{"name": "canary", "pops": ["ams1", "ams2"]}]
+        world.write(campaign_document(rings=rings, gates={"most_at_once": 2}))
+        world.begin_campaign()
+        if not dies(world, moment, lambda made: made.advance()):
+            break
+        moments.append(world.moments.seen[-1])
+        assert world.advance() == [], "its claim is still there"
+        world.died()
+        for _ in range(3):
+            world.advance()
+        assert world.begun() == ["ams1", "ams2"], moments[-1]
+        assert {head.id for head in all_heads(world.site)} == {
+            pop.rollout for pop in world.record.pops.values() if pop.rollout
+        }
+        assert all(head.state == "claimed" for head in all_heads(world.site))
+    assert len(moments) >= 14
+    assert any("edgetune.rollout." in moment for moment in moments)
+
+
+def test_stop_all_stops_campaigns(tmp_path: Path) -> None:
+    world = begun(tmp_path)
+    switch.stop_all(world.site, by="ana")
+    with pytest.raises(RefusedError, match="everything is stopped"):
+        world.advance()
+    assert world.begun() == []
+
+
+def test_abort_ends_it_and_names_what_goes_on(tmp_path: Path) -> None:
+    world = begun(tmp_path)
+    world.advance()
+    rollout = world.record.pops["ams1"].rollout
+    for _ in range(2):
+        done = abort_campaign(world.site, world.id, by="ben")
+        assert (done["state"], done["under_way"]) == ("aborted", [rollout])
+    assert world.advance() == []
+    for verb in (hold_campaign, resume_campaign):
+        with pytest.raises(RefusedError, match="is aborted"):
+            verb(world.site, world.id, by="ben")
+    assert campaign_status(world.site)["campaigns"] == []
+    assert "aborted: asked for (ben)" in campaign_status(world.site, world.id)["text"]
+
+
+def test_a_pop_is_in_one_campaign_at_a_time(tmp_path: Path) -> None:
+    world = begun(tmp_path)
+    with pytest.raises(RefusedError, match=f"ams1, .*: in campaign {world.id}, which is running"):
+        run_campaign(world.site, "queue", dry_run=False, by="ben")
+    abort_campaign(world.site, world.id, by="ben")
+    world.begin_campaign()
+
+
+def test_an_error_of_one_campaign_keeps_no_other_from_its_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = CampaignWorld(tmp_path)
+    rings = campaign_document()["rings"]
+    for name, ring in (("one", rings[0]), ("two", rings[2])):
+        world.write(campaign_document(name=name, rings=[ring]))
+    ids = [
+        run_campaign(world.site, name, dry_run=False, by="ana")["campaign"]
+        for name in ("one", "two")
+    ]
+    key = f"edgetune.campaign.{ids[0]}"
+    broken = json.loads(world.site.store.get(key) or "")
+    broken["rings"][0]["pops"]["ams1"]["rollout"] = "gone"
+    world.site.store.put(key, json.dumps(broken))
+    put = world.site.store.put
+
+    def fails(name: str, value: str) -> None:
+        if name == key:
+            raise RefusedError("the store does not like it")
+        put(name, value)
+
+    monkeypatch.setattr(world.site.store, "put", fails)
+    said = next_of_campaign(world.site)
+    assert said["errors"] == [f"{ids[0]}: the store does not like it"]
+    assert len(said["start"]) == 1
+    assert world.begun() == ["lax1"]
+
+
+NEEDED = {"approval": {"required": True, "expires": 3600}}
+
+
+def waiting(folder: Path, **more: Any) -> tuple[CampaignWorld, str]:
+    """A campaign whose first ring waits for an approval of this digest."""
+    world = begun(folder, gates={"approval": {**NEEDED["approval"], **more}})
+    return world, world.record.rings[0].digest
+
+
+def test_a_ring_begins_once_somebody_else_approved_it(tmp_path: Path) -> None:
+    world, digest = waiting(tmp_path)
+    assert digest in campaign_status(world.site)["text"]
+    done = approve(world.site, digest, by="ben")
+    assert done["of"] == f"ring canary of {world.id}"
+    assert 3500 < done["expires"] - time.time() <= 3600
+    assert world.advance() == ["ams1"]
+    assert world.record.rings[0].approved_by == "ben"
+    with pytest.raises(RefusedError, match="needs no approval: it is under way"):
+        approve(world.site, digest, by="ben")
+
+
+@pytest.mark.parametrize("by", ["ana", " Ana "])
+def test_who_asked_does_not_approve(tmp_path: Path, by: str) -> None:
+    world, digest = waiting(tmp_path)
+    with pytest.raises(RefusedError, match="by somebody else than who asks: ana asked for it"):
+        approve(world.site, digest, by=by)
+    # Nor does it count if it came into the store by another way.
+    made = approval.Approval(digest, "ring", by, time.time(), time.time() + 60)
+    approval.save_approval(world.site, made)
+    assert world.advance() == []
+    with pytest.raises(InputError, match="by: is missing"):
+        approve(world.site, digest)
+
+
+def test_a_campaign_may_permit_it(tmp_path: Path) -> None:
+    world, digest = waiting(tmp_path, self_approval=True)
+    approve(world.site, digest, by="ana")
+    assert world.advance() == ["ams1"]
+
+
+def test_an_approval_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world, digest = waiting(tmp_path)
+    approve(world.site, digest, by="ben")
+    now_is(monkeypatch, time.time() + 3601)
+    assert world.advance() == []
+    said = next_of_campaign(world.site, world.id)["message"]
+    assert f"the approval of ring canary of {world.id} by ben has expired" in said
+
+
+def test_an_approval_is_of_one_digest(tmp_path: Path) -> None:
+    """What was approved of one campaign is worth nothing for the next one, nor after a change."""
+    world, digest = waiting(tmp_path)
+    approve(world.site, digest, by="ben")
+    abort_campaign(world.site, world.id, by="ben")
+    with pytest.raises(RefusedError, match="needs no approval: it is aborted"):
+        approve(world.site, digest, by="ben")
+    world.begin_campaign()
+    assert world.record.rings[0].digest != digest
+    assert world.advance() == []
+    world.write(campaign_document(gates={}))
+    with pytest.raises(RefusedError, match="has changed since the campaign began"):
+        approve(world.site, world.record.rings[0].digest, by="ben")
+    with pytest.raises(InputError, match="digest: no plan and no ring has the digest 'sha256:0'"):
+        approve(world.site, "sha256:0", by="ben")
+
+
+def test_a_plan_is_approved_where_the_configuration_asks_for_it(tmp_path: Path) -> None:
+    world = CampaignWorld(tmp_path, plan_approval=True)
+    plan = plan_rollout(world.site, "ams1", "accept_queue")["plan"]
+    with pytest.raises(RefusedError, match=f"plan {plan} waits for an approval"):
+        claim_pop(world.site, plan=plan, by="ana")
+    assert approve(world.site, plan, by="ben")["of"] == f"plan {plan}, accept_queue on ams1"
+    with pytest.raises(RefusedError, match="ben asked for it"):
+        claim_pop(world.site, plan=plan, by="ben")
+    assert world.begun() == []
+    assert claim_pop(world.site, plan=plan, by="ana")["claimed"]
+
+
+def test_campaigns_have_to_be_approved_where_plans_have(tmp_path: Path) -> None:
+    world = begun(tmp_path, plan_approval=True)
+    assert world.advance() == []
+    approve(world.site, world.record.rings[0].digest, by="ben")
+    assert world.advance() == ["ams1"]
+
+
+def test_an_unknown_campaign_is_named(tmp_path: Path) -> None:
+    world = begun(tmp_path)
+    for verb in (hold_campaign, abort_campaign, resume_campaign, next_of_campaign):
+        with pytest.raises(InputError, match="campaign: there is no campaign 'x'"):
+            verb(world.site, "x")
+    with pytest.raises(InputError, match="there is no campaign 'x'; known: queue"):
+        run_campaign(world.site, "x")
+    with pytest.raises(InputError, match="by: is missing"):
+        run_campaign(world.site, "queue", dry_run=False)
+
+
+def test_a_record_of_another_version_is_refused(tmp_path: Path) -> None:
+    world = begun(tmp_path)
+    document = json.loads(world.site.store.get(f"edgetune.campaign.{world.id}") or "")
+    world.site.store.put(f"edgetune.campaign.{world.id}", json.dumps({**document, "schema": 99}))
+    with pytest.raises(RefusedError, match="written by another version of the pack"):
+        read_record(world.site, world.id)
+
+
+def soaked(world: CampaignWorld, pop: str, test: float) -> None:
+    """Baseline and one look of a rollout; control hosts drop three connections a second."""
+    opened = read_rollout(world.site, world.record.pops[pop].rollout)
+    head, strata = opened.head, opened.plan["strata"]
+    split = next(iter(strata.values()))
+    before = dict.fromkeys([*split["test"], *split["control"]], 3.0)
+    hosts, metrics = list(before), metrics_of(opened.plan)
+    taken = samples(before, 0, 600, seed=12)
+    baseline = measure_baseline(read_window(taken, hosts, 0, 600, 10, metrics), strata)
+    opened.save_baseline(baseline)
+    exposures = {name: row["exposure"] for name, row in baseline["metrics"].items()}
+    after = samples({**before, **dict.fromkeys(split["test"], test)}, 1000, 600)
+    window = read_window(after, hosts, 1000, 1600, 10, metrics, exposures)
+    opened.save_look(0, {"until": 1600, "block": measure_block(window, strata, baseline)})
+    head.looks = 1
+    Rollout(world.site, head).save()
+
+
+@pytest.mark.parametrize(("test", "state"), [(1.0, "running"), (3.0, "held")])
+def test_the_verdict_of_a_ring_is_the_judges(tmp_path: Path, test: float, state: str) -> None:
+    world = begun(tmp_path)
+    world.advance()
+    world.bring("ams1", "complete")
+    soaked(world, "ams1", test)
+    world.advance()
+    ring = world.record.rings[0]
+    assert (world.record.state, bool(ring.closed)) == (state, state == "running")
+    assert ring.verdict["verdict"] == {"running": "improved", "held": "no_difference"}[state]
+    assert "Test hosts dropped" in ring.verdict["reason"] or state == "held"
