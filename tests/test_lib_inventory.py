@@ -29,6 +29,8 @@ def _change(document: Any, path: str, value: Any) -> Any:
         ("pops/lab1/floor", 1.5, "pops.lab1.floor: 1.5 is above 1"),
         ("pops/lab1/flor", 0.5, "pops.lab1.flor: is not known here (did you mean floor?)"),
         ("pops/lab1/hosts", {}, "pops.lab1.hosts: is empty"),
+        ("pops/lab1/region", "a b", "pops.lab1.region: 'a b' does not match"),
+        ("pops/lab1/labels", "small", "pops.lab1.labels: must be a list, not text"),
         ("pops/lab1/hosts/e001/address", None, "pops.lab1.hosts.e001.address: is missing"),
         ("pops/lab1/hosts/e001/port", 0, "pops.lab1.hosts.e001.port: 0 is below 1"),
         ("pops/lab1/load_balancer/driver", "f5", "pops.lab1.load_balancer.driver: 'f5' is none of"),

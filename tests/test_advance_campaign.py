@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The workflow ``advance_campaign``, conducted by the local runner; rollouts only begin."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.campaign.advance import next_of_campaign
+from edgetune.entry import safe
+from edgetune.rollout.lifecycle import claim_pop
+from edgetune.rollout.record import all_heads
+from lab.runner import Engine, Execution, Pack
+from tests.builders import ROOT
+from tests.campaign_world import CampaignWorld, campaign_document
+from tests.world import never_sync
+
+
+class Conductor(Engine):
+    """Takes the step in this process; of ``rollout_pop`` it carries out how it takes over."""
+
+    def __init__(self, world: CampaignWorld, home: Path, error: str = "") -> None:
+        super().__init__(Pack(ROOT), world.config, home)
+        self.carried_on: list[str] = []
+        self._world, self._error = world, error
+        self._one_at_a_time = threading.Lock()
+
+    def _run(self, execution: Execution) -> tuple[str, Any]:
+        given = dict(execution.parameters)
+        if execution.action.ref == "edgetune.next_of_campaign":
+            result = safe(next_of_campaign(self._world.site, **given))
+            result["errors"] += [self._error] if self._error else []
+            return "succeeded", {"result": result, "exit_code": 0, "stdout": "", "stderr": ""}
+        if execution.action.ref != "edgetune.rollout_pop":
+            return super()._run(execution)
+        with self._one_at_a_time:
+            taken = claim_pop(
+                self._world.site,
+                rollout=given["rollout"],
+                epoch=given["epoch"],
+                owner="run-2",
+                carry_on=True,
+            )
+            assert (taken["claimed"], taken["state"]) == (True, "claimed")
+            assert not given["dry_run"]
+            assert not given.get("wait")
+            self.carried_on.append(given["rollout"])
+        # The second one fails; what that means is in its record.
+        return "failed" if len(self.carried_on) == 2 else "succeeded", {"output": {}}
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CampaignWorld:
+    never_sync(monkeypatch)
+    made = CampaignWorld(tmp_path)
+    rings = [{"name": "canary", "regions": ["eu"]}]
+    made.write(campaign_document(rings=rings, gates={"most_at_once": 3}))
+    made.begin_campaign()
+    return made
+
+
+@pytest.mark.parametrize("error", ["", "other: the store is away"])
+def test_every_rollout_that_was_begun_is_carried_on(
+    world: CampaignWorld, tmp_path: Path, error: str
+) -> None:
+    conductor = Conductor(world, tmp_path, error)
+    execution = conductor.run("advance_campaign", {"by": "ana"})
+    rollouts = [pop.rollout for pop in world.record.pops.values()]
+    assert len(rollouts) == 3
+    assert sorted(conductor.carried_on) == sorted(rollouts)
+    assert {head.owner for head in all_heads(world.site)} == {"run-2"}
+    assert execution.payload["rollouts"] == rollouts
+    assert "ring canary: ams1 begun" in execution.payload["message"]
+    assert execution.status == ("failed" if error else "succeeded")
+    # Again, and nothing is begun.
+    again = Conductor(world, tmp_path)
+    execution = again.run("advance_campaign", {"campaign": world.id, "by": "ana"})
+    assert (execution.status, execution.payload["rollouts"]) == ("succeeded", [])
+    assert again.carried_on == []
