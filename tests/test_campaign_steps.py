@@ -224,7 +224,9 @@ def test_a_pop_that_went_wrong_holds_the_campaign(tmp_path: Path, state: str) ->
     rollout = world.record.pops["ams1"].rollout
     assert (world.record.state, world.last) == ("held", f"held: ams1: rollout {rollout} is {state}")
     if state != "rolled_back":
-        with pytest.raises(RefusedError, match=f"ams1: rollout {rollout} is {state}; rollout_pop soaks"):
+        with pytest.raises(
+            RefusedError, match=f"ams1: rollout {rollout} is {state}; rollout_pop soaks"
+        ):
             resume_campaign(world.site, world.id, by="ben")
 
 
@@ -571,3 +573,19 @@ def test_the_verdict_of_a_ring_is_the_judges(tmp_path: Path, test: float, state:
     assert (world.record.state, bool(ring.closed)) == (state, state == "running")
     assert ring.verdict["verdict"] == {"running": "improved", "held": "no_difference"}[state]
     assert "Test hosts dropped" in ring.verdict["reason"] or state == "held"
+
+
+def test_who_is_skipped_when_all_is_promoted_was_compared(tmp_path: Path) -> None:
+    world = begun(tmp_path)
+    world.advance()
+    world.bring("ams1", "complete")
+    soaked(world, "ams1", 1.0)
+    opened = read_rollout(world.site, world.record.pops["ams1"].rollout)
+    for number in (0, len(opened.plan["batches"])):
+        batch = opened.batch(number)
+        first = next(iter(batch.hosts))
+        batch.hosts[first].go("skipped")
+        opened.save_batch(batch)
+    strata = Soak(opened).for_ring().strata
+    split = next(iter(strata.values()))
+    assert (len(split["test"]), len(split["control"])) == (3, 4)

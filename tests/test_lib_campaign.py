@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from edgetune.inventory import YamlInventory
 from tests.builders import write_yaml
 from tests.campaign_world import campaign_document, inventory_of_four
 from tests.metadata.values import altered
+
+README = Path(__file__).resolve().parents[1] / "README.md"
 
 
 def loaded(folder: Path, document: dict[str, Any]) -> Campaign:
@@ -244,3 +247,13 @@ def test_dates_without_quotes_are_read(tmp_path: Path) -> None:
     path.write_text(path.read_text() + text)
     (event,) = load_campaign(path).rings[0].gates.events
     assert event.end - event.start == 34 * 3600
+
+
+def test_the_campaign_of_the_readme_is_one(tmp_path: Path) -> None:
+    (shown,) = re.findall(r"```yaml\n(---\nname: queue\n.*?)```", README.read_text(), re.DOTALL)
+    path = tmp_path / "queue.yaml"
+    path.write_text(shown)
+    campaign = load_campaign(path)
+    assert [ring.gates.most_at_once for ring in campaign.rings] == [1, 1, 4]
+    found = pops_by_ring(campaign, inventory(tmp_path))
+    assert list(found.values()) == [("ams1",), ("lax1",), ("ams2", "fra1")]
