@@ -303,6 +303,15 @@ def test_a_refused_pop_is_told_and_keeps_no_other_from_its_turn(tmp_path: Path, 
     assert world.record.pops["ams2"].refused == ""
 
 
+def test_who_was_refused_comes_last(tmp_path: Path, says: Any) -> None:
+    world = canary_done(tmp_path)
+    world.advance()
+    with seized(world.site, world.id) as work:
+        work.record.pops["ams2"].refused = "a host was away"
+        work.save()
+    assert world.advance() == ["fra1"]
+
+
 def test_a_pop_that_is_as_wanted_is_left_out_of_the_verdict(tmp_path: Path, says: Any) -> None:
     world = canary_done(tmp_path, gates={"most_at_once": 2})
     world.advance()
