@@ -84,6 +84,14 @@ class CampaignWorld(EmptyWorld):
         return read_record(self.site, self.id)
 
     @property
+    def key(self) -> str:
+        """Where the record is, and is read."""
+        keys = self.site.store.list(f"edgetune.campaign.{self.id}.")
+        return max(
+            (key for key in keys if keys[key] != "{}"), key=lambda key: int(key.split(".")[-1])
+        )
+
+    @property
     def last(self) -> str:
         """What was written down last."""
         return str(self.record.history[-1]["what"])

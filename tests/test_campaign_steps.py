@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from datetime import datetime
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Callable
+from unittest import mock
 
 import pytest
 
@@ -129,7 +131,7 @@ def test_the_record_tells_who_began_what_in_which_execution(tmp_path: Path) -> N
         "cron",
         "run-1",
     )
-    assert len(json.dumps(world.site.store.get(f"edgetune.campaign.{world.id}"))) < 3000
+    assert len(json.dumps(world.site.store.get(world.key))) < 3000
 
 
 def test_as_many_pops_at_once_as_the_gate_permits(tmp_path: Path, says: Any) -> None:
@@ -159,12 +161,12 @@ def test_a_closed_gate_keeps_a_ring_from_beginning(
 ) -> None:
     world = begun(tmp_path, gates=closed)
     now_is(monkeypatch, datetime.fromisoformat(at).timestamp())
-    before = world.site.store.get(f"edgetune.campaign.{world.id}")
+    before = world.site.store.get(world.key)
     said = next_of_campaign(world.site, world.id)
     assert (said["start"], world.begun()) == ([], [])
     assert says_why in said["message"]
     assert any(says_why in why for why in campaign_status(world.site)["campaigns"][0]["waits"])
-    assert world.site.store.get(f"edgetune.campaign.{world.id}") == before, "waiting writes nothing"
+    assert world.site.store.get(world.key) == before, "waiting writes nothing"
     if "approval" not in closed:
         now_is(monkeypatch, datetime.fromisoformat(at).timestamp() + 86400)
         assert world.advance() == ["ams1"]
@@ -365,6 +367,60 @@ def test_who_takes_it_at_the_same_moment_fences_the_other_out(tmp_path: Path) ->
             first.save()
 
 
+def at_each_moment(
+    folder: Path, work: Callable[[CampaignWorld], Any]
+) -> Iterator[tuple[CampaignWorld, list[str], Any]]:
+    """Worlds in each of which ``work`` comes in at another moment of a step; what both did."""
+    for moment in count(0):
+        world = begun(folder / str(moment))
+        came: list[Any] = []
+        last = len(world.moments.seen) + moment
+
+        def come(what: str, world: Any = world, last: int = last, came: Any = came) -> None:
+            if len(world.moments.seen) - 1 == last:
+                came.append(work(world))
+
+        world.moments.at = come
+        own = world.advance()
+        if not came:
+            assert moment >= 8
+            return
+        world.moments.at = lambda what: None
+        yield world, own, came[0]
+
+
+def settled(world: CampaignWorld) -> None:
+    """Later there is one rollout of ams1, and the campaign knows it."""
+    world.died()
+    world.advance()
+    assert world.begun() == ["ams1"], world.moments.seen
+    assert world.record.pops["ams1"].rollout == all_heads(world.site)[0].id
+
+
+def test_two_steps_that_do_not_see_each_other_begin_a_pop_once(tmp_path: Path) -> None:
+    """Both found nobody at work, whenever the second one comes."""
+
+    def blind(world: CampaignWorld) -> list[str]:
+        holder = world.site.claims.holder
+        with mock.patch.object(
+            world.site.claims, "holder", lambda key: None if "/" in key else holder(key)
+        ):
+            return world.advance()
+
+    for world, own, others in at_each_moment(tmp_path, blind):
+        assert [*own, *others].count("ams1") <= 1
+        settled(world)
+
+
+def test_a_hold_is_never_undone(tmp_path: Path) -> None:
+    for world, _, _ in at_each_moment(
+        tmp_path, lambda world: hold_campaign(world.site, world.id, by="ben")
+    ):
+        assert world.record.state == "held"
+        resume_campaign(world.site, world.id, by="ben")
+        settled(world)
+
+
 def test_a_step_may_die_at_any_moment(tmp_path: Path) -> None:
     """Whoever comes after finds what was begun; no PoP is begun twice, none is forgotten."""
     moments = []
@@ -431,14 +487,14 @@ def test_an_error_of_one_campaign_keeps_no_other_from_its_step(
         run_campaign(world.site, name, dry_run=False, by="ana")["campaign"]
         for name in ("one", "two")
     ]
-    key = f"edgetune.campaign.{ids[0]}"
+    key = f"edgetune.campaign.{ids[0]}.0"
     broken = json.loads(world.site.store.get(key) or "")
     broken["rings"][0]["pops"]["ams1"]["rollout"] = "gone"
     world.site.store.put(key, json.dumps(broken))
     put = world.site.store.put
 
     def fails(name: str, value: str) -> None:
-        if name == key:
+        if name.startswith(key[:-1]):
             raise RefusedError("the store does not like it")
         put(name, value)
 
@@ -547,8 +603,8 @@ def test_an_unknown_campaign_is_named(tmp_path: Path) -> None:
 
 def test_a_record_of_another_version_is_refused(tmp_path: Path) -> None:
     world = begun(tmp_path)
-    document = json.loads(world.site.store.get(f"edgetune.campaign.{world.id}") or "")
-    world.site.store.put(f"edgetune.campaign.{world.id}", json.dumps({**document, "schema": 99}))
+    document = json.loads(world.site.store.get(world.key) or "")
+    world.site.store.put(world.key, json.dumps({**document, "schema": 99}))
     with pytest.raises(RefusedError, match="written by another version of the pack"):
         read_record(world.site, world.id)
 

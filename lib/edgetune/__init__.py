@@ -5,6 +5,7 @@ __version__ = "0.5.0"
 
 PACK = "edgetune"
 RECORD_SCHEMA = 2
+CAMPAIGN_SCHEMA = 1
 PLAN_SCHEMA = 1
 AGENT_PROTOCOL = 1
 SAMPLE_SCHEMA = 1

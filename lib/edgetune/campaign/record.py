@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The record of a campaign, and who may write it.
 
-edgetune.campaign.ID    what was begun: rings, PoPs, the rollout of each; state and history
+edgetune.campaign.ID.EPOCH    what was begun: rings, PoPs, the rollout of each; state and history
 
-Whoever writes holds the campaign's claim, and keeps it with each write. To hold, resume or abort
-takes it from whoever has it, who then stops before the next write; an advance leaves it to others.
+Whoever writes holds the campaign's claim, and writes a document of its own epoch: the newest one
+counts. The store knows no compare-and-swap; so who lost the claim just before a write has written
+nothing that counts, and is told so right after it. To hold, resume or abort takes the claim from
+whoever has it; an advance leaves the campaign to others.
 """
 
 from __future__ import annotations
@@ -17,14 +19,16 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from edgetune import PACK
+from edgetune import CAMPAIGN_SCHEMA, PACK
 from edgetune.errors import FencedError, InputError, RefusedError
 from edgetune.rollout.claims import Claim
 from edgetune.rollout.site import Site
 from edgetune.tuning import digest_of
 
-SCHEMA = 1
 ENDED = ("complete", "aborted")
+
+_PREFIX = f"{PACK}.campaign."
+_DROPPED = "{}"
 
 
 @dataclass
@@ -98,27 +102,33 @@ class Writer:
 
     def __init__(self, site: Site, claim: Claim) -> None:
         self._site, self._claim = site, claim
-        self.record = read_record(site, claim.rollout)
+        self._read_at, self.record = _newest(site, claim.rollout)
         self._written = asdict(self.record)
 
-    def keep(self) -> None:
-        """To be called before each side effect."""
+    def save(self) -> None:
+        """Write the record down, if anything in it is new; to be called before side effects.
+
+        When it returns, whoever takes the campaign from now on finds what was written.
+        """
+        if asdict(self.record) != self._written:
+            put_record(self._site, self.record, self._claim.epoch)
+            self._written = asdict(self.record)
+            self._drop_older()
         ttl = self._site.config.owner_timeout
         self._site.claims.renew(_claim_of(self.record.id), self._claim, ttl)
 
-    def save(self) -> None:
-        """Write the record down, if anything in it is new."""
-        self.keep()
-        if asdict(self.record) != self._written:
-            put_record(self._site, self.record)
-            self._written = asdict(self.record)
+    def _drop_older(self) -> None:
+        if self._read_at != self._claim.epoch:
+            self._site.store.put(_key(self.record.id, self._read_at), _DROPPED)
+            self._read_at = self._claim.epoch
 
 
 @contextmanager
 def seized(site: Site, campaign: str) -> Iterator[Writer]:
     """A campaign, taken from whoever is at work on it; InputError if there is none."""
-    read_record(site, campaign)
-    claim = site.claims.take(_claim_of(campaign), campaign, site.config.owner_timeout)
+    epoch, _ = _newest(site, campaign)
+    ttl = site.config.owner_timeout
+    claim = site.claims.take(_claim_of(campaign), campaign, ttl, above=epoch)
     writer = Writer(site, claim)
     try:
         yield writer
@@ -155,26 +165,42 @@ def ring_digest(record: Record, name: str, pops: list[str]) -> str:
 
 def read_record(site: Site, campaign: str) -> Record:
     """The record of that id; InputError if there is none."""
-    text = site.store.get(_key(campaign)) if campaign else None
-    if text is None:
-        raise InputError("parameter", "campaign", f"there is no campaign {campaign!r}")
-    return _load(text)
+    return _newest(site, campaign)[1]
 
 
-def put_record(site: Site, record: Record) -> None:
-    """Write a record; only for who holds its claim, or knows that nobody else has heard of it."""
-    site.store.put(_key(record.id), json.dumps({"schema": SCHEMA, **asdict(record)}))
+def put_record(site: Site, record: Record, epoch: int = 0) -> None:
+    """Write a record as the holder of an epoch, or 0 for who begins it."""
+    document = {"schema": CAMPAIGN_SCHEMA, **asdict(record)}
+    site.store.put(_key(record.id, epoch), json.dumps(document))
 
 
 def all_records(site: Site) -> list[Record]:
     """Every campaign, oldest first; RefusedError if another version of the pack wrote one."""
-    found = [_load(text) for text in site.store.list(_key("")).values()]
+    found = [_load(text) for _, text in _texts(site, _PREFIX).values()]
     return sorted(found, key=lambda record: record.created)
+
+
+def _newest(site: Site, campaign: str) -> tuple[int, Record]:
+    """A record and the epoch that it was written under; InputError if there is none."""
+    found = _texts(site, f"{_PREFIX}{campaign}.").get(campaign)
+    if found is None:
+        raise InputError("parameter", "campaign", f"there is no campaign {campaign!r}")
+    return found[0], _load(found[1])
+
+
+def _texts(site: Site, prefix: str) -> dict[str, tuple[int, str]]:
+    """For each campaign its newest epoch and what was written under it."""
+    found: dict[str, tuple[int, str]] = {}
+    for key, text in site.store.list(prefix).items():
+        campaign, _, epoch = key[len(_PREFIX) :].rpartition(".")
+        if text != _DROPPED and int(epoch) >= found.get(campaign, (0, ""))[0]:
+            found[campaign] = (int(epoch), text)
+    return found
 
 
 def _load(text: str) -> Record:
     document = json.loads(text)
-    if document.pop("schema", None) != SCHEMA:
+    if document.pop("schema", None) != CAMPAIGN_SCHEMA:
         raise RefusedError(
             f"campaign {document.get('id')} was written by another version of the pack"
         )
@@ -185,8 +211,8 @@ def _load(text: str) -> Record:
     return Record(**document)
 
 
-def _key(campaign: str) -> str:
-    return f"{PACK}.campaign.{campaign}"
+def _key(campaign: str, epoch: int) -> str:
+    return f"{_PREFIX}{campaign}.{epoch}"
 
 
 def _claim_of(campaign: str) -> str:

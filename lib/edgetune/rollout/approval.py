@@ -10,7 +10,7 @@ import json
 import time
 from dataclasses import asdict, dataclass
 
-from edgetune import PACK, RECORD_SCHEMA
+from edgetune import CAMPAIGN_SCHEMA, PACK
 from edgetune.errors import RefusedError
 from edgetune.rollout.site import Site
 
@@ -29,7 +29,7 @@ class Approval:
 
 def save_approval(site: Site, approval: Approval) -> None:
     """Keep an approval, in place of an earlier one of the same digest."""
-    document = {"schema": RECORD_SCHEMA, **asdict(approval)}
+    document = {"schema": CAMPAIGN_SCHEMA, **asdict(approval)}
     site.store.put(_key(approval.digest), json.dumps(document))
 
 
@@ -39,7 +39,7 @@ def load_approval(site: Site, digest: str) -> Approval | None:
     if text is None:
         return None
     document = json.loads(text)
-    if document.pop("schema") != RECORD_SCHEMA:
+    if document.pop("schema") != CAMPAIGN_SCHEMA:
         raise RefusedError(f"the approval of {digest} is of another version of the pack")
     return Approval(**document)
 
