@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import re
+import zoneinfo
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from edgetune.campaign import freezes
 from edgetune.campaign.definition import Campaign, load_campaign, pops_by_ring
 from edgetune.campaign.freezes import read_event, read_freeze
 from edgetune.errors import InputError
@@ -239,6 +241,20 @@ def test_when_an_event_is_on(event: dict[str, Any], inside: Any, outside: Any) -
     read = read_event(Fields({"name": "x", **event}, "test"), AMSTERDAM)
     assert [read.until(at(moment)) for moment in inside] == [read.end] * len(inside)
     assert [read.until(at(moment)) for moment in outside] == [None] * len(outside)
+
+
+def test_utc_needs_no_database_of_time_zones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nothing(name: str) -> Any:
+        raise zoneinfo.ZoneInfoNotFoundError(name)
+
+    monkeypatch.setattr(freezes, "ZoneInfo", nothing)
+    window = {"freezes": [{"days": ["sat"]}]}
+    (freeze,) = loaded(tmp_path, campaign_document(gates=window)).rings[0].gates.freezes
+    assert freeze.until(at("2026-01-10T10:00:00+00:00")) == at("2026-01-11T00:00:00+00:00")
+    with pytest.raises(InputError, match="timezone: 'Europe/Amsterdam' is no time zone"):
+        loaded(tmp_path, campaign_document(timezone="Europe/Amsterdam"))
 
 
 def test_dates_without_quotes_are_read(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from edgetune.fields import Fields
@@ -33,7 +33,7 @@ class Freeze:
     days: tuple[str, ...]
     start: int
     end: int
-    zone: ZoneInfo
+    zone: tzinfo
 
     def until(self, moment: float) -> float | None:
         """When it ends, if it is in force at ``moment`` (both in epoch seconds)."""
@@ -78,7 +78,7 @@ def read_zone(fields: Fields, default: str) -> str:
     """The name of a time zone that this system knows."""
     name: str = fields.text("timezone", default)
     try:
-        ZoneInfo(name)
+        _zone(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise fields.wrong("timezone", f"{name!r} is no time zone that is known here") from None
     return name
@@ -95,7 +95,7 @@ def read_freeze(fields: Fields, zone: str) -> Freeze:
         days=days,
         start=_read_clock(fields, "start", "00:00"),
         end=_read_clock(fields, "end", "24:00"),
-        zone=ZoneInfo(read_zone(fields, zone)),
+        zone=_zone(read_zone(fields, zone)),
     )
     fields.done()
     return freeze
@@ -103,7 +103,7 @@ def read_freeze(fields: Fields, zone: str) -> Freeze:
 
 def read_event(fields: Fields, zone: str) -> Event:
     """A mapping of ``name``, ``from``, ``to``, perhaps ``timezone``; a day alone is all of it."""
-    local = ZoneInfo(read_zone(fields, zone))
+    local = _zone(read_zone(fields, zone))
     start, _ = _read_moment(fields, "from")
     end, whole_day = _read_moment(fields, "to")
     event = Event(
@@ -115,6 +115,11 @@ def read_event(fields: Fields, zone: str) -> Event:
         raise fields.wrong("to", "is not after from")
     fields.done()
     return event
+
+
+def _zone(name: str) -> tzinfo:
+    """A zone of the system's database; UTC needs none."""
+    return timezone.utc if name == "UTC" else ZoneInfo(name)
 
 
 def _read_clock(fields: Fields, field: str, default: str) -> int:
@@ -137,14 +142,14 @@ def _read_moment(fields: Fields, field: str) -> tuple[datetime, bool]:
     raise fields.wrong(field, f'{text!r} is no local time such as "2026-01-31 18:00"')
 
 
-def _earliest(local: datetime, zone: ZoneInfo) -> float:
+def _earliest(local: datetime, zone: tzinfo) -> float:
     return min(_readings(local, zone))
 
 
-def _latest(local: datetime, zone: ZoneInfo) -> float:
+def _latest(local: datetime, zone: tzinfo) -> float:
     return max(_readings(local, zone))
 
 
-def _readings(local: datetime, zone: ZoneInfo) -> list[float]:
+def _readings(local: datetime, zone: tzinfo) -> list[float]:
     """The moments a local time can mean; it is twice, or not at all, when clocks are changed."""
     return [local.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1)]
