@@ -10,6 +10,7 @@ from st2reactor.sensor.base import PollingSensor
 # A sensor has only its own folder on the path, not the pack's lib.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "lib"))
 
+from edgetune.entry import safe  # noqa: E402
 from edgetune.errors import EdgetuneError  # noqa: E402
 from edgetune.rollout.guard import degraded_rollouts  # noqa: E402
 from edgetune.rollout.site import Site  # noqa: E402
@@ -30,7 +31,9 @@ class RolloutGuard(PollingSensor):
                 site.store = SensorStore(self.sensor_service)
             for finding in degraded_rollouts(site):
                 self.sensor_service.dispatch(
-                    trigger="edgetune.health_degraded", payload=finding, trace_tag=finding["id"]
+                    trigger="edgetune.health_degraded",
+                    payload=safe(finding),
+                    trace_tag=finding["id"],
                 )
         except EdgetuneError as error:
             self._logger.error("cannot look at running rollouts: %s", error)

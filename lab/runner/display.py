@@ -115,7 +115,7 @@ def errors_of(execution: Execution) -> Iterator[str]:
     """Why it did not succeed; of a workflow, each error with its file and task or path."""
     result = execution.result if isinstance(execution.result, dict) else {}
     if "error" in result:
-        yield str(result["error"])
+        yield _one_line(str(result["error"]))
     if execution.action.runner == "orquesta":
         file = execution.action.file.name
         errors = result.get("errors") or []
@@ -127,7 +127,7 @@ def errors_of(execution: Execution) -> Iterator[str]:
             place = error.get("spec_path") or error.get("task_id") or "workflow"
             yield f"{file}: {place}: {_reason(execution, error)}"
     elif result.get("stderr"):
-        yield str(result["stderr"]).strip().splitlines()[-1]
+        yield _one_line(str(result["stderr"]).strip().splitlines()[-1])
 
 
 def _reason(execution: Execution, error: dict[str, Any]) -> str:

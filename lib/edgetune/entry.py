@@ -9,6 +9,7 @@ from typing import Any, Callable
 
 from edgetune.errors import EdgetuneError
 from edgetune.rollout.site import Site
+from edgetune.texts import one_line, printable
 
 Result = tuple[bool, dict[str, Any]]
 
@@ -20,14 +21,20 @@ def run_step(
 
     ``(True, result)``, or ``(False, {"error": one line, "reason": word, ...})``: a step that did
     part of its work answers with ``"failed": [hosts]`` and is a failure, too. Parameters that
-    are None (StackStorm's word for "not given") take the step's default.
+    are None (StackStorm's word for "not given") take the step's default; texts are one line.
     """
     try:
-        given = {name: value for name, value in parameters.items() if value is not None}
+        given = {name: _given(value) for name, value in parameters.items() if value is not None}
         result = step(Site(config or {}), **given)
     except EdgetuneError as error:
-        return False, {"error": safe_text(str(error)), "reason": error.reason}
+        return False, {"error": safe_text(one_line(str(error))), "reason": error.reason}
+    if "message" in result:
+        result = {**result, "message": one_line(result["message"])}
     return not result.get("failed"), safe(result)
+
+
+def _given(value: Any) -> Any:
+    return one_line(value) if isinstance(value, str) else value
 
 
 def safe(value: Any) -> Any:
@@ -42,5 +49,9 @@ def safe(value: Any) -> Any:
 
 
 def safe_text(text: str) -> str:
-    """StackStorm renders every input of a task as Jinja, also what a device once said."""
-    return re.sub(r"\{(?=[{%#])|<(?=%)", r"\g<0> ", text)
+    """Fit for a workflow and a terminal.
+
+    StackStorm renders every input of a task as Jinja, also what a device once said, and Orquesta
+    evaluates what an expression led to once more.
+    """
+    return re.sub(r"\{(?=[{%#])|<(?=%)", r"\g<0> ", printable(text))

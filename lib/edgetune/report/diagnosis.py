@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from edgetune.report.text import clock
+from edgetune.texts import one_line
 
 WIDTH = 100
 LONGEST = 400
@@ -123,7 +124,7 @@ def _block(texts: Sequence[str], indent: int) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    return "".join(char if char.isprintable() else " " for char in text).replace("`", "'")
+    return one_line(text).replace("`", "'")
 
 
 def _next(result: Mapping[str, Any]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from edgetune.metrics.catalogue import UNITS
 from edgetune.plan import planned_looks
+from edgetune.texts import one_line
 
 
 def plan_text(plan: Mapping[str, Any]) -> str:
@@ -51,7 +52,11 @@ def plan_text(plan: Mapping[str, Any]) -> str:
         lines.append(
             f"    {index}  {what:<11} {batch['group']:<8}{_names(batch['hosts'])}{promoted}"
         )
-    return "\n".join(lines)
+    return _page(lines)
+
+
+def _page(lines: Sequence[str]) -> str:
+    return "\n".join(map(one_line, lines))
 
 
 def prospect_text(power: Mapping[str, Any]) -> str:
@@ -80,7 +85,7 @@ def verdict_text(look: Mapping[str, Any]) -> str:
             f"  {name} test {shown[0]} -> {shown[1]}, control {shown[2]} -> {shown[3]} {unit.text}"
             + _effect(row)
         )
-    return "\n".join(lines)
+    return _page(lines)
 
 
 def rollout_text(head: Mapping[str, Any]) -> str:
@@ -99,7 +104,7 @@ def rollout_text(head: Mapping[str, Any]) -> str:
         lines += [f"    {_event(event)}" for event in why.get("bmc", {}).get("events", [])]
     if head["quarantined"]:
         lines.append("  release_host brings a mended host back, adopt_host a replaced one")
-    return "\n".join(lines)
+    return _page(lines)
 
 
 def drift_text(row: Mapping[str, Any]) -> str:

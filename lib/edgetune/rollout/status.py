@@ -13,6 +13,7 @@ from edgetune.rollout.record import FORWARD, Head, all_heads, read_rollout
 from edgetune.rollout.recovery import is_orphaned
 from edgetune.rollout.site import Site
 from edgetune.rollout.switch import stopped_by
+from edgetune.texts import one_line
 
 _RECENT = 900.0
 
@@ -53,7 +54,7 @@ def rollout_status(
 
 
 def _text(stopped: str, heads: list[Head]) -> str:
-    notice = f"Everything is stopped ({stopped}); resume_all permits changes again."
+    notice = f"Everything is stopped ({one_line(stopped)}); resume_all permits changes again."
     texts = [rollout_text(asdict(head)) for head in heads] or ["No rollouts."]
     return "\n\n".join([notice, *texts] if stopped else texts)
 
@@ -66,7 +67,7 @@ def _drift(site: Site, head: Head) -> str:
     except StoreError as error:
         return f"\n  drift is not known: {error}"
     newest = {str(sample["host"]): sample["gauges"].get("drifted", 0) for sample in recent}
-    hosts = [f"{host} ({count:g})" for host, count in sorted(newest.items()) if count]
+    hosts = [f"{one_line(host)} ({count:g})" for host, count in sorted(newest.items()) if count]
     if not hosts:
         return ""
     return f"\n  settings that have drifted: {', '.join(hosts)}; sample_hosts says which"

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Texts of strangers (hosts, BMCs, files, people in chat): they are shown, and do nothing."""
+
+from __future__ import annotations
+
+
+def printable(text: str) -> str:
+    """The same lines, without what moves a cursor or turns the direction of writing round."""
+    return "".join(char if char.isprintable() or char == "\n" else " " for char in text)
+
+
+def one_line(text: str) -> str:
+    """The same, and in one line: no text can begin a line that looks like one of ours."""
+    return printable(text).replace("\n", " ")
