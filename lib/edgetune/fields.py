@@ -146,12 +146,14 @@ class Fields:
             for index, item in enumerate(self.items(field))
         ]
 
-    def named(self) -> list[tuple[str, Fields]]:
-        """Every key of this mapping with the mapping below it."""
+    def named(self, pattern: str = r"[\s\S]*") -> list[tuple[str, Fields]]:
+        """Every key of this mapping, a name that matches, with the mapping below it."""
         pairs = []
         for key in self._data:
             if not isinstance(key, str):
                 raise self.wrong(str(key), "the name must be text (put it in quotes)")
+            if not re.fullmatch(pattern, key):
+                raise self.wrong(repr(key), f"the name does not match {pattern}")
             pairs.append((key, self.inside(key)))
         return pairs
 

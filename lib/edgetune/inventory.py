@@ -13,6 +13,8 @@ from edgetune.errors import InputError
 from edgetune.fields import Fields, load_yaml
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
+"""Of PoPs and hosts: such names stand in keys of records and in commands to load balancers."""
+
 LOAD_BALANCERS = ("haproxy",)
 _HTTPS = r"https://[A-Za-z0-9.:\[\]-]+"
 
@@ -99,7 +101,8 @@ class YamlInventory:
     def __init__(self, path: Path) -> None:
         self._path = path
         top = Fields(load_yaml(path), str(path))
-        self._pops = {name: _read_pop(name, fields) for name, fields in top.inside("pops").named()}
+        pops = top.inside("pops").named(NAME)
+        self._pops = {name: _read_pop(name, fields) for name, fields in pops}
         top.done()
         _refuse_shared(str(path), list(self._pops.values()))
 
@@ -126,7 +129,7 @@ def _read_pop(name: str, fields: Fields) -> Pop:
         ports=_read_ports(fields, health),
         reboot_time=fields.number("reboot_time", 300.0, minimum=0),
         load_balancer=_read_load_balancer(fields.inside("load_balancer")),
-        hosts=tuple(_read_host(host, below, credentials) for host, below in hosts.named()),
+        hosts=tuple(_read_host(host, below, credentials) for host, below in hosts.named(NAME)),
         region=fields.text("region", "", pattern=NAME),
         labels=fields.texts("labels", []),
     )

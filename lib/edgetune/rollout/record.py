@@ -11,6 +11,7 @@ edgetune.look.ID.NUMBER         one look: what was counted since the last one, a
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from edgetune import PACK, RECORD_SCHEMA
 from edgetune.errors import InputError, RefusedError
-from edgetune.inventory import Host, Pop
+from edgetune.inventory import NAME, Host, Pop
 from edgetune.plan import read_plan, settings_by_bmc
 from edgetune.rollout.claims import Claim
 from edgetune.rollout.site import Site
@@ -366,7 +367,8 @@ def idle_time(site: Site, pop: str) -> float:
 
 def load_plan(site: Site, digest: str) -> dict[str, Any]:
     """A stored plan; RefusedError if it is not there or damaged."""
-    return read_plan(site.store.get(f"{PACK}.plan.{digest}"), digest)
+    known = re.fullmatch(r"sha256:[0-9a-f]{16}", digest)
+    return read_plan(site.store.get(f"{PACK}.plan.{digest}") if known else None, digest)
 
 
 def save_plan(site: Site, plan: Mapping[str, Any]) -> None:
@@ -376,7 +378,8 @@ def save_plan(site: Site, plan: Mapping[str, Any]) -> None:
 
 def read_rollout(site: Site, rollout: str) -> Rollout:
     """A rollout to look at; InputError if there is none of that id."""
-    text = site.store.get(_head_key(rollout))
+    # What is no name at all is never made a part of a key or of a URL.
+    text = site.store.get(_head_key(rollout)) if re.fullmatch(NAME, rollout) else None
     if text is None:
         raise InputError("parameter", "rollout", f"there is no rollout {rollout!r}")
     return Rollout(site, _load_head(text))
