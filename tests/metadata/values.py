@@ -73,9 +73,15 @@ def _path(field: str, below: Any) -> str:
 
 def value_problems(parameter: Schema, value: Any, field: str) -> list[str]:
     """A literal value fits a parameter; text with an expression is not looked at."""
-    if isinstance(value, str) and EXPRESSION.search(value):
+    if _is_expression(value):
         return []
+    if isinstance(value, list):
+        value = [item for item in value if not _is_expression(item)]
     return shape(value, _draft4(parameter), field)
+
+
+def _is_expression(value: Any) -> bool:
+    return isinstance(value, str) and EXPRESSION.search(value) is not None
 
 
 def _draft4(parameter: Schema) -> Schema:
