@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from edgetune.report.text import clock
@@ -33,16 +33,16 @@ def diagnosis_text(result: Mapping[str, Any]) -> str:
     for severity, title in TITLES.items():
         rows = [row for row in result["findings"] if row["severity"] == severity]
         if rows:
-            parts.append("\n".join([title, *_findings(rows, answered)]))
+            parts.append(_part([title, *_findings(rows, answered)]))
     if not result["findings"]:
         parts.append("Nothing was found.")
     if result["unread"]:
         unread = [f"{hosts_text(row['hosts'])}: {row['what']}" for row in result["unread"]]
-        parts.append("\n".join(["Not read", *_block(unread, 2)]))
+        parts.append(_part(["Not read", *_block(unread, 2)]))
     if result["missing"]:
         silent = [f"{host}: {why}" for host, why in result["missing"].items()]
-        parts.append("\n".join(["No answer", *_block(silent, 2)]))
-    parts.append("\n".join(_next(result)))
+        parts.append(_part(["No answer", *_block(silent, 2)]))
+    parts.append(_part(_next(result)))
     return "\n\n".join(parts)
 
 
@@ -121,6 +121,10 @@ def _block(texts: Sequence[str], indent: int) -> list[str]:
             break_on_hyphens=False,
         )
     return lines
+
+
+def _part(lines: Iterable[str]) -> str:
+    return "\n".join(map(_plain, lines))
 
 
 def _plain(text: str) -> str:

@@ -111,7 +111,7 @@ def drift_text(row: Mapping[str, Any]) -> str:
     """A setting that is not as a standing tuning left it, in one line."""
     wanted, runtime, stored = (_value(row[name]) for name in ("wanted", "runtime", "persistent"))
     now = f"now {runtime}, after a boot {stored}"
-    return f"{row['tuning']}: {row['id']}: wants {wanted}; {now}: {row['reason']}"
+    return one_line(f"{row['tuning']}: {row['id']}: wants {wanted}; {now}: {row['reason']}")
 
 
 def was_and_is_text(was: Mapping[str, Any], now: Mapping[str, Any] | None) -> str:

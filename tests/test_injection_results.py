@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever a host, a BMC, a sample, a file or a person says: in results it is text, and stays so.
+
+StackStorm renders the inputs of tasks as Jinja, Orquesta evaluates what an expression led to once
+more, terminals obey escapes, and who reads a plan believes its lines.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Callable
+
+import pytest
+
+from edgetune import entry
+from edgetune.entry import run_step, safe, safe_text
+from edgetune.errors import RefusedError
+from edgetune.plan import profile_of
+from edgetune.report.text import plan_text, verdict_text
+from edgetune.rollout import diagnosis, lifecycle, planning, sampling, status, switch
+from edgetune.rollout.record import read_rollout
+from lab.runner.display import errors_of
+from tests.builders import plan
+from tests.hostile import HOSTILE, assert_harmless, evaluated, rendered
+from tests.world import World, never_sync
+
+Says = Callable[[World, str], Any]
+VERBS = ("plan", "sample")
+FORGED = re.compile(r"^( *2026-01-01|set server|<!channel>)", re.MULTILINE)
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A rollout under way; what actions open is its site."""
+    never_sync(monkeypatch)
+    made = World(tmp_path)
+    monkeypatch.setattr(entry, "Site", lambda config: made.site)
+    return made
+
+
+def act(step: Callable[..., dict[str, Any]], **parameters: Any) -> dict[str, Any]:
+    """What the action of that step answers, well or not."""
+    return run_step(step, {}, **parameters)[1]
+
+
+def person_stops(world: World, text: str) -> Any:
+    stopped = act(switch.stop_all, by=text, reason=text)
+    assert switch.stopped_by(world.site), "the kill switch takes, whatever the reason"
+    refused = act(lifecycle.claim_pop, plan=world.plan["digest"])
+    return stopped, refused, act(status.rollout_status), act(switch.resume_all, by=text)
+
+
+def person_decides(world: World, text: str) -> Any:
+    given = {"rollout": world.rollout, "epoch": world.epoch, "owner": text}
+    marked = act(lifecycle.mark_rollout, **given, state="baseline", by=text, reason=text)
+    world.epoch = marked["epoch"]
+    return marked, act(status.rollout_status, rollout=world.rollout)
+
+
+def person_names(world: World, text: str) -> Any:
+    """No name of the kind is known; the answer says which."""
+    return (
+        act(status.rollout_status, rollout=text),
+        act(status.rollout_status, pop=text),
+        act(status.rollout_status, state=text),
+        act(status.rollout_status, host=text),
+        act(planning.plan_rollout, pop=text, tuning="accept_queue"),
+        act(planning.plan_rollout, pop="lab1", tuning=text),
+        act(planning.plan_rollout, pop="lab1", tuning="accept_queue", exclude=[text]),
+        act(planning.plan_rollout, plan=text),
+        act(lifecycle.claim_pop, plan=text),
+        act(lifecycle.claim_pop, rollout=text),
+        act(lifecycle.claim_pop, left_by=text),
+        act(diagnosis.diagnose_hosts, pop="lab1", hosts=[text]),
+        act(diagnosis.diagnose_hosts, pop="lab1", services=[text]),
+    )
+
+
+def host_fails(world: World, text: str) -> Any:
+    world.hosts.errors = {
+        (f"e{i:03d}", verb): text for i in range(8) for verb in ("plan", "sample")
+    }
+    planned = act(planning.plan_rollout, pop="lab1", tuning="accept_queue")
+    return planned, act(sampling.sample_hosts, pop="lab1")
+
+
+def host_drifts(world: World, text: str) -> Any:
+    row = dict.fromkeys(("tuning", "id", "wanted", "runtime", "persistent", "reason"), text)
+    world.hosts.drift["e001"] = [row]
+    return act(sampling.sample_hosts, pop="lab1")
+
+
+def host_is_diagnosed(world: World, text: str) -> Any:
+    row = {"finding": text, "severity": "helps", "what": text, "measure": text, "tuning": text}
+    world.hosts.found["e001"] = [{**row, "numbers": {text: 1.0}}]
+    world.hosts.unread["e002"] = [text]
+    world.hosts.errors["e003", "diagnose"] = text
+    return act(diagnosis.diagnose_hosts, pop="lab1")
+
+
+def host_is_quarantined(world: World, text: str) -> Any:
+    """With all that its agent, its load balancer and its BMC said."""
+    opened = read_rollout(world.site, world.rollout)
+    event = {"created": text, "severity": text, "message": text}
+    bmc = {"power": text, "boot_progress": text, "health": text, "events": [event]}
+    why = {"reason": text, "since": 1.0, "batch": 0, "step": text, "boot_id": text}
+    opened.head.quarantined = {"e004": {**why, "load_balancer": text, "bmc": bmc}}
+    opened.head.verdict = {"verdict": "degraded", "decision": "roll_back", "reason": text}
+    opened.save()
+    return act(status.rollout_status, rollout=world.rollout)
+
+
+def sample_says(world: World, text: str) -> Any:
+    """Whoever may write to Redis says what host a sample is of."""
+    sample = {"schema": 1, "host": text, "time": time.time(), "boot_id": text, "uptime": 1.0}
+    world.site.samples.add("lab1", [{**sample, "counters": {}, "gauges": {"drifted": 2}}])
+    told = act(status.rollout_status, rollout=world.rollout)
+    # The next one is the only one.
+    world.site.samples.add("lab1", [{**sample, "host": "e0", "time": time.time() + 1e9}])
+    return told
+
+
+def plan_shows(world: World, text: str) -> Any:
+    """What hosts and BMCs answered to `plan`, as a person reads it before the start."""
+    made = json.loads(json.dumps(world.plan))
+    made["strata"] = {text: next(iter(made["strata"].values()))}
+    made["unchanged"] = [text]
+    profile = profile_of(made, "e000")
+    row = {"id": text, "status": "change", "runtime": text, "persistent": text, "wanted": text}
+    attributes = {text: {"current": text, "pending": text, "wanted": text}}
+    profile.update(before=[{**row, "attributes": attributes}, row], left_out={text: text})
+    return act(lambda site: {"message": text, "text": plan_text(made)})
+
+
+def verdict_says(world: World, text: str) -> Any:
+    look = {"verdict": "inconclusive", "decision": "wait", "reason": text, "tests": {}}
+    return act(lambda site: {"text": verdict_text({**look, "metrics": []})})
+
+
+SOURCES: dict[str, Says] = {
+    own.__name__: own
+    for own in (
+        person_stops,
+        person_decides,
+        person_names,
+        host_fails,
+        host_drifts,
+        host_is_diagnosed,
+        host_is_quarantined,
+        sample_says,
+        plan_shows,
+        verdict_says,
+    )
+}
+
+
+@pytest.mark.parametrize("says", SOURCES.values(), ids=SOURCES)
+def test_results_hold_nothing_but_text(world: World, says: Says) -> None:
+    """Nothing is evaluated, nothing moves a cursor, and no text begins a line."""
+    for text in HOSTILE.values():
+        told = says(world, text)
+        assert_harmless(told)
+        for each in told if isinstance(told, tuple) else (told,):
+            assert "\n" not in each.get("message", "") + each.get("error", "")
+            assert not FORGED.search(each.get("text", ""))
+
+
+def test_the_hazards_are_real() -> None:
+    """Else the tests above would show nothing."""
+    assert evaluated("<% 6 * 7 %>") == 42
+    assert rendered("{{ 6 * 7 }}") == "42"
+    assert evaluated(safe_text("<% 6 * 7 %>")) == "< % 6 * 7 %>"
+
+
+def test_what_is_safe_stays_as_it_is() -> None:
+    once = safe(HOSTILE)
+    assert safe(once) == once
+    said = "p95 < 3 ms {ring: 512} 100 % – naïve, 東京"
+    assert safe_text(said) == said
+
+
+def test_names_in_a_result_are_texts_too() -> None:
+    assert safe({"{{ a }}": [("<% b %>",)]}) == {"{ { a }}": [["< % b %>"]]}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_an_error_is_one_line(world: World, text: str) -> None:
+    def fails(site: Any) -> dict[str, Any]:
+        raise RefusedError(f"e001: {text}")
+
+    result = act(fails)
+    assert_harmless(result)
+    assert "\n" not in result["error"]
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("field", ["error", "stderr"])
+def test_what_the_command_line_prints_of_a_failure(field: str, text: str) -> None:
+    """Also of an action that died, whose last line holds what it was about."""
+    action = SimpleNamespace(runner="python-script", file=Path("a.yaml"))
+    failed = SimpleNamespace(action=action, result={field: f"Traceback\nValueError: {text}"})
+    for line in errors_of(failed):  # type: ignore[arg-type]
+        assert line.isprintable()
+
+
+def test_plan_of_builders_is_shown_as_it_is(tmp_path: Path) -> None:
+    """The texts that are made safe are the same when they were."""
+    text = plan_text(plan(tmp_path))
+    assert safe_text(text) == text
+    assert len(text.splitlines()) == text.count("\n") + 1
