@@ -190,7 +190,7 @@ def _read_bmc(fields: Fields, shared: str | None) -> Bmc | None:
 def _read_host(name: str, fields: Fields, credentials: str | None) -> Host:
     host = Host(
         name=name,
-        address=fields.text("address", pattern=r"[A-Za-z0-9.:-]+"),
+        address=fields.text("address", pattern=r"[A-Za-z0-9:][A-Za-z0-9.:-]*"),
         port=fields.number("port", 22, minimum=1, maximum=65535),
         rack=fields.text("rack", ""),
         hardware=fields.text("hardware", ""),

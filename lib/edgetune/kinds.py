@@ -14,8 +14,8 @@ from typing import Callable
 from edgetune.off_limits import path_refusal, unit_refusal
 
 # The star stands for every interface of a host that is up.
-_INTERFACE = {"interface": r"[A-Za-z0-9_.-]+|\*"}
-_SERVICE = {"service": r"[A-Za-z0-9@:._-]+"}
+_INTERFACE = {"interface": r"[A-Za-z0-9_][A-Za-z0-9_.-]*|\*"}
+_SERVICE = {"service": r"[A-Za-z0-9][A-Za-z0-9@:._-]*"}
 _LINE = r"[ -~\t]{1,1000}"
 _NUMBER = r"[0-9]{1,10}"
 _COUNT = r"[1-9][0-9]{0,4}"
@@ -69,7 +69,7 @@ KINDS: Mapping[str, Kind] = {
         summary="How the caches of several sockets are kept coherent, whoever made the machine.",
     ),
     "unit": Kind(
-        {"unit": r"[A-Za-z0-9@:._-]+\.(service|socket|timer|path)"},
+        {"unit": r"[A-Za-z0-9][A-Za-z0-9@:._-]*\.(service|socket|timer|path)"},
         "live",
         "switches",
         names={"active|enabled": _SWITCH},

@@ -21,7 +21,7 @@ DISRUPTIONS = ("live", "restart", "drain", "reboot")
 """What a setting asks of a host, least first."""
 
 _WORD = r"[a-z][a-z0-9_]*"
-_SERVICE = r"[A-Za-z0-9@:._-]+"
+_SERVICE = r"[A-Za-z0-9][A-Za-z0-9@:._-]*"
 _NUMBERS = r"(-?[0-9]+|infinity)([\s:]+(-?[0-9]+|infinity))*"
 
 
