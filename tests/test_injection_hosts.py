@@ -13,6 +13,8 @@ from typing import Any
 import paramiko
 import pytest
 
+from edgetune.bmc.payload import MAX_TEXT, messages_of
+from edgetune.bmc.registry import Registry
 from edgetune.config import read_config
 from edgetune.errors import InputError
 from edgetune.hosts import fleet
@@ -246,3 +248,27 @@ def test_a_fact_is_rendered_once(text: str, tmp_path: Path) -> None:
 def test_an_expression_reaches_nothing_but_facts(value: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not fit the host's facts"):
         rendered(tmp_path, value, {"hostname": "e000"})
+
+
+# What a BMC says.
+
+
+def test_what_a_bmc_says_is_short_and_can_be_shown() -> None:
+    for text in [*HOSTILE.values(), "a" * 10_000]:
+        told = {"MessageId": text, "Severity": text, "Message": text, "MessageArgs": [text]}
+        (message,) = messages_of({"@Message.ExtendedInfo": [told]})
+        for shown in (*message["about"], message["id"], message["severity"], message["text"]):
+            assert shown.isprintable()
+            assert len(shown) <= MAX_TEXT
+
+
+def test_a_registry_is_matched_and_never_obeyed() -> None:
+    """Names and patterns of ours are looked for in texts of theirs, not the other way round."""
+    for text in HOSTILE.values():
+        entry = {"AttributeName": text, "DisplayName": text, "Type": text, "Value": [text]}
+        registry = Registry({"RegistryEntries": {"Attributes": [entry]}})
+        assert registry.displayed("Snoop") == []
+        assert registry.offers(".").isprintable()
+        found = registry.problem({text: text}, {})
+        assert found is not None
+        assert found.isprintable() or not text.isprintable()
