@@ -13,8 +13,10 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Callable
+from unittest import mock
 
 import pytest
+import rollout_guard
 
 from edgetune import entry
 from edgetune.entry import run_step, safe, safe_text
@@ -212,3 +214,18 @@ def test_plan_of_builders_is_shown_as_it_is(tmp_path: Path) -> None:
     text = plan_text(plan(tmp_path))
     assert safe_text(text) == text
     assert len(text.splitlines()) == text.count("\n") + 1
+
+
+def test_a_trigger_holds_nothing_but_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule renders its payload into the parameters of a workflow."""
+    monkeypatch.setattr(rollout_guard, "Site", mock.MagicMock())
+    service = mock.MagicMock()
+    guard = rollout_guard.RolloutGuard(sensor_service=service, config={})
+    for text in HOSTILE.values():
+        found = {"id": "r-1", "rollout": "r", "epoch": 1, "pop": "lab1", "hosts": [text]}
+        monkeypatch.setattr(
+            rollout_guard, "degraded_rollouts", lambda site, f=found, t=text: [{**f, "reason": t}]
+        )
+        guard.poll()
+        assert_harmless(service.dispatch.call_args.kwargs["payload"])
+    assert service.dispatch.call_count == len(HOSTILE)
