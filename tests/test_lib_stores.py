@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from edgetune.backends import Database
-from edgetune.errors import FencedError, StoreError
+from edgetune.config import read_config
+from edgetune.errors import FencedError, InputError, StoreError
 from edgetune.metrics.samples import RedisSamples, SqliteSamples
 from edgetune.rollout.claims import Claim, RedisClaims, SqliteClaims
-from edgetune.rollout.store import SqliteStore, St2Store
+from edgetune.rollout.store import SqliteStore, St2Store, open_store
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +225,7 @@ class _Keys(BaseHTTPRequestHandler):
 
     keys: dict[str, str] = {}
     broken = False
-    may_view = True
+    may_view = may_list = True
 
     def _answer(self, status: int, document: Any) -> None:
         import json
@@ -238,11 +239,13 @@ class _Keys(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         from urllib.parse import parse_qs, unquote, urlsplit
 
-        assert self.headers["X-Auth-Token"] == "token"
+        assert self.headers["X-Auth-Token"] == "token" or self.headers["St2-Api-Key"] == "key"
+        assert not (self.headers["X-Auth-Token"] and self.headers["St2-Api-Key"])
         parts = urlsplit(self.path)
         if parts.path == "/v1/keys":
             query = {key: values[0] for key, values in parse_qs(parts.query).items()}
-            found = sorted(name for name in self.keys if name.startswith(query["prefix"]))
+            prefix = query["prefix"] if self.may_list else ""
+            found = sorted(name for name in self.keys if name.startswith(prefix))
             page = found[int(query["offset"]) :][: int(query["limit"])]
             self._answer(200, [{"name": name, "value": self.keys[name]} for name in page])
             return
@@ -270,7 +273,7 @@ class _Keys(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def api() -> Iterator[Any]:
-    _Keys.keys, _Keys.broken, _Keys.may_view = {}, False, True
+    _Keys.keys, _Keys.broken, _Keys.may_view, _Keys.may_list = {}, False, True, True
     server = HTTPServer(("127.0.0.1", 0), _Keys)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -292,6 +295,31 @@ def test_records_on_stackstorm(api: St2Store) -> None:
     assert api.get("edgetune.plan.sha256:ab") == "{}"
     _Keys.keys = {f"edgetune.batch.{i:03d}": str(i) for i in range(250)}
     assert len(api.list("edgetune.batch.")) == 250
+
+
+def test_an_api_key_goes_before_the_token_of_the_execution(
+    api: St2Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "key"
+    file.write_text("key\n")
+    monkeypatch.setenv("ST2_ACTION_API_URL", api._base)
+    monkeypatch.setenv("ST2_ACTION_AUTH_TOKEN", "token of a user without grants")
+    given = {"inventory": "i", "ssh_key_file": "k", "ssh_known_hosts": "h"}
+    store = open_store(read_config({**given, "records_api_key_file": str(file)}))
+    store.put("edgetune.stop_all", "true")
+    assert store.get("edgetune.stop_all") == "true"
+    store.close()
+    with pytest.raises(InputError, match="records_api_key_file: cannot be read"):
+        open_store(read_config({**given, "records_api_key_file": str(tmp_path / "none")}))
+
+
+def test_keys_that_were_not_asked_for_are_no_records(api: St2Store) -> None:
+    """With RBAC the API shows a user what was granted to it, whatever the prefix."""
+    _Keys.keys = {"edgetune.stop_all": "false"}
+    assert api.list("edgetune.rollout.") == {}
+    _Keys.may_list = False
+    with pytest.raises(StoreError, match=r"may not list edgetune.rollout.\*"):
+        api.list("edgetune.rollout.")
 
 
 def test_a_secret_of_stackstorm_is_decrypted(api: St2Store) -> None:

@@ -55,16 +55,18 @@ def open_redis(config: Config) -> Any:
     """A Redis client; its password is read from a file, never from the configuration."""
     import redis
 
-    password = None
-    if config.coordination_password_file:
-        try:
-            password = Path(config.coordination_password_file).read_text(encoding="utf-8").strip()
-        except OSError as error:
-            field = "coordination_password_file"
-            raise InputError("configuration", field, f"cannot be read: {error}") from None
+    password = read_secret(config.coordination_password_file, "coordination_password_file")
     return redis.Redis.from_url(
         config.coordination, password=password, socket_timeout=10, decode_responses=True
     )
+
+
+def read_secret(file: str, field: str) -> str | None:
+    """What the file of a field of the configuration holds, or None where that is empty."""
+    try:
+        return Path(file).read_text(encoding="utf-8").strip() if file else None
+    except OSError as error:
+        raise InputError("configuration", field, f"cannot be read: {error}") from None
 
 
 @contextmanager

@@ -37,6 +37,7 @@ class Config:
     bmc_timeout: float
     bmc_threads: int
     records: str
+    records_api_key_file: str
     coordination: str
     coordination_password_file: str
     claim_ttl: float
@@ -73,6 +74,7 @@ def read_config(data: Mapping[str, Any]) -> Config:
         bmc_timeout=fields.number("bmc_timeout", 60, minimum=1),
         bmc_threads=fields.number("bmc_threads", 32, minimum=1, maximum=256),
         records=fields.text("records", "st2", pattern=_STORE),
+        records_api_key_file=fields.text("records_api_key_file", ""),
         coordination=fields.text("coordination", "redis://127.0.0.1:6379/0", pattern=_COORDINATION),
         coordination_password_file=fields.text("coordination_password_file", ""),
         claim_ttl=fields.number("claim_ttl", 86400, minimum=60),

@@ -35,7 +35,7 @@ class Site:
     @cached_property
     def store(self) -> Store:
         """Where records live."""
-        return open_store(self.config.records)
+        return open_store(self.config)
 
     @cached_property
     def claims(self) -> Claims:

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from edgetune.backends import SCHEME, Database
+from edgetune.backends import SCHEME, Database, read_secret
+from edgetune.config import Config
 from edgetune.errors import StoreError
 
 TIMEOUT = 15
@@ -35,9 +36,12 @@ class Store(Protocol):
         """The decrypted value of a key, or None if there is none or secrets are not kept here."""
 
 
-def open_store(url: str) -> Store:
+def open_store(config: Config) -> Store:
     """The store of a configuration's ``records``: ``st2`` or ``sqlite:///PATH``."""
-    return SqliteStore(Database(url)) if url.startswith(SCHEME) else St2Store(os.environ)
+    if config.records.startswith(SCHEME):
+        return SqliteStore(Database(config.records))
+    key = read_secret(config.records_api_key_file, "records_api_key_file")
+    return St2Store(os.environ, key)
 
 
 class SqliteStore:
@@ -112,9 +116,12 @@ class SensorStore:
 
 
 class St2Store:
-    """StackStorm's datastore (system scope) through its API, with the action's own token."""
+    """StackStorm's datastore (system scope) through its API.
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    With an API key, or with the action's own token, which is of the user of its execution.
+    """
+
+    def __init__(self, environment: Mapping[str, str], api_key: str | None = None) -> None:
         import requests
 
         url = environment.get("ST2_ACTION_API_URL") or environment.get("ST2_API_URL")
@@ -127,7 +134,9 @@ class St2Store:
         # A proxy of the environment is not for the API beside us.
         self._session.trust_env = False
         token = environment.get("ST2_ACTION_AUTH_TOKEN") or environment.get("ST2_AUTH_TOKEN")
-        if token:
+        if api_key:
+            self._session.headers["St2-Api-Key"] = api_key
+        elif token:
             self._session.headers["X-Auth-Token"] = token
 
     def get(self, key: str) -> str | None:
@@ -146,6 +155,10 @@ class St2Store:
         while True:
             query = {"prefix": prefix, "limit": str(PAGE), "offset": str(len(found))}
             page = self._call("GET", "/keys", params=query)
+            # With RBAC that is what a user without a system role gets: the keys granted to it.
+            if not all(item["name"].startswith(prefix) for item in page):
+                text = f"its user may not list {prefix}*: give it records_api_key_file"
+                raise StoreError(f"StackStorm's datastore: {text}")
             found.update((item["name"], item["value"]) for item in page)
             if len(page) < PAGE:
                 return dict(sorted(found.items()))
