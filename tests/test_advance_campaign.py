@@ -16,7 +16,6 @@ from edgetune.rollout.record import all_heads
 from lab.runner import Engine, Execution, Pack
 from tests.builders import ROOT
 from tests.campaign_world import CampaignWorld, campaign_document
-from tests.world import never_sync
 
 
 class Conductor(Engine):
@@ -54,7 +53,6 @@ class Conductor(Engine):
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CampaignWorld:
-    never_sync(monkeypatch)
     made = CampaignWorld(tmp_path)
     rings = [{"name": "canary", "regions": ["eu"]}]
     made.write(campaign_document(rings=rings, gates={"most_at_once": 3}))

@@ -34,12 +34,7 @@ from edgetune.rollout.record import Rollout, all_heads, read_rollout
 from edgetune.rollout.soak import Soak
 from tests.builders import samples
 from tests.campaign_world import CampaignWorld, campaign_document
-from tests.world import dies, never_sync
-
-
-@pytest.fixture(autouse=True)
-def no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    never_sync(monkeypatch)
+from tests.world import dies
 
 
 @pytest.fixture

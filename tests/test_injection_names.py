@@ -24,16 +24,10 @@ from edgetune.traffic.haproxy import Haproxy
 from edgetune.tuning import find_tuning, load_tuning
 from tests.builders import ROOT, inventory_document, write_yaml
 from tests.hostile import HOSTILE
-from tests.world import never_sync
 
 WHOLE = {name: text for name, text in HOSTILE.items() if name != "half a character"}
 hostile = pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 whole = pytest.mark.parametrize("text", WHOLE.values(), ids=WHOLE)
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    never_sync(monkeypatch)
 
 
 def a_pop() -> dict[str, Any]:

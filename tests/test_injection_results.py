@@ -28,7 +28,7 @@ from edgetune.rollout.record import read_rollout
 from lab.runner.display import errors_of
 from tests.builders import plan
 from tests.hostile import HOSTILE, assert_harmless, evaluated, rendered
-from tests.world import World, never_sync
+from tests.world import World
 
 Says = Callable[[World, str], Any]
 VERBS = ("plan", "sample")
@@ -38,7 +38,6 @@ FORGED = re.compile(r"^( *2026-01-01|set server|<!channel>)", re.MULTILINE)
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A rollout under way; what actions open is its site."""
-    never_sync(monkeypatch)
     made = World(tmp_path)
     monkeypatch.setattr(entry, "Site", lambda config: made.site)
     return made
