@@ -1,13 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pack on a running StackStorm, named by ST2_API_URL, against the hosts of a running lab.
-
-    edgetune lab up
-    edgetune lab exec sh -c 'start StackStorm; ST2_API_URL=http://127.0.0.1:9101 pytest tests/st2'
-
-StackStorm's services run inside the lab's controller namespace, with the pack installed and a
-configuration that names the lab's inventory. EDGETUNE_HOME names the lab's home, ST2_AUTH_TOKEN a
-token if StackStorm wants one.
-"""
+"""What people start: plans, rollouts, rollbacks, the kill switch."""
 
 from __future__ import annotations
 
@@ -21,48 +13,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
 import yaml
 
 from lab import pop as lab
 from tests.builders import ROOT, write_yaml
-
-URL = os.environ.get("ST2_API_URL", "").rstrip("/").removesuffix("/v1")
-HOME = Path(os.environ.get("EDGETUNE_HOME") or ROOT / ".edgetune")
-SHORT = {"baseline": 14, "soak": 18, "interval": 2, "warmup": 3}
-REAL = {"pop": "lab1", "dry_run": False, "wait": True, **SHORT}
-ENDED = ("succeeded", "failed", "timeout", "canceled", "abandoned")
-
-pytestmark = pytest.mark.skipif(
-    not URL, reason="no running StackStorm: ST2_API_URL is not set (see this file's docstring)"
+from tests.st2.stackstorm import (
+    HOME,
+    REAL,
+    SHORT,
+    call,
+    needs_stackstorm,
+    run,
+    start,
+    states,
+    wait_for,
 )
 
-
-def call(method: str, path: str, **more: Any) -> Any:
-    token = os.environ.get("ST2_AUTH_TOKEN")
-    headers = {"X-Auth-Token": token} if token else {}
-    answer = requests.request(method, f"{URL}/v1{path}", headers=headers, timeout=30, **more)
-    assert answer.ok, f"{method} {path}: {answer.status_code} {answer.text[:500]}"
-    return answer.json()
-
-
-def start(action: str, **parameters: Any) -> str:
-    body = {"action": f"edgetune.{action}", "parameters": parameters}
-    return str(call("POST", "/executions", json=body)["id"])
-
-
-def wait_for(execution: str, seconds: float = 400) -> Any:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = call("GET", f"/executions/{execution}")
-        if found["status"] in ENDED:
-            return found
-        time.sleep(0.5)
-    raise AssertionError(f"{execution} did not end in {seconds} s")
-
-
-def run(action: str, **parameters: Any) -> Any:
-    return wait_for(start(action, **parameters))
+pytestmark = needs_stackstorm
 
 
 @pytest.fixture
@@ -173,12 +140,12 @@ def test_the_same_story_and_verdict_as_the_local_runner(locally: Any) -> None:
 def test_a_canceled_rollout_is_taken_back_by_the_rule() -> None:
     execution = start("rollout_pop", tuning="accept_queue", **{**REAL, "baseline": 4})
     deadline = time.monotonic() + 120
-    while "changing" not in _states():
+    while "changing" not in states():
         assert time.monotonic() < deadline
         time.sleep(0.5)
     call("DELETE", f"/executions/{execution}")
     assert wait_for(execution)["status"] == "canceled"
-    while set(_states()) & {"changing", "rolling_back"}:
+    while set(states()) & {"changing", "rolling_back"}:
         assert time.monotonic() < deadline
         time.sleep(1)
     (latest,) = run("rollout_status", pop="lab1")["result"]["result"]["rollouts"][-1:]
@@ -189,7 +156,7 @@ def test_stop_all_by_hand_stops_a_rollout_and_the_sweep_carries_it_on() -> None:
     """The key is set as `st2 key set` sets it, without any workflow."""
     execution = start("rollout_pop", tuning="accept_queue", **{**REAL, "baseline": 4})
     deadline = time.monotonic() + 400
-    while "changing" not in _states():
+    while "changing" not in states():
         assert time.monotonic() < deadline
         time.sleep(0.5)
     key = {"name": "edgetune.stop_all", "value": "true", "scope": "st2kv.system"}
@@ -198,7 +165,7 @@ def test_stop_all_by_hand_stops_a_rollout_and_the_sweep_carries_it_on() -> None:
     status = run("rollout_status")["result"]["result"]
     assert "Everything is stopped (true)" in status["text"]
     run("resume_all")
-    while set(_states()) & {"changing", "rolling_back"}:
+    while set(states()) & {"changing", "rolling_back"}:
         assert time.monotonic() < deadline
         time.sleep(2)
     (latest,) = run("rollout_status", pop="lab1")["result"]["result"]["rollouts"][-1:]
@@ -219,10 +186,6 @@ def test_a_held_rollout_is_carried_on_by_its_id() -> None:
     over = run("rollout_pop", rollout=first["rollout"], dry_run=False)
     assert over["status"] == "failed"
     assert "is rolled_back already" in over["result"]["output"]["message"]
-
-
-def _states() -> list[str]:
-    return [row["state"] for row in run("rollout_status")["result"]["result"]["rollouts"]]
 
 
 def test_a_bios_setting_is_rolled_out_and_taken_back() -> None:

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What nobody asks for: sensors, rules and timers of a running StackStorm, and a death in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import pop as lab
+from tests.st2.stackstorm import (
+    ENDED,
+    HOME,
+    REAL,
+    call,
+    needs_stackstorm,
+    rule,
+    run,
+    start,
+    states,
+    status,
+    until,
+)
+
+pytestmark = needs_stackstorm
+CLIENT = os.environ.get("ST2_CLIENT", "st2")
+
+
+@pytest.mark.skipif(not shutil.which(CLIENT), reason="no client `st2` (ST2_CLIENT names another)")
+def test_st2_run_begins_a_soak_that_sensor_and_rule_roll_back() -> None:
+    options = {**REAL, "tuning": "accept_queue", "wait": False, "soak": 1800}
+    words = [f"{key}={json.dumps(v) if isinstance(v, bool) else v}" for key, v in options.items()]
+    command = [CLIENT, "run", "--json", "edgetune.rollout_pop", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+    output = json.loads(done.stdout)["result"]["output"]
+    assert output["outcome"] == "soaking", done.stderr
+    rollout = output["rollout"]
+    tuned = [host for host in _hosts() if _somaxconn(host) == "4096"]
+    assert len(tuned) == 4
+    with rule("roll_back_degraded"), rule("sample_running", unit="seconds", delta=10):
+        try:
+            for host in tuned:
+                lab.make_sick(HOME, host)
+            until(lambda: status(rollout)["state"] == "rolled_back", 300)
+        finally:
+            lab.heal(HOME)
+    assert status(rollout)["quarantined"] == {}
+    assert {_somaxconn(host) for host in _hosts()} == {"8"}
+    assert "rule roll_back_degraded" in json.dumps(run("rollout_status", rollout=rollout)["result"])
+
+
+def _hosts() -> list[str]:
+    state = lab.status(HOME)
+    assert state is not None
+    return [host["name"] for host in state["hosts"]]
+
+
+def _somaxconn(host: str) -> str:
+    return lab.console(HOME, host, ["sysctl", "-n", "net.core.somaxconn"]).strip()
+
+
+def test_cron_promotes_a_campaign_of_two_rings() -> None:
+    """Begun by hand, then nobody but the timers."""
+    begun = run("run_campaign", campaign="two_rings", dry_run=False)
+    assert begun["status"] == "succeeded", begun["result"]
+    campaign = begun["result"]["result"]["campaign"]
+    with (
+        rule("advance_campaigns", minute="*", second="*/15"),
+        rule("advance_soaking", unit="seconds", delta=10),
+    ):
+        until(lambda: _in_order(campaign)["state"] != "running", 600)
+    ended = _in_order(campaign)
+    assert ended["state"] == "complete", ended
+    assert [ring["verdict"] for ring in ended["rings"]] == ["improved", "improved"]
+    for rollout in [each for ring in ended["rings"] for each in ring["rollouts"].values()]:
+        back = run("roll_back_pop", rollout=rollout)
+        assert back["result"]["output"]["outcome"] == "rolled_back"
+
+
+def _in_order(campaign: str) -> Any:
+    """How a campaign stands, whose second ring has begun only if the first is proven."""
+    found = run("campaign_status", campaign=campaign)["result"]["result"]["campaigns"][0]
+    canary, fleet = found["rings"]
+    assert canary["verdict"] == "improved" or not any(fleet["rollouts"].values())
+    return found
+
+
+def test_a_killed_action_runner_is_survived() -> None:
+    """Killed with all it runs while hosts are changed, and started again as it was."""
+    runners = list(_action_runners())
+    if not runners:
+        pytest.skip("st2actionrunner does not run on this machine")
+    execution = start("rollout_pop", tuning="accept_queue", **{**REAL, "wait": False})
+    until(lambda: "changing" in states(), 200)
+    until(lambda: len(_below(runners[0])) > 0, 60)
+    _restart(runners[0])
+    until(lambda: not {"changing", "rolling_back"} & set(states()), 400)
+    (latest,) = run("rollout_status", pop="lab1")["result"]["result"]["rollouts"][-1:]
+    assert latest["state"] in ("soaking", "rolled_back") and latest["quarantined"] == {}
+    back = run("roll_back_pop", rollout=latest["rollout"])
+    assert back["result"]["output"]["outcome"] in ("rolled_back", "nothing")
+    if call("GET", f"/executions/{execution}")["status"] not in ENDED:
+        call("DELETE", f"/executions/{execution}")
+
+
+def _action_runners() -> Iterator[int]:
+    """Those of our network namespace, first the parent."""
+    here = Path("/proc/self/ns/net").readlink()
+    for path in sorted(Path("/proc").glob("[0-9]*"), key=lambda each: int(each.name)):
+        with suppress(OSError):
+            words = (path / "cmdline").read_bytes().split(b"\0")
+            named = any(word.endswith(b"/st2actionrunner") for word in words[:3])
+            if named and (path / "ns/net").readlink() == here:
+                yield int(path.name)
+
+
+def _below(parent: int) -> list[int]:
+    """All processes that a process started, and those that these did."""
+    with suppress(OSError):
+        text = Path(f"/proc/{parent}/task/{parent}/children").read_text(encoding="ascii")
+        own = [int(word) for word in text.split()]
+        return own + [each for child in own for each in _below(child)]
+    return []
+
+
+def _restart(runner: int) -> None:
+    """Kill -9 a process and all below it, and start it again with the same words and settings."""
+    path = Path(f"/proc/{runner}")
+    words = [os.fsdecode(word) for word in (path / "cmdline").read_bytes().split(b"\0")[:-1]]
+    pairs = (os.fsdecode(row) for row in (path / "environ").read_bytes().split(b"\0") if row)
+    environment = dict(pair.split("=", 1) for pair in pairs)
+    folder, log = (path / "cwd").readlink(), (path / "fd/1").readlink()
+    for process in [runner, *_below(runner)]:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    with log.open("ab") as stream:
+        subprocess.Popen(
+            words,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            start_new_session=True,
+        )
