@@ -85,6 +85,14 @@ def story_of_runner(document: Any) -> list[Any]:
     return story(tell(document))
 
 
+def test_the_pack_registers_again_without_a_failure() -> None:
+    """StackStorm logs and skips what it cannot read, unless it is to fail on it."""
+    body = {"types": ["all"], "packs": ["edgetune"], "fail_on_failure": True}
+    counts = call("POST", "/packs/register", json=body)
+    for folder in ("actions", "rules", "policies", "sensors", "aliases"):
+        assert counts[folder] == len(list((ROOT / folder).glob("*.yaml"))), counts
+
+
 def test_everything_is_registered() -> None:
     for kind, folder in (
         ("actions", "actions"),
