@@ -89,6 +89,12 @@ def _add_serve_commands(commands: Any) -> None:
     serve.add_argument(
         "--enable", default="", metavar="RULE,..|all", help="rules that are on this time"
     )
+    serve.add_argument(
+        "--every",
+        type=_seconds,
+        metavar="SECONDS",
+        help="let timers of --enable tick and sensors poll at least so often, to watch a lab",
+    )
     serve.set_defaults(command=_serve)
     rule = commands.add_parser("rule", help="list, enable or disable rules of `serve`")
     verbs = rule.add_subparsers(required=True, metavar="COMMAND")
@@ -99,10 +105,19 @@ def _add_serve_commands(commands: Any) -> None:
         switch.set_defaults(command=_rule_switch, enabled=verb == "enable")
 
 
+def _seconds(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 86400:
+        raise argparse.ArgumentTypeError(f"1 to 86400 seconds, not {text}")
+    return int(text)
+
+
 def _add_lab_commands(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     up = commands.add_parser("up", help="build the PoP and put it under load")
     up.add_argument("--hosts", type=int, default=8, metavar="N", help="default: 8")
+    up.add_argument(
+        "--pops", type=int, default=1, metavar="N", help="that share the hosts; default: 1"
+    )
     up.add_argument("--no-load", action="store_true", help="without a client that makes requests")
     up.add_argument("--simulated", action="store_true", help="without root: hosts are processes")
     up.add_argument(
@@ -220,7 +235,8 @@ def _serve(options: argparse.Namespace) -> int:
     config = _config(pack)
     _enter_lab(config)
     try:
-        serve.serve(pack, config, _home(), serve.Switches(_home(), always), sys.stdout)
+        switches = serve.Switches(_home(), always)
+        serve.serve(pack, config, _home(), switches, sys.stdout, options.every)
     except ServedError:
         raise UsageError(f"`edgetune serve` runs already on {_home()}") from None
     return 0
@@ -282,8 +298,9 @@ def _lab(kind: str, function: str, **arguments: Any) -> Any:
 
 
 def _lab_up(options: argparse.Namespace) -> int:
+    given = {"hosts": options.hosts, "pops": options.pops, "post_seconds": options.post_seconds}
     if options.simulated:
-        _print_lab(_lab("simulated", "up", hosts=options.hosts, post_seconds=options.post_seconds))
+        _print_lab(_lab("simulated", "up", **given))
         return 0
     missing = import_module("lab.pop").missing_requirements()
     if missing:
@@ -291,7 +308,6 @@ def _lab_up(options: argparse.Namespace) -> int:
             f"a lab of namespaces needs {', '.join(missing)};"
             " without them: `edgetune lab up --simulated`"
         )
-    given = {"hosts": options.hosts, "post_seconds": options.post_seconds}
     _print_lab(_lab("namespaces", "up", load=not options.no_load, **given))
     return 0
 

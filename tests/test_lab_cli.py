@@ -228,11 +228,15 @@ class TestLab:
         pop.calls, pop.missing, pop.state = [], [], None
 
         def up(
-            home: Path, hosts: int = 8, load: bool = True, post_seconds: float = 0.0
+            home: Path,
+            hosts: int = 8,
+            load: bool = True,
+            post_seconds: float = 0.0,
+            pops: int = 1,
         ) -> dict[str, Any]:
             (home / "lab").mkdir(exist_ok=True)
             (home / "lab" / "state.json").write_text(json.dumps({"kind": pop.kind}))
-            pop.calls.append(("up", hosts, load, post_seconds))
+            pop.calls.append(("up", hosts, pops, load, post_seconds))
             pop.state = {"kind": pop.kind, "hosts": hosts}
             return dict(pop.state)
 
@@ -250,9 +254,10 @@ class TestLab:
 
     def test_goes_up_and_down(self, pop: Any, capsys: pytest.CaptureFixture[str]) -> None:
         assert exit_code("lab", "status") == 1
-        assert exit_code("lab", "up", "--hosts", "3", "--no-load", "--post-seconds", "9") == 0
-        assert pop.calls == [("up", 3, False, 9.0)]
-        assert "hosts: 3" in capsys.readouterr().out
+        words = ("--hosts", "4", "--pops", "2", "--no-load", "--post-seconds", "9")
+        assert exit_code("lab", "up", *words) == 0
+        assert pop.calls == [("up", 4, 2, False, 9.0)]
+        assert "hosts: 4" in capsys.readouterr().out
         assert exit_code("lab", "status") == 0
         assert exit_code("lab", "down") == 0
         assert exit_code("lab", "status") == 1

@@ -100,7 +100,7 @@ def add_rule(root: Path, name: str, trigger: Any, **given: Any) -> None:
 class Served:
     """A server of a pack whose clock stands still, and which keeps its lines."""
 
-    def __init__(self, root: Path, home: Path, *always: str) -> None:
+    def __init__(self, root: Path, home: Path, *always: str, every: float | None = None) -> None:
         self.now = datetime(2026, 3, 1, tzinfo=timezone.utc)
         self.stream = io.StringIO()
         self.home = home
@@ -111,7 +111,14 @@ class Served:
         self.inbox = Inbox(home)
         self.keepers: list[SensorKeeper] = []
         self.server = Server(
-            self.engine, self.book, self.switches, self.keepers, self.inbox, log, lambda: self.now
+            self.engine,
+            self.book,
+            self.switches,
+            self.keepers,
+            self.inbox,
+            log,
+            lambda: self.now,
+            every,
         )
 
     def tick(self, seconds: float = 0) -> list[str]:
@@ -322,6 +329,18 @@ class TestServer:
         ]
         assert sum(line.startswith("execution core.echo succeeded") for line in lines) == 2
         assert served.tick(59) == []
+
+    def test_only_the_timers_of_named_rules_hurry(self, root: Path, home: Path) -> None:
+        add_rule(root, "one", EVERY_MINUTE)
+        add_rule(root, "two", EVERY_MINUTE)
+        add_rule(root, "night", {"type": CRON_TIMER, "parameters": {"hour": 3}}, enabled=False)
+        served = Served(root, home, "two", "night", every=5)
+        assert served.tick(4.9) == []
+        for _ in range(2):
+            lines = [line for line in served.tick(5) if line.startswith("rule")]
+            assert sorted(lines) == ["rule night -> core.echo", "rule two -> core.echo"]
+        lines = served.tick(45.1)
+        assert "rule one -> core.echo" in lines
 
     def test_missed_ticks_are_made_up_for_once(self, root: Path, home: Path) -> None:
         add_rule(root, "one", EVERY_MINUTE)
@@ -580,6 +599,14 @@ class TestSensorKeeper:
         assert kept.started[0].done == ["terminated", "killed"]
         kept.keeper.tend(1000)
         assert len(kept.started) == 1
+
+
+def test_a_sensor_hurries_and_is_never_slower(root: Path) -> None:
+    write(root / "sensors" / "watch.yaml", SENSOR.replace("poll_interval: 1", "poll_interval: 30"))
+    write(root / "sensors" / "watch.py", WATCH)
+    assert [load_sensors(Pack(root), every)[0].poll_interval for every in (None, 2, 60)] == [
+        *(30, 2, 30)
+    ]
 
 
 def test_the_pack_itself_is_served() -> None:

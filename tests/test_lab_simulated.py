@@ -20,8 +20,9 @@ import paramiko
 import pytest
 import yaml
 
+from edgetune.campaign.definition import find_campaign, pops_by_ring
 from edgetune.config import read_config
-from edgetune.errors import DrainError
+from edgetune.errors import DrainError, InputError
 from edgetune.hosts.fleet import Fleet
 from edgetune.inventory import Host, YamlInventory
 from edgetune.traffic.haproxy import Haproxy
@@ -185,6 +186,32 @@ def test_where_only_one_loopback_address_is_there(monkeypatch: pytest.MonkeyPatc
     first, second = files.endpoints(2)
     assert (first.name, first.ip, second.ip) == ("e000", "127.0.0.1", "127.0.0.1")
     assert second.port == first.port + 1
+
+
+def test_two_pops_share_the_hosts(home: Path) -> None:
+    simulated.up(home, hosts=4, pops=2)
+    config = read_config(yaml.safe_load((home / "edgetune.yaml").read_text()))
+    inventory = YamlInventory(config.inventory)
+    pops = [inventory.pop(name) for name in inventory.pop_names()]
+    assert [(pop.name, [host.name for host in pop.hosts]) for pop in pops] == [
+        ("lab1", ["e000", "e001"]),
+        ("lab2", ["e002", "e003"]),
+    ]
+    for pop in pops:
+        servers = Haproxy(pop.load_balancer).servers()
+        assert set(servers) == {host.name for host in pop.hosts}
+    campaign = find_campaign("practice", config.campaigns)
+    assert pops_by_ring(campaign, inventory) == {"canary": ("lab1",), "fleet": ("lab2",)}
+    assert simulated.down(home)
+    simulated.up(home, hosts=2)
+    with pytest.raises(InputError, match="no campaign 'practice'"):
+        find_campaign("practice", config.campaigns)
+
+
+@pytest.mark.parametrize("pops", [0, 3, 10])
+def test_pops_are_of_one_size(home: Path, pops: int) -> None:
+    with pytest.raises(simulated.LabError, match="cannot share 8 hosts evenly"):
+        simulated.up(home, hosts=8, pops=pops)
 
 
 def test_start_time_tells_processes_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

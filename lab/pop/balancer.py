@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from . import network, unix
-from .layout import Address, LabError, Layout
+from .layout import LOAD_BALANCER, LabError, Layout, Site
 
 CONFIGURATION = Path(__file__).with_name("haproxy.cfg")
-BACKEND = "edges"
 # Names within the lab's disks, where HAProxy runs; they stand in haproxy.cfg too.
 SOCKET = "haproxy.sock"
 STATES = "haproxy.state"
@@ -29,15 +28,15 @@ DRAIN_BITS = 0x08 | 0x10
 
 
 class Balancer:
-    """The PoP's load balancer, with one server per host, of the host's name."""
+    """The load balancer of all PoPs, with one server per host, of the host's name."""
 
-    def __init__(self, namespace: int, hosts: Sequence[Address], layout: Layout) -> None:
+    def __init__(self, namespace: int, sites: Sequence[Site], layout: Layout) -> None:
         self._namespace = namespace
         self._directory = layout.disks
         self._console = layout.console("haproxy")
         self._former: list[subprocess.Popen[bytes]] = []
-        servers = "".join(f"    server {host.name} {host.ip}:80 check\n" for host in hosts)
-        (self._directory / "haproxy.cfg").write_text(CONFIGURATION.read_text() + servers)
+        text = CONFIGURATION.read_text() + "".join(map(_proxies, sites))
+        (self._directory / "haproxy.cfg").write_text(text)
         self._process = self._start(settle=SETTLE_MS)
         self._wait_until_it_answers()
 
@@ -126,11 +125,11 @@ class Balancer:
             return False
 
     def _statistics(self) -> Iterator[dict[str, str]]:
-        lines = self._ask(f"show stat {BACKEND} 4 -1").lstrip("# ").splitlines()
+        lines = self._ask("show stat -1 4 -1").lstrip("# ").splitlines()
         return csv.DictReader(filter(None, lines))
 
     def _admin_states(self) -> dict[str, str]:
-        lines = self._ask(f"show servers state {BACKEND}").splitlines()[1:]
+        lines = self._ask("show servers state").splitlines()[1:]
         rows = csv.DictReader((line.lstrip("# ") for line in lines if line), delimiter=" ")
         return {row["srv_name"]: _admin_state(int(row["srv_admin_state"])) for row in rows}
 
@@ -141,6 +140,18 @@ class Balancer:
                 return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
         except OSError as error:
             raise LabError(f"HAProxy does not answer: {error}") from None
+
+
+def _proxies(site: Site) -> str:
+    """The PoP's frontend and backend."""
+    servers = "".join(f"    server {host.name} {host.ip}:80 check\n" for host in site.hosts)
+    return f"""
+frontend {site.name} from clients
+    bind {LOAD_BALANCER}:{site.port} backlog 4096
+    default_backend {site.backend}
+
+backend {site.backend} from edges
+{servers}"""
 
 
 def _admin_state(bits: int) -> str:

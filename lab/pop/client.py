@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The PoP's clients: bursts of short requests and a few slow bodies, each one accounted for.
+"""The clients of all PoPs: bursts of short requests and a few slow bodies, each one accounted for.
 
-Run as `python -m lab.pop.client HOSTS COUNTERS LOST UNREADY`. "on", "on N" (N times as many) and
-"off" on standard input start and stop new requests; the end of standard input ends the process.
+Run as `python -m lab.pop.client HOSTS POPS COUNTERS LOST UNREADY`. "on", "on N" (N times as many)
+and "off" on standard input start and stop new requests; the end of standard input ends the process.
 COUNTERS is a JSON file with cumulative counts, replaced every 0.2 s; LOST gets one JSON line per
 lost request, UNREADY one per answer from a host that was not ready (it says so in X-Lab-Ready).
 """
@@ -20,7 +20,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from .layout import LOAD_BALANCER
+from .layout import FIRST_PORT, LOAD_BALANCER
 
 BURST_SECONDS = 0.9
 BURSTS_PER_HOST = (4, 12, 8, 14)  # requests in one burst, in turn
@@ -36,14 +36,14 @@ REPORT_SECONDS = 0.2
 class Request:
     """One request, answered when the whole body named by Content-Length has come."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, port: int) -> None:
         self.path = path
         self.started = time.monotonic()
         self.head = b""
         self.body = 0
         self.expected = 0
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        self.socket.connect_ex((LOAD_BALANCER, 80))
+        self.socket.connect_ex((LOAD_BALANCER, port))
 
     def send(self) -> None:
         text = f"GET {self.path} HTTP/1.1\r\nHost: lab\r\nConnection: close\r\n\r\n"
@@ -86,8 +86,10 @@ class Request:
 class Load:
     """All requests under way, the schedule of the next ones, and the counts."""
 
-    def __init__(self, hosts: int, counters: Path, lost: Path, unready: Path) -> None:
+    def __init__(self, hosts: int, pops: int, counters: Path, lost: Path, unready: Path) -> None:
         self.hosts = hosts
+        # PoPs take turns, and they are of one size.
+        self.ports = itertools.cycle(range(FIRST_PORT, FIRST_PORT + pops))
         self.counters = counters
         self.lost = lost
         self.unready = unready
@@ -147,7 +149,7 @@ class Load:
                 self._start(path)
 
     def _start(self, path: str) -> None:
-        request = Request(path)
+        request = Request(path, next(self.ports))
         self.counts["requests"] += 1
         self.selector.register(request.socket, selectors.EVENT_WRITE, request)
 
@@ -199,4 +201,4 @@ def _log(path: Path, request: Request, **more: Any) -> None:
 
 
 if __name__ == "__main__":
-    Load(int(sys.argv[1]), *map(Path, sys.argv[2:5])).run()
+    Load(int(sys.argv[1]), int(sys.argv[2]), *map(Path, sys.argv[3:6])).run()

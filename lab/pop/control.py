@@ -23,7 +23,7 @@ from typing import Any
 from . import kernel, unix
 from .drops import has_drops
 from .files import prepare_home, write_bmc_secrets
-from .layout import MAX_HOSTS, LabError, Layout, addresses
+from .layout import MAX_HOSTS, LabError, Layout, addresses, sites
 from .requirements import SYSTEM_PATH, has_nic_queue, missing_requirements
 
 CHECKOUT = Path(__file__).parents[2]
@@ -33,9 +33,15 @@ MAX_DESCRIPTORS = 8
 
 
 def up(
-    home: Path, hosts: int = 8, load: bool = True, post_seconds: float = 0.0, drops: bool = True
+    home: Path,
+    hosts: int = 8,
+    load: bool = True,
+    post_seconds: float = 0.0,
+    drops: bool = True,
+    pops: int = 1,
 ) -> dict[str, Any]:
-    """Bring a PoP up and return its state once all of it answers; it outlives the caller.
+    """Bring PoPs up, which share the hosts evenly, and return their state once all of it answers;
+    it outlives the caller.
 
     Whatever ends this call early, Ctrl-C included, takes everything down again.
     `post_seconds` is the time that the firmware takes in each reboot. Not `drops`: hosts receive
@@ -46,8 +52,9 @@ def up(
         raise LabError(f"the lab cannot run here, it needs: {', '.join(missing)}")
     if not 1 <= hosts <= MAX_HOSTS:
         raise LabError(f"a lab has 1 to {MAX_HOSTS} hosts, not {hosts}")
+    sites(addresses(hosts), pops)
     layout = Layout(home.absolute())
-    options = {"home": str(layout.home), "hosts": hosts, "load": load}
+    options = {"home": str(layout.home), "hosts": hosts, "pops": pops, "load": load}
     options.update(
         post_seconds=post_seconds, nic_queue=has_nic_queue(), drops=drops and has_drops()
     )

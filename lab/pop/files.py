@@ -9,20 +9,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .layout import LOAD_BALANCER, Address, LabError, Layout
+from .layout import LOAD_BALANCER, Address, LabError, Layout, Site
 
 BMC_USER = "edgetune"
 CHECKOUT = Path(__file__).parents[2]
 WRITTEN_BY_US = "# Written by `edgetune lab up`."
 
-POP = f"""---
-{WRITTEN_BY_US}
-pops:
-  lab1:
+POP = f"""
+  {{0.name}}:
     floor: 0.5
+    region: lab
     health: "http://127.0.0.1:80/health"
-    load_balancer: {{driver: haproxy, address: "tcp://{LOAD_BALANCER}:9999", backend: edges}}
-    bmc: {{credentials: lab}}
+    load_balancer:
+      {{{{driver: haproxy, address: "tcp://{LOAD_BALANCER}:9999", backend: {{0.backend}}}}}}
+    bmc: {{{{credentials: lab}}}}
     hosts:
 """
 # One kind of hardware, so all hosts are one stratum.
@@ -35,6 +35,7 @@ CONFIGURATION = """---
 # Written by `edgetune lab up`.
 inventory: {inventory}
 tunings: {tunings}
+campaigns: [{campaigns}]
 ssh_user: root
 ssh_key_file: {key}
 ssh_known_hosts: {known_hosts}
@@ -58,9 +59,35 @@ sample_retention: 86400
 """
 
 
-def write_inventory(layout: Layout, hosts: Sequence[Address]) -> None:
-    lines = [HOST.format(host) for host in hosts]
-    layout.inventory.write_text(POP + "\n".join(lines) + "\n")
+# Fit to be watched, and for no real PoP: rollouts of seconds, and alphas that four hosts can reach.
+CAMPAIGN = """---
+# Written by `edgetune lab up`.
+name: practice
+tuning: accept_queue
+rollout: {baseline: 15, soak: 18, interval: 3, warmup: 3, alpha_help: 0.2, alpha_harm: 0.2}
+rings:
+  - {name: canary, pops: [lab1]}
+  - {name: fleet, regions: [lab]}
+gates: {most_at_once: 2}
+"""
+
+
+def write_inventory(layout: Layout, sites: Sequence[Site]) -> None:
+    text = "".join(
+        POP.format(site) + "".join(f"{HOST.format(host)}\n" for host in site.hosts)
+        for site in sites
+    )
+    layout.inventory.write_text(f"---\n{WRITTEN_BY_US}\npops:{text}")
+
+
+def write_campaign(layout: Layout, pops: int) -> None:
+    """One to practise on, unless there is but one PoP; what else lies there is somebody's own."""
+    layout.campaigns.mkdir(exist_ok=True)
+    path = layout.campaigns / "practice.yaml"
+    if pops > 1:
+        path.write_text(CAMPAIGN)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def write_known_hosts(layout: Layout, hosts: Sequence[Address], keys: Mapping[str, str]) -> None:
@@ -75,6 +102,7 @@ def write_configuration(layout: Layout, post_seconds: float = 0.0) -> None:
     text = CONFIGURATION.format(
         inventory=json.dumps(str(layout.inventory)),
         tunings=json.dumps([str(path) for path in tunings if path.is_dir()]),
+        campaigns=json.dumps(str(layout.campaigns)),
         key=json.dumps(str(layout.key)),
         known_hosts=json.dumps(str(layout.known_hosts)),
         authority=json.dumps(str(layout.bmc_ca)),

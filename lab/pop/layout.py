@@ -3,15 +3,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 CONTROLLER = "10.77.0.2"
 LOAD_BALANCER = "10.77.0.3"
 CLIENT = "10.77.0.4"
 BMC = "10.77.0.5"
+FIRST_PORT = 80  # of the load balancer, for the first PoP
 MAX_HOSTS = 1000
+MAX_POPS = 9
 PERSONALITIES = ("dell", "hpe", "lenovo", "ami")  # of lab.bmc
+
+
+_Host = TypeVar("_Host")
 
 
 class LabError(Exception):
@@ -44,6 +51,34 @@ def addresses(count: int) -> list[Address]:
             personality=PERSONALITIES[index % len(PERSONALITIES)],
         )
         for index in range(count)
+    ]
+
+
+@dataclass(frozen=True)
+class Site:
+    """One PoP of the lab: HAProxy takes its requests at `port`, for its hosts in `backend`."""
+
+    name: str
+    backend: str
+    port: int
+    hosts: tuple[Address, ...]
+
+
+def shared(hosts: Sequence[_Host], pops: int) -> dict[str, tuple[_Host, ...]]:
+    """{PoP: its hosts} for lab1, lab2 and so on, all of one size; LabError when there is none."""
+    if not 1 <= pops <= MAX_POPS or len(hosts) % pops:
+        raise LabError(f"{pops} PoPs (1 to {MAX_POPS}) cannot share {len(hosts)} hosts evenly")
+    size = len(hosts) // pops
+    return {
+        f"lab{index + 1}": tuple(hosts[index * size : (index + 1) * size]) for index in range(pops)
+    }
+
+
+def sites(hosts: Sequence[Address], pops: int) -> list[Site]:
+    """lab1 has backend edges at port 80, lab2 edges2 at 81 and so on; LabError as `shared`."""
+    return [
+        Site(name, f"edges{index + 1}" if index else "edges", FIRST_PORT + index, own)
+        for index, (name, own) in enumerate(shared(hosts, pops).items())
     ]
 
 
@@ -115,6 +150,10 @@ class Layout:
     @property
     def inventory(self) -> Path:
         return self.lab / "inventory.yaml"
+
+    @property
+    def campaigns(self) -> Path:
+        return self.lab / "campaigns"
 
     @property
     def state(self) -> Path:

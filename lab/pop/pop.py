@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The running PoP as its supervisor sees it: namespaces, hosts, BMCs, load balancer, client."""
+"""The running PoPs as the supervisor sees them: namespaces, hosts, BMCs, load balancer, client."""
 
 from __future__ import annotations
 
@@ -14,7 +14,17 @@ from . import disk, files, host, image, network, processes, readiness, services
 from .balancer import Balancer
 from .bmcs import Bmcs
 from .drops import Drops
-from .layout import BMC, CLIENT, CONTROLLER, LOAD_BALANCER, Address, LabError, Layout, addresses
+from .layout import (
+    BMC,
+    CLIENT,
+    CONTROLLER,
+    LOAD_BALANCER,
+    Address,
+    LabError,
+    Layout,
+    addresses,
+    sites,
+)
 
 # busybox init takes SIGUSR2 for "power off", SIGTERM for "reboot"; process 1 of a PID namespace
 # dies of SIGKILL at once.
@@ -62,8 +72,11 @@ class PoP:
 
     bmcs: Bmcs
 
-    def __init__(self, layout: Layout, hosts: int, post_seconds: float, drops: bool) -> None:
+    def __init__(
+        self, layout: Layout, hosts: int, pops: int, post_seconds: float, drops: bool
+    ) -> None:
         self.layout = layout
+        self.sites = sites(addresses(hosts), pops)
         self.hosts = {item.name: Host(item) for item in addresses(hosts)}
         self.post_seconds = post_seconds
         self.load = False
@@ -86,9 +99,9 @@ class PoP:
             self._boot(item)
         with network.inside(self.namespaces["controller"]):
             readiness.wait_for_ssh(self.addresses)
-        self.balancer = Balancer(self.namespaces["balancer"], self.addresses, self.layout)
+        self.balancer = Balancer(self.namespaces["balancer"], self.sites, self.layout)
         client = self.namespaces["client"]
-        self.client = services.start_client(client, len(self.hosts), self.layout)
+        self.client = services.start_client(client, len(self.hosts), len(self.sites), self.layout)
         self.bmcs.wait_until_ready()
         readiness.wait_for_servers(self.balancer)
         readiness.wait_for_client(self.layout.client)
@@ -274,7 +287,8 @@ class PoP:
         image.build(disks / "image", self.layout.key.with_suffix(".pub").read_text(), nic_queue)
         keys = {item.name: host.prepare_disk(disks / item.name, item) for item in self.addresses}
         files.write_known_hosts(self.layout, self.addresses, keys)
-        files.write_inventory(self.layout, self.addresses)
+        files.write_inventory(self.layout, self.sites)
+        files.write_campaign(self.layout, len(self.sites))
         files.write_configuration(self.layout, self.post_seconds)
 
     def _join_others(self) -> None:

@@ -30,8 +30,9 @@ VERBS = {
 
 
 def main() -> None:
-    """Argument: JSON with home, hosts, load, post_seconds, nic_queue, drops and two descriptors:
-    lock, and machine (the machine's network namespace, of which only settings are read).
+    """Argument: JSON with home, hosts, pops, load, post_seconds, nic_queue, drops and two
+    descriptors: lock, and machine (the machine's network namespace, of which only settings are
+    read).
     """
     options = json.loads(sys.argv[1])
     if os.getpid() != 1:
@@ -64,7 +65,8 @@ class Supervisor:
         kernel.mount("proc", "/proc", "proc")
         kernel.mount("disks", layout.disks, "tmpfs", data="mode=755")
         _copy_settings(options["machine"], layout)
-        self.pop = PoP(layout, options["hosts"], options["post_seconds"], options["drops"])
+        wanted = (options[name] for name in ("hosts", "pops", "post_seconds", "drops"))
+        self.pop = PoP(layout, *wanted)
         self.pop.bring_up(options["nic_queue"])
         self.pop.set_load(options["load"])
         self.listener = unix.listen(layout.socket)

@@ -27,13 +27,20 @@ _TICK_SECONDS = 0.2
 
 
 def serve(
-    pack: Pack, config: dict[str, Any], home: Path, switches: Switches, stream: TextIO
+    pack: Pack,
+    config: dict[str, Any],
+    home: Path,
+    switches: Switches,
+    stream: TextIO,
+    every: float | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM, which cancels; a second one kills the actions that run.
 
+    With `every`, timers of rules that `switches` has on in any case tick, and sensors poll, at
+    least once in so many seconds.
     Raises MetadataError before anything is started, and ServedError if somebody serves `home`.
     """
-    book, sensors = RuleBook(pack), load_sensors(pack)
+    book, sensors = RuleBook(pack), load_sensors(pack, every)
     # Beside a StackStorm, orquesta imports plugins that hang a thread that is not the main one.
     import_module("lab.runner.workflow")
     log, inbox = Log(stream, _now), Inbox(home)
@@ -42,9 +49,11 @@ def serve(
         SensorKeeper(sensor, partial(start, sensor, config, home), log.line) for sensor in sensors
     ]
     with inbox.served(), _signals() as signals:
-        server = Server(engine, book, switches, keepers, inbox, log, _now)
+        server = Server(engine, book, switches, keepers, inbox, log, _now, every)
         rules = ", ".join(name for name, rule in book.rules.items() if switches.is_on(rule))
         log.line("serving", f"rules that are on: {rules or 'none'}")
+        if every:
+            log.line("serving", f"sensors, and timers of --enable, every {every:g} s")
         try:
             while not signals:
                 server.tick()

@@ -110,16 +110,16 @@ class Switches:
     """Which rules are on: as their files say, unless a person said otherwise.
 
     What is said with `set` is kept in a file and holds at once, also in a server that runs;
-    `always` are rules that are on in any case.
+    rules in `always` are on in any case.
     """
 
     def __init__(self, home: Path, always: Collection[str] = ()) -> None:
         self._file = home / "rules.json"
-        self._always = always
+        self.always = always
 
     def is_on(self, rule: Rule) -> bool:
         said: bool = self._said().get(rule.name, rule.enabled)
-        return said or rule.name in self._always
+        return said or rule.name in self.always
 
     def set(self, rule: Rule, enabled: bool) -> None:
         said = {**self._said(), rule.name: enabled}

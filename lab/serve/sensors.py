@@ -113,21 +113,27 @@ class SensorKeeper:
             self._note("sensor", f"{self._name} failed (exit {code}), again in {delay:g} s")
 
 
-def load_sensors(pack: Pack) -> list[Sensor]:
-    """The enabled sensors of a pack; raises MetadataError that names the file."""
+def load_sensors(pack: Pack, every: float | None = None) -> list[Sensor]:
+    """The enabled sensors of a pack, which poll once in `every` seconds or more often, if given.
+
+    Raises MetadataError that names the file.
+    """
     return [
-        _sensor(pack, file, given)
+        _sensor(pack, file, given, every)
         for file in sorted((pack.root / "sensors").glob("*.yaml"))
         for given in [load_yaml(file)]
         if given.get("enabled", True)
     ]
 
 
-def _sensor(pack: Pack, file: Path, given: dict[str, Any]) -> Sensor:
+def _sensor(pack: Pack, file: Path, given: dict[str, Any], every: float | None) -> Sensor:
     source = file.with_name(str(given.get("entry_point")))
     if not source.is_file() or not given.get("class_name"):
         raise MetadataError(f"{file}: class_name, and an entry_point beside it, are expected")
-    return Sensor(file.stem, pack.ref, given["class_name"], str(source), given.get("poll_interval"))
+    interval = given.get("poll_interval")
+    if every and interval:
+        interval = min(interval, every)
+    return Sensor(file.stem, pack.ref, given["class_name"], str(source), interval)
 
 
 class _Group(subprocess.Popen[str]):

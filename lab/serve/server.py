@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Callable, TextIO
 
 from lab.runner.display import message_of
@@ -18,7 +18,7 @@ from lab.runner.parameters import ParameterError
 from lab.runner.schemas import problems
 from lab.serve.rules import TIMERS, Rule, RuleBook, Switches
 from lab.serve.sensors import SensorKeeper
-from lab.serve.timers import Timer, timer
+from lab.serve.timers import Interval, Sooner, Timer, timer
 
 __all__ = ["Log", "Server"]
 
@@ -54,12 +54,17 @@ class Log(Listener):
 
 
 class _Ticking:
-    """A timer of one or several rules with the same parameters."""
+    """A timer of rules with the same parameters; every so many seconds, if given, it ticks in any
+    case.
+    """
 
-    def __init__(self, kind: str, parameters: Values, now: datetime) -> None:
-        self.kind = kind
-        self.parameters = parameters
-        self._timer: Timer = timer(kind, parameters, now)
+    def __init__(self, rules: Sequence[Rule], now: datetime, every: float | None) -> None:
+        self.rules = rules
+        self.kind = rules[0].trigger
+        self.parameters = rules[0].trigger_parameters
+        self._timer: Timer = timer(self.kind, self.parameters, now)
+        if every:
+            self._timer = Sooner(self._timer, Interval(timedelta(seconds=every), now))
         self._due = self._timer.next_after(now)
 
     def fires(self, now: datetime) -> bool:
@@ -82,6 +87,7 @@ class Server:
         inbox: Inbox,
         log: Log,
         clock: Clock,
+        every: float | None = None,
     ) -> None:
         self._engine = engine
         self._book = book
@@ -91,15 +97,7 @@ class Server:
         self._log = log
         self._clock = clock
         self._executions: list[threading.Thread] = []
-        now = clock()
-        timed = {
-            json.dumps([rule.trigger, rule.trigger_parameters], sort_keys=True): rule
-            for rule in book.rules.values()
-            if rule.trigger in TIMERS
-        }
-        self._timers = [
-            _Ticking(rule.trigger, rule.trigger_parameters, now) for rule in timed.values()
-        ]
+        self._timers = self._make_timers(clock(), every)
 
     def tick(self) -> None:
         """Fire the timers that are due, take what was posted, look after the sensors."""
@@ -107,7 +105,7 @@ class Server:
         for ticking in self._timers:
             if ticking.fires(now):
                 payload = {"executed_at": str(now), "schedule": None}
-                self._handle(ticking.kind, payload, ticking.parameters)
+                self._handle(ticking.kind, payload, ticking.rules)
         for trigger, payload in self._inbox.take():
             self._receive(trigger, payload)
         for keeper in self._keepers:
@@ -127,6 +125,19 @@ class Server:
         for keeper in self._keepers:
             keeper.close()
 
+    def _make_timers(self, now: datetime, every: float | None) -> list[_Ticking]:
+        """One for rules of the same parameters, and another for those that are to hurry."""
+        timed: dict[tuple[str, bool], list[Rule]] = {}
+        for rule in self._book.rules.values():
+            if rule.trigger in TIMERS:
+                parameters = json.dumps([rule.trigger, rule.trigger_parameters], sort_keys=True)
+                hurries = rule.name in self._switches.always
+                timed.setdefault((parameters, hurries), []).append(rule)
+        return [
+            _Ticking(rules, now, every if hurries else None)
+            for (_, hurries), rules in timed.items()
+        ]
+
     def _receive(self, trigger: str, payload: Any) -> None:
         """Drop what StackStorm drops: unknown triggers, and payloads that do not fit the schema."""
         schema = self._book.schema(trigger)
@@ -136,20 +147,19 @@ class Server:
         if wrong:
             self._log.line("trigger", f"{trigger} dropped: {wrong[0]}")
         else:
-            self._handle(trigger, payload, {})
+            of_trigger = [rule for rule in self._book.rules.values() if rule.trigger == trigger]
+            self._handle(trigger, payload, of_trigger)
 
-    def _handle(self, trigger: str, payload: Any, parameters: Values) -> None:
+    def _handle(self, trigger: str, payload: Any, candidates: Sequence[Rule]) -> None:
         instance = new_id()
         rules = [
             rule
-            for rule in self._book.rules.values()
-            if (rule.trigger, rule.trigger_parameters) == (trigger, parameters)
-            and self._switches.is_on(rule)
-            and self._matches(rule, payload)
+            for rule in candidates
+            if self._switches.is_on(rule) and self._matches(rule, payload)
         ]
         # Whatever ends is a trigger, and timers of disabled rules go on: not worth a line each.
         if rules or trigger in self._book.payload_schemas:
-            self._log.line("trigger", f"{trigger} {instance} {_told(trigger, payload, parameters)}")
+            self._log.line("trigger", f"{trigger} {instance} {_told(trigger, payload, rules)}")
         for rule in rules:
             self._enforce(rule, instance, payload)
 
@@ -178,10 +188,10 @@ class Server:
         self._executions.append(thread)
 
 
-def _told(trigger: str, payload: Any, parameters: Values) -> str:
+def _told(trigger: str, payload: Any, rules: Sequence[Rule]) -> str:
     """What tells one instance of a trigger from another, in short."""
     if trigger in TIMERS:
-        return ", ".join(f"{name} {value}" for name, value in parameters.items())
+        return ", ".join(f"{name} {value}" for name, value in rules[0].trigger_parameters.items())
     if trigger == ACTION_TRIGGER:
         return f"{payload['action_ref']} {payload['execution_id']} {payload['status']}"
     return json.dumps(payload, ensure_ascii=False)[:_TOLD]

@@ -11,7 +11,7 @@ from math import floor
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
-__all__ = ["CRON_TIMER", "INTERVAL_TIMER", "Cron", "Interval", "Timer", "timer"]
+__all__ = ["CRON_TIMER", "INTERVAL_TIMER", "Cron", "Interval", "Sooner", "Timer", "timer"]
 
 INTERVAL_TIMER = "core.st2.IntervalTimer"
 CRON_TIMER = "core.st2.CronTimer"
@@ -53,6 +53,19 @@ class Interval:
     def next_after(self, moment: datetime) -> datetime:
         """A moment of its grid, whatever was missed."""
         return self.start + (floor((moment - self.start) / self.step) + 1) * self.step
+
+
+@dataclass(frozen=True)
+class Sooner:
+    """Fires whenever one of two timers does."""
+
+    own: Timer
+    other: Interval
+
+    def next_after(self, moment: datetime) -> datetime:
+        """Whichever is next."""
+        own, other = self.own.next_after(moment), self.other.next_after(moment)
+        return other if own is None else min(own, other)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from lab import CHECKOUT
 from lab.pop.files import prepare_home
-from lab.pop.layout import LabError, Layout
+from lab.pop.layout import LabError, Layout, shared
 
 from . import processes
 
@@ -29,8 +29,11 @@ MAX_HOSTS = 250
 STOP_SECONDS = 10.0
 
 
-def up(home: Path, hosts: int = 8, load: bool = True, post_seconds: float = 0.0) -> dict[str, Any]:
-    """Bring a PoP up and return its state once all of it answers; it outlives the caller.
+def up(
+    home: Path, hosts: int = 8, load: bool = True, post_seconds: float = 0.0, pops: int = 1
+) -> dict[str, Any]:
+    """Bring PoPs up, which share the hosts evenly, and return their state once all of it answers;
+    it outlives the caller.
 
     Whatever ends this call early, Ctrl-C included, takes everything down again.
     `post_seconds` is the time that the firmware takes in each reboot.
@@ -39,6 +42,7 @@ def up(home: Path, hosts: int = 8, load: bool = True, post_seconds: float = 0.0)
         raise LabError("the simulated lab needs the Python package asyncssh")
     if not 1 <= hosts <= MAX_HOSTS:
         raise LabError(f"a simulated lab has 1 to {MAX_HOSTS} hosts, not {hosts}")
+    shared(range(hosts), pops)
     layout = Layout(home.resolve())
     lock = _lock(layout)
     if lock is None:
@@ -49,7 +53,7 @@ def up(home: Path, hosts: int = 8, load: bool = True, post_seconds: float = 0.0)
         os.close(lock)
         raise
     try:
-        options = {"hosts": hosts, "load": load, "post_seconds": post_seconds}
+        options = {"hosts": hosts, "pops": pops, "load": load, "post_seconds": post_seconds}
         return _bring_up(layout, {**options, "lock": lock})
     except BaseException:
         down(home)

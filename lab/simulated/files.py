@@ -16,11 +16,10 @@ from .balancer import BACKEND
 PORTS = range(20000, 32000)
 TRIES = 20
 
-POP = """---
-# Written by `edgetune lab up --simulated`.
-pops:
-  lab1:
+POP = """
+  {name}:
     floor: 0.5
+    region: lab
     reboot_time: 5
     health: "{health}"
     load_balancer: {{driver: haproxy, address: "{balancer}", backend: {backend}}}
@@ -40,6 +39,15 @@ class Endpoint:
     name: str
     ip: str
     port: int
+
+
+@dataclass(frozen=True)
+class Site:
+    """One PoP of the lab; `balancer` is the address of its load balancer."""
+
+    name: str
+    balancer: str
+    hosts: tuple[Endpoint, ...]
 
 
 def endpoints(count: int) -> list[Endpoint]:
@@ -67,12 +75,14 @@ def _can_bind(ip: str, port: int) -> bool:
 
 
 def write_inventory(
-    layout: Layout, hosts: Sequence[Endpoint], bmcs: Mapping[str, str], health: str, balancer: str
+    layout: Layout, sites: Sequence[Site], bmcs: Mapping[str, str], health: str
 ) -> None:
     """One stratum: all hosts have one rack and one sort of hardware. `bmcs` is {host name: URL}."""
-    text = POP.format(health=health, balancer=balancer, backend=BACKEND)
+    text = "---\n# Written by `edgetune lab up --simulated`.\npops:"
     alike = "rack: r1, hardware: simulated"
-    text += "".join(HOST.format(host, alike, bmcs[host.name]) for host in hosts)
+    for site in sites:
+        text += POP.format(name=site.name, health=health, balancer=site.balancer, backend=BACKEND)
+        text += "".join(HOST.format(host, alike, bmcs[host.name]) for host in site.hosts)
     layout.inventory.write_text(text, encoding="utf-8")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The running PoP: its hosts, their boots, their traffic, and the load balancer in front."""
+"""The running PoPs: their hosts, the boots and traffic of those, and load balancers in front."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 
 import asyncssh
 
-from lab.pop.files import write_configuration
-from lab.pop.layout import Layout
+from lab.pop.files import write_campaign, write_configuration
+from lab.pop.layout import Layout, shared
 
 from . import commands, files, host, processes
 from .balancer import Balancer, Server
@@ -37,9 +37,15 @@ class Machine:
     root: Path
     ssh: HostServer
     counters: Counters
+    balancer: Balancer
     on: bool = False
     boots: int = 0
     boot: asyncio.Task[None] | None = None
+
+    @property
+    def server(self) -> Server:
+        """Itself as its load balancer sees it."""
+        return self.balancer.servers[self.endpoint.name]
 
     @property
     def is_ready(self) -> bool:
@@ -48,45 +54,59 @@ class Machine:
 
 
 class PoP:
-    """Hosts on private roots; `load` says whether there is any traffic, `post_seconds` what the
-    firmware takes in each reboot.
+    """Hosts on private roots, of one PoP or several of the same size; `load` says whether there is
+    any traffic, `post_seconds` what the firmware takes in each reboot.
     """
 
-    def __init__(self, layout: Layout, hosts: int, load: bool, post_seconds: float) -> None:
+    def __init__(
+        self, layout: Layout, hosts: int, pops: int, load: bool, post_seconds: float
+    ) -> None:
         self.layout = layout
         self.load = load
         self.post_seconds = post_seconds
-        self.balancer_url = self.health_url = ""
+        self.health_url = ""
+        self.sites: list[files.Site] = []
         self._chance = random.Random()
         self._surge = Surge(self._chance)
         user_key = _make_user_key(layout.key)
-        self.machines = [self._machine(each, user_key) for each in files.endpoints(hosts)]
-        servers = [Server(each.endpoint.name, each.endpoint.ip) for each in self.machines]
-        self.balancer = Balancer(servers)
+        self._hosts = shared(files.endpoints(hosts), pops)
+        self.balancers = {
+            name: Balancer([Server(each.name, each.ip) for each in own])
+            for name, own in self._hosts.items()
+        }
+        self.machines = [
+            self._machine(each, self.balancers[name], user_key)
+            for name, own in self._hosts.items()
+            for each in own
+        ]
         self.bmcs = Bmcs({each.endpoint.name: each.endpoint.ip for each in self.machines}, layout)
 
-    def _machine(self, endpoint: files.Endpoint, user_key: str) -> Machine:
+    def _machine(self, endpoint: files.Endpoint, balancer: Balancer, user_key: str) -> Machine:
         root = self.layout.lab / "hosts" / endpoint.name / "root"
         ssh = HostServer(root, endpoint.ip, endpoint.port, user_key)
-        return Machine(endpoint, root, ssh, Counters(self._chance))
+        return Machine(endpoint, root, ssh, Counters(self._chance), balancer)
 
     async def bring_up(self) -> None:
         """All of it, until it answers; OSError says what did not work."""
         for machine in self.machines:
             host.install(machine.root, machine.endpoint.name)
             await self._boot(machine)
-        balancer = await asyncio.start_server(self.balancer.serve, "127.0.0.1", 0)
         health = await asyncio.start_server(self._answer_health, "127.0.0.1", 0)
-        self.balancer_url = f"tcp://127.0.0.1:{balancer.sockets[0].getsockname()[1]}"
+        self._servers = [health]
+        for name, balancer in self.balancers.items():
+            listening = await asyncio.start_server(balancer.serve, "127.0.0.1", 0)
+            self._servers.append(listening)
+            url = f"tcp://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+            self.sites.append(files.Site(name, url, self._hosts[name]))
         self.health_url = f"http://127.0.0.1:{health.sockets[0].getsockname()[1]}/health"
-        self._servers = (balancer, health)
         for machine in self.machines:  # which on real hosts is each one's own loopback
             machine.ssh.know_as(self.health_url, f"{self.health_url}/{machine.endpoint.name}")
         endpoints = [machine.endpoint for machine in self.machines]
         keys = {machine.endpoint.name: machine.ssh.public_key for machine in self.machines}
         urls = self.bmcs.listen(self._reset)
-        files.write_inventory(self.layout, endpoints, urls, self.health_url, self.balancer_url)
+        files.write_inventory(self.layout, self.sites, urls, self.health_url)
         files.write_known_hosts(self.layout, endpoints, keys)
+        write_campaign(self.layout, len(self.sites))
         write_configuration(self.layout, self.post_seconds)
 
     async def run(self) -> None:
@@ -117,19 +137,21 @@ class PoP:
                 for machine in self.machines
             ],
             "load": self.load,
-            "load_balancer": self.balancer_url,
+            "load_balancers": {site.name: site.balancer for site in self.sites},
             "health": self.health_url,
         }
 
     def _flow(self, seconds: float) -> None:
-        self.balancer.load = self._surge.after(seconds) if self.load else 0.0
+        load = self._surge.after(seconds) if self.load else 0.0
+        for balancer in self.balancers.values():
+            balancer.load = load
         running = [machine for machine in self.machines if machine.on]
         backlogs = [commands.backlog(machine.root) for machine in running]
         for machine, backlog in zip(running, backlogs):
             healthy = backlog is not None and machine.is_ready
-            self.balancer.servers[machine.endpoint.name].up = healthy
+            machine.server.up = healthy
         for machine, backlog in zip(running, backlogs):
-            share = self.balancer.share(machine.endpoint.name)
+            share = machine.balancer.share(machine.endpoint.name)
             mode = self.bmcs.snoop_mode(machine.endpoint.name)
             machine.counters.grow(seconds, backlog or 0, share, mode)
             machine.counters.write(machine.root)
@@ -148,7 +170,7 @@ class PoP:
         if machine.boot:
             machine.boot.cancel()
         machine.on, machine.boot = False, None
-        self.balancer.servers[machine.endpoint.name].up = False
+        machine.server.up = False
         machine.ssh.stop()
         processes.end_below(machine.root)
 
@@ -178,7 +200,7 @@ class PoP:
         await machine.ssh.start()
         machine.boots += 1
         machine.on = True
-        self.balancer.servers[machine.endpoint.name].up = machine.is_ready
+        machine.server.up = machine.is_ready
 
     async def _answer_health(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

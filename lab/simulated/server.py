@@ -25,7 +25,7 @@ GUARD_LOST_AFTER = 0.2  # s
 
 
 def main() -> None:
-    """Argument: JSON with home, hosts, load, post_seconds and the descriptor of the lock."""
+    """Argument: JSON with home, hosts, pops, load, post_seconds and the descriptor of the lock."""
     options = json.loads(sys.argv[1])
     layout = Layout(Path(options["home"]))
     if os.fork():
@@ -56,7 +56,8 @@ async def _be_the_hosts(layout: Layout, options: dict[str, Any], guard: int) -> 
     from .pop import PoP  # not before the fork: the guard needs none of it
 
     try:
-        pop = PoP(layout, options["hosts"], options["load"], options["post_seconds"])
+        wanted = (options[name] for name in ("hosts", "pops", "load", "post_seconds"))
+        pop = PoP(layout, *wanted)
         await pop.bring_up()
     except (LabError, OSError) as error:
         _report({"error": str(error)})
