@@ -68,7 +68,7 @@ def until(condition: Callable[[], Any], seconds: float) -> Any:
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, f"not so after {seconds} s"
-        time.sleep(1)
+        time.sleep(3)
     return found
 
 

@@ -80,10 +80,10 @@ def test_cron_promotes_a_campaign_of_two_rings() -> None:
     assert begun["status"] == "succeeded", begun["result"]
     campaign = begun["result"]["result"]["campaign"]
     with (
-        rule("advance_campaigns", minute="*", second="*/15"),
-        rule("advance_soaking", unit="seconds", delta=10),
+        rule("advance_campaigns", minute="*", second="*/30"),
+        rule("advance_soaking", unit="seconds", delta=20),
     ):
-        until(lambda: _in_order(campaign)["state"] != "running", 600)
+        until(lambda: _in_order(campaign)["state"] != "running", 900)
     ended = _in_order(campaign)
     assert ended["state"] == "complete", ended
     assert [ring["verdict"] for ring in ended["rings"]] == ["improved", "improved"]
