@@ -119,7 +119,8 @@ class Batch:
 class Head:
     """The rollout as a whole; ``baseline`` and ``soak`` are [start, end] in epoch seconds,
     ``usual_load`` is the most packets per second that the PoP took during the baseline,
-    ``first_look`` the number of the present soak's first look.
+    ``first_look`` the number of the present soak's first look, ``channel`` the chat channel in
+    which it was asked for.
 
     ``wait`` says that its workflow stays until the end of the soak, ``taken_over`` when it was
     last taken from a workflow that may have an action running still, ``recoveries`` how often
@@ -138,6 +139,7 @@ class Head:
     owner: str
     by: str
     created: float
+    channel: str = ""
     baseline: list[float] = field(default_factory=list)
     soak: list[float] = field(default_factory=list)
     usual_load: float = 0.0
