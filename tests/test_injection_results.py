@@ -23,7 +23,7 @@ from edgetune.entry import run_step, safe, safe_text
 from edgetune.errors import RefusedError
 from edgetune.plan import profile_of
 from edgetune.report.text import plan_text, verdict_text
-from edgetune.rollout import diagnosis, lifecycle, planning, sampling, status, switch
+from edgetune.rollout import diagnosis, drain, lifecycle, pause, planning, sampling, status, switch
 from edgetune.rollout.record import read_rollout
 from lab.runner.display import errors_of
 from tests.builders import plan
@@ -53,6 +53,17 @@ def person_stops(world: World, text: str) -> Any:
     assert switch.stopped_by(world.site), "the kill switch takes, whatever the reason"
     refused = act(lifecycle.claim_pop, plan=world.plan["digest"])
     return stopped, refused, act(status.rollout_status), act(switch.resume_all, by=text)
+
+
+def person_pauses(world: World, text: str) -> Any:
+    paused = act(pause.pause_pop, pop="lab1", reason=text, by=text)
+    told = act(status.rollout_status), act(drain.drain_hosts, **of_batch(world, 0))
+    wrong = act(pause.pause_pop, pop=text), act(pause.resume_pop, pop=text, cause=text)
+    return paused, *told, *wrong, act(pause.resume_pop, pop="lab1", by=text)
+
+
+def of_batch(world: World, batch: int) -> dict[str, Any]:
+    return {"rollout": world.rollout, "epoch": world.epoch, "batch": batch}
 
 
 def person_decides(world: World, text: str) -> Any:
@@ -146,6 +157,7 @@ SOURCES: dict[str, Says] = {
     own.__name__: own
     for own in (
         person_stops,
+        person_pauses,
         person_decides,
         person_names,
         host_fails,

@@ -18,6 +18,7 @@ from edgetune.campaign.gates import approver, closed_gates, unchanged, unwell, v
 from edgetune.campaign.record import PopStep, Record, RingStep, Writer, all_records, taken_if_free
 from edgetune.errors import EdgetuneError, FencedError, NothingToDo, RefusedError, StoreError
 from edgetune.rollout.lifecycle import claim_pop, refuse_unfinished
+from edgetune.rollout.pause import refuse_if_paused
 from edgetune.rollout.planning import plan_rollout
 from edgetune.rollout.record import ENDED, Head, all_heads
 from edgetune.rollout.site import Site
@@ -152,6 +153,7 @@ class _Step:
 
     def _plan(self, name: str, tuning: str, definition: Ring) -> str:
         """The digest of a new plan for a PoP that is free."""
+        refuse_if_paused(self._site, name)
         refuse_unfinished(self._site, name)
         holder = self._site.claims.holder(name)
         if holder is not None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from edgetune.errors import DrainError, RefusedError
 from edgetune.inventory import Host
-from edgetune.judge.surge import peak_load
-from edgetune.rollout.record import Batch, Rollout, open_rollout
-from edgetune.rollout.sampling import recent_samples
+from edgetune.rollout.pause import why_paused
+from edgetune.rollout.record import UNTOUCHED_STEPS, Batch, Rollout, open_rollout
 from edgetune.rollout.site import Site
+from edgetune.rollout.surge import surge_of
 from edgetune.traffic import DrainDriver, Server
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 # What a server of ours is set to once it carries nothing.
 OUT = "maint"
 _POLL = 0.5
-# Intervals back in which load counts as the present one.
-_RECENT = 3
 
 
 def drain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
@@ -30,13 +28,16 @@ def drain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, A
 
     What each server was before is written down first, and only once: a second run never takes
     our own "drain" for the previous state. Live tunings drain nothing. ``waiting`` counts hosts
-    that cannot be drained now, because of a surge, or because a rollback finds no room under
-    the floor; the step is to be called again then. Where a rollback finds room for some of them,
-    these go first, and ``check_health`` tells that the others are left.
+    that cannot be drained now, because the PoP is paused or in a surge, or because a rollback
+    finds no room under the floor; the step is to be called again then. Where a rollback finds
+    room for some of them, these go first, and ``check_health`` tells that the others are left.
     """
     opened = open_rollout(site, rollout, epoch)
     work = opened.batch(batch)
     names = work.at("planned", "draining")
+    paused = why_paused(site, opened.head.pop) if _may_wait(work) else ""
+    if paused:
+        return _began(opened, work, f"{paused}; no further batch begins", waiting=len(names))
     if not opened.drains:
         opened.move(work, names, "drained")
     if not names or not opened.drains:
@@ -163,16 +164,10 @@ def set_ready(opened: Rollout, names: Sequence[str], ready: bool) -> Mapping[str
     return opened.ask(names, "ready", lambda host: request)
 
 
-def surge_of(opened: Rollout) -> str:
-    """Why this is no time to drain anything, or nothing."""
-    if opened.head.usual_load <= 0:
-        return ""
-    interval = opened.plan["options"]["interval"]
-    load = peak_load(recent_samples(opened, _RECENT * interval, interval), interval)
-    times = load / opened.head.usual_load
-    if times <= opened.site.config.surge_factor:
-        return ""
-    return f"{opened.pop.name} carries {times:.1f} times its usual load; nothing is drained now"
+def _may_wait(work: Batch) -> bool:
+    """Whether a pause holds the batch: what was begun is finished, what goes back goes back."""
+    begun = len(work.at(*UNTOUCHED_STEPS)) < len(work.hosts)
+    return work.what != "restore" and bool(work.at("planned")) and not begun
 
 
 def _began(opened: Rollout, work: Batch, message: str, waiting: int = 0) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 from edgetune.errors import EdgetuneError, FencedError, InputError, RefusedError
 from edgetune.rollout.approval import valid_approval
 from edgetune.rollout.baseline import usual_load
+from edgetune.rollout.pause import refuse_if_paused
 from edgetune.rollout.record import (
     CHANGES_HOSTS,
     ENDED,
@@ -208,6 +209,7 @@ def _begin(site: Site, digest: str, owner: str, by: str, wait: bool) -> Rollout:
     refuse_if_stopped(site)
     plan = load_plan(site, digest)
     pop = site.inventory.pop(plan["pop"])
+    refuse_if_paused(site, pop.name)
     refuse_unfinished(site, pop.name)
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     name = f"{pop.name}-{stamp}-{secrets.token_hex(2)}"

@@ -9,6 +9,7 @@ from typing import Any
 
 from edgetune.errors import InputError, StoreError
 from edgetune.report.text import rollout_text
+from edgetune.rollout.pause import all_pauses, pause_text
 from edgetune.rollout.record import FORWARD, Head, all_heads, read_rollout
 from edgetune.rollout.recovery import is_orphaned
 from edgetune.rollout.site import Site
@@ -45,18 +46,31 @@ def rollout_status(
         and (not host or host in head.quarantined)
         and (not orphaned or (not stopped and is_orphaned(site, head)))
     ]
+    told = chosen[0].pop if rollout and chosen else ""
     return {
         "rollouts": [_short(head) for head in chosen],
         "ids": [head.id for head in chosen],
         "message": f"{len(chosen)} rollout{'' if len(chosen) == 1 else 's'}",
-        "text": _text(stopped, chosen) + (_drift(site, chosen[0]) if rollout and chosen else ""),
+        "text": _text([*_stopped(stopped), *_paused(site, pop or told)], chosen)
+        + (_drift(site, chosen[0]) if rollout and chosen else ""),
     }
 
 
-def _text(stopped: str, heads: list[Head]) -> str:
-    notice = f"Everything is stopped ({one_line(stopped)}); resume_all permits changes again."
+def _text(notices: list[str], heads: list[Head]) -> str:
     texts = [rollout_text(asdict(head)) for head in heads] or ["No rollouts."]
-    return "\n\n".join([notice, *texts] if stopped else texts)
+    return "\n\n".join([*notices, *texts])
+
+
+def _stopped(why: str) -> list[str]:
+    notice = f"Everything is stopped ({one_line(why)}); resume_all permits changes again."
+    return [notice] if why else []
+
+
+def _paused(site: Site, pop: str) -> list[str]:
+    """Of one PoP, or of all."""
+    pauses = sorted(all_pauses(site).items())
+    whys = [pause_text(name, own) for name, own in pauses if pop in ("", name)]
+    return [f"{one_line(why)}; resume_pop lets it go on." for why in whys if why]
 
 
 def _drift(site: Site, head: Head) -> str:

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from st2common.runners.base_action import Action
+
+from edgetune.entry import Result, run_step
+from edgetune.rollout.pause import resume_pop
+
+
+class ResumePop(Action):
+    """Let a PoP go on."""
+
+    def run(self, pop: str, cause: str = "", by: str = "") -> Result:
+        return run_step(resume_pop, self.config, pop=pop, cause=cause, by=by)

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pause_pop import PausePop
+
+from edgetune.rollout import drain, status
+from edgetune.rollout.record import read_rollout
+from tests.action_case import EdgetuneActionTestCase
+
+
+class PausePopTestCase(EdgetuneActionTestCase):
+    __test__ = True
+    action_cls = PausePop
+
+    def test_nothing_more_begins_and_status_says_why(self) -> None:
+        opened = read_rollout(self.world.site, self.world.rollout)
+        opened.head.channel = "edge"
+        opened.save()
+        result = self.assert_succeeds(pop="lab1", reason="a final tonight", by="ana")
+        why = "lab1 is paused (asked, by ana: a final tonight)"
+        self.assertEqual(
+            result,
+            {
+                "pop": "lab1",
+                "changed": True,
+                "channel": "edge",
+                "message": f"{why}; no further batch begins there",
+            },
+        )
+        self.assertEqual(self.world.step(drain.drain_hosts, 0)["waiting"], 1)
+        text = status.rollout_status(self.world.site, self.world.rollout)["text"]
+        self.assertTrue(text.startswith(f"{why}; resume_pop lets it go on.\n\n"), text)
+
+    def test_a_second_time_changes_nothing(self) -> None:
+        self.assert_succeeds(pop="lab1", cause="surge", reason="2.4 times its usual load")
+        result = self.assert_succeeds(pop="lab1", cause="surge", reason="3.1 times")
+        said = "lab1 is paused already (surge, by unknown: 2.4 times its usual load)"
+        self.assertEqual((result["changed"], result["channel"]), (False, ""))
+        self.assertEqual(result["message"], said)
+
+    def test_what_is_unknown_is_named(self) -> None:
+        self.assert_wrong("pop", pop="lab2")
+        self.assert_wrong("cause", pop="lab1", cause="rain")

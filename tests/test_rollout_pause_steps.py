@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A paused PoP: what was begun is finished, nothing else begins, and no rollback waits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+
+from edgetune.errors import RefusedError
+from edgetune.rollout import change, drain, lifecycle, looks, reboot, recovery, status
+from edgetune.rollout.pause import CAUSES, pause_pop, resume_pop
+from tests.campaign_world import CampaignWorld
+from tests.world import EmptyWorld, World, changing
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return changing(tmp_path)
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+@pytest.mark.parametrize("batch", [0, 1], ids=["change", "sham"])
+def test_no_batch_begins(world: World, batch: int, cause: str) -> None:
+    pause_pop(world.site, "lab1", cause, "because", "ana")
+    result = world.step(drain.drain_hosts, batch)
+    assert (result["waiting"], world.balancer.log) == (1, [])
+    why = f"lab1 is paused ({cause}, by ana: because); no further batch begins"
+    assert result["message"] == why
+    resume_pop(world.site, "lab1")
+    world.roll(batch)
+    assert set(world.at(batch).values()) == {"done"}
+
+
+def test_a_tuning_that_drains_nothing_waits_too(tmp_path: Path) -> None:
+    world = changing(tmp_path, disruption="live")
+    pause_pop(world.site, "lab1")
+    assert world.step(drain.drain_hosts, 0)["waiting"] == 1
+    assert set(world.at(0).values()) == {"planned"}
+
+
+STEPS = (drain.check_drained, change.apply_tuning, reboot.reboot_hosts, drain.undrain_hosts)
+
+
+@pytest.mark.parametrize("reached", STEPS)
+def test_hosts_that_are_out_are_finished(world: World, reached: Callable[..., Any]) -> None:
+    world.roll(0, until=reached)
+    pause_pop(world.site, "lab1")
+    world.roll(0)
+    assert set(world.at(0).values()) == {"done"}
+    assert "ready" in set(world.balancer.state.values())
+    assert world.step(drain.drain_hosts, 1)["waiting"] == 1
+
+
+def test_a_rollback_does_not_wait(world: World) -> None:
+    world.roll(0)
+    pause_pop(world.site, "lab1")
+    world.roll_back()
+    assert world.hosts.tuned == set()
+
+
+def test_looks_go_on(world: World) -> None:
+    world.mark("soaking")
+    pause_pop(world.site, "lab1")
+    assert "the next look" in looks.compare_pop(world.site, world.rollout)["message"]
+
+
+def test_who_waits_is_no_orphan(world: World) -> None:
+    """Each look whether it may go on keeps the claim."""
+    pause_pop(world.site, "lab1")
+    world.site.claims.renew("lab1", read_claim(world), 1)
+    assert recovery.is_orphaned(world.site, world.head)
+    world.step(drain.drain_hosts, 0)
+    assert not recovery.is_orphaned(world.site, world.head)
+
+
+def read_claim(world: World) -> Any:
+    claim = world.site.claims.holder("lab1")
+    assert claim is not None
+    return claim
+
+
+def test_no_rollout_begins(tmp_path: Path) -> None:
+    world = EmptyWorld(tmp_path)
+    pause_pop(world.site, "lab1", reason="a final", by="ana")
+    said = r"lab1 is paused \(asked, by ana: a final\); resume_pop lets it go on"
+    with pytest.raises(RefusedError, match=said):
+        world.begin(tmp_path)
+    assert world.site.claims.holder("lab1") is None
+    resume_pop(world.site, "lab1")
+    world.begin(tmp_path)
+
+
+def test_what_is_under_way_can_be_taken_over(world: World) -> None:
+    pause_pop(world.site, "lab1")
+    assert world.take_over()["claimed"]
+
+
+def test_a_campaign_waits_for_the_pop_and_says_so(tmp_path: Path) -> None:
+    world = CampaignWorld(tmp_path)
+    world.begin_campaign()
+    pause_pop(world.site, "ams1", "lost_host", "e003", "a rule")
+    assert world.advance() == []
+    assert "ams1 is paused (lost_host, by a rule: e003)" in world.record.pops["ams1"].refused
+    resume_pop(world.site, "ams1")
+    assert world.advance() == ["ams1"]
+
+
+def test_pauses_are_those_of_one_pop(tmp_path: Path) -> None:
+    world = CampaignWorld(tmp_path)
+    pause_pop(world.site, "ams1", by="ana")
+    pause_pop(world.site, "lax1", "surge", by="ben")
+    text = status.rollout_status(world.site)["text"]
+    assert "ams1 is paused (asked, by ana); resume_pop lets it go on." in text
+    assert "lax1 is paused (surge, by ben)" in text
+    assert "lax1" not in status.rollout_status(world.site, pop="ams1")["text"]
+    resume_pop(world.site, "lax1")
+    assert "lax1" not in status.rollout_status(world.site)["text"]
+
+
+def test_the_newest_claim_is_not_the_pausers(world: World) -> None:
+    """A pause takes nothing from whoever is at work."""
+    before = world.site.claims.holder("lab1")
+    pause_pop(world.site, "lab1")
+    assert world.site.claims.holder("lab1") == before
+    assert lifecycle.claim_pop(world.site, rollout=world.rollout, epoch=world.epoch)["claimed"]
