@@ -12,16 +12,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "lib"))
 
 from edgetune.entry import safe  # noqa: E402
 from edgetune.errors import EdgetuneError  # noqa: E402
-from edgetune.rollout.guard import degraded_rollouts  # noqa: E402
+from edgetune.rollout.guard import Guard  # noqa: E402
 from edgetune.rollout.site import Site  # noqa: E402
 from edgetune.rollout.store import SensorStore  # noqa: E402
 
 
 class RolloutGuard(PollingSensor):
-    """Dispatches ``edgetune.health_degraded`` for rollouts whose changed hosts are unwell."""
+    """Dispatches what the guard finds, as the triggers of this pack."""
 
     def setup(self) -> None:
         self._logger = self.sensor_service.get_logger(name=type(self).__name__)
+        self._guard = Guard(lambda problem: self._logger.error("%s", problem))
 
     def poll(self) -> None:
         # An exception here ends the sensor's process, and after two more tries for good.
@@ -29,11 +30,9 @@ class RolloutGuard(PollingSensor):
             site = Site(self.config or {})
             if site.config.records == "st2":
                 site.store = SensorStore(self.sensor_service)
-            for finding in degraded_rollouts(site):
+            for trigger, payload in self._guard.look(site):
                 self.sensor_service.dispatch(
-                    trigger="edgetune.health_degraded",
-                    payload=safe(finding),
-                    trace_tag=finding["id"],
+                    trigger=f"edgetune.{trigger}", payload=safe(payload), trace_tag=payload["id"]
                 )
         except EdgetuneError as error:
             self._logger.error("cannot look at running rollouts: %s", error)

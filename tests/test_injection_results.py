@@ -232,11 +232,10 @@ def test_a_trigger_holds_nothing_but_text(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(rollout_guard, "Site", mock.MagicMock())
     service = mock.MagicMock()
     guard = rollout_guard.RolloutGuard(sensor_service=service, config={})
+    guard.setup()
     for text in HOSTILE.values():
-        found = {"id": "r-1", "rollout": "r", "epoch": 1, "pop": "lab1", "hosts": [text]}
-        monkeypatch.setattr(
-            rollout_guard, "degraded_rollouts", lambda site, f=found, t=text: [{**f, "reason": t}]
-        )
+        found = {"id": "r-1", "hosts": [text], "reason": text, "evidence": text}
+        guard._guard = mock.Mock(look=lambda site, f=found: [("health_degraded", f)])
         guard.poll()
         assert_harmless(service.dispatch.call_args.kwargs["payload"])
     assert service.dispatch.call_count == len(HOSTILE)

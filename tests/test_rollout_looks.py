@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,50 +15,8 @@ from edgetune.report.text import prospect_text
 from edgetune.rollout import looks, sampling, soak, status
 from edgetune.rollout.baseline import _useless, check_baseline
 from edgetune.rollout.record import read_rollout
-from tests.builders import samples
+from tests.soaking import SEEDS, TIMES, USUAL, Soaking
 from tests.world import World
-
-TIMES = {"interval": 10, "baseline": 600, "soak": 610, "warmup": 10, "looks": 4}
-USUAL = 3.0
-
-
-class Soaking(World):
-    """A rollout whose samples are put into the store; hosts drop ``USUAL`` a second before."""
-
-    def __init__(self, folder: Path, **planned: Any) -> None:
-        super().__init__(folder, **{**TIMES, **planned})
-        self.mark("baseline")
-        self.now = time.time()
-        self.keep("baseline", [self.now - 1400, self.now - 800])
-        self.count(dict.fromkeys(self.hosts_of("test", "control"), USUAL), self.now - 1400, "one")
-
-    def hosts_of(self, *names: str) -> list[str]:
-        return [h for name in names for s in self.plan["strata"].values() for h in s[name]]
-
-    def keep(self, field: str, value: Any) -> None:
-        opened = read_rollout(self.site, self.rollout)
-        setattr(opened.head, field, value)
-        opened.save()
-
-    def count(self, rates: dict[str, float], start: float, boot: str) -> None:
-        self.site.samples.add(
-            "lab1", samples(rates, start, 600, boot, seed={"one": 12, "two": 15}[boot])
-        )
-
-    def soak(self, test: float, began: float) -> None:
-        """The soak began that many seconds ago; test hosts drop ``test`` in it."""
-        for state in ("changing", "soaking"):
-            self.mark(state)
-        self.keep("soak", [self.now - began, self.now - began + 600])
-        control = dict.fromkeys(self.hosts_of("control"), USUAL)
-        rates = {**dict.fromkeys(self.hosts_of("test"), test), **control}
-        self.count(rates, self.now - began, "two")
-
-    def looked(self) -> list[tuple[str, str]]:
-        """Verdict and decision of every look that is in the record."""
-        opened = read_rollout(self.site, self.rollout)
-        taken = [opened.look(number) for number in range(opened.head.looks)]
-        return [(look["verdict"], look["decision"]) for look in taken]
 
 
 @pytest.fixture
@@ -109,7 +66,7 @@ def test_a_baseline_in_which_nothing_happened_is_refused(tmp_path: Path) -> None
     with pytest.raises(RefusedError, match="no data from .* in the baseline: 0 of 0 samples"):
         check_baseline(world.site, world.rollout, world.epoch)
     quiet = Soaking.__new__(Soaking)
-    quiet.__dict__.update(world.__dict__, now=time.time())
+    quiet.__dict__.update(world.__dict__, now=time.time(), seeds=SEEDS)
     quiet.keep("baseline", [quiet.now - 1400, quiet.now - 800])
     quiet.count(dict.fromkeys(quiet.hosts_of("test", "control"), 0), quiet.now - 1400, "one")
     with pytest.raises(RefusedError, match="no effect on listen_drops could be seen"):

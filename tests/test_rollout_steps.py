@@ -11,7 +11,6 @@ import pytest
 
 from edgetune.errors import DrainError, FencedError, InputError, RefusedError
 from edgetune.rollout import change, drain, lifecycle, looks, reboot, sampling, status
-from edgetune.rollout.guard import degraded_rollouts
 from edgetune.rollout.record import read_rollout
 from tests.world import World
 
@@ -249,30 +248,6 @@ def test_a_look_waits_for_the_end_of_the_soak(world: World) -> None:
     assert looks.compare_pop(world.site, world.rollout)["decision"] == "wait"
     early = looks.compare_pop(world.site, world.rollout, now=True)
     assert (early["decision"], early["verdict"]) == ("wait", "")
-
-
-def test_the_guard_sees_changed_hosts_that_are_unwell(world: World) -> None:
-    assert list(degraded_rollouts(world.site)) == []
-    world.roll(0)
-    test = world.plan["batches"][0]["hosts"]
-    opened = read_rollout(world.site, world.rollout)
-    now = time.time()
-    opened.head.baseline = [now - 1000, now - 900]
-    opened.save()
-    well = {"health_failed": 0, "health_p50_ms": 1.0}
-    sick = {"health_failed": 0, "health_p50_ms": 900.0}
-    for at, unwell in ((now - 950, ()), (now, test[:1])):
-        world.site.samples.add(
-            "lab1",
-            [
-                {"host": h, "time": at, "gauges": sick if h in unwell else well}
-                for h in world.balancer.state
-            ],
-        )
-    (finding,) = degraded_rollouts(world.site)
-    assert finding["hosts"] == test[:1]
-    assert finding["id"] == f"{world.rollout}-{opened.head.epoch}"
-    assert "answers in 900 ms, 1.0 ms is usual" in finding["reason"]
 
 
 @pytest.mark.parametrize(

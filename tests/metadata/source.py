@@ -40,18 +40,20 @@ def sensor_problems(sensor: dict[str, Any], source: str, triggers: set[str]) -> 
 
 
 def dispatched(source: str) -> set[str]:
-    """The refs of the triggers that a sensor's source dispatches."""
+    """The refs of the triggers that a sensor's source dispatches by name."""
     calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
-    return {_trigger(call) for call in calls if _called(call) == "dispatch"}
+    triggers = [_trigger(call) for call in calls if _called(call) == "dispatch"]
+    # One that is put together as it runs is for the sensor's own tests.
+    return {str(_literal(each)) for each in triggers if not isinstance(each, ast.JoinedStr)}
 
 
 def _called(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else ""
 
 
-def _trigger(call: ast.Call) -> str:
+def _trigger(call: ast.Call) -> ast.expr:
     named = [keyword.value for keyword in call.keywords if keyword.arg == "trigger"]
-    return str(_literal((named or call.args)[0]))
+    return (named or call.args)[0]
 
 
 def _literal(node: ast.expr) -> Any:

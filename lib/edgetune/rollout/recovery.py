@@ -7,12 +7,13 @@ hosts stands. What is decided here is only the direction: carried on, or taken b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from edgetune.errors import DrainError, RefusedError
 from edgetune.rollout.record import (
     SETTLED_STEPS,
+    Batch,
     Head,
     HostStep,
     Rollout,
@@ -77,26 +78,27 @@ def _decide(opened: Rollout, ended: str, findings: Mapping[str, str]) -> tuple[s
         return "roll_back", f"the workflow that carried it on ended as {ended}"
     if head.recoveries >= MOST_RECOVERIES:
         return "roll_back", f"its owner died {head.recoveries} times in the state {head.state}"
-    under_way = f"{len(findings)} hosts under way" if findings else "no host under way"
-    return "carry_on", f"its owner is gone, {under_way}"
+    hosts = f"{len(findings)} hosts" if findings else "no host"
+    return "carry_on", f"its owner is gone, {hosts} under way"
 
 
 def _findings(opened: Rollout) -> dict[str, str]:
     """For each host under way: the step that was written down, and what is found."""
-    under_way = dict(_under_way(opened))
-    if not under_way:
+    hosts = dict(under_way(opened.batches()))
+    if not hosts:
         return {}
     servers = _servers(opened)
-    answers = opened.site.fleet.ask(opened.hosts(list(under_way)), "facts", lambda host: {})
+    answers = opened.site.fleet.ask(opened.hosts(list(hosts)), "facts", lambda host: {})
     return {
         name: f"{name} was {host.step}; {_in_traffic(servers.get(opened.pop.host(name).server))}, "
         + _on_host(host, answers[name].data, answers[name].error, opened.head.tuning)
-        for name, host in under_way.items()
+        for name, host in hosts.items()
     }
 
 
-def _under_way(opened: Rollout) -> Iterator[tuple[str, HostStep]]:
-    for batch in opened.batches():
+def under_way(batches: Iterable[Batch]) -> Iterator[tuple[str, HostStep]]:
+    """Hosts that a batch has in hand, with where each stands."""
+    for batch in batches:
         for name, host in batch.hosts.items():
             if host.step not in (*SETTLED_STEPS, "planned"):
                 yield name, host

@@ -61,18 +61,32 @@ class Soak:
 
         An error is no verdict: the next look has the samples of this one, too.
         """
-        moment = self._moment(end)
-        try:
-            look = self._judge(moment, end)
-        except InputError as error:
-            look = _no_verdict(moment, str(error))
-        look.update(until=end, at=time.time())
-        head = self._opened.head
+        look, head = self._take(end), self._opened.head
         head.verdict = {key: look[key] for key in _SUMMARY}
         self._opened.save_look(head.looks, look)
-        self.looks.append(look)
         head.looks += 1
         self._opened.save()
+
+    def foreseen(self) -> dict[str, Any] | None:
+        """The look that decides the soak by now, written down or not; None while it goes on.
+
+        What is due is judged as ``look`` would, and nothing is written. It waits until a look has
+        all its samples: from then on it says the same whoever takes it, and however often, so it
+        spends no alpha of its own.
+        """
+        complete = time.time() - self._plan["options"]["interval"]
+        for end in self.due(now=False):
+            if end > complete or self.has_decided:
+                break
+            self._take(end)
+        return self.looks[-1] if self.has_decided else None
+
+    @property
+    def waits_since(self) -> float | None:
+        """Since when a look is due, or a decision is not acted on; None if nobody is awaited."""
+        if self.has_decided:
+            return float(self._last[-1]["at"])
+        return next(iter(self.due(now=False)), None)
 
     def for_ring(self) -> PopRecord:
         """What it has to say in the comparison of a ring; RefusedError if it was never judged."""
@@ -83,6 +97,17 @@ class Soak:
             raise RefusedError(f"rollout {self._opened.head.id} was never compared")
         baseline = kept_baseline(self._opened)
         return PopRecord(self._plan, _compared(self._opened), baseline, blocks)
+
+    def _take(self, end: float) -> dict[str, Any]:
+        """The look at a time, judged and not written down."""
+        moment = self._moment(end)
+        try:
+            look = self._judge(moment, end)
+        except InputError as error:
+            look = _no_verdict(moment, str(error))
+        look.update(until=end, at=time.time())
+        self.looks.append(look)
+        return look
 
     @property
     def _last(self) -> list[dict[str, Any]]:

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the guard watches, from records and stored samples alone: it asks no host, writes nothing.
+
+Each check finds at most one thing about the last rollout of a PoP, and speaks as one trigger. What
+a rule acts on is told at each look as long as it stands, for its action does nothing a second
+time; what concerns people alone is told once an hour.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, Callable, NamedTuple
+
+from edgetune.errors import StoreError
+from edgetune.rollout.guard.degraded import sick_hosts, worse_group
+from edgetune.rollout.guard.lost import lost_hosts
+from edgetune.rollout.guard.stale import stale_samples
+from edgetune.rollout.guard.stalled import stalled_rollout
+from edgetune.rollout.guard.surge import surge_now, surge_over
+from edgetune.rollout.guard.watched import Finding, Watched
+from edgetune.rollout.pause import all_pauses
+from edgetune.rollout.record import all_heads
+from edgetune.rollout.site import Site
+from edgetune.rollout.switch import stopped_by
+
+Check = Callable[[Watched], "Finding | None"]
+
+CHECKS: tuple[tuple[str, Check], ...] = (
+    ("health_degraded", sick_hosts),
+    ("health_degraded", worse_group),
+    ("traffic_surge", surge_now),
+    ("surge_over", surge_over),
+    ("host_lost", lost_hosts),
+    ("rollout_stalled", stalled_rollout),
+    ("samples_stale", stale_samples),
+)
+AN_HOUR = 3600.0
+
+
+class Found(NamedTuple):
+    """What was found, as the payload of a trigger of the pack."""
+
+    trigger: str
+    payload: dict[str, Any]
+
+
+class Guard:
+    """Looks at every PoP, and remembers what people were told.
+
+    ``complain`` is called with one line for each check that failed; the others go on.
+    """
+
+    def __init__(self, complain: Callable[[str], None]) -> None:
+        self._complain = complain
+        self._told: dict[tuple[str, str], float] = {}
+
+    def look(self, site: Site) -> Iterator[Found]:
+        """Everything that stands now; StoreError if a store cannot be read."""
+        now, stopped, pauses = time.time(), stopped_by(site), all_pauses(site)
+        self._told = {key: at for key, at in self._told.items() if at > now - AN_HOUR}
+        # Oldest first, so the last one of a PoP remains.
+        for pop, head in {head.pop: head for head in all_heads(site)}.items():
+            watched = Watched(site, head, pauses.get(pop, {}), stopped, now)
+            for trigger, check in CHECKS:
+                finding = self._found(check, watched)
+                if finding:
+                    yield from self._told_now(trigger, finding, now)
+
+    def _found(self, check: Check, watched: Watched) -> Finding | None:
+        try:
+            return check(watched)
+        except StoreError:
+            raise
+        # Whatever it is, it concerns one PoP: StackStorm ends a sensor that raises, for good.
+        except Exception as error:  # noqa: BLE001
+            what = f"{type(error).__name__}: {error}"
+            self._complain(f"{watched.head.pop}, {watched.head.id}: {check.__name__}: {what}")
+            return None
+
+    def _told_now(self, trigger: str, finding: Finding, now: float) -> Iterator[Found]:
+        key = trigger, finding.payload["id"]
+        first = key not in self._told
+        self._told.setdefault(key, now)
+        if first or finding.is_acted_on:
+            yield Found(trigger, {**finding.payload, "first": first})

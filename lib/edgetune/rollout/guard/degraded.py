@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts got worse by what a rollout did to them: single ones, or the test group as a whole."""
+
+from __future__ import annotations
+
+from edgetune.judge.limits import beyond_limits
+from edgetune.rollout.baseline import usual_health
+from edgetune.rollout.guard.watched import Finding, Watched
+from edgetune.texts import one_line
+
+_CHANGES = ("changing", "soaking", "promoting")
+_RECENT = 180.0
+_SHOWN = 3
+
+
+def sick_hosts(watched: Watched) -> Finding | None:
+    """Changed hosts beyond the hard limits, as their newest samples have them."""
+    recent = watched.since(_RECENT)
+    if watched.head.state not in _CHANGES or not watched.head.baseline or not recent:
+        return None
+    before = usual_health(watched.opened)
+    latest = {str(sample["host"]): sample["gauges"] for sample in recent}
+    changed = {host for b in watched.batches if b.what == "change" for host in b.at("done")}
+    found = {h: beyond_limits(latest.get(h), before.get(h), list(latest.values())) for h in changed}
+    hosts = sorted(host for host, problem in found.items() if problem)
+    if not hosts:
+        return None
+    evidence = "; ".join(f"{host} {found[host]}" for host in hosts[:_SHOWN])
+    more = f"; and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else ""
+    return watched.finding(
+        "changed hosts are beyond the limits",
+        kind="limits",
+        hosts=hosts,
+        evidence=one_line(evidence + more),
+    )
+
+
+def worse_group(watched: Watched) -> Finding | None:
+    """The test group is proven worse, by the very looks that ``compare_pop`` takes."""
+    # A baseline that was not kept has to be written down first, by the look itself.
+    if watched.head.state != "soaking" or watched.opened.baseline() is None:
+        return None
+    from edgetune.rollout.soak import Soak
+
+    look = Soak(watched.opened).foreseen()
+    if look is None or look["decision"] != "roll_back":
+        return None
+    return watched.finding(
+        "the test group got worse than the control group",
+        mark=str(look["look"]["number"]),
+        kind="comparison",
+        hosts=[],
+        evidence=one_line(look["reason"]),
+    )

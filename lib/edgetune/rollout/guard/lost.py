@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host does not answer any more while the others of its PoP do."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from edgetune.plan import groups
+from edgetune.report.text import duration
+from edgetune.rollout.guard.watched import Finding, Watched
+from edgetune.rollout.recovery import under_way
+
+_STATES = ("baseline", "changing", "soaking", "held", "promoting")
+# So many times in a row the others were sampled and it was not.
+_MISSED = 3
+_SHOWN = 3
+
+
+def lost_hosts(watched: Watched) -> Finding | None:
+    """Hosts of the plan without samples, but for those that edgetune itself has in hand.
+
+    A host that was lost already when somebody resumed its PoP is known, and not found again.
+    """
+    if watched.head.state not in _STATES or not watched.samples:
+        return None
+    seen, times = _last_seen(watched), sorted({float(s["time"]) for s in watched.samples})
+    patience, known = _MISSED * watched.interval, _known_since(watched)
+    in_hand = {*dict(under_way(watched.batches)), *watched.head.quarantined}
+    lost = sorted(
+        host
+        for group in groups(watched.opened.plan).values()
+        for host in group
+        if host not in in_hand and seen[host] >= known and times[-1] - seen[host] > patience
+        if sum(at > seen[host] for at in times) >= _MISSED
+    )
+    if not lost:
+        return None
+    names = ", ".join(lost[:_SHOWN])
+    names += f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
+    silent = times[-1] - max(times[0], *(seen[host] for host in lost))
+    reason = f"no sample of {names} for {duration(round(silent))}, others have theirs"
+    mark = f"lost-{len(lost)}-{lost[0]}"
+    # Once the PoP is paused for it, there is nothing left to do but to tell of further ones.
+    return watched.finding(reason, mark, not watched.is_paused("lost_host"), hosts=lost)
+
+
+def _last_seen(watched: Watched) -> dict[str, float]:
+    """When each host was last heard of: by a sample, or as a batch gave it back."""
+    seen: dict[str, float] = defaultdict(float)
+    for batch in watched.batches:
+        for host in batch.at("done"):
+            seen[host] = max(seen[host], batch.hosts[host].at)
+    for sample in watched.samples:
+        seen[str(sample["host"])] = max(seen[str(sample["host"])], float(sample["time"]))
+    return seen
+
+
+def _known_since(watched: Watched) -> float:
+    lifted = watched.pauses.get("lost_host")
+    return lifted.at if lifted and not lifted.paused else 0.0

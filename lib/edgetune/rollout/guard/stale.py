@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The guard sees nothing: a PoP with a rollout under way is not sampled any more."""
+
+from __future__ import annotations
+
+from edgetune.report.text import duration
+from edgetune.rollout.guard.watched import Finding, Watched
+
+_LONGEST = 300.0
+_INTERVALS = 3
+
+
+def stale_samples(watched: Watched) -> Finding | None:
+    """No fresh sample of any host of the PoP."""
+    longest = max(_LONGEST, _INTERVALS * watched.interval)
+    newest = max([watched.head.created, *(float(s["time"]) for s in watched.samples)])
+    if not watched.under_way or newest > watched.now - longest:
+        return None
+    reason = (
+        f"no host of {watched.head.pop} was sampled for {duration(longest)}, so nothing is seen of "
+        f"{watched.head.id}; see that the rule sample_running is enabled and that "
+        f"st2 run edgetune.sample_hosts pop={watched.head.pop} succeeds"
+    )
+    return watched.finding(reason, "stale", is_acted_on=False)

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nobody moves a rollout on."""
+
+from __future__ import annotations
+
+from edgetune.report.text import duration
+from edgetune.rollout.guard.watched import Finding, Watched
+from edgetune.rollout.record import idle_time
+from edgetune.rollout.recovery import is_orphaned
+from edgetune.rollout.soak import Soak
+
+
+def stalled_rollout(watched: Watched) -> Finding | None:
+    """A rollout whose owner is gone, or a look that nobody takes; nothing while all is stopped."""
+    head, site = watched.head, watched.opened.site
+    if watched.stopped or not watched.under_way:
+        return None
+    if is_orphaned(site, head):
+        idle = duration(round(idle_time(site, head.pop)))
+        return watched.finding(
+            f"{head.id} is {head.state}, and nobody made a step for {idle}; the rule "
+            f"recover_orphans picks it up if it is enabled, "
+            f"st2 run edgetune.recover_pop rollout={head.id} at once",
+            "stalled",
+            is_acted_on=False,
+        )
+    late = _late(watched)
+    if late <= site.config.owner_timeout + watched.interval:
+        return None
+    return watched.finding(
+        f"{head.id} is soaking, and nobody took its look or acted on it for "
+        f"{duration(round(late))}; the rule advance_soaking does if it is enabled, "
+        f"st2 run edgetune.advance_pop rollout={head.id} at once",
+        "stalled",
+        is_acted_on=False,
+    )
+
+
+def _late(watched: Watched) -> float:
+    """For how long a soak has waited for somebody."""
+    if watched.head.state != "soaking":
+        return 0.0
+    since = Soak(watched.opened).waits_since
+    return 0.0 if since is None else watched.now - since

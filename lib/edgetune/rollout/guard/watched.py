@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rollout as the guard sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from edgetune.metrics.samples import Sample
+from edgetune.rollout.pause import Pause
+from edgetune.rollout.record import ENDED, Batch, Head, Rollout
+from edgetune.rollout.site import Site
+from edgetune.texts import one_line
+
+# How far back samples are read: this many seconds, and this many intervals.
+_BACK, _INTERVALS_BACK = 600.0, 10
+
+
+class Finding(NamedTuple):
+    """What a check found: the payload of its trigger, and whether a rule acts on it."""
+
+    payload: dict[str, Any]
+    is_acted_on: bool
+
+
+class Watched:
+    """The last rollout of a PoP, and what checks need of it; each part is read once.
+
+    ``pauses`` are those of its PoP, ``stopped`` says why everything is, ``now`` is the time of
+    this look in epoch seconds.
+    """
+
+    def __init__(
+        self, site: Site, head: Head, pauses: Mapping[str, Pause], stopped: str, now: float
+    ) -> None:
+        self.opened, self.head = Rollout(site, head), head
+        self.pauses, self.stopped, self.now = pauses, stopped, now
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it has not ended."""
+        return self.head.state not in ENDED
+
+    @cached_property
+    def interval(self) -> float:
+        """Seconds between two samples, as planned."""
+        return float(self.opened.plan["options"]["interval"])
+
+    @cached_property
+    def batches(self) -> list[Batch]:
+        """All of its batches."""
+        return list(self.opened.batches())
+
+    @cached_property
+    def samples(self) -> list[Sample]:
+        """Those of the last ten minutes, or ten intervals, oldest first."""
+        back = max(_BACK, _INTERVALS_BACK * self.interval)
+        return self.opened.site.samples.window(self.head.pop, self.now - back, self.now)
+
+    def since(self, seconds: float) -> list[Sample]:
+        """Those of the last seconds."""
+        return [sample for sample in self.samples if sample["time"] >= self.now - seconds]
+
+    def is_paused(self, cause: str) -> bool:
+        """Whether its PoP is paused for this cause."""
+        return cause in self.pauses and self.pauses[cause].paused
+
+    def finding(
+        self, reason: str, mark: str = "", is_acted_on: bool = True, **more: Any
+    ) -> Finding:
+        """What was found; its id is the same until the epoch or ``mark`` changes."""
+        head = self.head
+        payload = {
+            "id": f"{head.id}-{head.epoch}" + (f"-{mark}" if mark else ""),
+            "rollout": head.id,
+            "epoch": head.epoch,
+            "pop": head.pop,
+            "channel": head.channel,
+            "reason": one_line(reason),
+            **more,
+        }
+        return Finding(payload, is_acted_on)

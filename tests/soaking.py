@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rollout with samples of its baseline and its soak, of which a test says how they differ."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from edgetune.rollout.record import read_rollout
+from tests.builders import samples
+from tests.world import World
+
+TIMES = {"interval": 10, "baseline": 600, "soak": 610, "warmup": 10, "looks": 4}
+USUAL = 3.0
+SEEDS = 12, 15
+
+
+class Soaking(World):
+    """A rollout whose samples are put into the store; hosts drop ``USUAL`` a second before."""
+
+    def __init__(self, folder: Path, seeds: tuple[int, int] = SEEDS, **planned: Any) -> None:
+        super().__init__(folder, **{**TIMES, **planned})
+        self.seeds = seeds
+        self.mark("baseline")
+        self.now = time.time()
+        self.keep("baseline", [self.now - 1400, self.now - 800])
+        self.count(dict.fromkeys(self.hosts_of("test", "control"), USUAL), self.now - 1400, "one")
+
+    def hosts_of(self, *names: str) -> list[str]:
+        return [h for name in names for s in self.plan["strata"].values() for h in s[name]]
+
+    def keep(self, field: str, value: Any) -> None:
+        opened = read_rollout(self.site, self.rollout)
+        setattr(opened.head, field, value)
+        opened.save()
+
+    def count(self, rates: dict[str, float], start: float, boot: str) -> None:
+        self.site.samples.add(
+            "lab1", samples(rates, start, 600, boot, seed=self.seeds[boot == "two"])
+        )
+
+    def soak(self, test: float, began: float) -> None:
+        """The soak began that many seconds ago; test hosts drop ``test`` in it."""
+        for state in ("changing", "soaking"):
+            self.mark(state)
+        self.keep("soak", [self.now - began, self.now - began + 600])
+        control = dict.fromkeys(self.hosts_of("control"), USUAL)
+        rates = {**dict.fromkeys(self.hosts_of("test"), test), **control}
+        self.count(rates, self.now - began, "two")
+
+    def looked(self) -> list[tuple[str, str]]:
+        """Verdict and decision of every look that is in the record."""
+        opened = read_rollout(self.site, self.rollout)
+        taken = [opened.look(number) for number in range(opened.head.looks)]
+        return [(look["verdict"], look["decision"]) for look in taken]

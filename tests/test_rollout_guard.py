@@ -1,0 +1,458 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the guard finds in records and samples, and what it leaves alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from edgetune.errors import StoreError
+from edgetune.plan import groups
+from edgetune.rollout import guard, looks, reboot, recovery, soak
+from edgetune.rollout.baseline import check_baseline
+from edgetune.rollout.guard import Guard
+from edgetune.rollout.guard.degraded import worse_group
+from edgetune.rollout.guard.watched import Watched
+from edgetune.rollout.pause import pause_pop, resume_pop
+from edgetune.rollout.record import read_rollout
+from edgetune.rollout.switch import stop_all
+from tests.soaking import USUAL, Soaking
+from tests.world import EmptyWorld, World, changing
+
+FEW = (60, 50, 40, 30, 20, 10, 0)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """Changing; each of its hosts is sampled every ten seconds."""
+    return changing(tmp_path, interval=10)
+
+
+def refuse(problem: str) -> None:
+    raise AssertionError(problem)
+
+
+def found(world: EmptyWorld, trigger: str = "", by: Guard | None = None) -> list[dict[str, Any]]:
+    """What a guard finds now, of one trigger or all."""
+    all_found = (by or Guard(refuse)).look(world.site)
+    return [payload for name, payload in all_found if trigger in ("", name)]
+
+
+def keep(world: EmptyWorld, **fields: Any) -> None:
+    opened = read_rollout(world.site, world.rollout)
+    for name, value in fields.items():
+        setattr(opened.head, name, value)
+    opened.save()
+
+
+def sample(
+    world: EmptyWorld,
+    ages: Sequence[float],
+    rate: float = 100.0,
+    silent: Mapping[str, float] = {},
+    sick: Sequence[str] = (),
+    now: float = 0.0,
+) -> None:
+    """Samples so many seconds old of hosts that each receive ``rate`` packets a second; one that
+    is ``silent`` has none that is younger."""
+    now = now or time.time()
+    for age in ages:
+        rows = [
+            {
+                "host": host,
+                "time": now - age,
+                "boot_id": "b",
+                "uptime": 10000 - age,
+                "counters": {"rx_packets": int(rate * (10000 - age))},
+                "gauges": {"health_failed": 0.9 * (host in sick), "health_p50_ms": 1.0},
+            }
+            for host in world.balancer.state
+            if age >= silent.get(host, age)
+        ]
+        world.site.samples.add("lab1", rows)
+
+
+class TestDegraded:
+    @pytest.fixture
+    def sick(self, world: World) -> str:
+        world.roll(0)
+        now = time.time()
+        keep(world, baseline=[now - 1000, now - 900])
+        sample(world, [950])
+        (host,) = world.plan["batches"][0]["hosts"]
+        return host
+
+    def test_a_changed_host_that_is_unwell(self, world: World, sick: str) -> None:
+        keep(world, channel="edge")
+        sample(world, [0], sick=[sick])
+        (payload,) = found(world)
+        assert payload == {
+            "id": f"{world.rollout}-{world.head.epoch}",
+            "rollout": world.rollout,
+            "epoch": world.head.epoch,
+            "pop": "lab1",
+            "channel": "edge",
+            "reason": "changed hosts are beyond the limits",
+            "kind": "limits",
+            "hosts": [sick],
+            "evidence": f"{sick} fails 90% of its health checks",
+            "first": True,
+        }
+
+    def test_many_hosts_are_a_short_text(self, world: World) -> None:
+        world.roll(0)
+        world.roll(2)
+        now = time.time()
+        keep(world, baseline=[now - 1000, now - 900])
+        changed = groups(world.plan)["test"]
+        sample(world, [950])
+        sample(world, [0], sick=changed)
+        (payload,) = found(world)
+        assert payload["hosts"] == sorted(changed)
+        assert payload["evidence"].count("90%") == 3
+        assert payload["evidence"].endswith("; and 1 more")
+
+    def test_it_is_found_as_long_as_it_stands(self, world: World, sick: str) -> None:
+        sample(world, [1], sick=[sick])
+        one = Guard(refuse)
+        assert [p["first"] for _ in range(3) for p in found(world, by=one)] == [True, False, False]
+        sample(world, [0])
+        assert found(world, by=one) == []
+
+    def test_hosts_that_are_well_or_not_changed(self, world: World, sick: str) -> None:
+        sample(world, [1], sick=groups(world.plan)["control"])
+        assert found(world) == []
+        world.mark("rolling_back")
+        sample(world, [0], sick=[sick])
+        assert found(world) == []
+
+
+class Clock:
+    """A time that a test sets, for the guard and for looks; later samples are not there yet."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = time.time()
+        for module in (guard, soak):
+            monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: self.now))
+
+    def hide_later(self, world: EmptyWorld) -> None:
+        every = world.site.samples.window
+        world.site.samples.window = (  # type: ignore[method-assign]
+            lambda pop, start, end: every(pop, start, min(end, self.now))
+        )
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+class TestComparison:
+    def test_harm_is_found_with_its_evidence(self, tmp_path: Path) -> None:
+        world = Soaking(tmp_path, alpha_harm=0.2)
+        check_baseline(world.site, world.rollout, world.epoch)
+        world.soak(test=30, began=400)
+        before = world.site.store.list("")
+        (payload,) = found(world, "health_degraded")
+        assert world.site.store.list("") == before
+        assert payload["id"] == f"{world.rollout}-{world.head.epoch}-1"
+        assert (payload["kind"], payload["hosts"]) == ("comparison", [])
+        look = looks.compare_pop(world.site, world.rollout)
+        assert look["message"] == f"degraded: {payload['evidence']}"
+        assert " p = " in payload["evidence"]
+        assert payload["evidence"].endswith("look 1 of 4")
+
+    def test_a_look_that_somebody_took_and_did_not_act_on(self, tmp_path: Path) -> None:
+        world = Soaking(tmp_path, alpha_harm=0.2)
+        check_baseline(world.site, world.rollout, world.epoch)
+        world.soak(test=30, began=400)
+        looks.compare_pop(world.site, world.rollout)
+        (payload,) = found(world, "health_degraded")
+        assert payload["id"] == f"{world.rollout}-{world.head.epoch}-1"
+        world.epoch = world.head.epoch
+        world.mark("rolling_back")
+        assert found(world, "health_degraded") == []
+
+    @pytest.mark.parametrize("test", [USUAL, 0.9])
+    def test_what_is_no_harm_is_nothing(self, tmp_path: Path, test: float) -> None:
+        world = Soaking(tmp_path)
+        check_baseline(world.site, world.rollout, world.epoch)
+        world.soak(test=test, began=700)
+        assert found(world, "health_degraded") == []
+
+    def test_a_baseline_that_was_not_kept_is_left_to_the_look(self, tmp_path: Path) -> None:
+        world = Soaking(tmp_path, alpha_harm=0.2)
+        world.soak(test=30, began=400)
+        assert found(world, "health_degraded") == []
+        assert looks.compare_pop(world.site, world.rollout)["decision"] == "roll_back"
+
+    def test_it_is_found_as_soon_as_a_look_has_its_samples(
+        self, tmp_path: Path, clock: Clock
+    ) -> None:
+        """Before, another judgement of the same look could come out another way."""
+        world = Soaking(tmp_path, alpha_harm=0.2)
+        check_baseline(world.site, world.rollout, world.epoch)
+        world.soak(test=30, began=0)
+        clock.hide_later(world)
+        first = world.head.soak[0] + 150
+        for at, dispatched in ((first - 1, 0), (first + 9, 0), (first + 10, 1), (first + 40, 1)):
+            clock.now = at
+            assert len(found(world, "health_degraded")) == dispatched
+
+
+ROLLOUTS, ALPHA = 12, 0.2
+POLLS = (155, 165, 311, 459, 470, 611)
+
+
+def test_the_guard_spends_no_alpha_of_its_own(tmp_path: Path, clock: Clock) -> None:
+    """Where nothing was changed, however often it looks and whoever takes the looks, it finds
+    harm in the very rollouts in which the planned looks find it, and at the same look."""
+    alone, shared, planned = [], [], []
+    for number in range(ROLLOUTS):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        world = Soaking(folder, (100 + number, 200 + number), alpha_harm=ALPHA)
+        check_baseline(world.site, world.rollout, world.epoch)
+        world.soak(test=USUAL, began=0)
+        clock.hide_later(world)
+        start = world.head.soak[0]
+        alone.append({polled(world, clock, start + after) for after in POLLS} - {""})
+        mine, theirs = set(), set()
+        for after in (160, 310, 460, 610):
+            mine |= {polled(world, clock, start + after - each) for each in (31, 1)}
+            theirs |= taken(world, clock, start + after)
+            mine |= {polled(world, clock, start + after + each) for each in (1, 31)}
+        shared.append(mine - {""})
+        planned.append(theirs)
+    assert alone == shared == planned
+    harmed = sum(map(bool, planned))
+    assert 0 < harmed / ROLLOUTS <= ALPHA + 2 * (ALPHA * (1 - ALPHA) / ROLLOUTS) ** 0.5
+
+
+def polled(world: Soaking, clock: Clock, at: float) -> str:
+    """The evidence that the guard has at a time, or nothing."""
+    clock.now = at
+    finding = worse_group(Watched(world.site, world.head, {}, "", at))
+    return finding.payload["evidence"] if finding else ""
+
+
+def taken(world: Soaking, clock: Clock, at: float) -> set[str]:
+    """What the looks that are due at a time decide, as ``compare_pop`` takes them."""
+    clock.now = at
+    own = soak.Soak(read_rollout(world.site, world.rollout))
+    for end in own.due(now=False):
+        if not own.has_decided:
+            own.look(end)
+    return {look["reason"] for look in own.looks if look["decision"] == "roll_back"}
+
+
+class TestSurge:
+    def test_it_is_found_until_the_pop_is_paused_for_it(self, world: World) -> None:
+        keep(world, usual_load=300.0)
+        sample(world, FEW)
+        for _ in range(2):
+            (payload,) = found(world)
+            said = "lab1 carries 2.7 times its usual load; nothing is drained now"
+            assert payload["reason"] == said
+            assert payload["id"] == f"{world.rollout}-{world.head.epoch}-surge"
+        pause_pop(world.site, "lab1", "asked")
+        assert len(found(world)) == 1
+        pause_pop(world.site, "lab1", "surge")
+        assert found(world) == []
+
+    def test_less_is_none(self, world: World) -> None:
+        keep(world, usual_load=500.0)
+        sample(world, FEW)
+        assert found(world) == []
+
+    def test_a_held_rollout_has_nothing_to_wait_with(self, world: World) -> None:
+        keep(world, usual_load=300.0, state="held")
+        sample(world, FEW)
+        assert found(world) == []
+
+    @pytest.mark.parametrize(
+        ("ages", "high", "over"),
+        [
+            (range(300, -1, -10), (), True),
+            (range(300, -1, -60), (), True),
+            (range(300, -1, -10), range(400, 250, -10), True),
+            (range(150, -1, -10), range(300, 150, -10), False),
+            (range(50, -1, -10), (), False),
+            ((), (), False),
+        ],
+    )
+    def test_it_is_over_after_three_minutes_without(
+        self, world: World, ages: Sequence[float], high: Sequence[float], over: bool
+    ) -> None:
+        keep(world, usual_load=500.0, created=time.time())
+        pause_pop(world.site, "lab1", "surge")
+        sample(world, [*high], rate=10.0)
+        sample(world, ages)
+        assert [p["reason"] for p in found(world, "surge_over")] == (
+            ["lab1 carries its usual load again"] if over else []
+        )
+
+    def test_it_ends_with_its_rollout(self, world: World) -> None:
+        """Nobody samples a PoP without one."""
+        pause_pop(world.site, "lab1", "surge")
+        world.roll_back()
+        (payload,) = found(world)
+        assert payload["reason"] == "no rollout is under way on lab1 any more"
+        resume_pop(world.site, "lab1", "surge")
+        assert found(world) == []
+
+    def test_another_pause_has_no_end_of_its_own(self, world: World) -> None:
+        pause_pop(world.site, "lab1", "asked")
+        world.roll_back()
+        assert found(world) == []
+
+
+class TestLostHost:
+    def test_a_host_that_misses_three_samples(self, world: World) -> None:
+        sample(world, FEW, silent={"e003": 35})
+        (payload,) = found(world)
+        assert (payload["hosts"], payload["reason"]) == (
+            ["e003"],
+            "no sample of e003 for 40 s, others have theirs",
+        )
+
+    @pytest.mark.parametrize("silent", [{"e003": 25}, {}, {f"e{i:03d}": 35 for i in range(8)}])
+    def test_two_or_all_are_not_lost(self, world: World, silent: dict[str, float]) -> None:
+        sample(world, FEW, silent=silent)
+        assert found(world, "host_lost") == []
+
+    def test_samples_that_come_seldom_are_waited_for(self, world: World) -> None:
+        sample(world, (3, 2, 1, 0), silent={"e003": 2.5})
+        assert found(world) == []
+
+    def test_what_edgetune_has_in_hand_is_not_lost(self, world: World) -> None:
+        (host,) = world.at(0)
+        sample(world, FEW, silent={host: 35})
+        world.roll(0, until=reboot.check_rebooted)
+        assert found(world) == []
+        world.roll(0)
+        assert world.at(0) == {host: "done"}
+        assert found(world) == []
+        world.age(0)
+        assert [payload["hosts"] for payload in found(world)] == [[host]]
+
+    def test_a_quarantined_host_is_not_lost(self, world: World) -> None:
+        keep(world, quarantined={"e003": {"reason": "it is"}})
+        sample(world, FEW, silent={"e003": 35})
+        assert found(world) == []
+
+    def test_one_that_was_never_heard_of_is_lost(self, world: World) -> None:
+        sample(world, FEW, silent={"e003": 1000})
+        assert [payload["hosts"] for payload in found(world)] == [["e003"]]
+
+    def test_who_resumes_knows_of_it(self, world: World, clock: Clock) -> None:
+        one = Guard(refuse)
+        sample(world, FEW, silent={"e003": 35}, now=clock.now)
+        assert len(found(world, by=one)) == 1
+        pause_pop(world.site, "lab1", "lost_host")
+        assert found(world, by=one) == []
+        resume_pop(world.site, "lab1")
+        assert found(world, by=one) == []
+        clock.now += 100
+        sample(world, FEW, silent={"e003": 200, "e004": 35}, now=clock.now)
+        assert [payload["hosts"] for payload in found(world, by=one)] == [["e004"]]
+
+    def test_another_one_is_told_while_the_pop_is_paused(self, world: World, clock: Clock) -> None:
+        one = Guard(refuse)
+        pause_pop(world.site, "lab1", "lost_host")
+        sample(world, FEW, silent={"e003": 35}, now=clock.now)
+        assert [p["first"] for _ in range(2) for p in found(world, by=one)] == [True]
+        clock.now += 100
+        sample(world, FEW, silent={"e003": 200, "e004": 35}, now=clock.now)
+        told = [(p["hosts"], p["first"]) for _ in range(2) for p in found(world, by=one)]
+        assert told == [(["e003", "e004"], True)]
+
+
+class TestStalled:
+    def test_an_orphan(self, world: World) -> None:
+        world.site.claims.renew("lab1", read_rollout(world.site, world.rollout).claim, 60)
+        sample(world, [0])
+        assert recovery.is_orphaned(world.site, world.head)
+        (payload,) = found(world)
+        assert payload["reason"].startswith(
+            f"{world.rollout} is changing, and nobody made a step for 23 h 59 min; "
+        )
+        assert f"recover_pop rollout={world.rollout}" in payload["reason"]
+        stop_all(world.site)
+        assert found(world) == []
+
+    def test_a_look_that_nobody_takes(self, tmp_path: Path) -> None:
+        world = Soaking(tmp_path)
+        check_baseline(world.site, world.rollout, world.epoch)
+        world.soak(test=USUAL, began=150 + 900)
+        assert found(world, "rollout_stalled") == []
+        world.keep("soak", [world.now - 150 - 920, world.now - 470])
+        (payload,) = found(world, "rollout_stalled")
+        said = "is soaking, and nobody took its look or acted on it for 15 min 2"
+        assert said in payload["reason"]
+        looks.compare_pop(world.site, world.rollout)
+        assert found(world, "rollout_stalled") == []
+
+    def test_a_decision_that_nobody_acts_on(self, tmp_path: Path, clock: Clock) -> None:
+        world = Soaking(tmp_path)
+        check_baseline(world.site, world.rollout, world.epoch)
+        world.soak(test=0.9, began=700)
+        assert looks.compare_pop(world.site, world.rollout)["decision"] == "promote"
+        clock.now += 905
+        assert found(world, "rollout_stalled") == []
+        clock.now += 30
+        assert len(found(world, "rollout_stalled")) == 1
+
+    def test_people_are_told_once_an_hour(self, world: World, clock: Clock) -> None:
+        world.site.claims.renew("lab1", read_rollout(world.site, world.rollout).claim, 60)
+        one = Guard(refuse)
+        for later, told in ((0, 1), (30, 0), (3500, 0), (100, 1), (30, 0)):
+            clock.now += later
+            assert len(found(world, "rollout_stalled", by=one)) == told
+        assert len(found(world, "rollout_stalled")) == 1
+
+
+class TestStale:
+    @pytest.mark.parametrize(("age", "stale"), [(290, False), (310, True), (5000, True)])
+    def test_a_pop_that_nobody_samples(self, world: World, age: float, stale: bool) -> None:
+        keep(world, created=time.time() - 9000)
+        sample(world, [age])
+        payloads = found(world)
+        assert bool(payloads) == stale
+        if stale:
+            assert payloads[0]["reason"].startswith("no host of lab1 was sampled for 5 min, so ")
+
+    def test_one_that_was_just_begun(self, world: World) -> None:
+        assert found(world) == []
+
+    def test_one_that_has_ended(self, world: World) -> None:
+        world.roll_back()
+        keep(world, created=time.time() - 9000)
+        assert found(world) == []
+
+
+class TestFailures:
+    def test_a_check_that_fails_is_told_and_the_others_go_on(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def breaks(watched: Watched) -> None:
+            raise KeyError("gauges")
+
+        monkeypatch.setattr(guard, "CHECKS", (("health_degraded", breaks), *guard.CHECKS))
+        keep(world, usual_load=300.0)
+        sample(world, FEW)
+        problems: list[str] = []
+        assert [name for name, _ in Guard(problems.append).look(world.site)] == ["traffic_surge"]
+        assert problems == [f"lab1, {world.rollout}: breaks: KeyError: 'gauges'"]
+
+    def test_a_store_that_fails_ends_the_look(self, world: World) -> None:
+        down = mock.Mock(side_effect=StoreError("Redis: refused"))
+        with mock.patch.object(world.site.samples, "window", down), pytest.raises(StoreError):
+            found(world)
+        assert down.call_count == 1
