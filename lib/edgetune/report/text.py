@@ -109,7 +109,9 @@ def rollout_text(head: Mapping[str, Any]) -> str:
 
 def drift_text(row: Mapping[str, Any]) -> str:
     """A setting that is not as a standing tuning left it, in one line."""
-    wanted, runtime, stored = (_value(row[name]) for name in ("wanted", "runtime", "persistent"))
+    wanted, runtime, stored = (
+        value_text(row[name]) for name in ("wanted", "runtime", "persistent")
+    )
     now = f"now {runtime}, after a boot {stored}"
     return one_line(f"{row['tuning']}: {row['id']}: wants {wanted}; {now}: {row['reason']}")
 
@@ -180,20 +182,21 @@ def _intent(intent: Mapping[str, Any]) -> str:
 
 def _change(row: Mapping[str, Any]) -> str:
     if row["status"] == "noop":
-        return f"{row['id']} is {_value(row['wanted'])} already"
-    now = f"{row['id']}: {_value(row['runtime'])} -> {_value(row['wanted'])}"
+        return f"{row['id']} is {value_text(row['wanted'])} already"
+    now = f"{row['id']}: {value_text(row['runtime'])} -> {value_text(row['wanted'])}"
     named = row.get("attributes", {}).items()
     if named:
-        sets = ", ".join(f"{name}={_value(values['wanted'])}" for name, values in named)
+        sets = ", ".join(f"{name}={value_text(values['wanted'])}" for name, values in named)
         return now + f" (BIOS: {sets})"
-    return now + f" (stored: {_value(row['persistent'])})"
+    return now + f" (stored: {value_text(row['persistent'])})"
 
 
 def _both(row: Mapping[str, Any]) -> str:
-    return f"{_value(row['runtime'])} (stored: {_value(row['persistent'])})"
+    return f"{value_text(row['runtime'])} (stored: {value_text(row['persistent'])})"
 
 
-def _value(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """A value of a setting, in a line."""
     if value is None:
         return "not set"
     if isinstance(value, Mapping):

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the metrics of both groups went over time, from the record and from stored samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from edgetune.metrics.catalogue import UNITS
+from edgetune.plan import groups
+
+if TYPE_CHECKING:
+    from edgetune.metrics.series import Window
+
+Document = Mapping[str, Any]
+Step = tuple[float, float, float]
+Point = tuple[float, float]
+
+_EVENTS, _EXPOSURE = 0, 1
+_HALF = 5
+
+
+@dataclass(frozen=True)
+class Course:
+    """One metric of both groups, each taken together.
+
+    ``steps`` are (start, end, value): the halves of the baseline, then what came between two
+    looks. ``slots`` are (time, value) of stored samples. NaN is unknown. Values are multiples of
+    the group's own baseline where ``relative``, else in the metric's ``unit``.
+    """
+
+    metric: str
+    unit: str
+    relative: bool
+    steps: Mapping[str, Sequence[Step]]
+    slots: Mapping[str, Sequence[Point]]
+
+    @property
+    def values(self) -> list[float]:
+        """All that are known."""
+        stepped = [value for own in self.steps.values() for _, _, value in own]
+        slotted = [value for own in self.slots.values() for _, value in own]
+        return [value for value in (*stepped, *slotted) if math.isfinite(value)]
+
+
+def courses(
+    plan: Document, baseline: Document | None, looks: Sequence[Document], window: Window | None
+) -> list[Course]:
+    """The course of each metric of a plan, the intent's first.
+
+    ``window`` holds what the samples tell, None where there are none.
+    """
+    names = [plan["intent"]["metric"], *(guard["metric"] for guard in plan["guards"])]
+    members = compared(plan, looks)
+    blocks = [look["block"] for look in looks if "block" in look]
+    return [_course(name, members, baseline, blocks, window) for name in dict.fromkeys(names)]
+
+
+def compared(plan: Document, looks: Sequence[Document]) -> dict[str, list[str]]:
+    """Hosts of each group, without those that the last look left out."""
+    judged = [look["hosts"] for look in looks if look.get("hosts")]
+    kept = judged[-1][plan["intent"]["metric"]] if judged else None
+    return {
+        group: [host for host in hosts if kept is None or host in kept]
+        for group, hosts in groups(plan).items()
+    }
+
+
+def _course(
+    metric: str,
+    members: Mapping[str, Sequence[str]],
+    baseline: Document | None,
+    blocks: Sequence[Document],
+    window: Window | None,
+) -> Course:
+    parts = _parts(metric, baseline, blocks)
+    steps = {
+        group: [(start, end, _rate(rows, hosts)) for start, end, rows in parts]
+        for group, hosts in members.items()
+    }
+    slots = {group: _slots(metric, hosts, window) for group, hosts in members.items()}
+    usual = {group: _usual(metric, hosts, baseline) for group, hosts in members.items()}
+    relative = all(math.isfinite(rate) and rate > 0 for rate in usual.values())
+    unit = UNITS[_exposure(metric, baseline, window)]
+    factor = {g: 1 / usual[g] if relative else unit.scale for g in members}
+    return Course(
+        metric,
+        unit.text,
+        relative,
+        {g: [(a, b, value * factor[g]) for a, b, value in own] for g, own in steps.items()},
+        {g: [(at, value * factor[g]) for at, value in own] for g, own in slots.items()},
+    )
+
+
+def _parts(
+    metric: str, baseline: Document | None, blocks: Sequence[Document]
+) -> list[tuple[float, float, Mapping[str, Sequence[float]]]]:
+    """(start, end, rows of hosts) of all that the record holds of a metric."""
+    parts = []
+    if baseline is not None:
+        start, end = baseline["start"], baseline["end"]
+        middle, halves = (start + end) / 2, baseline["metrics"][metric]["halves"]
+        parts.append((start, middle, {host: row[:_HALF] for host, row in halves.items()}))
+        parts.append((middle, end, {host: row[_HALF:] for host, row in halves.items()}))
+    return parts + [(b["start"], b["end"], b["metrics"][metric]["hosts"]) for b in blocks]
+
+
+def _usual(metric: str, hosts: Sequence[str], baseline: Document | None) -> float:
+    return _rate(baseline["metrics"][metric]["hosts"], hosts) if baseline else math.nan
+
+
+def _rate(rows: Mapping[str, Sequence[float]], hosts: Iterable[str]) -> float:
+    own = [rows[host] for host in hosts if host in rows]
+    exposure = sum(row[_EXPOSURE] for row in own)
+    return sum(row[_EVENTS] for row in own) / exposure if exposure > 0 else math.nan
+
+
+def _slots(metric: str, hosts: Sequence[str], window: Window | None) -> list[Point]:
+    if window is None:
+        return []
+    import numpy as np
+
+    own = [at for at, host in enumerate(window.hosts) if host in hosts]
+    series = window.metrics[metric]
+    events, exposure = (np.nansum(what[own], axis=0) for what in (series.events, series.exposure))
+    rates = [e / x if x > 0 else math.nan for e, x in zip(events.tolist(), exposure.tolist())]
+    return [(window.start + window.slot * (at + 0.5), rate) for at, rate in enumerate(rates)]
+
+
+def _exposure(metric: str, baseline: Document | None, window: Window | None) -> str:
+    if baseline is not None:
+        return str(baseline["metrics"][metric]["exposure"])
+    return window.exposures[metric] if window is not None else "seconds"

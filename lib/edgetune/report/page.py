@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of a rollout: one page of HTML that needs nothing else, neither scripts nor files.
+
+All that hosts, people and files said is escaped by the templates (``page.html``,
+``pictures.html``); ``Material`` is what a page is made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+
+from edgetune import __version__
+from edgetune.metrics.catalogue import METRICS, UNITS
+from edgetune.plan import groups
+from edgetune.report.axes import number
+from edgetune.report.course import compared, courses
+from edgetune.report.diagnosis import hosts_text
+from edgetune.report.oddities import odd_hosts
+from edgetune.report.phases import phases, runs
+from edgetune.report.pictures import forest, host_picture, time_picture
+from edgetune.report.text import clock, duration, evidence_text, prospect_text, value_text
+from edgetune.texts import one_line
+
+if TYPE_CHECKING:
+    from edgetune.metrics.series import Window
+
+Document = Mapping[str, Any]
+
+_DOES = {"change": "change", "sham": "reboot only", "restore": "take back"}
+_DONE = {"change": "changed", "sham": "rebooted only", "restore": "as before"}
+
+
+@dataclass(frozen=True)
+class Material:
+    """Documents of the record as it keeps them, and what the samples tell, if they are there.
+
+    ``batches`` are those that there are or will be; ``missing`` says in sentences what is not
+    known, ``made`` is when this was read.
+    """
+
+    head: Document
+    plan: Document
+    baseline: Document | None
+    looks: Sequence[Document]
+    batches: Sequence[Document]
+    window: Window | None
+    missing: Sequence[str]
+    made: float
+
+
+def page(material: Material) -> str:
+    """The whole page."""
+    head, plan, looks = material.head, material.plan, material.looks
+    judged = next((look for look in reversed(looks) if look.get("metrics")), None)
+    members = compared(plan, looks)
+    return (
+        _templates()
+        .get_template("page.html")
+        .render(
+            head=head,
+            plan=plan,
+            baseline=material.baseline,
+            looks=looks,
+            judged=judged,
+            version=__version__,
+            made=material.made,
+            missing=material.missing,
+            verdict=head["verdict"].get("verdict", ""),
+            sentence=head["verdict"].get("reason", ""),
+            since=runs(head["history"])[-1][0]["at"],
+            present=_present(head),
+            prospect=prospect_text(material.baseline["power"]) if material.baseline else "",
+            profiles=[profile for profile in plan["profiles"] if profile["before"]],
+            groups=groups(plan),
+            batches=[_batch(batch) for batch in material.batches],
+            **_pictures(material),
+            forest=forest(judged["metrics"]) if judged else None,
+            **_hosts(material, judged, members),
+            timeline=_timeline(material),
+        )
+    )
+
+
+def _present(head: Document) -> Document:
+    """Why the rollout is where it is: the first entry of its state, or of the way back to it."""
+    state = "rolling_back" if head["state"] == "rolled_back" else head["state"]
+    begun = [own[0] for own in reversed(runs(head["history"]))]
+    return next((entry for entry in begun if entry["state"] == state), begun[0])
+
+
+def _pictures(material: Material) -> dict[str, Any]:
+    """A picture for each metric of which something happened; the names of the others."""
+    shown = phases(material.head["history"], material.made)
+    found = courses(material.plan, material.baseline, material.looks, material.window)
+    return {
+        "pictures": [time_picture(own, shown) for own in found if any(own.values)],
+        "quiet": [METRICS[own.metric].title for own in found if own.values and not any(own.values)],
+        "unknown": [METRICS[own.metric].title for own in found if not own.values],
+    }
+
+
+def _hosts(
+    material: Material, judged: Document | None, members: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
+    """The table of hosts and the picture of their changes."""
+    plan, rows = material.plan, judged["hosts"] if judged else {}
+    metrics = list(rows)
+    changes = {
+        metric: {host: row[2] for host, row in own.items() if row[2] is not None}
+        for metric, own in rows.items()
+    }
+    strata = plan["strata"].values()
+    odd = odd_hosts(changes, [[*own[group]] for own in strata for group in ("test", "control")])
+    first = changes.get(plan["intent"]["metric"], {})
+    by_group = {g: {h: first[h] for h in own if h in first} for g, own in members.items()}
+    return {
+        "metrics": metrics,
+        "odd": odd,
+        "host_picture": host_picture(by_group, list(odd)),
+        "hosts": [
+            {
+                "name": host,
+                "group": group,
+                "compared": host in members[group],
+                "stands": _stands(host, material.batches),
+                "rows": [rows[metric].get(host, [None] * 3) for metric in metrics],
+                "odd": odd.get(host, []),
+            }
+            for group, own in groups(plan).items()
+            for host in sorted(own, key=lambda name: (name not in odd, -first.get(name, 0.0)))
+        ],
+    }
+
+
+def _stands(host: str, batches: Sequence[Document]) -> str:
+    """What was last done to a host."""
+    for batch in reversed(batches):
+        step = batch["hosts"].get(host, {"step": "planned"})
+        if step["step"] != "planned":
+            what = _DONE[batch["what"]] if step["step"] == "done" else step["step"]
+            return f"{what}: {step['error']}" if step["error"] else what
+    return "untouched"
+
+
+def _batch(batch: Document) -> dict[str, Any]:
+    steps = [step["step"] for step in batch["hosts"].values()]
+    return {
+        **batch,
+        "does": _DOES[batch["what"]],
+        "ended": max((step["at"] for step in batch["hosts"].values()), default=0.0),
+        "counts": {step: steps.count(step) for step in dict.fromkeys(steps)},
+    }
+
+
+def _timeline(material: Material) -> list[dict[str, Any]]:
+    """What happened, oldest first."""
+    return sorted(_events(material), key=lambda event: event["at"])
+
+
+def _events(material: Material) -> Iterator[dict[str, Any]]:
+    for entry in material.head["history"]:
+        told = {"what": entry["state"], "text": entry["reason"], "by": entry["by"]}
+        yield {"at": entry["at"], "kind": "state", **told}
+    for batch in map(_batch, material.batches):
+        counts = ", ".join(f"{count} {step}" for step, count in batch["counts"].items())
+        text = f"{batch['does']}: {hosts_text(list(batch['hosts']))}: {counts}"
+        what = f"batch {batch['number']}"
+        if batch["ended"]:
+            yield {"at": batch["ended"], "kind": "batch", "what": what, "text": text, "by": ""}
+    for look in material.looks:
+        moment = look.get("look", {})
+        what = f"look {moment.get('number', '')}"
+        text = f"{look['verdict']}: {look['decision']}"
+        at = look.get("at", look.get("until", 0.0))
+        yield {"at": at, "kind": "look", "what": what, "text": text, "by": ""}
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_plain,
+    )
+    environment.filters.update(
+        bound=lambda value, other: other if value is None else number(value),
+        clock=clock,
+        duration=duration,
+        evidence=evidence_text,
+        hosts=hosts_text,
+        level=_level,
+        number=number,
+        p=_probability,
+        title=lambda metric: METRICS[metric].title,
+        unit=lambda exposure: UNITS[exposure].text,
+        value=value_text,
+        words=lambda text: str(text).replace("_", " "),
+    )
+    return environment
+
+
+def _plain(value: Any) -> Any:
+    """Texts without what moves a cursor or turns the direction of writing round."""
+    if isinstance(value, str) and not hasattr(value, "__html__"):
+        return one_line(value)
+    return value
+
+
+def _level(value: float | None, exposure: str) -> str:
+    return "–" if value is None else number(value * UNITS[exposure].scale)
+
+
+def _probability(value: float) -> str:
+    return f"{value:.3f}" if value >= 0.001 else f"{value:.1g}"

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The states that a rollout went through, from its history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+Entry = Mapping[str, Any]
+
+_STILL = ("held", "complete", "rolled_back")
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of a rollout: the state it was in, from when to when."""
+
+    state: str
+    start: float
+    end: float
+
+
+def phases(history: Sequence[Entry], now: float) -> list[Phase]:
+    """All of them in order. One in which nothing happens any more has no length."""
+    begun = [own[0] for own in runs(history)]
+    last = begun[-1]["at"] if begun[-1]["state"] in _STILL else max(now, begun[-1]["at"])
+    ends = [*(entry["at"] for entry in begun[1:]), last]
+    return [Phase(entry["state"], entry["at"], end) for entry, end in zip(begun, ends)]
+
+
+def runs(history: Sequence[Entry]) -> list[list[Entry]]:
+    """The entries of each stay in a state."""
+    return [list(own) for _, own in groupby(history, key=lambda entry: entry["state"])]

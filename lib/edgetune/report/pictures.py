@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the lines and points of a report's pictures stand; ``pictures.svg`` draws them."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from edgetune.metrics.catalogue import METRICS
+from edgetune.report.axes import Axis, around, clock_ticks, from_zero, number, of_ratios
+from edgetune.report.course import Course, Point, Step
+from edgetune.report.phases import Phase
+
+WIDTH, LEFT, RIGHT = 900, 52, 118
+TOP, BOTTOM = 24, 178
+ROWS = {"test": 26, "control": 66}
+STRIP = 300
+
+_LETTER = 6.5
+_APART = 13
+_LANES = 5
+
+
+@dataclass(frozen=True)
+class Band:
+    """A phase in a picture; ``name`` is empty where it has no room."""
+
+    state: str
+    name: str
+    at: float
+    width: float
+
+
+@dataclass(frozen=True)
+class Line:
+    """One group in a picture, as paths; ``label`` says where it ends, at ``beside``."""
+
+    group: str
+    slots: str
+    steps: str
+    label: str
+    beside: float
+
+
+@dataclass(frozen=True)
+class TimePicture:
+    """The course of one metric."""
+
+    title: str
+    unit: str
+    bands: Sequence[Band]
+    across: Sequence[tuple[float, str]]
+    upwards: Sequence[tuple[float, str]]
+    usual: float | None
+    lines: Sequence[Line]
+
+
+PHASES = {
+    "claimed": "claimed",
+    "baseline": "baseline",
+    "changing": "changes",
+    "soaking": "soak",
+    "held": "held",
+    "promoting": "promotion",
+    "rolling_back": "rollback",
+    "complete": "complete",
+    "rolled_back": "rolled back",
+}
+
+
+def time_picture(course: Course, phases: Sequence[Phase]) -> TimePicture:
+    """The course of a metric over all phases; it must have values."""
+    across = Axis(phases[0].start, phases[-1].end, LEFT, WIDTH - LEFT - RIGHT)
+    scale = around if course.relative else from_zero
+    upwards = scale(course.values, BOTTOM, TOP - BOTTOM)
+    sign = "×" if course.relative else ""
+    return TimePicture(
+        title=METRICS[course.metric].title,
+        unit="multiples of the group's own baseline" if course.relative else course.unit,
+        bands=[_band(phase, across) for phase in phases],
+        across=[(across.at(at), text) for at, text in clock_ticks(across.low, across.high)],
+        upwards=[(upwards.at(value), f"{number(value)}{sign}") for value in upwards.ticks(5)],
+        usual=upwards.at(1.0) if course.relative else None,
+        lines=_lines(course, across, upwards, sign),
+    )
+
+
+def _band(phase: Phase, across: Axis) -> Band:
+    start, end = across.at(phase.start), across.at(phase.end)
+    name = PHASES[phase.state]
+    fits = len(name) * _LETTER + 6 <= end - start
+    return Band(phase.state, name if fits else "", start, round(end - start, 1))
+
+
+def _lines(course: Course, across: Axis, upwards: Axis, sign: str) -> list[Line]:
+    lines = []
+    for group in ("control", "test"):
+        steps = [step for step in course.steps[group] if math.isfinite(step[2])]
+        last = steps[-1][2] if steps else math.nan
+        label = f"{group} {number(last)}{sign}" if steps else ""
+        beside = upwards.at(last) if steps else 0.0
+        paths = _slots(course.slots[group], across, upwards), _steps(steps, across, upwards)
+        lines.append(Line(group, *paths, label, beside))
+    return _spread(lines)
+
+
+def _spread(lines: Sequence[Line]) -> list[Line]:
+    """Labels that would stand on each other are moved apart."""
+    upper, lower = sorted(lines, key=lambda line: line.beside)
+    lack = _APART - (lower.beside - upper.beside)
+    if lack <= 0 or not (upper.label and lower.label):
+        return list(lines)
+    moved = {upper.group: -lack / 2, lower.group: lack / 2}
+    return [
+        Line(own.group, own.slots, own.steps, own.label, round(own.beside + moved[own.group], 1))
+        for own in lines
+    ]
+
+
+def _slots(points: Sequence[Point], across: Axis, upwards: Axis) -> str:
+    parts, drawn = [], False
+    for at, value in points:
+        known = math.isfinite(value)
+        if known:
+            place = f"{across.at(at):g} {upwards.at(value):g}"
+            # One that stands alone is a dot.
+            parts.append(f"L{place}" if drawn else f"M{place}h0")
+        drawn = known
+    return "".join(parts)
+
+
+def _steps(steps: Sequence[Step], across: Axis, upwards: Axis) -> str:
+    parts, reached = [], math.nan
+    for start, end, value in steps:
+        x, y = across.at(start), upwards.at(value)
+        parts.append(f"V{y:g}" if x == reached else f"M{x:g} {y:g}")
+        reached = across.at(end)
+        parts.append(f"H{reached:g}")
+    return "".join(parts)
+
+
+@dataclass(frozen=True)
+class Dot:
+    """One host among the others of its group."""
+
+    host: str
+    group: str
+    x: float
+    y: float
+    text: str
+    odd: bool
+
+
+@dataclass(frozen=True)
+class HostPicture:
+    """How much each host changed; ``middles`` are the medians of both groups."""
+
+    across: Sequence[tuple[float, str]]
+    one: float
+    dots: Sequence[Dot]
+    middles: Mapping[str, float]
+
+
+def host_picture(
+    ratios: Mapping[str, Mapping[str, float]], odd: Sequence[str]
+) -> HostPicture | None:
+    """The change of each host by group, None if there is none to be seen."""
+    values = [value for own in ratios.values() for value in own.values() if value > 0]
+    if len(set(values)) < 2:
+        return None
+    across = of_ratios(values, LEFT + 20, WIDTH - LEFT - 60)
+    return HostPicture(
+        across=[(across.at(value), f"{number(value)}×") for value in across.ticks(8)],
+        one=across.at(1.0),
+        dots=list(_dots(ratios, across, odd)),
+        middles={g: across.at(statistics.median(own.values())) for g, own in ratios.items() if own},
+    )
+
+
+def _dots(
+    ratios: Mapping[str, Mapping[str, float]], across: Axis, odd: Sequence[str]
+) -> Iterator[Dot]:
+    for group, own in ratios.items():
+        for place, (host, ratio) in enumerate(sorted(own.items(), key=lambda item: item[1])):
+            lane = (place % _LANES - _LANES // 2) * 5
+            text = f"{number(ratio)}×"
+            yield Dot(host, group, across.at(ratio), ROWS[group] + lane, text, host in odd)
+
+
+@dataclass(frozen=True)
+class Strip:
+    """One metric's ratio of ratios with its interval; ``open_*`` where that has no bound."""
+
+    low: float
+    high: float
+    at: float
+    margin: float | None
+    open_low: bool
+    open_high: bool
+
+
+@dataclass(frozen=True)
+class Forest:
+    """The ratios of all metrics on one axis."""
+
+    ticks: Sequence[tuple[float, str]]
+    one: float
+    strips: Sequence[Strip]
+
+
+def forest(rows: Sequence[Mapping[str, Any]]) -> Forest:
+    """The rows of a look, ``metrics``, as intervals on one axis."""
+    bounds = [b for row in rows for b in (row["ratio"], *row["interval"], _margin(row)) if b]
+    across = of_ratios(bounds, 8, STRIP - 16)
+    ticks = [(across.at(value), f"{number(value)}×") for value in across.ticks(6)]
+    return Forest(ticks, across.at(1.0), [_strip(row, across) for row in rows])
+
+
+def _strip(row: Mapping[str, Any], across: Axis) -> Strip:
+    low, high = row["interval"]
+    margin = _margin(row)
+    return Strip(
+        low=across.start if low is None else across.at(low),
+        high=across.end if high is None else across.at(high),
+        at=across.at(row["ratio"]),
+        margin=across.at(margin) if margin else None,
+        open_low=low is None,
+        open_high=high is None,
+    )
+
+
+def _margin(row: Mapping[str, Any]) -> float | None:
+    """The ratio beyond which it is harm, where the tuning permits some."""
+    if not row["margin"]:
+        return None
+    beyond = 1.0 + float(row["margin"])
+    return beyond if METRICS[row["metric"]].better == "lower" else 1 / beyond

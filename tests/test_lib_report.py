@@ -1,0 +1,422 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of a rollout: what stands on its page and in its pictures, and that no text does
+anything there."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import random
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.judge.look import Moment, take_look
+from edgetune.judge.measured import measure_baseline, measure_block
+from edgetune.judge.power import prospect
+from edgetune.metrics.series import Window, read_window
+from edgetune.plan import groups
+from edgetune.report.axes import Axis, around, clock_ticks, number, of_ratios
+from edgetune.report.course import Course, courses
+from edgetune.report.oddities import odd_hosts
+from edgetune.report.page import Material, page
+from edgetune.report.phases import Phase, phases
+from edgetune.report.pictures import forest, host_picture, time_picture
+from edgetune.texts import one_line
+from tests.builders import plan, samples
+from tests.hostile import HOSTILE
+
+START, SLOT = 1_790_000_000.0, 10
+METRICS = ("listen_drops", "health_failed")
+OPTIONS = {"interval": SLOT, "baseline": 600, "soak": 610, "warmup": 10, "looks": 2, "seed": 7}
+TAGS = {
+    *("html", "head", "meta", "title", "style", "body", "header", "aside", "section", "footer"),
+    *("h1", "h2", "p", "b", "small", "span", "code", "br", "ul", "li", "dl", "div", "dt", "dd"),
+    *("table", "thead", "tbody", "tr", "th", "td", "time", "figure", "figcaption"),
+    *("svg", "path", "rect", "text", "circle"),
+}
+EMPTY = ("meta", "br", "path", "rect")
+
+
+class Reader(HTMLParser):
+    """Tags, attributes and texts of a page; every tag must be closed in its turn."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: list[tuple[str, str]] = []
+        self.text = ""
+        self._open: list[str] = []
+        self.feed(html)
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tags.add(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+        if tag not in EMPTY:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: Any) -> None:
+        self.tags.add(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag, tag
+        self.text += " " if tag in ("td", "th") else ""
+
+    def handle_data(self, data: str) -> None:
+        if self._open and self._open[-1] != "style":
+            self.text += data
+
+
+def said(html: str) -> str:
+    """The text of a page, with single spaces."""
+    return re.sub(r"\s+", " ", Reader(html).text)
+
+
+def window(rates: dict[str, float], start: float, seconds: float) -> Window:
+    rows = samples(rates, start, seconds, boot=str(start), seed=int(start) % 89)
+    return read_window(rows, list(rates), start, start + seconds, SLOT, METRICS)
+
+
+def history(*states: str) -> list[dict[str, Any]]:
+    return [
+        {"at": START + 600 * number, "state": state, "by": "ana", "reason": f"{state} begins"}
+        for number, state in enumerate(states)
+    ]
+
+
+def material(
+    tmp_path: Path, hosts: int = 8, factor: float = 0.3, usual: float = 3.0, seconds: float = 600
+) -> Material:
+    """A rollout at the end of its soak; test hosts drop ``factor`` times as much as before."""
+    made = plan(tmp_path, hosts=hosts, **OPTIONS)
+    tested = groups(made)["test"]
+    names = [name for own in groups(made).values() for name in own]
+    rates = dict.fromkeys(names, usual)
+    before = window(rates, START, seconds)
+    baseline = measure_baseline(before, made["strata"])
+    baseline["power"] = prospect(made, made["strata"], baseline)
+    after = {name: usual * (factor if name in tested else 1) for name in names}
+    looks: list[dict[str, Any]] = []
+    for at in (0, 1):
+        seen = window(after, START + 1200 + 600 * at, seconds)
+        block = measure_block(seen, made["strata"], baseline)
+        blocks = [*(look["block"] for look in looks), block]
+        moment = Moment(at + 1, 2, (at + 1) / 2)
+        last = looks[-1] if looks else None
+        look = take_look(made, made["strata"], baseline, blocks, moment, last)
+        looks.append({"number": at, **look, "block": block, "until": seen.end, "at": seen.end})
+    head = {
+        "id": "lab1-1",
+        "pop": "lab1",
+        "state": "soaking",
+        "verdict": {key: looks[-1][key] for key in ("verdict", "decision", "reason", "metrics")},
+        "history": history("claimed", "baseline", "changing", "soaking"),
+        "quarantined": {},
+        "created": START,
+        "by": "ana",
+        "owner": "run-1",
+        "epoch": 3,
+    }
+    done = {"step": "done", "at": START + 700, "error": None}
+    planned = [*made["batches"], *made["promote_batches"]]
+    batches = [
+        {
+            **batch,
+            "number": number,
+            "hosts": dict.fromkeys(
+                batch["hosts"],
+                done if number < len(made["batches"]) else {**done, "step": "planned", "at": 0.0},
+            ),
+        }
+        for number, batch in enumerate(planned)
+    ]
+    return Material(head, made, baseline, looks, batches, before, [], START + 2400)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Material:
+    return material(tmp_path_factory.mktemp("plan"))
+
+
+@pytest.fixture
+def whole(kept: Material) -> Material:
+    """The documents of a rollout, to be changed by a test."""
+    return copy.deepcopy(kept)
+
+
+def young(whole: Material, states: int, **kept: Any) -> Material:
+    """The same rollout before its first look, in the last of so many states."""
+    told = whole.head["history"][:states]
+    head = {**whole.head, "state": told[-1]["state"], "verdict": {}, "history": told}
+    return replace(whole, **{"head": head, "looks": [], **kept})
+
+
+def test_a_page_says_what_was_done_and_what_came_of_it(whole: Material) -> None:
+    text = said(page(whole))
+    assert "accept_queue 1.0.0 on lab1" in text
+    assert "improved soaking Test hosts dropped 71 % fewer connections than control" in text
+    assert "sysctl:net.core.somaxconn 8 4096 8: e000..e007" in text
+    assert "2 of 2 2026-09-21 14:53:20Z 100 % improved → promote 0.294×" in text
+    assert "Nothing happened, on any host, of: health checks that failed, share." in text
+    assert "would be seen with 80% power" in text
+    first, second = "baseline baseline begins (ana)", "batch 0 change: e006: 1 done"
+    assert f"2026-09-21 14:23:20Z {first} 2026-09-21 14:25:00Z {second}" in text
+
+
+def test_a_page_needs_nothing_else(whole: Material) -> None:
+    html = page(whole)
+    read = Reader(html)
+    assert read.tags <= TAGS
+    names = {name for name, _ in read.attributes}
+    assert not names & {"src", "href", "style", "srcset", "action"}
+    assert not any(name.startswith("on") for name in names)
+    assert not re.search(r"url\(|@import|https?:", html)
+
+
+@pytest.mark.parametrize("states", [1, 2, 3, 4])
+def test_a_page_of_a_rollout_that_is_not_judged_yet(whole: Material, states: int) -> None:
+    measured = {} if states > 2 else {"baseline": None, "window": None}
+    text = said(page(young(whole, states, **measured)))
+    assert "no verdict yet" in text
+    assert "Effect at look" not in text and "Looks" not in text
+    assert ("Both groups over time" in text) == (states > 2)
+    assert ("Nothing is known yet of: connections dropped" in text) == (states <= 2)
+
+
+def test_a_page_of_what_was_taken_back_says_why(tmp_path: Path) -> None:
+    whole = material(tmp_path, factor=6)
+    told = [*whole.head["history"], *history(*"abcd", "rolling_back", "rolled_back")[4:]]
+    text = said(page(replace(whole, head={**whole.head, "state": "rolled_back", "history": told})))
+    assert "degraded rolled back Test hosts dropped" in text
+    assert "Rolled back since 2026-09-21 15:03:20Z: rolling_back begins (ana)." in text
+
+
+def test_a_look_without_numbers_says_why(whole: Material) -> None:
+    nothing = {
+        **{"number": 2, "verdict": "inconclusive", "decision": "hold", "reason": "no samples"},
+        **{"tests": {}, "metrics": [], "hosts": {}, "until": START + 2400, "at": START + 2400},
+        **{"look": {"number": 3, "of": 3, "passed": 1.0}, "doubts": []},
+    }
+    old = {"number": 3, "verdict": "improved", "decision": "promote", "reason": "as of old"}
+    text = said(page(replace(whole, looks=[*whole.looks, nothing, old])))
+    assert "inconclusive → hold no samples – – –" in text
+    assert "improved → promote as of old" in text
+    assert "Effect at look 2 of 2" in text
+
+
+def test_what_is_not_known_is_said(whole: Material) -> None:
+    text = said(page(replace(whole, window=None, missing=["No samples are left."])))
+    assert "No samples are left." in text
+    assert "Both groups over time" in text
+
+
+def test_quarantined_hosts_come_with_the_evidence(whole: Material) -> None:
+    event = {"created": "then", "severity": "Critical", "message": "bad memory"}
+    bmc = {
+        "power": "On",
+        "health": "Critical",
+        "events": [event, {**event, "message": "then more"}],
+    }
+    why = {"reason": "gone", "since": START, "batch": 2, "step": "rebooting", "bmc": bmc}
+    stuck = {"e003": {**why, "boot_id": "b-1", "load_balancer": "ready"}, "e004": {"reason": "old"}}
+    text = said(page(replace(whole, head={**whole.head, "quarantined": stuck})))
+    for part in ("gone since", "at the step rebooting of batch 2", "boot b-1", "power On"):
+        assert part in text
+    assert (text.count("bad memory"), text.count("then more")) == (1, 1)
+
+
+def with_text(value: Any, text: str) -> Any:
+    """The documents with this at every place where a stranger's text may stand."""
+    strange = {"reason", "by", "runtime", "persistent", "owner", "text", "error", "id", "version"}
+    if isinstance(value, dict):
+        return {
+            key: text if key in strange and isinstance(own, (str, type(None))) else own
+            for key, own in ((key, with_text(own, text)) for key, own in value.items())
+        }
+    return [with_text(own, text) for own in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_every_text_is_only_shown(whole: Material, text: str) -> None:
+    documents = {
+        name: with_text(getattr(whole, name), text) for name in ("head", "plan", "looks", "batches")
+    }
+    bmc = dict.fromkeys(("power", "boot_progress", "health"), text)
+    bmc["events"] = [dict.fromkeys(("created", "severity", "message"), text)] * 2
+    why = {"reason": text, "since": START, "batch": 1, "step": text, "boot_id": text}
+    documents["head"]["quarantined"] = {text: {**why, "load_balancer": text, "bmc": bmc}}
+    documents["head"]["pop"] = text
+    documents["looks"][-1]["doubts"] = [{"kind": text, "text": text, "biased": True}]
+    profile = documents["plan"]["profiles"][0]
+    profile.update(left_out={text: text})
+    profile["before"][0]["attributes"] = {text: {"wanted": text}}
+    documents["plan"].update(unchanged=[text], digest=text)
+    html = page(replace(whole, **documents, missing=[text]))
+    read = Reader(html)
+    assert read.tags <= TAGS
+    assert not any(name.startswith("on") for name, _ in read.attributes)
+    assert read.text.count(one_line(text)) >= 30
+    assert all(char.isprintable() or char == "\n" for char in html)
+
+
+def test_hosts_whose_names_are_hostile_are_only_shown(whole: Material) -> None:
+    """The inventory permits no such names; a record could hold them all the same."""
+    text = HOSTILE["html"]
+    renamed = {
+        name: json.loads(json.dumps(getattr(whole, name)).replace("e003", text))
+        for name in ("plan", "looks", "batches", "baseline")
+    }
+    read = Reader(page(replace(whole, **renamed, window=None)))
+    assert read.tags <= TAGS
+    assert text in read.text
+
+
+def test_a_page_of_a_large_pop_is_small(tmp_path: Path) -> None:
+    html = page(material(tmp_path, hosts=500, seconds=60))
+    assert len(html) < 400_000
+    assert said(html).count("changed") > 200
+
+
+def test_the_course_is_relative_to_each_groups_own_baseline(whole: Material) -> None:
+    first, guard = courses(whole.plan, whole.baseline, whole.looks, whole.window)
+    assert (first.metric, first.relative, guard.relative) == ("listen_drops", True, False)
+    for group, factor in (("test", 0.3), ("control", 1.0)):
+        assert [round(value, 1) for _, _, value in first.steps[group]] == [1, 1, factor, factor]
+        known = [value for _, value in first.slots[group] if math.isfinite(value)]
+        assert len(known) > 50 and abs(sum(known) / len(known) - 1) < 0.02
+    assert first.steps["test"][2][:2] == (START + 1200, START + 1800)
+    assert set(guard.values) == {0.0}
+
+
+def test_the_course_after_a_baseline_without_events_has_a_unit(tmp_path: Path) -> None:
+    whole = material(tmp_path, usual=0.0)
+    hosts = whole.looks[0]["block"]["metrics"]["listen_drops"]["hosts"]
+    for host in groups(whole.plan)["test"]:
+        hosts[host][0] = 60.0
+    (first, _) = courses(whole.plan, whole.baseline, whole.looks, None)
+    assert (first.relative, first.unit) == (False, "per s")
+    assert round(first.steps["test"][2][2], 2) == 0.1
+
+
+def test_hosts_that_were_not_compared_are_not_in_the_course(whole: Material) -> None:
+    gone = groups(whole.plan)["test"][0]
+    del whole.looks[-1]["hosts"]["listen_drops"][gone]
+    whole.looks[0]["block"]["metrics"]["listen_drops"]["hosts"][gone][0] = 1e9
+    first = courses(whole.plan, whole.baseline, whole.looks, None)[0]
+    assert max(first.values) < 2
+    assert f"{gone} test changed, not compared" in said(page(whole))
+
+
+def test_odd_hosts_are_those_far_from_their_group() -> None:
+    dice = random.Random(3)
+    test = {f"t{number}": 0.3 * math.exp(dice.gauss(0, 0.1)) for number in range(99)}
+    control = {f"c{number}": math.exp(dice.gauss(0, 0.1)) for number in range(99)}
+    changes = {"listen_drops": {**test, **control}, "cpu": {"t1": 1.0, "t2": 1.02, "t3": 0.99}}
+    assert odd_hosts(changes, [list(test), list(control)]) == {}
+    changes["listen_drops"]["t3"] = 1.0
+    changes["cpu"].update(t3=2.0, t4=1.0)
+    odd = odd_hosts(changes, [list(test), list(control)])
+    assert odd == {"t3": ["listen_drops", "cpu"]}
+
+
+def test_phases_follow_the_history() -> None:
+    told = history("claimed", "baseline", "baseline", "changing")
+    assert phases(told, START + 5000) == [
+        Phase("claimed", START, START + 600),
+        Phase("baseline", START + 600, START + 1800),
+        Phase("changing", START + 1800, START + 5000),
+    ]
+    over = [*told, {"at": START + 4000, "state": "complete", "by": "", "reason": ""}]
+    assert phases(over, START + 1e6)[-1] == Phase("complete", START + 4000, START + 4000)
+
+
+def test_a_picture_has_room_for_all_it_shows() -> None:
+    steps = {"test": [(0.0, 50.0, 1.0), (50.0, 60.0, 7.0)], "control": [(0.0, 50.0, 1.0)]}
+    slots = {"test": [(5.0, 1.5), (15.0, math.nan), (25.0, 0.5)], "control": []}
+    own = Course("listen_drops", "per s", True, steps, slots)
+    drawn = time_picture(own, [Phase("baseline", 0, 90), Phase("changing", 90, 100)])
+    control, test = drawn.lines
+    assert test.steps.count("M") == 1 and test.slots.count("M") == 2
+    heights = [float(y) for y in re.findall(r"[V ](\d+\.?\d*)", test.steps)]
+    assert all(24 <= y <= 178 for y in heights) and len(set(heights)) == 2
+    assert [band.name for band in drawn.bands] == ["baseline", "changes"]
+    narrow = time_picture(own, [Phase("baseline", 0, 98), Phase("changing", 98, 100)])
+    assert [band.name for band in narrow.bands] == ["baseline", ""]
+    assert (control.label, test.label) == ("control 1×", "test 7×")
+
+
+def test_labels_do_not_stand_on_each_other() -> None:
+    steps = {"test": [(0.0, 50.0, 1.01)], "control": [(0.0, 50.0, 1.0)]}
+    own = Course("cpu", "share", True, steps, {"test": [], "control": []})
+    one, other = time_picture(own, [Phase("baseline", 0, 90)]).lines
+    assert abs(one.beside - other.beside) >= 13 or one.beside == other.beside
+    same = Course("cpu", "share", True, {**steps, "test": steps["control"]}, own.slots)
+    one, other = time_picture(same, [Phase("baseline", 0, 90)]).lines
+    assert abs(one.beside - other.beside) >= 13
+
+
+def test_an_interval_without_bounds_ends_in_arrows() -> None:
+    row = {"metric": "listen_drops", "margin": 0.0, "ratio": math.inf, "interval": [0.5, None]}
+    guard = {"metric": "cpu", "margin": 0.1, "ratio": 0.0, "interval": [None, 2.0]}
+    drawn = forest([row, guard])
+    first, second = drawn.strips
+    assert (first.open_low, first.open_high, first.margin) == (False, True, None)
+    assert first.at == first.high > drawn.one > first.low
+    assert second.open_low and second.at == second.low
+    assert second.margin is not None and drawn.one < second.margin < second.high
+
+
+def test_hosts_that_all_changed_alike_need_no_picture() -> None:
+    assert host_picture({"test": {"a": 1.0}, "control": {"b": 1.0}}, []) is None
+    drawn = host_picture({"test": {"a": 0.5, "c": 0.25}, "control": {"b": 1.0}}, ["c"])
+    assert drawn is not None
+    assert [(dot.host, dot.odd) for dot in drawn.dots] == [("c", True), ("a", False), ("b", False)]
+    assert set(drawn.middles) == {"test", "control"}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "log", "ticks"),
+    [
+        (0, 7, False, [0, 2, 4, 6]),
+        (0.97, 1.04, False, [0.98, 1, 1.02, 1.04]),
+        (0.01, 2, True, [0.01, 0.03, 0.1, 0.3, 1]),
+        (0.3, 9, True, [0.5, 1, 2, 5]),
+        (0.7, 1.4, True, [0.8, 1, 1.2, 1.4]),
+        (1e-9, 1e9, True, [1e-9, 1e-5, 1e-1, 1e3, 1e7]),
+    ],
+)
+def test_ticks_are_round(low: float, high: float, log: bool, ticks: list[float]) -> None:
+    assert Axis(low, high, 0, 100, log).ticks(5) == pytest.approx(ticks)
+
+
+def test_what_is_beyond_an_axis_is_put_on_its_end() -> None:
+    axis = of_ratios([0.5, 2.0], 10, 80)
+    assert [axis.at(value) for value in (0.0, 1.0, math.inf)] == [10, 50, 90]
+    assert (axis.at(0.5) > 10, axis.at(2.0) < 90) == (True, True)
+    flat = around([1.0, 1.0], 100, -80)
+    assert flat.at(1.0) == 60
+
+
+def test_clock_ticks_are_round_times() -> None:
+    assert [text for _, text in clock_ticks(0, 60)][:3] == ["00:00:00", "00:00:10", "00:00:20"]
+    assert [text for _, text in clock_ticks(100, 86400 * 3)][:2] == ["Jan 01 12:00", "Jan 02 00:00"]
+    assert [text for _, text in clock_ticks(0, 86400 * 30)][1] == "Jan 05"
+    assert len(clock_ticks(0, 86400 * 60)) <= 9
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        *((0, "0"), (1.0, "1"), (0.0157569, "0.0158"), (118171.4, "118,171"), (2.5, "2.5")),
+        *((100, "100"), (0.00625, "0.00625"), (3.2e-9, "3.2e-09"), (1.5e7, "1.5e+07")),
+    ],
+)
+def test_numbers_have_three_digits_that_say_something(value: float, text: str) -> None:
+    assert number(value) == text
