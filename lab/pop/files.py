@@ -56,6 +56,7 @@ health_deadline: 30
 # What a baseline of seconds says of the power is told, and refuses nothing.
 detectable_effect: 0
 sample_retention: 86400
+report_dir: {reports}
 """
 
 
@@ -108,6 +109,7 @@ def write_configuration(layout: Layout, post_seconds: float = 0.0) -> None:
         authority=json.dumps(str(layout.bmc_ca)),
         credentials=json.dumps(str(layout.bmc_credentials)),
         reboot_deadline=60 + round(post_seconds),
+        reports=json.dumps(str(layout.home / "reports")),
         database=json.dumps(f"sqlite:///{layout.home / 'edgetune.sqlite'}"),
     )
     layout.configuration.write_text(text)

@@ -13,6 +13,8 @@ from edgetune.fields import Fields
 
 _STORE = r"st2|sqlite:///\S.*"
 _COORDINATION = r"rediss?://[^\s?@]+|sqlite:///\S.*"
+_REPORT_DIR = r"(/.*)?"
+_REPORT_URL = r"(https?://\S+)?"
 PACK_TUNINGS = Path(__file__).resolve().parents[2] / "tunings"
 
 
@@ -50,6 +52,8 @@ class Config:
     reboot_deadline: float
     health_deadline: float
     sample_retention: float
+    report_dir: str
+    report_url: str
 
 
 def read_config(data: Mapping[str, Any]) -> Config:
@@ -87,6 +91,8 @@ def read_config(data: Mapping[str, Any]) -> Config:
         reboot_deadline=fields.number("reboot_deadline", 1200, minimum=1),
         health_deadline=fields.number("health_deadline", 120, minimum=1),
         sample_retention=fields.number("sample_retention", 1209600, minimum=60),
+        report_dir=fields.text("report_dir", "", pattern=_REPORT_DIR),
+        report_url=fields.text("report_url", "", pattern=_REPORT_URL),
     )
     fields.done()
     if config.claim_ttl <= config.owner_timeout:

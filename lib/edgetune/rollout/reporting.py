@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write the report of a rollout to where people can read it."""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgetune.config import Config
+from edgetune.errors import EdgetuneError, InputError, RefusedError
+from edgetune.plan import groups
+from edgetune.report.phases import phases
+from edgetune.report.text import clock
+from edgetune.rollout.baseline import metrics_of
+from edgetune.rollout.record import Rollout, read_rollout
+from edgetune.rollout.site import Site
+
+if TYPE_CHECKING:
+    from edgetune.metrics.samples import Sample
+    from edgetune.metrics.series import Window
+    from edgetune.report.page import Material
+
+Document = Mapping[str, Any]
+
+_SLOTS = 240
+"""How many a picture has at most."""
+_SAMPLES = 3
+"""How many a slot has at least: some come late."""
+
+
+def report_rollout(site: Site, rollout: str) -> dict[str, Any]:
+    """Write one page of HTML about a rollout, over an earlier one; changes nothing else.
+
+    InputError: there is no such rollout, or ``report_dir`` of the configuration does not permit
+    it. What the record or the samples do not hold (any more) is named on the page.
+    """
+    from edgetune.report.page import page
+
+    opened = read_rollout(site, rollout)
+    folder = _folder(site.config)
+    path = folder / f"{opened.head.id}.html"
+    _write(path, page(_material(opened)))
+    url = f"{site.config.report_url.rstrip('/')}/{path.name}" if site.config.report_url else ""
+    message = f"the report is {url or path}"
+    return {"rollout": opened.head.id, "path": str(path), "url": url, "message": message}
+
+
+def _folder(config: Config) -> Path:
+    if not config.report_dir:
+        raise InputError("configuration", "report_dir", "is not set; reports are written there")
+    return Path(config.report_dir)
+
+
+def _write(path: Path, text: str) -> None:
+    """Whoever reads it meanwhile sees the old one or the new one."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
+        try:
+            with open(descriptor, "w", encoding="utf-8") as file:
+                os.fchmod(descriptor, 0o644)
+                file.write(text)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink()
+            raise
+    except OSError as error:
+        raise InputError("configuration", "report_dir", f"cannot be written: {error}") from None
+
+
+def _material(opened: Rollout) -> Material:
+    from edgetune.report.page import Material
+
+    now, head = time.time(), opened.head
+    missing: list[str] = []
+    baseline = opened.baseline()
+    if head.baseline and baseline is None and head.state != "baseline":
+        missing.append("The record has no baseline.")
+    return Material(
+        head=asdict(head),
+        plan=opened.plan,
+        baseline=baseline,
+        looks=_looks(opened, missing),
+        batches=[asdict(batch) for batch in opened.batches()],
+        window=_window(opened, baseline, phases(head.history, now)[-1].end, missing),
+        missing=missing,
+        made=now,
+    )
+
+
+def _looks(opened: Rollout, missing: list[str]) -> list[Document]:
+    looks: list[Document] = []
+    for number in range(opened.head.looks):
+        try:
+            looks.append(opened.look(number))
+        except RefusedError as error:
+            missing.append(f"{error}.")
+    return looks
+
+
+def _window(
+    opened: Rollout, baseline: Document | None, until: float, missing: list[str]
+) -> Window | None:
+    """What the samples that are still there tell, in few slots."""
+    from edgetune.metrics.series import read_window
+
+    if not opened.head.baseline:
+        return None
+    plan, start = opened.plan, opened.head.baseline[0]
+    interval = plan["options"]["interval"]
+    slot = interval * max(_SAMPLES, math.ceil((until - start) / interval / _SLOTS))
+    hosts = [host for group in groups(plan).values() for host in group]
+    measured = baseline["metrics"] if baseline else {}
+    exposures = {name: row["exposure"] for name, row in measured.items()}
+    try:
+        samples = _samples(opened, start, until, slot)
+        window = read_window(samples, hosts, start, until, slot, metrics_of(plan), exposures)
+    except EdgetuneError as error:
+        missing.append(f"The samples are not known: {error}.")
+        return None
+    times = [sample["time"] for sample in samples if sample["host"] in window.hosts]
+    if not times:
+        missing.append("No samples of that time are left; the pictures show what the record holds.")
+        return None
+    if min(times) > start + 2 * slot:
+        missing.append(f"The samples that are left begin at {clock(min(times))}.")
+    return window
+
+
+def _samples(opened: Rollout, start: float, end: float, slot: float) -> Sequence[Sample]:
+    """Those around the border of each slot: counters tell by them what grew between.
+
+    All samples of a large PoP over days would be millions.
+    """
+    read, pop = opened.site.samples.window, opened.head.pop
+    interval = opened.plan["options"]["interval"]
+    if slot <= _SAMPLES * interval:
+        return read(pop, start - 2 * interval, end)
+    borders = [start + slot * each for each in range(math.ceil((end - start) / slot) + 1)]
+    return [sample for border in borders for sample in read(pop, border - 2 * interval, border)]

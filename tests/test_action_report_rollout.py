@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from report_rollout import ReportRollout
+
+from edgetune.errors import StoreError
+from edgetune.rollout import looks, reporting
+from edgetune.rollout.baseline import check_baseline
+from edgetune.rollout.record import read_rollout
+from tests.action_case import EdgetuneActionTestCase
+from tests.hostile import HOSTILE
+from tests.test_rollout_looks import Soaking
+
+
+class Away:
+    """Samples in a store that does not answer."""
+
+    def window(self, *given: Any) -> None:
+        raise StoreError("Redis: is away")
+
+
+class ReportRolloutTestCase(EdgetuneActionTestCase):
+    __test__ = True
+    action_cls = ReportRollout
+    world: Soaking
+
+    def make_world(self, folder: Path) -> Soaking:
+        self.folder = folder / "reports" / "of edgetune"
+        world = Soaking(folder)
+        world.config["report_dir"] = str(self.folder)
+        return world
+
+    def report(self, **parameters: Any) -> str:
+        """The page that it writes."""
+        result = self.assert_succeeds(rollout=self.world.rollout, **parameters)
+        return Path(result["path"]).read_text(encoding="utf-8")
+
+    def judge(self) -> None:
+        check_baseline(self.world.site, self.world.rollout, self.world.epoch)
+        self.world.soak(test=0.9, began=700)
+        looks.compare_pop(self.world.site, self.world.rollout)
+
+    def test_writes_a_page_that_others_can_read(self) -> None:
+        self.judge()
+        result = self.assert_succeeds(rollout=self.world.rollout)
+        path = self.folder / f"{self.world.rollout}.html"
+        self.assertEqual((result["path"], result["url"]), (str(path), ""))
+        self.assertEqual(result["message"], f"the report is {path}")
+        self.assertEqual(path.stat().st_mode & 0o777, 0o644)
+        page = path.read_text(encoding="utf-8")
+        self.assertIn("Test hosts dropped 7", page)
+        self.assertEqual(page.count('class="slots'), 2)
+        self.assertEqual(page.count("<aside>"), 0)
+
+    def test_changes_nothing(self) -> None:
+        self.judge()
+        asked, records = len(self.world.hosts.asked), dict(self.world.site.store.list("edgetune."))
+        self.report()
+        self.assertEqual(len(self.world.hosts.asked), asked)
+        self.assertEqual(dict(self.world.site.store.list("edgetune.")), records)
+
+    def test_is_written_again_over_the_one_before(self) -> None:
+        before = self.report()
+        self.judge()
+        self.assertNotEqual(self.report(), before)
+        self.assertEqual(len(list(self.folder.iterdir())), 1)
+
+    def test_a_page_that_cannot_be_written_leaves_the_one_before(self) -> None:
+        before = self.report()
+        full = mock.patch.object(reporting.os, "fchmod", side_effect=OSError(28, "disk full"))
+        with full:
+            self.assert_refused(
+                "input", "report_dir: cannot be written", rollout=self.world.rollout
+            )
+        (path,) = self.folder.iterdir()
+        self.assertEqual(path.read_text(encoding="utf-8"), before)
+
+    def test_its_address_is_that_of_the_web_server(self) -> None:
+        self.world.config["report_url"] = "https://reports.example/edgetune/"
+        result = self.assert_succeeds(rollout=self.world.rollout)
+        url = f"https://reports.example/edgetune/{self.world.rollout}.html"
+        self.assertEqual((result["url"], result["message"]), (url, f"the report is {url}"))
+
+    def test_without_a_directory_the_option_is_named(self) -> None:
+        del self.world.config["report_dir"]
+        self.assert_wrong("report_dir", rollout=self.world.rollout)
+        self.world.config["report_dir"] = "relative/path"
+        self.assert_wrong("report_dir", rollout=self.world.rollout)
+        self.world.config["report_dir"] = "/proc/nowhere"
+        self.assert_wrong("report_dir", rollout=self.world.rollout)
+
+    def test_an_unknown_rollout_is_named(self) -> None:
+        for text in ("nothing", *HOSTILE.values()):
+            self.assert_wrong("rollout", rollout=text)
+        self.assertFalse(self.folder.exists())
+
+    def test_says_which_samples_are_gone(self) -> None:
+        self.judge()
+        opened = read_rollout(self.world.site, self.world.rollout)
+        later = time.time() + 2e6
+        self.world.site.samples.add("lab1", [{"host": "e000", "time": later}])
+        page = self.report()
+        self.assertIn("No samples of that time are left", page)
+        self.assertEqual((page.count('class="slots'), page.count('class="steps test"')), (0, 2))
+        self.assertEqual(opened.head.looks, 4)
+
+    def test_samples_that_are_away_hide_nothing_else(self) -> None:
+        self.judge()
+        self._replace("samples", Away())
+        page = self.report()
+        self.assertIn("The samples are not known: Redis: is away.", page)
+        self.assertIn("Test hosts dropped 7", page)
+
+    def test_a_look_that_is_lost_is_named(self) -> None:
+        self.judge()
+        opened = read_rollout(self.world.site, self.world.rollout)
+        opened.head.looks += 1
+        opened.save()
+        self.assertIn(f"the record of rollout {self.world.rollout} lacks look 4.", self.report())
+
+    def test_of_long_rollouts_few_samples_are_read(self) -> None:
+        self.judge()
+        with mock.patch.object(reporting, "_SLOTS", 20):
+            page = self.report()
+        self.assertEqual(page.count('class="slots'), 2)
