@@ -11,6 +11,7 @@ from report_rollout import ReportRollout
 from edgetune.errors import StoreError
 from edgetune.rollout import looks, reporting
 from edgetune.rollout.baseline import check_baseline
+from edgetune.rollout.pause import pause_pop
 from edgetune.rollout.record import read_rollout
 from tests.action_case import EdgetuneActionTestCase
 from tests.hostile import HOSTILE
@@ -98,6 +99,17 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
         for text in ("nothing", *HOSTILE.values()):
             self.assert_wrong("rollout", rollout=text)
         self.assertFalse(self.folder.exists())
+
+    def test_tells_the_pauses_of_its_time(self) -> None:
+        site, told = self.world.site, "<b>lab1 is paused (asked, by ana: lunch).</b>"
+        pause_pop(site, "lab1", reason="lunch", by="ana")
+        page = self.report()
+        self.assertIn(told, page)
+        self.assertIn("asked: lunch", page)
+        self.world.keep("created", time.time() + 9)
+        self.assertNotIn("asked: lunch", self.report())
+        self.world.roll_back()
+        self.assertNotIn(told, self.report())
 
     def test_says_which_samples_are_gone(self) -> None:
         self.judge()

@@ -137,7 +137,7 @@ def material(
         }
         for number, batch in enumerate(planned)
     ]
-    return Material(head, made, baseline, looks, batches, before, [], START + 2400)
+    return Material(head, made, baseline, looks, batches, before, [], "", [], START + 2400)
 
 
 @pytest.fixture(scope="module")
@@ -211,6 +211,15 @@ def test_a_look_without_numbers_says_why(whole: Material) -> None:
     assert "Effect at look 2 of 2" in text
 
 
+def test_pauses_are_told(whole: Material) -> None:
+    own = {"cause": "surge", "paused": True, "at": START + 900, "by": "", "reason": "2.4 times"}
+    over = {"cause": "asked", "paused": False, "at": START + 950, "by": "bo", "reason": ""}
+    told = replace(whole, pauses=[own, over], paused="lab1 is paused (surge)")
+    text = said(page(told))
+    assert "lab1 is paused (surge). No further batch begins." in text
+    assert "14:28:20Z paused surge: 2.4 times 2026-09-21 14:29:10Z resumed asked (bo)" in text
+
+
 def test_what_is_not_known_is_said(whole: Material) -> None:
     text = said(page(replace(whole, window=None, missing=["No samples are left."])))
     assert "No samples are left." in text
@@ -258,7 +267,8 @@ def test_every_text_is_only_shown(whole: Material, text: str) -> None:
     profile.update(left_out={text: text})
     profile["before"][0]["attributes"] = {text: {"wanted": text}}
     documents["plan"].update(unchanged=[text], digest=text)
-    html = page(replace(whole, **documents, missing=[text]))
+    pause = {"cause": text, "paused": True, "at": START, "by": text, "reason": text}
+    html = page(replace(whole, **documents, missing=[text], pauses=[pause], paused=text))
     read = Reader(html)
     assert read.tags <= TAGS
     assert not any(name.startswith("on") for name, _ in read.attributes)

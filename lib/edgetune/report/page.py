@@ -40,8 +40,9 @@ _DONE = {"change": "changed", "sham": "rebooted only", "restore": "as before"}
 class Material:
     """Documents of the record as it keeps them, and what the samples tell, if they are there.
 
-    ``batches`` are those that there are or will be; ``missing`` says in sentences what is not
-    known, ``made`` is when this was read.
+    ``batches`` are those that there are or will be; ``pauses`` are the last ones of the PoP in
+    its time, each with its ``cause``, ``paused`` says which stand; ``missing`` says in sentences
+    what is not known, ``made`` is when this was read.
     """
 
     head: Document
@@ -50,6 +51,8 @@ class Material:
     looks: Sequence[Document]
     batches: Sequence[Document]
     window: Window | None
+    pauses: Sequence[Document]
+    paused: str
     missing: Sequence[str]
     made: float
 
@@ -70,6 +73,7 @@ def page(material: Material) -> str:
             judged=judged,
             version=__version__,
             made=material.made,
+            paused=material.paused,
             missing=material.missing,
             verdict=head["verdict"].get("verdict", ""),
             sentence=head["verdict"].get("reason", ""),
@@ -173,6 +177,10 @@ def _events(material: Material) -> Iterator[dict[str, Any]]:
         what = f"batch {batch['number']}"
         if batch["ended"]:
             yield {"at": batch["ended"], "kind": "batch", "what": what, "text": text, "by": ""}
+    for pause in material.pauses:
+        what = "paused" if pause["paused"] else "resumed"
+        text = f"{pause['cause']}: {pause['reason']}" if pause["reason"] else pause["cause"]
+        yield {"at": pause["at"], "kind": "state", "what": what, "text": text, "by": pause["by"]}
     for look in material.looks:
         moment = look.get("look", {})
         what = f"look {moment.get('number', '')}"

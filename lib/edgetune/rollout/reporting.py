@@ -18,7 +18,8 @@ from edgetune.plan import groups
 from edgetune.report.phases import phases
 from edgetune.report.text import clock
 from edgetune.rollout.baseline import metrics_of
-from edgetune.rollout.record import Rollout, read_rollout
+from edgetune.rollout.pause import Pause, pause_text, pauses_of
+from edgetune.rollout.record import ENDED, Head, Rollout, read_rollout
 from edgetune.rollout.site import Site
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def _material(opened: Rollout) -> Material:
 
     now, head = time.time(), opened.head
     missing: list[str] = []
-    baseline = opened.baseline()
+    baseline, pauses = opened.baseline(), pauses_of(opened.site, head.pop)
     if head.baseline and baseline is None and head.state != "baseline":
         missing.append("The record has no baseline.")
     return Material(
@@ -89,9 +90,21 @@ def _material(opened: Rollout) -> Material:
         looks=_looks(opened, missing),
         batches=[asdict(batch) for batch in opened.batches()],
         window=_window(opened, baseline, phases(head.history, now)[-1].end, missing),
+        pauses=_pauses(head, pauses),
+        paused="" if head.state in ENDED else pause_text(head.pop, pauses),
         missing=missing,
         made=now,
     )
+
+
+def _pauses(head: Head, pauses: Mapping[str, Pause]) -> list[Document]:
+    """Those of its time; of each cause only the last one is known."""
+    end = head.history[-1]["at"] if head.state in ENDED else math.inf
+    return [
+        {"cause": cause, **asdict(pause)}
+        for cause, pause in pauses.items()
+        if head.created <= pause.at <= end
+    ]
 
 
 def _looks(opened: Rollout, missing: list[str]) -> list[Document]:
