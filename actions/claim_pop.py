@@ -21,6 +21,7 @@ class ClaimPop(Action):
         wait: bool = False,
         carry_on: bool = False,
         orphaned: bool = False,
+        channel: str = "",
     ) -> Result:
         return run_step(
             claim_pop,
@@ -34,4 +35,5 @@ class ClaimPop(Action):
             wait=wait,
             carry_on=carry_on,
             orphaned=orphaned,
+            channel=channel,
         )

@@ -10,5 +10,12 @@ from edgetune.entry import Result, run_step
 class RunCampaign(Action):
     """Begin a campaign, or show it."""
 
-    def run(self, campaign: str, dry_run: bool = True, by: str = "") -> Result:
-        return run_step(run_campaign, self.config, campaign=campaign, dry_run=dry_run, by=by)
+    def run(self, campaign: str, dry_run: bool = True, by: str = "", channel: str = "") -> Result:
+        return run_step(
+            run_campaign,
+            self.config,
+            campaign=campaign,
+            dry_run=dry_run,
+            by=by,
+            channel=channel,
+        )

@@ -161,12 +161,15 @@ def parameter_tables(actions: Iterable[Document]) -> list[str]:
 
 def actions_section(root: Path) -> str:
     actions = [item for item in documents(root, "actions") if item["runner_type"] != "orquesta"]
-    rows = [
-        (code(item["name"]), item["description"], f"{item['parameters']['timeout']['default']} s")
-        for item in actions
-    ]
+    rows = [(code(item["name"]), item["description"], timeout_of(item)) for item in actions]
     summary = table("action, what it does, timeout", rows)
     return "\n\n".join([summary, *parameter_tables(actions)])
+
+
+def timeout_of(action: Document) -> str:
+    """How long it may run; what only announces takes no time."""
+    given = action["parameters"].get("timeout")
+    return f"{given['default']} s" if given else ""
 
 
 def workflows_section(root: Path) -> str:

@@ -17,7 +17,8 @@ class CheckHealthTestCase(BatchActionTestCase):
 
     def test_changed_hosts_within_their_limits(self) -> None:
         result = self.assert_succeeds(**self.of_batch(0))
-        self.assertEqual(result["message"], "1 within limits")
+        told = f"batch 1 of 4: {self.host} changed and back in service, within limits"
+        self.assertEqual(result["message"], told)
         self.assertEqual((result["failed"], result["left"]), ([], 0))
 
     def test_a_changed_host_that_does_not_answer_fails_the_step(self) -> None:

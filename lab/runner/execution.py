@@ -50,7 +50,7 @@ class Execution:
         """What the action returned, or the workflow's output, without the runner's envelope."""
         if not isinstance(self.result, dict):
             return self.result
-        return self.result.get("output" if self.action.runner == "orquesta" else "result")
+        return self.result.get("result" if self.action.runner == "python-script" else "output")
 
     @property
     def ancestors(self) -> Iterator[Execution]:

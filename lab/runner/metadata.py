@@ -31,6 +31,10 @@ _RUNNER_PARAMETERS: dict[str, Schema] = {
         "timeout": {"type": "integer", "default": 600},
     },
     "orquesta": {"notify": {"type": "array", "default": []}},
+    "announcement": {
+        "experimental": {"type": "boolean", "default": False},
+        "route": {"type": "string", "default": "general"},
+    },
 }
 
 

@@ -28,6 +28,7 @@ class Config:
     plan_approval: bool
     self_approval: bool
     approval_expires: float
+    chat_channel: str
     ssh_user: str
     ssh_key_file: Path
     ssh_known_hosts: Path
@@ -67,6 +68,7 @@ def read_config(data: Mapping[str, Any]) -> Config:
         plan_approval=fields.flag("plan_approval", False),
         self_approval=fields.flag("self_approval", False),
         approval_expires=fields.number("approval_expires", 86400, minimum=60),
+        chat_channel=fields.text("chat_channel", ""),
         ssh_user=fields.text("ssh_user", "root"),
         ssh_key_file=Path(fields.text("ssh_key_file")),
         ssh_known_hosts=Path(fields.text("ssh_known_hosts")),

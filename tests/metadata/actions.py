@@ -11,6 +11,8 @@ from tests.metadata.schemas import ACTION, Schema
 from tests.metadata.source import run_problems
 from tests.metadata.values import Document, own_parameters, shape, value_problems
 
+_SUFFIXES = {"python-script": ".py", "orquesta": ".yaml"}
+
 
 def action_problems(action: Document, root: Path) -> list[str]:
     """An action registers, and can be run."""
@@ -75,6 +77,8 @@ def position_problems(parameters: Mapping[str, Schema]) -> list[str]:
 def entry_point_problems(action: Document, root: Path) -> list[str]:
     """The file is below actions/ by its name alone, is there, and lies in the pack in truth."""
     entry = action["entry_point"]
+    if action["runner_type"] not in _SUFFIXES:
+        return ["entry_point: must be empty"] if entry else []
     if entry.startswith("/") or ".." in Path(entry).parts or str(Path(entry)) != entry:
         return [f"entry_point: {entry!r} must be a plain path below actions/"]
     file = (root / "actions" / entry).resolve()
@@ -82,5 +86,5 @@ def entry_point_problems(action: Document, root: Path) -> list[str]:
         return [f"entry_point: there is no file actions/{entry}"]
     if root.resolve() not in file.parents:
         return [f"entry_point: actions/{entry} leaves the pack"]
-    suffix = {"python-script": ".py", "orquesta": ".yaml"}[action["runner_type"]]
+    suffix = _SUFFIXES[action["runner_type"]]
     return [] if file.suffix == suffix else [f"entry_point: {entry!r} must end in {suffix}"]

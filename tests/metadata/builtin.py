@@ -22,6 +22,10 @@ RUNNERS: dict[str, Schema] = {
         "timeout": {"type": "integer", "minimum": 1},
     },
     "orquesta": {"notify": {"type": "array"}},
+    "announcement": {
+        "experimental": {"type": "boolean", "enum": [True]},
+        "route": {"type": "string", "minLength": 1},
+    },
 }
 OVERRIDABLE = {"default", "description", "enum", "immutable", "required"}
 

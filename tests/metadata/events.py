@@ -11,7 +11,12 @@ from tests.metadata.schemas import RULE, SENSOR
 from tests.metadata.source import sensor_problems as source_problems
 from tests.metadata.values import EXPRESSION, Document, Known, call_problems, shape
 
-READ_ONLY = {"edgetune.plan_rollout", "edgetune.rollout_status", "edgetune.sample_hosts"}
+READ_ONLY = {
+    "edgetune.plan_rollout",
+    "edgetune.post",
+    "edgetune.rollout_status",
+    "edgetune.sample_hosts",
+}
 RECOVERY = ("recover_left", "recover_orphans")
 
 _IN_TRIGGER = re.compile(r"\btrigger\.(\w+)")

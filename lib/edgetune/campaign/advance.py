@@ -141,7 +141,14 @@ class _Step:
         work.save()
         asked = f"campaign {record.id} of {record.by}"
         try:
-            taken = claim_pop(self._site, plan=plan, owner=self._owner, by=asked, approved=True)
+            taken = claim_pop(
+                self._site,
+                plan=plan,
+                owner=self._owner,
+                by=asked,
+                approved=True,
+                channel=record.channel,
+            )
         except RefusedError as error:
             pop.refused = str(error)
             return False

@@ -63,7 +63,10 @@ class RingStep:
 
 @dataclass
 class Record:
-    """One campaign; ``digest`` is that of its file, ``tuning_digest`` that of its tuning."""
+    """One campaign; ``digest`` is that of its file, ``tuning_digest`` that of its tuning.
+
+    ``channel`` is where in chat its rollouts tell how they get on.
+    """
 
     id: str
     name: str
@@ -72,6 +75,7 @@ class Record:
     tuning_digest: str
     by: str
     created: float
+    channel: str = ""
     state: str = "running"
     rings: list[RingStep] = field(default_factory=list)
     history: list[dict[str, Any]] = field(default_factory=list)

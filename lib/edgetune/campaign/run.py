@@ -33,11 +33,13 @@ _LONGEST = 60.0
 Rings = Mapping[str, Sequence[str]]
 
 
-def run_campaign(site: Site, campaign: str, dry_run: bool = True, by: str = "") -> dict[str, Any]:
+def run_campaign(
+    site: Site, campaign: str, dry_run: bool = True, by: str = "", channel: str = ""
+) -> dict[str, Any]:
     """Begin a campaign of the configuration by its name; ``advance_campaign`` moves it on.
 
     A dry run makes the plan of every PoP, keeps none of them, and says which PoPs are refused and
-    why; nothing is touched by either.
+    why; nothing is touched by either. Its rollouts tell in the chat's ``channel`` how they get on.
     """
     definition = find_campaign(campaign, site.config.campaigns)
     tuning = site.tuning(definition.tuning)
@@ -53,7 +55,7 @@ def run_campaign(site: Site, campaign: str, dry_run: bool = True, by: str = "") 
         record = None
     else:
         refused = {}
-        record = _begin(site, definition, tuning.digest, rings, by)
+        record = _begin(site, definition, tuning.digest, rings, by, channel)
     pops = sum(len(names) for names in rings.values())
     return {
         "campaign": record.id if record else "",
@@ -92,7 +94,9 @@ def _refusal(site: Site, definition: Campaign, ring: Ring, pop: str) -> str:
     return ""
 
 
-def _begin(site: Site, definition: Campaign, tuning_digest: str, rings: Rings, by: str) -> Record:
+def _begin(
+    site: Site, definition: Campaign, tuning_digest: str, rings: Rings, by: str, channel: str
+) -> Record:
     if not by:
         raise InputError("parameter", "by", "is missing: a campaign has somebody who asked for it")
     refuse_if_stopped(site)
@@ -104,6 +108,7 @@ def _begin(site: Site, definition: Campaign, tuning_digest: str, rings: Rings, b
         tuning_digest=tuning_digest,
         by=by,
         created=time.time(),
+        channel=channel,
     )
     for name, pops in rings.items():
         digest = ring_digest(record, name, list(pops))

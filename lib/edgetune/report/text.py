@@ -35,22 +35,22 @@ def plan_text(plan: Mapping[str, Any]) -> str:
         )
     for name, stratum in plan["strata"].items():
         lines.append(
-            f"    {name}: test {_names(stratum['test'])}; control {_names(stratum['control'])}"
+            f"    {name}: test {listed(stratum['test'])}; control {listed(stratum['control'])}"
         )
     lines.append("  changes")
     for profile in plan["profiles"]:
-        lines.append(f"    on {_names(profile['hosts'])}")
+        lines.append(f"    on {listed(profile['hosts'])}")
         lines += [f"      {_change(row)}" for row in profile["before"]]
         left_out = profile.get("left_out", {}).items()
         lines += [f"      {id} is left out: {why}" for id, why in left_out]
     if plan["unchanged"]:
-        lines.append(f"    as wanted already: {_names(plan['unchanged'])}")
+        lines.append(f"    as wanted already: {listed(plan['unchanged'])}")
     lines.append("  batches")
     for index, batch in enumerate([*plan["batches"], *plan["promote_batches"]]):
         promoted = " (if promoted)" if index >= len(plan["batches"]) else ""
         what = {"change": "change", "sham": "reboot only"}[batch["what"]]
         lines.append(
-            f"    {index}  {what:<11} {batch['group']:<8}{_names(batch['hosts'])}{promoted}"
+            f"    {index}  {what:<11} {batch['group']:<8}{listed(batch['hosts'])}{promoted}"
         )
     return _page(lines)
 
@@ -92,7 +92,8 @@ def rollout_text(head: Mapping[str, Any]) -> str:
     """A rollout and what happened to it so far."""
     lines = [
         f"{head['id']}  {head['tuning']} on {head['pop']}: {head['state']}",
-        f"  plan {head['plan']}, epoch {head['epoch']}, by {head['by'] or 'unknown'}",
+        f"  plan {head['plan']}, epoch {head['epoch']}, by {head['by'] or 'unknown'}"
+        + (f", tells {head['channel']}" if head["channel"] else ""),
     ]
     for entry in head["history"]:
         who = f" ({entry['by']})" if entry["by"] else ""
@@ -165,6 +166,13 @@ def _evidence(why: Mapping[str, Any]) -> str:
     return ", ".join(facts)
 
 
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence, of many the first ones."""
+    if len(names) > 12:
+        return f"{', '.join(names[:8])} and {len(names) - 8} more"
+    return ", ".join(names) or "none"
+
+
 def _looks(options: Mapping[str, Any]) -> str:
     looks = planned_looks(options)
     each = duration((options["soak"] - options["warmup"]) / looks)
@@ -209,12 +217,6 @@ def _size(text: str) -> str:
     """A whole file, told from others by its size and its SHA-256."""
     data = text.encode()
     return f"{len(data)} bytes, sha256 {hashlib.sha256(data).hexdigest()[:12]}"
-
-
-def _names(names: Sequence[str]) -> str:
-    if len(names) > 12:
-        return f"{', '.join(names[:8])} and {len(names) - 8} more"
-    return ", ".join(names) or "none"
 
 
 _TESTS = {"harm": "anything worse", "help": "the intent"}

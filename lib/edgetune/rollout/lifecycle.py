@@ -44,6 +44,7 @@ def claim_pop(
     carry_on: bool = False,
     orphaned: bool = False,
     approved: bool = False,
+    channel: str = "",
 ) -> dict[str, Any]:
     """Begin the rollout of a plan, or take over an existing one with a new epoch.
 
@@ -54,11 +55,12 @@ def claim_pop(
     has ended. With ``carry_on`` nothing is taken that has ended: it could only be taken back,
     with ``orphaned`` nothing that has a living owner. ``approved`` says that the caller knows of
     an approval; otherwise ``plan_approval`` of the configuration asks for one of the plan.
+    ``channel`` is where in chat the rollout tells how it gets on, if it does not know of one.
     """
     if plan and site.config.plan_approval and not approved:
         valid_approval(site, plan, f"plan {plan}", by, site.config.self_approval)
     if plan:
-        return _claimed(_begin(site, plan, owner, by, wait))
+        return _claimed(_begin(site, plan, owner, by, wait, channel))
     if not rollout:
         left = [head for head in all_heads(site) if left_by and _left_unfinished(head, left_by)]
         if not left:
@@ -80,6 +82,7 @@ def claim_pop(
     taken = read_rollout(site, rollout)
     taken.head.epoch, taken.head.owner = claim.epoch, owner
     taken.head.wait = taken.head.wait or wait
+    taken.head.channel = taken.head.channel or channel
     if taken.head.state in CHANGES_HOSTS:
         taken.head.taken_over = time.time()
     taken.head.note(by, f"taken over, epoch {claim.epoch}")
@@ -133,6 +136,7 @@ def mark_rollout(
         "end_batch": end,
         "until": until[-1],
         "quarantined": {host: why["reason"] for host, why in head.quarantined.items()},
+        "channel": head.channel,
         "message": f"{state}: {head.history[-1]['reason']}",
     }
 
@@ -151,7 +155,12 @@ def _seize(
     _refuse_hosts(read_rollout(site, rollout).head, hosts)
     taken = claim_pop(site, rollout=rollout, owner=owner, by=by)
     if not taken["claimed"]:
-        return {"entered": False, "rollout": rollout, "message": taken["message"]}
+        return {
+            "entered": False,
+            "rollout": rollout,
+            "channel": "",
+            "message": taken["message"],
+        }
     try:
         return mark_rollout(site, rollout, taken["epoch"], state, owner, by, reason, hosts)
     except FencedError:
@@ -205,7 +214,7 @@ def _left_unfinished(head: Head, execution: str) -> bool:
     return head.owner == execution and head.wants_a_workflow
 
 
-def _begin(site: Site, digest: str, owner: str, by: str, wait: bool) -> Rollout:
+def _begin(site: Site, digest: str, owner: str, by: str, wait: bool, channel: str) -> Rollout:
     refuse_if_stopped(site)
     plan = load_plan(site, digest)
     pop = site.inventory.pop(plan["pop"])
@@ -227,6 +236,7 @@ def _begin(site: Site, digest: str, owner: str, by: str, wait: bool) -> Rollout:
         by=by,
         created=time.time(),
         wait=wait,
+        channel=channel or site.config.chat_channel,
     )
     head.note(by, f"{pop.name} claimed, epoch {claim.epoch}")
     begun = Rollout(site, head)
@@ -298,13 +308,7 @@ def _what_failed(opened: Rollout) -> str:
 
 def _batches_of(opened: Rollout, state: str) -> tuple[int, int]:
     """The first batch of a state that is not finished, and the one after its last."""
-    changes = len(opened.plan["batches"])
-    planned = changes + len(opened.plan["promote_batches"])
-    first, end = {
-        "changing": (0, changes),
-        "promoting": (changes, planned),
-        "rolling_back": (opened.head.first_restore, planned + opened.head.restore_batches),
-    }.get(state, (0, 0))
+    first, end = opened.numbers(state).start, opened.numbers(state).stop
     while first < end - 1 and opened.batch(first).finished:
         first += 1
     return first, end

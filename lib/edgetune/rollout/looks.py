@@ -8,12 +8,14 @@ from typing import Any
 
 from edgetune.errors import FencedError
 from edgetune.judge.limits import beyond_limits
-from edgetune.report.text import verdict_text
+from edgetune.report.text import listed, verdict_text
 from edgetune.rollout.baseline import usual_health
-from edgetune.rollout.record import Rollout, idle_time, open_rollout, read_rollout
+from edgetune.rollout.record import Batch, Rollout, idle_time, open_rollout, read_rollout
 from edgetune.rollout.sampling import sample_pop
 from edgetune.rollout.site import Site
 from edgetune.rollout.soak import Soak
+
+_DONE = {"change": "changed", "sham": "rebooted", "restore": "as before"}
 
 # What a look decides about a rollout that somebody else has moved on.
 ELSEWHERE = {
@@ -50,8 +52,22 @@ def check_health(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
         "left": left,
         "failed": list(failed),
         "error": errors,
-        "message": errors or f"{len(work.at('done'))} within limits",
+        "channel": "" if left else opened.head.channel,
+        "message": errors or _what_was_done(opened, work),
     }
+
+
+def _what_was_done(opened: Rollout, batch: Batch) -> str:
+    numbers = opened.numbers(opened.head.state)
+    served = " and back in service" if opened.drains else ""
+    parts = {
+        f"{_DONE[batch.what]}{served}, within limits": batch.at("done"),
+        "skipped": batch.at("skipped"),
+        "quarantined": batch.at("quarantined"),
+        "waiting for room": batch.at("planned"),
+    }
+    told = "; ".join(f"{listed(hosts)} {what}" for what, hosts in parts.items() if hosts)
+    return f"batch {batch.number - numbers.start + 1} of {len(numbers)}: {told}"
 
 
 def compare_pop(site: Site, rollout: str, now: bool = False) -> dict[str, Any]:
@@ -60,7 +76,8 @@ def compare_pop(site: Site, rollout: str, now: bool = False) -> dict[str, Any]:
     A look that was missed is made up for, in its turn. ``decision`` is ``wait`` as long as the
     soak lasts and nothing got worse; another one stands until somebody acts on it. ``now`` takes
     a look early, which spends the alpha of the time that has passed and no more. Of a rollout
-    that is not soaking any more it says what became of it.
+    that is not soaking any more it says what became of it. ``channel`` is that of the rollout
+    when a look was taken, and empty when there is nothing new to tell.
     """
     opened = read_rollout(site, rollout)
     head = opened.head
@@ -70,7 +87,8 @@ def compare_pop(site: Site, rollout: str, now: bool = False) -> dict[str, Any]:
         return _decided(opened, "wait", f"somebody else is at work on {rollout}")
     opened.renew()
     soak = Soak(opened)
-    if not soak.has_decided:
+    taken = not soak.has_decided
+    if taken:
         ends = soak.due(now)
         if not ends:
             return _decided(opened, "wait", soak.until_next())
@@ -82,7 +100,8 @@ def compare_pop(site: Site, rollout: str, now: bool = False) -> dict[str, Any]:
                 break
     look = soak.looks[-1]
     message = f"{look['verdict']}: {look['reason']}"
-    return _decided(opened, look["decision"], message, look)
+    channel = head.channel if taken else ""
+    return _decided(opened, look["decision"], message, look, channel)
 
 
 def _take_turn(opened: Rollout) -> bool:
@@ -119,7 +138,11 @@ def _take_if_ownerless(opened: Rollout) -> bool:
 
 
 def _decided(
-    opened: Rollout, decision: str, message: str, look: Mapping[str, Any] | None = None
+    opened: Rollout,
+    decision: str,
+    message: str,
+    look: Mapping[str, Any] | None = None,
+    channel: str = "",
 ) -> dict[str, Any]:
     return {
         "rollout": opened.head.id,
@@ -127,6 +150,7 @@ def _decided(
         "decision": decision,
         "verdict": look["verdict"] if look else "",
         "metrics": look["metrics"] if look else [],
+        "channel": channel,
         "message": message,
         "text": verdict_text(look) if look else message,
     }

@@ -222,6 +222,16 @@ class Rollout:
         """The inventory's hosts of these names."""
         return [self.pop.host(name) for name in names]
 
+    def numbers(self, state: str) -> range:
+        """Numbers of the batches that are taken in a state."""
+        changes = len(self.plan["batches"])
+        planned = changes + len(self.plan["promote_batches"])
+        return {
+            "changing": range(changes),
+            "promoting": range(changes, planned),
+            "rolling_back": range(self.head.first_restore, planned + self.head.restore_batches),
+        }.get(state, range(0))
+
     def batches(self) -> Iterator[Batch]:
         """Every batch there is or will be, the planned ones first."""
         planned = len(self.plan["batches"]) + len(self.plan["promote_batches"])

@@ -61,6 +61,7 @@ def survey_rollout(
         "decision": decision,
         "state": head.state,
         "findings": findings,
+        "channel": head.channel if decision != "none" else "",
         "message": f"{decision}: {why}",
     }
 

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a rollout tells in chat while it goes on: each state, batch and look, and each once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+
+from edgetune.campaign.run import run_campaign
+from edgetune.entry import safe
+from edgetune.rollout import lifecycle, looks, recovery, status
+from edgetune.rollout.record import all_heads, read_rollout
+from lab.runner import Engine, Pack
+from lab.serve.rules import RuleBook
+from tests.builders import ROOT
+from tests.campaign_world import CampaignWorld
+from tests.hostile import HOSTILE
+from tests.metadata.values import documents
+from tests.test_rollout_looks import USUAL, Soaking
+from tests.world import World, changing
+
+PACK = Pack(ROOT)
+RULE = RuleBook(PACK).rule("post_progress")
+TOLD_OF = documents(ROOT, "rules")["post_progress"]["criteria"]["trigger.action_ref"]["pattern"]
+
+Tell = Callable[..., list[str]]
+
+
+@pytest.fixture
+def tell(tmp_path: Path) -> Tell:
+    """What is posted of the result of an action: nothing, or one message."""
+    engine = Engine(PACK, {}, tmp_path)
+
+    def posts(action: str, result: dict[str, Any], ended: str = "succeeded") -> list[str]:
+        payload = {
+            "action_ref": f"edgetune.{action}",
+            "status": ended,
+            "parameters": {"rollout": "lab1-7"},
+            "result": {"result": safe(result)},
+        }
+        if not RULE.matches(payload):
+            return []
+        execution = engine.request(RULE.action, RULE.parameters, scope={"trigger": payload})
+        engine.execute(execution)
+        assert (execution.status, execution.payload["channel"]) == ("succeeded", "C1")
+        return [str(execution.payload["message"])]
+
+    return posts
+
+
+def listens(world: World) -> None:
+    opened = read_rollout(world.site, world.rollout)
+    opened.head.channel = "C1"
+    opened.save()
+
+
+def post(text: str) -> list[str]:
+    return [f"```lab1-7: {text}```{{~}}"]
+
+
+def test_a_batch_is_told_once_it_is_wholly_done(tmp_path: Path, tell: Tell) -> None:
+    world = changing(tmp_path)
+    listens(world)
+    world.roll(0)
+    (host,) = world.at(0)
+    done = looks.check_health(world.site, world.rollout, world.epoch, 0)
+    end = len(world.plan["batches"])
+    told = f"batch 1 of {end}: {host} changed and back in service, within limits"
+    assert tell("check_health", done) == post(told)
+    assert tell("check_health", {**done, "failed": [host]}, ended="failed") == []
+    back = world.mark("rolling_back")["first_batch"]
+    waits = looks.check_health(world.site, world.rollout, world.epoch, back)
+    assert (waits["left"], tell("check_health", waits)) == (1, [])
+    assert waits["message"] == f"batch 1 of 1: {host} waiting for room"
+
+
+def test_a_state_is_told(tmp_path: Path, tell: Tell) -> None:
+    world = changing(tmp_path)
+    listens(world)
+    for state, reason in (("soaking", ""), ("rolling_back", "too slow")):
+        marked = lifecycle.mark_rollout(
+            world.site, world.rollout, world.head.epoch, state, reason=reason
+        )
+        assert tell("mark_rollout", marked) == post(str(marked["message"]))
+    assert marked["message"] == "rolling_back: too slow"
+
+
+def test_an_end_that_was_there_before_is_not_told_again(tmp_path: Path, tell: Tell) -> None:
+    world = changing(tmp_path)
+    listens(world)
+    for state in ("rolling_back", "rolled_back"):
+        world.mark(state)
+    again = lifecycle.mark_rollout(world.site, world.rollout, 0, "rolling_back")
+    assert (again["entered"], tell("mark_rollout", again)) == (False, [])
+
+
+def test_a_look_is_told_once_and_waiting_is_not(tmp_path: Path, tell: Tell) -> None:
+    world = Soaking(tmp_path)
+    listens(world)
+    world.soak(test=USUAL, began=200)
+    first = looks.compare_pop(world.site, world.rollout)
+    assert tell("compare_pop", first) == post(first["message"])
+    assert "look 1 of 4" in first["message"]
+    again = looks.compare_pop(world.site, world.rollout)
+    assert (again["decision"], tell("compare_pop", again)) == ("wait", [])
+
+
+def test_a_decision_that_stands_is_not_told_again(tmp_path: Path, tell: Tell) -> None:
+    world = Soaking(tmp_path)
+    listens(world)
+    world.soak(test=0.9, began=700)
+    first = looks.compare_pop(world.site, world.rollout)
+    assert tell("compare_pop", first) == post(first["message"])
+    again = looks.compare_pop(world.site, world.rollout)
+    assert (again["decision"], tell("compare_pop", again)) == ("promote", [])
+
+
+def test_a_recovery_is_told(tmp_path: Path, tell: Tell) -> None:
+    world = changing(tmp_path)
+    listens(world)
+    found = recovery.survey_rollout(world.site, world.rollout, world.epoch)
+    told = "carry_on: its owner is gone, no host under way"
+    assert tell("survey_rollout", found) == post(told)
+
+
+def test_who_asked_nowhere_is_told_nothing(tmp_path: Path, tell: Tell) -> None:
+    world = changing(tmp_path)
+    world.roll(0)
+    assert tell("check_health", looks.check_health(world.site, world.rollout, world.epoch, 0)) == []
+    assert tell("mark_rollout", world.mark("soaking")) == []
+
+
+def test_what_is_told_is_always_said_where(tell: Tell) -> None:
+    """Without a channel in the result the criterion would hold, and the post would fail."""
+    actions = documents(ROOT, "actions")
+    for ref in TOLD_OF:
+        own = actions[ref.removeprefix("edgetune.")]
+        assert {"channel", "message"} <= set(own["output_schema"]["properties"]), ref
+        assert own["parameters"]["rollout"]["required"], ref
+
+
+def test_a_post_is_one_block_of_code(tell: Tell) -> None:
+    for kind, text in HOSTILE.items():
+        (said,) = tell("mark_rollout", {"channel": "C1", "message": text})
+        assert said.startswith("```") and said.endswith("```{~}"), kind
+        inside = said[3:-6]
+        assert not set("<>`") & set(inside) and "{~}" not in inside, kind
+
+
+def test_the_channel_is_kept_from_the_beginning(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    for state in ("soaking", "rolling_back", "rolled_back"):
+        world.mark(state)
+    lifecycle.release_pop(world.site, world.rollout, world.epoch)
+    digest = world.plan["digest"]
+    taken = lifecycle.claim_pop(world.site, plan=digest, channel="C1")
+    assert read_rollout(world.site, taken["rollout"]).head.channel == "C1"
+    lifecycle.claim_pop(world.site, rollout=taken["rollout"], channel="C2")
+    assert read_rollout(world.site, taken["rollout"]).head.channel == "C1"
+    shown = status.rollout_status(world.site, taken["rollout"])
+    assert shown["rollouts"][0]["channel"] == "C1"
+    assert ", tells C1" in shown["text"]
+
+
+@pytest.mark.parametrize(("asked_in", "told_in"), [("", "C9"), ("C1", "C1")])
+def test_what_nobody_asked_for_in_chat_is_told_where_the_configuration_says(
+    tmp_path: Path, asked_in: str, told_in: str
+) -> None:
+    world = CampaignWorld(tmp_path, chat_channel="C9")
+    begun = run_campaign(world.site, "queue", dry_run=False, by="ana", channel=asked_in)
+    world.id = begun["campaign"]
+    assert world.advance() == ["ams1"]
+    assert [head.channel for head in all_heads(world.site)] == [told_in]
