@@ -17,6 +17,7 @@ class RolloutStatus(Action):
         state: str = "",
         host: str = "",
         orphaned: bool = False,
+        verdict: bool = False,
     ) -> Result:
         return run_step(
             rollout_status,
@@ -26,4 +27,5 @@ class RolloutStatus(Action):
             state=state,
             host=host,
             orphaned=orphaned,
+            verdict=verdict,
         )

@@ -280,3 +280,17 @@ def test_documents_of_looks_are_small(world: Soaking) -> None:
     opened = read_rollout(world.site, world.rollout)
     assert len(json.dumps(opened.look(0))) < 12000
     assert len(json.dumps(opened.baseline())) < 12000
+
+
+def test_the_newest_verdict_is_shown_and_nothing_is_looked_at(world: Soaking) -> None:
+    world.soak(test=0.9, began=400)
+    for due in (False, True):
+        shown = status.rollout_status(world.site, world.rollout, verdict=True)
+        first, second, *table = shown["text"].split("\n")
+        assert first == f"{world.rollout}  accept_queue on lab1: soaking"
+        if not due:
+            assert (second, shown["color"], world.looked()) == ("No look was taken yet.", "", [])
+            looks.compare_pop(world.site, world.rollout)
+    assert second.startswith("inconclusive: Test hosts dropped ")
+    assert any(line.startswith("  listen_drops   test ") for line in table)
+    assert shown["color"] == "warning"

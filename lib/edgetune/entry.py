@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from typing import Any, Callable
 
 from edgetune.errors import EdgetuneError
+from edgetune.report.chat import chat_text
 from edgetune.rollout.site import Site
 from edgetune.texts import one_line, printable
 
@@ -20,8 +22,9 @@ def run_step(
     """Run a step of the library for an action.
 
     ``(True, result)``, or ``(False, {"error": one line, "reason": word, ...})``: a step that did
-    part of its work answers with ``"failed": [hosts]`` and is a failure, too. Parameters that
-    are None (StackStorm's word for "not given") take the step's default; texts are one line.
+    part of its work answers with ``"failed": [hosts]`` and is a failure, too; one with a ``text``
+    answers with ``chat`` as well, as much of it as a message in chat holds. Parameters that are
+    None (StackStorm's word for "not given") take the step's default; texts are one line.
     """
     try:
         given = {name: _given(value) for name, value in parameters.items() if value is not None}
@@ -30,7 +33,10 @@ def run_step(
         return False, {"error": safe_text(one_line(str(error))), "reason": error.reason}
     if "message" in result:
         result = {**result, "message": one_line(result["message"])}
-    return not result.get("failed"), safe(result)
+    result = safe(result)
+    if "text" in result:
+        result["chat"] = chat_text(result["text"], os.environ.get("ST2_ACTION_EXECUTION_ID", ""))
+    return not result.get("failed"), result
 
 
 def _given(value: Any) -> Any:
@@ -52,6 +58,6 @@ def safe_text(text: str) -> str:
     """Fit for a workflow and a terminal.
 
     StackStorm renders every input of a task as Jinja, also what a device once said, and Orquesta
-    evaluates what an expression led to once more.
+    evaluates what an expression led to once more. hubot cuts an answer in two at ``{~}``.
     """
-    return re.sub(r"\{(?=[{%#])|<(?=%)", r"\g<0> ", printable(text))
+    return re.sub(r"\{(?=[{%#~])|<(?=%)", r"\g<0> ", printable(text))

@@ -8,9 +8,10 @@ from dataclasses import asdict
 from typing import Any
 
 from edgetune.errors import InputError, StoreError
-from edgetune.report.text import rollout_text
+from edgetune.report.chat import color_of
+from edgetune.report.text import rollout_text, verdict_text
 from edgetune.rollout.pause import all_pauses, pause_text
-from edgetune.rollout.record import FORWARD, Head, all_heads, read_rollout
+from edgetune.rollout.record import FORWARD, Head, Rollout, all_heads, read_rollout
 from edgetune.rollout.recovery import is_orphaned
 from edgetune.rollout.site import Site
 from edgetune.rollout.switch import stopped_by
@@ -26,12 +27,16 @@ def rollout_status(
     state: str = "",
     host: str = "",
     orphaned: bool = False,
+    verdict: bool = False,
 ) -> dict[str, Any]:
     """How rollouts stand: one, those of a PoP, those in a state, or all.
 
     With ``host`` only those that hold it in quarantine, with ``orphaned`` only those that
-    somebody should be carrying on and nobody is (none while everything is stopped).
+    somebody should be carrying on and nobody is (none while everything is stopped). With
+    ``verdict`` the text is the verdict of one rollout's newest look, with its numbers.
     """
+    if verdict:
+        return _newest_verdict(read_rollout(site, rollout))
     if state and state not in FORWARD:
         raise InputError("parameter", "state", f"{state!r} is none of {', '.join(FORWARD)}")
     if pop:
@@ -50,6 +55,7 @@ def rollout_status(
     return {
         "rollouts": [_short(head) for head in chosen],
         "ids": [head.id for head in chosen],
+        "color": _color(chosen[0]) if rollout and chosen else "",
         "message": f"{len(chosen)} rollout{'' if len(chosen) == 1 else 's'}",
         "text": _text([*_stopped(stopped), *_paused(site, pop or told)], chosen)
         + (_drift(site, chosen[0]) if rollout and chosen else ""),
@@ -93,6 +99,7 @@ def _short(head: Head) -> dict[str, Any]:
         "pop": head.pop,
         "tuning": head.tuning,
         "state": head.state,
+        "channel": head.channel,
         "verdict": head.verdict.get("verdict", ""),
         "ratio": _ratio(head),
         "quarantined": head.quarantined,
@@ -104,3 +111,20 @@ def _ratio(head: Head) -> float | None:
     rows = head.verdict.get("metrics") or [{}]
     ratio: float | None = rows[0].get("ratio")
     return ratio
+
+
+def _newest_verdict(opened: Rollout) -> dict[str, Any]:
+    head = opened.head
+    told = f"{head.id}  {head.tuning} on {head.pop}: {head.state}"
+    shown = verdict_text(opened.look(head.looks - 1)) if head.looks else "No look was taken yet."
+    return {
+        "rollouts": [_short(head)],
+        "ids": [head.id],
+        "color": _color(head),
+        "message": "1 rollout",
+        "text": f"{told}\n{shown}",
+    }
+
+
+def _color(head: Head) -> str:
+    return color_of(head.state, head.verdict.get("verdict", ""))
