@@ -252,9 +252,14 @@ def aliases_section(root: Path) -> str:
             code(alias["action_ref"]),
             alias["description"],
         )
-        for alias in documents(root, "aliases")
+        for alias in sorted(documents(root, "aliases"), key=changes_something)
     ]
     return table("command, action, what it does", rows)
+
+
+def changes_something(alias: Document) -> bool:
+    """Commands that only read are listed first."""
+    return not str(alias["description"]).startswith("Reads only")
 
 
 def tunings(root: Path) -> list[Tuning]:

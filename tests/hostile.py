@@ -30,6 +30,7 @@ HOSTILE = {
     "yaql in pieces": "<<% 7 * 7 %>%>",
     "slack": "<!channel> <@U1> <https://evil.example|here> &lt;!here&gt;",
     "slack code": "```\n<!channel>\n```",
+    "hubot": "well{~}hidden",
     "html": "<script>alert(1)</script>",
     "printf": "%s %n %(password)s {0.__class__}",
 }

@@ -6,140 +6,267 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from st2tests.base import BaseActionAliasTestCase
 
 from edgetune.fields import load_yaml
+from tests.metadata.values import documents, own_parameters
+from tests.test_security_page import roles
 
 ROOT = Path(__file__).resolve().parents[1]
+ALIASES = documents(ROOT, "aliases")
+ACTIONS = {f"edgetune.{name}": own for name, own in documents(ROOT, "actions").items()}
+FORMATS = [
+    text for own in ALIASES.values() for item in own["formats"] for text in item["representation"]
+]
+NAMED = {"epoch", "owner", "by", "channel", "cause", "force", "approved", "accept"}
 
 
 class AliasCase(BaseActionAliasTestCase):
+    """Set what is understood as which parameters, and what is not understood."""
+
     __test__ = False
+    understood: dict[str, dict[str, str]]
+    others: tuple[str, ...] = ()
 
-    def assert_understood(self, command: str, format_string: str, **parameters: str) -> None:
-        formats = self.action_alias_db.get_format_strings()
-        self.assertCommandMatchesExactlyOneFormatString(formats, command)
-        self.assertExtractedParametersMatch(format_string, command, parameters)
+    def test_commands_are_of_one_format_of_all(self) -> None:
+        for command, parameters in self.understood.items():
+            with self.subTest(command):
+                self.assertCommandMatchesExactlyOneFormatString(FORMATS, command)
+                own = self.formats_of(command)
+                self.assertEqual(len(own), 1)
+                self.assertExtractedParametersMatch(own[0], command, parameters)
 
-    def assert_not_understood(self, command: str) -> None:
-        formats = self.action_alias_db.get_format_strings()
-        with self.assertRaises(AssertionError, msg=command):
-            self.assertCommandMatchesExactlyOneFormatString(formats, command)
+    def test_other_commands_are_not_understood(self) -> None:
+        for command in self.others:
+            self.assertEqual(self.formats_of(command), [], command)
 
-    def refused(self, **parameters: str) -> set[str]:
-        """What StackStorm refuses to take from a command, because the alias fixes it."""
-        fixed: dict[str, Any] = self.action_alias_db.immutable_parameters or {}
-        return set(parameters) & set(fixed)
+    def test_what_is_fixed_is_noticed_at_the_end(self) -> None:
+        """StackStorm takes such a word for a parameter, and then refuses one that is fixed."""
+        command, *_ = self.understood
+        alias = ALIASES[self.action_alias_name.removeprefix("edgetune_")]
+        for name in alias.get("immutable_parameters", {}):
+            longer = f"{command} {name}=true"
+            (own,) = self.formats_of(longer)
+            given = {**self.understood[command], name: "true"}
+            self.assertExtractedParametersMatch(own, longer, given)
+
+    def formats_of(self, command: str) -> list[str]:
+        return [own for own in self.action_alias_db.get_format_strings() if self.fits(own, command)]
+
+    def fits(self, own: str, command: str) -> bool:
+        try:
+            self.assertCommandMatchesExactlyOneFormatString([own], command)
+        except AssertionError:
+            return False
+        return True
 
 
 class PlanAliasTestCase(AliasCase):
     __test__ = True
     action_alias_name = "edgetune_plan"
-    format_string = "edgetune plan {{ tuning }} on {{ pop }}"
-
-    def test_command(self) -> None:
-        self.assert_understood(
-            "edgetune plan accept_queue on lab1",
-            self.format_string,
-            tuning="accept_queue",
-            pop="lab1",
-        )
-
-    def test_options_at_the_end(self) -> None:
-        given = {"tuning": "accept_queue", "pop": "lab1", "seed": "7"}
-        command = "edgetune plan accept_queue on lab1 seed=7"
-        self.assert_understood(command, self.format_string, **given)
-        self.assertEqual(self.refused(**given), set())
-
-    def test_injected_plan_is_refused(self) -> None:
-        given = {"tuning": "accept_queue", "pop": "lab1", "plan": "sha256:0"}
-        command = "edgetune plan accept_queue on lab1 plan=sha256:0"
-        self.assert_understood(command, self.format_string, **given)
-        self.assertEqual(self.refused(**given), {"plan"})
-
-    def test_half_a_command(self) -> None:
-        self.assert_not_understood("edgetune plan")
-        self.assert_not_understood("edgetune plan accept_queue")
-        self.assert_not_understood("edgetune plan accept_queue on")
+    understood = {
+        "edgetune plan accept_queue on lab1": {"tuning": "accept_queue", "pop": "lab1"},
+        "edgetune plan accept_queue on lab1 seed=7 soak=60": {
+            "tuning": "accept_queue",
+            "pop": "lab1",
+            "seed": "7",
+            "soak": "60",
+        },
+    }
+    others = ("edgetune plan", "edgetune plan accept_queue", "edgetune plan accept_queue on")
 
 
-class DiagnoseAliasTestCase(AliasCase):
+class StartAliasTestCase(AliasCase):
     __test__ = True
-    action_alias_name = "edgetune_diagnose"
+    action_alias_name = "edgetune_start"
+    understood = {
+        "edgetune start accept_queue on lab1": {
+            "tuning": "accept_queue",
+            "pop": "lab1",
+            "plan": "",
+        },
+        "edgetune start accept_queue on lab1 plan sha256:0011223344556677": {
+            "tuning": "accept_queue",
+            "pop": "lab1",
+            "plan": "sha256:0011223344556677",
+        },
+    }
+    others = ("edgetune start", "edgetune start accept_queue", "start accept_queue on lab1")
 
-    def test_command(self) -> None:
-        self.assert_understood("edgetune diagnose lab1", "edgetune diagnose {{ pop }}", pop="lab1")
 
-    def test_other_commands(self) -> None:
-        self.assert_not_understood("edgetune diagnose")
-        self.assert_not_understood("diagnose lab1")
-
-
-class StatusAliasTestCase(AliasCase):
+class CarryOnAliasTestCase(AliasCase):
     __test__ = True
-    action_alias_name = "edgetune_status"
-
-    def test_all_rollouts(self) -> None:
-        self.assert_understood("edgetune status", "edgetune status")
-
-    def test_one_rollout(self) -> None:
-        self.assert_understood(
-            "edgetune status lab1-7", "edgetune status {{ rollout }}", rollout="lab1-7"
-        )
-
-    def test_rollouts_of_a_pop(self) -> None:
-        self.assert_understood("edgetune status pop=lab1", "edgetune status", pop="lab1")
-
-    def test_other_commands(self) -> None:
-        self.assert_not_understood("edgetune statuses")
-        self.assert_not_understood("status lab1-7")
+    action_alias_name = "edgetune_carry_on"
+    understood = {"edgetune carry on lab1-7": {"rollout": "lab1-7"}}
+    others = ("edgetune carry on", "edgetune carry lab1-7")
 
 
-class StopAllAliasTestCase(AliasCase):
+class RollBackAliasTestCase(AliasCase):
     __test__ = True
-    action_alias_name = "edgetune_stop_all"
-
-    def test_with_and_without_a_reason(self) -> None:
-        self.assert_understood("edgetune stop all", "edgetune stop all")
-        command = "edgetune stop all errors in every PoP"
-        reason = "errors in every PoP"
-        self.assert_understood(command, "edgetune stop all {{ reason }}", reason=reason)
-
-    def test_other_commands(self) -> None:
-        self.assert_not_understood("edgetune stop")
-        self.assert_not_understood("edgetune stop lab1")
-
-
-class ResumeAllAliasTestCase(AliasCase):
-    __test__ = True
-    action_alias_name = "edgetune_resume_all"
-
-    def test_command(self) -> None:
-        self.assert_understood("edgetune resume all", "edgetune resume all")
-
-    def test_other_commands(self) -> None:
-        self.assert_not_understood("edgetune resume")
+    action_alias_name = "edgetune_roll_back"
+    understood = {
+        "edgetune roll back lab1-7": {"rollout": "lab1-7", "reason": ""},
+        "edgetune roll back lab1-7 because of its p95": {
+            "rollout": "lab1-7",
+            "reason": "of its p95",
+        },
+    }
+    others = ("edgetune roll back", "edgetune rollback lab1-7")
 
 
 class RetireAliasTestCase(AliasCase):
     __test__ = True
     action_alias_name = "edgetune_retire"
+    understood = {
+        "edgetune retire accept_queue from lab1": {"tuning": "accept_queue", "pop": "lab1"},
+        "edgetune retire accept_queue from lab1 reason=replaced": {
+            "tuning": "accept_queue",
+            "pop": "lab1",
+            "reason": "replaced",
+        },
+    }
+    others = ("edgetune retire accept_queue",)
 
-    def test_with_and_without_a_reason(self) -> None:
-        given = {"tuning": "accept_queue", "pop": "lab1"}
-        command = "edgetune retire accept_queue from lab1"
-        self.assert_understood(command, "edgetune retire {{ tuning }} from {{ pop }}", **given)
-        self.assert_understood(
-            f"{command} reason=replaced",
-            "edgetune retire {{ tuning }} from {{ pop }}",
-            **given,
-            reason="replaced",
-        )
 
-    def test_half_a_command(self) -> None:
-        self.assert_not_understood("edgetune retire accept_queue")
+class DiagnoseAliasTestCase(AliasCase):
+    __test__ = True
+    action_alias_name = "edgetune_diagnose"
+    understood = {"edgetune diagnose lab1": {"pop": "lab1"}}
+    others = ("edgetune diagnose", "diagnose lab1")
+
+
+class StatusAliasTestCase(AliasCase):
+    __test__ = True
+    action_alias_name = "edgetune_status"
+    understood = {
+        "edgetune status": {},
+        "edgetune status lab1-7": {"rollout": "lab1-7"},
+        "edgetune status pop=lab1": {"pop": "lab1"},
+    }
+    others = ("edgetune statuses", "status lab1-7")
+
+
+class CompareAliasTestCase(AliasCase):
+    __test__ = True
+    action_alias_name = "edgetune_compare"
+    understood = {"edgetune compare lab1-7": {"rollout": "lab1-7"}}
+    others = ("edgetune compare",)
+
+
+class ApproveAliasTestCase(AliasCase):
+    __test__ = True
+    action_alias_name = "edgetune_approve"
+    understood = {
+        "edgetune approve sha256:00": {"digest": "sha256:00", "reason": ""},
+        "edgetune approve sha256:00 because we talked": {
+            "digest": "sha256:00",
+            "reason": "we talked",
+        },
+    }
+    others = ("edgetune approve",)
+
+
+class CampaignStatusAliasTestCase(AliasCase):
+    __test__ = True
+    action_alias_name = "edgetune_campaign_status"
+    understood = {
+        "edgetune campaign status": {},
+        "edgetune campaign status queue-7": {"campaign": "queue-7"},
+    }
+    others = ("edgetune campaign", "edgetune campaigns")
+
+
+class CampaignPlanAliasTestCase(AliasCase):
+    __test__ = True
+    action_alias_name = "edgetune_campaign_plan"
+    understood = {"edgetune campaign plan queue": {"campaign": "queue"}}
+    others = ("edgetune campaign plan",)
+
+
+class CampaignStartAliasTestCase(AliasCase):
+    __test__ = True
+    action_alias_name = "edgetune_campaign_start"
+    understood = {"edgetune campaign start queue": {"campaign": "queue"}}
+    others = ("edgetune campaign start",)
+
+
+class CampaignHoldAliasTestCase(AliasCase):
+    __test__ = True
+    action_alias_name = "edgetune_campaign_hold"
+    understood = {
+        "edgetune campaign hold queue-7": {"campaign": "queue-7", "reason": ""},
+        "edgetune campaign hold queue-7 because of the final": {
+            "campaign": "queue-7",
+            "reason": "of the final",
+        },
+    }
+    others = ("edgetune campaign hold",)
+
+
+class CampaignResumeAliasTestCase(AliasCase):
+    __test__ = True
+    action_alias_name = "edgetune_campaign_resume"
+    understood = {"edgetune campaign resume queue-7": {"campaign": "queue-7", "reason": ""}}
+    others = ("edgetune campaign resume",)
+
+
+class CampaignAbortAliasTestCase(AliasCase):
+    __test__ = True
+    action_alias_name = "edgetune_campaign_abort"
+    understood = {"edgetune campaign abort queue-7": {"campaign": "queue-7", "reason": ""}}
+    others = ("edgetune campaign abort",)
+
+
+class StopAllAliasTestCase(AliasCase):
+    __test__ = True
+    action_alias_name = "edgetune_stop_all"
+    understood = {
+        "edgetune stop all": {},
+        "edgetune stop all errors in every PoP": {"reason": "errors in every PoP"},
+    }
+    others = ("edgetune stop", "edgetune stop lab1")
+
+
+class ResumeAllAliasTestCase(AliasCase):
+    __test__ = True
+    action_alias_name = "edgetune_resume_all"
+    understood = {"edgetune resume all": {}}
+    others = ("edgetune resume",)
 
 
 def test_each_alias_has_its_cases() -> None:
     tried = {case.action_alias_name for case in AliasCase.__subclasses__()}
     assert tried == {load_yaml(path)["name"] for path in (ROOT / "aliases").glob("*.yaml")}
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_nothing_that_matters_can_be_appended(name: str) -> None:
+    """What a switch, an epoch or a name would do is for the alias to say, or for the format."""
+    alias = ALIASES[name]
+    action = ACTIONS[alias["action_ref"]]
+    formats = " ".join(text for item in alias["formats"] for text in item["representation"])
+    for parameter, own in own_parameters(action).items():
+        if own["type"] != "boolean" and parameter not in NAMED:
+            continue
+        fixed = parameter in alias.get("immutable_parameters", {}) or own.get("immutable")
+        assert fixed or f"{{{{ {parameter} " in formats, parameter
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_what_is_fixed_is_a_value_of_its_action(name: str) -> None:
+    """What has no expression is never asked of a person; it must fit as it stands."""
+    types: dict[str, Any] = {"boolean": bool, "integer": int, "string": str}
+    alias = ALIASES[name]
+    for parameter, value in alias.get("immutable_parameters", {}).items():
+        own = ACTIONS[alias["action_ref"]]["parameters"][parameter]
+        assert type(value) is types[own["type"]], parameter
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_reading_and_changing_commands_are_told_apart(name: str) -> None:
+    """A command reads if its action is one of viewers, or makes nothing but plans."""
+    alias = ALIASES[name]
+    dry = alias.get("immutable_parameters", {}).get("dry_run") is True
+    reads = alias["action_ref"] in {*roles()["edgetune_viewer"], "edgetune.plan_rollout"} or dry
+    assert alias["description"].startswith("Reads only: " if reads else "Changes: ")

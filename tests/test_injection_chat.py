@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -25,17 +26,45 @@ TEXTS = [
     if parameter["type"] in ("string", "array")
 ]
 EXPRESSIONS = ("jinja", "jinja block", "jinja in pieces", "yaql", "yaql in pieces")
-environment = SandboxedEnvironment(undefined=jinja2.StrictUndefined)
+environment = SandboxedEnvironment(
+    undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+)
+lenient = environment.overlay(undefined=jinja2.Undefined)
+environment.filters["to_json_string"] = json.dumps
+COLORS = {"good", "warning", "danger"}
+# What StackStorm may keep as the result of an execution that came to nothing.
+NOTHING: list[dict[str, Any]] = [
+    {},
+    {"result": None},
+    {"result": {}},
+    {"result": {"result": "None", "exit_code": 1, "stderr": "Traceback"}},
+    {"result": {"result": None, "error": "Action canceled by user."}},
+    {"result": {"output": None, "errors": [{"message": "no such task"}]}},
+    {"result": {"output": None, "errors": [{"result": {"result": "None"}}]}},
+]
 
 
-def answer(alias: dict[str, Any], status: str, text: str) -> str:
-    """What the bot is told to say; ``{~}`` ends the part of it that is no attachment."""
+def execution_of(alias: dict[str, Any], status: str, text: str) -> dict[str, Any]:
+    """An execution all of whose texts are this one."""
     action = ACTIONS[alias["action_ref"]]
     told = {**dict.fromkeys(action["output_schema"]["properties"], text), "error": text}
     key = "output" if action["runner_type"] == "orquesta" else "result"
-    execution = {"status": status, "result": {key: safe(told)}}
-    said = environment.from_string(alias["result"]["format"]).render(execution=execution)
-    return said.rstrip().removesuffix("{~}")
+    return {"status": status, "result": {key: safe(told)}}
+
+
+def answer(alias: dict[str, Any], execution: dict[str, Any]) -> str:
+    """What the bot makes an attachment of; nothing stands before it."""
+    said = lenient.from_string(alias["result"]["format"]).render(execution=execution)
+    before, shown = said.split("{~}")
+    assert not before
+    return shown.rstrip()
+
+
+def look(alias: dict[str, Any], execution: dict[str, Any]) -> dict[str, Any]:
+    """How the bot is told to show it. StackStorm renders it as one text of JSON."""
+    text = json.dumps(alias["result"]["extra"]["slack"])
+    made: dict[str, Any] = json.loads(environment.from_string(text).render(execution=execution))
+    return made
 
 
 @pytest.mark.parametrize("status", ["succeeded", "failed", "timeout", "canceled"])
@@ -43,7 +72,7 @@ def answer(alias: dict[str, Any], status: str, text: str) -> str:
 def test_an_answer_is_one_block_of_code(name: str, status: str) -> None:
     """Slack resolves ``<...>`` and ``&``, and formats what stands between backticks by itself."""
     for kind, text in HOSTILE.items():
-        said = answer(ALIASES[name], status, text)
+        said = answer(ALIASES[name], execution_of(ALIASES[name], status, text))
         assert said.startswith("```") and said.endswith("```"), kind
         inside = said[3:-3]
         assert inside.strip(), kind
@@ -53,8 +82,60 @@ def test_an_answer_is_one_block_of_code(name: str, status: str) -> None:
 
 @pytest.mark.parametrize("name", ALIASES)
 def test_an_answer_shows_what_was_said(name: str) -> None:
-    said = answer(ALIASES[name], "succeeded", "p95 < 3 & rising")
+    alias = ALIASES[name]
+    said = answer(alias, execution_of(alias, "succeeded", "p95 < 3 & rising"))
     assert "p95 &lt; 3 &amp; rising" in said
+    assert not said.startswith("```succeeded")
+    said = answer(alias, execution_of(alias, "failed", "there is no PoP"))
+    assert said.startswith("```failed: ") and "there is no PoP" in said
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_an_execution_without_a_result_is_answered(name: str) -> None:
+    for kept in NOTHING:
+        execution = {"status": "canceled", **kept}
+        assert answer(ALIASES[name], execution) == "```canceled: no answer```"
+        assert look(ALIASES[name], execution)["color"] == "danger"
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_a_colour_says_how_it_went(name: str) -> None:
+    alias = ALIASES[name]
+    succeeded, failed = (execution_of(alias, status, "") for status in ("succeeded", "failed"))
+    assert look(alias, succeeded)["color"] == "good"
+    assert look(alias, failed)["color"] == "danger"
+
+
+@pytest.mark.parametrize("color", COLORS)
+def test_a_colour_says_how_a_rollout_does(color: str) -> None:
+    for name in ("compare", "status"):
+        execution = {"status": "succeeded", "result": {"result": {"color": color}}}
+        assert look(ALIASES[name], execution)["color"] == color
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_how_an_answer_is_shown_stays_one_document(name: str) -> None:
+    for kind, text in HOSTILE.items():
+        alias = ALIASES[name]
+        execution = execution_of(alias, "succeeded", text)
+        if "color" in ACTIONS[alias["action_ref"]]["output_schema"]["properties"]:
+            execution["result"]["result"]["color"] = "warning"
+        assert set(look(alias, execution)) == set(alias["result"]["extra"]["slack"]), kind
+
+
+def test_all_answers_are_made_alike() -> None:
+    """Of actions one way, of workflows another one; so nobody escapes on his own."""
+    for runner in ("python-script", "orquesta"):
+        own = [a for a in ALIASES.values() if ACTIONS[a["action_ref"]]["runner_type"] == runner]
+        assert len({alias["result"]["format"] for alias in own}) == 1
+        assert len({alias["result"]["extra"]["slack"]["color"] for alias in own}) == 1
+
+
+def test_a_workflow_that_was_refused_says_why() -> None:
+    error = {"task_id": "plan_rollout", "result": {"result": {"error": "there is no PoP 'x'"}}}
+    result = {"output": {"message": "", "rollout": ""}, "errors": [error, {"message": "fail"}]}
+    said = answer(ALIASES["start"], {"status": "failed", "result": result})
+    assert said == "```failed: there is no PoP 'x'```"
 
 
 @pytest.mark.parametrize("name", ALIASES)
@@ -66,7 +147,10 @@ def test_an_acknowledgement_repeats_nothing(name: str) -> None:
 def test_who_asks_is_fixed_by_the_bot(name: str) -> None:
     """Else `by=somebody` at the end of a command would stand in the record."""
     alias = ALIASES[name]
-    if "by" in ACTIONS[alias["action_ref"]]["parameters"]:
+    own = ACTIONS[alias["action_ref"]]["parameters"].get("by", {"immutable": True})
+    if own.get("immutable"):
+        assert "by" not in alias.get("immutable_parameters", {})
+    else:
         by = environment.from_string(alias["immutable_parameters"]["by"])
         assert by.render(api_user="ana", user="bot") == "ana"
         assert by.render(api_user=None, user="bot") == "bot"
