@@ -26,12 +26,23 @@ needs_stackstorm = pytest.mark.skipif(
 )
 
 
-def call(method: str, path: str, **more: Any) -> Any:
+def ask(method: str, path: str, **more: Any) -> requests.Response:
     token = os.environ.get("ST2_AUTH_TOKEN")
     headers = {"X-Auth-Token": token} if token else {}
-    answer = requests.request(method, f"{URL}/v1{path}", headers=headers, timeout=30, **more)
+    return requests.request(method, f"{URL}/v1{path}", headers=headers, timeout=30, **more)
+
+
+def call(method: str, path: str, **more: Any) -> Any:
+    answer = ask(method, path, **more)
     assert answer.ok, f"{method} {path}: {answer.status_code} {answer.text[:500]}"
     return answer.json()
+
+
+def refused(path: str, body: Any) -> str:
+    """Why something that is posted is refused."""
+    answer = ask("POST", path, json=body)
+    assert not answer.ok, answer.text
+    return str(answer.json()["faultstring"])
 
 
 def start(action: str, **parameters: Any) -> str:
