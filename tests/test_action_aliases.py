@@ -19,7 +19,7 @@ ACTIONS = {f"edgetune.{name}": own for name, own in documents(ROOT, "actions").i
 FORMATS = [
     text for own in ALIASES.values() for item in own["formats"] for text in item["representation"]
 ]
-NAMED = {"epoch", "owner", "by", "channel", "cause", "force", "approved", "accept"}
+NAMED = {"epoch", "owner", "by", "channel", "force", "approved", "accept"}
 
 
 class AliasCase(BaseActionAliasTestCase):
@@ -152,6 +152,27 @@ class CompareAliasTestCase(AliasCase):
     action_alias_name = "edgetune_compare"
     understood = {"edgetune compare lab1-7": {"rollout": "lab1-7"}}
     others = ("edgetune compare",)
+
+
+class HoldAliasTestCase(AliasCase):
+    __test__ = True
+    action_alias_name = "edgetune_hold"
+    understood = {
+        "edgetune hold lab1": {"pop": "lab1", "reason": ""},
+        "edgetune hold lab1 because of the final": {"pop": "lab1", "reason": "of the final"},
+    }
+    others = ("edgetune hold",)
+
+
+class ResumeAliasTestCase(AliasCase):
+    __test__ = True
+    action_alias_name = "edgetune_resume"
+    understood = {
+        "edgetune resume lab1": {"pop": "lab1"},
+        "edgetune resume allentown": {"pop": "allentown"},
+        "edgetune resume lab1 cause=surge": {"pop": "lab1", "cause": "surge"},
+    }
+    others = ("edgetune resume", "edgetune resume all", "edgetune resume  all ")
 
 
 class ApproveAliasTestCase(AliasCase):

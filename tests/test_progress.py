@@ -10,7 +10,7 @@ import pytest
 
 from edgetune.campaign.run import run_campaign
 from edgetune.entry import safe
-from edgetune.rollout import lifecycle, looks, recovery, status
+from edgetune.rollout import lifecycle, looks, pause, recovery, status
 from edgetune.rollout.record import all_heads, read_rollout
 from lab.runner import Engine, Pack
 from lab.serve.rules import RuleBook
@@ -125,6 +125,16 @@ def test_a_recovery_is_told(tmp_path: Path, tell: Tell) -> None:
     assert tell("survey_rollout", found) == post(told)
 
 
+def test_a_pause_is_told_once(tmp_path: Path, tell: Tell) -> None:
+    world = changing(tmp_path)
+    listens(world)
+    for step, more in ((pause.pause_pop, {"reason": "the final"}), (pause.resume_pop, {})):
+        first = step(world.site, "lab1", by="ana", **more)
+        assert tell(step.__name__, first) == post(first["message"])
+        again = step(world.site, "lab1", by="ana", **more)
+        assert (again["changed"], tell(step.__name__, again)) == (False, [])
+
+
 def test_who_asked_nowhere_is_told_nothing(tmp_path: Path, tell: Tell) -> None:
     world = changing(tmp_path)
     world.roll(0)
@@ -138,7 +148,8 @@ def test_what_is_told_is_always_said_where(tell: Tell) -> None:
     for ref in TOLD_OF:
         own = actions[ref.removeprefix("edgetune.")]
         assert {"channel", "message"} <= set(own["output_schema"]["properties"]), ref
-        assert own["parameters"]["rollout"]["required"], ref
+        of = own["parameters"].get("rollout") or own["parameters"]["pop"]
+        assert of["required"], ref
 
 
 def test_a_post_is_one_block_of_code(tell: Tell) -> None:

@@ -81,6 +81,16 @@ def test_what_an_alias_fixes_is_refused(more: str) -> None:
     assert f"cannot be overriden: {more.partition('=')[0]}" in said
 
 
+def test_a_pop_is_held_and_goes_on() -> None:
+    def shown() -> str:
+        return str(run("rollout_status", pop="lab1")["result"]["result"]["text"])
+
+    assert answer(begin("edgetune hold lab1 because it is a test"))[1] == "good"
+    assert "by ana" in shown() and "it is a test" in shown()
+    assert answer(begin("edgetune resume lab1"))[1] == "good"
+    assert "it is a test" not in shown()
+
+
 @one_pop
 def test_a_rollout_begins_is_told_and_taken_back_in_chat() -> None:
     begun = begin("edgetune start accept_queue on lab1 baseline=600 interval=2")
