@@ -107,14 +107,18 @@ def test_a_look_is_told_once_and_waiting_is_not(tmp_path: Path, tell: Tell) -> N
     assert (again["decision"], tell("compare_pop", again)) == ("wait", [])
 
 
-def test_a_decision_that_stands_is_not_told_again(tmp_path: Path, tell: Tell) -> None:
+def test_a_look_that_decides_is_told_with_the_state_that_follows(
+    tmp_path: Path, tell: Tell
+) -> None:
     world = Soaking(tmp_path)
     listens(world)
     world.soak(test=0.9, began=700)
-    first = looks.compare_pop(world.site, world.rollout)
-    assert tell("compare_pop", first) == post(first["message"])
-    again = looks.compare_pop(world.site, world.rollout)
-    assert (again["decision"], tell("compare_pop", again)) == ("promote", [])
+    found = looks.compare_pop(world.site, world.rollout)
+    assert (found["decision"], tell("compare_pop", found)) == ("promote", [])
+    reason = found["message"].partition(": ")[2]
+    epoch = world.head.epoch
+    marked = lifecycle.mark_rollout(world.site, world.rollout, epoch, "promoting")
+    assert tell("mark_rollout", marked) == post(f"promoting: {reason}")
 
 
 def test_a_recovery_is_told(tmp_path: Path, tell: Tell) -> None:

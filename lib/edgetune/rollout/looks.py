@@ -77,7 +77,7 @@ def compare_pop(site: Site, rollout: str, now: bool = False) -> dict[str, Any]:
     soak lasts and nothing got worse; another one stands until somebody acts on it. ``now`` takes
     a look early, which spends the alpha of the time that has passed and no more. Of a rollout
     that is not soaking any more it says what became of it. ``channel`` is that of the rollout
-    when a look was taken, and empty when there is nothing new to tell.
+    when a look was taken that decides nothing; what it decides is told with the state it leads to.
     """
     opened = read_rollout(site, rollout)
     head = opened.head
@@ -100,7 +100,8 @@ def compare_pop(site: Site, rollout: str, now: bool = False) -> dict[str, Any]:
                 break
     look = soak.looks[-1]
     message = f"{look['verdict']}: {look['reason']}"
-    channel = head.channel if taken else ""
+    told = taken and look["decision"] == "wait"
+    channel = head.channel if told else ""
     return _decided(opened, look["decision"], message, look, channel)
 
 
