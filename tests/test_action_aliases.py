@@ -129,6 +129,13 @@ class RetireAliasTestCase(AliasCase):
     others = ("edgetune retire accept_queue",)
 
 
+class ReportAliasTestCase(AliasCase):
+    __test__ = True
+    action_alias_name = "edgetune_report"
+    understood = {"edgetune report lab1-7": {"rollout": "lab1-7"}}
+    others = ("edgetune report",)
+
+
 class DiagnoseAliasTestCase(AliasCase):
     __test__ = True
     action_alias_name = "edgetune_diagnose"

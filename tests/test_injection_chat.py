@@ -123,6 +123,13 @@ def test_how_an_answer_is_shown_stays_one_document(name: str) -> None:
         assert set(look(alias, execution)) == set(alias["result"]["extra"]["slack"]), kind
 
 
+def test_a_report_is_linked_where_it_has_an_address() -> None:
+    for url, title in (("https://here/lab1-7.html", "Report"), ("", "")):
+        execution = {"status": "succeeded", "result": {"result": {"url": url}}}
+        shown = look(ALIASES["report"], execution)
+        assert (shown["title_link"], shown["title"]) == (url, title)
+
+
 def test_all_answers_are_made_alike() -> None:
     """Of actions one way, of workflows another one; so nobody escapes on his own."""
     for runner in ("python-script", "orquesta"):
