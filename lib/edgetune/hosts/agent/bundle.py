@@ -2,6 +2,7 @@
 """The agent as one text, which needs nothing else of edgetune where it runs."""
 
 import os
+from functools import cache
 from typing import Dict, Iterator, Tuple
 
 PACKAGE = "edgetune.hosts.agent"
@@ -57,6 +58,7 @@ def own_source() -> bytes:
     return received or make()
 
 
+@cache
 def make() -> bytes:
     """The text, from the modules in this directory."""
     listed = "".join(_literal(name, code) for name, code in sorted(modules().items()))
