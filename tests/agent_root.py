@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import json
 import os
 import re
@@ -21,9 +22,10 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from edgetune.hosts.agent import bundle
+from edgetune.hosts.agent.__main__ import act_alone
 from edgetune.hosts.agent.alone import boot
 from edgetune.hosts.agent.answer import answer
 from edgetune.hosts.agent.host import Host
@@ -164,7 +166,7 @@ class AgentRoot:
             env=self.environment,
         )
         assert process.stdin
-        process.stdin.write(packed(bundle.make()) + document)
+        process.stdin.write(_program() + document)
         process.stdin.flush()
         return process
 
@@ -293,6 +295,11 @@ class AgentRoot:
                 os.kill(pid, signal.SIGKILL)
 
 
+@functools.cache
+def _program() -> bytes:
+    return packed(bundle.make())
+
+
 class NearRoot(AgentRoot):
     """The same, asked in this process: many times faster, and doubles can be its programs."""
 
@@ -300,6 +307,12 @@ class NearRoot(AgentRoot):
         reply: dict[str, Any] = answer(str(self.path), document)
         json.dumps(reply)
         return reply
+
+    def run_copy(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Do in this process what the copy on the disk would do, which has to be whole."""
+        assert self.read("var/lib/edgetune/agent.py") == bundle.make().decode()
+        problems = act_alone(Host(str(self.path)), list(arguments))
+        return subprocess.CompletedProcess(arguments, bool(problems), "", "\n".join(problems))
 
     def boot_hook(self) -> list[str]:
         """Start another boot and run what the hook runs; its problems."""
@@ -350,7 +363,22 @@ def until(condition: Any, seconds: float = 10) -> bool:
 @contextlib.contextmanager
 def agent_root(path: Path, init: str = "sysv", python: str = sys.executable) -> Iterator[AgentRoot]:
     """A host for the time of a test."""
-    root = AgentRoot(path, init, python)
+    with _until_stopped(AgentRoot(path, init, python)) as root:
+        yield root
+
+
+@contextlib.contextmanager
+def near_root(path: Path, init: str = "sysv") -> Iterator[NearRoot]:
+    """The same for one that is asked in this process."""
+    with _until_stopped(NearRoot(path, init)) as root:
+        yield root
+
+
+AnyRoot = TypeVar("AnyRoot", bound=AgentRoot)
+
+
+@contextlib.contextmanager
+def _until_stopped(root: AnyRoot) -> Iterator[AnyRoot]:
     try:
         yield root
     finally:

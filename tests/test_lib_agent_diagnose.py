@@ -14,7 +14,7 @@ from edgetune.hosts.agent import findings
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds import KINDS
 from tests import sick_host
-from tests.agent_root import THP, agent_root, thp
+from tests.agent_root import THP, near_root, thp
 from tests.sick_host import (
     CPUS,
     HEALTHY,
@@ -175,7 +175,7 @@ def test_nothing_is_found_on_a_healthy_host(healthy: DiagnosedHost) -> None:
 
 
 def test_where_nothing_can_be_read_nothing_is_wrong(tmp_path: Path) -> None:
-    with agent_root(tmp_path / "host") as host:
+    with near_root(tmp_path / "host") as host:
         for top in ("proc", "sys", "etc", "usr"):
             shutil.rmtree(host.path / top)
         result = host.ask("diagnose", seconds=0)
@@ -507,5 +507,5 @@ def test_a_wrong_time_is_named(host: DiagnosedHost, seconds: Any) -> None:
 
 
 def test_really_waits(tmp_path: Path) -> None:
-    with agent_root(tmp_path / "host") as host:
+    with near_root(tmp_path / "host") as host:
         assert host.ask("diagnose", seconds=1)["seconds"] >= 1

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from edgetune.hosts.agent.host import Host
-from tests.agent_root import THP, AgentRoot, agent_root, nginx, setting, sysctl, thp
+from tests.agent_root import THP, AgentRoot, near_root, nginx, setting, sysctl, thp
 from tests.test_lib_agent_nic import NicHost, channels
 
 ENABLED = f"{THP}/enabled"
@@ -20,7 +20,7 @@ SOMAXCONN = "proc/sys/net/core/somaxconn"
 
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[AgentRoot]:
-    with agent_root(tmp_path / "host") as root:
+    with near_root(tmp_path / "host") as root:
         yield root
 
 

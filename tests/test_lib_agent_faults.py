@@ -19,8 +19,8 @@ from edgetune.hosts.agent.host import Host
 from tests.agent_root import (
     AgentRoot,
     FullDisk,
-    agent_root,
     channels,
+    near_root,
     nginx,
     request,
     sysctl,
@@ -34,12 +34,9 @@ MOST_STEPS = 500
 
 
 @pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AgentRoot]:
-    """It answers in this process, which is faster. Its timers are stubs: what is taken back is
-    taken back by what the test does.
-    """
-    monkeypatch.setattr(AgentRoot, "send", lambda host, document: answer(host, document))
-    with agent_root(tmp_path / "host", init="systemd") as root:
+def host(tmp_path: Path) -> Iterator[AgentRoot]:
+    """Its timers are stubs: what is taken back is taken back by what the test does."""
+    with near_root(tmp_path / "host", init="systemd") as root:
         yield root
 
 

@@ -10,14 +10,22 @@ from typing import Any
 
 import pytest
 
-from edgetune.hosts.agent.answer import answer
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.file import File
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.rendering import render
 from edgetune.report.text import plan_text
 from edgetune.tuning import load_tuning
-from tests.agent_root import AgentRoot, agent_root, file, nginx, sysctl, unit, without_boot_id
+from tests.agent_root import (
+    AgentRoot,
+    agent_root,
+    file,
+    near_root,
+    nginx,
+    sysctl,
+    unit,
+    without_boot_id,
+)
 from tests.builders import write_yaml
 
 CONF = "/etc/app/app.conf"
@@ -26,10 +34,8 @@ BALANCE = "irqbalance.service"
 
 
 @pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AgentRoot]:
-    """It answers in this process: that is many times faster."""
-    monkeypatch.setattr(AgentRoot, "send", lambda host, document: answer(str(host.path), document))
-    with agent_root(tmp_path / "host", init="systemd") as root:
+def host(tmp_path: Path) -> Iterator[AgentRoot]:
+    with near_root(tmp_path / "host", init="systemd") as root:
         yield root
 
 

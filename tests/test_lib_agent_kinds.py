@@ -20,8 +20,8 @@ from tests.agent_root import (
     NGINX_DROP_INS,
     THP,
     AgentRoot,
-    agent_root,
     channels,
+    near_root,
     nginx,
     rps,
     setting,
@@ -34,7 +34,7 @@ QUEUES = "sys/class/net/eth0/queues"
 
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[AgentRoot]:
-    with agent_root(tmp_path / "host") as root:
+    with near_root(tmp_path / "host") as root:
         yield root
 
 
@@ -112,7 +112,7 @@ def test_a_file_that_is_read_after_ours_is_seen_before_anything_is_done(
 
 
 def test_systemd_reads_sysctl_conf_only_as_one_of_its_own(tmp_path: Path) -> None:
-    with agent_root(tmp_path / "host", init="systemd") as host:
+    with near_root(tmp_path / "host", init="systemd") as host:
         host.write("etc/sysctl.conf", "net.core.somaxconn = 256\n")
         row = row_of(host, sysctl("4096"))
         assert (row["status"], row["persistent"]) == ("change", "128")
@@ -251,7 +251,7 @@ def test_a_host_without_programs(host: AgentRoot) -> None:
 
 
 def test_a_host_with_an_unknown_init_keeps_nothing_but_files(tmp_path: Path) -> None:
-    with agent_root(tmp_path / "host", init="other") as host:
+    with near_root(tmp_path / "host", init="other") as host:
         rows = host.plan(channels(2), rps("0"), thp("never"), sysctl("1"))
         assert [row["status"] for row in rows] == ["unsupported"] * 3 + ["change"]
         assert "no systemd" in rows[0]["reason"]

@@ -13,6 +13,7 @@ from tests.agent_root import (
     THP,
     AgentRoot,
     agent_root,
+    near_root,
     nginx,
     rps,
     sysctl,
@@ -27,6 +28,12 @@ EVERYTHING = [rps("0-3"), thp("never"), sysctl("4096"), nginx("LimitNOFILE", "65
 
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[AgentRoot]:
+    with near_root(tmp_path / "host") as root:
+        yield root
+
+
+@pytest.fixture
+def host_with_timers(tmp_path: Path) -> Iterator[AgentRoot]:
     with agent_root(tmp_path / "host") as root:
         yield root
 
@@ -139,7 +146,10 @@ def test_every_verb_tells_what_stands(host: AgentRoot) -> None:
     assert host.ask("apply", **request)["state"] == "confirmed", "first it is taken back wholly"
 
 
-def test_it_is_not_confirmed_even_if_all_settings_are_as_wanted(host: AgentRoot) -> None:
+def test_it_is_not_confirmed_even_if_all_settings_are_as_wanted(
+    host_with_timers: AgentRoot,
+) -> None:
+    host = host_with_timers
     host.apply(sysctl("4096"), confirm_within=300)
     live(host, SOMAXCONN)
     host.write("proc/sys/net/core/somaxconn", "4096\n")
@@ -157,7 +167,10 @@ def test_a_boot_finishes(host: AgentRoot, settings: list[dict[str, Any]]) -> Non
     assert host.state() == "none" and host.leftovers() == {"epoch"}
 
 
-def test_the_timer_of_a_provisional_tuning_finishes(host: AgentRoot) -> None:
+def test_the_timer_of_a_provisional_tuning_finishes(
+    host_with_timers: AgentRoot,
+) -> None:
+    host = host_with_timers
     before = host.tree()
     host.apply(*EVERYTHING, confirm_within=1.5)
     assert live(host, SOMAXCONN)["changed"]
@@ -166,7 +179,10 @@ def test_the_timer_of_a_provisional_tuning_finishes(host: AgentRoot) -> None:
     assert host.leftovers() == {"epoch"}
 
 
-def test_the_timer_of_a_confirmed_tuning_does_not(host: AgentRoot) -> None:
+def test_the_timer_of_a_confirmed_tuning_does_not(
+    host_with_timers: AgentRoot,
+) -> None:
+    host = host_with_timers
     host.apply(*EVERYTHING, confirm_within=1.5)
     assert host.ask("confirm", epoch=1, tuning="t", settings=EVERYTHING)["confirmed"]
     live(host, SOMAXCONN)

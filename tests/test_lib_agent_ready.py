@@ -15,14 +15,14 @@ import pytest
 from edgetune.hosts.agent import host as host_module
 from edgetune.hosts.agent.answer import answer as answer_below
 from edgetune.hosts.agent.host import Host
-from tests.agent_root import AgentRoot, FullDisk, agent_root, request, sysctl, thp
+from tests.agent_root import AgentRoot, FullDisk, agent_root, near_root, request, sysctl, thp
 
 MARKER = "var/lib/edgetune-not-ready"
 
 
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[AgentRoot]:
-    with agent_root(tmp_path / "host") as root:
+    with near_root(tmp_path / "host") as root:
         yield root
 
 
@@ -67,12 +67,13 @@ def test_the_marker_names_the_last_rollout(host: AgentRoot) -> None:
     assert host.read(MARKER) == "r2\n"
 
 
-def test_whatever_the_umask_everybody_can_read_it(host: AgentRoot) -> None:
-    old = os.umask(0o077)
-    try:
-        ready(host, False)
-    finally:
-        os.umask(old)
+def test_whatever_the_umask_everybody_can_read_it(tmp_path: Path) -> None:
+    with agent_root(tmp_path / "host") as host:
+        old = os.umask(0o077)
+        try:
+            ready(host, False)
+        finally:
+            os.umask(old)
     assert stat.S_IMODE((host.path / MARKER).stat().st_mode) == 0o644
     assert stat.S_IMODE((host.path / "var/lib").stat().st_mode) == 0o755
 

@@ -19,8 +19,8 @@ from edgetune.hosts.agent.answer import VERBS, answer
 from edgetune.hosts.agent.kinds import KINDS
 from tests.agent_root import (
     AgentRoot,
-    agent_root,
     channels,
+    near_root,
     nginx,
     rps,
     setting,
@@ -48,7 +48,7 @@ DELETE = object()
 
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[AgentRoot]:
-    with agent_root(tmp_path / "host") as root:
+    with near_root(tmp_path / "host") as root:
         yield root
 
 

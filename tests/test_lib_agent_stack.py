@@ -21,9 +21,9 @@ from edgetune.hosts.agent.host import Host
 from tests.agent_root import (
     AgentRoot,
     FullDisk,
-    agent_root,
     channels,
     file,
+    near_root,
     nginx,
     request,
     rps,
@@ -41,10 +41,8 @@ UPPER = [sysctl("16"), rps("0-1"), file("/etc/app.conf", "b\n"), nginx("LimitNOF
 
 
 @pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AgentRoot]:
-    """It answers in this process: that is many times faster."""
-    monkeypatch.setattr(AgentRoot, "send", lambda host, document: answer(str(host.path), document))
-    with agent_root(tmp_path / "host", init="systemd") as root:
+def host(tmp_path: Path) -> Iterator[AgentRoot]:
+    with near_root(tmp_path / "host", init="systemd") as root:
         yield root
 
 
