@@ -35,17 +35,29 @@ generate = load_script()
 @pytest.fixture
 def pack(tmp_path: Path) -> Path:
     """The pack's YAML, and a README.md with markers and nothing between them."""
+    return copy_of_pack(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with its pages written; only to be read."""
+    pack = copy_of_pack(tmp_path_factory.mktemp("written"))
+    assert generate.main([], pack) == 0
+    return pack
+
+
+def copy_of_pack(place: Path) -> Path:
     for folder in FOLDERS:
-        (tmp_path / folder).mkdir()
+        (place / folder).mkdir()
         for path in (ROOT / folder).glob("*.yaml"):
-            shutil.copy(path, tmp_path / folder)
-    shutil.copy(ROOT / "config.schema.yaml", tmp_path)
-    (tmp_path / "docs").mkdir()
+            shutil.copy(path, place / folder)
+    shutil.copy(ROOT / "config.schema.yaml", place)
+    (place / "docs").mkdir()
     parts = [
         f"<!-- BEGIN GENERATED {n} -->\n<!-- END GENERATED {n} -->\n" for n in generate.SECTIONS
     ]
-    (tmp_path / "README.md").write_text("# First\n" + "text\n".join(parts) + "Last\n")
-    return tmp_path
+    (place / "README.md").write_text("# First\n" + "text\n".join(parts) + "Last\n")
+    return place
 
 
 def cells(line: str) -> int:
@@ -91,9 +103,8 @@ def test_changed_metadata_is_seen(pack: Path, capsys: pytest.CaptureFixture[str]
     assert "Reads \\| only." in (pack / "README.md").read_text()
 
 
-def test_text_around_the_markers_stays(pack: Path) -> None:
-    generate.main([], pack)
-    text = (pack / "README.md").read_text()
+def test_text_around_the_markers_stays(written: Path) -> None:
+    text = (written / "README.md").read_text()
     outside = re.sub(r"<!-- BEGIN.*?<!-- END[^\n]*\n", "", text, flags=re.DOTALL)
     assert outside == "# First\n" + "text\n" * (len(generate.SECTIONS) - 1) + "Last\n"
 
@@ -122,20 +133,18 @@ def test_markers_the_wrong_way_round(pack: Path, capsys: pytest.CaptureFixture[s
     assert "END GENERATED rules --> stands before its beginning" in capsys.readouterr().err
 
 
-def test_every_table_is_whole(pack: Path) -> None:
-    generate.main([], pack)
+def test_every_table_is_whole(written: Path) -> None:
     for name in ("README.md", "docs/tunings.md"):
-        tables = re.findall(r"(?:^\|.*\n)+", (pack / name).read_text(), re.MULTILINE)
+        tables = re.findall(r"(?:^\|.*\n)+", (written / name).read_text(), re.MULTILINE)
         assert tables
         for table in tables:
             assert len({cells(line) for line in table.splitlines()}) == 1, table
 
 
 @pytest.mark.parametrize("folder", ["actions", "rules", "triggers", "policies", "tunings"])
-def test_everything_is_listed(pack: Path, folder: str) -> None:
-    generate.main([], pack)
-    text = (pack / "README.md").read_text()
-    for path in (pack / folder).glob("*.yaml"):
+def test_everything_is_listed(written: Path, folder: str) -> None:
+    text = (written / "README.md").read_text()
+    for path in (written / folder).glob("*.yaml"):
         document = load_yaml(path)
         assert f"{document['name']}`" in text
         parameters = document.get("parameters", {}) if folder == "actions" else {}
@@ -143,10 +152,9 @@ def test_everything_is_listed(pack: Path, folder: str) -> None:
             assert f"| `{name}` |" in text
 
 
-def test_every_reason_of_a_tuning_is_shown(pack: Path) -> None:
-    generate.main([], pack)
-    text = (pack / "docs" / "tunings.md").read_text()
-    for path in (pack / "tunings").glob("*.yaml"):
+def test_every_reason_of_a_tuning_is_shown(written: Path) -> None:
+    text = (written / "docs" / "tunings.md").read_text()
+    for path in (written / "tunings").glob("*.yaml"):
         for setting in load_yaml(path)["settings"]:
             assert generate.cell(setting["why"]) in text
             assert setting["source"] in text

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -37,8 +37,9 @@ class Known:
         return TRIGGER_PAYLOADS.get(trigger)
 
 
+@cache
 def documents(root: Path, folder: str) -> dict[str, Document]:
-    """Stem to document of the files that StackStorm would read in one folder."""
+    """Stem to document of the files that StackStorm would read in one folder; read once."""
     return {file.stem: load_yaml(file) for file in sorted((root / folder).glob("*.yaml"))}
 
 
