@@ -56,16 +56,14 @@ def test_a_batch_is_ended_wherever_its_owner_dies(tmp_path: Path) -> None:
         _nobody_is_left_out(world, moment)
 
 
-def test_a_rollback_is_ended_wherever_its_owner_dies(tmp_path: Path) -> None:
+def test_a_rollback_is_ended_and_reboots_no_host_twice_wherever_its_owner_dies(
+    tmp_path: Path,
+) -> None:
     for moment, world in at_every_moment(lambda name: _begun(tmp_path / name), _roll_back):
         assert world.head.state == "rolled_back", moment
         assert world.hosts.tuned == set(), moment
         assert world.head.quarantined == {}, moment
         _nobody_is_left_out(world, moment)
-
-
-def test_a_rollback_reboots_no_host_twice_wherever_its_owner_dies(tmp_path: Path) -> None:
-    for moment, world in at_every_moment(lambda name: _begun(tmp_path / name), _roll_back):
         (first,), (sham,) = world.at(0), world.at(SHAM)
         reboots = {name: world.hosts.reboots(name) for name in (first, sham, *world.at(LAST))}
         # The last batch was changed and not rebooted yet, so it goes back without one.
