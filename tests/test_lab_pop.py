@@ -60,6 +60,7 @@ RESTLESS = (
     "net/netfilter/nf_conntrack_count",
     "transparent_hugepage/khugepaged/full_scans",
     "transparent_hugepage/khugepaged/pages_collapsed",
+    "/stats/",
 )
 
 
