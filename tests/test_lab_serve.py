@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
@@ -341,6 +342,19 @@ class TestServer:
             assert sorted(lines) == ["rule night -> core.echo", "rule two -> core.echo"]
         lines = served.tick(45.1)
         assert "rule one -> core.echo" in lines
+
+    def test_who_hurries_waits_for_the_last_execution(self, root: Path, home: Path) -> None:
+        add_rule(root, "two", EVERY_MINUTE)
+        ends, started = threading.Event(), []
+        served = Served(root, home, "two", every=5)
+        served.engine.execute = lambda execution: started.append(ends.wait(30))  # type: ignore[method-assign, assign]
+        for _ in range(3):
+            served.now += timedelta(seconds=5)
+            served.server.tick()
+        assert served.server.busy == 1
+        ends.set()
+        assert "rule two -> core.echo" in [served.tick(), served.tick(5)][1]
+        assert started == [True, True]
 
     def test_missed_ticks_are_made_up_for_once(self, root: Path, home: Path) -> None:
         add_rule(root, "one", EVERY_MINUTE)

@@ -37,7 +37,7 @@ def serve(
     """Serve until SIGINT or SIGTERM, which cancels; a second one kills the actions that run.
 
     With `every`, timers of rules that `switches` has on in any case tick, and sensors poll, at
-    least once in so many seconds.
+    least once in so many seconds; such a rule is passed over while its last execution runs.
     Raises MetadataError before anything is started, and ServedError if somebody serves `home`.
     """
     book, sensors = RuleBook(pack), load_sensors(pack, every)

@@ -54,12 +54,13 @@ class Log(Listener):
 
 
 class _Ticking:
-    """A timer of rules with the same parameters; every so many seconds, if given, it ticks in any
-    case.
+    """A timer of rules with the same parameters. One that hurries ticks every so many seconds in
+    any case, for the rules whose last execution has ended.
     """
 
     def __init__(self, rules: Sequence[Rule], now: datetime, every: float | None) -> None:
         self.rules = rules
+        self.hurries = every is not None
         self.kind = rules[0].trigger
         self.parameters = rules[0].trigger_parameters
         self._timer: Timer = timer(self.kind, self.parameters, now)
@@ -105,7 +106,9 @@ class Server:
         for ticking in self._timers:
             if ticking.fires(now):
                 payload = {"executed_at": str(now), "schedule": None}
-                self._handle(ticking.kind, payload, ticking.rules)
+                running = self._running() if ticking.hurries else set()
+                rules = [rule for rule in ticking.rules if rule.name not in running]
+                self._handle(ticking.kind, payload, rules)
         for trigger, payload in self._inbox.take():
             self._receive(trigger, payload)
         for keeper in self._keepers:
@@ -116,6 +119,10 @@ class Server:
     def busy(self) -> int:
         """How many executions of rules run."""
         return sum(thread.is_alive() for thread in self._executions)
+
+    def _running(self) -> set[str]:
+        """Names of the rules whose executions run."""
+        return {thread.name for thread in self._executions if thread.is_alive()}
 
     def stop(self) -> None:
         """End the sensors, and cancel executions: actions that run are left to finish."""
@@ -183,7 +190,9 @@ class Server:
             self._log.line("rule", f"{rule.name} failed: {error}")
             return
         self._log.line("rule", f"{rule.name} -> {execution.action.ref} {execution.id}")
-        thread = threading.Thread(target=self._engine.execute, args=[execution], daemon=True)
+        thread = threading.Thread(
+            target=self._engine.execute, args=[execution], name=rule.name, daemon=True
+        )
         thread.start()
         self._executions.append(thread)
 
