@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make demo`: a tuning that helps and one that hurts, rolled over a lab PoP under load.
+"""`make demo`: three tunings rolled over a lab PoP under load: one that helps, one that hurts, and
+one whose hosts fall ill while it soaks, which a sensor and a rule take back.
 
 Writes HOME/demo.json; every value in it is measured. Exit status 0 only if the first tuning was
-promoted, the second one rolled back, every host restored, and no request lost.
+promoted, the other two rolled back, every host restored, and no request lost.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import threading
 import time
 from importlib import import_module
 from pathlib import Path
@@ -22,9 +25,12 @@ import yaml
 from lab import CHECKOUT
 from lab.fingerprint import fingerprint
 
-HELPS, HURTS = "accept_queue", "tiny_accept_queue"
+HELPS, HURTS, HARMLESS = "accept_queue", "tiny_accept_queue", "steady_window"
 TIMES = ("baseline=10", "soak=14", "interval=2", "warmup=3")
+LONG = ("baseline=10", "soak=600", "interval=2", "warmup=3")
 SETTLE_SECONDS = 6.0
+PATIENCE = 120.0  # seconds until a chain of sensor, rule and rollback counts as broken
+TOLD = re.compile(r" (trigger|rule|execution) .*(health_degraded|roll_back_pop)")
 
 
 def main() -> int:
@@ -75,11 +81,13 @@ class Demo:
         _say(f"A tuning that hurts, on purpose: {HURTS}")
         hurt = self._roll_out(HURTS)
         restored = self._compare(pictures, self._fingerprints())
+        by_itself = self._roll_back_by_itself(pictures)
         after = self._counts()
         return {
             "promoted": helped["outcome"] == "promoted",
             "rolled_back": hurt["outcome"] == "rolled_back" and hurt["verdict"] == "degraded",
             "hosts_restored": restored,
+            **by_itself,
             "requests": after["requests"] - before["requests"],
             "requests_lost": after["lost"] - before["lost"],
             "requests_lost_without_drain": self._lost_without_drain(),
@@ -87,10 +95,32 @@ class Demo:
             "lab": self.kind,
         }
 
-    def _roll_out(self, tuning: str) -> dict[str, Any]:
-        words = ["run", "rollout_pop", "pop=lab1", f"tuning={tuning}", "dry_run=false", "wait=true"]
-        command = [sys.executable, "-m", "lab.cli", *words, *TIMES, "--json"]
-        environment = {**os.environ, "EDGETUNE_HOME": str(self.home)}
+    def _roll_back_by_itself(self, before: dict[str, dict[str, str]]) -> dict[str, Any]:
+        """Make changed hosts ill while they soak, and wait for what a sensor and a rule do."""
+        _say(f"A rollout nobody watches: {HARMLESS}, on hosts that fall ill while it soaks")
+        rollout = self._roll_out(HARMLESS, "wait=false", *LONG)
+        now = self._fingerprints()
+        changed = [host for host in now if now[host] != before[host]]
+        ill = changed[:-1]
+        with Served(self.home, "roll_back_degraded", "sample_running") as served:
+            print(f"{len(changed)} hosts are changed; the web servers of {', '.join(ill)} get busy")
+            began = time.monotonic()
+            for host in ill:
+                self.lab.inject(self.home, "busy", host)
+            found = served.wait_for("trigger   edgetune.health_degraded", rollout["rollout"])
+            ended = found and served.wait_for("execution edgetune.roll_back_pop", "succeeded")
+        self.lab.heal(self.home)
+        restored = self._compare(before, self._fingerprints())
+        return {
+            "rolled_back_by_rule": bool(changed and ended and restored),
+            "seconds_to_detect": round(found - began, 1) if found else None,
+            "seconds_to_roll_back": round(ended - began, 1) if ended else None,
+        }
+
+    def _roll_out(self, tuning: str, *more: str) -> dict[str, Any]:
+        words = ["run", "rollout_pop", "pop=lab1", f"tuning={tuning}", "dry_run=false"]
+        command = _edgetune(*words, *(more or ("wait=true", *TIMES)), "--json")
+        environment = _environment(self.home)
         done = subprocess.run(command, stdout=subprocess.PIPE, env=environment, check=False)
         result = json.loads(done.stdout)["result"] if done.stdout else {}
         output: dict[str, Any] = result.get("output") or {}
@@ -145,15 +175,62 @@ class Demo:
             return bytes(channel[1].read())
 
 
+class Served:
+    """`edgetune serve` beside the demonstration; each line it prints is kept with its time."""
+
+    def __init__(self, home: Path, *rules: str) -> None:
+        command = _edgetune("serve", "--every", "2", "--enable", ",".join(rules))
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env=_environment(home)
+        )
+        self._lines: list[tuple[float, str]] = []
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def __enter__(self) -> Served:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        # The first one lets running actions end. After Ctrl-C it is the second one, and kills them.
+        self._process.terminate()
+        self._process.wait()
+        self._reader.join()
+
+    def wait_for(self, *words: str) -> float | None:
+        """Print the lines that are not of timers until one holds all the words; when it came, or
+        None if it does not come in PATIENCE seconds."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline and self._process.poll() is None:
+            while self._lines:
+                moment, line = self._lines.pop(0)
+                if TOLD.search(line):
+                    print(line, flush=True)
+                if all(word in line for word in words):
+                    return moment
+            time.sleep(0.1)
+        return None
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.append((time.monotonic(), line.rstrip()))
+
+
+def _edgetune(*words: str) -> list[str]:
+    return [sys.executable, "-m", "lab.cli", *words]
+
+
+def _environment(home: Path) -> dict[str, str]:
+    return {**os.environ, "EDGETUNE_HOME": str(home)}
+
+
 def _ratio(rollout: str, home: Path) -> float | None:
     """Drops of the test group against the control group, after against before."""
-    command = [sys.executable, "-m", "lab.cli", "run", "rollout_status", f"rollout={rollout}"]
-    environment = {**os.environ, "EDGETUNE_HOME": str(home)}
     done = subprocess.run(
-        [*command, "--json"],
+        _edgetune("run", "rollout_status", f"rollout={rollout}", "--json"),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env=environment,
+        env=_environment(home),
         check=False,
     )
     if done.returncode != 0:
@@ -172,7 +249,8 @@ def _report(home: Path, result: dict[str, Any]) -> int:
     path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     _say(f"Measured ({path})")
     print(json.dumps(result, indent=2))
-    well = result["promoted"] and result["rolled_back"] and result["hosts_restored"]
+    wanted = ("promoted", "rolled_back", "hosts_restored", "rolled_back_by_rule")
+    well = all(result[name] for name in wanted)
     lost = result["requests_lost"] or result["requests_lost_without_drain"] == 0
     return 0 if well and not lost else 1
 

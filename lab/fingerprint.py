@@ -14,6 +14,7 @@ from pathlib import Path
 TREES = ("etc", "var/lib/edgetune")
 SETTINGS = (
     "proc/sys/net/core/somaxconn",
+    "proc/sys/net/ipv4/tcp_slow_start_after_idle",
     "sys/kernel/mm/transparent_hugepage/enabled",
     "sys/class/net/eth0/queues/rx-0/rps_cpus",
 )

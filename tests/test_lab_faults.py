@@ -37,7 +37,7 @@ pytestmark = [
 ]
 HOSTS = ("e000", "e001", "e002", "e003")
 MARK = "/var/lib/edgetune-not-ready"
-NO_FAULTS: dict[str, list[str]] = {"cut": [], "slow": [], "full": []}
+NO_FAULTS: dict[str, list[str]] = {"cut": [], "slow": [], "full": [], "busy": []}
 CONSOLE = """
 import sys, pathlib
 sys.path.insert(0, {root!r})

@@ -2,8 +2,8 @@
 """What can be broken in a running lab; every function raises LabError with one line.
 
 `home` is EDGETUNE_HOME. Each fault lasts until its inverse is called; none outlives the lab.
-`status` shows those that last under "faults": {"cut": ports, "slow": ports, "full": hosts}, and
-under "bmc" of each host those of its BMC.
+`status` shows those that last under "faults": {"cut": ports, "slow": ports, "full": hosts,
+"busy": hosts}, and under "bmc" of each host those of its BMC.
 """
 
 from __future__ import annotations
@@ -133,6 +133,15 @@ def fill_disk(home: Path, host: str, full: bool) -> None:
     request(home, "fill_disk", host=host, full=full)
 
 
+def keep_busy(home: Path, host: str, on: bool) -> None:
+    """Give the web server of a host so much to do that each answer takes some tenths of a second,
+    to its health check, too. It is over when the host goes down.
+
+    It loses no request where the accept queue holds those that wait, as with accept_queue.
+    """
+    request(home, "keep_busy", name=host, on=on)
+
+
 def kill(home: Path, host: str, program: str) -> int:
     """SIGKILL what runs on a host as "sshd" (sessions included), "nginx" or "agent" (the host
     agent, from a session, a timer or at boot); returns the number killed.
@@ -154,6 +163,7 @@ FAULTS: dict[str, Callable[[Path, str], Any]] = {
     "cut": lambda home, port: set_link(home, port, False),
     "slow": lambda home, port: slow_link(home, port, True),
     "full": lambda home, host: fill_disk(home, host, True),
+    "busy": lambda home, host: keep_busy(home, host, True),
     "off": lambda home, host: power(home, host, "cut"),
     **{name: partial(kill, program=name) for name in PROGRAMS},
     "balancer": balancer,
@@ -162,9 +172,9 @@ FAULTS: dict[str, Callable[[Path, str], Any]] = {
 
 
 def inject(home: Path, fault: str, target: str) -> None:
-    """Break something by the name of its fault: "cut", "slow" (of a port), "full", "off", "sshd",
-    "nginx", "agent" (of a host), "balancer" (reload, forget or kill), "surge" (so many times the
-    usual load), or one of `lab.bmc.FAULTS` with "bmc_" before it (of a host).
+    """Break something by the name of its fault: "cut", "slow" (of a port), "full", "busy", "off",
+    "sshd", "nginx", "agent" (of a host), "balancer" (reload, forget or kill), "surge" (so many
+    times the usual load), or one of `lab.bmc.FAULTS` with "bmc_" before it (of a host).
     """
     from lab.bmc import FAULTS as BMC_FAULTS  # late: it is much, and needed for nothing else
 
@@ -194,6 +204,8 @@ def heal(home: Path) -> None:
         slow_link(home, port, False)
     for host in state["faults"]["full"]:
         fill_disk(home, host, False)
+    for host in state["faults"]["busy"]:
+        keep_busy(home, host, False)
     for host in state["hosts"]:
         for fault in host["bmc"]["faults"]:
             bmc_fault(home, host["name"], fault, False)

@@ -61,6 +61,12 @@ def boot(disks: Path, address: Address, console: Path, namespace: int) -> int:
     return pid
 
 
+def keep_busy(pid: int) -> subprocess.Popen[bytes]:
+    """Let a running host ask its own web server for more than it can do at once."""
+    command = ["nsenter", "--target", str(pid), "--all", "/usr/local/lib/lab/keep_busy"]
+    return subprocess.Popen(command, env=ENVIRONMENT, start_new_session=True)
+
+
 def open_namespaces(pid: int) -> list[int]:
     """Descriptors of the NAMESPACES of a running host."""
     names = ("mnt", *NAMESPACES[1:])

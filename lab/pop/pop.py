@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +43,8 @@ RESETS = {
     "GracefulShutdown": "off",
     "GracefulRestart": "restart",
 }
+
+FAULTS = ("cut", "slow", "full", "busy")
 
 # What is no host: its port of the bridge, its address, the end of its MAC.
 OTHERS = {
@@ -85,6 +88,7 @@ class PoP:
         self.cut: set[str] = set()
         self.slow: set[str] = set()
         self.full: set[str] = set()
+        self.busy: dict[str, subprocess.Popen[bytes]] = {}
         self.drops = Drops(layout.disks, drops)
         self.balancer: Balancer | None = None
         self.client: subprocess.Popen[bytes] | None = None
@@ -130,7 +134,7 @@ class PoP:
             "client": self.client is not None and self.client.poll() is None,
             "bmcs": not self.bmcs.has_ended,
             "drops_by_snoop_mode": self.drops.possible,
-            "faults": {name: sorted(getattr(self, name)) for name in ("cut", "slow", "full")},
+            "faults": {name: sorted(getattr(self, name)) for name in FAULTS},
         }
 
     def set_load(self, on: bool, times: int = 1) -> None:
@@ -211,6 +215,15 @@ class PoP:
             disk.empty(own)
         _note(self.full, host, full)
 
+    def keep_busy(self, name: str, on: bool) -> None:
+        """See `faults.keep_busy`."""
+        pid = self._running(name)
+        if on and name not in self.busy:
+            self.busy[name] = host.keep_busy(pid)
+        elif not on and name in self.busy:
+            with suppress(ProcessLookupError):
+                os.killpg(self.busy.pop(name).pid, signal.SIGKILL)
+
     def kill(self, host: str, program: str) -> int:
         """See `faults.kill`."""
         return processes.kill(self._running(host), program)
@@ -225,6 +238,7 @@ class PoP:
                 else:
                     self.bmcs.switch_off(item.address.name)
                 item.pid, item.leaving, item.returns = 0, False, False
+                self.busy.pop(item.address.name, None)
                 network.disconnect(item.address.name)
                 os.close(self.namespaces.pop(item.address.name))
 

@@ -24,7 +24,7 @@ from .pop import PoP
 REQUEST_SECONDS = 1.0
 # Methods of the PoP that a request may name, with the arguments in the rest of it.
 VERBS = {
-    *("set_load", "power", "kill", "fill_disk"),
+    *("set_load", "power", "kill", "fill_disk", "keep_busy"),
     *("set_link", "slow_link", "balancer_fault", "balancer_state", "bmc_fault"),
 }
 

@@ -10,6 +10,15 @@ from __future__ import annotations
 
 from lab.pop.layout import LabError
 
-from .control import down, enter_controller, missing_requirements, status, up
+from .control import down, enter_controller, heal, inject, missing_requirements, status, up
 
-__all__ = ["LabError", "down", "enter_controller", "missing_requirements", "status", "up"]
+__all__ = [
+    "LabError",
+    "down",
+    "enter_controller",
+    "heal",
+    "inject",
+    "missing_requirements",
+    "status",
+    "up",
+]

@@ -16,6 +16,7 @@ from pathlib import Path
 QUEUES = 4
 NGINX = "run/nginx.json"
 REBOOT_MARK = "run/reboot-wanted"
+BUSY_MARK = "run/busy"
 NIC_QUEUES = "sys/class/net/eth0/queues"
 STEERING = {"rx": "rps_cpus", "tx": "xps_cpus"}
 NGINX_PID = "77"

@@ -24,6 +24,7 @@ from lab.pop.files import prepare_home
 from lab.pop.layout import LabError, Layout, shared
 
 from . import processes
+from .commands import BUSY_MARK
 
 MAX_HOSTS = 250
 STOP_SECONDS = 10.0
@@ -88,6 +89,24 @@ def status(home: Path) -> dict[str, Any] | None:
 
 def enter_controller(home: Path) -> None:
     """Nothing to do: the hosts are reached from everywhere on this machine."""
+
+
+def inject(home: Path, fault: str, target: str) -> None:
+    """The one fault that a simulated host has: "busy", which makes its health check slow."""
+    state = status(home)
+    if state is None:
+        raise LabError(f"no lab is running in {home}")
+    if fault != "busy":
+        raise LabError(f"a fault of a simulated host is busy, not {fault}")
+    if target not in [host["name"] for host in state["hosts"]]:
+        raise LabError(f"the lab has no host {target}")
+    (Layout(home.resolve()).lab / "hosts" / target / "root" / BUSY_MARK).touch()
+
+
+def heal(home: Path) -> None:
+    """Undo what `inject` did."""
+    for mark in (Layout(home.resolve()).lab / "hosts").glob(f"*/root/{BUSY_MARK}"):
+        mark.unlink()
 
 
 def missing_requirements() -> list[str]:

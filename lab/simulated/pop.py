@@ -26,6 +26,7 @@ from .ssh import HostServer, environment
 DOWN_SECONDS = 2.0
 TICK = 0.2
 BOOT_HOOK = "etc/init.d/S99edgetune"
+BUSY_SECONDS = 0.3
 NOT_READY = "var/lib/edgetune-not-ready"
 
 
@@ -41,6 +42,11 @@ class Machine:
     on: bool = False
     boots: int = 0
     boot: asyncio.Task[None] | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether each answer to its health check takes BUSY_SECONDS."""
+        return (self.root / commands.BUSY_MARK).exists()
 
     @property
     def server(self) -> Server:
@@ -208,7 +214,10 @@ class PoP:
         """The services of all hosts: there as long as the lab is, and ready as their hosts are."""
         try:
             path = (await reader.readuntil(b"\r\n\r\n")).split(b" ")[1].decode()
-            status, body = self._health(path)
+            machine = self._of_health(path)
+            status, body = self._health(path, machine)
+            if machine and machine.is_busy:
+                await asyncio.sleep(BUSY_SECONDS)
             head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
             writer.write((head + body).encode())
             await writer.drain()
@@ -217,12 +226,18 @@ class PoP:
         finally:
             writer.close()
 
-    def _health(self, path: str) -> tuple[str, str]:
-        """Status and body of /health/HOST; /health alone is nobody's."""
-        ready = {f"/health/{each.endpoint.name}": each.is_ready for each in self.machines}
-        if path != "/health" and path not in ready:
+    def _of_health(self, path: str) -> Machine | None:
+        """The host of /health/HOST."""
+        found = (each for each in self.machines if path == f"/health/{each.endpoint.name}")
+        return next(found, None)
+
+    def _health(self, path: str, machine: Machine | None) -> tuple[str, str]:
+        """Status and body; /health alone is nobody's."""
+        if machine is None and path != "/health":
             return "404 Not Found", ""
-        return ("200 OK", "ok\n") if ready.get(path, True) else ("503 Not Ready", "not ready\n")
+        if machine and not machine.is_ready:
+            return "503 Not Ready", "not ready\n"
+        return "200 OK", "ok\n"
 
     def _write_state(self) -> None:
         known = json.loads(self.layout.state.read_text(encoding="utf-8"))
