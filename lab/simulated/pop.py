@@ -26,7 +26,7 @@ from .ssh import HostServer, environment
 DOWN_SECONDS = 2.0
 TICK = 0.2
 BOOT_HOOK = "etc/init.d/S99edgetune"
-BUSY_SECONDS = 0.3
+BUSY_SECONDS = 0.5
 NOT_READY = "var/lib/edgetune-not-ready"
 
 
