@@ -38,7 +38,8 @@ class Practice:
         self.home = home
         self.config = yaml.safe_load((home / "edgetune.yaml").read_text(encoding="utf-8"))
         self.inventory = yaml.safe_load((home / "lab/inventory.yaml").read_text(encoding="utf-8"))
-        self.hosts = self.inventory["pops"]["lab1"]["hosts"]
+        pops = self.inventory["pops"].values()
+        self.hosts = {name: host for pop in pops for name, host in pop["hosts"].items()}
 
     def start(self, *words: str, config: Path | None = None) -> subprocess.Popen[str]:
         environment = {**os.environ, "EDGETUNE_HOME": str(self.home)}
@@ -91,9 +92,11 @@ class Practice:
 
 
 @contextmanager
-def practising(home: Path, hosts: int = 8, drops: bool = False) -> Iterator[Practice]:
+def practising(
+    home: Path, hosts: int = 8, drops: bool = False, pops: int = 1
+) -> Iterator[Practice]:
     """A lab of its own, for as long as it is needed; with `drops` those of the snoop mode."""
-    lab.up(home, hosts=hosts, drops=drops)
+    lab.up(home, hosts=hosts, drops=drops, pops=pops)
     try:
         yield Practice(home)
     finally:
