@@ -256,6 +256,57 @@ def test_a_closed_ring_opens_again_when_a_pop_of_it_is_taken_back(
     assert world.advance() == ["ams1"]
 
 
+def test_who_accepted_a_verdict_did_not_accept_the_next_one(tmp_path: Path, says: Any) -> None:
+    """A ring that was closed by a person, and then has a PoP taken back, is judged anew."""
+    world = canary_done(tmp_path)
+    says("hold")
+    world.advance()
+    resume_campaign(world.site, world.id, accept=True, by="ben")
+    world.advance()
+    assert world.record.rings[0].closed
+    rollout = world.record.pops["ams1"].rollout
+    mark(world, rollout, "rolling_back")
+    mark(world, rollout, "rolled_back")
+    world.forget("ams1")
+    world.advance()
+    resume_campaign(world.site, world.id, by="ben")
+    assert world.advance() == ["ams1"]
+    world.bring("ams1", "complete")
+    world.advance()
+    assert (world.record.state, world.last) == ("held", "held: ring canary: seen on ams1")
+
+
+def test_what_a_dead_step_began_is_named_when_the_campaign_ends(tmp_path: Path) -> None:
+    """It goes on: somebody will carry it on, and no step of the campaign finds it any more."""
+    world = begun(tmp_path)
+
+    def die(moment: str) -> None:
+        if moment.startswith("after put edgetune.rollout."):
+            raise SystemExit
+
+    world.moments.at = die
+    with pytest.raises(SystemExit):
+        world.advance()
+    world.moments.at = lambda moment: None
+    (head,) = all_heads(world.site)
+    done = abort_campaign(world.site, world.id, by="ben")
+    assert done["under_way"] == [head.id]
+    assert f"claimed  {head.id}" in campaign_status(world.site, world.id)["text"]
+
+
+def test_what_a_dead_step_began_is_not_left_out(tmp_path: Path) -> None:
+    world = begun(tmp_path)
+    with seized(world.site, world.id) as work:
+        plan = plan_rollout(world.site, "ams1", "accept_queue")["plan"]
+        pop = work.record.pops["ams1"]
+        pop.plans, pop.refused = [plan], "a host was away"
+        work.save()
+    rollout = claim_pop(world.site, plan=plan)["rollout"]
+    resume_campaign(world.site, world.id, accept=True, by="ben")
+    found = world.record.pops["ams1"]
+    assert (found.rollout, found.left_out) == (rollout, "")
+
+
 @pytest.mark.parametrize("what", ["campaign", "tuning", "gone"])
 def test_a_changed_file_holds(tmp_path: Path, what: str) -> None:
     own = tmp_path / "tunings"

@@ -14,7 +14,14 @@ from dataclasses import asdict
 from typing import Any
 
 from edgetune.campaign.definition import Ring
-from edgetune.campaign.gates import approver, closed_gates, unchanged, unwell, verdict_of
+from edgetune.campaign.gates import (
+    approver,
+    closed_gates,
+    find_rollouts,
+    unchanged,
+    unwell,
+    verdict_of,
+)
 from edgetune.campaign.record import PopStep, Record, RingStep, Writer, all_records, taken_if_free
 from edgetune.errors import EdgetuneError, FencedError, NothingToDo, RefusedError, StoreError
 from edgetune.rollout.lifecycle import claim_pop, refuse_unfinished
@@ -77,7 +84,7 @@ class _Step:
             if record.state != "running":
                 return f"it is {record.state}"
             heads = {head.id: head for head in all_heads(self._site)}
-            _find_rollouts(record, heads)
+            find_rollouts(record, heads)
             said = self._decide(work, heads)
             work.save()
             return said
@@ -187,15 +194,6 @@ class _Step:
     def _hold(self, record: Record, why: str) -> str:
         record.become("held", self._by, why, self._owner)
         return f"held: {why}"
-
-
-def _find_rollouts(record: Record, heads: Mapping[str, Head]) -> None:
-    """Those that were begun by somebody who died before writing down which."""
-    by_plan = {head.plan: head.id for head in heads.values()}
-    for pop in record.pops.values():
-        found = [by_plan[plan] for plan in pop.plans if plan in by_plan]
-        if found and not pop.rollout:
-            pop.rollout, pop.refused = found[-1], ""
 
 
 def _ended(pop: PopStep, heads: Mapping[str, Head]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from edgetune.campaign.gates import UNWELL
+from edgetune.campaign.gates import UNWELL, find_rollouts
 from edgetune.campaign.record import ENDED, Record, RingStep, seized
 from edgetune.errors import InputError, RefusedError
 from edgetune.rollout.record import ENDED as ROLLOUT_ENDED
@@ -47,7 +47,9 @@ def resume_campaign(
     with seized(site, campaign) as work:
         record = work.record
         _refuse_ended(record)
-        states = {head.id: head.state for head in all_heads(site)}
+        heads = {head.id: head for head in all_heads(site)}
+        find_rollouts(record, heads)
+        states = {name: head.state for name, head in heads.items()}
         _refuse_undecided(record, states)
         for ring in record.rings:
             _go_on(ring, states, by if accept else "", ring is record.present)
@@ -65,7 +67,8 @@ def _go_on(ring: RingStep, states: dict[str, str], accepted_by: str, present: bo
             pop.left_out = f"accepted by {accepted_by}: {pop.refused or 'it was taken back'}"
         elif gone:
             # What was closed was proven by this PoP, too.
-            pop.plans, pop.rollout, ring.closed, ring.verdict = [], "", 0.0, {}
+            pop.plans, pop.rollout = [], ""
+            ring.closed, ring.verdict, ring.accepted = 0.0, {}, ""
     if accepted_by and present and ring.verdict:
         ring.accepted = accepted_by
 
@@ -86,7 +89,9 @@ def _refuse_ended(record: Record) -> None:
 
 
 def _answer(site: Site, record: Record) -> dict[str, Any]:
-    unended = {head.id for head in all_heads(site) if head.state not in ROLLOUT_ENDED}
+    heads = {head.id: head for head in all_heads(site)}
+    find_rollouts(record, heads)
+    unended = {name for name, head in heads.items() if head.state not in ROLLOUT_ENDED}
     under_way = [pop.rollout for pop in record.pops.values() if pop.rollout in unended]
     going_on = f"; under way all the same: {', '.join(under_way)}" if under_way else ""
     return {

@@ -34,6 +34,15 @@ def unchanged(site: Site, record: Record) -> Campaign:
     return found
 
 
+def find_rollouts(record: Record, heads: Mapping[str, Head]) -> None:
+    """Name those, too, that were begun by somebody who died before writing down which."""
+    by_plan = {head.plan: head.id for head in heads.values()}
+    for pop in record.pops.values():
+        found = [by_plan[plan] for plan in pop.plans if plan in by_plan]
+        if found and not pop.rollout:
+            pop.rollout, pop.refused = found[-1], ""
+
+
 def unwell(record: Record, heads: Mapping[str, Head]) -> list[str]:
     """The PoPs that hold a campaign, each with the reason: a PoP that went wrong holds all."""
     return [

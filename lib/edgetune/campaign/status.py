@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from edgetune.campaign.gates import closed_gates, unchanged, unwell
+from edgetune.campaign.gates import closed_gates, find_rollouts, unchanged, unwell
 from edgetune.campaign.record import ENDED, Record, all_records, read_record
 from edgetune.errors import RefusedError
 from edgetune.report.campaign import campaign_text
@@ -20,6 +20,8 @@ def campaign_status(site: Site, campaign: str = "") -> dict[str, Any]:
     else:
         records = [record for record in all_records(site) if record.state not in ENDED]
     heads = {head.id: head for head in all_heads(site)}
+    for record in records:
+        find_rollouts(record, heads)
     waits = {record.id: _waits(site, record, heads) for record in records}
     states = {name: head.state for name, head in heads.items()}
     texts = [campaign_text(record, states, waits[record.id]) for record in records]
