@@ -600,6 +600,23 @@ def test_an_approval_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert f"the approval of ring canary of {world.id} by ben has expired" in said
 
 
+def test_an_approval_can_expire_until_the_first_rollout_of_its_ring(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ring of which every PoP is refused has not begun, however long that lasts."""
+    world, digest = waiting(tmp_path)
+    approve(world.site, digest, by="ben")
+    theirs = claim_pop(world.site, plan=plan_rollout(world.site, "ams1", "accept_queue")["plan"])
+    assert world.advance() == []
+    assert "ams1 has a rollout" in world.record.pops["ams1"].refused
+    mark(world, theirs["rollout"], "rolling_back")
+    mark(world, theirs["rollout"], "rolled_back")
+    world.forget("ams1")
+    now_is(monkeypatch, time.time() + 3601)
+    assert world.advance() == []
+    assert "has expired" in next_of_campaign(world.site, world.id)["message"]
+
+
 def test_an_approval_is_of_one_digest(tmp_path: Path) -> None:
     """What was approved of one campaign is worth nothing for the next one, nor after a change."""
     world, digest = waiting(tmp_path)

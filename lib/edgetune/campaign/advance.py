@@ -118,23 +118,19 @@ class _Step:
         waits = closed_gates(self._site, record, ring, gates) if ahead else []
         if waits:
             return f"ring {ring.name} waits: {'; '.join(waits)}"
-        if not ring.begun:
-            ring.approved_by = approver(self._site, record, ring, gates)
-            ring.begun = time.time()
-            approved = f", approved by {ring.approved_by}" if ring.approved_by else ""
-            record.note(self._by, f"ring {ring.name} begins{approved}", self._owner)
         room = gates.most_at_once - len(under_way)
         # Those that were refused last time come last, so that they keep no other from its turn.
         for name in sorted(ahead, key=lambda name: bool(ring.pops[name].refused)):
             if room > 0 and time.monotonic() < self._until:
-                room -= self._begin(work, name, ring.pops[name], definition)
+                room -= self._begin(work, ring, name, definition)
         return _progress(ring, heads)
 
-    def _begin(self, work: Writer, name: str, pop: PopStep, definition: Ring) -> bool:
+    def _begin(self, work: Writer, ring: RingStep, name: str, definition: Ring) -> bool:
         """Begin the rollout of a PoP; False, and the record says why, if it is refused."""
-        record = work.record
+        record, pop = work.record, ring.pops[name]
         try:
             plan = self._plan(name, record.tuning, definition)
+            self._open(record, ring, definition)
         except NothingToDo as error:
             pop.refused, pop.left_out = "", str(error)
             record.note(self._by, f"{name} is left out: {error}", self._owner)
@@ -164,6 +160,14 @@ class _Step:
         record.note(self._by, f"{name} begins: rollout {pop.rollout}", self._owner)
         work.save()
         return True
+
+    def _open(self, record: Record, ring: RingStep, definition: Ring) -> None:
+        """Write down that a ring begins. Until its first rollout does, an approval can expire."""
+        if not ring.begun:
+            ring.approved_by = approver(self._site, record, ring, definition.gates)
+            ring.begun = time.time()
+            approved = f", approved by {ring.approved_by}" if ring.approved_by else ""
+            record.note(self._by, f"ring {ring.name} begins{approved}", self._owner)
 
     def _plan(self, name: str, tuning: str, definition: Ring) -> str:
         """The digest of a new plan for a PoP that is free."""
