@@ -15,7 +15,7 @@ from unittest import mock
 
 import pytest
 
-from edgetune.campaign import gates
+from edgetune.campaign import advance, gates
 from edgetune.campaign.advance import next_of_campaign
 from edgetune.campaign.approve import approve
 from edgetune.campaign.control import abort_campaign, hold_campaign, resume_campaign
@@ -549,6 +549,62 @@ def test_an_error_of_one_campaign_keeps_no_other_from_its_step(
     assert said["errors"] == [f"{ids[0]}: the store does not like it"]
     assert len(said["start"]) == 1
     assert world.begun() == ["lax1"]
+
+
+def two_campaigns(folder: Path) -> CampaignWorld:
+    """The campaign ``one`` over all of eu at once, ``two`` over us."""
+    world = CampaignWorld(folder)
+    for name, region in (("one", "eu"), ("two", "us")):
+        rings = [{"name": "all", "regions": [region]}]
+        world.write(campaign_document(name=name, rings=rings, gates={"most_at_once": 9}))
+        world.id = run_campaign(world.site, name, dry_run=False, by="ana")["campaign"]
+    return world
+
+
+def test_campaigns_share_the_time_of_an_action(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long planning lasts: next_of_campaign has 600 s, and all campaigns have a turn."""
+    world = two_campaigns(tmp_path)
+    clock = [0.0]
+
+    def slow(*given: Any, **more: Any) -> Any:
+        clock[0] += 200
+        return plan_rollout(*given, **more)
+
+    monkeypatch.setattr(advance, "plan_rollout", slow)
+    fake = SimpleNamespace(time=time.time, monotonic=lambda: clock[0])
+    monkeypatch.setattr(advance, "time", fake)
+    next_of_campaign(world.site)
+    assert world.begun() == ["ams1", "lax1"]
+    assert clock[0] == 400
+    next_of_campaign(world.site)
+    assert world.begun() == ["ams1", "ams2", "lax1"]
+
+
+def test_a_step_begins_no_more_than_one_workflow_carries_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = two_campaigns(tmp_path)
+    monkeypatch.setattr(advance, "_MOST", 2)
+    assert [len(next_of_campaign(world.site)["start"]) for _ in range(3)] == [2, 2, 0]
+
+
+def test_what_nobody_foresaw_in_one_campaign_keeps_no_other_from_its_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = two_campaigns(tmp_path)
+
+    def damaged(site: Any, record: Any) -> Any:
+        if record.name == "one":
+            raise KeyError("metrics")
+        return gates.unchanged(site, record)
+
+    monkeypatch.setattr(advance, "unchanged", damaged)
+    said = next_of_campaign(world.site)
+    assert world.begun() == ["lax1"]
+    assert len(said["start"]) == 1
+    assert said["errors"][0].endswith("KeyError: 'metrics'")
 
 
 NEEDED = {"approval": {"required": True, "expires": 3600}}

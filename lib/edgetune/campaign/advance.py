@@ -33,8 +33,10 @@ from edgetune.rollout.switch import refuse_if_stopped
 
 Begun = list[dict[str, Any]]
 
-# Planning asks every host of a PoP; what is not planned by then is left to the next step.
+# Planning asks every host of a PoP. All campaigns share the time; what is not planned by then is
+# left to the next step, as is what is more than one workflow carries on well.
 _LONGEST = 300.0
+_MOST = 25
 
 
 def next_of_campaign(
@@ -51,16 +53,20 @@ def next_of_campaign(
     begun: Begun = []
     messages: dict[str, str] = {}
     errors: list[str] = []
-    for name in [campaign] if campaign else running:
+    names = [campaign] if campaign else running
+    until = time.monotonic() + _LONGEST
+    for ahead, name in zip(range(len(names), 0, -1), names):
+        now = time.monotonic()
+        share = now + (until - now) / ahead
         try:
-            messages[name] = _Step(site, owner, by, begun).of(name)
+            messages[name] = _Step(site, owner, by, begun, share).of(name)
         except FencedError as error:
             messages[name] = str(error)
-        except EdgetuneError as error:
+        except Exception as error:  # noqa: BLE001 - one campaign keeps no other from its step
             # What was begun already still wants its workflow.
             if campaign and not begun:
                 raise
-            errors.append(f"{name}: {error}")
+            errors.append(f"{name}: {_what(error)}")
     said = [*(f"{name}: {text}" for name, text in messages.items()), *errors]
     return {
         "start": begun,
@@ -72,10 +78,9 @@ def next_of_campaign(
 class _Step:
     """One step, in the name of one execution."""
 
-    def __init__(self, site: Site, owner: str, by: str, begun: Begun) -> None:
+    def __init__(self, site: Site, owner: str, by: str, begun: Begun, until: float) -> None:
         self._site, self._owner, self._by = site, owner, by
-        self._begun = begun
-        self._until = time.monotonic() + _LONGEST
+        self._begun, self._until = begun, until
 
     def of(self, campaign: str) -> str:
         """Take it; what happened, in one line."""
@@ -118,7 +123,7 @@ class _Step:
         waits = closed_gates(self._site, record, ring, gates) if ahead else []
         if waits:
             return f"ring {ring.name} waits: {'; '.join(waits)}"
-        room = gates.most_at_once - len(under_way)
+        room = min(gates.most_at_once - len(under_way), _MOST - len(self._begun))
         # Those that were refused last time come last, so that they keep no other from its turn.
         for name in sorted(ahead, key=lambda name: bool(ring.pops[name].refused)):
             if room > 0 and time.monotonic() < self._until:
@@ -198,6 +203,10 @@ class _Step:
     def _hold(self, record: Record, why: str) -> str:
         record.become("held", self._by, why, self._owner)
         return f"held: {why}"
+
+
+def _what(error: Exception) -> str:
+    return str(error) if isinstance(error, EdgetuneError) else f"{type(error).__name__}: {error}"
 
 
 def _ended(pop: PopStep, heads: Mapping[str, Head]) -> bool:
