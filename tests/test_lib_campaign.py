@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from edgetune.campaign import freezes
+from edgetune import freezes
 from edgetune.campaign.definition import Campaign, load_campaign, pops_by_ring
-from edgetune.campaign.freezes import read_event, read_freeze
 from edgetune.errors import InputError
 from edgetune.fields import Fields
+from edgetune.freezes import read_event, read_freeze
 from edgetune.inventory import YamlInventory
 from tests.builders import write_yaml
 from tests.campaign_world import campaign_document, inventory_of_four

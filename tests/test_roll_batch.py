@@ -37,9 +37,14 @@ _REBOOTED = ["reboot_hosts", "check_rebooted"]
 
 
 class _Impatient(threading.Event):
-    """No task is delayed."""
+    """No task is delayed; ``delays`` says by how much it would have been."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.delays: list[float | None] = []
 
     def wait(self, timeout: float | None = None) -> bool:
+        self.delays.append(timeout)
         return self.is_set()
 
 
@@ -48,7 +53,7 @@ class Conductor(Engine):
 
     def __init__(self, world: EmptyWorld, home: Path) -> None:
         super().__init__(Pack(ROOT), world.config, home)
-        self.canceled = _Impatient()
+        self.canceled = self.patience = _Impatient()
         self.steps: list[str] = []
         self._world = world
 
@@ -110,6 +115,16 @@ def test_a_bmc_that_is_busy_is_asked_until_it_is_not(
     assert conductor.roll(batch)[0] == "succeeded"
     assert conductor.steps.count("set_bios") == 3
     assert world.at(batch) == {host: "done"}
+
+
+def test_a_freeze_is_waited_for_in_few_steps(tmp_path: Path, monkeypatch: Any) -> None:
+    world = changing(tmp_path)
+    frozen = ["lab1 is frozen by weekend", "lab1 is frozen by weekend"]
+    monkeypatch.setattr(drain, "why_frozen", lambda head: frozen.pop() if frozen else "")
+    conductor = Conductor(world, tmp_path)
+    assert conductor.roll(0)[0] == "succeeded"
+    assert conductor.steps[:4] == ["drain_hosts", "drain_hosts", *_DRAINED]
+    assert conductor.patience.delays.count(300) == 2
 
 
 def test_a_rollback_sets_the_bios_back_before_it_reboots(world: BiosWorld, tmp_path: Path) -> None:

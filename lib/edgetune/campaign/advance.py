@@ -24,6 +24,7 @@ from edgetune.campaign.gates import (
 )
 from edgetune.campaign.record import PopStep, Record, RingStep, Writer, all_records, taken_if_free
 from edgetune.errors import EdgetuneError, FencedError, NothingToDo, RefusedError, StoreError
+from edgetune.freezes import written
 from edgetune.rollout.lifecycle import claim_pop, refuse_unfinished
 from edgetune.rollout.pause import refuse_if_paused
 from edgetune.rollout.planning import plan_rollout
@@ -156,6 +157,7 @@ class _Step:
                 by=asked,
                 approved=True,
                 channel=record.channel,
+                freezes=written(definition.gates.closed),
             )
         except RefusedError as error:
             pop.refused = str(error)

@@ -11,9 +11,9 @@ from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import Any
 
-from edgetune.campaign.freezes import Event, Freeze, read_event, read_freeze, read_zone
 from edgetune.errors import InputError
 from edgetune.fields import Fields, load_yaml
+from edgetune.freezes import Event, Freeze, read_event, read_freeze, read_zone
 from edgetune.inventory import NAME, Inventory, Pop
 from edgetune.plan import Options
 from edgetune.tuning import digest_of
@@ -37,6 +37,11 @@ class Gates:
     approval: bool = False
     self_approval: bool = False
     approval_expires: float = 86400
+
+    @property
+    def closed(self) -> tuple[Freeze | Event, ...]:
+        """When nothing may begin, be it a rollout or a batch of one."""
+        return (*self.freezes, *self.events)
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from edgetune.campaign.definition import Campaign, Gates, find_campaign
-from edgetune.campaign.freezes import in_force
 from edgetune.campaign.record import Record, RingStep
 from edgetune.errors import EdgetuneError, InputError, RefusedError, StoreError
+from edgetune.freezes import in_force
 from edgetune.report.text import clock
 from edgetune.rollout.approval import valid_approval
 from edgetune.rollout.record import Head, read_rollout
@@ -63,8 +63,7 @@ def _what_is(head: Head | None, rollout: str) -> str:
 def closed_gates(site: Site, record: Record, ring: RingStep, gates: Gates) -> list[str]:
     """Why nothing of a ring may begin now; each is a sentence without its full stop."""
     waits = [
-        f"frozen by {name} until {clock(end)}"
-        for name, end in in_force([*gates.freezes, *gates.events], time.time())
+        f"frozen by {name} until {clock(end)}" for name, end in in_force(gates.closed, time.time())
     ]
     # An approval is of the ring's beginning, and has to hold then.
     if not ring.begun:

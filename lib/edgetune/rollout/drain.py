@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgetune.errors import DrainError, RefusedError
 from edgetune.inventory import Host
-from edgetune.rollout.pause import why_paused
+from edgetune.rollout.pause import why_frozen, why_paused
 from edgetune.rollout.record import UNTOUCHED_STEPS, Batch, Rollout, open_rollout
 from edgetune.rollout.site import Site
 from edgetune.rollout.surge import surge_of
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # What a server of ours is set to once it carries nothing.
 OUT = "maint"
 _POLL = 0.5
+# Seconds until who waits asks again.
+_SOON = 15
 
 
 def drain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
@@ -28,16 +30,17 @@ def drain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, A
 
     What each server was before is written down first, and only once: a second run never takes
     our own "drain" for the previous state. Live tunings drain nothing. ``waiting`` counts hosts
-    that cannot be drained now, because the PoP is paused or in a surge, or because a rollback
-    finds no room under the floor; the step is to be called again then. Where a rollback finds
+    that cannot be drained now, because of a freeze or a surge, because the PoP is paused, or
+    because a rollback finds no room under the floor; the step is to be called again in
+    ``again_in`` seconds then. Where a rollback finds
     room for some of them, these go first, and ``check_health`` tells that the others are left.
     """
     opened = open_rollout(site, rollout, epoch)
     work = opened.batch(batch)
     names = work.at("planned", "draining")
-    paused = why_paused(site, opened.head.pop) if _may_wait(work) else ""
-    if paused:
-        return _began(opened, work, f"{paused}; no further batch begins", waiting=len(names))
+    why, again_in = _held_up(opened, work)
+    if why:
+        return _began(opened, work, f"{why}; no further batch begins", len(names), again_in)
     if not opened.drains:
         opened.move(work, names, "drained")
     if not names or not opened.drains:
@@ -164,19 +167,32 @@ def set_ready(opened: Rollout, names: Sequence[str], ready: bool) -> Mapping[str
     return opened.ask(names, "ready", lambda host: request)
 
 
+def _held_up(opened: Rollout, work: Batch) -> tuple[str, int]:
+    """Why a batch may not begin now, or nothing; and in how many seconds to ask again."""
+    if not _may_wait(work):
+        return "", 0
+    frozen = why_frozen(opened.head)
+    # That lasts for days, and each time costs a workflow more; yet its owner shall be seen to live.
+    rarely = max(_SOON, round(opened.site.config.owner_timeout / 3))
+    return (frozen, rarely) if frozen else (why_paused(opened.site, opened.head.pop), _SOON)
+
+
 def _may_wait(work: Batch) -> bool:
     """Whether a pause holds the batch: what was begun is finished, what goes back goes back."""
     begun = len(work.at(*UNTOUCHED_STEPS)) < len(work.hosts)
     return work.what != "restore" and bool(work.at("planned")) and not begun
 
 
-def _began(opened: Rollout, work: Batch, message: str, waiting: int = 0) -> dict[str, Any]:
+def _began(
+    opened: Rollout, work: Batch, message: str, waiting: int = 0, again_in: int = _SOON
+) -> dict[str, Any]:
     return {
         "what": work.what,
         "reboot": any(host.reboot for host in work.hosts.values()),
         "bios": opened.sets_bios,
         "hosts": list(work.hosts),
         "waiting": waiting,
+        "again_in": again_in,
         "message": message,
     }
 

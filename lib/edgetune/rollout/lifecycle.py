@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgetune.errors import EdgetuneError, FencedError, InputError, RefusedError
@@ -45,6 +45,7 @@ def claim_pop(
     orphaned: bool = False,
     approved: bool = False,
     channel: str = "",
+    freezes: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Begin the rollout of a plan, or take over an existing one with a new epoch.
 
@@ -56,11 +57,15 @@ def claim_pop(
     with ``orphaned`` nothing that has a living owner. ``approved`` says that the caller knows of
     an approval; otherwise ``plan_approval`` of the configuration asks for one of the plan.
     ``channel`` is where in chat the rollout tells how it gets on, if it does not know of one.
+    During ``freezes`` (see ``edgetune.freezes.written``) no batch of it begins.
     """
     if plan and site.config.plan_approval and not approved:
         valid_approval(site, plan, f"plan {plan}", by, site.config.self_approval)
     if plan:
-        return _claimed(_begin(site, plan, owner, by, wait, channel))
+        channel = channel or site.config.chat_channel
+        closed = [dict(each) for each in freezes]
+        own = {"owner": owner, "by": by, "wait": wait, "channel": channel, "freezes": closed}
+        return _claimed(_begin(site, plan, own))
     if not rollout:
         left = [head for head in all_heads(site) if left_by and _left_unfinished(head, left_by)]
         if not left:
@@ -214,7 +219,7 @@ def _left_unfinished(head: Head, execution: str) -> bool:
     return head.owner == execution and head.wants_a_workflow
 
 
-def _begin(site: Site, digest: str, owner: str, by: str, wait: bool, channel: str) -> Rollout:
+def _begin(site: Site, digest: str, own: Mapping[str, Any]) -> Rollout:
     refuse_if_stopped(site)
     plan = load_plan(site, digest)
     pop = site.inventory.pop(plan["pop"])
@@ -232,13 +237,10 @@ def _begin(site: Site, digest: str, owner: str, by: str, wait: bool, channel: st
         plan=digest,
         state="claimed",
         epoch=claim.epoch,
-        owner=owner,
-        by=by,
         created=time.time(),
-        wait=wait,
-        channel=channel or site.config.chat_channel,
+        **own,
     )
-    head.note(by, f"{pop.name} claimed, epoch {claim.epoch}")
+    head.note(head.by, f"{pop.name} claimed, epoch {claim.epoch}")
     begun = Rollout(site, head)
     try:
         refuse_unfinished(site, pop.name)

@@ -16,7 +16,9 @@ from typing import Any
 
 from edgetune import PACK
 from edgetune.errors import InputError, RefusedError
-from edgetune.rollout.record import ENDED, all_heads
+from edgetune.freezes import in_force, read_written
+from edgetune.report.text import clock
+from edgetune.rollout.record import ENDED, Head, all_heads
 from edgetune.rollout.site import Site
 
 CAUSES = ("asked", "surge", "lost_host")
@@ -79,6 +81,12 @@ def refuse_if_paused(site: Site, pop: str) -> None:
 def why_paused(site: Site, pop: str) -> str:
     """That a PoP is paused, by whom and why; nothing if it is not."""
     return pause_text(pop, pauses_of(site, pop))
+
+
+def why_frozen(head: Head) -> str:
+    """That a freeze of its campaign is in force for a rollout; nothing if none is."""
+    ends = in_force(read_written(head.freezes), time.time())
+    return "; ".join(f"{head.pop} is frozen by {name} until {clock(end)}" for name, end in ends)
 
 
 def pause_text(pop: str, pauses: Mapping[str, Pause]) -> str:

@@ -125,6 +125,7 @@ class Head:
     ``wait`` says that its workflow stays until the end of the soak, ``taken_over`` when it was
     last taken from a workflow that may have an action running still, ``recoveries`` how often
     its owner died in the present state, ``only`` which hosts a rollback visits (empty: all).
+    During ``freezes`` no batch begins.
     ``quarantined`` holds for each host the
     ``reason``, ``since`` when, in which ``batch`` at which ``step``, its last known ``boot_id``
     and state in the ``load_balancer``, and what its ``bmc`` said.
@@ -151,6 +152,7 @@ class Head:
     quarantined: dict[str, dict[str, Any]] = field(default_factory=dict)
     wait: bool = False
     taken_over: float = 0.0
+    freezes: list[dict[str, Any]] = field(default_factory=list)
     recoveries: int = 0
     only: list[str] = field(default_factory=list)
     history: list[dict[str, Any]] = field(default_factory=list)

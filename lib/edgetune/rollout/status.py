@@ -10,8 +10,8 @@ from typing import Any
 from edgetune.errors import InputError, StoreError
 from edgetune.report.chat import color_of
 from edgetune.report.text import rollout_text, verdict_text
-from edgetune.rollout.pause import all_pauses, pause_text
-from edgetune.rollout.record import FORWARD, Head, Rollout, all_heads, read_rollout
+from edgetune.rollout.pause import all_pauses, pause_text, why_frozen
+from edgetune.rollout.record import ENDED, FORWARD, Head, Rollout, all_heads, read_rollout
 from edgetune.rollout.recovery import is_orphaned
 from edgetune.rollout.site import Site
 from edgetune.rollout.switch import stopped_by
@@ -57,7 +57,7 @@ def rollout_status(
         "ids": [head.id for head in chosen],
         "color": _color(chosen[0]) if rollout and chosen else "",
         "message": f"{len(chosen)} rollout{'' if len(chosen) == 1 else 's'}",
-        "text": _text([*_stopped(stopped), *_paused(site, pop or told)], chosen)
+        "text": _text([*_stopped(stopped), *_paused(site, pop or told), *_frozen(chosen)], chosen)
         + (_drift(site, chosen[0]) if rollout and chosen else ""),
     }
 
@@ -77,6 +77,11 @@ def _paused(site: Site, pop: str) -> list[str]:
     pauses = sorted(all_pauses(site).items())
     whys = [pause_text(name, own) for name, own in pauses if pop in ("", name)]
     return [f"{one_line(why)}; resume_pop lets it go on." for why in whys if why]
+
+
+def _frozen(heads: list[Head]) -> list[str]:
+    under_way = [head for head in heads if head.state not in ENDED]
+    return [f"{why}." for why in map(why_frozen, under_way) if why]
 
 
 def _drift(site: Site, head: Head) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When nothing new may begin: weekly freeze windows and the events of a calendar.
+"""When nothing may begin: weekly freeze windows and the events of a calendar.
 
 Both are written in local times of a time zone. Where a clock shows a time twice, or skips it, the
 longer freeze holds.
@@ -8,9 +8,10 @@ longer freeze holds.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
+from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from edgetune.fields import Fields
@@ -72,6 +73,22 @@ def in_force(closed: Sequence[Freeze | Event], moment: float) -> list[tuple[str,
     """Names of those that are in force at ``moment``, each with the moment of its end."""
     ends = [(each.name, each.until(moment)) for each in closed]
     return [(name, end) for name, end in ends if end is not None]
+
+
+def written(closed: Sequence[Freeze | Event]) -> list[dict[str, Any]]:
+    """As a record keeps them."""
+    documents = [dict(vars(each)) for each in closed]
+    return [{**each, "zone": str(each["zone"])} if "zone" in each else each for each in documents]
+
+
+def read_written(documents: Sequence[Mapping[str, Any]]) -> list[Freeze | Event]:
+    """What ``written`` made of them."""
+    return [
+        Freeze(**{**each, "days": tuple(each["days"]), "zone": _zone(each["zone"])})
+        if "zone" in each
+        else Event(**each)
+        for each in documents
+    ]
 
 
 def read_zone(fields: Fields, default: str) -> str:
