@@ -22,6 +22,7 @@ class ClaimPop(Action):
         carry_on: bool = False,
         orphaned: bool = False,
         channel: str = "",
+        asked_by: str = "",
     ) -> Result:
         return run_step(
             claim_pop,
@@ -36,4 +37,5 @@ class ClaimPop(Action):
             carry_on=carry_on,
             orphaned=orphaned,
             channel=channel,
+            asked_by=asked_by,
         )

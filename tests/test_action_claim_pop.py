@@ -23,6 +23,11 @@ class ClaimPopTestCase(EdgetuneActionTestCase):
         head = read_rollout(self.world.site, result["rollout"]).head
         self.assertEqual((head.owner, head.by), ("", ""))
 
+    def test_who_asks_is_not_given_by_hand(self) -> None:
+        parameter = self.metadata["parameters"]["asked_by"]
+        self.assertTrue(parameter["immutable"])
+        self.assertIn("action_context.api_user", parameter["default"])
+
     def test_takes_over_what_an_execution_left(self) -> None:
         result = self.assert_succeeds(left_by="run-1", owner="run-2")
         self.assertEqual(result["rollout"], self.world.rollout)

@@ -702,6 +702,15 @@ def test_a_plan_is_approved_where_the_configuration_asks_for_it(tmp_path: Path) 
     assert claim_pop(world.site, plan=plan, by="ana")["claimed"]
 
 
+def test_who_calls_himself_otherwise_does_not_begin_what_he_approved(tmp_path: Path) -> None:
+    world = CampaignWorld(tmp_path, plan_approval=True)
+    plan = plan_rollout(world.site, "ams1", "accept_queue")["plan"]
+    approve(world.site, plan, by="ben")
+    with pytest.raises(RefusedError, match="ben asked for it"):
+        claim_pop(world.site, plan=plan, by="ana", asked_by="ben")
+    assert claim_pop(world.site, plan=plan, by="ana", asked_by="carl")["claimed"]
+
+
 def test_campaigns_have_to_be_approved_where_plans_have(tmp_path: Path) -> None:
     world = begun(tmp_path, plan_approval=True)
     assert world.advance() == []

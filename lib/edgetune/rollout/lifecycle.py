@@ -45,6 +45,7 @@ def claim_pop(
     orphaned: bool = False,
     approved: bool = False,
     channel: str = "",
+    asked_by: str = "",
     freezes: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Begin the rollout of a plan, or take over an existing one with a new epoch.
@@ -55,12 +56,14 @@ def claim_pop(
     the execution that carries it on from now; ``wait`` says that this one stays until the soak
     has ended. With ``carry_on`` nothing is taken that has ended: it could only be taken back,
     with ``orphaned`` nothing that has a living owner. ``approved`` says that the caller knows of
-    an approval; otherwise ``plan_approval`` of the configuration asks for one of the plan.
+    an approval; otherwise ``plan_approval`` of the configuration asks for one of the plan,
+    by somebody who is neither ``by`` nor ``asked_by``, whom StackStorm knows as the caller.
     ``channel`` is where in chat the rollout tells how it gets on, if it does not know of one.
     During ``freezes`` (see ``edgetune.freezes.written``) no batch of it begins.
     """
     if plan and site.config.plan_approval and not approved:
-        valid_approval(site, plan, f"plan {plan}", by, site.config.self_approval)
+        for who in (by, asked_by or by):
+            valid_approval(site, plan, f"plan {plan}", who, site.config.self_approval)
     if plan:
         channel = channel or site.config.chat_channel
         closed = [dict(each) for each in freezes]
