@@ -26,12 +26,13 @@ from edgetune.errors import FencedError, InputError, RefusedError
 from edgetune.judge import ring as ring_judge
 from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.metrics.series import read_window
-from edgetune.rollout import approval, switch
+from edgetune.rollout import approval, looks, switch
 from edgetune.rollout.baseline import metrics_of
 from edgetune.rollout.lifecycle import claim_pop, mark_rollout
 from edgetune.rollout.planning import plan_rollout
 from edgetune.rollout.record import Rollout, all_heads, read_rollout
 from edgetune.rollout.soak import Soak
+from edgetune.rollout.status import rollout_status
 from tests.builders import samples
 from tests.campaign_world import CampaignWorld, campaign_document
 from tests.world import dies
@@ -605,6 +606,20 @@ def test_what_nobody_foresaw_in_one_campaign_keeps_no_other_from_its_step(
     assert world.begun() == ["lax1"]
     assert len(said["start"]) == 1
     assert said["errors"][0].endswith("KeyError: 'metrics'")
+
+
+def test_who_soaks_is_looked_at_in_turn(tmp_path: Path) -> None:
+    """advance_soaking takes 25 at a time: the younger ones would have no look for days."""
+    world = two_campaigns(tmp_path)
+    next_of_campaign(world.site)
+    for head in all_heads(world.site):
+        for state in ("baseline", "changing", "soaking"):
+            mark(world, head.id, state)
+    *ids, last = rollout_status(world.site, state="soaking")["ids"]
+    assert sorted([*ids, last]) == sorted(head.id for head in all_heads(world.site))
+    for rollout in ids:
+        looks.compare_pop(world.site, rollout)
+    assert rollout_status(world.site, state="soaking")["ids"] == [last, *ids]
 
 
 NEEDED = {"approval": {"required": True, "expires": 3600}}

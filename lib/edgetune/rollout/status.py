@@ -11,7 +11,15 @@ from edgetune.errors import InputError, StoreError
 from edgetune.report.chat import color_of
 from edgetune.report.text import rollout_text, verdict_text
 from edgetune.rollout.pause import all_pauses, pause_text, why_frozen
-from edgetune.rollout.record import ENDED, FORWARD, Head, Rollout, all_heads, read_rollout
+from edgetune.rollout.record import (
+    ENDED,
+    FORWARD,
+    Head,
+    Rollout,
+    all_heads,
+    idle_time,
+    read_rollout,
+)
 from edgetune.rollout.recovery import is_orphaned
 from edgetune.rollout.site import Site
 from edgetune.rollout.switch import stopped_by
@@ -32,8 +40,10 @@ def rollout_status(
     """How rollouts stand: one, those of a PoP, those in a state, or all.
 
     With ``host`` only those that hold it in quarantine, with ``orphaned`` only those that
-    somebody should be carrying on and nobody is (none while everything is stopped). With
-    ``verdict`` the text is the verdict of one rollout's newest look, with its numbers.
+    somebody should be carrying on and nobody is (none while everything is stopped). Of a
+    ``state``, ``ids`` has those first that waited longest for a step: a workflow takes only so
+    many at a time. With ``verdict`` the text is the verdict of one rollout's newest look, with
+    its numbers.
     """
     if verdict:
         return _newest_verdict(read_rollout(site, rollout))
@@ -54,12 +64,21 @@ def rollout_status(
     told = chosen[0].pop if rollout and chosen else ""
     return {
         "rollouts": [_short(head) for head in chosen],
-        "ids": [head.id for head in chosen],
+        "ids": [head.id for head in (_in_turn(site, chosen) if state else chosen)],
         "color": _color(chosen[0]) if rollout and chosen else "",
         "message": f"{len(chosen)} rollout{'' if len(chosen) == 1 else 's'}",
         "text": _text([*_stopped(stopped), *_paused(site, pop or told), *_frozen(chosen)], chosen)
         + (_drift(site, chosen[0]) if rollout and chosen else ""),
     }
+
+
+def _in_turn(site: Site, heads: list[Head]) -> list[Head]:
+    """Every step renews the claim; what has ended waits for none."""
+
+    def waited(head: Head) -> float:
+        return -1.0 if head.state in ENDED else idle_time(site, head.pop)
+
+    return sorted(heads, key=waited, reverse=True)
 
 
 def _text(notices: list[str], heads: list[Head]) -> str:
