@@ -552,6 +552,22 @@ def test_an_error_of_one_campaign_keeps_no_other_from_its_step(
     assert world.begun() == ["lax1"]
 
 
+def test_of_two_that_begin_at_the_same_moment_one_is_refused(tmp_path: Path) -> None:
+    world = CampaignWorld(tmp_path)
+    said: list[str] = []
+
+    def another(moment: str) -> None:
+        if not said and moment.startswith("before put edgetune.campaign."):
+            said.append("")
+            with pytest.raises(RefusedError) as caught:
+                run_campaign(world.site, "queue", dry_run=False, by="ben")
+            said[0] = str(caught.value)
+
+    world.moments.at = another
+    world.begin_campaign()
+    assert said == ["another campaign begins at this moment; try again"]
+
+
 def two_campaigns(folder: Path) -> CampaignWorld:
     """The campaign ``one`` over all of eu at once, ``two`` over us."""
     world = CampaignWorld(folder)

@@ -20,14 +20,15 @@ from edgetune.campaign.record import (
     put_record,
     ring_digest,
 )
-from edgetune.errors import EdgetuneError, InputError, RefusedError, StoreError
+from edgetune.errors import EdgetuneError, FencedError, InputError, RefusedError, StoreError
 from edgetune.report.campaign import definition_text
 from edgetune.rollout.lifecycle import refuse_unfinished
 from edgetune.rollout.planning import make_for
 from edgetune.rollout.site import Site
 from edgetune.rollout.switch import refuse_if_stopped
 
-_BEGINNING = "campaigns"
+# No name of a PoP.
+_BEGINNING = "campaign/"
 _LONGEST = 60.0
 
 Rings = Mapping[str, Sequence[str]]
@@ -115,7 +116,10 @@ def _begin(
         record.rings.append(RingStep(name, digest, {pop: PopStep() for pop in pops}))
     record.note(by, f"begun: {len(record.pops)} PoPs in {len(rings)} rings")
     # Two that begin at the same moment would not see each other.
-    claim = site.claims.take(_BEGINNING, record.id, _LONGEST)
+    try:
+        claim = site.claims.take(_BEGINNING, record.id, _LONGEST)
+    except FencedError:
+        raise RefusedError("another campaign begins at this moment; try again") from None
     try:
         _refuse_shared(site, record)
         site.claims.renew(_BEGINNING, claim, _LONGEST)
