@@ -26,6 +26,7 @@ def test_no_batch_begins(world: World, batch: int, cause: str) -> None:
     pause_pop(world.site, "lab1", cause, "because", "ana")
     result = world.step(drain.drain_hosts, batch)
     assert (result["waiting"], world.balancer.log) == (1, [])
+    assert result["again_in"] == 60
     why = f"lab1 is paused ({cause}, by ana: because); no further batch begins"
     assert result["message"] == why
     resume_pop(world.site, "lab1")

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 # What a server of ours is set to once it carries nothing.
 OUT = "maint"
 _POLL = 0.5
-# Seconds until who waits asks again.
-_SOON = 15
+# Seconds until who waits asks again: each time costs a workflow more than the one before, and a
+# pause may last for a night, a freeze for days.
+_SOON, _PAUSED = 15, 60
 
 
 def drain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
@@ -172,9 +173,9 @@ def _held_up(opened: Rollout, work: Batch) -> tuple[str, int]:
     if not _may_wait(work):
         return "", 0
     frozen = why_frozen(opened.head)
-    # That lasts for days, and each time costs a workflow more; yet its owner shall be seen to live.
+    # So often that its owner is seen to live.
     rarely = max(_SOON, round(opened.site.config.owner_timeout / 3))
-    return (frozen, rarely) if frozen else (why_paused(opened.site, opened.head.pop), _SOON)
+    return (frozen, rarely) if frozen else (why_paused(opened.site, opened.head.pop), _PAUSED)
 
 
 def _may_wait(work: Batch) -> bool:
