@@ -106,7 +106,7 @@ def test_a_colour_says_how_it_went(name: str) -> None:
     assert look(alias, failed)["color"] == "danger"
 
 
-@pytest.mark.parametrize("color", COLORS)
+@pytest.mark.parametrize("color", sorted(COLORS))
 def test_a_colour_says_how_a_rollout_does(color: str) -> None:
     for name in ("compare", "status"):
         execution = {"status": "succeeded", "result": {"result": {"color": color}}}
