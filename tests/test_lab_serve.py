@@ -21,6 +21,8 @@ from typing import Any, Callable
 import pytest
 
 import lab
+from edgetune.entry import safe
+from edgetune.rollout.guard import Guard
 from edgetune.rollout.record import read_rollout
 from lab import cli
 from lab.runner import Engine, MetadataError, Pack
@@ -101,14 +103,21 @@ def add_rule(root: Path, name: str, trigger: Any, **given: Any) -> None:
 class Served:
     """A server of a pack whose clock stands still, and which keeps its lines."""
 
-    def __init__(self, root: Path, home: Path, *always: str, every: float | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        home: Path,
+        *always: str,
+        every: float | None = None,
+        config: dict[str, Any] | None = None,
+    ) -> None:
         self.now = datetime(2026, 3, 1, tzinfo=timezone.utc)
         self.stream = io.StringIO()
         self.home = home
         self.switches = Switches(home, always)
         self.book = RuleBook(Pack(root))
         log = Log(self.stream, lambda: self.now)
-        self.engine = Engine(Pack(root), {"greeting": "hi", "count": 1}, home, log)
+        self.engine = Engine(Pack(root), config or {"greeting": "hi", "count": 1}, home, log)
         self.inbox = Inbox(home)
         self.keepers: list[SensorKeeper] = []
         self.server = Server(
@@ -675,6 +684,76 @@ def test_the_guard_finds_a_sick_host_and_its_rule_rolls_back(home: Path) -> None
     assert execution.parameters["rollout"] == world.rollout
     assert execution.parameters["epoch"] == read_rollout(world.site, world.rollout).head.epoch
     assert execution.parameters["by"] == "rule roll_back_degraded"
+    assert "answers in 900 ms, 1.0 ms is usual" in execution.parameters["reason"]
+
+
+class TestGuardRules:
+    """What the guard finds goes through its rule to the action, which does nothing twice."""
+
+    @pytest.fixture
+    def world(self, tmp_path: Path) -> World:
+        (tmp_path / "world").mkdir()
+        world = World(tmp_path / "world", interval=10)
+        world.mark("baseline")
+        world.mark("changing")
+        return world
+
+    def load(self, world: World, usual: float, silent: str = "") -> None:
+        """Each host receives 100 packets a second; one has been silent for a minute."""
+        opened, now = read_rollout(world.site, world.rollout), time.time()
+        opened.head.usual_load = usual
+        opened.save()
+        rows = [
+            {
+                "host": host,
+                "time": now - age,
+                "boot_id": "b",
+                "uptime": 1000 - age,
+                "counters": {"rx_packets": 100 * (1000 - age)},
+                "gauges": {},
+            }
+            for age in range(200, -1, -10)
+            for host in world.balancer.state
+            if age > 60 or host != silent
+        ]
+        world.site.samples.add("lab1", rows)
+
+    def polls(self, world: World, home: Path, rule: str, times: int = 1) -> list[str]:
+        """What the actions say that a rule starts when the guard polls."""
+        served = Served(ROOT, home, rule, config=world.config)
+        ran: list[Any] = []
+        execute = served.engine.execute
+        served.engine.execute = lambda one: (ran.append(one), execute(one))[1]  # type: ignore[method-assign,func-returns-value]
+        found = list(Guard(print).look(world.site))
+        for _ in range(times):
+            for trigger, payload in found:
+                served.inbox.post(f"edgetune.{trigger}", safe(payload))
+            lines = served.tick()
+            assert not [line for line in lines if "dropped" in line or "failed" in line], lines
+        return [one.result["result"]["message"] for one in ran]
+
+    def test_a_surge_pauses_and_its_end_resumes(self, world: World, home: Path) -> None:
+        self.load(world, usual=300.0)
+        why = "surge, by rule pause_surge: lab1 carries 2.7 times its usual load; "
+        first, second = self.polls(world, home, "pause_surge", times=2)
+        assert first.startswith(f"lab1 is paused ({why}")
+        assert second.startswith(f"lab1 is paused already ({why}")
+        assert self.polls(world, home, "pause_surge") == []
+        assert self.polls(world, home, "resume_surge") == []
+        self.load(world, usual=500.0)
+        first, second = self.polls(world, home, "resume_surge", times=2)
+        assert first.startswith(f"lab1 goes on; it was paused ({why}")
+        assert second == "lab1 is not paused"
+        assert self.polls(world, home, "resume_surge") == []
+
+    def test_a_lost_host_pauses(self, world: World, home: Path) -> None:
+        self.load(world, usual=0.0, silent="e003")
+        first, second = self.polls(world, home, "stop_lost_host", times=2)
+        why = "lost_host, by rule stop_lost_host: no sample of e003 for 1 min"
+        assert first.startswith(f"lab1 is paused ({why}")
+        assert second.startswith(f"lab1 is paused already ({why}")
+        # Told once more while it is paused, and then for an hour no more.
+        assert len(self.polls(world, home, "stop_lost_host")) == 1
 
 
 class TestCommand:

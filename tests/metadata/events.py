@@ -19,7 +19,8 @@ READ_ONLY = {
 }
 RECOVERY = ("recover_left", "recover_orphans")
 
-_IN_TRIGGER = re.compile(r"\btrigger\.(\w+)")
+_IN_TRIGGER = re.compile(r"\btrigger(?:\.|\[')(\w+)")
+_BY_DOT = re.compile(r"\btrigger\.(\w+)")
 
 
 def sensor_problems(sensor: Document, root: Path, pack: Known) -> list[str]:
@@ -81,6 +82,11 @@ def _template_problems(given: Document, payload: set[str]) -> list[str]:
         for key, text in templates.items()
         for name in _IN_TRIGGER.findall(str(text))
         if name not in payload
+    ] + [
+        f"action.parameters.{key}: trigger.{name} is a method, trigger['{name}'] is in the payload"
+        for key, text in templates.items()
+        for name in _BY_DOT.findall(str(text))
+        if hasattr(dict, name)
     ]
 
 
