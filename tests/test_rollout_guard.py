@@ -18,7 +18,7 @@ from edgetune.rollout import guard, looks, reboot, recovery, soak
 from edgetune.rollout.baseline import check_baseline
 from edgetune.rollout.guard import Guard
 from edgetune.rollout.guard.degraded import worse_group
-from edgetune.rollout.guard.watched import Watched
+from edgetune.rollout.guard.watched import Soaks, Watched
 from edgetune.rollout.pause import pause_pop, resume_pop
 from edgetune.rollout.record import read_rollout
 from edgetune.rollout.switch import stop_all
@@ -168,6 +168,19 @@ class TestComparison:
         assert " p = " in payload["evidence"]
         assert payload["evidence"].endswith("look 1 of 4")
 
+    def test_a_look_is_judged_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        world = Soaking(tmp_path)
+        check_baseline(world.site, world.rollout, world.epoch)
+        world.soak(test=USUAL, began=400)
+        judge, judged = soak.Soak._judge, mock.Mock()
+        monkeypatch.setattr(soak.Soak, "_judge", lambda *given: (judged(), judge(*given))[1])
+        one = Guard(refuse)
+        for _ in range(3):
+            assert found(world, "health_degraded", by=one) == []
+        assert judged.call_count == 2
+        looks.compare_pop(world.site, world.rollout)
+        assert judged.call_count == 4
+
     def test_a_look_that_somebody_took_and_did_not_act_on(self, tmp_path: Path) -> None:
         world = Soaking(tmp_path, alpha_harm=0.2)
         check_baseline(world.site, world.rollout, world.epoch)
@@ -222,12 +235,13 @@ def test_the_guard_spends_no_alpha_of_its_own(tmp_path: Path, clock: Clock) -> N
         world.soak(test=USUAL, began=0)
         clock.hide_later(world)
         start = world.head.soak[0]
-        alone.append({polled(world, clock, start + after) for after in POLLS} - {""})
+        soaks: Soaks = {}
+        alone.append({polled(world, clock, start + after, soaks) for after in POLLS} - {""})
         mine, theirs = set(), set()
         for after in (160, 310, 460, 610):
-            mine |= {polled(world, clock, start + after - each) for each in (31, 1)}
+            mine |= {polled(world, clock, start + after - each, {}) for each in (31, 1)}
             theirs |= taken(world, clock, start + after)
-            mine |= {polled(world, clock, start + after + each) for each in (1, 31)}
+            mine |= {polled(world, clock, start + after + each, {}) for each in (1, 31)}
         shared.append(mine - {""})
         planned.append(theirs)
     assert alone == shared == planned
@@ -235,10 +249,10 @@ def test_the_guard_spends_no_alpha_of_its_own(tmp_path: Path, clock: Clock) -> N
     assert 0 < harmed / ROLLOUTS <= ALPHA + 2 * (ALPHA * (1 - ALPHA) / ROLLOUTS) ** 0.5
 
 
-def polled(world: Soaking, clock: Clock, at: float) -> str:
+def polled(world: Soaking, clock: Clock, at: float, soaks: Soaks) -> str:
     """The evidence that the guard has at a time, or nothing."""
     clock.now = at
-    finding = worse_group(Watched(world.site, world.head, {}, "", at))
+    finding = worse_group(Watched(world.site, world.head, at, soaks, {}, ""))
     return finding.payload["evidence"] if finding else ""
 
 

@@ -18,7 +18,7 @@ from edgetune.rollout.guard.lost import lost_hosts
 from edgetune.rollout.guard.stale import stale_samples
 from edgetune.rollout.guard.stalled import stalled_rollout
 from edgetune.rollout.guard.surge import surge_now, surge_over
-from edgetune.rollout.guard.watched import Finding, Watched
+from edgetune.rollout.guard.watched import Finding, Soaks, Watched
 from edgetune.rollout.pause import all_pauses
 from edgetune.rollout.record import all_heads
 from edgetune.rollout.site import Site
@@ -46,7 +46,7 @@ class Found(NamedTuple):
 
 
 class Guard:
-    """Looks at every PoP, and remembers what people were told.
+    """Looks at every PoP, and remembers what people were told, and which looks it judged.
 
     ``complain`` is called with one line for each check that failed; the others go on.
     """
@@ -54,14 +54,18 @@ class Guard:
     def __init__(self, complain: Callable[[str], None]) -> None:
         self._complain = complain
         self._told: dict[tuple[str, str], float] = {}
+        self._soaks: Soaks = {}
 
     def look(self, site: Site) -> Iterator[Found]:
         """Everything that stands now; StoreError if a store cannot be read."""
         now, stopped, pauses = time.time(), stopped_by(site), all_pauses(site)
         self._told = {key: at for key, at in self._told.items() if at > now - AN_HOUR}
         # Oldest first, so the last one of a PoP remains.
-        for pop, head in {head.pop: head for head in all_heads(site)}.items():
-            watched = Watched(site, head, pauses.get(pop, {}), stopped, now)
+        last = {head.pop: head for head in all_heads(site)}
+        epochs = {(head.id, head.epoch) for head in last.values()}
+        self._soaks = {key: soak for key, soak in self._soaks.items() if key in epochs}
+        for pop, head in last.items():
+            watched = Watched(site, head, now, self._soaks, pauses.get(pop, {}), stopped)
             for trigger, check in CHECKS:
                 finding = self._found(check, watched)
                 if finding:

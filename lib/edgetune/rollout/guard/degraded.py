@@ -40,9 +40,7 @@ def worse_group(watched: Watched) -> Finding | None:
     # A baseline that was not kept has to be written down first, by the look itself.
     if watched.head.state != "soaking" or watched.opened.baseline() is None:
         return None
-    from edgetune.rollout.soak import Soak
-
-    look = Soak(watched.opened).foreseen()
+    look = watched.soak.foreseen()
     if look is None or look["decision"] != "roll_back":
         return None
     return watched.finding(

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -11,7 +11,10 @@ from edgetune.metrics.samples import Sample
 from edgetune.rollout.pause import Pause
 from edgetune.rollout.record import ENDED, Batch, Head, Rollout
 from edgetune.rollout.site import Site
+from edgetune.rollout.soak import Soak
 from edgetune.texts import one_line
+
+Soaks = MutableMapping[tuple[str, int], Soak]
 
 # How far back samples are read: this many seconds, and this many intervals.
 _BACK, _INTERVALS_BACK = 600.0, 10
@@ -27,14 +30,21 @@ class Finding(NamedTuple):
 class Watched:
     """The last rollout of a PoP, and what checks need of it; each part is read once.
 
-    ``pauses`` are those of its PoP, ``stopped`` says why everything is, ``now`` is the time of
-    this look in epoch seconds.
+    ``soaks`` keeps what was judged before by rollout and epoch, ``pauses`` are those of its PoP,
+    ``stopped`` says why everything is, ``now`` is the time of this look in epoch seconds.
     """
 
     def __init__(
-        self, site: Site, head: Head, pauses: Mapping[str, Pause], stopped: str, now: float
+        self,
+        site: Site,
+        head: Head,
+        now: float,
+        soaks: Soaks,
+        pauses: Mapping[str, Pause],
+        stopped: str,
     ) -> None:
         self.opened, self.head = Rollout(site, head), head
+        self._soaks = soaks
         self.pauses, self.stopped, self.now = pauses, stopped, now
 
     @property
@@ -51,6 +61,11 @@ class Watched:
     def batches(self) -> list[Batch]:
         """All of its batches."""
         return list(self.opened.batches())
+
+    @cached_property
+    def soak(self) -> Soak:
+        """With the looks that were foreseen before; whoever writes one down takes a new epoch."""
+        return self._soaks.setdefault((self.head.id, self.head.epoch), Soak(self.opened))
 
     @cached_property
     def samples(self) -> list[Sample]:
