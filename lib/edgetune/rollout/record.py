@@ -237,12 +237,15 @@ class Rollout:
     def batches(self) -> Iterator[Batch]:
         """Every batch there is or will be, the planned ones first."""
         planned = len(self.plan["batches"]) + len(self.plan["promote_batches"])
+        kept = self.site.store.list(_batch_key(self.head.id))
         for number in range(planned + self.head.restore_batches):
-            yield self.batch(number)
+            yield self._batch(number, kept.get(_batch_key(self.head.id, number)))
 
     def batch(self, number: int) -> Batch:
         """A batch as its document has it, or as planned; InputError if there is none."""
-        text = self.site.store.get(_batch_key(self.head.id, number))
+        return self._batch(number, self.site.store.get(_batch_key(self.head.id, number)))
+
+    def _batch(self, number: int, text: str | None) -> Batch:
         if text is not None:
             return _load_batch(text)
         planned = [*self.plan["batches"], *self.plan["promote_batches"]]
@@ -428,7 +431,7 @@ def _head_key(rollout: str) -> str:
     return f"{PACK}.rollout.{rollout}"
 
 
-def _batch_key(rollout: str, number: int) -> str:
+def _batch_key(rollout: str, number: int | str = "") -> str:
     return f"{PACK}.batch.{rollout}.{number}"
 
 
