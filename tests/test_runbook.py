@@ -99,6 +99,13 @@ def test_every_rule_exists(page: str) -> None:
     assert {name.partition(".")[2] for name in enabled} <= names
 
 
+def test_one_line_enables_every_rule_that_ships_disabled() -> None:
+    (line,) = (text for text in code(PAGES["README.md"]) if text.startswith("for rule in "))
+    shown = line.partition(";")[0].split()[3:]
+    rules = {path.stem: load_yaml(path) for path in (ROOT / "rules").glob("*.yaml")}
+    assert sorted(shown) == sorted(name for name, rule in rules.items() if not rule["enabled"])
+
+
 def test_the_kill_switch_is_called_by_its_key() -> None:
     from edgetune.rollout.switch import STOP_KEY
 
