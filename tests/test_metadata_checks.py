@@ -241,7 +241,7 @@ RULE_CASES: list[Case] = [
     ("action.parameters.tries", "one", "action.parameters.tries: 'one' is not of type 'integer'"),
     ("action.parameters.host", "{{ trigger.hots }}", "host: trigger.hots is not in the payload"),
     ("action.parameters.host", "{{ trigger['hots'] }}", "trigger.hots is not in the payload"),
-    ("action.parameters.host", "{{ trigger.pop }}", "trigger.pop is a method, trigger['pop'] is"),
+    ("action.parameters.host", "{{ trigger.pop }}", "trigger.pop: pop is a method, ['pop'] is in"),
 ]
 
 

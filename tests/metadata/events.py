@@ -20,7 +20,7 @@ READ_ONLY = {
 RECOVERY = ("recover_left", "recover_orphans")
 
 _IN_TRIGGER = re.compile(r"\btrigger(?:\.|\[')(\w+)")
-_BY_DOT = re.compile(r"\btrigger\.(\w+)")
+_BY_DOT = re.compile(r"\btrigger((?:\.\w+)+)")
 
 
 def sensor_problems(sensor: Document, root: Path, pack: Known) -> list[str]:
@@ -83,9 +83,10 @@ def _template_problems(given: Document, payload: set[str]) -> list[str]:
         for name in _IN_TRIGGER.findall(str(text))
         if name not in payload
     ] + [
-        f"action.parameters.{key}: trigger.{name} is a method, trigger['{name}'] is in the payload"
+        f"action.parameters.{key}: trigger{path}: {name} is a method, ['{name}'] is in the payload"
         for key, text in templates.items()
-        for name in _BY_DOT.findall(str(text))
+        for path in _BY_DOT.findall(str(text))
+        for name in path.split(".")
         if hasattr(dict, name)
     ]
 
