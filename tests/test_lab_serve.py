@@ -718,19 +718,22 @@ class TestGuardRules:
         ]
         world.site.samples.add("lab1", rows)
 
-    def polls(self, world: World, home: Path, rule: str, times: int = 1) -> list[str]:
+    def polls(
+        self, world: World, home: Path, rule: str, times: int = 1, by: Guard | None = None
+    ) -> list[str]:
         """What the actions say that a rule starts when the guard polls."""
         served = Served(ROOT, home, rule, config=world.config)
+        book = served.book.rules
         ran: list[Any] = []
         execute = served.engine.execute
         served.engine.execute = lambda one: (ran.append(one), execute(one))[1]  # type: ignore[method-assign,func-returns-value]
-        found = list(Guard(print).look(world.site))
+        found = list((by or Guard(print)).look(world.site))
         for _ in range(times):
             for trigger, payload in found:
                 served.inbox.post(f"edgetune.{trigger}", safe(payload))
             lines = served.tick()
             assert not [line for line in lines if "dropped" in line or "failed" in line], lines
-        return [one.result["result"]["message"] for one in ran]
+        return [one.payload["message"] for one in ran if one.action.ref == book[rule].action]
 
     def test_a_surge_pauses_and_its_end_resumes(self, world: World, home: Path) -> None:
         self.load(world, usual=300.0)
@@ -754,6 +757,19 @@ class TestGuardRules:
         assert second.startswith(f"lab1 is paused already ({why}")
         # Told once more while it is paused, and then for an hour no more.
         assert len(self.polls(world, home, "stop_lost_host")) == 1
+
+    def test_a_lost_host_is_told_once_where_the_rollout_was_asked_for(
+        self, world: World, home: Path
+    ) -> None:
+        one = Guard(print)
+        self.load(world, usual=0.0, silent="e003")
+        assert self.polls(world, home, "tell_lost_host") == []
+        opened = read_rollout(world.site, world.rollout)
+        opened.head.channel = "edge"
+        opened.save()
+        (said,) = self.polls(world, home, "tell_lost_host", by=one)
+        assert "lab1: no sample of e003 for 1 min" in said
+        assert self.polls(world, home, "tell_lost_host", by=one) == []
 
 
 class TestCommand:
