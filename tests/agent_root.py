@@ -266,12 +266,14 @@ class AgentRoot:
 
     def tree(self) -> dict[str, tuple[int, bytes | str | None]]:
         """Mode and content of everything that a restore has to bring back to the byte."""
-        found = {}
-        for path in sorted(self.path.rglob("*")):
-            name = str(path.relative_to(self.path))
-            if name.split("/")[0] not in LEFT_OUT:
-                found[name] = (stat.S_IMODE(path.lstat().st_mode), _content(path))
-        return found
+        start = len(f"{self.path}/")
+        return {
+            entry.path[start:]: (
+                stat.S_IMODE(entry.stat(follow_symlinks=False).st_mode),
+                _content(entry),
+            )
+            for entry in _below(str(self.path), LEFT_OUT)
+        }
 
     def leftovers(self) -> set[str]:
         """The files in the directory of the agent's state."""
@@ -337,10 +339,20 @@ def without_boot_id(tree: Mapping[str, Any]) -> dict[str, Any]:
     return {name: was for name, was in tree.items() if not name.endswith("/boot_id")}
 
 
-def _content(path: Path) -> bytes | str | None:
-    if path.is_symlink():
+def _below(directory: str, left_out: Sequence[str] = ()) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.name not in left_out:
+                yield entry
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _below(entry.path)
+
+
+def _content(entry: os.DirEntry[str]) -> bytes | str | None:
+    path = Path(entry.path)
+    if entry.is_symlink():
         return str(path.readlink())
-    return path.read_bytes() if path.is_file() else None
+    return path.read_bytes() if entry.is_file() else None
 
 
 def steering(queue: str) -> str:
