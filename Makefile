@@ -3,6 +3,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
+# Each of the thousands of processes that tests start would compile the pack anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup packages demo test lint docs bench clean
 
 help:
