@@ -36,6 +36,8 @@ class RolloutGuard(PollingSensor):
                 )
         except EdgetuneError as error:
             self._logger.error("cannot look at running rollouts: %s", error)
+        except Exception as error:  # noqa: BLE001
+            self._logger.error("cannot look at running rollouts: %r", error)
 
     def cleanup(self) -> None:
         pass

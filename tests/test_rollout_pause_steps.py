@@ -41,6 +41,18 @@ def test_a_tuning_that_drains_nothing_waits_too(tmp_path: Path) -> None:
     assert set(world.at(0).values()) == {"planned"}
 
 
+@pytest.mark.parametrize("value", ["true", "a final", '{"schema": 1}', "[]", ""])
+def test_a_key_that_somebody_set_by_hand_pauses(world: World, value: str) -> None:
+    world.site.store.put("edgetune.pause.asked.lab1", value)
+    assert world.step(drain.drain_hosts, 0)["waiting"] == 1
+    assert (
+        f"lab1 is paused (asked, by unknown{': ' if value else ''}{value})"
+        in (status.rollout_status(world.site)["text"])
+    )
+    assert resume_pop(world.site, "lab1")["changed"]
+    assert world.step(drain.drain_hosts, 0)["waiting"] == 0
+
+
 STEPS = (drain.check_drained, change.apply_tuning, reboot.reboot_hosts, drain.undrain_hosts)
 
 

@@ -124,8 +124,12 @@ def _put(site: Site, pop: str, cause: str, pause: Pause) -> None:
 
 
 def _load(text: str) -> Pause:
-    kept = json.loads(text)
-    return Pause(kept["paused"], kept["at"], kept["by"], kept["reason"])
+    try:
+        kept = json.loads(text)
+        return Pause(bool(kept["paused"]), float(kept["at"]), str(kept["by"]), str(kept["reason"]))
+    except (ValueError, TypeError, KeyError):
+        # Whoever set the key by hand meant to pause.
+        return Pause(True, 0.0, "", text)
 
 
 def _key(cause: str, pop: str) -> str:
