@@ -207,10 +207,23 @@ def test_what_cannot_be_judged_holds(tmp_path: Path) -> None:
     assert world.last == f"held: ring canary: no verdict: rollout {rollout} was never compared"
 
 
-def test_each_takes_the_verdicts_of_the_pops(tmp_path: Path) -> None:
-    world = canary_done(tmp_path, gates={"verdict": "each"})
+@pytest.mark.parametrize(
+    ("decision", "last"),
+    [
+        ("promote", "ring canary is closed: every PoP was promoted by its own verdict"),
+        ("hold", "held: ring canary: ams1 promoted by somebody, not by a verdict"),
+        ("", "held: ring canary: ams1 promoted by somebody, not by a verdict"),
+    ],
+)
+def test_each_takes_the_verdicts_of_the_pops(tmp_path: Path, decision: str, last: str) -> None:
+    world = begun(tmp_path, gates={"verdict": "each"})
     world.advance()
-    assert world.last == "ring canary is closed: every PoP was promoted by its own verdict"
+    opened = read_rollout(world.site, world.record.pops["ams1"].rollout)
+    opened.head.verdict = {"decision": decision} if decision else {}
+    Rollout(world.site, opened.head).save()
+    world.bring("ams1", "complete")
+    world.advance()
+    assert world.last == last
 
 
 @pytest.mark.parametrize("state", ["held", "rolling_back", "rolled_back"])

@@ -96,7 +96,7 @@ def verdict_of(site: Site, ring: RingStep, gates: Gates) -> dict[str, Any]:
     if not rollouts:
         return {"decision": "hold", "reason": "nothing was rolled out, so nothing is proven"}
     if gates.verdict == "each":
-        return {"decision": "promote", "reason": "every PoP was promoted by its own verdict"}
+        return _each(site, rollouts)
     from edgetune.judge.ring import judge_ring
 
     try:
@@ -107,3 +107,13 @@ def verdict_of(site: Site, ring: RingStep, gates: Gates) -> dict[str, Any]:
     except EdgetuneError as error:
         return {"decision": "hold", "reason": f"no verdict: {error}"}
     return {key: look[key] for key in ("verdict", "decision", "reason", "draws", "metrics")}
+
+
+def _each(site: Site, rollouts: Mapping[str, str]) -> dict[str, Any]:
+    """A person can promote what was held: that is no verdict."""
+    heads = {name: read_rollout(site, id).head for name, id in rollouts.items()}
+    without = [name for name, head in heads.items() if head.verdict.get("decision") != "promote"]
+    if without:
+        text = f"{', '.join(without)} promoted by somebody, not by a verdict"
+        return {"decision": "hold", "reason": text}
+    return {"decision": "promote", "reason": "every PoP was promoted by its own verdict"}
