@@ -373,7 +373,7 @@ def test_a_rebooting_host_is_down_and_counts_from_zero_again(running: Lab) -> No
     assert second["counters"]["rx_packets"] > first["counters"]["rx_packets"]
     assert second["gauges"]["health_failed"] == 0
     assert running.ask("e003", "reboot", epoch=1, boot_id=second["boot_id"])["rebooting"]
-    wait_until(lambda: not running.balancer.servers()["e003"].up, 3)
+    wait_until(lambda: not running.balancer.servers()["e003"].up, 10)
     assert running.balancer.servers()["e003"].sessions == 0
     answer = running.fleet.ask([running.pop.host("e003")], "facts", lambda host: {})["e003"]
     assert answer.reason == "unreachable"
@@ -551,13 +551,13 @@ def test_boot_without_a_valid_queue_length_leaves_the_host_out_of_service(runnin
     stored = running.root("e003") / "etc/sysctl.d/99-wrong.conf"
     stored.write_text("net.core.somaxconn = many\n")
     running.reboot("e003")
-    wait_until(lambda: not running.balancer.servers()["e003"].up, 3)
+    wait_until(lambda: not running.balancer.servers()["e003"].up, 10)
     stored.unlink()
     sysctls.file_of(running.root("e003"), "net.core.somaxconn").write_text("8\n")
     subprocess.run(
         [running.root("e003") / "usr/local/sbin/systemctl", "restart", "nginx"], check=True
     )
-    wait_until(lambda: running.balancer.servers()["e003"].in_service, 3)
+    wait_until(lambda: running.balancer.servers()["e003"].in_service, 10)
 
 
 def test_a_configuration_of_somebody_s_own_is_not_overwritten(tmp_path: Path) -> None:
