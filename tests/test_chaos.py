@@ -26,7 +26,7 @@ from lab import pop as lab
 from tests.builders import ROOT
 
 # They hold every kind of fault, early enough to come to pass; the longest run is first.
-SEEDS = (170, 376, 221, 13, 114, 340)
+SEEDS = (170, 2189, 2088, 340, 1799)
 
 needs_lab = pytest.mark.skipif(
     bool(chaos.missing_requirements()),
@@ -352,7 +352,7 @@ def test_the_fixed_seeds_hold_every_fault() -> None:
 
 @pytest.mark.lab
 @needs_lab
-def test_six_seeds_keep_every_promise(capsys: pytest.CaptureFixture[str]) -> None:
+def test_five_seeds_keep_every_promise(capsys: pytest.CaptureFixture[str]) -> None:
     figures = chaos.run_all(SEEDS, jobs=3)
     lines = [line for figure in figures for line in chaos.broken_lines(figure)]
     assert not lines, capsys.readouterr().out
