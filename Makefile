@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help setup packages demo test lint docs bench clean
 
 help:
-	@echo "make demo    bring a lab PoP up, roll out a tuning that helps and one that hurts"
+	@echo "make demo    bring a lab PoP up, roll out tunings that help, that hurt, and whose hosts fall ill"
 	@echo "make test    check everything (lint, types, metadata, tests, with the lab when root)"
 	@echo "make lint    ruff, mypy, generated tables"
 	@echo "make docs    write the generated tables of README.md and docs/"

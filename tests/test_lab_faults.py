@@ -384,6 +384,32 @@ class TestDisks:
             pop.fill_disk(home, "e9", True)
 
 
+class TestBusy:
+    def test_the_web_server_answers_late_until_it_is_healed(self, home: Path) -> None:
+        pop.keep_busy(home, "e001", True)
+        pop.keep_busy(home, "e001", True)
+        assert pop.status(home)["faults"]["busy"] == ["e001"]  # type: ignore[index]
+        wait_until(lambda: health_seconds(home, "e001") > 0.15, 10, "late answers")
+        assert health_seconds(home, "e000") < 0.15
+        pop.heal(home)
+        wait_until(lambda: health_seconds(home, "e001") < 0.1, 10, "answers in time")
+        assert pop.status(home)["faults"] == NO_FAULTS  # type: ignore[index]
+        assert "keep_busy" not in sh(home, "e001", "cat /proc/[0-9]*/comm 2>/dev/null; true")
+
+    def test_it_is_over_when_the_host_goes_down(self, home: Path) -> None:
+        pop.inject(home, "busy", "e001")
+        reboot(home, "e001")
+        assert pop.status(home)["faults"] == NO_FAULTS  # type: ignore[index]
+        assert "keep_busy" not in sh(home, "e001", "cat /proc/[0-9]*/comm 2>/dev/null; true")
+        pop.keep_busy(home, "e001", False)
+
+
+def health_seconds(home: Path, host: str) -> float:
+    """The median of five health checks on the host itself."""
+    ask = "curl -s -o /dev/null -w '%{time_total} ' http://127.0.0.1/health"
+    return sorted(map(float, sh(home, host, "; ".join([ask] * 5)).split()))[2]
+
+
 class TestKill:
     def test_sshd_with_its_sessions(self, home: Path) -> None:
         with session(home, "e000", "echo there; sleep 60") as process:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Callable
+from urllib.request import urlopen
 
 import paramiko
 import pytest
@@ -206,6 +207,23 @@ def test_two_pops_share_the_hosts(home: Path) -> None:
     simulated.up(home, hosts=2)
     with pytest.raises(InputError, match="no campaign 'practice'"):
         find_campaign("practice", config.campaigns)
+
+
+def test_a_busy_host_answers_late(running: Lab) -> None:
+    def seconds(host: str) -> float:
+        began = time.monotonic()
+        with urlopen(f"{running.pop.health}/{host}", timeout=5) as answer:
+            assert answer.status == 200
+        return time.monotonic() - began
+
+    simulated.inject(running.home, "busy", "e001")
+    assert seconds("e001") >= 0.5
+    assert min(seconds("e000") for _ in range(3)) < 0.5
+    simulated.heal(running.home)
+    assert min(seconds("e001") for _ in range(3)) < 0.5
+    for fault, target, why in (("cut", "e001", "is busy, not cut"), ("busy", "e9", "no host e9")):
+        with pytest.raises(simulated.LabError, match=why):
+            simulated.inject(running.home, fault, target)
 
 
 @pytest.mark.parametrize("pops", [0, 3, 10])
