@@ -2,7 +2,7 @@
 """The agent as one text, which needs nothing else of edgetune where it runs."""
 
 import os
-from functools import cache
+from functools import lru_cache
 from typing import Dict, Iterator, Tuple
 
 PACKAGE = "edgetune.hosts.agent"
@@ -58,7 +58,7 @@ def own_source() -> bytes:
     return received or make()
 
 
-@cache
+@lru_cache(maxsize=1)
 def make() -> bytes:
     """The text, from the modules in this directory."""
     listed = "".join(_literal(name, code) for name, code in sorted(modules().items()))
