@@ -54,7 +54,7 @@ def test_st2_run_begins_a_soak_that_sensor_and_rule_roll_back() -> None:
     with rule("roll_back_degraded"), rule("sample_running", unit="seconds", delta=10):
         try:
             for host in tuned:
-                lab.make_sick(HOME, host)
+                lab.inject(HOME, "busy", host)
             until(lambda: status(rollout)["state"] == "rolled_back", 300)
         finally:
             lab.heal(HOME)
