@@ -74,8 +74,9 @@ class CampaignWorld(EmptyWorld):
         """The campaign's file."""
         write_yaml(self.folder / "campaigns" / f"{document['name']}.yaml", document)
 
-    def begin_campaign(self, by: str = "ana") -> str:
-        self.id = run_campaign(self.site, "queue", dry_run=False, by=by)["campaign"]
+    def begin_campaign(self, by: str = "ana", channel: str = "") -> str:
+        begun = run_campaign(self.site, "queue", dry_run=False, by=by, channel=channel)
+        self.id = begun["campaign"]
         return self.id
 
     @property

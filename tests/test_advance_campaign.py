@@ -24,6 +24,7 @@ class Conductor(Engine):
     def __init__(self, world: CampaignWorld, home: Path, error: str = "") -> None:
         super().__init__(Pack(ROOT), world.config, home)
         self.carried_on: list[str] = []
+        self.posted: list[tuple[str, str]] = []
         self._world, self._error = world, error
         self._one_at_a_time = threading.Lock()
 
@@ -33,6 +34,9 @@ class Conductor(Engine):
             result = safe(next_of_campaign(self._world.site, **given))
             result["errors"] += [self._error] if self._error else []
             return "succeeded", {"result": result, "exit_code": 0, "stdout": "", "stderr": ""}
+        if execution.action.ref == "edgetune.post":
+            self.posted.append((given["channel"], given["text"]))
+            return "failed", {"result": {}}
         if execution.action.ref != "edgetune.rollout_pop":
             return super()._run(execution)
         with self._one_at_a_time:
@@ -78,3 +82,18 @@ def test_every_rollout_that_was_begun_is_carried_on(
     execution = again.run("advance_campaign", {"campaign": world.id, "by": "ana"})
     assert (execution.status, execution.payload["rollouts"]) == ("succeeded", [])
     assert again.carried_on == []
+
+
+def test_a_channel_is_told_and_may_be_away(tmp_path: Path) -> None:
+    world = CampaignWorld(tmp_path)
+    world.write(campaign_document(rings=[{"name": "canary", "pops": ["ams1"]}]))
+    world.begin_campaign(channel="C1")
+    conductor = Conductor(world, tmp_path)
+    execution = conductor.run("advance_campaign", {"by": "ana"})
+    assert (execution.status, len(conductor.carried_on)) == ("succeeded", 1)
+    ((channel, text),) = conductor.posted
+    assert channel == "C1"
+    assert text.startswith(f"{world.id}: ring canary begins; ams1 begins: rollout ams1-")
+    again = Conductor(world, tmp_path)
+    assert again.run("advance_campaign", {"by": "ana"}).status == "succeeded"
+    assert again.posted == []

@@ -33,6 +33,7 @@ from edgetune.rollout.site import Site
 from edgetune.rollout.switch import refuse_if_stopped
 
 Begun = list[dict[str, Any]]
+News = list[dict[str, str]]
 
 # Planning asks every host of a PoP. All campaigns share the time; what is not planned by then is
 # left to the next step, as is what is more than one workflow carries on well.
@@ -46,12 +47,13 @@ def next_of_campaign(
     """Take the next step of a campaign, or of all that are running; safe to repeat at any time.
 
     ``start`` lists the rollouts that were begun and want a workflow, each with its epoch.
-    ``errors`` names campaigns whose step failed; the others go on. ``owner`` is the execution
-    that asks.
+    ``errors`` names campaigns whose step failed; the others go on. ``news`` is what their chat
+    channels are to be told. ``owner`` is the execution that asks.
     """
     refuse_if_stopped(site)
     running = [record.id for record in all_records(site) if record.state == "running"]
     begun: Begun = []
+    news: News = []
     messages: dict[str, str] = {}
     errors: list[str] = []
     names = [campaign] if campaign else running
@@ -60,7 +62,7 @@ def next_of_campaign(
         now = time.monotonic()
         share = now + (until - now) / ahead
         try:
-            messages[name] = _Step(site, owner, by, begun, share).of(name)
+            messages[name] = _Step(site, owner, by, begun, news, share).of(name)
         except FencedError as error:
             messages[name] = str(error)
         except Exception as error:  # noqa: BLE001 - one campaign keeps no other from its step
@@ -72,6 +74,7 @@ def next_of_campaign(
     return {
         "start": begun,
         "errors": errors,
+        "news": news,
         "message": "; ".join(said) or "no campaign is running",
     }
 
@@ -79,9 +82,11 @@ def next_of_campaign(
 class _Step:
     """One step, in the name of one execution."""
 
-    def __init__(self, site: Site, owner: str, by: str, begun: Begun, until: float) -> None:
+    def __init__(
+        self, site: Site, owner: str, by: str, begun: Begun, news: News, until: float
+    ) -> None:
         self._site, self._owner, self._by = site, owner, by
-        self._begun, self._until = begun, until
+        self._begun, self._news, self._until = begun, news, until
 
     def of(self, campaign: str) -> str:
         """Take it; what happened, in one line."""
@@ -89,10 +94,15 @@ class _Step:
             record = work.record
             if record.state != "running":
                 return f"it is {record.state}"
+            noted = len(record.history)
             heads = {head.id: head for head in all_heads(self._site)}
             find_rollouts(record, heads)
             said = self._decide(work, heads)
             work.save()
+            whats = [entry["what"] for entry in record.history[noted:]]
+            if record.channel and whats:
+                text = f"{record.id}: {'; '.join(whats)}"
+                self._news.append({"channel": record.channel, "text": text})
             return said
 
     def _decide(self, work: Writer, heads: Mapping[str, Head]) -> str:

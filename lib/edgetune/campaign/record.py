@@ -65,7 +65,7 @@ class RingStep:
 class Record:
     """One campaign; ``digest`` is that of its file, ``tuning_digest`` that of its tuning.
 
-    ``channel`` is where in chat its rollouts tell how they get on.
+    ``channel`` is where in chat it and its rollouts tell how they get on.
     """
 
     id: str
