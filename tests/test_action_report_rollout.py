@@ -111,6 +111,11 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
         self.world.roll_back()
         self.assertNotIn(told, self.report())
 
+    def test_tells_the_freeze_that_holds_it_up(self) -> None:
+        freeze = {"name": "final", "start": time.time() - 60, "end": time.time() + 60}
+        self.world.keep("freezes", [freeze])
+        self.assertIn("<b>lab1 is frozen by final until", self.report())
+
     def test_says_which_samples_are_gone(self) -> None:
         self.judge()
         opened = read_rollout(self.world.site, self.world.rollout)

@@ -18,7 +18,7 @@ from edgetune.plan import groups
 from edgetune.report.phases import phases
 from edgetune.report.text import clock
 from edgetune.rollout.baseline import metrics_of
-from edgetune.rollout.pause import Pause, pause_text, pauses_of
+from edgetune.rollout.pause import Pause, pause_text, pauses_of, why_frozen
 from edgetune.rollout.record import ENDED, Head, Rollout, read_rollout
 from edgetune.rollout.site import Site
 
@@ -91,7 +91,7 @@ def _material(opened: Rollout) -> Material:
         batches=[asdict(batch) for batch in opened.batches()],
         window=_window(opened, baseline, phases(head.history, now)[-1].end, missing),
         pauses=_pauses(head, pauses),
-        paused="" if head.state in ENDED else pause_text(head.pop, pauses),
+        paused="" if head.state in ENDED else pause_text(head.pop, pauses) or why_frozen(head),
         missing=missing,
         made=now,
     )
