@@ -81,7 +81,8 @@ def test_cron_promotes_a_campaign_of_two_rings() -> None:
     campaign = begun["result"]["result"]["campaign"]
     with (
         rule("advance_campaigns", minute="*", second="*/30"),
-        rule("advance_soaking", unit="seconds", delta=20),
+        rule("advance_soaking", unit="seconds", delta=10),
+        rule("sample_running", unit="seconds", delta=5),
     ):
         until(lambda: _in_order(campaign)["state"] != "running", 900)
     ended = _in_order(campaign)
