@@ -22,6 +22,7 @@ import pytest
 
 import lab
 from edgetune.entry import safe
+from edgetune.rollout import looks
 from edgetune.rollout.guard import Guard
 from edgetune.rollout.record import read_rollout
 from lab import cli
@@ -653,6 +654,7 @@ def world_with_a_sick_host(folder: Path) -> World:
     world.mark("baseline")
     world.mark("changing")
     world.roll(0)
+    world.step(looks.check_health, 0)
     opened, now = read_rollout(world.site, world.rollout), time.time()
     opened.head.baseline = [now - 1000, now - 900]
     opened.save()

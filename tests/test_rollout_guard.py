@@ -78,10 +78,19 @@ def sample(
         world.site.samples.add("lab1", rows)
 
 
+def check(world: EmptyWorld, batch: int) -> None:
+    """As ``check_health`` leaves a batch, without a sample of its own."""
+    opened = read_rollout(world.site, world.rollout)
+    work = opened.batch(batch)
+    work.checked = True
+    opened.save_batch(work)
+
+
 class TestDegraded:
     @pytest.fixture
     def sick(self, world: World) -> str:
         world.roll(0)
+        check(world, 0)
         now = time.time()
         keep(world, baseline=[now - 1000, now - 900])
         sample(world, [950])
@@ -106,8 +115,9 @@ class TestDegraded:
         }
 
     def test_many_hosts_are_a_short_text(self, world: World) -> None:
-        world.roll(0)
-        world.roll(2)
+        for batch in (0, 2):
+            world.roll(batch)
+            check(world, batch)
         now = time.time()
         keep(world, baseline=[now - 1000, now - 900])
         changed = groups(world.plan)["test"]
@@ -124,6 +134,34 @@ class TestDegraded:
         assert [p["first"] for _ in range(3) for p in found(world, by=one)] == [True, False, False]
         sample(world, [0])
         assert found(world, by=one) == []
+
+    def test_what_was_sampled_while_it_was_out_is_no_harm(self, world: World) -> None:
+        """It serves again, and ``check_health`` is about to look at it."""
+        now = time.time()
+        keep(world, baseline=[now - 1000, now - 900])
+        (host,) = world.plan["batches"][0]["hosts"]
+        sample(world, [950])
+        sample(world, [0], sick=[host])
+        world.roll(0)
+        assert world.at(0) == {host: "done"}
+        assert found(world) == []
+        world.step(looks.check_health, 0)
+        assert found(world) == []
+
+    def test_a_host_that_was_long_in_its_reboot_is_no_harm(self, world: World) -> None:
+        now = time.time()
+        keep(world, baseline=[now - 1000, now - 900])
+        (host,) = world.plan["batches"][0]["hosts"]
+        sample(world, [950])
+        sample(world, range(400, -1, -10), silent={host: 300})
+        world.roll(0)
+        assert found(world) == []
+
+    def test_a_silent_host_is_lost_and_not_sick(self, world: World, sick: str) -> None:
+        sample(world, range(400, -1, -10), silent={sick: 300})
+        world.age(0, 400)
+        assert found(world, "health_degraded") == []
+        assert [payload["hosts"] for payload in found(world, "host_lost")] == [[sick]]
 
     def test_hosts_that_are_well_or_not_changed(self, world: World, sick: str) -> None:
         sample(world, [1], sick=groups(world.plan)["control"])

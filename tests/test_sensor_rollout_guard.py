@@ -15,6 +15,7 @@ from st2tests.base import BaseSensorTestCase
 
 from edgetune.fields import load_yaml
 from edgetune.plan import groups
+from edgetune.rollout import looks
 from edgetune.rollout.record import read_rollout
 from tests.metadata.values import shape
 from tests.world import World
@@ -34,6 +35,7 @@ class RolloutGuardTestCase(BaseSensorTestCase):
         self.world.mark("baseline")
         self.world.mark("changing")
         self.world.roll(0)
+        self.world.step(looks.check_health, 0)
         (self.sick,) = self.world.plan["batches"][0]["hosts"]
 
     def sample(self, **health_ms: float) -> None:

@@ -14,14 +14,18 @@ _SHOWN = 3
 
 
 def sick_hosts(watched: Watched) -> Finding | None:
-    """Changed hosts beyond the hard limits, as their newest samples have them."""
-    recent = watched.since(_RECENT)
-    if watched.head.state not in _CHANGES or not watched.head.baseline or not recent:
+    """Changed hosts beyond the hard limits, as their newest samples have them.
+
+    One without a sample may be lost; that is for ``lost_hosts`` to say.
+    """
+    if watched.head.state not in _CHANGES or not watched.head.baseline:
         return None
-    before = usual_health(watched.opened)
-    latest = {str(sample["host"]): sample["gauges"] for sample in recent}
-    changed = {host for b in watched.batches if b.what == "change" for host in b.at("done")}
-    found = {h: beyond_limits(latest.get(h), before.get(h), list(latest.values())) for h in changed}
+    # Before, a host's newest sample may be of the time when it was out, or there is none.
+    checked = [b for b in watched.batches if b.what == "change" and b.checked]
+    latest = {str(sample["host"]): sample["gauges"] for sample in watched.since(_RECENT)}
+    changed = {host for batch in checked for host in batch.at("done")} & latest.keys()
+    before, everybody = usual_health(watched.opened), list(latest.values())
+    found = {host: beyond_limits(latest[host], before.get(host), everybody) for host in changed}
     hosts = sorted(host for host, problem in found.items() if problem)
     if not hosts:
         return None
