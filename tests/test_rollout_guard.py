@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +14,7 @@ from unittest import mock
 
 import pytest
 
+from edgetune import RECORD_SCHEMA
 from edgetune.errors import StoreError
 from edgetune.plan import groups
 from edgetune.rollout import guard, looks, reboot, recovery, soak
@@ -21,7 +24,7 @@ from edgetune.rollout.guard.degraded import worse_group
 from edgetune.rollout.guard.watched import Soaks, Watched
 from edgetune.rollout.pause import pause_pop, resume_pop
 from edgetune.rollout.record import read_rollout
-from edgetune.rollout.switch import stop_all
+from edgetune.rollout.switch import resume_all, stop_all
 from tests.soaking import USUAL, Soaking
 from tests.world import EmptyWorld, World, changing
 
@@ -162,6 +165,15 @@ class TestDegraded:
         world.age(0, 400)
         assert found(world, "health_degraded") == []
         assert [payload["hosts"] for payload in found(world, "host_lost")] == [[sick]]
+
+    def test_while_all_is_stopped_it_is_found_once(self, world: World, sick: str) -> None:
+        """A rollback would fail at each look; it begins at the first one after that."""
+        sample(world, [1], sick=[sick])
+        one = Guard(refuse)
+        stop_all(world.site)
+        assert [len(found(world, "health_degraded", by=one)) for _ in range(3)] == [1, 0, 0]
+        resume_all(world.site)
+        assert len(found(world, "health_degraded", by=one)) == 1
 
     def test_hosts_that_are_well_or_not_changed(self, world: World, sick: str) -> None:
         sample(world, [1], sick=groups(world.plan)["control"])
@@ -415,6 +427,14 @@ class TestLostHost:
         sample(world, FEW, silent={"e003": 200, "e004": 35}, now=clock.now)
         assert [payload["hosts"] for payload in found(world, by=one)] == [["e004"]]
 
+    def test_a_resume_before_this_rollout_says_nothing(self, world: World, clock: Clock) -> None:
+        """Its last sample may be older than what is read."""
+        pause_pop(world.site, "lab1", "lost_host")
+        resume_pop(world.site, "lab1")
+        keep(world, created=time.time())
+        sample(world, FEW, silent={"e003": 1000}, now=clock.now)
+        assert [payload["hosts"] for payload in found(world)] == [["e003"]]
+
     def test_another_one_is_told_while_the_pop_is_paused(self, world: World, clock: Clock) -> None:
         one = Guard(refuse)
         pause_pop(world.site, "lab1", "lost_host")
@@ -438,6 +458,17 @@ class TestStalled:
         assert f"recover_pop rollout={world.rollout}" in payload["reason"]
         stop_all(world.site)
         assert found(world) == []
+
+    def test_one_that_is_retired_under_a_later_one(self, world: World) -> None:
+        """A complete rollout that came later hides nothing of it."""
+        sample(world, [0])
+        later = replace(world.head, id="later", created=time.time(), state="complete")
+        document = {"schema": RECORD_SCHEMA, **asdict(later)}
+        world.site.store.put("edgetune.rollout.later", json.dumps(document))
+        world.site.claims.renew("lab1", read_rollout(world.site, world.rollout).claim, 60)
+        assert [payload["rollout"] for payload in found(world, "rollout_stalled")] == [
+            world.rollout
+        ]
 
     def test_a_look_that_nobody_takes(self, tmp_path: Path) -> None:
         world = Soaking(tmp_path)

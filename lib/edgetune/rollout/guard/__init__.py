@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the guard watches, from records and stored samples alone: it asks no host, writes nothing.
 
-Each check finds at most one thing about the last rollout of a PoP, and speaks as one trigger. What
-a rule acts on is told at each look as long as it stands, for its action does nothing a second
-time; what concerns people alone is told once an hour.
+Each check finds at most one thing about the rollout under way on a PoP, or its last one, and speaks
+as one trigger. What a rule acts on is told at each look as long as it stands, for its action does
+nothing a second time; what concerns people alone is told once an hour, as is all while everything
+is stopped.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Callable, NamedTuple
 
 from edgetune.errors import StoreError
@@ -20,7 +21,7 @@ from edgetune.rollout.guard.stalled import stalled_rollout
 from edgetune.rollout.guard.surge import surge_now, surge_over
 from edgetune.rollout.guard.watched import Finding, Soaks, Watched
 from edgetune.rollout.pause import all_pauses
-from edgetune.rollout.record import all_heads
+from edgetune.rollout.record import ENDED, all_heads
 from edgetune.rollout.site import Site
 from edgetune.rollout.switch import stopped_by
 
@@ -60,8 +61,9 @@ class Guard:
         """Everything that stands now; StoreError if a store cannot be read."""
         now, stopped, pauses = time.time(), stopped_by(site), all_pauses(site)
         self._told = {key: at for key, at in self._told.items() if at > now - AN_HOUR}
-        # Oldest first, so the last one of a PoP remains.
-        last = {head.pop: head for head in all_heads(site)}
+        # What is under way comes after what has ended, be it older: one that is retired, say.
+        heads = sorted(all_heads(site), key=lambda head: head.state not in ENDED)
+        last = {head.pop: head for head in heads}
         epochs = {(head.id, head.epoch) for head in last.values()}
         self._soaks = {key: soak for key, soak in self._soaks.items() if key in epochs}
         for pop, head in last.items():
@@ -69,7 +71,9 @@ class Guard:
             for trigger, check in CHECKS:
                 finding = self._found(check, watched)
                 if finding:
-                    yield from self._told_now(trigger, finding, now)
+                    # No rule can do anything while all is stopped; its action would fail each time.
+                    again = finding.is_acted_on and not stopped
+                    yield from self._told_now(trigger, finding.payload, now, again)
 
     def _found(self, check: Check, watched: Watched) -> Finding | None:
         try:
@@ -82,9 +86,11 @@ class Guard:
             self._complain(f"{watched.head.pop}, {watched.head.id}: {check.__name__}: {what}")
             return None
 
-    def _told_now(self, trigger: str, finding: Finding, now: float) -> Iterator[Found]:
-        key = trigger, finding.payload["id"]
+    def _told_now(
+        self, trigger: str, payload: Mapping[str, Any], now: float, again: bool
+    ) -> Iterator[Found]:
+        key = trigger, payload["id"]
         first = key not in self._told
         self._told.setdefault(key, now)
-        if first or finding.is_acted_on:
-            yield Found(trigger, {**finding.payload, "first": first})
+        if first or again:
+            yield Found(trigger, {**payload, "first": first})

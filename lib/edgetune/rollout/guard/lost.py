@@ -19,7 +19,8 @@ _SHOWN = 3
 def lost_hosts(watched: Watched) -> Finding | None:
     """Hosts of the plan without samples, but for those that edgetune itself has in hand.
 
-    A host that was lost already when somebody resumed its PoP is known, and not found again.
+    A host that was lost already when somebody resumed its PoP is known, and not found again in
+    this rollout.
     """
     if watched.head.state not in _STATES or not watched.samples:
         return None
@@ -57,4 +58,4 @@ def _last_seen(watched: Watched) -> dict[str, float]:
 
 def _known_since(watched: Watched) -> float:
     lifted = watched.pauses.get("lost_host")
-    return lifted.at if lifted and not lifted.paused else 0.0
+    return lifted.at if lifted and not lifted.paused and lifted.at > watched.head.created else 0.0
