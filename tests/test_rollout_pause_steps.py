@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable
 
@@ -32,6 +33,13 @@ def test_no_batch_begins(world: World, batch: int, cause: str) -> None:
     resume_pop(world.site, "lab1")
     world.roll(batch)
     assert set(world.at(batch).values()) == {"done"}
+
+
+def test_who_waits_is_seen_to_live(world: World) -> None:
+    """Else the rollout of a paused PoP is recovered over and over, and then rolled back."""
+    world.site.config = replace(world.site.config, owner_timeout=60)
+    pause_pop(world.site, "lab1")
+    assert world.step(drain.drain_hosts, 0)["again_in"] == 20
 
 
 def test_a_tuning_that_drains_nothing_waits_too(tmp_path: Path) -> None:

@@ -175,7 +175,8 @@ def _held_up(opened: Rollout, work: Batch) -> tuple[str, int]:
     frozen = why_frozen(opened.head)
     # So often that its owner is seen to live.
     rarely = max(_SOON, round(opened.site.config.owner_timeout / 3))
-    return (frozen, rarely) if frozen else (why_paused(opened.site, opened.head.pop), _PAUSED)
+    paused = min(_PAUSED, rarely)
+    return (frozen, rarely) if frozen else (why_paused(opened.site, opened.head.pop), paused)
 
 
 def _may_wait(work: Batch) -> bool:
