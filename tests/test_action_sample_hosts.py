@@ -47,6 +47,12 @@ class SampleHostsTestCase(EdgetuneActionTestCase):
         self.world.site.store.put("edgetune.rollout.gone", text)
         self.assertEqual(self.assert_succeeds(standing=True)["samples"], 8)
 
+    def test_a_pop_that_is_no_more_stops_no_sampling(self) -> None:
+        gone = replace(self.world.head, id="gone", pop="gone1")
+        text = json.dumps({"schema": RECORD_SCHEMA, **asdict(gone)})
+        self.world.site.store.put("edgetune.rollout.gone", text)
+        self.assertEqual(self.assert_succeeds()["samples"], 8)
+
     def test_a_silent_host_is_named_and_the_others_are_kept(self) -> None:
         self.world.hosts.errors["e003", "sample"] = "timed out"
         result = self.assert_succeeds(pop="lab1")

@@ -86,7 +86,9 @@ def sample_pop(site: Site, pop: Pop) -> tuple[list[Sample], list[HostResult]]:
 
 
 def _pops_under_way(site: Site) -> list[str]:
-    return sorted({head.pop for head in all_heads(site) if head.state not in ENDED})
+    """Those with a rollout that has not ended; one that the inventory lost stops no other."""
+    under_way = {head.pop for head in all_heads(site) if head.state not in ENDED}
+    return sorted(under_way & set(site.inventory.pop_names()))
 
 
 def _pops_standing(site: Site) -> list[str]:
