@@ -17,6 +17,7 @@ from edgetune.hosts import fleet
 from edgetune.hosts.agent.answer import answer
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Refused
+from edgetune.hosts.agent.verbs import sample as sampling
 from tests.agent_root import (
     BOOTSTRAP,
     NGINX_DROP_INS,
@@ -447,6 +448,20 @@ def test_sample(host: AgentRoot) -> None:
         "gauges": {"drifted": 0, "load1": 0.25, "memory_available_kb": 1024000},
         "drift": [],
     }
+
+
+def test_what_takes_long_is_no_part_of_the_time_that_was_counted(
+    host: AgentRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host whose health answers slowly, then fast, would seem to receive a surge."""
+
+    def slow(address: Any, count: int) -> dict[str, Any]:
+        host.write("proc/uptime", "22.50 1.00\n")
+        return {}
+
+    monkeypatch.setattr(sampling, "_health", slow)
+    asked = request("sample", health_url="http://127.0.0.1:1/", health_requests=1)
+    assert answer(str(host.path), asked)["result"]["uptime"] == 12.5
 
 
 def test_a_sample_leaves_out_what_it_cannot_read(host: AgentRoot) -> None:

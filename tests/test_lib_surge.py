@@ -110,6 +110,16 @@ def test_a_sweep_that_ends_late_is_no_surge(swapped: bool) -> None:
     assert peak_load(rows, INTERVAL) == pytest.approx(100.0)
 
 
+@pytest.mark.parametrize("apart", [0.01, 0.2, 0.9])
+def test_sweeps_that_meet_are_no_surge(apart: float) -> None:
+    """Two rules sample at the same moment, and the driver renewed its counter in between."""
+    rows = _samples("a", [100.0] * 4)
+    renewed = {"rx_packets": rows[2]["counters"]["rx_packets"] + 200.0}
+    late = {**rows[2], "counters": renewed}
+    late.update(time=rows[2]["time"] + apart, uptime=rows[2]["uptime"] + apart)
+    assert peak_load([*rows[:3], late, *rows[3:]], INTERVAL) == pytest.approx(100.0)
+
+
 @pytest.mark.parametrize("samples", [[], _samples("a", [])])
 def test_without_two_samples_nothing_is_known(samples: list[Any]) -> None:
     assert peak_load(samples, INTERVAL) == 0.0

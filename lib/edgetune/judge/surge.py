@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from edgetune.metrics.samples import Sample
 
 LOAD = "rx_packets"
+# Sweeps that meet at a host count the same packets, over a time that is hardly known: some
+# drivers renew their counters but once a second.
+_LEAST_SECONDS = 1.0
 
 
 def peak_load(samples: Sequence[Sample], interval: float) -> float:
@@ -23,7 +26,7 @@ def peak_load(samples: Sequence[Sample], interval: float) -> float:
     """
     rates: dict[tuple[int, str], list[float]] = defaultdict(list)
     for host, own in _by_host(samples).items():
-        for earlier, later in zip(own, own[1:]):
+        for earlier, later in _apart(own):
             rates[int(later["time"] // interval), host].append(_rate(earlier, later))
     load: dict[int, float] = defaultdict(float)
     for (slot, _), seen in rates.items():
@@ -36,6 +39,17 @@ def _by_host(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
     for sample in samples:
         found[str(sample["host"])].append(sample)
     return found
+
+
+def _apart(own: Sequence[Sample]) -> Iterator[tuple[Sample, Sample]]:
+    """A host's samples in pairs, without those that follow another one at once."""
+    earlier = own[0]
+    for later in own[1:]:
+        seconds = float(later["uptime"]) - float(earlier["uptime"])
+        if later["boot_id"] == earlier["boot_id"] and 0 <= seconds < _LEAST_SECONDS:
+            continue
+        yield earlier, later
+        earlier = later
 
 
 def _rate(earlier: Sample, later: Sample) -> float:

@@ -25,6 +25,8 @@ def run(host: Host, request: Fields) -> Json:
     counters: Json = {}
     for source in (_tcp_counters, _nic_counters, _softnet_counters, _cpu_counters):
         counters.update(source(host))
+    # Right after what was counted by it: what follows can take many seconds.
+    uptime = first_number(host, "/proc/uptime")
     drift = _drift(host)
     gauges = {
         "drifted": len(drift),
@@ -35,7 +37,7 @@ def run(host: Host, request: Fields) -> Json:
         gauges.update(_health(address, count))
     return {
         "boot_id": host.boot_id,
-        "uptime": first_number(host, "/proc/uptime"),
+        "uptime": uptime,
         "counters": counters,
         "gauges": {name: value for name, value in gauges.items() if value is not None},
         "drift": drift,
