@@ -281,6 +281,17 @@ def test_nothing_that_matters_can_be_appended(name: str) -> None:
         assert fixed or f"{{{{ {parameter} " in formats, parameter
 
 
+@pytest.mark.parametrize(
+    "ref", sorted({*(own["action_ref"] for own in ALIASES.values()), "edgetune.claim_pop"})
+)
+def test_nobody_chooses_the_code_or_its_environment(ref: str) -> None:
+    """Of the runner: an older version of the pack would ask for no approval."""
+    action = ACTIONS[ref]
+    fixed = {name for name, own in action["parameters"].items() if own.get("immutable")}
+    if action["runner_type"] == "python-script":
+        assert {"content_version", "env"} <= fixed
+
+
 @pytest.mark.parametrize("name", ALIASES)
 def test_what_is_fixed_is_a_value_of_its_action(name: str) -> None:
     """What has no expression is never asked of a person; it must fit as it stands."""
