@@ -166,6 +166,22 @@ class TestDegraded:
         assert found(world, "health_degraded") == []
         assert [payload["hosts"] for payload in found(world, "host_lost")] == [[sick]]
 
+    def test_an_outage_of_the_pop_is_no_harm(self, world: World, sick: str) -> None:
+        everybody = [*world.balancer.state]
+        sample(world, [1], sick=everybody)
+        assert found(world) == []
+        others = groups(world.plan)["control"]
+        sample(world, [0], sick=[sick, others[0]])
+        assert [payload["hosts"] for payload in found(world)] == [[sick]]
+
+    def test_what_is_changed_wholly_has_nothing_to_blame(self, world: World, sick: str) -> None:
+        opened = read_rollout(world.site, world.rollout)
+        work = opened.batch(0)
+        work.hosts = dict.fromkeys(world.balancer.state, work.hosts[sick])
+        opened.save_batch(work)
+        sample(world, [0], sick=[*world.balancer.state])
+        assert [len(payload["hosts"]) for payload in found(world)] == [8]
+
     def test_while_all_is_stopped_it_is_found_once(self, world: World, sick: str) -> None:
         """A rollback would fail at each look; it begins at the first one after that."""
         sample(world, [1], sick=[sick])

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hard limits: no statistics, they show a disaster on a single host.
 
-A host is beyond them when more than half of its health checks fail, or when their median takes
-more than ``TIMES_USUAL`` times as long as both its own baseline and its PoP now, and longer than
-``LEAST_MS`` ms.
+A host is beyond them when more than ``FAILED`` of its health checks fail, or when their median
+takes more than ``TIMES_USUAL`` times as long as both its own baseline and its PoP now, and longer
+than ``LEAST_MS`` ms.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from edgetune.metrics.samples import Sample
 
 TIMES_USUAL = 10.0
 LEAST_MS = 50.0
+FAILED = 0.5
 
 
 def median_by_host(samples: Sequence[Sample]) -> dict[str, float]:
@@ -35,7 +36,7 @@ def beyond_limits(
     if own is None:
         return "does not answer"
     failing = own.get("health_failed")
-    if failing is not None and failing > 0.5:
+    if failing is not None and failing > FAILED:
         return f"fails {failing:.0%} of its health checks"
     median = own.get("health_p50_ms")
     others = [each["health_p50_ms"] for each in everybody if each.get("health_p50_ms") is not None]

@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
-from edgetune.judge.limits import beyond_limits
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from edgetune.judge.limits import FAILED, beyond_limits
 from edgetune.rollout.baseline import usual_health
 from edgetune.rollout.guard.watched import Finding, Watched
 from edgetune.texts import one_line
@@ -16,7 +20,8 @@ _SHOWN = 3
 def sick_hosts(watched: Watched) -> Finding | None:
     """Changed hosts beyond the hard limits, as their newest samples have them.
 
-    One without a sample may be lost; that is for ``lost_hosts`` to say.
+    One without a sample may be lost; that is for ``lost_hosts`` to say. Where hosts that were not
+    changed fail as well it is an outage, in which nothing more is to be taken out of service.
     """
     if watched.head.state not in _CHANGES or not watched.head.baseline:
         return None
@@ -24,6 +29,8 @@ def sick_hosts(watched: Watched) -> Finding | None:
     checked = [b for b in watched.batches if b.what == "change" and b.checked]
     latest = {str(sample["host"]): sample["gauges"] for sample in watched.since(_RECENT)}
     changed = {host for batch in checked for host in batch.at("done")} & latest.keys()
+    if _most_fail([gauges for host, gauges in latest.items() if host not in changed]):
+        return None
     before, everybody = usual_health(watched.opened), list(latest.values())
     found = {host: beyond_limits(latest[host], before.get(host), everybody) for host in changed}
     hosts = sorted(host for host, problem in found.items() if problem)
@@ -37,6 +44,11 @@ def sick_hosts(watched: Watched) -> Finding | None:
         hosts=hosts,
         evidence=one_line(evidence + more),
     )
+
+
+def _most_fail(gauges: Sequence[Mapping[str, Any]]) -> bool:
+    failed = [each["health_failed"] for each in gauges if each.get("health_failed") is not None]
+    return bool(failed) and statistics.median(failed) > FAILED
 
 
 def worse_group(watched: Watched) -> Finding | None:
