@@ -109,7 +109,7 @@ def _begin(
         tuning_digest=tuning_digest,
         by=by,
         created=time.time(),
-        channel=channel,
+        channel=channel or site.config.chat_channel,
     )
     for name, pops in rings.items():
         digest = ring_digest(record, name, list(pops))
