@@ -4,10 +4,12 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict, replace
+from unittest import mock
 
 from sample_hosts import SampleHosts
 
 from edgetune import RECORD_SCHEMA
+from edgetune.rollout import sampling
 from tests.action_case import EdgetuneActionTestCase
 
 
@@ -52,6 +54,19 @@ class SampleHostsTestCase(EdgetuneActionTestCase):
         text = json.dumps({"schema": RECORD_SCHEMA, **asdict(gone)})
         self.world.site.store.put("edgetune.rollout.gone", text)
         self.assertEqual(self.assert_succeeds()["samples"], 8)
+
+    def test_no_pop_is_always_the_last(self) -> None:
+        """An action that is killed at its timeout leaves out those that were to come."""
+        site = self.world.site
+        names = ["lab1", "lab2", "lab3"]
+        heads = [replace(self.world.head, pop=name) for name in names]
+        order = f"{sampling.__name__}.all_heads"
+        with (
+            mock.patch(order, return_value=heads),
+            mock.patch.object(type(site.inventory), "pop_names", return_value=names),
+        ):
+            drawn = {tuple(sampling._pops_under_way(site)) for _ in range(60)}
+        self.assertEqual({pops[0] for pops in drawn}, set(names))
 
     def test_a_silent_host_is_named_and_the_others_are_kept(self) -> None:
         self.world.hosts.errors["e003", "sample"] = "timed out"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -86,9 +87,14 @@ def sample_pop(site: Site, pop: Pop) -> tuple[list[Sample], list[HostResult]]:
 
 
 def _pops_under_way(site: Site) -> list[str]:
-    """Those with a rollout that has not ended; one that the inventory lost stops no other."""
+    """Those with a rollout that has not ended; one that the inventory lost stops no other.
+
+    In an order of chance: where dead hosts use the time of the action up, not always the same
+    PoPs are left without samples.
+    """
     under_way = {head.pop for head in all_heads(site) if head.state not in ENDED}
-    return sorted(under_way & set(site.inventory.pop_names()))
+    known = under_way & set(site.inventory.pop_names())
+    return random.sample(sorted(known), len(known))
 
 
 def _pops_standing(site: Site) -> list[str]:
