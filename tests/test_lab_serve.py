@@ -659,7 +659,7 @@ def world_with_a_sick_host(folder: Path) -> World:
     opened.head.baseline = [now - 1000, now - 900]
     opened.save()
     (sick,) = world.plan["batches"][0]["hosts"]
-    for at, latency in ((now - 950, 1.0), (now, 900.0)):
+    for at, latency in ((now - 950, 1.0), (now, 900.0), (time.time(), 900.0)):
         rows = [
             {"host": host, "time": at, "gauges": {"health_failed": 0, "health_p50_ms": ms}}
             for host in world.balancer.state

@@ -102,7 +102,7 @@ class TestDegraded:
 
     def test_a_changed_host_that_is_unwell(self, world: World, sick: str) -> None:
         keep(world, channel="edge")
-        sample(world, [0], sick=[sick])
+        sample(world, [10, 0], sick=[sick])
         (payload,) = found(world)
         assert payload == {
             "id": f"{world.rollout}-{world.head.epoch}",
@@ -116,6 +116,14 @@ class TestDegraded:
             "evidence": f"{sick} fails 90% of its health checks",
             "first": True,
         }
+
+    def test_one_that_was_unwell_for_a_moment_is_no_harm(self, world: World, sick: str) -> None:
+        """Somebody restarted its service."""
+        sample(world, [20])
+        sample(world, [10], sick=[sick])
+        assert found(world) == []
+        sample(world, [0])
+        assert found(world) == []
 
     def test_many_hosts_are_a_short_text(self, world: World) -> None:
         for batch in (0, 2):
@@ -132,7 +140,7 @@ class TestDegraded:
         assert payload["evidence"].endswith("; and 1 more")
 
     def test_it_is_found_as_long_as_it_stands(self, world: World, sick: str) -> None:
-        sample(world, [1], sick=[sick])
+        sample(world, [11, 1], sick=[sick])
         one = Guard(refuse)
         assert [p["first"] for _ in range(3) for p in found(world, by=one)] == [True, False, False]
         sample(world, [0])
@@ -184,7 +192,7 @@ class TestDegraded:
 
     def test_while_all_is_stopped_it_is_found_once(self, world: World, sick: str) -> None:
         """A rollback would fail at each look; it begins at the first one after that."""
-        sample(world, [1], sick=[sick])
+        sample(world, [11, 1], sick=[sick])
         one = Guard(refuse)
         stop_all(world.site)
         assert [len(found(world, "health_degraded", by=one)) for _ in range(3)] == [1, 0, 0]

@@ -39,11 +39,11 @@ class RolloutGuardTestCase(BaseSensorTestCase):
         (self.sick,) = self.world.plan["batches"][0]["hosts"]
 
     def sample(self, **health_ms: float) -> None:
-        """A healthy baseline, and a sample of now with the latencies given for some hosts."""
+        """A healthy baseline, and two samples of now with the latencies given for some hosts."""
         opened, now = read_rollout(self.world.site, self.world.rollout), time.time()
         opened.head.baseline = [now - 1000, now - 900]
         opened.save()
-        for at, latency in ((now - 950, {}), (now, health_ms)):
+        for at, latency in ((now - 950, {}), (now, health_ms), (time.time(), health_ms)):
             gauges = {
                 host: {"health_failed": 0, "health_p50_ms": latency.get(host, 1.0)}
                 for host in self.world.balancer.state

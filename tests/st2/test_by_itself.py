@@ -46,7 +46,9 @@ def test_st2_run_begins_a_soak_that_sensor_and_rule_roll_back() -> None:
     words = [f"{key}={json.dumps(v) if isinstance(v, bool) else v}" for key, v in options.items()]
     command = [CLIENT, "run", "--json", "edgetune.rollout_pop", *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
-    output = json.loads(done.stdout)["result"]["output"]
+    # The client goes on with a table of the tasks.
+    shown, _ = json.JSONDecoder().raw_decode(done.stdout[done.stdout.index("{") :])
+    output = shown["result"]["output"]
     assert output["outcome"] == "soaking", done.stderr
     rollout = output["rollout"]
     tuned = [host for host in _hosts() if _somaxconn(host) == "4096"]

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from edgetune.judge.limits import FAILED, beyond_limits
@@ -16,9 +16,13 @@ _CHANGES = ("changing", "soaking", "promoting")
 _RECENT = 180.0
 _SHOWN = 3
 
+Gauges = dict[str, Mapping[str, Any]]
+
 
 def sick_hosts(watched: Watched) -> Finding | None:
-    """Changed hosts beyond the hard limits, as their newest samples have them.
+    """Changed hosts beyond the hard limits, as their newest samples have them; a single one only
+    when it was so twice in a row: a service that is restarted fails for a second, and a sample is
+    a few requests.
 
     One without a sample may be lost; that is for ``lost_hosts`` to say. Where hosts that were not
     changed fail as well it is an outage, in which nothing more is to be taken out of service.
@@ -27,15 +31,15 @@ def sick_hosts(watched: Watched) -> Finding | None:
         return None
     # Before, a host's newest sample may be of the time when it was out, or there is none.
     checked = [b for b in watched.batches if b.what == "change" and b.checked]
-    latest = {str(sample["host"]): sample["gauges"] for sample in watched.since(_RECENT)}
-    changed = {host for batch in checked for host in batch.at("done")} & latest.keys()
-    if _most_fail([gauges for host, gauges in latest.items() if host not in changed]):
+    changed = {host for batch in checked for host in batch.at("done")}
+    newest, previous = _last_two(watched)
+    if _most_fail([gauges for host, gauges in newest.items() if host not in changed]):
         return None
-    before, everybody = usual_health(watched.opened), list(latest.values())
-    found = {host: beyond_limits(latest[host], before.get(host), everybody) for host in changed}
-    hosts = sorted(host for host, problem in found.items() if problem)
-    if not hosts:
+    before = usual_health(watched.opened)
+    found = _beyond(newest, changed, before)
+    if not found or (len(found) == 1 and not _beyond(previous, found, before)):
         return None
+    hosts = sorted(found)
     evidence = "; ".join(f"{host} {found[host]}" for host in hosts[:_SHOWN])
     more = f"; and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else ""
     return watched.finding(
@@ -44,6 +48,29 @@ def sick_hosts(watched: Watched) -> Finding | None:
         hosts=hosts,
         evidence=one_line(evidence + more),
     )
+
+
+def _last_two(watched: Watched) -> tuple[Gauges, Gauges]:
+    """The gauges of each host's newest sample, and of the one before."""
+    newest: Gauges = {}
+    previous: Gauges = {}
+    for sample in watched.since(_RECENT):
+        host = str(sample["host"])
+        if host in newest:
+            previous[host] = newest[host]
+        newest[host] = sample["gauges"]
+    return newest, previous
+
+
+def _beyond(gauges: Gauges, hosts: Collection[str], before: Mapping[str, float]) -> dict[str, str]:
+    """What is wrong with each of these hosts that is beyond the limits."""
+    everybody = list(gauges.values())
+    found = {
+        host: beyond_limits(gauges[host], before.get(host), everybody)
+        for host in hosts
+        if host in gauges
+    }
+    return {host: problem for host, problem in found.items() if problem}
 
 
 def _most_fail(gauges: Sequence[Mapping[str, Any]]) -> bool:
