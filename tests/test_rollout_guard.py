@@ -146,6 +146,15 @@ class TestDegraded:
         sample(world, [0])
         assert found(world, by=one) == []
 
+    @pytest.mark.parametrize("state", ["changing", "soaking", "held", "promoting"])
+    def test_it_is_found_as_long_as_hosts_are_changed(
+        self, world: World, sick: str, state: str
+    ) -> None:
+        """A rollout can be held for days."""
+        keep(world, state=state, soak=[time.time(), time.time() + 100])
+        sample(world, [11, 1], sick=[sick])
+        assert [payload["kind"] for payload in found(world, "health_degraded")] == ["limits"]
+
     def test_what_was_sampled_while_it_was_out_is_no_harm(self, world: World) -> None:
         """It serves again, and ``check_health`` is about to look at it."""
         now = time.time()

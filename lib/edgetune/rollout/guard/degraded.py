@@ -12,7 +12,7 @@ from edgetune.rollout.baseline import usual_health
 from edgetune.rollout.guard.watched import Finding, Watched
 from edgetune.texts import one_line
 
-_CHANGES = ("changing", "soaking", "promoting")
+_CHANGED = ("changing", "soaking", "held", "promoting")
 _RECENT = 180.0
 _SHOWN = 3
 
@@ -27,7 +27,7 @@ def sick_hosts(watched: Watched) -> Finding | None:
     One without a sample may be lost; that is for ``lost_hosts`` to say. Where hosts that were not
     changed fail as well it is an outage, in which nothing more is to be taken out of service.
     """
-    if watched.head.state not in _CHANGES or not watched.head.baseline:
+    if watched.head.state not in _CHANGED or not watched.head.baseline:
         return None
     # Before, a host's newest sample may be of the time when it was out, or there is none.
     checked = [b for b in watched.batches if b.what == "change" and b.checked]
