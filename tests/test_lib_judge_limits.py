@@ -19,5 +19,25 @@ from edgetune.judge.limits import beyond_limits
     ],
 )
 def test_hard_limits(own: Any, baseline: float, says: str) -> None:
-    others = [{"health_p50_ms": 1.0}, {"health_p50_ms": 2.0}, {"health_p50_ms": None}]
-    assert beyond_limits(own, baseline, others) == says
+    others = {
+        "b": {"health_p50_ms": 1.0},
+        "c": {"health_p50_ms": 2.0},
+        "d": {"health_p50_ms": None},
+    }
+    now = {"a": own, **others} if own else others
+    found = beyond_limits(["a"], now, {"a": baseline}, {"a"})
+    assert found == ({"a": says} if says else {})
+
+
+def test_half_a_pop_that_is_slow_is_held_against_the_other_half() -> None:
+    changed = ["a", "b", "c", "d"]
+    now = {name: {"health_p50_ms": 300.0 if name in changed else 3.0} for name in "abcdefgh"}
+    found = beyond_limits(changed, now, dict.fromkeys(now, 2.0), changed)
+    assert found == dict.fromkeys(changed, "answers in 300 ms, 3.0 ms is usual")
+
+
+def test_where_all_are_changed_they_are_held_against_each_other() -> None:
+    now = {name: {"health_p50_ms": 300.0 if name == "a" else 3.0} for name in "abcd"}
+    assert list(beyond_limits(now, now, dict.fromkeys(now, 2.0), list(now))) == ["a"]
+    slow = {name: {"health_p50_ms": 300.0} for name in "abcd"}
+    assert beyond_limits(slow, slow, dict.fromkeys(slow, 2.0), list(slow)) == {}

@@ -125,6 +125,23 @@ class TestDegraded:
         sample(world, [0])
         assert found(world) == []
 
+    def test_a_whole_test_group_that_is_slow(self, world: World) -> None:
+        """Half of the PoP: what is usual there now is no measure."""
+        for batch in (0, 2):
+            world.roll(batch)
+            check(world, batch)
+        now = time.time()
+        keep(world, baseline=[now - 1000, now - 900])
+        test = groups(world.plan)["test"]
+        sample(world, [950])
+        rows = [
+            {"host": host, "time": now, "gauges": {"health_p50_ms": 300.0 if host in test else 3.0}}
+            for host in world.balancer.state
+        ]
+        world.site.samples.add("lab1", rows)
+        (payload,) = found(world, "health_degraded")
+        assert payload["hosts"] == sorted(test)
+
     def test_many_hosts_are_a_short_text(self, world: World) -> None:
         for batch in (0, 2):
             world.roll(batch)

@@ -2,14 +2,14 @@
 """Hard limits: no statistics, they show a disaster on a single host.
 
 A host is beyond them when more than ``FAILED`` of its health checks fail, or when their median
-takes more than ``TIMES_USUAL`` times as long as both its own baseline and its PoP now, and longer
-than ``LEAST_MS`` ms.
+takes more than ``TIMES_USUAL`` times as long as both its own baseline and the hosts of its PoP that
+were not changed, and longer than ``LEAST_MS`` ms.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from edgetune.metrics.samples import Sample
@@ -30,16 +30,32 @@ def median_by_host(samples: Sequence[Sample]) -> dict[str, float]:
 
 
 def beyond_limits(
-    own: Mapping[str, Any] | None, baseline: float | None, everybody: Sequence[Mapping[str, Any]]
+    hosts: Iterable[str],
+    now: Mapping[str, Mapping[str, Any]],
+    before: Mapping[str, float],
+    changed: Collection[str],
+) -> dict[str, str]:
+    """What is wrong with each of these hosts that is beyond the limits.
+
+    ``now`` are the gauges of the PoP's hosts, ``before`` each one's usual median in ms. They are
+    held against hosts that are not ``changed``: half a PoP may be, and be ill. Where all are, they
+    are held against each other.
+    """
+    healthy = [own for name, own in now.items() if name not in changed] or list(now.values())
+    found = {name: _problem(now.get(name), before.get(name), healthy) for name in hosts}
+    return {name: problem for name, problem in found.items() if problem}
+
+
+def _problem(
+    own: Mapping[str, Any] | None, baseline: float | None, healthy: Sequence[Mapping[str, Any]]
 ) -> str:
-    """What is wrong with a host's gauges, or nothing; ``everybody`` are its PoP's gauges now."""
     if own is None:
         return "does not answer"
     failing = own.get("health_failed")
     if failing is not None and failing > FAILED:
         return f"fails {failing:.0%} of its health checks"
     median = own.get("health_p50_ms")
-    others = [each["health_p50_ms"] for each in everybody if each.get("health_p50_ms") is not None]
+    others = [each["health_p50_ms"] for each in healthy if each.get("health_p50_ms") is not None]
     if median is None or baseline is None or not others:
         return ""
     usual = max(baseline, statistics.median(others))

@@ -38,13 +38,12 @@ def check_health(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     samples, _ = sample_pop(site, opened.pop)
     now = {str(sample["host"]): sample["gauges"] for sample in samples}
     before = usual_health(opened)
-    failed = {}
+    # What is taken back already serves again: nothing is stopped for it.
+    checked = work.at("done") if work.what != "restore" else []
+    changed = {host for b in opened.batches() if b.what == "change" for host in b.at("done")}
+    failed = beyond_limits(checked, now, before, changed)
     for name in work.at("done"):
-        problem = beyond_limits(now.get(name), before.get(name), list(now.values()))
-        # What is taken back already serves again: nothing is stopped for it.
-        work.hosts[name].error = problem if work.what != "restore" and problem else None
-        if work.hosts[name].error:
-            failed[name] = problem
+        work.hosts[name].error = failed.get(name)
     work.checked = not left
     opened.save_batch(work)
     errors = "; ".join(f"{name}: {problem}" for name, problem in failed.items())

@@ -190,11 +190,10 @@ def _hold_if_unwell(opened: Rollout, look: dict[str, Any], after: Sequence[Sampl
         return
     latest = {str(sample["host"]): sample["gauges"] for sample in after}
     before = usual_health(opened)
-    for name in groups(opened.plan)["test"]:
-        problem = beyond_limits(latest.get(name), before.get(name), list(latest.values()))
-        if problem:
-            look["decision"] = "hold"
-            look["reason"] += f"; but {name} {problem}"
+    test = groups(opened.plan)["test"]
+    for name, problem in beyond_limits(test, latest, before, test).items():
+        look["decision"] = "hold"
+        look["reason"] += f"; but {name} {problem}"
 
 
 def _compared(opened: Rollout) -> dict[str, dict[str, list[str]]]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgetune.judge.limits import FAILED, beyond_limits
@@ -29,15 +29,18 @@ def sick_hosts(watched: Watched) -> Finding | None:
     """
     if watched.head.state not in _CHANGED or not watched.head.baseline:
         return None
+    changes = [batch for batch in watched.batches if batch.what == "change"]
+    changed = {host for batch in changes for host in batch.at("done")}
     # Before, a host's newest sample may be of the time when it was out, or there is none.
-    checked = [b for b in watched.batches if b.what == "change" and b.checked]
-    changed = {host for batch in checked for host in batch.at("done")}
+    checked = {host for batch in changes if batch.checked for host in batch.at("done")}
     newest, previous = _last_two(watched)
     if _most_fail([gauges for host, gauges in newest.items() if host not in changed]):
         return None
     before = usual_health(watched.opened)
-    found = _beyond(newest, changed, before)
-    if not found or (len(found) == 1 and not _beyond(previous, found, before)):
+    found = beyond_limits(checked & newest.keys(), newest, before, changed)
+    if not found:
+        return None
+    if len(found) == 1 and not beyond_limits(found.keys() & previous, previous, before, changed):
         return None
     hosts = sorted(found)
     evidence = "; ".join(f"{host} {found[host]}" for host in hosts[:_SHOWN])
@@ -60,17 +63,6 @@ def _last_two(watched: Watched) -> tuple[Gauges, Gauges]:
             previous[host] = newest[host]
         newest[host] = sample["gauges"]
     return newest, previous
-
-
-def _beyond(gauges: Gauges, hosts: Collection[str], before: Mapping[str, float]) -> dict[str, str]:
-    """What is wrong with each of these hosts that is beyond the limits."""
-    everybody = list(gauges.values())
-    found = {
-        host: beyond_limits(gauges[host], before.get(host), everybody)
-        for host in hosts
-        if host in gauges
-    }
-    return {host: problem for host, problem in found.items() if problem}
 
 
 def _most_fail(gauges: Sequence[Mapping[str, Any]]) -> bool:
