@@ -19,6 +19,7 @@ from edgetune.hosts.agent.host import Host
 from tests.agent_root import (
     AgentRoot,
     FullDisk,
+    agent_root,
     channels,
     near_root,
     nginx,
@@ -253,10 +254,11 @@ def without_stubs(tree: dict[str, Any]) -> dict[str, Any]:
     return {name: was for name, was in tree.items() if not name.startswith("usr/local/sbin")}
 
 
-def test_services_do_not_learn_to_ignore_the_hangup(host: AgentRoot) -> None:
-    stub(host, "systemctl", 'grep SigIgn /proc/self/status > "$EDGETUNE_ROOT/stub/ignored"')
-    host.apply(nginx("LimitNOFILE", "65536"))
-    ignored = int(host.read("stub/ignored").split()[1], 16)
+def test_services_do_not_learn_to_ignore_the_hangup(tmp_path: Path) -> None:
+    with agent_root(tmp_path / "host", init="systemd") as host:
+        stub(host, "systemctl", 'grep SigIgn /proc/self/status > "$EDGETUNE_ROOT/stub/ignored"')
+        host.apply(nginx("LimitNOFILE", "65536"))
+        ignored = int(host.read("stub/ignored").split()[1], 16)
     assert not ignored & 1 << (signal.SIGHUP - 1)
 
 
