@@ -44,6 +44,23 @@ def load_yaml(path: Path) -> Any:
         raise InputError(str(path), line, str(problem)) from None
 
 
+def find_file(kind: str, name: str, directories: Sequence[Path]) -> Path:
+    """The YAML file ``name`` from the first directory that has it; InputError names all there are.
+
+    ``kind`` is what the files are, in one word.
+    """
+    known: set[str] = set()
+    for directory in directories:
+        if not directory.is_dir():
+            raise InputError(str(directory), None, f"the directory of {kind}s does not exist")
+        files = {path.stem: path for path in directory.glob("*.yaml")}
+        if name in files:
+            return files[name]
+        known.update(files)
+    listed = ", ".join(sorted(known)) or "none"
+    raise InputError(kind, "name", f"there is no {kind} {name!r}; known: {listed}")
+
+
 class Fields:
     """One mapping, read field by field; ``done`` complains about what nobody asked for."""
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, Union
 
 from edgetune.applicability import Applicability, read_applicability
-from edgetune.errors import InputError
-from edgetune.fields import Fields, load_yaml
+from edgetune.fields import Fields, find_file, load_yaml
 from edgetune.kinds import KINDS, Kind
 from edgetune.metrics.catalogue import METRICS
 
@@ -122,16 +121,7 @@ def is_expression(text: str) -> bool:
 
 def find_tuning(name: str, directories: Sequence[Path]) -> Tuning:
     """The tuning of that name from the first directory that holds it; InputError names all."""
-    known: set[str] = set()
-    for directory in directories:
-        if not directory.is_dir():
-            raise InputError(str(directory), None, "the directory of tunings does not exist")
-        files = {path.stem: path for path in sorted(directory.glob("*.yaml"))}
-        if name in files:
-            return load_tuning(files[name])
-        known.update(files)
-    listed = ", ".join(sorted(known)) or "none"
-    raise InputError("tuning", "name", f"there is no tuning {name!r}; known: {listed}")
+    return load_tuning(find_file("tuning", name, directories))
 
 
 def load_tuning(path: Path) -> Tuning:

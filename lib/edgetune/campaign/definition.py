@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from edgetune.errors import InputError
-from edgetune.fields import Fields, load_yaml
+from edgetune.fields import Fields, find_file, load_yaml
 from edgetune.freezes import Event, Freeze, read_event, read_freeze, read_zone
 from edgetune.inventory import NAME, Inventory, Pop
 from edgetune.plan import Options
@@ -80,16 +80,7 @@ class Campaign:
 
 def find_campaign(name: str, directories: Sequence[Path]) -> Campaign:
     """The campaign of that name from the first directory that holds it; InputError names all."""
-    known: set[str] = set()
-    for directory in directories:
-        if not directory.is_dir():
-            raise InputError(str(directory), None, "the directory of campaigns does not exist")
-        files = {path.stem: path for path in directory.glob("*.yaml")}
-        if name in files:
-            return load_campaign(files[name])
-        known.update(files)
-    listed = ", ".join(sorted(known)) or "none"
-    raise InputError("campaign", "name", f"there is no campaign {name!r}; known: {listed}")
+    return load_campaign(find_file("campaign", name, directories))
 
 
 def load_campaign(path: Path) -> Campaign:
