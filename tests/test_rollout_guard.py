@@ -100,6 +100,17 @@ class TestDegraded:
         (host,) = world.plan["batches"][0]["hosts"]
         return host
 
+    @pytest.fixture
+    def tested(self, world: World) -> list[str]:
+        """The whole test group, changed and checked."""
+        for batch in (0, 2):
+            world.roll(batch)
+            check(world, batch)
+        now = time.time()
+        keep(world, baseline=[now - 1000, now - 900])
+        sample(world, [950])
+        return list(groups(world.plan)["test"])
+
     def test_a_changed_host_that_is_unwell(self, world: World, sick: str) -> None:
         keep(world, channel="edge")
         sample(world, [10, 0], sick=[sick])
@@ -125,34 +136,24 @@ class TestDegraded:
         sample(world, [0])
         assert found(world) == []
 
-    def test_a_whole_test_group_that_is_slow(self, world: World) -> None:
+    def test_a_whole_test_group_that_is_slow(self, world: World, tested: list[str]) -> None:
         """Half of the PoP: what is usual there now is no measure."""
-        for batch in (0, 2):
-            world.roll(batch)
-            check(world, batch)
-        now = time.time()
-        keep(world, baseline=[now - 1000, now - 900])
-        test = groups(world.plan)["test"]
-        sample(world, [950])
         rows = [
-            {"host": host, "time": now, "gauges": {"health_p50_ms": 300.0 if host in test else 3.0}}
+            {
+                "host": host,
+                "time": time.time(),
+                "gauges": {"health_p50_ms": 300.0 if host in tested else 3.0},
+            }
             for host in world.balancer.state
         ]
         world.site.samples.add("lab1", rows)
         (payload,) = found(world, "health_degraded")
-        assert payload["hosts"] == sorted(test)
+        assert payload["hosts"] == sorted(tested)
 
-    def test_many_hosts_are_a_short_text(self, world: World) -> None:
-        for batch in (0, 2):
-            world.roll(batch)
-            check(world, batch)
-        now = time.time()
-        keep(world, baseline=[now - 1000, now - 900])
-        changed = groups(world.plan)["test"]
-        sample(world, [950])
-        sample(world, [0], sick=changed)
+    def test_many_hosts_are_a_short_text(self, world: World, tested: list[str]) -> None:
+        sample(world, [0], sick=tested)
         (payload,) = found(world)
-        assert payload["hosts"] == sorted(changed)
+        assert payload["hosts"] == sorted(tested)
         assert payload["evidence"].count("90%") == 3
         assert payload["evidence"].endswith("; and 1 more")
 

@@ -33,8 +33,8 @@ def drain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, A
     our own "drain" for the previous state. Live tunings drain nothing. ``waiting`` counts hosts
     that cannot be drained now, because of a freeze or a surge, because the PoP is paused, or
     because a rollback finds no room under the floor; the step is to be called again in
-    ``again_in`` seconds then. Where a rollback finds
-    room for some of them, these go first, and ``check_health`` tells that the others are left.
+    ``again_in`` seconds then. Where a rollback finds room for some of them, these go first, and
+    ``check_health`` tells that the others are left.
     """
     opened = open_rollout(site, rollout, epoch)
     work = opened.batch(batch)
