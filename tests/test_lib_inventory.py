@@ -113,7 +113,10 @@ def test_unknown_pop_and_host_name_what_there_is(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("pops: [", "line 1"),
-        ("pops:\n  a: 1\n  a: 2\n", "'a' is given twice"),
+        ("pops:\n  a: 1\n  a: 2\n", "line 3: 'a' is given twice"),
+        ("pops: a: 1\n", "line 1: mapping values are not allowed here"),
+        ("pops:\n  ? [a]\n  : 1\n", "line 2: a key must be one word or number"),
+        ("pops: 2026-02-30\n", "day is out of range"),
         ("- pops\n", "must be a mapping, not a list"),
         ("", "must be a mapping, not nothing"),
     ],

@@ -16,27 +16,46 @@ from edgetune.errors import InputError
 _REQUIRED = object()
 
 
-class _UniqueKeys(yaml.SafeLoader):
+class _UniqueKeys:
     """YAML that refuses a key given twice instead of keeping the last one silently."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
+            key = self.construct_object(key_node, deep=True)  # type: ignore[attr-defined]
+            if not isinstance(key, Hashable):
+                raise _wrong("a key must be one word or number", key_node)
             if key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"{key!r} is given twice", key_node.start_mark
-                )
+                raise _wrong(f"{key!r} is given twice", key_node)
             seen.add(key)
-        return super().construct_mapping(node, deep)
+        mapping: dict[Hashable, Any] = super().construct_mapping(node, deep)  # type: ignore[misc]
+        return mapping
+
+
+def _wrong(problem: str, node: yaml.Node) -> yaml.YAMLError:
+    return yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+
+
+class _Exact(_UniqueKeys, yaml.SafeLoader):
+    """Says best what is wrong."""
+
+
+class _Quick(_UniqueKeys, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Reads an inventory of thousands of hosts ten times as fast, where libyaml is there."""
 
 
 def load_yaml(path: Path) -> Any:
     """The document in ``path``; InputError names the file and the line of a mistake."""
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeys)
+        text = path.read_text(encoding="utf-8")
+        try:
+            return yaml.load(text, Loader=_Quick)
+        except yaml.YAMLError:
+            return yaml.load(text, Loader=_Exact)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(str(path), None, f"cannot be read: {error}") from None
+    except ValueError as error:  # 2026-02-30
+        raise InputError(str(path), None, str(error)) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f"line {mark.line + 1}" if mark else None
