@@ -20,12 +20,13 @@ from tests.practice import Practice, needs_lab, practising
 pytestmark = needs_lab
 
 RULES = "advance_campaigns,advance_soaking,sample_running"
-# Live, so that the test is quick, and true of two against two: listen queues drop as ever.
+# Live, so that the test is quick. CPU time, which no load of the machine makes rare or unequal:
+# lab hosts share its counters, and two hosts can be compared with two.
 TUNING = {
     "name": "keep_window",
     "version": "1.0.0",
     "summary": "Let a connection keep its congestion window while it is idle.",
-    "intent": {"no_harm": "listen_drops", "margin": 3},
+    "intent": {"no_harm": "cpu", "margin": 3},
     "guards": [{"metric": "health_failed", "margin": 0.5}],
     "settings": [
         {
