@@ -182,14 +182,20 @@ def test_fault_of_a_bmc_and_its_end(
     assert of_bmc(home, "e003")["faults"] == []
 
 
+def words_of(pid: int) -> list[str]:
+    """A process's command; none where it has ended since it was listed."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    except OSError:
+        return []
+
+
 def test_hosts_boot_without_their_bmcs_and_down_leaves_nothing(running: Path) -> None:
     home = running
     state = pop.status(home)
     assert state is not None
     members = family(state["pid"])
-    simulator = next(
-        pid for pid, _ in members if b"lab.bmc.process" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    )
+    simulator = next(pid for pid, _ in members if "lab.bmc.process" in words_of(pid))
     os.kill(simulator, signal.SIGKILL)
     pop.power(home, "e001", "reset")
     wait_for_boot(home, "e001", 3)
