@@ -78,6 +78,12 @@ def plan(tmp_path: Path, hosts: int = 8, floor: float = 0.5, **options: Any) -> 
     return make_plan(site, what, rendered, seen, Options(**{"seed": 7, **options}).checked())
 
 
+def reading(host: str, at: float, **gauges: float) -> dict[str, Any]:
+    """A sample that tells nothing but these readings."""
+    known = {"schema": 1, "host": host, "time": at, "boot_id": "b", "uptime": 100.0}
+    return {**known, "counters": {}, "gauges": gauges}
+
+
 def samples(
     rates: dict[str, float], start: float, seconds: float, boot: str = "b", seed: int = 1
 ) -> list[dict[str, Any]]:

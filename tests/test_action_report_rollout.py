@@ -14,6 +14,7 @@ from edgetune.rollout.baseline import check_baseline
 from edgetune.rollout.pause import pause_pop
 from edgetune.rollout.record import read_rollout
 from tests.action_case import EdgetuneActionTestCase
+from tests.builders import reading
 from tests.hostile import HOSTILE
 from tests.test_rollout_looks import Soaking
 
@@ -120,7 +121,7 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
         self.judge()
         opened = read_rollout(self.world.site, self.world.rollout)
         later = time.time() + 2e6
-        self.world.site.samples.add("lab1", [{"host": "e000", "time": later}])
+        self.world.site.samples.add("lab1", [reading("e000", later)])
         page = self.report()
         self.assertIn("No samples of that time are left", page)
         self.assertEqual((page.count('class="slots'), page.count('class="steps test"')), (0, 2))

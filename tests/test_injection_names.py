@@ -22,7 +22,7 @@ from edgetune.rollout.site import Site
 from edgetune.rollout.store import SqliteStore, St2Store
 from edgetune.traffic.haproxy import Haproxy
 from edgetune.tuning import find_tuning, load_tuning
-from tests.builders import ROOT, inventory_document, write_yaml
+from tests.builders import ROOT, inventory_document, reading, write_yaml
 from tests.hostile import HOSTILE
 
 WHOLE = {name: text for name, text in HOSTILE.items() if name != "half a character"}
@@ -179,8 +179,8 @@ def test_sqlite_keeps_a_text_as_it_is(text: str, tmp_path: Path) -> None:
     assert (claims.holder(text), claims.holder("other")) == (claim, None)
     assert claims.release(text, claim)
     samples = SqliteSamples(database, 60)
-    samples.add(text, [{"host": text, "time": 1.0}])
-    assert samples.window(text, 0, 2) == [{"host": text, "time": 1.0}]
+    samples.add(text, [reading(text, 1.0)])
+    assert samples.window(text, 0, 2) == [reading(text, 1.0)]
     assert samples.window("other", 0, 2) == []
 
 

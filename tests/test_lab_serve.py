@@ -33,6 +33,7 @@ from lab.serve.criteria import criterion
 from lab.serve.sensors import Sensor, SensorKeeper, load_sensors, start
 from lab.serve.server import Log, Server
 from lab.serve.timers import CRON_TIMER, INTERVAL_TIMER, timer
+from tests.builders import reading
 from tests.world import World
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -661,9 +662,8 @@ def world_with_a_sick_host(folder: Path) -> World:
     (sick,) = world.plan["batches"][0]["hosts"]
     for at, latency in ((now - 950, 1.0), (now, 900.0), (time.time(), 900.0)):
         rows = [
-            {"host": host, "time": at, "gauges": {"health_failed": 0, "health_p50_ms": ms}}
+            reading(host, at, health_failed=0, health_p50_ms=latency if host == sick else 1.0)
             for host in world.balancer.state
-            for ms in [latency if host == sick else 1.0]
         ]
         world.site.samples.add("lab1", rows)
     return world

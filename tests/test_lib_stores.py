@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import threading
@@ -20,6 +21,9 @@ from edgetune.errors import FencedError, InputError, StoreError
 from edgetune.metrics.samples import RedisSamples, SqliteSamples
 from edgetune.rollout.claims import Claim, RedisClaims, SqliteClaims
 from edgetune.rollout.store import SqliteStore, St2Store, open_store
+from tests.builders import reading
+
+FIELDS = ("host", "boot_id", "time", "uptime", "counters", "gauges")
 
 
 @pytest.fixture(scope="module")
@@ -185,13 +189,49 @@ def test_a_claim_given_back_with_a_grace_keeps_others_out_meanwhile(claims: Any)
 
 
 def test_samples_come_back_in_order_and_expire(samples: Any) -> None:
-    rows = [{"host": host, "time": at} for at in (30.0, 10.0, 20.0) for host in ("a", "b")]
+    rows = [reading(host, at) for at in (30.0, 10.0, 20.0) for host in ("a", "b")]
     samples.add("lab1", rows)
     samples.add("lab1", [])
     assert [row["time"] for row in samples.window("lab1", 10, 20)] == [10.0, 10.0, 20.0, 20.0]
     assert samples.window("lab2", 0, 99) == []
-    samples.add("lab1", [{"host": "a", "time": 125.0}])
+    samples.add("lab1", [reading("a", 125.0)])
     assert [row["time"] for row in samples.window("lab1", 0, 200)] == [30.0, 30.0, 125.0]
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [
+        *((field, value) for field in FIELDS for value in ([], {"a": {}}, True, None)),
+        *((field, value) for field in ("counters", "gauges") for value in ("", {"a": "1"})),
+        *((field, 7) for field in ("host", "boot_id", "counters")),
+        *((field, "7") for field in ("time", "uptime")),
+    ],
+)
+def test_a_sample_with_a_field_of_another_type_is_left_out(
+    tmp_path: Path, field: str, value: Any
+) -> None:
+    """Who reads them would end in the middle of its step: hosts are keys, times are compared."""
+    database = Database(f"sqlite:///{tmp_path}/state.sqlite")
+    samples = SqliteSamples(database, 100.0)
+    good = [reading("a", 10.0), reading("b", 30.0, cpu=1.5)]
+    samples.add("lab1", good)
+    _insert(database, json.dumps({**reading("a", 20.0), field: value}))
+    assert samples.window("lab1", 0, 99) == good
+
+
+@pytest.mark.parametrize("text", ["", "{", '"', "7", "[]", "null", '{"host": "a"', "[" * 100_000])
+def test_a_text_that_is_no_sample_is_left_out(tmp_path: Path, text: str) -> None:
+    database = Database(f"sqlite:///{tmp_path}/state.sqlite")
+    samples = SqliteSamples(database, 100.0)
+    good = [reading("a", 10.0), reading("b", 30.0, cpu=1.5)]
+    samples.add("lab1", good)
+    _insert(database, text)
+    assert samples.window("lab1", 0, 99) == good
+
+
+def _insert(database: Database, text: str) -> None:
+    with database.transaction() as db:
+        db.execute("INSERT INTO samples VALUES ('lab1', 20.0, ?)", (text,))
 
 
 def test_an_unreachable_backend_is_no_empty_one(tmp_path: Path) -> None:

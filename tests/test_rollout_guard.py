@@ -25,6 +25,7 @@ from edgetune.rollout.guard.watched import Soaks, Watched
 from edgetune.rollout.pause import pause_pop, resume_pop
 from edgetune.rollout.record import read_rollout
 from edgetune.rollout.switch import resume_all, stop_all
+from tests.builders import reading
 from tests.soaking import USUAL, Soaking
 from tests.world import EmptyWorld, World, changing
 
@@ -138,12 +139,9 @@ class TestDegraded:
 
     def test_a_whole_test_group_that_is_slow(self, world: World, tested: list[str]) -> None:
         """Half of the PoP: what is usual there now is no measure."""
+        slow = dict.fromkeys(tested, 300.0)
         rows = [
-            {
-                "host": host,
-                "time": time.time(),
-                "gauges": {"health_p50_ms": 300.0 if host in tested else 3.0},
-            }
+            reading(host, time.time(), health_p50_ms=slow.get(host, 3.0))
             for host in world.balancer.state
         ]
         world.site.samples.add("lab1", rows)

@@ -14,6 +14,7 @@ import pytest
 from edgetune.errors import EdgetuneError, FencedError, InputError, RefusedError
 from edgetune.rollout import change, drain, lifecycle, looks, record
 from edgetune.rollout.record import read_rollout
+from tests.builders import reading
 from tests.world import World, changing
 
 SOMAXCONN = "sysctl:net.core.somaxconn"
@@ -46,8 +47,7 @@ def _now(world: World, health_ms: dict[str, float]) -> None:
     opened.head.baseline = [now - 1000, now - 900]
     opened.save()
     for at, slow in ((now - 950, {}), (now, health_ms)):
-        gauges = {h: {"health_p50_ms": slow.get(h, 1.0)} for h in world.balancer.state}
-        rows = [{"host": h, "time": at, "gauges": each} for h, each in gauges.items()]
+        rows = [reading(h, at, health_p50_ms=slow.get(h, 1.0)) for h in world.balancer.state]
         world.site.samples.add("lab1", rows)
 
 

@@ -17,6 +17,7 @@ from edgetune.fields import load_yaml
 from edgetune.plan import groups
 from edgetune.rollout import looks
 from edgetune.rollout.record import read_rollout
+from tests.builders import reading
 from tests.metadata.values import shape
 from tests.world import World
 
@@ -44,11 +45,10 @@ class RolloutGuardTestCase(BaseSensorTestCase):
         opened.head.baseline = [now - 1000, now - 900]
         opened.save()
         for at, latency in ((now - 950, {}), (now, health_ms), (time.time(), health_ms)):
-            gauges = {
-                host: {"health_failed": 0, "health_p50_ms": latency.get(host, 1.0)}
+            rows = [
+                reading(host, at, health_failed=0, health_p50_ms=latency.get(host, 1.0))
                 for host in self.world.balancer.state
-            }
-            rows = [{"host": host, "time": at, "gauges": seen} for host, seen in gauges.items()]
+            ]
             self.world.site.samples.add("lab1", rows)
 
     def poll(self, **config: Any) -> list[dict[str, Any]]:

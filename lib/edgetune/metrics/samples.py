@@ -19,6 +19,10 @@ from edgetune.errors import InputError
 
 Sample = Mapping[str, Any]
 
+_NUMBERS = frozenset((int, float))
+# A reading that could not be taken is None.
+_READINGS = frozenset((int, float, type(None)))
+
 
 def make_sample(host: str, time: float, data: Mapping[str, Any]) -> Sample:
     """A sample from what a host's agent answered to ``sample``; InputError if it makes no sense."""
@@ -42,7 +46,7 @@ class Samples(Protocol):
         """Keep them, and forget those past their retention."""
 
     def window(self, pop: str, start: float, end: float) -> list[Sample]:
-        """All with start <= time <= end, oldest first."""
+        """All with start <= time <= end, oldest first, without those that are damaged."""
 
 
 def open_samples(config: Config) -> Samples:
@@ -103,9 +107,45 @@ class RedisSamples:
 
 
 def _read(texts: Iterable[str]) -> list[Sample]:
-    """All at once, so that they share their keys: a week of a PoP has millions of samples."""
-    samples: list[Sample] = json.loads(f"[{','.join(texts)}]")
-    return samples
+    """All at once, so that they share their keys: a week of a PoP has millions of samples.
+
+    What is no sample is left out: damage, or of somebody else who writes there.
+    """
+    each = list(texts)
+    try:
+        found = _parsed(",".join(each))
+    except (ValueError, RecursionError):
+        found = [value for text in each for value in _parsed_alone(text)]
+    return [value for value in found if _is_sample(value)]
+
+
+def _parsed(texts: str) -> list[Any]:
+    values: list[Any] = json.loads(f"[{texts}]")
+    return values
+
+
+def _parsed_alone(text: str) -> list[Any]:
+    try:
+        return _parsed(text)
+    except (ValueError, RecursionError):
+        return []
+
+
+def _is_sample(value: Any) -> bool:
+    """Whether every field is of its type. What a number may be is for its reader to say."""
+    return (
+        type(value) is dict
+        and type(value.get("host")) is str
+        and type(value.get("boot_id")) is str
+        and type(value.get("time")) in _NUMBERS
+        and type(value.get("uptime")) in _NUMBERS
+        and _has_readings(value.get("counters"))
+        and _has_readings(value.get("gauges"))
+    )
+
+
+def _has_readings(value: Any) -> bool:
+    return type(value) is dict and _READINGS.issuperset(map(type, value.values()))
 
 
 def _key(pop: str) -> str:
