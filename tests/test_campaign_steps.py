@@ -637,6 +637,50 @@ def test_what_nobody_foresaw_in_one_campaign_keeps_no_other_from_its_step(
     assert said["errors"][0].endswith("KeyError: 'metrics'")
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda kept: "{",
+        lambda kept: "[]",
+        lambda kept: "7",
+        lambda kept: json.dumps({**kept, "schema": 99}),
+        lambda kept: json.dumps({**kept, "rings": None}),
+        lambda kept: json.dumps({**kept, "rings": [{"pops": ["ams1"]}]}),
+        lambda kept: json.dumps({**kept, "created": "yesterday"}),
+        lambda kept: json.dumps({**kept, "unknown": 1}),
+        lambda kept: json.dumps({key: kept[key] for key in kept if key != "created"}),
+    ],
+)
+def test_a_damaged_record_keeps_no_other_campaign_from_its_step(
+    tmp_path: Path, damage: Callable[[dict[str, Any]], str]
+) -> None:
+    world = two_campaigns(tmp_path)
+    one, _ = sorted(world.site.store.list("edgetune.campaign.").items())[0]
+    kept = json.loads(world.site.store.get(one) or "")
+    world.site.store.put(one, damage(kept))
+    world.site.store.put("edgetune.campaign.nothing.of_ours", "{")
+    said = next_of_campaign(world.site)
+    assert world.begun() == ["lax1"]
+    (error,) = said["errors"]
+    assert error.startswith(f"campaign {kept['id']}") and error in said["message"]
+    status = campaign_status(world.site)
+    assert status["message"] == f"1 campaign; {error}"
+    assert status["text"].startswith(f"{error}\n\n")
+    with pytest.raises(RefusedError, match=kept["id"]):
+        abort_campaign(world.site, kept["id"], by="ana")
+    with pytest.raises(InputError, match="no plan and no ring"):
+        approve(world.site, "sha256:00", by="ana")
+
+
+def test_no_campaign_begins_beside_one_that_cannot_be_read(tmp_path: Path) -> None:
+    """It may have the same PoPs."""
+    world = begun(tmp_path)
+    key = world.key
+    world.site.store.put(key, "{")
+    with pytest.raises(RefusedError, match=f"its record {key} is damaged"):
+        world.begin_campaign()
+
+
 def test_who_soaks_is_looked_at_in_turn(tmp_path: Path) -> None:
     """advance_soaking takes 25 at a time: the younger ones would have no look for days."""
     world = two_campaigns(tmp_path)

@@ -22,7 +22,14 @@ from edgetune.campaign.gates import (
     unwell,
     verdict_of,
 )
-from edgetune.campaign.record import PopStep, Record, RingStep, Writer, all_records, taken_if_free
+from edgetune.campaign.record import (
+    PopStep,
+    Record,
+    RingStep,
+    Writer,
+    readable_records,
+    taken_if_free,
+)
 from edgetune.errors import EdgetuneError, FencedError, NothingToDo, RefusedError, StoreError
 from edgetune.freezes import written
 from edgetune.rollout.lifecycle import claim_pop, refuse_unfinished
@@ -47,15 +54,16 @@ def next_of_campaign(
     """Take the next step of a campaign, or of all that are running; safe to repeat at any time.
 
     ``start`` lists the rollouts that were begun and want a workflow, each with its epoch.
-    ``errors`` names campaigns whose step failed; the others go on. ``news`` is what their chat
-    channels are to be told. ``owner`` is the execution that asks.
+    ``errors`` names campaigns whose step failed, or whose record cannot be read; the others go on.
+    ``news`` is what their chat channels are to be told. ``owner`` is the execution that asks.
     """
     refuse_if_stopped(site)
-    running = [record.id for record in all_records(site) if record.state == "running"]
+    records, unreadable = readable_records(site)
+    running = [record.id for record in records if record.state == "running"]
     begun: Begun = []
     news: News = []
     messages: dict[str, str] = {}
-    errors: list[str] = []
+    errors = [] if campaign else unreadable
     names = [campaign] if campaign else running
     until = time.monotonic() + _LONGEST
     for ahead, name in zip(range(len(names), 0, -1), names):

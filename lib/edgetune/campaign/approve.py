@@ -8,7 +8,7 @@ from typing import Any
 
 from edgetune import PACK
 from edgetune.campaign.gates import unchanged
-from edgetune.campaign.record import ENDED, Record, RingStep, all_records
+from edgetune.campaign.record import ENDED, Record, RingStep, readable_records
 from edgetune.errors import InputError, RefusedError
 from edgetune.report.text import clock
 from edgetune.rollout.approval import Approval, refuse_own, save_approval
@@ -43,7 +43,7 @@ def _subject(site: Site, digest: str, by: str) -> tuple[str, float]:
         plan = load_plan(site, digest)
         of = f"plan {digest}, {plan['tuning']['name']} on {plan['pop']}"
         return of, site.config.approval_expires
-    for record in all_records(site):
+    for record in readable_records(site)[0]:
         for ring in record.rings:
             if ring.digest == digest:
                 return _ring(site, record, ring, by)

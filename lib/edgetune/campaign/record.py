@@ -179,9 +179,22 @@ def put_record(site: Site, record: Record, epoch: int = 0) -> None:
 
 
 def all_records(site: Site) -> list[Record]:
-    """Every campaign, oldest first; RefusedError if another version of the pack wrote one."""
-    found = [_load(text) for _, text in _texts(site, _PREFIX).values()]
-    return sorted(found, key=lambda record: record.created)
+    """Every campaign, oldest first; RefusedError if one cannot be read."""
+    records, unreadable = readable_records(site)
+    if unreadable:
+        raise RefusedError("; ".join(unreadable))
+    return records
+
+
+def readable_records(site: Site) -> tuple[list[Record], list[str]]:
+    """Every campaign that can be read, oldest first, and why others cannot."""
+    records, unreadable = [], []
+    for campaign, (epoch, text) in _texts(site, _PREFIX).items():
+        try:
+            records.append(_load(campaign, epoch, text))
+        except RefusedError as error:
+            unreadable.append(str(error))
+    return sorted(records, key=lambda record: record.created), unreadable
 
 
 def _newest(site: Site, campaign: str) -> tuple[int, Record]:
@@ -189,7 +202,8 @@ def _newest(site: Site, campaign: str) -> tuple[int, Record]:
     found = _texts(site, f"{_PREFIX}{campaign}.").get(campaign)
     if found is None:
         raise InputError("parameter", "campaign", f"there is no campaign {campaign!r}")
-    return found[0], _load(found[1])
+    epoch, text = found
+    return epoch, _load(campaign, epoch, text)
 
 
 def _texts(site: Site, prefix: str) -> dict[str, tuple[int, str]]:
@@ -197,22 +211,31 @@ def _texts(site: Site, prefix: str) -> dict[str, tuple[int, str]]:
     found: dict[str, tuple[int, str]] = {}
     for key, text in site.store.list(prefix).items():
         campaign, _, epoch = key[len(_PREFIX) :].rpartition(".")
-        if text != _DROPPED and int(epoch) >= found.get(campaign, (0, ""))[0]:
+        if text != _DROPPED and epoch.isdecimal() and int(epoch) >= found.get(campaign, (0, ""))[0]:
             found[campaign] = (int(epoch), text)
     return found
 
 
-def _load(text: str) -> Record:
-    document = json.loads(text)
-    if document.pop("schema", None) != CAMPAIGN_SCHEMA:
+def _load(campaign: str, epoch: int, text: str) -> Record:
+    try:
+        document = json.loads(text)
+        if document.pop("schema", None) == CAMPAIGN_SCHEMA:
+            return _record(document)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RefusedError(
-            f"campaign {document.get('id')} was written by another version of the pack"
-        )
-    document["rings"] = [
+            f"campaign {campaign}: its record {_key(campaign, epoch)} is damaged: {error!r}"
+        ) from None
+    raise RefusedError(f"campaign {campaign} was written by another version of the pack")
+
+
+def _record(document: dict[str, Any]) -> Record:
+    rings = [
         RingStep(**{**ring, "pops": {name: PopStep(**step) for name, step in ring["pops"].items()}})
         for ring in document["rings"]
     ]
-    return Record(**document)
+    # The one thing by which campaigns are compared.
+    created = float(document["created"])
+    return Record(**{**document, "rings": rings, "created": created})
 
 
 def _key(campaign: str, epoch: int) -> str:

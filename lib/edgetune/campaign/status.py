@@ -6,19 +6,22 @@ from __future__ import annotations
 from typing import Any
 
 from edgetune.campaign.gates import closed_gates, find_rollouts, unchanged, unwell
-from edgetune.campaign.record import ENDED, Record, all_records, read_record
+from edgetune.campaign.record import ENDED, Record, read_record, readable_records
 from edgetune.errors import RefusedError
 from edgetune.report.campaign import campaign_text
 from edgetune.rollout.record import Head, all_heads
 from edgetune.rollout.site import Site
+from edgetune.texts import one_line
 
 
 def campaign_status(site: Site, campaign: str = "") -> dict[str, Any]:
     """How one campaign stands, or all that have not ended; touches nothing."""
+    unreadable: list[str] = []
     if campaign:
         records = [read_record(site, campaign)]
     else:
-        records = [record for record in all_records(site) if record.state not in ENDED]
+        found, unreadable = readable_records(site)
+        records = [record for record in found if record.state not in ENDED]
     heads = {head.id: head for head in all_heads(site)}
     for record in records:
         find_rollouts(record, heads)
@@ -27,9 +30,13 @@ def campaign_status(site: Site, campaign: str = "") -> dict[str, Any]:
     texts = [campaign_text(record, states, waits[record.id]) for record in records]
     return {
         "campaigns": [_short(record, states, waits[record.id]) for record in records],
-        "message": f"{len(records)} campaign{'' if len(records) == 1 else 's'}",
-        "text": "\n\n".join(texts) or "No campaigns.",
+        "message": "; ".join([_counted(len(records)), *unreadable]),
+        "text": "\n\n".join([*map(one_line, unreadable), *texts]) or "No campaigns.",
     }
+
+
+def _counted(campaigns: int) -> str:
+    return "1 campaign" if campaigns == 1 else f"{campaigns} campaigns"
 
 
 def _waits(site: Site, record: Record, heads: dict[str, Head]) -> list[str]:
