@@ -31,5 +31,8 @@ class ResumeCampaignTestCase(EdgetuneActionTestCase):
     def test_accepting_needs_a_name(self) -> None:
         self.assert_wrong("by", campaign=self.world.id, accept=True)
 
+    def test_nobody_gives_another_name_than_his_own(self) -> None:
+        self.assertTrue(self.metadata["parameters"]["by"]["immutable"])
+
     def test_an_unknown_campaign_is_named(self) -> None:
         self.assert_wrong("campaign", campaign="nothing")

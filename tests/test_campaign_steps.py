@@ -735,6 +735,36 @@ def test_a_campaign_may_permit_it(tmp_path: Path) -> None:
     assert world.advance() == ["ams1"]
 
 
+@pytest.mark.parametrize("permitted", [False, True])
+def test_who_began_a_campaign_overrules_no_verdict_of_a_ring_that_needs_approval(
+    tmp_path: Path, says: Any, permitted: bool
+) -> None:
+    """An approval of the next ring may have been given before there was a verdict."""
+    world, digest = waiting(tmp_path, self_approval=permitted)
+    approve(world.site, digest, by="ben")
+    world.advance()
+    world.bring("ams1", "complete")
+    says("hold")
+    world.advance()
+    before = world.site.store.get(world.key)
+    if not permitted:
+        with pytest.raises(RefusedError, match="what ring canary of .* has not proven is approved"):
+            resume_campaign(world.site, world.id, accept=True, by=" Ana ")
+        assert world.site.store.get(world.key) == before
+    resume_campaign(world.site, world.id, accept=True, by="ana" if permitted else "ben")
+    world.advance()
+    assert world.record.rings[0].closed
+
+
+def test_where_nobody_approves_who_began_a_campaign_may_overrule(tmp_path: Path, says: Any) -> None:
+    world = canary_done(tmp_path)
+    says("hold")
+    world.advance()
+    resume_campaign(world.site, world.id, accept=True, by="ana")
+    world.advance()
+    assert world.record.rings[0].accepted == "ana"
+
+
 def test_an_approval_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world, digest = waiting(tmp_path)
     approve(world.site, digest, by="ben")

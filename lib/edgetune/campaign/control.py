@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from edgetune.campaign.gates import UNWELL, find_rollouts
+from edgetune.campaign.gates import UNWELL, find_rollouts, needs_approval, unchanged
 from edgetune.campaign.record import ENDED, Record, RingStep, seized
 from edgetune.errors import InputError, RefusedError
+from edgetune.rollout.approval import refuse_own
 from edgetune.rollout.record import ENDED as ROLLOUT_ENDED
 from edgetune.rollout.record import all_heads
 from edgetune.rollout.site import Site
@@ -39,7 +40,8 @@ def resume_campaign(
     """Go on with a campaign that is held. PoPs that were taken back are begun anew.
 
     With ``accept`` they are left out instead, as are those that are refused, and a ring that its
-    verdict held is closed all the same; that needs somebody's name and is kept in the record.
+    verdict held is closed all the same; that needs somebody's name and is kept in the record. Where
+    the ring needs an approval, who began the campaign is refused unless its file says otherwise.
     RefusedError while a rollout of it is held or being taken back: that is decided there.
     """
     if accept and not by:
@@ -51,6 +53,8 @@ def resume_campaign(
         find_rollouts(record, heads)
         states = {name: head.state for name, head in heads.items()}
         _refuse_undecided(record, states)
+        if accept:
+            _refuse_own_acceptance(site, record, by)
         for ring in record.rings:
             _go_on(ring, states, by if accept else "", ring is record.present)
         record.become("running", by, (reason or "resumed") + (", accepted" if accept else ""))
@@ -81,6 +85,16 @@ def _refuse_undecided(record: Record, states: dict[str, str]) -> None:
                 f"{name}: rollout {pop.rollout} is {state}; rollout_pop soaks again, "
                 "roll_back_pop takes it back"
             )
+
+
+def _refuse_own_acceptance(site: Site, record: Record, by: str) -> None:
+    """What opens the next ring without a proof is as much a decision as its approval."""
+    if record.present is None:
+        return
+    name = record.present.name
+    gates = unchanged(site, record).ring(name).gates
+    if needs_approval(site, gates) and not gates.self_approval:
+        refuse_own(by, record.by, f"what ring {name} of {record.id} has not proven")
 
 
 def _refuse_ended(record: Record) -> None:
