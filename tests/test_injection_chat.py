@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from typing import Any
@@ -88,6 +89,21 @@ def test_an_answer_shows_what_was_said(name: str) -> None:
     assert not said.startswith("```succeeded")
     said = answer(alias, execution_of(alias, "failed", "there is no PoP"))
     assert said.startswith("```failed: ") and "there is no PoP" in said
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_an_answer_that_is_one_long_line_fits_into_one_message(name: str) -> None:
+    """A PoP of 5,000 hosts, each named with what is wrong; hubot cuts at 7,900 characters."""
+    alias = ALIASES[name]
+    for text in ("&" * 9000, "x" * 9000):
+        for said in ("message", "error"):
+            execution = execution_of(alias, "failed", "")
+            answered = next(iter(execution["result"].values()))
+            answered[said] = text
+            execution["result"]["errors"] = [{"result": {"result": {"error": text}}}]
+            shown = answer(alias, execution)
+            assert len(shown) < 7900 and shown.endswith("...```")
+            assert html.unescape(shown).startswith(f"```failed: {text[:1400]}")
 
 
 @pytest.mark.parametrize("name", ALIASES)

@@ -165,6 +165,11 @@ def test_a_post_is_one_block_of_code(tell: Tell) -> None:
         assert not set("<>`") & set(inside) and "{~}" not in inside, kind
 
 
+def test_a_long_post_is_one_message(tell: Tell) -> None:
+    (said,) = tell("mark_rollout", {"channel": "C1", "message": "&" * 9000})
+    assert len(said) < 7900 and said.endswith("&amp;...```{~}")
+
+
 def test_the_channel_is_kept_from_the_beginning(tmp_path: Path) -> None:
     world = changing(tmp_path)
     for state in ("soaking", "rolling_back", "rolled_back"):
