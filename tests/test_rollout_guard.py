@@ -129,6 +129,17 @@ class TestDegraded:
             "first": True,
         }
 
+    @pytest.mark.parametrize(
+        ("ahead", "finds"),
+        [(130, "health_degraded"), (290, "health_degraded"), (310, "samples_stale")],
+    )
+    def test_a_sensor_whose_clock_is_ahead_is_not_blind(
+        self, world: World, sick: str, ahead: float, finds: str
+    ) -> None:
+        keep(world, created=time.time() - 9000)
+        sample(world, [ahead + 60, ahead], sick=[sick])
+        assert [name for name, _ in Guard(refuse).look(world.site)] == [finds]
+
     def test_one_that_was_unwell_for_a_moment_is_no_harm(self, world: World, sick: str) -> None:
         """Somebody restarted its service."""
         sample(world, [20])
@@ -383,6 +394,11 @@ class TestSurge:
         keep(world, usual_load=500.0)
         sample(world, FEW)
         assert found(world) == []
+
+    def test_a_clock_that_is_ahead_hides_none(self, world: World) -> None:
+        keep(world, usual_load=300.0)
+        sample(world, [age + 200 for age in FEW])
+        assert len(found(world, "traffic_surge")) == 1
 
     def test_a_held_rollout_has_nothing_to_wait_with(self, world: World) -> None:
         keep(world, usual_load=300.0, state="held")

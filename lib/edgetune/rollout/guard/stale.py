@@ -6,13 +6,10 @@ from __future__ import annotations
 from edgetune.report.text import duration
 from edgetune.rollout.guard.watched import Finding, Watched
 
-_LONGEST = 300.0
-_INTERVALS = 3
-
 
 def stale_samples(watched: Watched) -> Finding | None:
     """No fresh sample of any host of the PoP."""
-    longest = max(_LONGEST, _INTERVALS * watched.interval)
+    longest = watched.stale_after
     newest = max([watched.head.created, *(float(s["time"]) for s in watched.samples)])
     if not watched.under_way or newest > watched.now - longest:
         return None

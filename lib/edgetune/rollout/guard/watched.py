@@ -18,6 +18,8 @@ Soaks = MutableMapping[tuple[str, int], Soak]
 
 # How far back samples are read: this many seconds, and this many intervals.
 _BACK, _INTERVALS_BACK = 600.0, 10
+# How old the newest one may be, likewise.
+_STALE, _STALE_INTERVALS = 300.0, 3
 
 
 class Finding(NamedTuple):
@@ -73,9 +75,20 @@ class Watched:
         back = max(_BACK, _INTERVALS_BACK * self.interval)
         return self.opened.site.samples.window(self.head.pop, self.now - back, self.now)
 
+    @property
+    def stale_after(self) -> float:
+        """How many seconds without a sample are too many."""
+        return max(_STALE, _STALE_INTERVALS * self.interval)
+
     def since(self, seconds: float) -> list[Sample]:
-        """Those of the last seconds."""
-        return [sample for sample in self.samples if sample["time"] >= self.now - seconds]
+        """Those of the seconds before the newest one, which has the clock of who sampled, not ours.
+
+        None once they are stale.
+        """
+        if not self.samples or self.samples[-1]["time"] < self.now - self.stale_after:
+            return []
+        start = self.samples[-1]["time"] - seconds
+        return [sample for sample in self.samples if sample["time"] >= start]
 
     def is_paused(self, cause: str) -> bool:
         """Whether its PoP is paused for this cause."""
