@@ -129,6 +129,18 @@ class TestDegraded:
             "first": True,
         }
 
+    def test_one_that_is_sampled_seldom(self, tmp_path: Path) -> None:
+        """Two samples in a row are up to two intervals apart."""
+        world = changing(tmp_path, interval=600, baseline=1200, soak=7200)
+        world.roll(0)
+        check(world, 0)
+        keep(world, baseline=[time.time() - 9000, time.time() - 6000])
+        sample(world, [8000])
+        (sick,) = world.plan["batches"][0]["hosts"]
+        sample(world, [600, 0], sick=[sick])
+        (payload,) = found(world)
+        assert (payload["kind"], payload["hosts"]) == ("limits", [sick])
+
     @pytest.mark.parametrize(
         ("ahead", "finds"),
         [(130, "health_degraded"), (290, "health_degraded"), (310, "samples_stale")],

@@ -13,7 +13,7 @@ from edgetune.rollout.guard.watched import Finding, Watched
 from edgetune.texts import one_line
 
 _CHANGED = ("changing", "soaking", "held", "promoting")
-_RECENT = 180.0
+_RECENT, _INTERVALS = 180.0, 3
 _SHOWN = 3
 
 Gauges = dict[str, Mapping[str, Any]]
@@ -57,7 +57,7 @@ def _last_two(watched: Watched) -> tuple[Gauges, Gauges]:
     """The gauges of each host's newest sample, and of the one before."""
     newest: Gauges = {}
     previous: Gauges = {}
-    for sample in watched.since(_RECENT):
+    for sample in watched.since(max(_RECENT, _INTERVALS * watched.interval)):
         host = str(sample["host"])
         if host in newest:
             previous[host] = newest[host]
