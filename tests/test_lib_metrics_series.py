@@ -205,6 +205,7 @@ def test_a_fall_outside_the_window_is_none() -> None:
         ({"listen_drops": "12"}, "listen_drops", "is '12'"),
         ({"listen_drops": True}, "listen_drops", "is True"),
         ({"rx_packets": math.inf}, "rx_packets", "is inf"),
+        ({"rx_packets": 10**400}, "rx_packets", f"is 1{'0' * 400}"),
         ({"uptime": NAN}, "uptime", "is nan"),
         ({"uptime": None}, "uptime", "is None"),
     ],

@@ -230,9 +230,10 @@ def test_all_test_hosts_skipped_hold(world: Soaking) -> None:
     assert "one of the groups is empty" in found["message"]
 
 
-def test_samples_that_make_no_sense_are_no_answer(world: Soaking) -> None:
+@pytest.mark.parametrize("drops", [-4, 10**400], ids=["negative", "huge"])
+def test_samples_that_make_no_sense_are_no_answer(world: Soaking, drops: int) -> None:
     sampled = world.hosts._sample
-    nonsense = {"counters": {"listen_drops": -4}}
+    nonsense = {"counters": {"listen_drops": drops}}
     world.hosts._sample = lambda name, request: {  # type: ignore[method-assign]
         **sampled(name, request),
         **(nonsense if name == "e002" else {}),

@@ -8,7 +8,7 @@ A sample is ``{"schema": 1, "host", "time", "boot_id", "uptime", "counters", "ga
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -18,6 +18,9 @@ from edgetune.config import Config
 from edgetune.errors import InputError
 
 Sample = Mapping[str, Any]
+
+LARGEST = sys.float_info.max
+"""JSON has larger ones; no array takes them."""
 
 _NUMBERS = frozenset((int, float))
 # A reading that could not be taken is None.
@@ -34,7 +37,7 @@ def make_sample(host: str, time: float, data: Mapping[str, Any]) -> Sample:
 def _refuse_nonsense(host: str, numbers: Mapping[str, Any]) -> None:
     for name, value in numbers.items():
         # A gauge that could not be read is None.
-        known = value is None or (type(value) in (int, float) and 0 <= value < math.inf)
+        known = value is None or (type(value) in (int, float) and 0 <= value <= LARGEST)
         if not known or (name == "uptime" and value is None):
             raise InputError(f"sample of {host}", name, f"is {value!r}")
 

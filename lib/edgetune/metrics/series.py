@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 
 from edgetune.errors import InputError
 from edgetune.metrics.catalogue import METRICS, PACKETS, READINGS, SECONDS, Metric
-from edgetune.metrics.samples import Sample
+from edgetune.metrics.samples import LARGEST, Sample
 
 REBOOTED = "rebooted"
 """The flaw of a host with more than one boot in the window."""
@@ -175,17 +176,20 @@ class _Table:
 
     def _numbers(self, name: str, values: list[Any]) -> Array:
         """The values as an array; InputError for the first that is no number or is negative."""
-        if set(map(type, values)) <= {int, float}:
-            numbers = np.array(values, dtype=float)
-            # count() compares by identity first, and no other NaN equals this one.
-            if np.sum((numbers >= 0) & (numbers < np.inf)) + values.count(_ABSENT) == len(values):
-                return numbers
+        # An integer may be larger than any float.
+        with suppress(OverflowError):
+            if set(map(type, values)) <= {int, float}:
+                numbers = np.array(values, dtype=float)
+                known = np.sum((numbers >= 0) & (numbers <= LARGEST))
+                # count() compares by identity first, and no other NaN equals this one.
+                if known + values.count(_ABSENT) == len(values):
+                    return numbers
         wrong = next(at for at, value in enumerate(values) if not _valid(value))
         raise InputError(f"sample of {self._rows[wrong]['host']}", name, f"is {values[wrong]!r}")
 
 
 def _valid(value: Any) -> bool:
-    return value is _ABSENT or (type(value) in (int, float) and 0 <= value < math.inf)
+    return value is _ABSENT or (type(value) in (int, float) and 0 <= value <= LARGEST)
 
 
 class _Steps:
