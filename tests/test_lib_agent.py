@@ -352,12 +352,15 @@ def test_a_reboot_asked_for_again_at_once_is_not_sent_again(host: AgentRoot) -> 
     assert host.commands == ["reboot"]
 
 
-def test_a_reboot_that_died_before_its_command_is_sent_later(host: AgentRoot) -> None:
-    reboot(host)
-    host.stop()
+def test_a_reboot_that_died_before_its_command_is_sent_later(
+    host: AgentRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Host, "detach", lambda *started: None)
+        answer(str(host.path), request("reboot", epoch=1, boot_id=host.boot_id))
     reboot(host)
     time.sleep(0.5)
-    assert not host.commands, "it is too early to tell"
+    assert not host.commands and not host.processes(), "it is too early to tell"
     a_minute_passes(host)
     assert reboot(host)["rebooting"]
     assert until(lambda: host.commands == ["reboot"])
@@ -421,7 +424,7 @@ def test_one_change_at_a_time(host: AgentRoot) -> None:
         process = host.start(b'{"protocol": 1, "verb": "restore", "epoch": 1, "tuning": "t"}')
         time.sleep(0.3)
         assert process.poll() is None
-    output, _ = process.communicate(timeout=10)
+    output, _ = process.communicate(timeout=60)
     assert b'"ok": true' in output
 
 
@@ -515,11 +518,16 @@ def health() -> Iterator[str]:
     server.server_close()
 
 
-def test_health_is_asked_on_connections_of_their_own(host: AgentRoot, health: str) -> None:
-    gauges = host.ask("sample", health_url=f"{health}/health?a=1", health_requests=7)["gauges"]
+def test_health_is_asked_on_connections_of_their_own(
+    host: AgentRoot, health: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampling, "HEALTH_TIMEOUT", 60.0)
+    asked = request("sample", health_url=f"{health}/health?a=1", health_requests=7)
+    gauges = answer(str(host.path), asked)["result"]["gauges"]
     assert _Health.asked == [("/health?a=1", "close")] * 7
     assert gauges["health_failed"] == 0
-    assert 0 < gauges["health_p50_ms"] <= gauges["health_p95_ms"] <= gauges["health_p99_ms"] < 2000
+    times = [gauges[f"health_p{share}_ms"] for share in (50, 95, 99)]
+    assert times[0] > 0 and times == sorted(times) and times[-1] < 60000
 
 
 def test_health_that_fails_has_no_times(host: AgentRoot, health: str) -> None:

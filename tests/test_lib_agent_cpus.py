@@ -346,15 +346,18 @@ def up(host: CpuHost, own: Vectors) -> None:
     own.request()
 
 
-def test_interrupts_are_set_again_once_the_interface_is_up(host: CpuHost) -> None:
+def test_interrupts_are_set_again_once_the_interface_is_up(
+    host: CpuHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = card(host)
     both = (irqs("1-2"), xps("per_queue"))
     host.apply(*both)
     had = own.allowed()
     down(host, own)
+    monkeypatch.setattr(alone, "BOOT_WAIT", 300.0)
     begin = time.monotonic()
     assert host.run_hook().returncode == 0
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 30
     assert host.exists("run/edgetune-late")
     up(host, own)
     # It waits for what the boot hook left to do.

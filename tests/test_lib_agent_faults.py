@@ -269,14 +269,14 @@ def test_a_restore_waits_for_a_program_of_a_killed_agent(host: AgentRoot) -> Non
         host,
         "ethtool",
         '[ "$1" = -L ] && [ ! -e "$EDGETUNE_ROOT/stub/killed" ] && '
-        'touch "$EDGETUNE_ROOT/stub/killed" && kill -9 $PPID && sleep 1',
+        'touch "$EDGETUNE_ROOT/stub/killed" && kill -9 $PPID && sleep 1 && '
+        'touch "$EDGETUNE_ROOT/stub/ended"',
     )
     process = host.start(change)
-    assert process.wait(20) == -signal.SIGKILL
+    assert process.wait(60) == -signal.SIGKILL
     process.communicate()
-    started = time.monotonic()
     host.restore()
-    assert time.monotonic() - started > 0.5
+    assert host.exists("stub/ended")
     assert without_stubs(host.tree()) == without_stubs(before)
     assert until(lambda: not host.processes())
     assert without_stubs(host.tree()) == without_stubs(before), "nothing came after it"
@@ -291,7 +291,7 @@ def test_of_two_agents_at_once_one_applies_and_the_other_finds_it_done(host: Age
             process.stdin.close()
             process.stdin = None
         time.sleep(0.3)
-    replies = [process.communicate(timeout=30)[0] for process in processes]
+    replies = [process.communicate(timeout=60)[0] for process in processes]
     assert sorted(b'"changed": true' in reply for reply in replies) == [False, False, True]
     assert all(b'"ok": true' in reply for reply in replies)
     assert len([line for line in host.commands if " -L " in line]) == 1

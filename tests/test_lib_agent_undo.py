@@ -68,7 +68,7 @@ def killed_in_the_middle(host: AgentRoot, request: dict[str, Any]) -> None:
     host.write("stub/kill-parent", "")
     document = json.dumps({"protocol": 1, "verb": "apply", **request}).encode()
     process = host.start(document)
-    output, _ = process.communicate(timeout=20)
+    output, _ = process.communicate(timeout=60)
     assert process.returncode == -9 and output == b""
 
 
@@ -136,7 +136,7 @@ def test_an_agent_killed_in_a_restore_is_carried_on_by_the_next(host: AgentRoot)
     host.apply(*EVERYTHING)
     host.write("stub/kill-parent", "")
     process = host.start(b'{"protocol": 1, "verb": "restore", "epoch": 1, "tuning": "t"}')
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
     assert process.returncode == -9
     assert host.state() == "restoring"
     assert host.restore()["restarted"] == ["nginx"]
@@ -148,7 +148,6 @@ def test_an_unconfirmed_change_is_taken_back_by_the_timer(host: AgentRoot) -> No
     started = time.monotonic()
     result = host.apply(*EVERYTHING, confirm_within=2.5)
     assert result["state"] == "provisional"
-    assert host.processes(), "the answer does not wait for the timer"
     assert until(lambda: host.tree() == before)
     assert time.monotonic() - started > 2.5
     assert until(lambda: not host.processes())
@@ -163,7 +162,8 @@ def test_a_change_killed_in_the_middle_is_taken_back_by_the_timer(host: AgentRoo
 
 
 def test_a_confirmed_change_stays_and_its_timer_ends(host: AgentRoot) -> None:
-    host.apply(sysctl("4096"), confirm_within=1.5)
+    host.apply(sysctl("4096"), confirm_within=300)
+    assert until(host.processes), "the answer does not wait for the timer"
     assert host.exists("etc/init.d/S99edgetune")
     assert confirm(host, sysctl("4096"))["confirmed"]
     assert not host.exists("etc/init.d/S99edgetune"), "nothing needs the boot hook any more"
@@ -225,10 +225,13 @@ def test_a_change_survives_its_one_grace_boot_only(host: AgentRoot) -> None:
 
 
 def test_after_a_grace_boot_the_timer_starts_anew(host: AgentRoot) -> None:
-    host.apply(thp("never"), confirm_within=2, grace_boots=1)
+    host.apply(thp("never"), confirm_within=300, grace_boots=1)
     host.stop()
+    before = host.deadline()
     host.boot()
     assert host.read(f"{THP}/enabled") == "never\n"
+    assert host.deadline() > before and until(host.processes)
+    host.let_deadline_pass()
     assert until(lambda: host.read(f"{THP}/enabled") == "always [madvise] never\n")
     assert until(lambda: not host.processes())
     assert host.state() == "none"
@@ -414,7 +417,7 @@ def test_the_boot_unit_is_one_that_systemd_takes(systemd_host: AgentRoot, tmp_pa
     unit.write_text(systemd_host.read(UNIT))
     program = shutil.which("systemd-analyze") or pytest.skip("there is no systemd-analyze here")
     done = subprocess.run(
-        [program, "verify", str(unit)], capture_output=True, text=True, timeout=30, check=False
+        [program, "verify", str(unit)], capture_output=True, text=True, timeout=60, check=False
     )
     assert "edgetune" not in done.stdout + done.stderr
 
@@ -432,7 +435,7 @@ def test_the_timer_tries_until_all_is_back(
     assert until(lambda: '"restoring"' in host.read("var/lib/edgetune/tunings/t.json"))
     time.sleep(0.3)
     (host.path / "stub/ethtool-fails").unlink()
-    timer.join(20)
+    timer.join(60)
     assert not timer.is_alive()
     assert host.tree() == before and host.leftovers() == {"epoch"}
 
@@ -462,7 +465,7 @@ def test_what_the_timer_of_systemd_runs(systemd_host: AgentRoot) -> None:
     host.apply(thp("never"), confirm_within=0.2)
     timer = next(line for line in host.commands if line.startswith("systemd-run"))
     command = timer.split(" -- ")[1].split()
-    subprocess.run(command, env=host.environment, check=True, timeout=20)
+    subprocess.run(command, env=host.environment, check=True, timeout=60)
     assert host.tree() == before and host.leftovers() == {"epoch"}
 
 
