@@ -33,7 +33,7 @@ def reply(status: int, data: Any = None, **headers: str) -> Behaviour:
 
 def hang(handler: Handler) -> Reply:
     """Say nothing until the test ends."""
-    handler.bmc.closing.wait(20)
+    handler.bmc.closing.wait(60)
     handler.close_connection = True
     return None
 
@@ -47,7 +47,7 @@ def cut(handler: Handler) -> Reply:
 
 def drip(handler: Handler) -> Reply:
     """Begin an answer, and go on with a byte now and then."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
     with contextlib.suppress(OSError):
         while time.monotonic() < end and not handler.bmc.closing.wait(0.05):
@@ -141,7 +141,7 @@ class _Server(ThreadingHTTPServer):
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         # In the thread of the connection, and bounded: one that never speaks harms nobody.
-        request.settimeout(10)
+        request.settimeout(60)
         request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with contextlib.suppress(OSError):
             encrypted = self.context.wrap_socket(request, server_side=True)

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from edgetune.bmc import client
 from edgetune.bmc.bmcs import Bmcs
 from edgetune.bmc.credentials import Login
 from edgetune.config import read_config
@@ -44,8 +47,20 @@ def host(name: str, address: str, credentials: str = "lab", system: str = "") ->
 def bmcs(authority: Path | str, password: str = PASSWORD, **more: Any) -> Bmcs:
     """What asks BMCs whose certificates this authority signed."""
     needed = {"inventory": "-", "ssh_key_file": "-", "ssh_known_hosts": "-"}
-    config = read_config({**needed, "bmc_ca_file": str(authority), "bmc_timeout": 10, **more})
+    config = read_config({**needed, "bmc_ca_file": str(authority), "bmc_timeout": 60, **more})
     return Bmcs(config, lambda name: Login("edgetune", password))
+
+
+def give_changes_up_soon(patch: pytest.MonkeyPatch) -> None:
+    """Whose answer never comes; for all else there is time, however slow the machine is."""
+    request = client._Connection.request
+
+    def hurried(own: Any, method: str, path: str, *more: Any) -> None:
+        if method != "GET" and "/Sessions" not in path:
+            own.patience = 1.0
+        request(own, method, path, *more)
+
+    patch.setattr(client._Connection, "request", hurried)
 
 
 class Site:

@@ -51,7 +51,7 @@ class Bmc:
         return HOME[self.machine.personality.name]
 
     def ask(
-        self, method: str, path: str, body: Any = None, timeout: float = 5.0, **headers: str
+        self, method: str, path: str, body: Any = None, timeout: float = 60.0, **headers: str
     ) -> requests.Response:
         """`path`, or the name of a resource of the machine's personality."""
         path = self.machine.personality.paths.get(path, path)

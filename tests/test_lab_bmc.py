@@ -401,7 +401,7 @@ def test_the_session_table_is_small(files: Certificates, personality: str, ident
 
 def test_an_ilo4_wants_a_slash_and_names_its_host_in_a_location(files: Certificates) -> None:
     with running(files, "hpe") as bmc:
-        answer = bmc.client.get(bmc.url + "/redfish/v1", timeout=5, allow_redirects=False)
+        answer = bmc.client.get(bmc.url + "/redfish/v1", timeout=60, allow_redirects=False)
         assert (answer.status_code, answer.headers["Location"]) == (308, "/redfish/v1/")
         assert bmc.log_in().headers["Location"].startswith(bmc.url)
 
@@ -411,7 +411,7 @@ def test_what_is_not_there_and_what_is_no_json(dell: Bmc) -> None:
     assert dell.ask("GET", "reset").status_code == 405
     url = dell.url + dell.machine.personality.paths["settings"]
     for body in ("{", "[]", '{"Attributes": 7}', "\xff"):
-        assert dell.client.patch(url, data=body.encode("latin-1"), timeout=5).status_code == 400
+        assert dell.client.patch(url, data=body.encode("latin-1"), timeout=60).status_code == 400
 
 
 def test_all_that_arrives_is_counted(dell: Bmc) -> None:
@@ -433,10 +433,10 @@ def test_the_certificate_is_of_these_addresses_and_its_key_is_secret(
         other.trust_env = False
         other.verify = str(make(tmp_path).authority)
         with pytest.raises(requests.exceptions.SSLError):
-            other.get(bmc.url + "/redfish/v1", timeout=5)
+            other.get(bmc.url + "/redfish/v1", timeout=60)
         other.verify = str(files.authority)
         with pytest.raises(requests.exceptions.SSLError, match="not valid for"):
-            other.get(bmc.url.replace("127.0.0.1", "localhost") + "/redfish/v1", timeout=5)
+            other.get(bmc.url.replace("127.0.0.1", "localhost") + "/redfish/v1", timeout=60)
         other.close()
     ssl.create_default_context().load_cert_chain(files.certificate, files.key)
 

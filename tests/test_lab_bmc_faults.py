@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import pytest
 import requests
@@ -16,6 +16,7 @@ import requests
 from lab.bmc import FAULTS
 from lab.bmc.certificates import Certificates
 from lab.bmc.personality import PERSONALITIES
+from lab.bmc.server import IDLE_SECONDS
 from tests.lab_bmc import Bmc, Clock, certificates, message_ids, running
 
 each_vendor = pytest.mark.parametrize("personality", PERSONALITIES)
@@ -33,6 +34,14 @@ def bmc(files: Certificates) -> Iterator[Bmc]:
         yield bmc
 
 
+def wait_until(condition: Callable[[], bool]) -> None:
+    """A BMC may get to what it was asked only after the client has given up."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
 def set_home_and_boot(bmc: Bmc) -> requests.Response:
     answer = bmc.patch(bmc.home)
     bmc.machine.begin_post()
@@ -44,12 +53,12 @@ def test_a_late_bmc_acts_and_answers_nobody(bmc: Bmc) -> None:
     bmc.machine.faults.add("late")
     with pytest.raises(requests.exceptions.ReadTimeout):
         bmc.ask("POST", "reset", {"ResetType": "ForceRestart"}, PATIENCE)
-    assert bmc.machine.resets == ["ForceRestart"]
+    wait_until(lambda: bmc.machine.resets == ["ForceRestart"])
     assert bmc.get("system")["PowerState"] == "On"
     with pytest.raises(requests.exceptions.ReadTimeout):
         body = {"Attributes": bmc.home, "@Redfish.SettingsApplyTime": {"ApplyTime": "OnReset"}}
         bmc.ask("PATCH", "settings", body, PATIENCE)
-    assert bmc.values("settings") == bmc.home
+    wait_until(lambda: bool(bmc.values("settings") == bmc.home))
     assert bmc.log_in().ok
 
 
@@ -251,9 +260,8 @@ def test_a_client_that_drips_harms_nobody_else(bmc: Bmc) -> None:
     port = int(bmc.url.rpartition(":")[2])
     idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
     idle[0].sendall(b"\x16")
-    began = time.monotonic()
-    assert bmc.ask("GET", "system").ok
-    assert time.monotonic() - began < 2
+    # Sooner than the server gives those up that are idle.
+    assert bmc.ask("GET", "system", timeout=IDLE_SECONDS - 5).ok
     for connection in idle:
         connection.close()
 
@@ -269,7 +277,7 @@ def test_many_at_once_are_one_after_another(bmc: Bmc) -> None:
         with requests.Session() as client:
             client.trust_env = False
             client.verify = str(bmc.authority)
-            answer = client.patch(path, json=body, headers={"X-Auth-Token": token}, timeout=10)
+            answer = client.patch(path, json=body, headers={"X-Auth-Token": token}, timeout=60)
             statuses.append(answer.status_code)
 
     threads = [threading.Thread(target=set_home) for _ in range(8)]

@@ -14,6 +14,7 @@ import pytest
 
 from lab.bmc import Machine
 from lab.bmc.personality import PERSONALITIES
+from lab.bmc.server import IDLE_SECONDS
 from tests.lab_bmc import PASSWORD, Bmc, certificates
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -70,7 +71,7 @@ class Running:
         assert self.process.stdin and self.process.stdout
         self.process.stdin.close()
         self.process.stdout.close()
-        return self.process.wait(5)
+        return self.process.wait(IDLE_SECONDS - 5)
 
 
 @pytest.fixture(scope="module")

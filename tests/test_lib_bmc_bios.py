@@ -12,7 +12,7 @@ from edgetune.bmc import checking
 from edgetune.bmc import client as client_module
 from edgetune.hosts.result import HostResult
 from lab.bmc import Machine, Service
-from tests.bmc_site import PASSWORD, Site, setting, snoop
+from tests.bmc_site import PASSWORD, Site, give_changes_up_soon, setting, snoop
 
 # What home means on each, and what it is before.
 HOME = {
@@ -215,10 +215,13 @@ class TestJobs:
         dell.boot()
         assert dell.check(job=result.data["job"]).data["state"] == "done"
 
-    def test_that_was_made_without_an_answer_is_found(self, dell: Box) -> None:
+    def test_that_was_made_without_an_answer_is_found(
+        self, dell: Box, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         dell.machine.stage(dell.home, scheduled=False)
         dell.machine.faults.add("late")
-        result = dell.set(ours=dell.home, timeout=2)
+        give_changes_up_soon(monkeypatch)
+        result = dell.set(ours=dell.home)
         assert result.error is None
         assert result.data["job"].endswith(dell.machine.jobs[0].id)
         assert dell.changes == ["POST"]
@@ -284,33 +287,37 @@ class TestValues:
 class TestSentOnce:
     """Against a BMC that does what it is asked and answers after the client has given up."""
 
-    def test_set(self, box: Box) -> None:
+    def test_set(self, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
         box.machine.faults.add("late")
-        result = box.set(timeout=2)
+        give_changes_up_soon(monkeypatch)
+        result = box.set()
         assert result.error is None
         assert result.data["boot"] is True
         assert box.changes == ["PATCH"]
         assert box.machine.pending
 
-    def test_cancelled_job(self, dell: Box) -> None:
+    def test_cancelled_job(self, dell: Box, monkeypatch: pytest.MonkeyPatch) -> None:
         dell.set()
         dell.machine.faults.add("late")
-        result = dell.set(dell.first, ours=dell.home, timeout=2)
+        give_changes_up_soon(monkeypatch)
+        result = dell.set(dell.first, ours=dell.home)
         assert result.error is None
         assert dell.machine.pending == {}
         assert dell.changes == ["PATCH", "DELETE"]
 
-    def test_cancelled_values(self, ami: Box) -> None:
+    def test_cancelled_values(self, ami: Box, monkeypatch: pytest.MonkeyPatch) -> None:
         ami.set()
         ami.machine.faults.add("late")
-        result = ami.set(ami.first, ours=ami.home, timeout=2)
+        give_changes_up_soon(monkeypatch)
+        result = ami.set(ami.first, ours=ami.home)
         assert result.error is None
         assert ami.machine.pending == {}
         assert ami.changes == ["PATCH", "PATCH"]
 
-    def test_reset(self, ami: Box) -> None:
+    def test_reset(self, ami: Box, monkeypatch: pytest.MonkeyPatch) -> None:
         ami.machine.faults.add("late")
-        result = ami.reset("ForceRestart", os_answers=True, timeout=2)
+        give_changes_up_soon(monkeypatch)
+        result = ami.reset("ForceRestart", os_answers=True)
         assert result.reason == "unknown"
         assert ami.machine.resets == ["ForceRestart"]
         assert ami.changes == ["POST"]

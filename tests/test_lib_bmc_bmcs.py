@@ -138,7 +138,7 @@ class TestMany:
 
     def test_a_deaf_one_holds_up_nobody_for_long(self, four: Site) -> None:
         four.machines["e002"].faults.add("deaf")
-        results = four.ask_all("plan", PLAN, timeout=2)
+        results = four.ask_all("plan", PLAN, timeout=6)
         assert [name for name, result in results.items() if result.failed] == ["e002"]
 
     def test_cap(self, monkeypatch: pytest.MonkeyPatch) -> None:
