@@ -149,10 +149,10 @@ class TestSignals:
             + [f"marker={home}/branch.", "--json"],
             env={**os.environ, "PYTHONPATH": str(lab.CHECKOUT)},
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             text=True,
         )
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not all((home / f"branch.{side}").exists() for side in ("left", "right")):
             assert process.poll() is None
             assert time.monotonic() < deadline
@@ -161,9 +161,12 @@ class TestSignals:
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
     def test_a_signal_cancels_and_lets_actions_finish(self, home: Path, number: int) -> None:
-        process = self.start(home, "1")
+        process = self.start(home, "50")
         process.send_signal(number)
-        out, _ = process.communicate(timeout=30)
+        wait_for_line(process, "canceling")
+        for side in ("left", "right"):
+            (home / f"branch.{side}.end").touch()
+        out, _ = process.communicate(timeout=60)
         assert process.returncode == 130
         document = json.loads(out)
         assert document["status"] == "canceled"
@@ -172,14 +175,22 @@ class TestSignals:
         assert (home / "branch.left.done").exists()
 
     def test_a_second_signal_kills(self, home: Path) -> None:
-        process = self.start(home, "60")
+        process = self.start(home, "600")
         process.send_signal(signal.SIGINT)
+        # Two at once would be one.
+        wait_for_line(process, "canceling")
         time.sleep(0.5)
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=60)
         assert process.returncode == 130
         assert json.loads(out)["children"][0]["status"] == "canceled"
+
+
+def wait_for_line(process: subprocess.Popen[str], start: str) -> None:
+    """Until it says so on its standard error."""
+    assert process.stderr is not None
+    assert any(line.startswith(start) for line in process.stderr)
 
 
 class Terminal(io.StringIO):

@@ -33,7 +33,7 @@ def sequence(execution: Execution) -> list[tuple[str | None, str]]:
 
 
 def wait_for(file: Path) -> str:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not file.exists():
         assert time.monotonic() < deadline, f"{file} did not appear"
         time.sleep(0.02)
@@ -50,10 +50,23 @@ def is_running(process: str) -> bool:
 
 def wait_for_end(processes: list[str]) -> None:
     """Of processes that are dying."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while any(map(is_running, processes)):
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def begin(engine: Engine, name: str, given: dict[str, Any]) -> tuple[Execution, threading.Thread]:
+    execution = engine.request(name, given)
+    thread = threading.Thread(target=engine.execute, args=[execution])
+    thread.start()
+    return execution, thread
+
+
+def end(*markers: Path) -> None:
+    """Let actions that wait come to their end."""
+    for marker in markers:
+        marker.with_name(f"{marker.name}.end").touch()
 
 
 class TestPythonAction:
@@ -121,13 +134,14 @@ class TestPythonAction:
 
     def test_a_timeout_kills_it_and_its_children(self, engine: Engine, tmp_path: Path) -> None:
         marker = tmp_path / "pids"
-        given = {"seconds": 60, "marker": str(marker), "timeout": 2}
-        started = time.monotonic()
-        execution = engine.run("wait", given)
-        assert time.monotonic() - started < 30
-        assert execution.status == "timeout"
-        assert execution.result["exit_code"] == -9
-        assert execution.result["error"] == "Action failed to complete in 2 seconds"
+        for timeout in (2, 10, 40):  # a slow machine has not started its children sooner
+            given = {"seconds": 600, "marker": str(marker), "timeout": timeout}
+            execution = engine.run("wait", given)
+            assert execution.status == "timeout"
+            assert execution.result["exit_code"] == -9
+            assert execution.result["error"] == f"Action failed to complete in {timeout} seconds"
+            if marker.exists():
+                break
         wait_for_end(marker.read_text().split())
 
 
@@ -206,16 +220,31 @@ class TestWorkflow:
 
         engine.listener = Watch()
         given = {"names": ["a", "b", "c"], "marker": str(tmp_path / "item.")}
-        execution = engine.run("many", given)
+        execution, thread = begin(engine, "many", given)
+        first, second, third = (tmp_path / f"item.{name}" for name in "abc")
+        wait_for(first)
+        wait_for(second)
+        time.sleep(0.3)
+        assert not third.exists()
+        end(first)
+        wait_for(third)
+        end(second, third)
+        thread.join(timeout=60)
         assert execution.status == "succeeded"
-        assert execution.payload == {"slept": [0.4, 0.4, 0.4]}
+        assert execution.payload == {"slept": [50, 50, 50]}
         assert [child.item for child in execution.children] == [0, 1, 2]
         assert max(most) == 2
 
     def test_branches_run_at_the_same_time_and_join(self, engine: Engine, tmp_path: Path) -> None:
-        execution = engine.run("parallel", {"pause": 0.5, "marker": str(tmp_path / "branch.")})
+        given = {"pause": 50, "marker": str(tmp_path / "branch.")}
+        execution, thread = begin(engine, "parallel", given)
+        branches = [tmp_path / f"branch.{side}" for side in ("left", "right")]
+        for branch in branches:
+            wait_for(branch)
+        end(*branches)
+        thread.join(timeout=60)
         assert execution.status == "succeeded"
-        assert execution.payload == {"left": 1, "right": 0.5}
+        assert execution.payload == {"left": 1, "right": 50}
         left, right, both = execution.children
         assert (left.task, right.task, both.task) == ("left", "right", "both")
         assert right.started < (left.ended or 0)
@@ -276,19 +305,15 @@ class TestWorkflow:
 
 
 class TestCancel:
-    def start(self, engine: Engine, name: str, given: dict[str, Any]) -> Any:
-        execution = engine.request(name, given)
-        thread = threading.Thread(target=engine.execute, args=[execution])
-        thread.start()
-        return execution, thread
-
     def test_running_actions_are_left_to_finish(self, engine: Engine, tmp_path: Path) -> None:
-        given = {"pause": 1, "marker": str(tmp_path / "branch.")}
-        execution, thread = self.start(engine, "parallel", given)
-        wait_for(tmp_path / "branch.left")
-        wait_for(tmp_path / "branch.right")
+        given = {"pause": 50, "marker": str(tmp_path / "branch.")}
+        execution, thread = begin(engine, "parallel", given)
+        branches = [tmp_path / f"branch.{side}" for side in ("left", "right")]
+        for branch in branches:
+            wait_for(branch)
         engine.cancel()
-        thread.join(timeout=10)
+        end(*branches)
+        thread.join(timeout=60)
         assert execution.status == "canceled"
         assert sequence(execution) == [("left", "succeeded"), ("right", "canceled")]
         assert sequence(execution.children[1]) == [("inside", "succeeded")]
@@ -296,21 +321,21 @@ class TestCancel:
         assert (tmp_path / "branch.right.done").exists()
 
     def test_a_delay_ends_at_once(self, engine: Engine) -> None:
-        execution, thread = self.start(engine, "cycle", {"delay": 60})
+        execution, thread = begin(engine, "cycle", {"delay": 60})
         while not execution.children:
             assert thread.is_alive()
             time.sleep(0.02)
         engine.cancel()
-        thread.join(timeout=30)
+        thread.join(timeout=60)
         assert execution.status == "canceled"
         assert sequence(execution) == [("look", "canceled")]
 
     def test_killing_ends_actions_and_their_children(self, engine: Engine, tmp_path: Path) -> None:
-        given = {"pause": 60, "marker": str(tmp_path / "branch.")}
-        execution, thread = self.start(engine, "parallel", given)
+        given = {"pause": 600, "marker": str(tmp_path / "branch.")}
+        execution, thread = begin(engine, "parallel", given)
         processes = wait_for(tmp_path / "branch.left") + " " + wait_for(tmp_path / "branch.right")
         engine.kill()
-        thread.join(timeout=10)
+        thread.join(timeout=60)
         assert execution.status == "canceled"
         wait_for_end(processes.split())
 

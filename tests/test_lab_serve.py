@@ -358,7 +358,7 @@ class TestServer:
         add_rule(root, "two", EVERY_MINUTE)
         ends, started = threading.Event(), []
         served = Served(root, home, "two", every=5)
-        served.engine.execute = lambda execution: started.append(ends.wait(30))  # type: ignore[method-assign, assign]
+        served.engine.execute = lambda execution: started.append(ends.wait(60))  # type: ignore[method-assign, assign]
         for _ in range(3):
             served.now += timedelta(seconds=5)
             served.server.tick()
@@ -610,7 +610,7 @@ class TestSensorKeeper:
         write(source, WATCH.replace("polls = ", "polls = 1 / 0 or "))
         sensor = Sensor("watch", "probe", "Watch", str(source), 1)
         process = start(sensor, {"greeting": "hi"}, tmp_path)
-        process.wait(30)
+        process.wait(60)
         assert process.poll() == 1
         out, err = capfd.readouterr()
         assert out == ""
@@ -678,7 +678,7 @@ def test_the_guard_finds_a_sick_host_and_its_rule_rolls_back(home: Path) -> None
     process = start(guard, world.config, home)
     wait_until(lambda: any((home / "serve").glob("*.json")))
     process.terminate()
-    process.wait(30)
+    process.wait(60)
     assert process.poll() == 0
     served.tick()
     (execution,) = started
@@ -813,7 +813,8 @@ class TestCommand:
     def test_from_sensor_to_execution_and_to_the_end(
         self, home: Path, root: Path, number: signal.Signals
     ) -> None:
-        write(root / "sensors" / "watch.yaml", SENSOR)
+        once = SENSOR.replace("poll_interval: 1", "poll_interval: 600")
+        write(root / "sensors" / "watch.yaml", once)
         write(root / "sensors" / "watch.py", WATCH)
         process = self.serve(home)
         lines = lines_until(process, "execution")
@@ -821,7 +822,7 @@ class TestCommand:
         # Of a group of its own: Ctrl-C in a terminal is for the server, which ends it.
         assert [os.getpgid(int(sensor)) for sensor in sensors] == [int(sensors[0])]
         process.send_signal(number)
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
         if number == signal.SIGKILL:
             wait_for_end(sensors)
         assert not is_running(sensors[0])
@@ -836,7 +837,7 @@ class TestCommand:
         assert (home / "serve").exists() == (number == signal.SIGKILL)
 
     def test_a_second_signal_kills_what_runs(self, home: Path, root: Path) -> None:
-        given = {"seconds": 60, "marker": str(home / "pids")}
+        given = {"seconds": 600, "marker": str(home / "pids")}
         add_rule(root, "heed", UNWELL, action={"ref": "probe.wait", "parameters": given})
         process = self.serve(home)
         lines_until(process, "serving")
@@ -845,7 +846,7 @@ class TestCommand:
         process.send_signal(signal.SIGTERM)
         assert "running actions are left to finish" in lines_until(process, "ending")[-1]
         process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=60)
         assert "probe.wait" in out
         assert "canceled after" in out
         wait_for_end((home / "pids").read_text().split())
@@ -878,7 +879,7 @@ def children_of(process: int) -> list[str]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -21,7 +21,7 @@ __all__ = ["Process", "Sensor", "SensorKeeper", "load_sensors", "start"]
 _TRIES = 2
 _BACK_OFF_SECONDS = 2.5
 _STARTED_SECONDS = 10
-_STOP_SECONDS = 5
+_STOP_SECONDS = 15
 
 
 @dataclass(frozen=True)
