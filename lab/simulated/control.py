@@ -27,7 +27,7 @@ from . import processes
 from .commands import BUSY_MARK
 
 MAX_HOSTS = 250
-STOP_SECONDS = 10.0
+STOP_SECONDS = 60.0
 
 
 def up(
@@ -159,7 +159,7 @@ def _wait_until_ready(reports: IO[bytes], layout: Layout) -> dict[str, Any]:
 def _expect_banner(host: dict[str, Any]) -> None:
     ip, _, port = host["address"].rpartition(":")
     try:
-        with socket.create_connection((ip, int(port)), timeout=5) as connection:
+        with socket.create_connection((ip, int(port)), timeout=STOP_SECONDS) as connection:
             if connection.recv(4) == b"SSH-":
                 return
     except OSError as error:
