@@ -20,12 +20,14 @@ import yaml
 from lab import pop
 
 MISSING = pop.missing_requirements()
+Before = tuple[dict[str, bytes], dict[str, str], float]
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.skipif(bool(MISSING), reason=f"the lab needs {', '.join(MISSING)}"),
 ]
 ROOT = Path(__file__).resolve().parents[1]
 HOSTS = 4
+PATIENCE = 60.0  # seconds; most of it takes one, on a machine with nothing else to do
 ENTER = """
 import os, sys, pathlib
 sys.path.insert(0, sys.argv[1])
@@ -35,7 +37,7 @@ os.execvp(sys.argv[3], sys.argv[3:])
 """
 ASK_HAPROXY = """
 import socket, sys
-with socket.create_connection(("10.77.0.3", 9999), timeout=5) as connection:
+with socket.create_connection(("10.77.0.3", 9999), timeout=30) as connection:
     connection.sendall(sys.argv[1].encode() + b"\\n")
     print(connection.makefile().read())
 """
@@ -67,7 +69,7 @@ RESTLESS = (
 def inside(home: Path, *command: str) -> subprocess.CompletedProcess[str]:
     """Run a command in the controller's network namespace."""
     words = entering(home, *command)
-    return subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 def entering(home: Path, *command: str) -> list[str]:
@@ -76,27 +78,28 @@ def entering(home: Path, *command: str) -> list[str]:
 
 def on(home: Path, host: str, command: str) -> str:
     """What a shell command prints on a host."""
-    done = try_on(home, host, command)
+    done = inside(home, *ssh(home, host, command, patience=30))
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
 def try_on(home: Path, host: str, command: str) -> subprocess.CompletedProcess[str]:
+    """On a host that may not answer."""
     return inside(home, *ssh(home, host, command))
 
 
-def ssh(home: Path, host: str, command: str) -> list[str]:
-    options = ["BatchMode=yes", "ConnectTimeout=2", "KexAlgorithms=curve25519-sha256"]
+def ssh(home: Path, host: str, command: str, patience: int = 2) -> list[str]:
+    options = ["BatchMode=yes", f"ConnectTimeout={patience}", "KexAlgorithms=curve25519-sha256"]
     options.append(f"UserKnownHostsFile={home}/lab/known_hosts")
     words = [word for option in options for word in ("-o", option)]
     address = f"root@10.77.1.{int(host[1:]) + 1}"
     return ["ssh", *words, "-i", f"{home}/lab/id_ed25519", address, command]
 
 
-def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None:
-    end = time.monotonic() + seconds
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < end, f"{what}: not in {seconds} s"
+        assert time.monotonic() < end, f"{what}: not in {PATIENCE} s"
         time.sleep(0.05)
 
 
@@ -131,7 +134,11 @@ def reboot(home: Path, host: str) -> None:
         done = try_on(home, host, question)
         return done.returncode == 0 and done.stdout.strip() != before
 
-    wait_until(is_back, 20, f"reboot of {host}")
+    wait_until(is_back, f"reboot of {host}")
+
+
+def uptime(home: Path, host: str) -> float:
+    return float(on(home, host, "cut -d' ' -f1 /proc/uptime"))
 
 
 def listen_drops(home: Path, host: str) -> int:
@@ -197,15 +204,13 @@ def is_alive(member: tuple[int, str]) -> bool:
 
 
 @pytest.fixture(scope="module")
-def before() -> tuple[dict[str, bytes], dict[str, str]]:
-    """The machine before there was a lab."""
-    return settings_of_machine(), shape_of_machine()
+def before() -> Before:
+    """The machine before there was a lab, and when that was."""
+    return settings_of_machine(), shape_of_machine(), time.monotonic()
 
 
 @pytest.fixture(scope="module")
-def home(
-    before: tuple[dict[str, bytes], dict[str, str]], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Path]:
+def home(before: Before, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A running lab of four hosts; its path is too long for the address of a Unix socket."""
     home = tmp_path_factory.mktemp("lab") / ("long" * 30)
     pop.up(home, hosts=HOSTS)
@@ -253,10 +258,10 @@ def test_no_lab_is_an_error_with_one_line(tmp_path: Path) -> None:
         pop.enter_controller(tmp_path)
 
 
-def test_host_is_a_machine_of_its_own(home: Path) -> None:
+def test_host_is_a_machine_of_its_own(home: Path, before: Before) -> None:
     assert on(home, "e001", "hostname") == "e001"
     assert on(home, "e001", "tr '\\0' ' ' < /proc/1/cmdline") == "/usr/bin/busybox init"
-    assert float(on(home, "e001", "cut -d' ' -f1 /proc/uptime")) < 120
+    assert uptime(home, "e001") < time.monotonic() - before[2] + 1
     assert on(home, "e001", "ls -A /root /home /mnt /tmp").split() == [
         *("/home:", "/mnt:", "/root:", ".ssh", "/tmp:")
     ]
@@ -319,16 +324,20 @@ def test_drops_depend_on_the_listen_queue(home: Path) -> None:
     for host, size in (("e000", 2), ("e001", 4096)):
         on(home, host, f"sysctl -qw net.core.somaxconn={size} && systemctl restart nginx")
     hosts = [f"e{number:03d}" for number in range(HOSTS)]
-    wait_until(lambda: is_serving(home, *hosts), 10, "all in service")
+    wait_until(lambda: is_serving(home, *hosts), "all in service")
     time.sleep(1)
     counts = pop.client_counts(home)
     start = {host: listen_drops(home, host) for host in hosts}
+    drops: dict[str, int] = {}
+
+    def differ() -> bool:
+        drops.update({host: listen_drops(home, host) - start[host] for host in hosts})
+        least, most = sorted((drops["e002"], drops["e003"]))
+        return drops["e000"] > 2 * most and least > 0
+
     time.sleep(7.2)
-    drops = {host: listen_drops(home, host) - start[host] for host in hosts}
+    wait_until(differ, "drops: few on a slow machine")
     assert drops["e001"] == 0
-    assert drops["e002"] > 0
-    assert drops["e003"] > 0
-    assert drops["e000"] > 2 * max(drops["e002"], drops["e003"])
     after = pop.client_counts(home)
     assert after["requests"] > counts["requests"]
     assert after["lost"] == counts["lost"]
@@ -337,41 +346,46 @@ def test_drops_depend_on_the_listen_queue(home: Path) -> None:
 def test_drained_reboot_loses_no_request_and_keeps_what_was_saved(home: Path) -> None:
     lost = pop.client_counts(home)["lost"]
     haproxy(home, "set server edges/e000 state drain")
-    wait_until(lambda: server(home, "e000")["scur"] == "0", 30, "drain")
+    wait_until(lambda: server(home, "e000")["scur"] == "0", "drain")
     on(home, "e000", "echo net.core.somaxconn=1024 > /etc/sysctl.d/90-edgetune-test.conf")
     on(home, "e000", "sysctl -qw vm.swappiness=9 net.ipv4.tcp_fin_timeout=9")
+    asked = time.monotonic()
     reboot(home, "e000")
     keys = "net.core.somaxconn vm.swappiness net.ipv4.tcp_fin_timeout"
     fresh = on(home, "e001", f"sysctl -n {keys}").split()
     assert on(home, "e000", f"sysctl -n {keys}").split() == ["1024", *fresh[1:]]
-    assert float(on(home, "e000", "cut -d' ' -f1 /proc/uptime")) < 10
-    wait_until(lambda: server(home, "e000")["check_status"] == "L7OK", 10, "health")
+    assert uptime(home, "e000") < time.monotonic() - asked + 1
+    wait_until(lambda: server(home, "e000")["check_status"] == "L7OK", "health")
     haproxy(home, "set server edges/e000 state ready")
-    wait_until(lambda: is_serving(home, "e000"), 10, "undrain")
+    wait_until(lambda: is_serving(home, "e000"), "undrain")
     time.sleep(2)
     assert pop.client_counts(home)["lost"] == lost
 
 
 def test_reboot_without_a_drain_loses_requests(home: Path) -> None:
+    log = home / "lab/client-lost.jsonl"
+
+    def counted() -> bool:
+        """Whether all that was lost is in the counts, and some was."""
+        after = pop.client_counts(home)["lost"]
+        return bool(after > lost and len(log.read_text().splitlines()) == after)
+
     lost = pop.client_counts(home)["lost"]
     reboot(home, "e001")
-    wait_until(lambda: is_serving(home, "e001"), 10, "back in service")
-    time.sleep(0.5)
-    after = pop.client_counts(home)["lost"]
-    assert after > lost
-    lines = (home / "lab/client-lost.jsonl").read_text().splitlines()
-    assert len(lines) == after
-    assert {"time", "path", "after", "reason"} <= set(json.loads(lines[-1]))
+    wait_until(lambda: is_serving(home, "e001"), "back in service")
+    wait_until(counted, "a lost request")
+    lost_last = log.read_text().splitlines()[-1]
+    assert {"time", "path", "after", "reason"} <= set(json.loads(lost_last))
 
 
 def test_power_can_be_cut_and_comes_back(home: Path) -> None:
     pop.set_load(home, False)
     pop.power(home, "e002", "cut")
-    wait_until(lambda: state_of(home, "e002") == "off", 10, "power cut")
+    wait_until(lambda: state_of(home, "e002") == "off", "power cut")
     assert try_on(home, "e002", "true").returncode != 0
     pop.power(home, "e002", "on")
-    wait_until(lambda: try_on(home, "e002", "true").returncode == 0, 10, "power on")
-    wait_until(lambda: pop.client_counts(home)["load"] is False, 10, "load off")
+    wait_until(lambda: try_on(home, "e002", "true").returncode == 0, "power on")
+    wait_until(lambda: pop.client_counts(home)["load"] is False, "load off")
 
 
 def test_killed_supervisor_leaves_nothing_and_disturbs_no_other_lab(
@@ -383,9 +397,9 @@ def test_killed_supervisor_leaves_nothing_and_disturbs_no_other_lab(
     members = family(pid)
     assert len(members) > 8
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not any(is_alive(member) for member in members), 10, "end of all")
+    wait_until(lambda: not any(is_alive(member) for member in members), "end of all")
     assert pop.status(tmp_path) is None
-    wait_until(lambda: pop.down(tmp_path) is False, 10, "the lock")
+    wait_until(lambda: pop.down(tmp_path) is False, "the lock")
     assert Path("/proc/self/mountinfo").read_text() == mounts
     assert on(home, "e003", "hostname") == "e003"
 
@@ -393,16 +407,22 @@ def test_killed_supervisor_leaves_nothing_and_disturbs_no_other_lab(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_up_that_is_stopped_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     command = [sys.executable, "-c", COME_UP, str(ROOT), str(tmp_path)]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    wait_until(lambda: (tmp_path / "lab/console/e001.log").exists(), 10, "half way up")
-    supervisor = Path("/proc", (tmp_path / "lab/lock").read_text().strip())
-    members = family(int(supervisor.joinpath("stat").read_text().split()[3]))
-    assert len(members) > 3
-    process.send_signal(number)
-    assert process.wait(10) != 0
-    wait_until(lambda: not any(is_alive(member) for member in members), 10, "end of all")
+    for _ in range(5):  # one that is up already when the signal comes has not been stopped
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        wait_until(lambda: (tmp_path / "lab/console/e001.log").exists(), "half way up")
+        supervisor = Path("/proc", (tmp_path / "lab/lock").read_text().strip())
+        members = family(int(supervisor.joinpath("stat").read_text().split()[3]))
+        assert len(members) > 3
+        process.send_signal(number)
+        if process.wait(PATIENCE) != 0:
+            break
+        assert pop.down(tmp_path)
+        (tmp_path / "lab/console/e001.log").unlink()
+    else:
+        raise AssertionError("it was never stopped half way")
+    wait_until(lambda: not any(is_alive(member) for member in members), "end of all")
     assert pop.status(tmp_path) is None
-    wait_until(lambda: pop.down(tmp_path) is False, 10, "the lock")
+    wait_until(lambda: pop.down(tmp_path) is False, "the lock")
 
 
 def test_failed_up_is_one_clear_line(tmp_path: Path) -> None:
@@ -415,7 +435,7 @@ def test_failed_up_is_one_clear_line(tmp_path: Path) -> None:
     assert pop.down(tmp_path) is False
 
 
-def test_machine_is_as_it_was(home: Path, before: tuple[dict[str, bytes], dict[str, str]]) -> None:
+def test_machine_is_as_it_was(home: Path, before: Before) -> None:
     state = pop.status(home)
     assert state is not None
     members = family(state["pid"])
@@ -423,7 +443,7 @@ def test_machine_is_as_it_was(home: Path, before: tuple[dict[str, bytes], dict[s
     assert not [member for member in members if is_alive(member)]
     assert pop.status(home) is None
     assert list((home / "lab").glob("disks")) == []
-    settings, shape = before
+    settings, shape, _ = before
     assert settings_of_machine() == settings
     assert shape_of_machine() == shape
 

@@ -45,12 +45,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def ask(running: Path) -> Iterator[Callable[..., Any]]:
     """Calls a function in a thread that has moved into the controller's namespace."""
     with ThreadPoolExecutor(1, initializer=pop.enter_controller, initargs=[running]) as thread:
-        yield lambda function, *words, **more: thread.submit(function, *words, **more).result(10)
+        yield lambda function, *words, **more: thread.submit(function, *words, **more).result(60)
 
 
 @pytest.fixture
 def home(running: Path) -> Iterator[Path]:
-    wait_until(lambda: all(is_serving(running, host) for host in HOSTS), 15, "all in service")
+    wait_until(lambda: all(is_serving(running, host) for host in HOSTS), "all in service")
     yield running
     pop.heal(running)
 
@@ -77,7 +77,20 @@ def wait_for_boot(home: Path, host: str, boots: int) -> None:
     def is_up() -> bool:
         return pop.boots(home)[host] == boots and read(home, host, BOOT_ID) != ""
 
-    wait_until(is_up, 15, f"boot {boots} of {host}")
+    wait_until(is_up, f"boot {boots} of {host}")
+
+
+def words_of(pid: int) -> bytes:
+    """A process's arguments, empty once it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def cpu_ticks(pid: int) -> int:
+    """Of which a second has a hundred."""
+    return int(Path(f"/proc/{pid}/stat").read_text().split()[13])
 
 
 def missed(home: Path) -> dict[str, int]:
@@ -122,12 +135,15 @@ def test_drops_follow_the_snoop_mode_and_cost_no_request(home: Path) -> None:
         pytest.skip("the drop model would make the machine load a kernel module")
     lost = pop.client_counts(home)["lost"]
     time.sleep(0.6)
-    before = missed(home)
+    before, grown = missed(home), dict.fromkeys(HOSTS, 0)
+
+    def least_of_early() -> int:
+        grown.update({host: count - before[host] for host, count in missed(home).items()})
+        return min(grown[host] for host in HOSTS[1:])
+
     time.sleep(3.0)
-    grown = {host: count - before[host] for host, count in missed(home).items()}
-    early = [grown[host] for host in HOSTS[1:]]
-    assert min(early) >= 6
-    assert grown["e000"] <= 0.3 * min(early)
+    wait_until(lambda: least_of_early() >= 6, "drops: few on a slow machine")
+    assert grown["e000"] <= 0.3 * min(grown[host] for host in HOSTS[1:])
     assert pop.client_counts(home)["lost"] == lost
 
 
@@ -147,22 +163,29 @@ def test_counter_stands_still_behind_a_slow_cable_and_goes_on_after_it(home: Pat
     if not drops.has_drops():
         pytest.skip("the drop model would make the machine load a kernel module")
     pop.slow_link(home, "e002", True)
-    time.sleep(0.6)
+
+    def stands_still() -> bool:
+        """What was lost before may be shown a while later, where the machine stands still, too."""
+        there = missed(home)["e002"]
+        time.sleep(2.0)
+        return missed(home)["e002"] == there > 0
+
+    wait_until(stands_still, "a counter that stands still")
     slow = missed(home)["e002"]
-    time.sleep(1.0)
-    assert missed(home)["e002"] == slow > 0
     pop.slow_link(home, "e002", False)
-    wait_until(lambda: missed(home)["e002"] > slow, 10, "drops on a cable that is fast again")
+    wait_until(lambda: missed(home)["e002"] > slow, "drops on a cable that is fast again")
 
 
 def test_switched_off_and_on_by_its_bmc(home: Path, bmc: Callable[[str], Bmc]) -> None:
     before = missed(home)["e002"]
+    pop.set_load(home, False)  # a host that has just booted has nothing to lose then
     bmc("e002").reset("ForceOff")
-    wait_until(lambda: state_of(home, "e002") == "off", 5, "power off")
+    wait_until(lambda: state_of(home, "e002") == "off", "power off")
     assert bmc("e002").system["PowerState"] == "Off"
     bmc("e002").reset("On")
     wait_for_boot(home, "e002", 2)
     assert missed(home)["e002"] < max(before, 1)
+    pop.set_load(home, True)
 
 
 def test_fault_of_a_bmc_and_its_end(
@@ -172,7 +195,7 @@ def test_fault_of_a_bmc_and_its_end(
     assert cli.main(["lab", "fault", "bmc_stays_down", "e003"]) == 0
     assert of_bmc(home, "e003")["faults"] == ["stays_down"]
     bmc("e003").reset("ForceRestart")
-    wait_until(lambda: state_of(home, "e003") == "off", 5, "a host that does not come back")
+    wait_until(lambda: state_of(home, "e003") == "off", "a host that does not come back")
     system = bmc("e003").system
     assert system["PowerState"] == "On"
     assert system["BootProgress"]["LastState"] != "OSRunning"
@@ -182,27 +205,19 @@ def test_fault_of_a_bmc_and_its_end(
     assert of_bmc(home, "e003")["faults"] == []
 
 
-def words_of(pid: int) -> list[str]:
-    """A process's command; none where it has ended since it was listed."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-    except OSError:
-        return []
-
-
 def test_hosts_boot_without_their_bmcs_and_down_leaves_nothing(running: Path) -> None:
     home = running
     state = pop.status(home)
     assert state is not None
     members = family(state["pid"])
-    simulator = next(pid for pid, _ in members if "lab.bmc.process" in words_of(pid))
+    simulator = next(pid for pid, _ in members if b"lab.bmc.process" in words_of(pid))
     os.kill(simulator, signal.SIGKILL)
     pop.power(home, "e001", "reset")
     wait_for_boot(home, "e001", 3)
     assert pop.status(home)["bmcs"] is False  # type: ignore[index]
-    used = Path(f"/proc/{state['pid']}/stat").read_text().split()[13]
+    began, used = time.monotonic(), cpu_ticks(state["pid"])
     time.sleep(0.3)
-    assert int(Path(f"/proc/{state['pid']}/stat").read_text().split()[13]) - int(used) < 15
+    assert cpu_ticks(state["pid"]) - used < 50 * (time.monotonic() - began)
     members = family(state["pid"])
     pop.down(home)
     assert not [member for member in members if is_alive(member)]

@@ -20,8 +20,8 @@ SOCKET = "haproxy.sock"
 STATES = "haproxy.state"
 
 SETTLE_MS = 1000  # haproxy.cfg says what for
-ANSWER_SECONDS = 2.0
-START_SECONDS = 5.0
+ANSWER_SECONDS = 15.0
+START_SECONDS = 30.0
 # Bits of srv_admin_state, HAProxy's management guide, "show servers state".
 MAINT_BITS = 0x01 | 0x02 | 0x04 | 0x20
 DRAIN_BITS = 0x08 | 0x10

@@ -16,8 +16,8 @@ from . import network
 from .files import BMC_USER
 from .layout import Address, LabError, Layout
 
-START_SECONDS = 20.0
-ANSWER_SECONDS = 5.0
+START_SECONDS = 60.0
+ANSWER_SECONDS = 20.0
 
 
 class Bmcs:

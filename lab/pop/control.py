@@ -28,7 +28,7 @@ from .requirements import SYSTEM_PATH, has_nic_queue, missing_requirements
 
 CHECKOUT = Path(__file__).parents[2]
 NAMESPACES = ("--pid", "--fork", "--kill-child", "--mount", "--net", "--uts", "--ipc")
-STOP_SECONDS = 20.0
+STOP_SECONDS = 60.0
 MAX_DESCRIPTORS = 8
 
 

@@ -26,7 +26,7 @@ GRACE_SECONDS = 5.0
 
 
 def console(
-    home: Path, host: str, command: Sequence[str], stdin: bytes = b"", timeout: float = 10
+    home: Path, host: str, command: Sequence[str], stdin: bytes = b"", timeout: float = 30
 ) -> str:
     """Run a command on a host as a person at its console would, without network and sshd.
 

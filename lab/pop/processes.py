@@ -15,7 +15,7 @@ from .layout import LabError
 PROC = Path("/proc")
 BOOTSTRAP = [b"-I", b"-S", b"-c"]  # how the controller starts the agent over SSH
 PROGRAMS = ("sshd", "nginx", "agent")
-DEATH_SECONDS = 2.0
+DEATH_SECONDS = 10.0
 
 
 def kill(init: int, program: str) -> int:

@@ -21,7 +21,7 @@ from . import files, kernel, network, sysview, unix
 from .layout import LabError, Layout
 from .pop import PoP
 
-REQUEST_SECONDS = 1.0
+REQUEST_SECONDS = 10.0
 # Methods of the PoP that a request may name, with the arguments in the rest of it.
 VERBS = {
     *("set_load", "power", "kill", "fill_disk", "keep_busy"),
@@ -102,7 +102,7 @@ class Supervisor:
                 self.pop.ended(pid, status)
 
     def _answer(self) -> None:
-        """One request per connection; a caller that misbehaves costs a second, no more."""
+        """One request per connection; a caller that misbehaves costs ten seconds, no more."""
         connection, _ = self.listener.accept()
         with connection, contextlib.suppress(OSError, ValueError):
             connection.settimeout(REQUEST_SECONDS)
