@@ -97,7 +97,7 @@ def test_a_wrong_inventory_is_named(
 ) -> None:
     config = _inventory(practice, tmp_path, change)
     shorter = yaml.safe_load(config.read_text(encoding="utf-8"))
-    write_yaml(config, {**shorter, "ssh_timeout": 1})
+    write_yaml(config, {**shorter, "ssh_timeout": 5})
     _refused(practice, says, "tuning=accept_queue", *REAL, config=config)
 
 

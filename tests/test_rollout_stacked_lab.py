@@ -77,7 +77,7 @@ def practice(tmp_path: Path) -> Iterator[Practice]:
 def test_a_tuning_is_retired_under_another_one(practice: Practice) -> None:
     before, lost = practice.fingerprints(), practice.lost()
     for name in ("lower", "upper"):
-        done = practice.run("rollout_pop", f"tuning={name}", *REAL, *SHORT)
+        done = practice.roll_out(f"tuning={name}", *REAL, *SHORT)
         assert done["outcome"] == "promoted", done["message"]
     assert set(practice.on_all(LOOK).values()) == {"128 10 upper 30 2\n"}
     journals = practice.on_all("cat /var/lib/edgetune/tunings/lower.json")
