@@ -262,7 +262,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         lab.down(home)
 
 
-def _wait_for(condition: Any, seconds: float = 20) -> None:
+def _wait_for(condition: Any, seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -275,7 +275,24 @@ def test_the_auditor_sees_real_hosts(home: Path) -> None:
     """A half changed host, one left in maint, one that says not ready, an extra reboot and its
     lost requests; and nothing once all is as before."""
     watch = Watch(home)
-    watch.poll(time.time())
+
+    def sees(**states: str) -> bool:
+        """Whether the servers are so, and all others in service."""
+        watch.poll(time.time())
+        servers = watch.sights[-1].servers if watch.sights else {}
+        others = {name for name in servers if name not in states}
+        return bool(servers) and all(
+            [
+                others <= watch.sights[-1].ready(),
+                *(servers[name][0] == state for name, state in states.items()),
+            ]
+        )
+
+    def promises_broken() -> list[str]:
+        watch.poll(time.time())
+        return _of(auditor.hosts(before, look_at_all(home), _end(), watch.sights[-1]))
+
+    _wait_for(sees)
     before = look_at_all(home)
     assert not _of(auditor.hosts(before, look_at_all(home), _end(), watch.sights[-1]))
     lab.console(home, "e000", ["sysctl", "-q", "-w", "net.core.somaxconn=4096"])
@@ -284,11 +301,13 @@ def test_the_auditor_sees_real_hosts(home: Path) -> None:
     lab.console(home, "e000", ["sysctl", "-q", "-w", "net.core.somaxconn=8"])
     lab.console(home, "e001", ["touch", "/var/lib/edgetune-not-ready"])
     _set_state(home, "e001", "maint")
-    watch.poll(time.time())
+    _wait_for(lambda: sees(e001="maint"))
     (out,) = _of(auditor.hosts(before, look_at_all(home), _end(), watch.sights[-1]))
     assert out.startswith("e001 is maint, ") and out.endswith("says not ready and not quarantined")
     lab.console(home, "e001", ["rm", "/var/lib/edgetune-not-ready"])
     _set_state(home, "e001", "ready")
+    _wait_for(sees)
+    _wait_for(lambda: lab.balancer_state(home)["e000"]["sessions"])
     with suppress(lab.LabError):  # the reboot may end the console first
         lab.console(home, "e000", ["reboot"])
     _wait_for(lambda: watch.poll(time.time()) and watch.sights[-1].boots["e000"] == 2)
@@ -296,8 +315,7 @@ def test_the_auditor_sees_real_hosts(home: Path) -> None:
     lost = home / "lab/client-lost.jsonl"
     _wait_for(lost.exists)
     assert _of(auditor.requests(lines_of(lost), [], Faults()))
-    _wait_for(lambda: watch.poll(time.time()) or len(watch.sights[-1].ready()) == 2)
-    assert not _of(auditor.hosts(before, look_at_all(home), _end(), watch.sights[-1]))
+    _wait_for(lambda: not promises_broken())
 
 
 def _set_state(home: Path, server: str, state: str) -> None:
@@ -325,7 +343,7 @@ def test_nothing_is_left_of_a_harness_that_is_stopped(sent: signal.Signals, tmp_
         _wait_for(lambda: [one for one in _processes_in(tmp_path) if "redis-server" in one])
         time.sleep(1)
         harness.send_signal(sent)
-        harness.wait(30)
+        harness.wait(120)
     _wait_for(lambda: not list(tmp_path.iterdir()) and not _processes_in(tmp_path))
 
 

@@ -21,8 +21,8 @@ OURS = (
     "var/lib/edgetune/",
     "etc/init.d/S99edgetune",
 )
-STOP_SECONDS = 2.0  # what is under way when everything is stopped may take this long to end
-CHECK_SECONDS = 3.0  # a load balancer needs some checks until it knows who is down
+STOP_SECONDS = 4.0  # what is under way when everything is stopped may take this long to end
+CHECK_SECONDS = 5.0  # a load balancer needs some checks until it knows who is down
 LB_SECONDS = 1.5  # with a health check that passes, a server stays up for longer
 
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
-from bench.chaos.auditor import CHECK_SECONDS, Stop, Window
+from bench.chaos.auditor import CHECK_SECONDS, STOP_SECONDS, Stop, Window
 from bench.chaos.schedule import HOSTS, NETWORK, SAME, Fault
 from bench.chaos.sight import look_at_all
 from lab import pop as lab
@@ -74,9 +74,8 @@ def _sshd(run: Run, fault: Fault, target: str) -> Ticks:
 
 
 def _power(run: Run, fault: Fault, target: str) -> Ticks:
-    serves = run.admin(target) != "maint"
-    with _explains(run, lost=serves):
-        lab.power(run.home, target, "cut")
+    since, lost = _break(run, target, lambda: lab.power(run.home, target, "cut"))
+    with _explains(run, lost=lost, since=since):
         run.faults.boots[target] = run.faults.boots.get(target, 0) + 1
         yield from run.pause(fault.lasts)
         lab.power(run.home, target, "on")
@@ -117,15 +116,15 @@ def _store(run: Run, fault: Fault, target: str) -> Ticks:
 
 
 def _cut(run: Run, fault: Fault, target: str) -> Ticks:
-    with _explains(run, lost=_carries(run, target)):
-        lab.set_link(run.home, target, up=False)
+    since, lost = _break(run, target, lambda: lab.set_link(run.home, target, up=False))
+    with _explains(run, lost=lost, since=since):
         yield from run.pause(fault.lasts)
         lab.set_link(run.home, target, up=True)
 
 
 def _slow(run: Run, fault: Fault, target: str) -> Ticks:
-    with _explains(run, lost=_carries(run, target)):
-        lab.slow_link(run.home, target, on=True)
+    since, lost = _break(run, target, lambda: lab.slow_link(run.home, target, on=True))
+    with _explains(run, lost=lost, since=since):
         yield from run.pause(fault.lasts)
         lab.slow_link(run.home, target, on=False)
 
@@ -140,7 +139,7 @@ def _stop(run: Run, fault: Fault, target: str) -> Ticks:
     """The kill switch, as a person pulls it; what changed meanwhile is not explained by it."""
     yield from run.edgetune("stop_all", "reason=chaos")
     start = time.time()
-    yield from run.pause(2.0)
+    yield from run.pause(STOP_SECONDS)
     before = look_at_all(run.home)
     yield from run.pause(fault.lasts)
     after = look_at_all(run.home)
@@ -174,10 +173,20 @@ def _hunt(attempt: Callable[[], bool]) -> Ticks:
     return "found nothing to break"
 
 
+def _break(run: Run, target: str, act: Callable[[], None]) -> tuple[float, bool]:
+    """Since when it is broken, and whether clients' requests went through it before or after: a
+    host may be given back in the very moment."""
+    since, carried = time.time(), _carries(run, target)
+    act()
+    return since, carried or _carries(run, target)
+
+
 @contextmanager
-def _explains(run: Run, lost: bool = False, unready: bool = False) -> Iterator[None]:
-    """Losses from here to the end of the block and some health checks more."""
-    window = Window(time.time())
+def _explains(
+    run: Run, lost: bool = False, unready: bool = False, since: float | None = None
+) -> Iterator[None]:
+    """Losses from here, or before, to the end of the block and some health checks more."""
+    window = Window(time.time() if since is None else since)
     run.faults.lost += [window] if lost else []
     run.faults.unready += [window] if unready else []
     try:
@@ -187,7 +196,8 @@ def _explains(run: Run, lost: bool = False, unready: bool = False) -> Iterator[N
 
 
 def _carries(run: Run, port: str) -> bool:
-    """Whether clients' requests go through that cable."""
+    """Whether clients' requests go to that host, or through that cable."""
+    run.look()
     return port != "controller" if port in NETWORK else run.admin(port) != "maint"
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from lab import CHECKOUT
 from lab import pop as lab
 
-SECONDS = 10.0
+SECONDS = 60.0
 
 
 class Keeper:

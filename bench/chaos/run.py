@@ -27,8 +27,8 @@ from lab import pop as lab
 Looks = Mapping[str, Optional[HostState]]
 
 TICK = 0.05
-LIMIT = 200.0  # a rollout that has not ended by then is stuck
-SETTLE_SECONDS = 20.0
+LIMIT = 400.0  # a rollout that has not ended by then is stuck
+SETTLE_SECONDS = 60.0
 SWEEP_SECONDS = 2.0  # between two calls of recover_orphans
 ENDED = ("complete", "rolled_back", "held")
 NOT_BACK = ("complete", "held")
@@ -130,6 +130,10 @@ class Run:
         """Processes of workflows under way."""
         return [process.pid for process in self._workflows if process.poll() is None]
 
+    def look(self) -> None:
+        """See what is so by now, and not only what was so at the last tick."""
+        self._events += self.watch.poll(time.time())
+
     def admin(self, host: str) -> str:
         """Its server's administrative state."""
         return self.watch.sights[-1].servers[host][0]
@@ -181,7 +185,7 @@ class Run:
     def _tick(self) -> None:
         if self._stop():
             raise Interrupted
-        self._events += self.watch.poll(time.time())
+        self.look()
         time.sleep(TICK)
 
     def _workflow(self, *words: str) -> Ticks:

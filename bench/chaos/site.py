@@ -19,8 +19,8 @@ from lab import CHECKOUT
 from lab import pop as lab
 
 REDIS_PORT = 6379
-REDIS_SECONDS = 10.0
-REAP_SECONDS = 10.0
+REDIS_SECONDS = 60.0
+REAP_SECONDS = 60.0
 # Short, so that what waits for somebody who is dead does not wait long.
 CONFIGURATION = {
     "ssh_timeout": 3,
