@@ -44,13 +44,14 @@ class Practice:
         self.inventory = yaml.safe_load((home / "lab/inventory.yaml").read_text(encoding="utf-8"))
         pops = self.inventory["pops"].values()
         self.hosts = {name: host for pop in pops for name, host in pop["hosts"].items()}
+        self._started: list[subprocess.Popen[str]] = []
 
     def start(self, *words: str, config: Path | None = None) -> subprocess.Popen[str]:
         environment = {**os.environ, "EDGETUNE_HOME": str(self.home)}
         environment["PYTHONPATH"] = f"{ROOT}:{ROOT / 'lib'}"
         if config:
             environment["EDGETUNE_CONFIG"] = str(config)
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "lab.cli", *words],
             cwd=ROOT,
             env=environment,
@@ -58,6 +59,15 @@ class Practice:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self._started.append(process)
+        return process
+
+    def stop(self) -> None:
+        """End what a test has left running."""
+        for process in self._started:
+            if process.poll() is None:
+                process.terminate()
+                process.communicate(timeout=120)
 
     def edgetune(self, *words: str, config: Path | None = None) -> tuple[int, str, str]:
         process = self.start(*words, config=config)
@@ -117,7 +127,9 @@ def practising(
 ) -> Iterator[Practice]:
     """A lab of its own, for as long as it is needed; with `drops` those of the snoop mode."""
     lab.up(home, hosts=hosts, drops=drops, pops=pops)
+    practice = Practice(home)
     try:
-        yield Practice(home)
+        yield practice
     finally:
+        practice.stop()
         lab.down(home)
