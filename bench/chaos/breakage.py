@@ -91,28 +91,43 @@ def _balancer(run: Run, fault: Fault, target: str) -> Ticks:
 
 
 def _store(run: Run, fault: Fault, target: str) -> Ticks:
-    if target in ("restart", "wipe"):
-        run.site.kill_redis(wipe=target == "wipe")
-        yield from run.pause(fault.lasts)
-        run.site.start_redis()
-    elif target == "away":
-        run.site.move_store(away=True)
+    if target == "away":
+        return (yield from _move_store(run, fault))
+    if target == "lock":
+        return (yield from _lock_store(run, fault))
+    run.site.kill_redis(wipe=target == "wipe")
+    yield from run.pause(fault.lasts)
+    run.site.start_redis()
+    return ""
+
+
+def _move_store(run: Run, fault: Fault) -> Ticks:
+    def move() -> bool:
+        with suppress(FileNotFoundError):  # nothing has been written yet
+            run.site.move_store(away=True)
+            return True
+        return False
+
+    said = yield from _hunt(move)
+    if not said:
         yield from run.pause(fault.lasts)
         run.site.move_store(away=False)
-    else:
-        held: list[sqlite3.Connection] = []
+    return said
 
-        def lock() -> bool:
-            with suppress(sqlite3.Error):
-                held.append(run.site.lock_store())
-            return bool(held)
 
-        said = yield from _hunt(lock)
-        yield from run.pause(fault.lasts if held else 0)
-        for connection in held:
-            connection.close()
-        return said
-    return ""
+def _lock_store(run: Run, fault: Fault) -> Ticks:
+    held: list[sqlite3.Connection] = []
+
+    def lock() -> bool:
+        with suppress(sqlite3.Error):
+            held.append(run.site.lock_store())
+        return bool(held)
+
+    said = yield from _hunt(lock)
+    yield from run.pause(fault.lasts if held else 0)
+    for connection in held:
+        connection.close()
+    return said
 
 
 def _cut(run: Run, fault: Fault, target: str) -> Ticks:
