@@ -94,6 +94,12 @@ class NicRss(NicParts):
             has, gets = (len(str(own["key"]).split(":")) for own in (found, wanted))
             raise Unsupported(f"the key of {interface} has {has} bytes, not {gets}")
 
+    def probe_stored(self, setting: "Setting", tuning: str) -> None:
+        """Unsupported, too, when the table is as wanted, but not with the queues there will be."""
+        if makes_table(setting.value):
+            self._probe_table(setting, parts(self.runtime(setting.target)))
+        super().probe_stored(setting, tuning)
+
     def _probe_table(self, setting: "Setting", found: Parts) -> None:
         interface, wanted = setting.target["interface"], parts(setting.value)
         if not can_be_written(str(found["table"])):
