@@ -29,7 +29,7 @@ demo: setup packages
 	@$(BIN)/python -m lab.demo
 
 test: setup packages lint
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 lint: setup
 	@$(BIN)/ruff check .
