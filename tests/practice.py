@@ -123,10 +123,10 @@ class Practice:
 
 @contextmanager
 def practising(
-    home: Path, hosts: int = 8, drops: bool = False, pops: int = 1
+    home: Path, hosts: int = 8, drops: bool = False, pops: int = 1, load: bool = True
 ) -> Iterator[Practice]:
     """A lab of its own, for as long as it is needed; with `drops` those of the snoop mode."""
-    lab.up(home, hosts=hosts, drops=drops, pops=pops)
+    lab.up(home, hosts=hosts, drops=drops, pops=pops, load=load)
     practice = Practice(home)
     try:
         yield practice
