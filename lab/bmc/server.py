@@ -76,7 +76,8 @@ class Server:
     def close(self) -> None:
         """Listen no more and cut what is open; waits for what is being answered."""
         self.closing.set()
-        self._wake.send(b"!")
+        with contextlib.suppress(OSError):  # a connection that came just now has woken it
+            self._wake.send(b"!")
         self._thread.join()
         self._close_listeners()
         for connection in list(self._connections):
