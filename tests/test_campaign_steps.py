@@ -270,13 +270,19 @@ def test_a_closed_ring_opens_again_when_a_pop_of_it_is_taken_back(
     assert world.advance() == ["ams1"]
 
 
-def test_who_accepted_a_verdict_did_not_accept_the_next_one(tmp_path: Path, says: Any) -> None:
-    """A ring that was closed by a person, and then has a PoP taken back, is judged anew."""
+def overruled(tmp_path: Path, says: Any, by: str) -> CampaignWorld:
+    """A campaign whose first ring a person closed against its verdict."""
     world = canary_done(tmp_path)
     says("hold")
     world.advance()
-    resume_campaign(world.site, world.id, accept=True, by="ben")
+    resume_campaign(world.site, world.id, accept=True, by=by)
     world.advance()
+    return world
+
+
+def test_who_accepted_a_verdict_did_not_accept_the_next_one(tmp_path: Path, says: Any) -> None:
+    """A ring that was closed by a person, and then has a PoP taken back, is judged anew."""
+    world = overruled(tmp_path, says, by="ben")
     assert world.record.rings[0].closed
     rollout = world.record.pops["ams1"].rollout
     mark(world, rollout, "rolling_back")
@@ -757,11 +763,7 @@ def test_who_began_a_campaign_overrules_no_verdict_of_a_ring_that_needs_approval
 
 
 def test_where_nobody_approves_who_began_a_campaign_may_overrule(tmp_path: Path, says: Any) -> None:
-    world = canary_done(tmp_path)
-    says("hold")
-    world.advance()
-    resume_campaign(world.site, world.id, accept=True, by="ana")
-    world.advance()
+    world = overruled(tmp_path, says, by="ana")
     assert world.record.rings[0].accepted == "ana"
 
 

@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 
 from lab import pop as lab
-from tests.practice import LONGER, REAL, Practice, needs_lab, practising
+from tests.practice import FOUR, LONGER, Practice, needs_lab, practising
 
 pytestmark = needs_lab
-
-FOUR = (*REAL, "alpha_help=0.2", "alpha_harm=0.2")
 
 
 @pytest.fixture(scope="module")

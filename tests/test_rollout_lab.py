@@ -9,11 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.practice import REAL, Practice, needs_lab, practising
+from tests.practice import FOUR, Practice, needs_lab, practising
 
 pytestmark = needs_lab
-
-FOUR = (*REAL, "alpha_help=0.2", "alpha_harm=0.2")
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,9 @@ import pytest
 
 from edgetune.fields import load_yaml
 from tests.builders import ROOT, write_yaml
-from tests.practice import SHORT, Practice, needs_lab, practising
+from tests.practice import FOUR, Practice, needs_lab, practising
 
 pytestmark = needs_lab
-
-REAL = ("pop=lab1", "dry_run=false", "wait=true", "alpha_help=0.2", "alpha_harm=0.2")
 
 SOURCE = "https://docs.kernel.org/admin-guide/sysctl/"
 LOOK = (
@@ -77,7 +75,7 @@ def practice(tmp_path: Path) -> Iterator[Practice]:
 def test_a_tuning_is_retired_under_another_one(practice: Practice) -> None:
     before, lost = practice.fingerprints(), practice.lost()
     for name in ("lower", "upper"):
-        done = practice.roll_out(f"tuning={name}", *REAL, *SHORT)
+        done = practice.roll_out(f"tuning={name}", *FOUR)
         assert done["outcome"] == "promoted", done["message"]
     assert set(practice.on_all(LOOK).values()) == {"128 10 upper 30 2\n"}
     journals = practice.on_all("cat /var/lib/edgetune/tunings/lower.json")
