@@ -28,6 +28,7 @@ from .commands import BUSY_MARK
 
 MAX_HOSTS = 250
 STOP_SECONDS = 60.0
+BANNER_SECONDS = 60.0
 
 
 def up(
@@ -159,7 +160,7 @@ def _wait_until_ready(reports: IO[bytes], layout: Layout) -> dict[str, Any]:
 def _expect_banner(host: dict[str, Any]) -> None:
     ip, _, port = host["address"].rpartition(":")
     try:
-        with socket.create_connection((ip, int(port)), timeout=STOP_SECONDS) as connection:
+        with socket.create_connection((ip, int(port)), timeout=BANNER_SECONDS) as connection:
             if connection.recv(4) == b"SSH-":
                 return
     except OSError as error:

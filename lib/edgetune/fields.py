@@ -41,7 +41,7 @@ class _Exact(_UniqueKeys, yaml.SafeLoader):
 
 
 class _Quick(_UniqueKeys, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Reads an inventory of thousands of hosts ten times as fast, where libyaml is there."""
+    """Reads an inventory of thousands of hosts several times as fast, where libyaml is there."""
 
 
 def load_yaml(path: Path) -> Any:
