@@ -13,13 +13,16 @@ class Server:
     """A host as its load balancer sees it.
 
     ``state`` is the administrative one (``ready``, ``drain``, ``maint``), ``up`` the health
-    check's word, ``sessions`` what it carries or has queued now.
+    check's word, ``sessions`` what it carries or has queued now. ``address`` and ``port`` are
+    where the load balancer sends its requests ("" and 0 where it does not tell).
     """
 
     name: str
     state: str
     up: bool
     sessions: int
+    address: str = ""
+    port: int = 0
 
     @property
     def in_service(self) -> bool:

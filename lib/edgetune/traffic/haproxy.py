@@ -26,13 +26,13 @@ class Haproxy:
 
     def servers(self) -> Mapping[str, Server]:
         """Every server of the backend, its administrative state, health and sessions."""
-        states = dict(self._states())
+        states = {row["srv_name"]: row for row in self._states()}
         found = {}
         for row in self._stats():
             name = row["svname"]
             sessions = sum(int(row.get(column) or 0) for column in ("scur", "qcur"))
             up = row["status"].split()[0] in ("UP", "DRAIN", "no")
-            found[name] = Server(name, states.get(name, "ready"), up, sessions)
+            found[name] = _server(name, states.get(name), up, sessions)
         return found
 
     def set_state(self, server: str, state: str) -> None:
@@ -42,19 +42,18 @@ class Haproxy:
         answer = self._ask(f"set server {self._backend}/{server} state {state}").strip()
         if answer:
             raise DrainError(f"{self._address}: {self._backend}/{server}: {answer.splitlines()[0]}")
-        now = dict(self._states()).get(server)
+        now = {row["srv_name"]: _admin_state(row) for row in self._states()}.get(server)
         if now != state:
             raise DrainError(f"{self._address}: {self._backend}/{server} is {now}, not {state}")
 
-    def _states(self) -> Iterator[tuple[str, str]]:
+    def _states(self) -> Iterator[dict[str, str]]:
         lines = self._ask(f"show servers state {self._backend}").splitlines()
         header = next((line for line in lines if line.startswith("# ")), None)
         if header is None:
             raise DrainError(f"{self._address}: there is no backend {self._backend!r}")
         columns = header[2:].split()
         for line in filter(str.strip, lines[lines.index(header) + 1 :]):
-            row = dict(zip(columns, line.split()))
-            yield row["srv_name"], _admin_state(int(row["srv_admin_state"]))
+            yield dict(zip(columns, line.split()))
 
     def _stats(self) -> Iterator[dict[str, str]]:
         text = self._ask("show stat").lstrip("# ")
@@ -82,7 +81,16 @@ class Haproxy:
         return sock
 
 
-def _admin_state(bits: int) -> str:
+def _server(name: str, row: Mapping[str, str] | None, up: bool, sessions: int) -> Server:
+    if row is None:
+        return Server(name, "ready", up, sessions)
+    # "-" stands for a server without an address, such as one behind a UNIX socket.
+    address = row["srv_addr"].replace("-", "")
+    return Server(name, _admin_state(row), up, sessions, address, int(row["srv_port"]))
+
+
+def _admin_state(row: Mapping[str, str]) -> str:
+    bits = int(row["srv_admin_state"])
     if bits & _MAINT_BITS:
         return "maint"
     return "drain" if bits & _DRAIN_BITS else "ready"
