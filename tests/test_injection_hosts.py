@@ -99,8 +99,8 @@ def test_a_request_is_data_on_standard_input(monkeypatch: pytest.MonkeyPatch) ->
             return Channel(commands, sent)
 
     monkeypatch.setattr(paramiko, "SSHClient", Client)
-    monkeypatch.setattr(fleet, "_load_key", lambda path: None)
-    monkeypatch.setattr(fleet, "_load_known_hosts", lambda path: paramiko.HostKeys())
+    monkeypatch.setattr(fleet, "load_key", lambda path: None)
+    monkeypatch.setattr(fleet, "load_known_hosts", lambda path: paramiko.HostKeys())
     monkeypatch.setattr(fleet.Fleet, "_connect", lambda self, client, host: None)
     given = {"inventory": "none", "ssh_key_file": "none", "ssh_known_hosts": "none"}
     asked = fleet.Fleet(read_config(given))

@@ -9,16 +9,16 @@ import time
 import zlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, Callable
 
 import paramiko
 
 from edgetune import AGENT_PROTOCOL
 from edgetune.config import Config
-from edgetune.errors import HostError, InputError
+from edgetune.errors import HostError
 from edgetune.hosts.agent import bundle
 from edgetune.hosts.result import HostResult
+from edgetune.hosts.ssh_files import load_key, load_known_hosts
 from edgetune.inventory import Host
 
 MAX_REPLY = 4 << 20
@@ -44,8 +44,8 @@ class Fleet:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._agent = packed(bundle.make())
-        self._key = _load_key(config.ssh_key_file)
-        self._known = _load_known_hosts(config.ssh_known_hosts)
+        self._key = load_key(config.ssh_key_file)
+        self._known = load_known_hosts(config.ssh_known_hosts)
 
     def ask(
         self,
@@ -125,22 +125,6 @@ class Fleet:
             allow_agent=False,
             look_for_keys=False,
         )
-
-
-def _load_key(path: Path) -> paramiko.PKey:
-    try:
-        return paramiko.Ed25519Key.from_private_key_file(str(path))
-    except paramiko.SSHException:
-        return paramiko.PKey.from_path(str(path))
-    except OSError as error:
-        raise InputError("configuration", "ssh_key_file", f"cannot be read: {error}") from None
-
-
-def _load_known_hosts(path: Path) -> paramiko.HostKeys:
-    try:
-        return paramiko.HostKeys(str(path))
-    except OSError as error:
-        raise InputError("configuration", "ssh_known_hosts", f"cannot be read: {error}") from None
 
 
 def _send_all(channel: paramiko.Channel, data: bytes) -> None:
