@@ -32,6 +32,10 @@ def _change(document: Any, path: str, value: Any) -> Any:
         ("pops/lab1/region", "a b", "pops.lab1.region: 'a b' does not match"),
         ("pops/lab1/labels", "small", "pops.lab1.labels: must be a list, not text"),
         ("pops/lab1/hosts/e001/address", None, "pops.lab1.hosts.e001.address: is missing"),
+        ("pops/lab1/hosts/e001/address", "10.0.0.01", "'10.0.0.01' is neither an IP address nor"),
+        ("pops/lab1/hosts/e001/server_address", "10.1", "e001.server_address: '10.1' is neither"),
+        ("pops/lab1/load_balancer/checks", "http", "load_balancer.checks: 'http' is none of"),
+        ("pops/lab1/load_balancer/address", "tcp://lb1:99999", "load_balancer.address: 'tcp://lb"),
         ("pops/lab1/hosts/e001/port", 0, "pops.lab1.hosts.e001.port: 0 is below 1"),
         ("pops/lab1/load_balancer/driver", "f5", "pops.lab1.load_balancer.driver: 'f5' is none of"),
         ("pops/lab1/load_balancer/address", "10.0.0.1:9", "load_balancer.address: '10.0.0.1:9'"),
@@ -86,6 +90,48 @@ def test_two_hosts_with_one_bmc_are_refused_unless_it_has_several_systems(tmp_pa
     hosts["e000"]["bmc"]["system"], hosts["e003"]["bmc"]["system"] = "node1", "node2"
     e003 = YamlInventory(write_yaml(path, document)).pop("lab1").host("e003")
     assert e003.bmc == Bmc("https://127.0.10.1", "lab", "node2")
+
+
+SPELLINGS = [
+    ("address", "2001:db8::1", "2001:DB8:0::1"),
+    ("address", "10.0.0.1", "::ffff:10.0.0.1"),
+    ("address", "edge1.example.org", "Edge1.example.org."),
+    ("server", "edge1", "Edge1"),
+]
+
+
+@pytest.mark.parametrize(("field", "one", "other"), SPELLINGS)
+def test_one_host_in_two_spellings_is_refused(
+    tmp_path: Path, field: str, one: str, other: str
+) -> None:
+    document = inventory_document()
+    hosts = document["pops"]["lab1"]["hosts"]
+    hosts["e000"][field], hosts["e003"][field] = one, other
+    with pytest.raises(InputError) as caught:
+        YamlInventory(write_yaml(tmp_path / "inventory.yaml", document))
+    assert f"e003.{field}: {other} is also the {field} of lab1/e000" in str(caught.value)
+
+
+def test_one_bmc_in_two_spellings_is_refused(tmp_path: Path) -> None:
+    document = inventory_document(bmcs=True)
+    hosts = document["pops"]["lab1"]["hosts"]
+    hosts["e003"]["bmc"]["address"] = "https://127.0.10.1:443"
+    says = "e003.bmc.address: https://127.0.10.1:443 is also the bmc.address of lab1/e000"
+    with pytest.raises(InputError, match=says):
+        YamlInventory(write_yaml(tmp_path / "inventory.yaml", document))
+
+
+def test_names_that_differ_in_their_case_only_are_refused(tmp_path: Path) -> None:
+    document = inventory_document()
+    pops = document["pops"]
+    pops["lab1"]["hosts"]["E001"] = {"address": "127.0.9.99"}
+    path = tmp_path / "inventory.yaml"
+    with pytest.raises(InputError, match="pops.lab1.hosts.e001: e001 is also the name of lab1/E"):
+        YamlInventory(write_yaml(path, document))
+    del pops["lab1"]["hosts"]["E001"]
+    pops["LAB1"] = {**pops["lab1"], "hosts": {"f000": {"address": "127.0.9.99"}}}
+    with pytest.raises(InputError, match=r"pops.lab1: lab1 is also the name of LAB1"):
+        YamlInventory(write_yaml(path, document))
 
 
 def test_a_host_can_have_credentials_of_its_own_and_no_bmc(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from edgetune.addresses import canonical, canonical_url
 from edgetune.errors import InputError
 from edgetune.fields import Fields, load_yaml
 
@@ -16,6 +17,11 @@ NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 """Of PoPs and hosts: such names stand in keys of records and in commands to load balancers."""
 
 LOAD_BALANCERS = ("haproxy",)
+CHECKS = ("marker", "none")
+"""Whether a load balancer's health check fails while a host holds the not-ready marker."""
+
+UNTOLD = "none"
+"""What ``server_address`` says of a server whose address the load balancer does not tell."""
 _HTTPS = r"https://[A-Za-z0-9.:\[\]-]+"
 
 
@@ -34,7 +40,11 @@ class Bmc:
 
 @dataclass(frozen=True)
 class Host:
-    """An edge server. ``server`` is its name in the load balancer."""
+    """An edge server. ``server`` is its name in the load balancer.
+
+    ``server_address`` is where the load balancer sends its requests, given only where that is
+    no address of its own interfaces (NAT), or UNTOLD where the load balancer tells none.
+    """
 
     name: str
     address: str
@@ -43,15 +53,20 @@ class Host:
     hardware: str
     server: str
     bmc: Bmc | None = None
+    server_address: str = ""
 
 
 @dataclass(frozen=True)
 class LoadBalancer:
-    """Where a PoP's traffic is steered; ``address`` is ``tcp://HOST:PORT`` or ``unix:///PATH``."""
+    """Where a PoP's traffic is steered; ``address`` is ``tcp://HOST:PORT`` or ``unix:///PATH``.
+
+    ``checks`` is one of CHECKS.
+    """
 
     driver: str
     address: str
     backend: str
+    checks: str = CHECKS[0]
 
 
 @dataclass(frozen=True)
@@ -156,8 +171,9 @@ def _read_ports(fields: Fields, health: str) -> tuple[int, ...]:
 def _read_load_balancer(fields: Fields) -> LoadBalancer:
     balancer = LoadBalancer(
         driver=fields.text("driver", choices=LOAD_BALANCERS),
-        address=fields.text("address", pattern=r"tcp://[^/\s:]+:\d+|unix:///\S+"),
+        address=_read_url(fields, r"tcp://[^/\s:]+:\d+|unix:///\S+"),
         backend=fields.text("backend", pattern=NAME),
+        checks=fields.text("checks", CHECKS[0], choices=CHECKS),
     )
     fields.done()
     return balancer
@@ -179,7 +195,7 @@ def _read_bmc(fields: Fields, shared: str | None) -> Bmc | None:
     below = fields.inside("bmc")
     default = {} if shared is None else {"default": shared}
     bmc = Bmc(
-        address=below.text("address", pattern=_HTTPS),
+        address=_read_url(below, _HTTPS),
         credentials=below.text("credentials", **default, pattern=NAME),
         system=below.text("system", "", pattern=r"[!-~]+"),
     )
@@ -190,32 +206,78 @@ def _read_bmc(fields: Fields, shared: str | None) -> Bmc | None:
 def _read_host(name: str, fields: Fields, credentials: str | None) -> Host:
     host = Host(
         name=name,
-        address=fields.text("address", pattern=r"[A-Za-z0-9:][A-Za-z0-9.:-]*"),
+        address=_read_address(fields, "address"),
         port=fields.number("port", 22, minimum=1, maximum=65535),
         rack=fields.text("rack", ""),
         hardware=fields.text("hardware", ""),
         server=fields.text("server", name, pattern=NAME),
         bmc=_read_bmc(fields, credentials),
+        server_address=_read_server_address(fields),
     )
     fields.done()
     return host
 
 
+def _read_address(fields: Fields, name: str) -> str:
+    address: str = fields.text(name, pattern=r"[A-Za-z0-9:][A-Za-z0-9.:-]*")
+    try:
+        canonical(address)
+    except ValueError:
+        text = f"{address!r} is neither an IP address nor a name"
+        raise fields.wrong(name, text) from None
+    return address
+
+
+def _read_url(fields: Fields, pattern: str) -> str:
+    url: str = fields.text("address", pattern=pattern)
+    try:
+        canonical_url(url)
+    except ValueError as error:
+        raise fields.wrong("address", f"{url!r}: {error}") from None
+    return url
+
+
+def _read_server_address(fields: Fields) -> str:
+    given = fields.raw("server_address", None)
+    return "" if given is None else _read_address(fields, "server_address")
+
+
 def _refuse_shared(where: str, pops: list[Pop]) -> None:
+    """InputError when two hosts, or two PoPs, are one in another spelling."""
     owner: dict[tuple[object, ...], str] = {}
-    shared: list[tuple[str, str, tuple[object, ...]]]
     for pop in pops:
-        balancer = pop.load_balancer
+        _own(
+            owner, where, f"pops.{pop.name}", pop.name, [("name", pop.name, (pop.name.casefold(),))]
+        )
         for host in pop.hosts:
-            name = f"{pop.name}/{host.name}"
-            shared = [
-                ("address", host.address, (host.address, host.port)),
-                ("server", host.server, (balancer.address, balancer.backend, host.server)),
-            ]
-            if host.bmc:
-                own = (host.bmc.address, host.bmc.system)
-                shared.append(("bmc.address", host.bmc.address, own))
-            for field, value, key in shared:
-                if owner.setdefault(key, name) != name:
-                    path = f"pops.{pop.name}.hosts.{host.name}.{field}"
-                    raise InputError(where, path, f"{value} is also the {field} of {owner[key]}")
+            path = f"pops.{pop.name}.hosts.{host.name}"
+            _own(owner, where, path, f"{pop.name}/{host.name}", _identities(pop, host))
+
+
+def _identities(pop: Pop, host: Host) -> list[tuple[str, str, tuple[object, ...]]]:
+    """What no other host may have: field, value, and the key under which two are the same."""
+    balancer, at = pop.load_balancer, canonical(host.address)
+    there = canonical_url(balancer.address)
+    found: list[tuple[str, str, tuple[object, ...]]] = [
+        ("name", host.name, (pop.name, host.name.casefold())),
+        ("address", host.address, (at, host.port)),
+        ("server", host.server, (there, balancer.backend, host.server.casefold())),
+    ]
+    if host.bmc:
+        own = (canonical_url(host.bmc.address), host.bmc.system)
+        found.append(("bmc.address", host.bmc.address, own))
+    return found
+
+
+def _own(
+    owner: dict[tuple[object, ...], str],
+    where: str,
+    path: str,
+    name: str,
+    identities: list[tuple[str, str, tuple[object, ...]]],
+) -> None:
+    for field, value, parts in identities:
+        first = owner.setdefault((field, *parts), name)
+        if first != name:
+            below = path if field == "name" else f"{path}.{field}"
+            raise InputError(where, below, f"{value} is also the {field} of {first}")
