@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from edgetune.rollout.claims import RedisClaims, SqliteClaims
 from edgetune.rollout.record import load_plan, open_rollout, read_rollout
 from edgetune.rollout.site import Site
 from edgetune.rollout.store import SqliteStore, St2Store
+from edgetune.traffic import haproxy
 from edgetune.traffic.haproxy import Haproxy
 from edgetune.tuning import find_tuning, load_tuning
 from tests.builders import ROOT, inventory_document, reading, write_yaml
@@ -97,22 +97,13 @@ def test_a_host_is_its_own_server_only_by_a_fit_name(tmp_path: Path) -> None:
 def test_a_command_to_haproxy_is_one_line_of_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sent: list[bytes] = []
+    sent: list[str] = []
 
-    class Sock:
-        def __enter__(self) -> Sock:
-            return self
+    def ask(address: str, command: str, deadline: float) -> str:
+        sent.append(command)
+        return ""
 
-        def __exit__(self, *why: object) -> None:
-            pass
-
-        def sendall(self, data: bytes) -> None:
-            sent.append(data)
-
-        def recv(self, size: int) -> bytes:
-            return b""
-
-    monkeypatch.setattr(socket, "create_connection", lambda *place: Sock())
+    monkeypatch.setattr(haproxy, "ask", ask)
     inventory = YamlInventory(write_yaml(tmp_path / "inventory.yaml", a_pop()))
     balancer = Haproxy(inventory.pop("lab1").load_balancer)
     for text in HOSTILE.values():
@@ -120,7 +111,8 @@ def test_a_command_to_haproxy_is_one_line_of_names(
             balancer.set_state("e000", text)
     with pytest.raises(EdgetuneError):
         balancer.set_state("e000", "drain")
-    assert sent == [b"set server edges/e000 state drain\n", b"show servers state edges\n"]
+    read = "show servers state edges;show stat -1 6 -1"
+    assert sent == ["set server edges/e000 state drain", read]
 
 
 # Records.

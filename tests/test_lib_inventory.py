@@ -183,3 +183,33 @@ def test_missing_file_is_one_clear_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("floor", "must"), [(0.5, 4), (0.51, 5), (0.0, 0), (1.0, 8), (0.7, 6)])
 def test_floor_is_rounded_up(tmp_path: Path, floor: float, must: int) -> None:
     assert pop(tmp_path, 8, floor).must_serve == must
+
+
+@pytest.mark.parametrize("place", ["[2001:db8::1]", "[fe80::1%eth0]", "[::ffff:10.0.0.1]"])
+def test_a_load_balancer_may_have_an_ipv6_address(tmp_path: Path, place: str) -> None:
+    document = inventory_document()
+    document["pops"]["lab1"]["load_balancer"]["address"] = f"tcp://{place}:9999"
+    path = write_yaml(tmp_path / "inventory.yaml", document)
+    balancer = YamlInventory(path).pop("lab1").load_balancer
+    assert balancer.address == f"tcp://{place}:9999"
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "2001:db8::1:9999",
+        "[2001:db8::1]",
+        "[:::1]:9999",
+        "[10.0.0.1]:9999",
+        "[::1]x:9999",
+        "lb:99999",
+        "lb:0",
+        "lb:09999",
+    ],
+)
+def test_an_address_that_leads_nowhere_is_refused(tmp_path: Path, place: str) -> None:
+    document = inventory_document()
+    document["pops"]["lab1"]["load_balancer"]["address"] = f"tcp://{place}"
+    path = write_yaml(tmp_path / "inventory.yaml", document)
+    with pytest.raises(InputError, match=r"pops\.lab1\.load_balancer\.address: "):
+        YamlInventory(path).pop("lab1")

@@ -70,7 +70,7 @@ class Balancer:
         self.state = {f"e{i:03d}": "ready" for i in range(8)}
         self.up = dict.fromkeys(self.state, True)
         self.sessions = dict.fromkeys(self.state, 0)
-        self.clients = False
+        self.clients, self.refusal = False, ""
         self.log: list[tuple[str, str]] = []
         self._moments, self._not_ready = moments, not_ready
 
@@ -85,6 +85,9 @@ class Balancer:
         with self._moments.around(f"{server} {state}"):
             self.log.append((server, state))
             self.state[server] = state
+
+    def refuses_changes(self) -> str:
+        return self.refusal
 
     def forget(self) -> None:
         """What a reload without a state file does."""

@@ -66,10 +66,11 @@ class Balancer:
         return self.load * len(self.servers) / serving
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One command per connection."""
+        """One line of commands per connection."""
         try:
-            command = (await reader.readline()).decode("utf-8", "replace")
-            writer.write(f"{self.answer(command)}\n".encode())
+            line = (await reader.readline()).decode("utf-8", "replace")
+            for command in line.split(";"):
+                writer.write(f"{self.answer(command)}\n".encode())
             await writer.drain()
         except (OSError, ValueError):
             pass
@@ -81,7 +82,7 @@ class Balancer:
         words = command.split()
         if words[:3] == ["show", "servers", "state"]:
             return self._states() if words[3:] in ([], [BACKEND]) else "Can't find backend.\n"
-        if words == ["show", "stat"]:
+        if words in (["show", "stat"], ["show", "stat", "-1", "6", "-1"]):
             return self._statistics()
         if words[:2] == ["set", "server"] and words[3:4] == ["state"]:
             return self._set_state(words[2], " ".join(words[4:]))
@@ -131,6 +132,8 @@ class Balancer:
                 )
                 + "\n"
             )
+        total = {"px": BACKEND, "name": "BACKEND", "sessions": 0, "status": "UP"}
+        rows.append(STAT_ROW.format(**total, age=0, id=0, type=1, check="") + "\n")
         return "".join(rows)
 
     def _sessions(self, server: Server) -> int:

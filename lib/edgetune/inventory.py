@@ -22,6 +22,7 @@ CHECKS = ("marker", "none")
 
 UNTOLD = "none"
 """What ``server_address`` says of a server whose address the load balancer does not tell."""
+_BALANCER = r"tcp://([^/\s:\[\]]+|\[[0-9A-Fa-f]*:[0-9A-Fa-f:.]*(%[A-Za-z0-9_.-]+)?\]):[1-9][0-9]{0,4}|unix:///\S+"
 _HTTPS = r"https://[A-Za-z0-9.:\[\]-]+"
 
 
@@ -60,7 +61,8 @@ class Host:
 class LoadBalancer:
     """Where a PoP's traffic is steered; ``address`` is ``tcp://HOST:PORT`` or ``unix:///PATH``.
 
-    ``checks`` is one of CHECKS.
+    An IPv6 address stands in brackets, with its zone if it is link-local. ``checks`` is one of
+    CHECKS.
     """
 
     driver: str
@@ -171,7 +173,7 @@ def _read_ports(fields: Fields, health: str) -> tuple[int, ...]:
 def _read_load_balancer(fields: Fields) -> LoadBalancer:
     balancer = LoadBalancer(
         driver=fields.text("driver", choices=LOAD_BALANCERS),
-        address=_read_url(fields, r"tcp://[^/\s:]+:\d+|unix:///\S+"),
+        address=_read_url(fields, _BALANCER),
         backend=fields.text("backend", pattern=NAME),
         checks=fields.text("checks", CHECKS[0], choices=CHECKS),
     )

@@ -38,3 +38,9 @@ class DrainDriver(Protocol):
 
     def set_state(self, server: str, state: str) -> None:
         """Bring a server into an administrative state, and see that it got there."""
+
+    def refuses_changes(self) -> str:
+        """Why ``set_state`` would be refused, or ""; changes nothing.
+
+        It proves that whoever asks from here may set states of a server of this PoP.
+        """

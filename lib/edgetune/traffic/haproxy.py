@@ -3,18 +3,24 @@
 
 from __future__ import annotations
 
-import csv
-import socket
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Mapping
+from typing import Callable, TypeVar
 
 from edgetune.errors import DrainError
 from edgetune.inventory import LoadBalancer
+from edgetune.traffic.conversation import ask
 from edgetune.traffic.driver import Server
+from edgetune.traffic.haproxy_answers import read_one, read_servers
 
-TIMEOUT = 5.0
-_MAINT_BITS = 0x01 | 0x02 | 0x04 | 0x20
-_DRAIN_BITS = 0x08 | 0x10
+TIMEOUT = 15.0
+"""Seconds until a call is over, whatever HAProxy does meanwhile."""
+
 STATES = ("ready", "drain", "maint")
+# Backends and their servers, of all proxies: a frontend may bear the name of the backend.
+_STATISTICS = "show stat -1 6 -1"
+
+Answer = TypeVar("Answer")
 
 
 class Haproxy:
@@ -26,71 +32,63 @@ class Haproxy:
 
     def servers(self) -> Mapping[str, Server]:
         """Every server of the backend, its administrative state, health and sessions."""
-        states = {row["srv_name"]: row for row in self._states()}
-        found = {}
-        for row in self._stats():
-            name = row["svname"]
-            sessions = sum(int(row.get(column) or 0) for column in ("scur", "qcur"))
-            up = row["status"].split()[0] in ("UP", "DRAIN", "no")
-            found[name] = _server(name, states.get(name), up, sessions)
-        return found
+        return self._servers(_deadline())
 
     def set_state(self, server: str, state: str) -> None:
         """Set ``ready``, ``drain`` or ``maint``; DrainError if it did not take."""
         if state not in STATES:
             raise DrainError(f"{self._address}: {state!r} is no state of a server")
-        answer = self._ask(f"set server {self._backend}/{server} state {state}").strip()
-        if answer:
-            raise DrainError(f"{self._address}: {self._backend}/{server}: {answer.splitlines()[0]}")
-        now = {row["srv_name"]: _admin_state(row) for row in self._states()}.get(server)
-        if now != state:
-            raise DrainError(f"{self._address}: {self._backend}/{server} is {now}, not {state}")
-
-    def _states(self) -> Iterator[dict[str, str]]:
-        lines = self._ask(f"show servers state {self._backend}").splitlines()
-        header = next((line for line in lines if line.startswith("# ")), None)
-        if header is None:
-            raise DrainError(f"{self._address}: there is no backend {self._backend!r}")
-        columns = header[2:].split()
-        for line in filter(str.strip, lines[lines.index(header) + 1 :]):
-            yield dict(zip(columns, line.split()))
-
-    def _stats(self) -> Iterator[dict[str, str]]:
-        text = self._ask("show stat").lstrip("# ")
-        for row in csv.DictReader(text.splitlines()):
-            if row["pxname"] == self._backend and row["svname"] not in ("BACKEND", "FRONTEND"):
-                yield row
-
-    def _ask(self, command: str) -> str:
+        place, deadline, unanswered = f"{self._backend}/{server}", _deadline(), ""
         try:
-            with self._connect() as sock:
-                sock.sendall(command.encode() + b"\n")
-                parts = iter(lambda: sock.recv(65536), b"")
-                return b"".join(parts).decode("utf-8", "replace")
+            refusal = self._ask(f"set server {place} state {state}", deadline)
+        except DrainError as error:
+            # The connection may have ended after it was done: what can be seen decides.
+            refusal, unanswered = "", f" ({error})"
+        if refusal:
+            raise DrainError(f"{self._address}: {place}: {_explained(refusal)}")
+        known = self._servers(deadline)
+        now = known[server].state if server in known else "not there"
+        if now != state:
+            raise DrainError(f"{self._address}: {place} is {now}, not {state}{unanswered}")
+
+    def refuses_changes(self) -> str:
+        """Asks to set the state of a server, and leaves the state out.
+
+        HAProxy looks at the level of the socket first, then at backend and server, last at the
+        state. Its complaint about the state proves the others for the server that comes first.
+        """
+        deadline = _deadline()
+        known = self._servers(deadline)
+        if not known:
+            return f"{self._address}: backend {self._backend!r} has no server"
+        place = f"{self._backend}/{min(known)}"
+        answer = self._ask(f"set server {place} state", deadline)
+        understood = "expects 'ready', 'drain' and 'maint'" in answer
+        return "" if understood else f"{self._address}: {place}: {_explained(answer)}"
+
+    def _servers(self, deadline: float) -> dict[str, Server]:
+        # On one connection both are answered by the same process, be another one starting.
+        command = f"show servers state {self._backend};{_STATISTICS}"
+        return self._read(command, deadline, lambda text: read_servers(text, self._backend))
+
+    def _ask(self, command: str, deadline: float) -> str:
+        return self._read(command, deadline, read_one)
+
+    def _read(self, command: str, deadline: float, read: Callable[[str], Answer]) -> Answer:
+        try:
+            return read(ask(self._address, command, deadline))
         except OSError as error:
             raise DrainError(f"{self._address}: HAProxy does not answer: {error}") from None
-
-    def _connect(self) -> socket.socket:
-        scheme, _, rest = self._address.partition("://")
-        if scheme == "tcp":
-            host, _, port = rest.rpartition(":")
-            return socket.create_connection((host, int(port)), TIMEOUT)
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        sock.settimeout(TIMEOUT)
-        sock.connect(rest)
-        return sock
+        except DrainError as error:
+            raise DrainError(f"{self._address}: HAProxy {error}") from None
 
 
-def _server(name: str, row: Mapping[str, str] | None, up: bool, sessions: int) -> Server:
-    if row is None:
-        return Server(name, "ready", up, sessions)
-    # "-" stands for a server without an address, such as one behind a UNIX socket.
-    address = row["srv_addr"].replace("-", "")
-    return Server(name, _admin_state(row), up, sessions, address, int(row["srv_port"]))
+def _deadline() -> float:
+    return time.monotonic() + TIMEOUT
 
 
-def _admin_state(row: Mapping[str, str]) -> str:
-    bits = int(row["srv_admin_state"])
-    if bits & _MAINT_BITS:
-        return "maint"
-    return "drain" if bits & _DRAIN_BITS else "ready"
+def _explained(refusal: str) -> str:
+    first = refusal.split("\n")[0][:200] or "it says nothing"
+    if "denied" not in first.lower():
+        return first
+    return f"{first} (the socket's level has to be admin)"

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One question to a socket and its answer, within one deadline and one bound on size."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+LIMIT = 16 * 2**20
+"""Bytes of the largest answer: 16 MB hold some 50,000 rows of HAProxy's statistics."""
+
+
+def ask(address: str, command: str, deadline: float) -> str:
+    """All that comes until the other side closes, asked at ``tcp://HOST:PORT`` or ``unix:///PATH``.
+
+    ``deadline`` is in seconds of ``time.monotonic``. Raises OSError where nobody answers, not in
+    time, or with more than LIMIT.
+    """
+    with _connected(address, deadline) as sock:
+        sock.settimeout(_left(deadline))
+        sock.sendall(command.encode() + b"\n")
+        return b"".join(_received(sock, deadline)).decode("utf-8", "replace")
+
+
+def _received(sock: socket.socket, deadline: float) -> Iterator[bytes]:
+    size = 0
+    while True:
+        sock.settimeout(_left(deadline))
+        part = sock.recv(65536)
+        if not part:
+            return
+        size += len(part)
+        if size > LIMIT:
+            raise OSError(f"its answer is longer than {LIMIT // 2**20} MB")
+        yield part
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("its whole answer did not come in time")
+    return left
+
+
+def _connected(address: str, deadline: float) -> socket.socket:
+    scheme, _, place = address.partition("://")
+    if scheme == "unix":
+        return _connect(socket.AF_UNIX, place, deadline)
+    found = _found(place)
+    for family, _, _, _, there in found[:-1]:
+        try:
+            return _connect(family, there, deadline)
+        except OSError:
+            # The next address of the same name may answer.
+            _left(deadline)
+    return _connect(found[-1][0], found[-1][4], deadline)
+
+
+def _found(place: str) -> list[Any]:
+    host, _, port = place.rpartition(":")
+    if not 0 < int(port) < 65536:
+        # getaddrinfo would take 99999 for 34463.
+        raise OSError(f"{port} is no port")
+    try:
+        return list(socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM))
+    except UnicodeError:
+        raise OSError(f"{host!r} is no name of a host") from None
+
+
+def _connect(family: int, there: object, deadline: float) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.settimeout(_left(deadline))
+        sock.connect(there)  # type: ignore[arg-type]
+        return sock
+    except BaseException:
+        sock.close()
+        raise

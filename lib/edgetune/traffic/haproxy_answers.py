@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What HAProxy answers, read whole or not at all (management.txt, 9.1 "CSV format", 9.3)."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import ip_address
+
+from edgetune.errors import DrainError
+from edgetune.traffic.driver import Server
+
+_MAINT_BITS = 0x01 | 0x02 | 0x04 | 0x20
+_DRAIN_BITS = 0x08 | 0x10
+_STATE_COLUMNS = {"be_name", "srv_name", "srv_addr", "srv_admin_state", "srv_port"}
+_STAT_COLUMNS = {"pxname", "svname", "qcur", "scur", "status"}
+_UP = {"UP": True, "DRAIN": True, "no": True, "DOWN": False, "NOLB": False, "MAINT": False}
+"""By the first word of a status; "no check" is taken for up, as HAProxy takes it."""
+
+_ENDS_THE_LIST = "BACKEND"
+
+Row = Mapping[str, str]
+
+
+def read_one(text: str) -> str:
+    """The answer to one command, "" where it succeeded; DrainError if it is cut off.
+
+    An empty line ends each answer, be it of nothing else.
+    """
+    if text != "\n" and not text.endswith("\n\n"):
+        raise DrainError("cut its answer off")
+    return text.strip()
+
+
+def read_servers(text: str, backend: str) -> dict[str, Server]:
+    """The servers of a backend, from ``show servers state BACKEND;show stat -1 6 -1``.
+
+    Both answers have to be whole and to name the same servers, DrainError otherwise.
+    """
+    states_text, between, stats_text = text.partition("\n\n")
+    if not between or not stats_text.endswith("\n\n"):
+        raise DrainError("cut its answer off")
+    states = _by_name(_states(states_text, backend), "srv_name")
+    stats = _by_name(_stats(stats_text[:-2], backend), "svname")
+    if states.keys() != stats.keys():
+        named = ", ".join(sorted(states.keys() ^ stats.keys())[:3])
+        raise DrainError(f"names different servers of {backend!r} in its two answers: {named}")
+    return {name: _server(name, states[name], stats[name]) for name in stats}
+
+
+def _states(text: str, backend: str) -> Iterator[Row]:
+    version, *lines = text.split("\n")
+    if not lines:
+        raise DrainError(f"has no backend {backend!r}: {version[:80]}")
+    if version != "1" or not lines[0].startswith("# "):
+        raise DrainError(f"lists servers in an unknown format: {version[:80]!r}")
+    for row in _rows(lines[0][2:].split(" "), (each.split(" ") for each in lines[1:])):
+        _require(row, _STATE_COLUMNS)
+        if row["be_name"] != backend:
+            raise DrainError(f"lists servers of {row['be_name'][:80]!r}, not of {backend!r}")
+        yield row
+
+
+def _stats(text: str, backend: str) -> Iterator[Row]:
+    if not text.startswith("# "):
+        raise DrainError(f"sends no statistics: {text[:80]!r}")
+    try:
+        header, *lines = csv.reader(text[2:].split("\n"), strict=True)
+    except csv.Error as error:
+        raise DrainError(f"sends statistics that cannot be read: {error}") from None
+    closed = False
+    for row in _rows(header, iter(lines)):
+        _require(row, _STAT_COLUMNS)
+        if row["pxname"] != backend:
+            continue
+        if closed:
+            raise DrainError(f"sends statistics that go on after the last row of {backend!r}")
+        closed = row["svname"] == _ENDS_THE_LIST
+        if not closed:
+            yield row
+    if not closed:
+        raise DrainError(f"sends statistics without the last row of {backend!r}")
+
+
+def _rows(columns: Sequence[str], rows: Iterator[list[str]]) -> Iterator[Row]:
+    for row in rows:
+        if len(row) != len(columns):
+            raise DrainError(f"sends a row of {len(row)} fields below {len(columns)} columns")
+        yield dict(zip(columns, row))
+
+
+def _require(row: Row, columns: set[str]) -> None:
+    if not columns <= row.keys():
+        raise DrainError(f"sends no {', '.join(sorted(columns - row.keys()))}")
+
+
+def _by_name(rows: Iterator[Row], column: str) -> dict[str, Row]:
+    found: dict[str, Row] = {}
+    for row in rows:
+        if found.setdefault(row[column], row) is not row:
+            raise DrainError(f"names server {row[column][:80]!r} twice")
+    return found
+
+
+def _server(name: str, state: Row, stat: Row) -> Server:
+    status, *_ = stat["status"].split(" ")
+    if status not in _UP:
+        raise DrainError(f"gives server {name!r} an unknown status: {stat['status'][:80]!r}")
+    return Server(
+        name,
+        _admin_state(_number(state, "srv_admin_state")),
+        up=_UP[status],
+        sessions=_number(stat, "scur") + _number(stat, "qcur"),
+        address=_address(state["srv_addr"]),
+        port=_number(state, "srv_port"),
+    )
+
+
+def _number(row: Row, column: str) -> int:
+    if not re.fullmatch("[0-9]{1,18}", row[column]):
+        raise DrainError(f"sends a {column} that is no number: {row[column][:80]!r}")
+    return int(row[column])
+
+
+def _address(text: str) -> str:
+    """ "-" stands for a server without an address, such as one behind a UNIX socket."""
+    if text == "-":
+        return ""
+    try:
+        ip_address(text)
+    except ValueError:
+        raise DrainError(f"sends a srv_addr that is no address: {text[:80]!r}") from None
+    return text
+
+
+def _admin_state(bits: int) -> str:
+    if bits & _MAINT_BITS:
+        return "maint"
+    return "drain" if bits & _DRAIN_BITS else "ready"

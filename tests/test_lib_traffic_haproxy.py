@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The HAProxy driver against a real HAProxy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from edgetune.errors import DrainError
+from edgetune.traffic.driver import Server
+from tests.real_haproxy import RealHaproxy, needs_haproxy, running
+
+pytestmark = needs_haproxy
+
+DENIED = r"edges/e000: Permission denied \(the socket's level has to be admin\)"
+
+
+@pytest.fixture(scope="module")
+def haproxy() -> Iterator[RealHaproxy]:
+    with running() as started:
+        yield started
+
+
+def test_a_server_is_set_and_seen_in_every_state(haproxy: RealHaproxy) -> None:
+    driver = haproxy.driver()
+    for state in ("drain", "maint", "ready"):
+        driver.set_state("e003", state)
+        found = driver.servers()
+        assert {name: each.state for name, each in found.items() if each.state != "ready"} == (
+            {} if state == "ready" else {"e003": state}
+        )
+        assert found["e000"] == Server("e000", "ready", True, 0, "192.0.2.1", 80)
+
+
+def test_a_socket_with_a_lower_level_refuses_changes(haproxy: RealHaproxy) -> None:
+    driver = haproxy.driver(level="operator")
+    assert driver.servers()["e000"].in_service
+    with pytest.raises(DrainError, match=DENIED):
+        driver.set_state("e000", "maint")
+    assert haproxy.driver().servers()["e000"].in_service
+
+
+def test_whether_changes_are_refused_is_told_without_one(haproxy: RealHaproxy) -> None:
+    for name, state in (("e000", "drain"), ("e001", "maint")):
+        haproxy.driver().set_state(name, state)
+    before = haproxy.ask("show servers state edges")
+    assert haproxy.driver().refuses_changes() == ""
+    refusal = haproxy.driver(level="operator").refuses_changes()
+    assert "operator: edges/e000: Permission denied" in refusal
+    after = haproxy.ask("show servers state edges")
+    # Column 9 counts the seconds since the last change.
+    assert _without_ages(before) == _without_ages(after)
+    for name in ("e000", "e001"):
+        haproxy.driver().set_state(name, "ready")
+
+
+def _without_ages(text: str) -> list[list[str]]:
+    rows = [line.split(" ") for line in text.splitlines()]
+    return [row[:9] + row[10:] for row in rows]
+
+
+def test_what_does_not_exist_is_named(haproxy: RealHaproxy) -> None:
+    with pytest.raises(DrainError, match=r"edges/e999: No such server"):
+        haproxy.driver().set_state("e999", "drain")
+    with pytest.raises(DrainError, match=r"other/e000: No such backend"):
+        haproxy.driver("other").set_state("e000", "drain")
+    for call in (haproxy.driver("other").servers, haproxy.driver("other").refuses_changes):
+        with pytest.raises(DrainError, match=r"no backend 'other': Can't find backend"):
+            call()
