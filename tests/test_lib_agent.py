@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 import stat
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +13,9 @@ import pytest
 
 from edgetune.hosts import fleet
 from edgetune.hosts.agent.answer import answer
+from edgetune.hosts.agent.health import HealthCheck
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Refused
-from edgetune.hosts.agent.verbs import sample as sampling
 from tests.agent_root import (
     BOOTSTRAP,
     NGINX_DROP_INS,
@@ -85,6 +83,7 @@ def test_facts(host: AgentRoot) -> None:
     assert facts["kernel"] == "6.1.0"
     assert facts["boot_id"] == host.boot_id
     assert facts["uptime"] == 12.5
+    assert abs(facts["time"] - time.time()) < 3600
     unknown = {"vendor": None, "model": None}
     assert facts["cpus"] == {"online": "0-3", "count": 4, "nodes": {"0": "0-3"}, **unknown}
     one_node = {"nodes": {"0": 2048000}, "smallest_node_kb": 2048000}
@@ -450,6 +449,7 @@ def test_sample(host: AgentRoot) -> None:
         },
         "gauges": {"drifted": 0, "load1": 0.25, "memory_available_kb": 1024000},
         "drift": [],
+        "health": "",
     }
 
 
@@ -458,11 +458,11 @@ def test_what_takes_long_is_no_part_of_the_time_that_was_counted(
 ) -> None:
     """A host whose health answers slowly, then fast, would seem to receive a surge."""
 
-    def slow(address: Any, count: int) -> dict[str, Any]:
+    def slow(check: HealthCheck, count: int) -> tuple[dict[str, Any], str]:
         host.write("proc/uptime", "22.50 1.00\n")
-        return {}
+        return {}, ""
 
-    monkeypatch.setattr(sampling, "_health", slow)
+    monkeypatch.setattr(HealthCheck, "measure", slow)
     asked = request("sample", health_url="http://127.0.0.1:1/", health_requests=1)
     assert answer(str(host.path), asked)["result"]["uptime"] == 12.5
 
@@ -491,47 +491,3 @@ def test_interfaces_stacked_on_a_device_do_not_count(host: AgentRoot) -> None:
     assert host.ask("facts")["nics"]["eth1"]["numa_node"] == 1
     host.write("sys/class/net/eth1/operstate", "down\n")
     assert not host.ask("facts")["nics"]["eth1"]["up"]
-
-
-class _Health(BaseHTTPRequestHandler):
-    asked: list[tuple[str, str | None]] = []
-
-    def do_GET(self) -> None:
-        self.asked.append((self.path, self.headers["Connection"]))
-        self.send_response(503 if "sick" in self.path else 200)
-        self.end_headers()
-        self.wfile.write(b"ok")
-
-    def log_message(self, *arguments: Any) -> None:
-        """Silent."""
-
-
-@pytest.fixture
-def health() -> Iterator[str]:
-    server = HTTPServer(("127.0.0.1", 0), _Health)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    _Health.asked.clear()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_health_is_asked_on_connections_of_their_own(
-    host: AgentRoot, health: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sampling, "HEALTH_TIMEOUT", 60.0)
-    asked = request("sample", health_url=f"{health}/health?a=1", health_requests=7)
-    gauges = answer(str(host.path), asked)["result"]["gauges"]
-    assert _Health.asked == [("/health?a=1", "close")] * 7
-    assert gauges["health_failed"] == 0
-    times = [gauges[f"health_p{share}_ms"] for share in (50, 95, 99)]
-    assert times[0] > 0 and times == sorted(times) and times[-1] < 60000
-
-
-def test_health_that_fails_has_no_times(host: AgentRoot, health: str) -> None:
-    gauges = host.ask("sample", health_url=f"{health}/sick", health_requests=2)["gauges"]
-    assert gauges["health_failed"] == 1 and "health_p50_ms" not in gauges
-    nobody = host.ask("sample", health_url="http://127.0.0.1:1/", health_requests=2)["gauges"]
-    assert nobody["health_failed"] == 1

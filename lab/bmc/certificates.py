@@ -29,7 +29,7 @@ class Certificates:
 
 
 def make_certificates(directory: Path, addresses: Iterable[str]) -> Certificates:
-    """Write ca.pem, bmc.pem and bmc.key for BMCs at these IP addresses.
+    """Write ca.pem, bmc.pem and bmc.key for servers at these IP addresses or names.
 
     The authority's own key is written nowhere: it signs this one certificate.
     """
@@ -40,7 +40,7 @@ def make_certificates(directory: Path, addresses: Iterable[str]) -> Certificates
     authority = authority.add_extension(constraints, critical=True)
     authority = authority.add_extension(_signs(), critical=True)
     own = ec.generate_private_key(ec.SECP256R1())
-    names = x509.SubjectAlternativeName([x509.IPAddress(ip_address(one)) for one in addresses])
+    names = x509.SubjectAlternativeName([_general_name(one) for one in addresses])
     server = _builder(issuer, _name("edgetune lab BMC"), own.public_key(), signer.public_key())
     server = server.add_extension(names, critical=False)
     files = Certificates(directory / "ca.pem", directory / "bmc.pem", directory / "bmc.key")
@@ -49,6 +49,13 @@ def make_certificates(directory: Path, addresses: Iterable[str]) -> Certificates
     secret = own.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     _write_secret(files.key, secret)
     return files
+
+
+def _general_name(address: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(address))
+    except ValueError:
+        return x509.DNSName(address)
 
 
 def _name(text: str) -> x509.Name:

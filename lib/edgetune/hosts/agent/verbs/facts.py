@@ -3,6 +3,7 @@
 
 import os
 import sys
+import time
 from typing import Dict, Optional
 
 from edgetune.hosts.agent.counters import first_number, interfaces
@@ -31,6 +32,7 @@ def run(host: Host, request: Fields) -> Json:
         "python": ".".join(str(part) for part in sys.version_info[:3]),
         "boot_id": host.boot_id,
         "uptime": first_number(host, "/proc/uptime"),
+        "time": time.time(),
         "cpus": cpu_facts(host),
         "memory": memory_facts(host),
         "nics": {name: _nic(host, name) for name in interfaces(host)},

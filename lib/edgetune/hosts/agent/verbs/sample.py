@@ -3,25 +3,22 @@
 
 import os
 import re
-import time
-from typing import Dict, List, Optional, Tuple
+from typing import Callable, Dict, List, Optional, Tuple
 
 from edgetune.hosts.agent.counters import first_number, interfaces, meminfo, protocol_counters
 from edgetune.hosts.agent.host import STATE, Host
 from edgetune.hosts.agent.protocol import Fields, Json
 
-HEALTH_TIMEOUT = 2.0
-
 
 def run(host: Host, request: Fields) -> Json:
     """Counters that only grow within a boot, gauges, and what `drifted`.
 
-    A counter or a gauge that cannot be read is left out.
+    A counter or a gauge that cannot be read is left out. ``health`` is what the health check was
+    seen to do where an answer was not good, else "".
     """
-    url = request.optional("health_url", r"http://[A-Za-z0-9.:\[\]-]+(/[!-~]*)?")
+    measure = _health_check(request)
     count = request.whole("health_requests", 0, 1000, default=5)
     request.done()
-    address = _health_address(request, url) if url else None
     counters: Json = {}
     for source in (_tcp_counters, _nic_counters, _softnet_counters, _cpu_counters):
         counters.update(source(host))
@@ -33,15 +30,27 @@ def run(host: Host, request: Fields) -> Json:
         "load1": first_number(host, "/proc/loadavg"),
         "memory_available_kb": meminfo(host).get("MemAvailable"),
     }
-    if address:
-        gauges.update(_health(address, count))
+    health = ""
+    if measure:
+        measured, health = measure(count)
+        gauges.update(measured)
     return {
         "boot_id": host.boot_id,
         "uptime": uptime,
         "counters": counters,
         "gauges": {name: value for name, value in gauges.items() if value is not None},
+        "health": health,
         "drift": drift,
     }
+
+
+def _health_check(request: Fields) -> Optional[Callable[[int], Tuple[Json, str]]]:
+    # Its libraries are loaded only where there is something to ask.
+    if request.raw("health_url") is None:
+        return None
+    from edgetune.hosts.agent.health import read_health_check
+
+    return read_health_check(request).measure
 
 
 def _drift(host: Host) -> List[Json]:
@@ -105,47 +114,3 @@ def _cpu_counters(host: Host) -> Dict[str, int]:
     in_ms = 1000 // os.sysconf("SC_CLK_TCK")
     total = sum(ticks)
     return {"cpu_busy_ms": (total - sum(ticks[3:5])) * in_ms, "cpu_total_ms": total * in_ms}
-
-
-def _health_address(request: Fields, url: str) -> Tuple[str, int, str]:
-    """Name, port and path of a URL."""
-    from urllib.parse import urlsplit
-
-    try:
-        parts = urlsplit(url)
-        name, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise request.wrong("health_url", str(error)) from None
-    if not name:
-        raise request.wrong("health_url", "names no host")
-    path = parts.path or "/"
-    return name, port or 80, f"{path}?{parts.query}" if parts.query else path
-
-
-def _health(address: Tuple[str, int, str], count: int) -> Json:
-    """Ask a number of times, each over its own connection; times in ms of those that went well."""
-    times = [_ask_health(address) for _ in range(count)]
-    well = sorted(taken for taken in times if taken is not None)
-    found: Json = {"health_failed": (count - len(well)) / count} if count else {}
-    for share in (50, 95, 99) if well else ():
-        # Nearest rank: the smallest time that so many per cent do not exceed.
-        rank = max(-(-share * len(well) // 100), 1)
-        found[f"health_p{share}_ms"] = round(well[rank - 1], 3)
-    return found
-
-
-def _ask_health(address: Tuple[str, int, str]) -> Optional[float]:
-    import http.client
-
-    name, port, path = address
-    connection = http.client.HTTPConnection(name, port, timeout=HEALTH_TIMEOUT)
-    started = time.monotonic()
-    try:
-        connection.request("GET", path, headers={"Connection": "close"})
-        answer = connection.getresponse()
-        answer.read()
-    except (OSError, http.client.HTTPException):
-        return None
-    finally:
-        connection.close()
-    return (time.monotonic() - started) * 1000 if 200 <= answer.status < 300 else None
