@@ -38,7 +38,7 @@ class AdoptHostTestCase(EdgetuneActionTestCase):
         self.world.hosts.errors[self.host, "sample"] = "connection refused"
         result = self.assert_fails(**self.of_host())
         self.assertEqual(result["failed"], [self.host])
-        self.assertIn("http://127.0.0.1:80/health does not answer", result["error"])
+        self.assertIn("its health check could not be asked: connection refused", result["error"])
         self.assertIn(self.host, self.world.head.quarantined)
 
     def test_one_that_is_tuned_is_no_new_machine(self) -> None:

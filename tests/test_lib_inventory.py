@@ -28,6 +28,14 @@ def _change(document: Any, path: str, value: Any) -> Any:
         ("pops/lab1/floor", "half", "pops.lab1.floor: must be a number"),
         ("pops/lab1/floor", 1.5, "pops.lab1.floor: 1.5 is above 1"),
         ("pops/lab1/flor", 0.5, "pops.lab1.flor: is not known here (did you mean floor?)"),
+        ("pops/lab1/health", "ftp://a/", "pops.lab1.health: 'ftp://a/' does not match"),
+        ("pops/lab1/health", "http://u:p@a/", "pops.lab1.health: 'http://u:p@a/' does not match"),
+        ("pops/lab1/health", "http://a:99999/", "pops.lab1.health: 'http://a:99999/': Port out of"),
+        ("pops/lab1/health", "https://a:0/", "pops.lab1.health: 'https://a:0/' names no host, or"),
+        ("pops/lab1/health", "http://:80/", "pops.lab1.health: 'http://:80/' names no host"),
+        ("pops/lab1/health_name", "a b", "pops.lab1.health_name: 'a b' does not match"),
+        ("pops/lab1/health_tls", "off", "pops.lab1.health_tls: 'off' is none of"),
+        ("pops/lab1/health_tls", "insecure", "lab1.health_tls: is given, but health is not an h"),
         ("pops/lab1/hosts", {}, "pops.lab1.hosts: is empty"),
         ("pops/lab1/region", "a b", "pops.lab1.region: 'a b' does not match"),
         ("pops/lab1/labels", "small", "pops.lab1.labels: must be a list, not text"),
@@ -213,3 +221,26 @@ def test_an_address_that_leads_nowhere_is_refused(tmp_path: Path, place: str) ->
     path = write_yaml(tmp_path / "inventory.yaml", document)
     with pytest.raises(InputError, match=r"pops\.lab1\.load_balancer\.address: "):
         YamlInventory(path).pop("lab1")
+
+
+def test_an_https_health_check_has_the_port_of_https_and_a_name_of_its_own(tmp_path: Path) -> None:
+    document = inventory_document()
+    told = {"health": "https://127.0.0.1/health", "health_name": "www.example.org"}
+    document["pops"]["lab1"].update(told, health_tls="insecure")
+    path = tmp_path / "inventory.yaml"
+    lab1 = YamlInventory(write_yaml(path, document)).pop("lab1")
+    assert (lab1.ports, lab1.health_name, lab1.health_tls) == (
+        (443,),
+        told["health_name"],
+        "insecure",
+    )
+    document["pops"]["lab1"]["health"] = "https://[::1]:8443/health"
+    assert YamlInventory(write_yaml(path, document)).pop("lab1").ports == (8443,)
+
+
+def test_a_name_without_a_health_check_is_refused(tmp_path: Path) -> None:
+    document = inventory_document()
+    del document["pops"]["lab1"]["health"]
+    document["pops"]["lab1"]["health_name"] = "www.example.org"
+    with pytest.raises(InputError, match="lab1.health_name: is given, but health is not"):
+        YamlInventory(write_yaml(tmp_path / "inventory.yaml", document))

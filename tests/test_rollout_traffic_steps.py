@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from edgetune.errors import DrainError
 from edgetune.rollout import change, drain, lifecycle, reboot
+from edgetune.rollout.health import health_request
 from edgetune.rollout.record import read_rollout
 from tests.world import World, changing
 
@@ -62,11 +64,41 @@ def test_a_verified_host_whose_service_is_sick_is_not_ready_again(world: World) 
     world.hosts.errors[host, "sample"] = "connection refused"
     result = world.step(change.verify_hosts, 0)
     assert result["failed"] == [host]
-    assert "http://127.0.0.1:80/health does not answer" in result["error"]
+    assert "its health check could not be asked: connection refused" in result["error"]
     ready = [request["ready"] for name, verb, request in world.hosts.asked if verb == "ready"]
     assert ready == [False, True, False]
     assert world.hosts.not_ready == {host}
     assert world.balancer.state[host] == "maint"
+
+
+@pytest.mark.parametrize("seen", ["answers 404 Not Found", "refuses the connection"])
+def test_a_host_whose_service_is_sick_is_told_with_what_was_seen(world: World, seen: str) -> None:
+    (host,) = world.at(0)
+    world.roll(0, until=change.verify_hosts)
+    world.hosts.health[host] = seen
+    result = world.step(change.verify_hosts, 0)
+    assert result["error"] == f"{host}: http://127.0.0.1:80/health {seen}"
+
+
+def test_a_service_of_which_nothing_was_seen_is_not_well(world: World) -> None:
+    (host,) = world.at(0)
+    world.roll(0, until=change.verify_hosts)
+    world.hosts.gauges_left_out.add("health_failed")
+    result = world.step(change.verify_hosts, 0)
+    assert result["error"] == f"{host}: http://127.0.0.1:80/health was not asked by the host"
+
+
+def test_the_service_is_asked_as_the_inventory_says(world: World) -> None:
+    told = {"health": "https://127.0.0.1/h", "health_name": "www.example.org"}
+    pop = replace(world.site.inventory.pop("lab1"), **told, health_tls="insecure")
+    assert health_request(pop, 2) == {
+        "health_url": "https://127.0.0.1/h",
+        "health_name": "www.example.org",
+        "health_tls": "insecure",
+        "health_requests": 2,
+    }
+    plain = health_request(world.site.inventory.pop("lab1"), 2)
+    assert plain == {"health_url": "http://127.0.0.1:80/health", "health_requests": 2}
 
 
 def test_hosts_that_cannot_be_told_to_be_ready_stay_out(world: World) -> None:

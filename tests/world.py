@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from itertools import count, takewhile
@@ -120,6 +121,9 @@ class Hosts:
         self.unreachable: set[str] = set()
         self.asked: list[tuple[str, str, dict[str, Any]]] = []
         self.health_ms = 1.0
+        self.health: dict[str, str] = {}
+        self.gauges_left_out: set[str] = set()
+        self.ahead = dict.fromkeys(self.boot, 0.0)
         self.drift: dict[str, list[dict[str, Any]]] = {}
         self.values: dict[str, str] = {}
         self.way_back: dict[str, dict[str, Any]] = {}
@@ -194,7 +198,8 @@ class Hosts:
         tunings = stands if name in self.tuned else {}
         state = {"tunings": tunings, "ready": name not in self.not_ready}
         machine = self.machine.get(name, {"uuid": "", "serial": ""})
-        return {"agent_state": state, "kexec_loaded": self.kexec_loaded, "machine": machine}
+        known = {"agent_state": state, "kexec_loaded": self.kexec_loaded, "machine": machine}
+        return {**known, "time": time.time() + self.ahead[name]}
 
     def _ready(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         ready = request["ready"]
@@ -239,10 +244,14 @@ class Hosts:
         return {"findings": found, "unread": unread, "tunings": tunings}
 
     def _sample(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
-        failed = float(name in self.not_ready)
+        seen = "answers 503 Service Unavailable" if name in self.not_ready else ""
+        seen = self.health.get(name, seen)
+        failed = float(bool(seen))
         gauges = {"health_failed": failed, "health_p50_ms": self.health_ms}
+        gauges = {own: gauges[own] for own in gauges.keys() - self.gauges_left_out}
         drift = self.drift.get(name, [])
-        return {"uptime": 1.0, "counters": {"listen_drops": 0}, "gauges": gauges, "drift": drift}
+        counted = {"uptime": 1.0, "counters": {"listen_drops": 0}}
+        return {**counted, "gauges": gauges, "drift": drift, "health": seen}
 
 
 class WatchedStore:

@@ -23,6 +23,12 @@ CHECKS = ("marker", "none")
 UNTOLD = "none"
 """What ``server_address`` says of a server whose address the load balancer does not tell."""
 _BALANCER = r"tcp://([^/\s:\[\]]+|\[[0-9A-Fa-f]*:[0-9A-Fa-f:.]*(%[A-Za-z0-9_.-]+)?\]):[1-9][0-9]{0,4}|unix:///\S+"
+
+HEALTH_TLS = ("verified", "insecure")
+"""Whether the certificate of an https health check is verified against the host's CA store."""
+
+_HEALTH = r"https?://[A-Za-z0-9.:\[\]-]+([/?][!-~]*)?"
+_DNS_NAME = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?"
 _HTTPS = r"https://[A-Za-z0-9.:\[\]-]+"
 
 
@@ -75,6 +81,8 @@ class LoadBalancer:
 class Pop:
     """A site. ``floor`` is the share of hosts in service that we may never go below.
 
+    ``health`` is the URL that each host asks of its own service, by the name ``health_name`` (""
+    for the URL's), and ``health_tls`` one of HEALTH_TLS.
     ``ports`` are those on which its hosts serve; a drained host has no connection to them.
     Campaigns select PoPs by ``region`` and ``labels``.
     """
@@ -88,6 +96,8 @@ class Pop:
     hosts: tuple[Host, ...]
     region: str = ""
     labels: tuple[str, ...] = ()
+    health_name: str = ""
+    health_tls: str = HEALTH_TLS[0]
 
     @property
     def must_serve(self) -> int:
@@ -137,7 +147,7 @@ class YamlInventory:
 
 def _read_pop(name: str, fields: Fields) -> Pop:
     hosts = fields.inside("hosts")
-    health = fields.text("health", "", pattern=r"http://\S+")
+    health = fields.text("health", "", pattern=_HEALTH)
     credentials = _read_credentials(fields)
     pop = Pop(
         name=name,
@@ -149,7 +159,10 @@ def _read_pop(name: str, fields: Fields) -> Pop:
         hosts=tuple(_read_host(host, below, credentials) for host, below in hosts.named(NAME)),
         region=fields.text("region", "", pattern=NAME),
         labels=fields.texts("labels", []),
+        health_name=fields.text("health_name", "", pattern=_DNS_NAME),
+        health_tls=fields.text("health_tls", HEALTH_TLS[0], choices=HEALTH_TLS),
     )
+    _refuse_without_use(fields, pop)
     if not pop.hosts:
         raise fields.wrong("hosts", "is empty")
     fields.done()
@@ -158,16 +171,30 @@ def _read_pop(name: str, fields: Fields) -> Pop:
 
 def _read_ports(fields: Fields, health: str) -> tuple[int, ...]:
     """Those of the health check unless they are given."""
+    usual = (_health_port(fields, health),) if health else ()
     given = fields.items("ports", [])
     for index, port in enumerate(given):
         if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65535:
             raise fields.wrong(f"ports[{index}]", f"{port!r} is no port")
-    if given or not health:
-        return tuple(given)
+    return tuple(given) or usual
+
+
+def _health_port(fields: Fields, health: str) -> int:
     try:
-        return (urlsplit(health).port or 80,)
+        parts = urlsplit(health)
+        if parts.hostname and parts.port != 0:
+            return parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError as error:
-        raise fields.wrong("health", str(error)) from None
+        raise fields.wrong("health", f"{health!r}: {error}") from None
+    raise fields.wrong("health", f"{health!r} names no host, or port 0")
+
+
+def _refuse_without_use(fields: Fields, pop: Pop) -> None:
+    """A field that changes nothing was meant for something else."""
+    if pop.health_name and not pop.health:
+        raise fields.wrong("health_name", "is given, but health is not")
+    if pop.health_tls != HEALTH_TLS[0] and not pop.health.startswith("https:"):
+        raise fields.wrong("health_tls", "is given, but health is not an https URL")
 
 
 def _read_load_balancer(fields: Fields) -> LoadBalancer:

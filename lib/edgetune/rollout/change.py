@@ -14,6 +14,7 @@ from edgetune.plan import profile_of, settings_by_agent
 from edgetune.report.text import was_and_is_text
 from edgetune.rollout.bios import forget, settled
 from edgetune.rollout.drain import keep_out, set_ready
+from edgetune.rollout.health import sick_services
 from edgetune.rollout.record import Batch, Rollout, open_rollout
 from edgetune.rollout.site import Site
 
@@ -232,22 +233,15 @@ def _reach(opened: Rollout, hosts: Sequence[Host]) -> dict[str, HostResult]:
 
 def _healthy(opened: Rollout, names: Sequence[str]) -> dict[str, HostResult]:
     """Ask the service on each host until it answers; failures are those that never did."""
-    if not opened.pop.health:
-        return {}
-    request = {"health_url": opened.pop.health, "health_requests": 3}
     deadline = time.monotonic() + opened.site.config.health_deadline
     while True:
-        answers = opened.site.fleet.ask(opened.hosts(names), "sample", lambda host: request)
-        sick = {name: answer for name, answer in answers.items() if not _answers_well(answer)}
+        sick = sick_services(opened.site, opened.pop, opened.hosts(names))
         if not sick or time.monotonic() > deadline:
-            error = f"{opened.pop.health} does not answer"
-            return {name: HostResult(name, error=error, reason="failed") for name in sick}
+            return {
+                name: HostResult(name, error=why, reason="failed") for name, why in sick.items()
+            }
         time.sleep(_POLL)
         opened.permit()
-
-
-def _answers_well(answer: HostResult) -> bool:
-    return not answer.failed and answer.data.get("gauges", {}).get("health_failed") == 0
 
 
 def _settled(

@@ -14,6 +14,7 @@ from edgetune.inventory import Pop
 from edgetune.metrics.samples import Sample, make_sample
 from edgetune.report.text import drift_text
 from edgetune.rollout.bios_drift import bios_drift
+from edgetune.rollout.health import health_request
 from edgetune.rollout.record import ENDED, Rollout, all_heads, open_rollout, read_rollout
 from edgetune.rollout.site import Site
 
@@ -72,7 +73,7 @@ def recent_samples(opened: Rollout, seconds: float, interval: float) -> list[Sam
 
 def sample_pop(site: Site, pop: Pop) -> tuple[list[Sample], list[HostResult]]:
     """Ask every host of a PoP for a sample and keep them; with what each host answered."""
-    request = {"health_url": pop.health or None, "health_requests": HEALTH_REQUESTS}
+    request = health_request(pop, HEALTH_REQUESTS)
     answers = list(site.fleet.ask(pop.hosts, "sample", lambda host: request).values())
     at = time.time()
     samples: list[Sample] = []
