@@ -468,7 +468,7 @@ class FullDisk:
 
     def open(self, path: str, flags: int, *mode: int, **more: Any) -> int:
         """A file that is there can be opened."""
-        makes = flags & os.O_CREAT and not os.path.lexists(path) and not path.endswith(".lock")
+        makes = flags & os.O_CREAT and not _is_there(path, **more) and not path.endswith(".lock")
         return (self._refuse_if_full(self._open) if makes else self._open)(
             path, flags, *mode, **more
         )
@@ -481,3 +481,11 @@ class FullDisk:
             return function(*given, **more)
 
         return refuse_if_full
+
+
+def _is_there(path: str, dir_fd: int | None = None) -> bool:
+    try:
+        os.stat(path, dir_fd=dir_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True

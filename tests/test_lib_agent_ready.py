@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.hosts.agent import host as host_module
+from edgetune.hosts.agent import disk
 from edgetune.hosts.agent.answer import answer as answer_below
 from edgetune.hosts.agent.host import Host
 from tests.agent_root import AgentRoot, FullDisk, agent_root, near_root, request, sysctl, thp
@@ -121,11 +121,11 @@ class NoRoomForData:
     """Files can be made, but nothing be written into them: a full disk with inodes left."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self._fill = host_module._fill
-        patch.setattr(host_module, "_fill", self.fill)
+        self._fill = disk._fill
+        patch.setattr(disk, "_fill", self.fill)
 
-    def fill(self, path: str, data: bytes, mode: int, owner: Any) -> None:
-        self._fill(path, b"", mode, owner)
+    def fill(self, descriptor: int, data: bytes, mode: int, owner: Any) -> None:
+        self._fill(descriptor, b"", mode, owner)
         if data:
             raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -13,13 +13,12 @@ from edgetune.hosts.agent.protocol import Json, Refused
 
 def remember_file(host: Host, name: str) -> Json:
     """A file as it is now, for a journal."""
-    if not host.exists(name):
+    try:
+        content, status = host.kept(name)
+    except (FileNotFoundError, NotADirectoryError):
         return {"content": None, "mode": 0, "uid": 0, "gid": 0}
-    status = os.lstat(host.path(name))
-    if not stat.S_ISREG(status.st_mode):
-        raise Refused(f"{name} is not a plain file")
     return {
-        "content": base64.b64encode(host.read(name)).decode(),
+        "content": base64.b64encode(content).decode(),
         "mode": stat.S_IMODE(status.st_mode),
         "uid": status.st_uid,
         "gid": status.st_gid,
@@ -30,7 +29,7 @@ def is_as_remembered(host: Host, name: str, was: Json) -> bool:
     """Whether a file is as a journal remembers it."""
     try:
         return remember_file(host, name) == was
-    except Refused:
+    except (OSError, Refused):
         return False
 
 
@@ -66,8 +65,8 @@ class Directories:
         kept = []
         for directory in sorted(self._load(), reverse=True):
             try:
-                os.rmdir(self._host.path(directory))
-            except FileNotFoundError:
+                self._host.remove_directory(directory)
+            except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError:
                 kept.append(directory)
@@ -77,7 +76,7 @@ class Directories:
 
     def _load(self) -> List[str]:
         try:
-            found: List[str] = json.loads(self._host.read(self.FILE).decode())
+            found: List[str] = json.loads(self._host.kept(self.FILE)[0].decode())
             return found
         except FileNotFoundError:
             return []

@@ -8,8 +8,20 @@ import os
 import shutil
 import subprocess
 import time
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar
+from typing import (
+    Any,
+    Callable,
+    ContextManager,
+    Dict,
+    Iterator,
+    List,
+    Optional,
+    Sequence,
+    Tuple,
+    TypeVar,
+)
 
+from edgetune.hosts.agent.disk import Directory, opened
 from edgetune.hosts.agent.protocol import Failed, Refused
 
 STATE = "/var/lib/edgetune"
@@ -105,6 +117,18 @@ class Host:
         finally:
             os.close(descriptor)
 
+    def directory(self, name: str) -> ContextManager[Directory]:
+        """A directory, open; PermissionError when others than root can change what it holds."""
+        return opened(self.root, name)
+
+    def kept(self, name: str) -> Tuple[bytes, os.stat_result]:
+        """Content and status of a plain file that nobody but root can have put there.
+
+        OSError as it comes; Refused for what is no plain file.
+        """
+        with self.directory(os.path.dirname(name)) as directory:
+            return directory.read(os.path.basename(name))
+
     def write(self, name: str, data: bytes, mode: int = 0o644, owner: Sequence[int] = ()) -> None:
         """Replace a file in one step, and durably; its directory must be there.
 
@@ -116,10 +140,11 @@ class Host:
         except OSError as error:
             if error.errno not in NO_ROOM or not self.exists(RESERVE):
                 raise
-            room = os.stat(self.path(RESERVE)).st_size
-            self.replace(name, data, mode, owner, RESERVE)
+            with self.directory(STATE) as state:
+                status = state.status(os.path.basename(RESERVE))
+                self.replace(name, data, mode, owner, (state, os.path.basename(RESERVE)))
             with contextlib.suppress(OSError):
-                self.reserve(room)
+                self.reserve(status.st_size if status else RESERVE_BYTES)
 
     def replace(
         self,
@@ -127,37 +152,24 @@ class Host:
         data: bytes,
         mode: int = 0o644,
         owner: Sequence[int] = (),
-        room: Optional[str] = None,
+        room: Optional[Tuple[Directory, str]] = None,
     ) -> None:
         """The same without the reserve; ``room`` is a file that is used up for it."""
-        path = self.path(name)
-        draft = _draft(path)
-        self.remove(name, only_draft=True)
-        if room:
-            # Not removed first: whoever filled the disk would take what that frees. On another
-            # file system than the reserve's that cannot help.
-            with contextlib.suppress(OSError):
-                os.rename(self.path(room), draft)
-        try:
-            _fill(draft, data, mode, owner)
-        except OSError:
-            self.remove(name, only_draft=True)
-            raise
-        os.rename(draft, path)
-        sync_directory(os.path.dirname(path))
+        with self.directory(os.path.dirname(name)) as directory:
+            directory.replace(os.path.basename(name), data, mode, owner, room)
 
     def holds(self, name: str, data: bytes) -> bool:
         """Whether a file is there with this very content."""
         try:
-            return self.read(name) == data
-        except OSError:
+            return self.kept(name)[0] == data
+        except (OSError, Refused):
             return False
 
     def reserve(self, room: int = RESERVE_BYTES) -> None:
         """Keep room for what is written when a change is taken back: the disk may be full then."""
         self.make_directory(STATE, 0o700)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        descriptor = os.open(self.path(RESERVE), flags, 0o600)
+        with self.directory(STATE) as state:
+            descriptor = state.open(os.path.basename(RESERVE), os.O_RDWR | os.O_CREAT)
         try:
             os.posix_fallocate(descriptor, 0, room)
         finally:
@@ -165,11 +177,12 @@ class Host:
 
     def remove(self, name: str, only_draft: bool = False) -> None:
         """Remove a file, and what a killed ``write`` left of it."""
-        path = self.path(name)
-        for victim in [_draft(path)] if only_draft else [_draft(path), path]:
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                os.unlink(victim)
-                sync_directory(os.path.dirname(path))
+        missing = contextlib.suppress(FileNotFoundError, NotADirectoryError)
+        with missing, self.directory(os.path.dirname(name)) as directory:
+            if only_draft:
+                directory.remove_drafts(os.path.basename(name))
+            else:
+                directory.remove(os.path.basename(name))
 
     def missing(self, directory: str) -> List[str]:
         """Which directories have to be made for this one to be there, outermost first."""
@@ -181,8 +194,14 @@ class Host:
     def make_directory(self, directory: str, mode: int = 0o755) -> None:
         """Make it and what it stands in, durably; ``mode`` is its own."""
         for level in self.missing(directory):
-            os.mkdir(self.path(level), mode if level == directory else 0o755)
-            sync_directory(os.path.dirname(self.path(level)))
+            with self.directory(os.path.dirname(level)) as parent:
+                own = mode if level == directory else 0o755
+                parent.make_directory(os.path.basename(level), own)
+
+    def remove_directory(self, name: str) -> None:
+        """Remove an empty directory; OSError as it comes."""
+        with self.directory(os.path.dirname(name)) as parent:
+            os.rmdir(os.path.basename(name), dir_fd=parent.descriptor)
 
     def program(self, name: str) -> Optional[str]:
         """The path of a program; below a private root none of the machine's is ever found."""
@@ -252,7 +271,8 @@ class Host:
     def lock(self, wait: float = LOCK_WAIT) -> Iterator[None]:
         """Be the only one to change this host; Refused when that takes longer than ``wait`` s."""
         self.make_directory("/run")
-        descriptor = os.open(self.path(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with self.directory(os.path.dirname(LOCK)) as directory:
+            descriptor = directory.open(os.path.basename(LOCK), os.O_RDWR | os.O_CREAT)
         try:
             _lock_until(descriptor, time.monotonic() + wait)
             self._locked = (descriptor,)
@@ -278,10 +298,12 @@ class Host:
             if error.errno not in NO_ROOM or not self.exists(EPOCH):
                 raise
             # In its own block, and no shorter than what it replaces. The reserve is for more.
-            with open(self.path(EPOCH), "r+b") as file:
+            with self.directory(STATE) as state:
+                descriptor = state.open(os.path.basename(EPOCH), os.O_WRONLY)
+            with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
                 file.flush()
-                os.fsync(file.fileno())
+                os.fsync(descriptor)
 
     @property
     def ready(self) -> bool:
@@ -291,39 +313,15 @@ class Host:
     def epoch(self) -> int:
         """The newest epoch this host has seen; 0 when it saw none."""
         try:
-            return int(self.read(EPOCH))
+            return int(self.kept(EPOCH)[0])
         except FileNotFoundError:
             return 0
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, Refused) as error:
             raise Failed(f"{EPOCH} is damaged: {error}") from None
-
-
-def _draft(path: str) -> str:
-    return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.edgetune")
-
-
-def _fill(path: str, data: bytes, mode: int, owner: Sequence[int]) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.truncate()
-        os.fchmod(descriptor, mode)
-        if owner:
-            os.fchown(descriptor, owner[0], owner[1])
-        file.flush()
-        os.fsync(descriptor)
 
 
 def decode(data: bytes) -> str:
     return data.decode("utf-8", "replace")
-
-
-def sync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _lock_until(descriptor: int, deadline: float) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple, Type
 from edgetune.hosts.agent.host import AGENT, STATE, Host
 from edgetune.hosts.agent.kinds import KINDS
 from edgetune.hosts.agent.kinds.base import Kind
-from edgetune.hosts.agent.protocol import Failed, Json
+from edgetune.hosts.agent.protocol import Failed, Json, Refused
 from edgetune.hosts.agent.settings import Setting
 from edgetune.hosts.agent.values import Value
 
@@ -156,7 +156,7 @@ class Journals:
         """The journal of a tuning, or None; Failed when it cannot be read, with the way out."""
         name = _journal_file(tuning)
         try:
-            return Journal(json.loads(self._host.read(name).decode()))
+            return Journal(json.loads(self._host.kept(name)[0].decode()))
         except FileNotFoundError:
             return None
         except OtherVersion as other:
@@ -164,7 +164,9 @@ class Journals:
                 f"the journal {name} is of another version of edgetune, which {other}: take the "
                 f"tuning back with that version, or on the host: python3 {AGENT} restore {tuning}"
             ) from None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except PermissionError as error:
+            raise Failed(f"the journal {name} cannot be trusted: {error.strerror}") from None
+        except (OSError, Refused, ValueError, KeyError, TypeError, AttributeError) as error:
             raise Failed(
                 f"the journal {name} is damaged: {error!r}: put the host right by hand, then "
                 "remove that file"

@@ -9,7 +9,7 @@ from typing import Iterator, List, Optional
 
 from edgetune.hosts.agent.bundle import own_source
 from edgetune.hosts.agent.files import Directories
-from edgetune.hosts.agent.host import AGENT, RESERVE, STATE, SYSTEMD, Host, sync_directory
+from edgetune.hosts.agent.host import AGENT, RESERVE, STATE, SYSTEMD, Host
 from edgetune.hosts.agent.journal import Journal, Journals
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.hosts.agent.values import Target, Value
@@ -118,8 +118,8 @@ class BootHook:
 
     def _link(self) -> None:
         if not self._host.exists(UNIT_LINK):
-            os.symlink("../" + os.path.basename(UNIT), self._host.path(UNIT_LINK))
-            sync_directory(os.path.dirname(self._host.path(UNIT_LINK)))
+            with self._host.directory(os.path.dirname(UNIT_LINK)) as directory:
+                directory.link(os.path.basename(UNIT_LINK), "../" + os.path.basename(UNIT))
 
 
 def kept(host: Host, kind: str, target: Target) -> Iterator[Value]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Dict, List, Optional
 from edgetune.hosts.agent.host import NOT_READY, STATE, Host, decode
 from edgetune.hosts.agent.kinds.file_kept import FileKept
 from edgetune.hosts.agent.kinds.protected import is_protected
-from edgetune.hosts.agent.protocol import Fields, Unsupported
+from edgetune.hosts.agent.protocol import Fields, Refused, Unsupported
 from edgetune.hosts.agent.values import Target, Value
 
 if TYPE_CHECKING:
@@ -95,7 +95,14 @@ class File(FileKept):
     def _content(self, target: Target) -> Optional[str]:
         path = target["path"]
         _check_plain(self.host, path)
-        return decode(self.host.read(path)) if self.host.exists(path) else None
+        try:
+            return decode(self.host.kept(path)[0])
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise Unsupported(f"{path}: {error.strerror}") from None
+        except Refused as why:
+            raise Unsupported(str(why)) from None
 
 
 def _refusal(path: str) -> Optional[str]:

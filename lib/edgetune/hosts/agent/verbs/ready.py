@@ -3,7 +3,7 @@
 
 import os
 
-from edgetune.hosts.agent.host import NOT_READY, Host, room_or_not, sync_directory
+from edgetune.hosts.agent.host import NOT_READY, Host, room_or_not
 from edgetune.hosts.agent.protocol import LINE, Fields, Json, read_epoch
 
 # Of include/net/tcp_states.h: established, FIN sent, and closed by the other side only.
@@ -35,7 +35,8 @@ def run(host: Host, request: Fields) -> Json:
         if ready:
             host.remove(NOT_READY)
             # Whoever removed it before us may have been killed before that was durable.
-            sync_directory(os.path.dirname(host.path(NOT_READY)))
+            with host.directory(os.path.dirname(NOT_READY)) as directory:
+                directory.sync()
         else:
             _mark_not_ready(host, rollout)
         return {

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Directories of the host that only root can change, opened without following anybody's link.
+
+A path is walked one component at a time. Each directory on the way has to be one in which nobody
+but root can make or rename an entry, so nobody else decides what a name in it means. A symbolic
+link in such a directory is root's own (``/bin -> usr/bin``) and is followed below the host's root.
+"""
+
+import contextlib
+import errno
+import os
+import re
+import stat
+from typing import Iterator, List, Optional, Sequence, Tuple
+
+from edgetune.hosts.agent.protocol import Refused
+
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# As many as the kernel follows in one path.
+MOST_LINKS = 40
+
+
+class Directory:
+    """An open directory of the host; its methods take the names of entries, never paths."""
+
+    def __init__(self, descriptor: int, path: str) -> None:
+        self.descriptor = descriptor
+        self.path = path
+
+    def status(self, name: str) -> Optional[os.stat_result]:
+        """What an entry is, or None without one; a link is not followed."""
+        try:
+            return os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def open(self, name: str, flags: int, mode: int = 0o600) -> int:
+        """A descriptor of an entry; OSError as it comes, also for a link."""
+        flags |= os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(name, flags, mode, dir_fd=self.descriptor)
+
+    def read(self, name: str) -> Tuple[bytes, os.stat_result]:
+        """Content and status of a plain file; Refused for anything else, FileNotFoundError."""
+        found = self.status(name)
+        if found and not stat.S_ISREG(found.st_mode):
+            raise Refused(f"{os.path.join(self.path, name)} is not a plain file")
+        with os.fdopen(self.open(name, os.O_RDONLY), "rb") as file:
+            return file.read(), os.fstat(file.fileno())
+
+    def replace(
+        self,
+        name: str,
+        data: bytes,
+        mode: int,
+        owner: Sequence[int] = (),
+        room: "Optional[Tuple[Directory, str]]" = None,
+    ) -> None:
+        """Replace a file in one step, and durably.
+
+        It is filled under a name that nobody can foresee. ``room`` is a file in a directory that
+        is used up for it.
+        """
+        self.remove_drafts(name)
+        draft = f".{name}.edgetune-{os.urandom(8).hex()}"
+        try:
+            _fill(self._open_draft(draft, room), data, mode, owner)
+            os.rename(draft, name, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.remove_drafts(name)
+            raise
+        self.sync()
+
+    def _open_draft(self, draft: str, room: "Optional[Tuple[Directory, str]]") -> int:
+        if room:
+            # Not removed first: whoever filled the disk would take what that frees. On another
+            # file system than the reserve's that cannot help.
+            with contextlib.suppress(OSError):
+                place, name = room
+                os.rename(name, draft, src_dir_fd=place.descriptor, dst_dir_fd=self.descriptor)
+                return self.open(draft, os.O_WRONLY)
+        return self.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, and what a killed ``replace`` left of it; nothing where none is."""
+        self.remove_drafts(name)
+        self._unlink(name)
+
+    def remove_drafts(self, name: str) -> None:
+        """Remove what a killed ``replace`` left; that of older agents has no random part."""
+        draft = re.compile(re.escape(f".{name}.edgetune") + "(-[0-9a-f]{16})?")
+        for entry in filter(draft.fullmatch, os.listdir(self.descriptor)):
+            self._unlink(entry)
+
+    def _unlink(self, name: str) -> None:
+        # A disk that is read-only refuses to remove what was never there.
+        if self.status(name) is not None:
+            os.unlink(name, dir_fd=self.descriptor)
+            self.sync()
+
+    def sync(self) -> None:
+        """Make durable which entries there are."""
+        os.fsync(self.descriptor)
+
+    def link(self, name: str, target: str) -> None:
+        """Make a symbolic link, durably."""
+        os.symlink(target, name, dir_fd=self.descriptor)
+        self.sync()
+
+    def make_directory(self, name: str, mode: int) -> None:
+        """Make a directory, durably."""
+        os.mkdir(name, mode, dir_fd=self.descriptor)
+        self.sync()
+
+
+@contextlib.contextmanager
+def opened(root: str, path: str) -> Iterator[Directory]:
+    """The directory ``path`` of the host below ``root``; PermissionError if others can change it.
+
+    FileNotFoundError and NotADirectoryError as they come.
+    """
+    walk = _Walk(root)
+    try:
+        walk.go(path)
+        yield Directory(walk.descriptor, path)
+    finally:
+        os.close(walk.descriptor)
+
+
+class _Walk:
+    """The way down from the host's root, with the directory that was reached open."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._names: List[str] = []
+        self.descriptor = os.open(root, DIRECTORY)
+
+    def go(self, path: str) -> None:
+        """To a path, each directory on the way seen to be root's alone."""
+        ahead, links = path.split("/"), 0
+        _refuse_shared(self.descriptor, "/")
+        while ahead:
+            name = ahead.pop(0)
+            target = self._target(name)
+            if target is None:
+                self._enter(name)
+                continue
+            links += 1
+            if links > MOST_LINKS:
+                raise OSError(errno.ELOOP, "too many links", path)
+            ahead = target.split("/") + ahead
+            if target.startswith("/"):
+                self._move(os.open(self._root, DIRECTORY), [])
+
+    def _target(self, name: str) -> Optional[str]:
+        """Where an entry leads that is a link."""
+        if name in ("", ".", ".."):
+            return None
+        status = os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
+        if not stat.S_ISLNK(status.st_mode):
+            return None
+        if status.st_uid not in (0, os.geteuid()):
+            raise _shared("/" + "/".join([*self._names, name]), status)
+        return os.readlink(name, dir_fd=self.descriptor)
+
+    def _enter(self, name: str) -> None:
+        if name in ("", ".") or (name == ".." and not self._names):
+            return
+        names = self._names[:-1] if name == ".." else [*self._names, name]
+        self._move(os.open(name, DIRECTORY, dir_fd=self.descriptor), names)
+        _refuse_shared(self.descriptor, "/" + "/".join(names))
+
+    def _move(self, descriptor: int, names: List[str]) -> None:
+        os.close(self.descriptor)
+        self.descriptor, self._names = descriptor, names
+
+
+def _refuse_shared(descriptor: int, path: str) -> None:
+    """PermissionError for a directory in which others than root can make or rename an entry."""
+    status = os.fstat(descriptor)
+    by_group = status.st_mode & stat.S_IWGRP and (
+        # The bits of the group are the mask of an access control list where there is one.
+        status.st_gid not in (0, os.getegid()) or _has_access_list(descriptor)
+    )
+    if status.st_uid not in (0, os.geteuid()) or by_group or status.st_mode & stat.S_IWOTH:
+        raise _shared(path, status)
+
+
+def _shared(path: str, status: os.stat_result) -> PermissionError:
+    whose = f"owner {status.st_uid}, group {status.st_gid}"
+    text = f"others than root can change {path} ({whose}, mode {stat.S_IMODE(status.st_mode):04o})"
+    return PermissionError(errno.EPERM, text)
+
+
+def _has_access_list(descriptor: int) -> bool:
+    try:
+        return bool(os.getxattr(descriptor, "system.posix_acl_access"))
+    except OSError:
+        return False
+
+
+def _fill(descriptor: int, data: bytes, mode: int, owner: Sequence[int]) -> None:
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.truncate()
+        if owner:
+            os.fchown(descriptor, owner[0], owner[1])
+        # After the owner, whose change takes away the bits that set an id.
+        os.fchmod(descriptor, mode)
+        file.flush()
+        os.fsync(descriptor)
