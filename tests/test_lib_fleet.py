@@ -44,12 +44,15 @@ class Server:
         self.host_key = asyncssh.generate_private_key("ssh-ed25519")
         self._server = self._run(self._listen())
         self.port = self._server.sockets[0].getsockname()[1]
+        (folder / "id").touch(mode=0o600)
         self.user_key.write_private_key(str(folder / "id"))
         self.know(self.host_key)
 
     def know(self, key: Any) -> None:
+        """Also for addresses at which no such server is."""
         line = key.export_public_key().decode().strip()
-        (self._folder / "known_hosts").write_text(f"[127.0.0.1]:{self.port} {line}\n")
+        names = f"[127.0.0.1]:{self.port},[127.0.0.2]:*,[127.0.0.3]:*"
+        (self._folder / "known_hosts").write_text(f"{names} {line}\n")
 
     def fleet(self, **more: Any) -> Fleet:
         config = {
@@ -235,7 +238,7 @@ def test_an_unknown_host_key_is_refused(server: Server, tmp_path: Path) -> None:
     (tmp_path / "known_hosts").write_text("")
     result = _ask(server)
     assert result.reason == "unreachable"
-    assert "not found in known_hosts" in str(result.error)
+    assert "its SSH host key is not in known_hosts" in str(result.error)
     assert server.requests == []
 
 

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
+import stat
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -61,6 +63,22 @@ def load_yaml(path: Path) -> Any:
         line = f"line {mark.line + 1}" if mark else None
         problem = getattr(error, "problem", None) or "is not YAML"
         raise InputError(str(path), line, str(problem)) from None
+
+
+def read_file(path: Path, most: int) -> bytes:
+    """The bytes of a regular file; OSError, or ValueError when it is another thing or longer."""
+    # To open a pipe without O_NONBLOCK waits until somebody writes into it.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError(f"{path} is no regular file")
+        with open(descriptor, "rb", closefd=False) as file:
+            data = file.read(most + 1)
+    finally:
+        os.close(descriptor)
+    if len(data) > most:
+        raise ValueError(f"{path} has more than {most} bytes")
+    return data
 
 
 def find_file(kind: str, name: str, directories: Sequence[Path]) -> Path:

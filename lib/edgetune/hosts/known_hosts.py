@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which keys a host may show: known_hosts in the format of OpenSSH.
+
+Names are matched as OpenSSH matches them: plain, ``[ADDRESS]:PORT``, hashed, with wildcards and
+negations. Three things differ, each to the safe side:
+
+* a key that is ``@revoked`` on any line is refused for every host;
+* host certificates are not checked, so a ``@cert-authority`` trusts no host;
+* a line without a port does not hold for another port than 22.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import fnmatch
+import hmac
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import paramiko
+
+_TYPES = (
+    "ssh-ed25519",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "ssh-rsa",
+)
+
+
+class _Line(NamedTuple):
+    number: int
+    marker: str
+    names: str
+    type: str
+    key: str
+
+    def blob(self) -> bytes:
+        """The public key; ValueError if this is none of its type."""
+        name = self.type.encode("latin-1")
+        try:
+            blob = base64.b64decode(self.key, validate=True)
+        except binascii.Error:
+            blob = b""
+        if not name or not blob.startswith(len(name).to_bytes(4, "big") + name):
+            raise ValueError(f"line {self.number}: is no public key of the type {self.type!a}")
+        return blob
+
+
+class KnownHosts:
+    """A file of known hosts; ValueError names a line with a marker that cannot be obeyed."""
+
+    def __init__(self, data: bytes) -> None:
+        self._plain: dict[str, list[_Line]] = {}
+        self._hashed: list[tuple[bytes, bytes, _Line]] = []
+        self._patterns: list[_Line] = []
+        self._revoked: set[bytes] = set()
+        self._found: dict[str, list[_Line]] = {}
+        for line in _lines(data):
+            if line.marker == "@revoked":
+                self._revoked.add(line.blob())
+            elif line.marker not in ("", "@cert-authority"):
+                raise ValueError(f"line {line.number}: {line.marker[:40]!a} is no marker")
+            elif line.names.startswith("|"):
+                self._hashed += [(*parts, line) for parts in _salt_and_hash(line.names)]
+            elif re.search(r"[*?!]", line.names):
+                self._patterns.append(line)
+            else:
+                for name in line.names.split(","):
+                    self._plain.setdefault(name, []).append(line)
+
+    def keys_of(self, address: str, port: int) -> HostKeys:
+        """The keys a host may show; SSHException says why there is none."""
+        name = address.lower()
+        lines = self._lines_of(name if port == 22 else f"[{name}]:{port}")
+        own = [line for line in lines if not line.marker]
+        try:
+            blobs = {line.blob(): line.type for line in own if line.type in _TYPES}
+        except ValueError as error:
+            raise paramiko.SSHException(f"known_hosts: {error}") from None
+        if blobs:
+            return HostKeys(blobs, frozenset(self._revoked))
+        if own:
+            types = ", ".join(sorted({line.type for line in own}))
+            raise paramiko.SSHException(f"known_hosts: its keys are of unusable types: {types!a}")
+        if lines:
+            text = "known_hosts has only a @cert-authority for it, and edgetune needs its own key"
+            raise paramiko.SSHException(text)
+        without = port != 22 and self._lines_of(name)
+        hint = f"; write [{address}]:{port} where it is named without its port" if without else ""
+        raise paramiko.SSHException(f"its SSH host key is not in known_hosts{hint}")
+
+    def _lines_of(self, name: str) -> list[_Line]:
+        """Remembered: every line with a hash costs some microseconds."""
+        if name not in self._found:
+            self._found[name] = self._look_up(name)
+        return self._found[name]
+
+    def _look_up(self, name: str) -> list[_Line]:
+        found = list(self._plain.get(name, ()))
+        wanted = name.encode()
+        found += [own for salt, hash, own in self._hashed if _digest(salt, wanted) == hash]
+        found += [line for line in self._patterns if _matches(name, line.names)]
+        return found
+
+
+class HostKeys(paramiko.MissingHostKeyPolicy):
+    """The keys that one host may show: asks for a key of their types, refuses any other key."""
+
+    def __init__(self, types: dict[bytes, str], revoked: frozenset[bytes]) -> None:
+        self._types = types
+        self._revoked = revoked
+
+    def transport(self, *given: Any, **options: Any) -> paramiko.Transport:
+        """A transport that asks first for keys of the types that are known (transport_factory)."""
+        transport = paramiko.Transport(*given, **options)
+        wanted = transport.get_security_options()
+        wanted.key_types = sorted(wanted.key_types, key=self._is_unknown)
+        return transport
+
+    def missing_host_key(
+        self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
+    ) -> None:
+        """Called with every key that a host shows, as the client knows none itself."""
+        if key.asbytes() in self._revoked:
+            raise paramiko.SSHException("its SSH host key is revoked in known_hosts")
+        if key.asbytes() not in self._types:
+            raise paramiko.SSHException("its SSH host key is not the one in known_hosts")
+
+    def _is_unknown(self, algorithm: str) -> bool:
+        type = "ssh-rsa" if algorithm.startswith("rsa-sha2-") else algorithm
+        return type not in self._types.values()
+
+
+def _lines(data: bytes) -> Iterator[_Line]:
+    for number, text in enumerate(data.split(b"\n"), 1):
+        # A name that is no ASCII is no address of ours; as Latin-1 every byte is a letter.
+        words = [word.decode("latin-1") for word in text.split(None, 4)]
+        if words and not words[0].startswith("#"):
+            marker = words.pop(0) if words[0].startswith("@") else ""
+            names, type, key = (*words, "", "", "")[:3]
+            # The case of a hash matters, the case of a name does not.
+            names = names if names.startswith("|") else names.lower()
+            yield _Line(number, marker, names, type, key)
+
+
+def _salt_and_hash(names: str) -> list[tuple[bytes, bytes]]:
+    """Of ``|1|SALT|HASH``, both in base64; none if it is something else."""
+    parts = names.split("|")
+    if len(parts) != 4 or parts[1] != "1":
+        return []
+    try:
+        return [(binascii.a2b_base64(parts[2]), binascii.a2b_base64(parts[3]))]
+    except ValueError:
+        return []
+
+
+def _digest(salt: bytes, name: bytes) -> bytes:
+    return hmac.digest(salt, name, "sha1")
+
+
+def _matches(name: str, names: str) -> bool:
+    """Whether one of the patterns is the name's, and none that begins with ! is."""
+    patterns = names.split(",")
+    refused = any(_fits(name, each[1:]) for each in patterns if each.startswith("!"))
+    return not refused and any(_fits(name, each) for each in patterns)
+
+
+def _fits(name: str, pattern: str) -> bool:
+    # OpenSSH knows * and ?, and [ is part of a name.
+    return fnmatch.fnmatchcase(name, pattern.replace("[", "[[]"))
