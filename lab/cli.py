@@ -299,6 +299,7 @@ def _lab(kind: str, function: str, **arguments: Any) -> Any:
 
 def _lab_up(options: argparse.Namespace) -> int:
     given = {"hosts": options.hosts, "pops": options.pops, "post_seconds": options.post_seconds}
+    given["stays"] = True
     if options.simulated:
         _print_lab(_lab("simulated", "up", **given))
         return 0

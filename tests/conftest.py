@@ -19,6 +19,8 @@ for place in (ROOT, ROOT / "actions", ROOT / "sensors", ROOT / "lib"):
     sys.path.insert(0, str(place))
 sys.path.append(str(ROOT / "lab" / "standins"))
 
+from tests import leftovers  # noqa: E402 - from the path of above
+
 # StackStorm's test classes patch sockets and threads for eventlet as they are imported; actions
 # are never patched, and tests that start threads and processes would hang.
 with contextlib.suppress(ImportError):
@@ -28,6 +30,8 @@ with contextlib.suppress(ImportError):
 
 # A program that a shell started in the background ignores it, and so would all that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+leftovers.watch()
 
 _connect = sqlite3.connect
 

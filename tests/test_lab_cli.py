@@ -244,10 +244,11 @@ class TestLab:
             load: bool = True,
             post_seconds: float = 0.0,
             pops: int = 1,
+            stays: bool = False,
         ) -> dict[str, Any]:
             (home / "lab").mkdir(exist_ok=True)
             (home / "lab" / "state.json").write_text(json.dumps({"kind": pop.kind}))
-            pop.calls.append(("up", hosts, pops, load, post_seconds))
+            pop.calls.append(("up", hosts, pops, load, post_seconds, stays))
             pop.state = {"kind": pop.kind, "hosts": hosts}
             return dict(pop.state)
 
@@ -267,7 +268,7 @@ class TestLab:
         assert exit_code("lab", "status") == 1
         words = ("--hosts", "4", "--pops", "2", "--no-load", "--post-seconds", "9")
         assert exit_code("lab", "up", *words) == 0
-        assert pop.calls == [("up", 4, 2, False, 9.0)]
+        assert pop.calls == [("up", 4, 2, False, 9.0, True)]
         assert "hosts: 4" in capsys.readouterr().out
         assert exit_code("lab", "status") == 0
         assert exit_code("lab", "down") == 0

@@ -34,7 +34,10 @@ def redis_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     import redis
 
     place = tmp_path_factory.mktemp("redis")
+    # Redis writes its title over the environment by which tests.leftovers would find it.
+    dies_with_us = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
     command = [
+        *dies_with_us,
         server,
         "--port",
         "0",

@@ -72,7 +72,7 @@ def run_seed(
     site = Site(home)
     leave: tuple[str, ...] = ()
     try:
-        site.up(len(HOSTS), schedule.coordination)
+        site.up(len(HOSTS), schedule.coordination, stays=keep)
         report = Run(schedule, site, stop).report()
         if report.broken:
             report.files = str(home)

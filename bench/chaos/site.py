@@ -42,10 +42,11 @@ class Site:
         self._redis: subprocess.Popen[bytes] | None = None
         self._started: list[subprocess.Popen[bytes]] = []
 
-    def up(self, hosts: int, coordination: str) -> None:
-        """Bring it up, under load; `coordination` is sqlite or redis."""
+    def up(self, hosts: int, coordination: str, stays: bool) -> None:
+        """Bring it up, under load; `coordination` is sqlite or redis. A lab that `stays` outlives
+        this process."""
         home = self.home
-        lab.up(home, hosts=hosts, drops=False)
+        lab.up(home, hosts=hosts, drops=False, stays=stays)
         own: dict[str, Any] = dict(CONFIGURATION)
         if coordination == "redis":
             own["coordination"] = f"redis://127.0.0.1:{REDIS_PORT}/0"

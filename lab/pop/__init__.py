@@ -3,7 +3,8 @@
 
 The hosts have their own network, init, sshd, nginx and settings; they really reboot, really drain
 and really drop connections. Nothing of it is joined to the machine's own network, and nothing
-outlives its supervisor: no process, no mount, no interface, no namespace.
+outlives its supervisor: no process, no mount, no interface, no namespace. A lab that a program
+starts ends with that program (`lab.lifeline`); one of `edgetune lab up` stays until `lab down`.
 """
 
 from __future__ import annotations

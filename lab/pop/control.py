@@ -16,9 +16,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from lab import lifeline
 
 from . import kernel, unix
 from .drops import has_drops
@@ -39,11 +41,12 @@ def up(
     post_seconds: float = 0.0,
     drops: bool = True,
     pops: int = 1,
+    stays: bool = False,
 ) -> dict[str, Any]:
-    """Bring PoPs up, which share the hosts evenly, and return their state once all of it answers;
-    it outlives the caller.
+    """Bring PoPs up, which share the hosts evenly, and return their state once all of it answers.
 
-    Whatever ends this call early, Ctrl-C included, takes everything down again.
+    The lab ends with the calling process, however that ends, unless it `stays`. Whatever ends
+    this call early, Ctrl-C included, takes everything down again.
     `post_seconds` is the time that the firmware takes in each reboot. Not `drops`: hosts receive
     all that comes, whatever their snoop mode.
     """
@@ -59,7 +62,7 @@ def up(
         post_seconds=post_seconds, nic_queue=has_nic_queue(), drops=drops and has_drops()
     )
     try:
-        return _bring_up(layout, options)
+        return _bring_up(layout, options, stays)
     except OSError as error:
         raise LabError(f"the lab did not come up: {error}") from error
 
@@ -67,7 +70,9 @@ def up(
 def down(home: Path) -> bool:
     """Stop the lab and wait until nothing of it is left; False if none was running."""
     layout = Layout(home.absolute())
-    return layout.lab.is_dir() and _stop(layout)
+    was_up = layout.lab.is_dir() and _stop(layout)
+    lifeline.let_go(layout.home)
+    return was_up
 
 
 def status(home: Path) -> dict[str, Any] | None:
@@ -130,7 +135,7 @@ def request(home: Path, verb: str, **arguments: Any) -> tuple[Any, list[int]]:
         raise LabError(f"the lab in {home} does not answer: {error}") from None
 
 
-def _bring_up(layout: Layout, options: dict[str, Any]) -> dict[str, Any]:
+def _bring_up(layout: Layout, options: dict[str, Any], stays: bool) -> dict[str, Any]:
     with _lock(layout) as lock:
         if lock is None:
             raise LabError(f"a lab is already running in {layout.home}")
@@ -140,7 +145,7 @@ def _bring_up(layout: Layout, options: dict[str, Any]) -> dict[str, Any]:
         layout.disks.mkdir()
         (layout.lab / "console").mkdir()
         write_bmc_secrets(layout, (host.bmc for host in addresses(options["hosts"])))
-        process = _start(layout, {**options, "lock": lock})
+        process = _start(layout, {**options, "lock": lock}, stays)
     try:
         with process:
             return _wait_until_ready(process, layout)
@@ -149,20 +154,25 @@ def _bring_up(layout: Layout, options: dict[str, Any]) -> dict[str, Any]:
         raise
 
 
-def _start(layout: Layout, options: dict[str, Any]) -> subprocess.Popen[bytes]:
+def _start(layout: Layout, options: dict[str, Any], stays: bool) -> subprocess.Popen[bytes]:
     """Start the supervisor, which from now on is nobody's child and holds the lock."""
     command = ["setsid", "--fork", "unshare", *NAMESPACES, "--", sys.executable, "-E", "-s", "-S"]
     command += ["-m", "lab.pop.supervisor"]
-    with layout.log.open("wb") as log, open("/proc/self/ns/net") as machine:
-        options = {**options, "machine": machine.fileno()}
+    with ExitStack() as opened:
+        log = opened.enter_context(layout.log.open("wb"))
+        machine = opened.enter_context(open("/proc/self/ns/net"))
+        passed = {"lock": options["lock"], "machine": machine.fileno()}
+        if not stays:
+            passed["starter"] = lifeline.hold(layout.home)
+            opened.callback(os.close, passed["starter"])
         return subprocess.Popen(
-            [*command, json.dumps(options)],
+            [*command, json.dumps({**options, **passed})],
             cwd=CHECKOUT,
             env={"PATH": SYSTEM_PATH},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
-            pass_fds=(options["lock"], options["machine"]),
+            pass_fds=tuple(passed.values()),
         )
 
 
@@ -224,9 +234,7 @@ def _clean(layout: Layout) -> None:
 
 
 def _remove_volatile(layout: Layout) -> None:
-    """What says that a lab is there, and the keys to it."""
-    for path in (layout.state, layout.socket, *layout.secrets):
-        path.unlink(missing_ok=True)
+    layout.forget()
     if layout.disks.is_dir():
         layout.disks.rmdir()
 

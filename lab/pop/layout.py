@@ -147,6 +147,11 @@ class Layout:
         bmc = [self.bmc_ca, self.bmc_certificate, self.bmc_key]
         return [*keys, *bmc, self.bmc_credentials, self.bmc_password]
 
+    def forget(self) -> None:
+        """Remove what says that a lab is there, and the keys to it."""
+        for path in (self.state, self.socket, *self.secrets):
+            path.unlink(missing_ok=True)
+
     @property
     def inventory(self) -> Path:
         return self.lab / "inventory.yaml"

@@ -30,15 +30,16 @@ VERBS = {
 
 
 def main() -> None:
-    """Argument: JSON with home, hosts, pops, load, post_seconds, nic_queue, drops and two
-    descriptors: lock, and machine (the machine's network namespace, of which only settings are
-    read).
+    """Argument: JSON with home, hosts, pops, load, post_seconds, nic_queue, drops and descriptors:
+    lock, machine (the machine's network namespace, of which only settings are read), and, unless
+    the lab is to outlive its starter, starter (see `lab.lifeline`).
     """
     options = json.loads(sys.argv[1])
     if os.getpid() != 1:
         sys.exit("not process 1 of its own PID namespace: the lab is started by `edgetune lab up`")
     pid = int(Path("/proc/self").readlink().name)  # still the /proc of the machine
-    os.set_inheritable(options["lock"], False)
+    for name in {"lock", "starter"} & options.keys():
+        os.set_inheritable(options[name], False)
     os.pwrite(options["lock"], f"{pid}\n".encode(), 0)
     _report({"pid": pid})
     try:
@@ -48,7 +49,8 @@ def main() -> None:
         sys.exit(1)
     _report({"ready": supervisor.state()})
     os.dup2(2, 1)
-    supervisor.serve()
+    supervisor.serve(options.get("starter"))
+    supervisor.layout.forget()
 
 
 def _report(message: dict[str, Any]) -> None:
@@ -75,15 +77,20 @@ class Supervisor:
     def state(self) -> dict[str, Any]:
         return {**self.pop.describe(), "pid": self.pid}
 
-    def serve(self) -> None:
-        """For ever: answer requests, reap what ended, do what is due or what BMCs are asked for."""
+    def serve(self, starter: int | None) -> None:
+        """Answer requests, reap what ended, do what is due or what BMCs are asked for: until the
+        starter has ended, or for ever without one.
+        """
         alarm = _child_alarm()
         selector = selectors.DefaultSelector()
         selector.register(self.listener, selectors.EVENT_READ)
         selector.register(alarm, selectors.EVENT_READ)
         bmcs = self.pop.bmcs
         selector.register(bmcs, selectors.EVENT_READ)
-        while True:
+        if starter is not None:
+            selector.register(starter, selectors.EVENT_READ)
+        ready: list[Any] = []
+        while starter is None or starter not in ready:
             self._reap()
             ready = [key.fileobj for key, _ in selector.select(self.pop.do_due())]
             if alarm in ready:

@@ -14,12 +14,12 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
-from lab import CHECKOUT
+from lab import CHECKOUT, lifeline
 from lab.pop.files import prepare_home
 from lab.pop.layout import LabError, Layout, shared
 
@@ -32,12 +32,17 @@ BANNER_SECONDS = 60.0
 
 
 def up(
-    home: Path, hosts: int = 8, load: bool = True, post_seconds: float = 0.0, pops: int = 1
+    home: Path,
+    hosts: int = 8,
+    load: bool = True,
+    post_seconds: float = 0.0,
+    pops: int = 1,
+    stays: bool = False,
 ) -> dict[str, Any]:
-    """Bring PoPs up, which share the hosts evenly, and return their state once all of it answers;
-    it outlives the caller.
+    """Bring PoPs up, which share the hosts evenly, and return their state once all of it answers.
 
-    Whatever ends this call early, Ctrl-C included, takes everything down again.
+    The lab ends with the calling process, however that ends, unless it `stays`. Whatever ends
+    this call early, Ctrl-C included, takes everything down again.
     `post_seconds` is the time that the firmware takes in each reboot.
     """
     if find_spec("asyncssh") is None:
@@ -56,7 +61,7 @@ def up(
         raise
     try:
         options = {"hosts": hosts, "pops": pops, "load": load, "post_seconds": post_seconds}
-        return _bring_up(layout, {**options, "lock": lock})
+        return _bring_up(layout, {**options, "lock": lock}, stays)
     except BaseException:
         down(home)
         raise
@@ -74,6 +79,7 @@ def down(home: Path) -> bool:
         if lock is not None:
             processes.clean(layout)
             os.close(lock)
+            lifeline.let_go(layout.home)
             return found
         if time.monotonic() > end:
             raise LabError(f"the lab in {layout.home} did not stop in {STOP_SECONDS:.0f} s")
@@ -115,29 +121,35 @@ def missing_requirements() -> list[str]:
     return []
 
 
-def _bring_up(layout: Layout, options: dict[str, Any]) -> dict[str, Any]:
+def _bring_up(layout: Layout, options: dict[str, Any], stays: bool) -> dict[str, Any]:
     try:
         processes.clean(layout)
         os.truncate(options["lock"], 0)
-        reports = _start(layout, {"home": str(layout.home), **options})
+        reports = _start(layout, {"home": str(layout.home), **options}, stays)
     finally:
         os.close(options["lock"])  # from here on the lab alone holds it
     with reports:
         return _wait_until_ready(reports, layout)
 
 
-def _start(layout: Layout, options: dict[str, Any]) -> IO[bytes]:
+def _start(layout: Layout, options: dict[str, Any], stays: bool) -> IO[bytes]:
     """Start the lab's processes; what they report comes back."""
     reader, writer = os.pipe()
-    with layout.log.open("wb") as log, open(writer, "wb") as output:
+    with ExitStack() as opened:
+        log = opened.enter_context(layout.log.open("wb"))
+        output = opened.enter_context(open(writer, "wb"))
+        passed = {"lock": options["lock"]}
+        if not stays:
+            passed["starter"] = lifeline.hold(layout.home)
+            opened.callback(os.close, passed["starter"])
         subprocess.run(
-            [sys.executable, "-m", "lab.simulated.server", json.dumps(options)],
+            [sys.executable, "-m", "lab.simulated.server", json.dumps({**options, **passed})],
             cwd=CHECKOUT,
             env={"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONDONTWRITEBYTECODE": "1"},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=log,
-            pass_fds=(options["lock"],),
+            pass_fds=tuple(passed.values()),
             start_new_session=True,
             check=True,
         )

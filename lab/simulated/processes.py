@@ -30,8 +30,7 @@ def start_time(pid: int) -> str:
 def clean(layout: Layout) -> None:
     """End what the hosts started, and remove what says that a lab is there."""
     end_below(layout.lab / "hosts")
-    for path in (layout.state, *layout.secrets):
-        path.unlink(missing_ok=True)
+    layout.forget()
     shutil.rmtree(layout.lab / "hosts", ignore_errors=True)
 
 

@@ -16,22 +16,26 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from lab.lifeline import is_cut
 from lab.pop.files import write_state
 from lab.pop.layout import LabError, Layout
 
 from . import processes
 
-GUARD_LOST_AFTER = 0.2  # s
+LOST_AFTER = 0.2  # s; the guard, or the starter
 
 
 def main() -> None:
-    """Argument: JSON with home, hosts, pops, load, post_seconds and the descriptor of the lock."""
+    """Argument: JSON with home, hosts, pops, load, post_seconds and descriptors: lock, and, unless
+    the lab is to outlive its starter, starter (see `lab.lifeline`).
+    """
     options = json.loads(sys.argv[1])
     layout = Layout(Path(options["home"]))
     if os.fork():
         os._exit(0)  # who calls `up` need not wait for its end
     guard = os.getpid()
-    os.set_inheritable(options["lock"], False)
+    for name in {"lock", "starter"} & options.keys():
+        os.set_inheritable(options[name], False)
     os.pwrite(options["lock"], f"{guard} {processes.start_time(guard)}\n".encode(), 0)
     hosts = os.fork()
     if hosts:
@@ -67,8 +71,11 @@ async def _be_the_hosts(layout: Layout, options: dict[str, Any], guard: int) -> 
     _report({"ready": state})
     os.dup2(2, 1)
     running = asyncio.ensure_future(pop.run())
+    starter = options.get("starter")
     while os.getppid() == guard and not running.done():
-        await asyncio.wait([running], timeout=GUARD_LOST_AFTER)
+        if starter is not None and is_cut(starter):
+            break
+        await asyncio.wait([running], timeout=LOST_AFTER)
     running.cancel()
 
 
