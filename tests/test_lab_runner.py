@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -14,6 +18,13 @@ from lab.runner import Engine, Execution, Listener, Pack, ParameterError
 from lab.runner.metadata import load_config
 
 PACK = Path(__file__).parent / "fixtures" / "runner_pack"
+RUN = """
+from pathlib import Path
+from lab.runner import Engine, Pack
+engine = Engine(Pack(Path({pack!r})), {{}}, Path({home!r}))
+seconds = {{"seconds": 600}} if {action!r} == "wait" else {{}}
+engine.run({action!r}, {{"marker": {marker!r}, **seconds}})
+"""
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +154,34 @@ class TestPythonAction:
             if marker.exists():
                 break
         wait_for_end(marker.read_text().split())
+
+    @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+    @pytest.mark.parametrize("action", ["wait", "busy"])
+    def test_it_ends_with_its_runner_however_that_ends(
+        self, tmp_path: Path, sent: signal.Signals, action: str
+    ) -> None:
+        marker = tmp_path / "pids"
+        code = RUN.format(home=str(tmp_path), pack=str(PACK), action=action, marker=str(marker))
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        with subprocess.Popen([sys.executable, "-c", code], env=environment) as runner:
+            wait_for(marker)
+            runner.send_signal(sent)
+        wait_for_end(marker.read_text().split())
+
+    def test_it_ends_when_its_runner_ended_before_it_was_ready(self) -> None:
+        """The end comes between the start of the process and its request to the kernel."""
+        lost, held = os.pipe()
+        os.close(held)
+        code = f"import sys; from lab.runner.wrapper import end_with; end_with({lost})"
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            pass_fds=[lost],
+            start_new_session=True,
+            check=False,
+        )
+        os.close(lost)
+        assert done.returncode == -signal.SIGKILL
 
 
 class TestDatastore:

@@ -25,6 +25,7 @@ Values = dict[str, Any]
 _WRAPPER = Path(__file__).with_name("wrapper.py")
 _INVALID_STATUS_EXIT = 220
 _TIMEOUT_EXIT = -9
+_SECONDS = "EDGETUNE_SECONDS"  # of edgetune.entry: an action's own clock
 # After a kill only a descendant that left the process group can still hold the pipes.
 _DRAIN_SECONDS = 5
 
@@ -49,8 +50,12 @@ class ActionProcesses:
     def run(
         self, execution: Execution, runner: Values, parameters: Values, config: Values
     ) -> tuple[str, Values]:
-        """Run the action to its end or its timeout; returns status and StackStorm's envelope."""
-        with tempfile.TemporaryFile() as answer:
+        """Run the action to its end or its timeout; returns status and StackStorm's envelope.
+
+        The kernel closes our end of a pipe when this process ends, and with it the action.
+        """
+        lost, held = os.pipe()
+        with tempfile.TemporaryFile() as answer, open(lost, "rb"), open(held, "wb"):
             request = {
                 "file": str(execution.action.file),
                 "pack": execution.context["pack"],
@@ -60,8 +65,10 @@ class ActionProcesses:
                 "path": [str(STANDINS)],
                 "datastore": str(self._datastore),
                 "result_fd": answer.fileno(),
+                "runner_fd": lost,
             }
-            process = self._start(execution, runner["env"] or {}, answer.fileno())
+            told = {_SECONDS: runner["timeout"], **(runner["env"] or {})}
+            process = self._start(execution, told, [answer.fileno(), lost])
             outcome = self._wait(process, json.dumps(request), runner["timeout"])
             return self._judged(outcome, answer, runner["timeout"])
 
@@ -72,7 +79,9 @@ class ActionProcesses:
             for process in self._running:
                 _kill_group(process)
 
-    def _start(self, execution: Execution, extra: Values, answer: int) -> subprocess.Popen[str]:
+    def _start(
+        self, execution: Execution, extra: Values, descriptors: list[int]
+    ) -> subprocess.Popen[str]:
         process = subprocess.Popen(
             [sys.executable, "-u", str(_WRAPPER), execution.action.ref],
             stdin=subprocess.PIPE,
@@ -81,7 +90,7 @@ class ActionProcesses:
             text=True,
             errors="replace",
             env={**_environment(execution), **{name: str(value) for name, value in extra.items()}},
-            pass_fds=[answer],
+            pass_fds=descriptors,
             start_new_session=True,
         )
         with self._lock:

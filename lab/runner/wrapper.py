@@ -2,16 +2,20 @@
 """The process of a Python action: `python -u wrapper.py ACTION`, the request as JSON on stdin.
 
 The request has file, pack, config, parameters, log_level, path (folders for the end of sys.path),
-datastore (a file) and result_fd, where {"status": true|false|null, "result": ...} is written.
+datastore (a file), result_fd, where {"status": true|false|null, "result": ...} is written, and
+runner_fd, which reads end of file once the runner has ended: this process group ends then, too.
 Every leaf of a workflow pays for the imports here, so there are few.
 """
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import json
 import math
 import os
+import select
+import signal
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -66,11 +70,27 @@ class Wrapper:
 
 def main() -> None:
     request = json.load(sys.stdin)
+    end_with(request["runner_fd"])
     # Like StackStorm's wrapper: the modules beside this one are none of the action's business.
     sys.path[:] = [folder for folder in sys.path if folder != str(_HERE)] + request["path"]
     status, result = _status_and_result(Wrapper(request).run())
     with os.fdopen(request["result_fd"], "w") as answer:
         answer.write(_encoded(status, result))
+
+
+def end_with(descriptor: int) -> None:
+    """Have the kernel kill this process group once the other end of a pipe is closed.
+
+    A thread that reads would wait for its turn as long as a calculation keeps the interpreter.
+    Only Linux sends a signal of choice; elsewhere a timeout ends what has lost its runner.
+    """
+    if hasattr(fcntl, "F_SETSIG"):
+        fcntl.fcntl(descriptor, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGKILL)
+        flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_ASYNC)
+    if select.select([descriptor], [], [], 0)[0]:  # closed before the kernel was asked
+        os.killpg(0, signal.SIGKILL)
 
 
 def _status_and_result(returned: Any) -> tuple[bool | None, Any]:
