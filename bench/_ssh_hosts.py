@@ -170,7 +170,7 @@ def _servers(kind: str, folder: Path, port: int, count: int, key: str) -> dict[s
 def _agent_server(root: Path, address: str, port: int, key: str) -> _Server:
     from lab.simulated import host, ssh
 
-    host.install(root, address)
+    host.install(root, address, address)
     host.start_kernel(root, address)
     return ssh.HostServer(root, address, port, key)
 

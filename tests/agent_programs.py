@@ -38,6 +38,21 @@ DEFAULT = (
 SECOND = "unicast default via 10.8.0.1 dev eth1 proto boot scope global metric 200 "
 
 CACHE = "/var/cache/objects"
+ADDRESSES = """\
+1: lo    inet 127.0.0.1/8 scope host lo\\       valid_lft forever preferred_lft forever
+1: lo    inet 198.51.100.7/32 scope global lo\\       valid_lft forever preferred_lft forever
+4: eth0    inet 192.0.2.2/24 brd 192.0.2.255 scope global eth0\\       valid_lft forever
+4: eth0    inet6 fd00::2/64 scope global flags 02 \\       valid_lft forever preferred_lft forever
+9: ppp0    inet 10.0.0.1 peer 10.0.0.2/32 scope global ppp0\\       valid_lft forever
+"""
+
+
+class Addresses:
+    """ip(8), asked for the addresses of interfaces; nothing else answers."""
+
+    def attempt(self, *words: str) -> Answer:
+        told = words == ("ip", "-o", "address", "show")
+        return (0, ADDRESSES, "") if told else (1, "", "is not known here")
 
 
 class Routes:
@@ -50,6 +65,8 @@ class Routes:
         root.write(CONGCTL, "reno cubic bbr\n")
 
     def attempt(self, *words: str) -> Answer:
+        if words[1:3] == ("-o", "address"):
+            return Addresses().attempt(*words)
         assert words[0] == "ip" and words[2:5] == ("-d", "-o", "route"), words
         if words[5] == "show":
             assert words[6:9] == ("table", "main", "exact")

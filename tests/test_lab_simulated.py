@@ -535,7 +535,7 @@ def test_drop_rate(backlog: int, expected: float) -> None:
 
 
 def test_counted_drops_follow_queue_and_load(tmp_path: Path) -> None:
-    host.install(tmp_path / "root", "e000")
+    host.install(tmp_path / "root", "e000", "127.77.0.1")
     host.start_kernel(tmp_path / "root", "e000")
     counted = {}
     for backlog, load in ((8, 1.0), (8, 2.0), (8, 0.0), (4096, 2.0)):
@@ -554,7 +554,7 @@ def test_counted_drops_follow_queue_and_load(tmp_path: Path) -> None:
 
 def test_stored_sysctls_are_applied_in_the_order_of_their_names(tmp_path: Path) -> None:
     root = tmp_path / "root"
-    host.install(root, "e000")
+    host.install(root, "e000", "127.77.0.1")
     (root / "etc/sysctl.d/10-a.conf").write_text("net.core.somaxconn=1\n# vm.swappiness=2\n")
     (root / "etc/sysctl.d/90-b.conf").write_text("-net.ipv4.tcp_rmem = 1\t2 3\nno.such = 1\n")
     (root / "etc/sysctl.conf").write_text("vm.dirty_ratio = 5\nnonsense\n")

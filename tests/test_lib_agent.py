@@ -16,10 +16,12 @@ from edgetune.hosts.agent.answer import answer
 from edgetune.hosts.agent.health import HealthCheck
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Refused
+from tests.agent_programs import Addresses, instead
 from tests.agent_root import (
     BOOTSTRAP,
     NGINX_DROP_INS,
     AgentRoot,
+    NearRoot,
     agent_root,
     channels,
     nginx,
@@ -92,6 +94,21 @@ def test_facts(host: AgentRoot) -> None:
     assert facts["init"] == "sysv"
     assert facts["agent_state"] == {"epoch": 0, "ready": True, "tunings": {}}
     assert facts["python"].startswith("3.")
+
+
+def test_facts_tell_the_addresses_of_its_interfaces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = NearRoot(tmp_path / "host")
+    assert host.ask("facts")["addresses"] is None
+    instead(monkeypatch, Addresses())
+    assert host.ask("facts")["addresses"] == [
+        {"interface": "lo", "address": "127.0.0.1"},
+        {"interface": "lo", "address": "198.51.100.7"},
+        {"interface": "eth0", "address": "192.0.2.2"},
+        {"interface": "eth0", "address": "fd00::2"},
+        {"interface": "ppp0", "address": "10.0.0.1"},
+    ]
 
 
 def test_facts_tell_which_machine_it_is(host: AgentRoot) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ethtool, reboot and systemctl of a simulated host: just enough for the host agent.
+"""ethtool, ip, reboot and systemctl of a simulated host: just enough for the host agent.
 
 Run as `python commands.py ROOT NAME ARGUMENT...`; it must not import anything of the lab. They
 touch nothing outside of ROOT: `reboot` leaves a mark there, which the lab looks for.
@@ -17,6 +17,7 @@ QUEUES = 4
 NGINX = "run/nginx.json"
 REBOOT_MARK = "run/reboot-wanted"
 BUSY_MARK = "run/busy"
+ADDRESS = "etc/address"
 NIC_QUEUES = "sys/class/net/eth0/queues"
 STEERING = {"rx": "rps_cpus", "tx": "xps_cpus"}
 NGINX_PID = "77"
@@ -45,6 +46,14 @@ def ethtool(root: Path, arguments: Sequence[str]) -> None:
         make_queues(root, _wanted_channels(values))
     else:
         raise Refusal("netlink error: Operation not supported")
+
+
+def ip(root: Path, arguments: Sequence[str]) -> None:
+    """-o address show."""
+    if list(arguments) != ["-o", "address", "show"]:
+        raise Refusal("Object is unknown")
+    print("1: lo    inet 127.0.0.1/8 scope host lo")
+    print(f"2: eth0    inet {(root / ADDRESS).read_text().strip()}/24 scope global eth0")
 
 
 def _show_channels(root: Path) -> None:
@@ -187,7 +196,7 @@ def backlog(root: Path) -> int | None:
     return length
 
 
-COMMANDS = {"ethtool": ethtool, "reboot": reboot, "systemctl": systemctl}
+COMMANDS = {"ethtool": ethtool, "ip": ip, "reboot": reboot, "systemctl": systemctl}
 
 if __name__ == "__main__":
     try:

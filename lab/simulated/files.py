@@ -34,11 +34,12 @@ HOST = (
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a host answers SSH."""
+    """Where a host answers SSH; `address` is what its load balancer sends requests to."""
 
     name: str
     ip: str
     port: int
+    address: str
 
 
 @dataclass(frozen=True)
@@ -52,14 +53,15 @@ class Site:
 
 def endpoints(count: int) -> list[Endpoint]:
     """127.77.0.1 and so on with one port; where only 127.0.0.1 is there, a port for each host."""
-    names = [f"e{index:03d}" for index in range(count)]
+    hosts = {f"e{index:03d}": f"127.77.0.{index + 1}" for index in range(count)}
     alone = not _can_bind("127.77.0.1", 0)
     for _ in range(TRIES):
         first = random.choice(PORTS[:-count])
         if alone:
-            found = [Endpoint(name, "127.0.0.1", first + i) for i, name in enumerate(names)]
+            places = [("127.0.0.1", first + index) for index in range(count)]
         else:
-            found = [Endpoint(name, f"127.77.0.{i}", first) for i, name in enumerate(names, 1)]
+            places = [(address, first) for address in hosts.values()]
+        found = [Endpoint(name, *at, own) for (name, own), at in zip(hosts.items(), places)]
         if all(_can_bind(each.ip, each.port) for each in found):
             return found
     raise LabError(f"no free port for {count} hosts on the loopback interface")

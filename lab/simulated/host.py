@@ -45,12 +45,13 @@ KERNEL = {
 }
 
 
-def install(root: Path, name: str) -> None:
-    """Make the disk: what outlives a reboot."""
+def install(root: Path, name: str, address: str) -> None:
+    """Make the disk: what outlives a reboot. `address` is the one of eth0."""
     shutil.copytree(IMAGE, root)
     (root / "etc/sysctl.d").mkdir()
     (root / "var/lib").mkdir(parents=True)
     _write(root / "etc/hostname", name)
+    _write(root / commands.ADDRESS, address)
     for command in commands.COMMANDS:
         _install_command(root, command)
 

@@ -77,7 +77,7 @@ class PoP:
         user_key = _make_user_key(layout.key)
         self._hosts = shared(files.endpoints(hosts), pops)
         self.balancers = {
-            name: Balancer([Server(each.name, each.ip) for each in own])
+            name: Balancer([Server(each.name, each.address) for each in own])
             for name, own in self._hosts.items()
         }
         self.machines = [
@@ -95,7 +95,7 @@ class PoP:
     async def bring_up(self) -> None:
         """All of it, until it answers; OSError says what did not work."""
         for machine in self.machines:
-            host.install(machine.root, machine.endpoint.name)
+            host.install(machine.root, machine.endpoint.name, machine.endpoint.address)
             await self._boot(machine)
         health = await asyncio.start_server(self._answer_health, "127.0.0.1", 0)
         self._servers = [health]

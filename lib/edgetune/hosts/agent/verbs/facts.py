@@ -2,9 +2,10 @@
 """``facts``: what a host is."""
 
 import os
+import re
 import sys
 import time
-from typing import Dict, Optional
+from typing import Dict, List, Optional
 
 from edgetune.hosts.agent.counters import first_number, interfaces
 from edgetune.hosts.agent.host import Host
@@ -14,11 +15,13 @@ from edgetune.hosts.agent.kinds.nic import NicCounts, driver_of
 from edgetune.hosts.agent.kinds.nic_channels import NicChannels
 from edgetune.hosts.agent.kinds.nic_ring import NicRing
 from edgetune.hosts.agent.kinds.nic_rss import NicRss
-from edgetune.hosts.agent.protocol import Fields, Json, Unsupported
+from edgetune.hosts.agent.protocol import Failed, Fields, Json, Unsupported
 from edgetune.hosts.agent.topology import cpu_facts, memory_facts, node_of
 
 # Of IF_OPER_* (RFC 2863); drivers that do not tell are "unknown".
 DOWN = ("down", "lowerlayerdown", "notpresent")
+# A line of `ip -o address show`, by iproute2 and BusyBox alike.
+ADDRESS = re.compile(r"\d+:\s+(\S+)\s+inet6?\s+([0-9A-Fa-f.:]+)[/\s]")
 
 
 def run(host: Host, request: Fields) -> Json:
@@ -35,6 +38,7 @@ def run(host: Host, request: Fields) -> Json:
         "time": time.time(),
         "cpus": cpu_facts(host),
         "memory": memory_facts(host),
+        "addresses": _addresses(host),
         "nics": {name: _nic(host, name) for name in interfaces(host)},
         "thp": _huge_pages(host),
         "init": host.init,
@@ -46,6 +50,16 @@ def run(host: Host, request: Fields) -> Json:
 def _machine(host: Host) -> Json:
     """What its firmware calls it; "" where there is no DMI, as on many ARM machines."""
     return {name: host.text(f"/sys/class/dmi/id/product_{name}") for name in ("uuid", "serial")}
+
+
+def _addresses(host: Host) -> Optional[List[Json]]:
+    """The addresses of its own interfaces; None where no program tells them."""
+    try:
+        lines = host.run("ip", "-o", "address", "show").splitlines()
+    except Failed:
+        return None
+    found = [ADDRESS.match(line) for line in lines]
+    return [{"interface": each.group(1), "address": each.group(2)} for each in found if each]
 
 
 def _os_release(host: Host) -> Json:
