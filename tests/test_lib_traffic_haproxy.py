@@ -30,7 +30,7 @@ def test_a_server_is_set_and_seen_in_every_state(haproxy: RealHaproxy) -> None:
         assert {name: each.state for name, each in found.items() if each.state != "ready"} == (
             {} if state == "ready" else {"e003": state}
         )
-        assert found["e000"] == Server("e000", "ready", True, 0, "192.0.2.1", 80)
+        assert found["e000"] == Server("e000", "ready", True, 0, "192.0.2.1", 80, checked=False)
 
 
 def test_a_socket_with_a_lower_level_refuses_changes(haproxy: RealHaproxy) -> None:
@@ -68,3 +68,21 @@ def test_what_does_not_exist_is_named(haproxy: RealHaproxy) -> None:
     for call in (haproxy.driver("other").servers, haproxy.driver("other").refuses_changes):
         with pytest.raises(DrainError, match=r"no backend 'other': Can't find backend"):
             call()
+
+
+def test_servers_tell_whether_they_are_checked_and_where_they_are() -> None:
+    """In any state: a server in maintenance is not checked now, and still has its check."""
+    checked = ["checked 127.0.0.1:9 check inter 60s", "followed 127.0.0.1:9 track other/checked"]
+    servers = [*checked, "trusted [::1]:9", "local unix@/nowhere", "paused 127.0.0.1:9 check"]
+    backends = [("other", [f"server {text}" for text in servers])]
+    with running(backends) as haproxy:
+        driver = haproxy.driver("other")
+        driver.set_state("paused", "maint")
+        driver.set_state("trusted", "drain")
+        found = driver.servers()
+    assert [name for name, each in found.items() if each.checked] == [
+        "checked",
+        "followed",
+        "paused",
+    ]
+    assert (found["trusted"].address, found["local"].address) == ("::1", "")

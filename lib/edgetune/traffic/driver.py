@@ -14,7 +14,8 @@ class Server:
 
     ``state`` is the administrative one (``ready``, ``drain``, ``maint``), ``up`` the health
     check's word, ``sessions`` what it carries or has queued now. ``address`` and ``port`` are
-    where the load balancer sends its requests ("" and 0 where it does not tell).
+    where the load balancer sends its requests ("" and 0 where it does not tell), ``checked``
+    whether it checks the server's health at all.
     """
 
     name: str
@@ -23,6 +24,7 @@ class Server:
     sessions: int
     address: str = ""
     port: int = 0
+    checked: bool = True
 
     @property
     def in_service(self) -> bool:

@@ -13,8 +13,16 @@ from edgetune.traffic.driver import Server
 
 _MAINT_BITS = 0x01 | 0x02 | 0x04 | 0x20
 _DRAIN_BITS = 0x08 | 0x10
-_STATE_COLUMNS = {"be_name", "srv_name", "srv_addr", "srv_admin_state", "srv_port"}
-_STAT_COLUMNS = {"pxname", "svname", "qcur", "scur", "status"}
+_CHECK_ENABLED = 0x04
+_STATE_COLUMNS = {
+    "be_name",
+    "srv_name",
+    "srv_addr",
+    "srv_admin_state",
+    "srv_check_state",
+    "srv_port",
+}
+_STAT_COLUMNS = {"pxname", "svname", "qcur", "scur", "status", "tracked"}
 _UP = {"UP": True, "DRAIN": True, "no": True, "DOWN": False, "NOLB": False, "MAINT": False}
 """By the first word of a status; "no check" is taken for up, as HAProxy takes it."""
 
@@ -114,6 +122,7 @@ def _server(name: str, state: Row, stat: Row) -> Server:
         sessions=_number(stat, "scur") + _number(stat, "qcur"),
         address=_address(state["srv_addr"]),
         port=_number(state, "srv_port"),
+        checked=bool(_number(state, "srv_check_state") & _CHECK_ENABLED or stat["tracked"]),
     )
 
 
