@@ -23,7 +23,8 @@ class RebootHostsTestCase(BatchActionTestCase):
         self.assert_succeeds(**self.of_batch(0))
         sent = [(name, ask) for name, verb, ask in self.world.hosts.asked if verb == "reboot"]
         # Asked for the boot of before, a host that has rebooted does not do it again.
-        once = (self.host, {"epoch": self.world.epoch, "boot_id": "boot-1"})
+        boot = f"{self.host}-boot-1"
+        once = (self.host, {"epoch": self.world.epoch, "boot_id": boot, "drained": True})
         self.assertEqual(sent, [once, once])
         self.world.hosts.reboot()
         self.assert_succeeds(**self.of_batch(0))

@@ -197,3 +197,27 @@ def test_ports_that_are_none_are_named(host: AgentRoot, ports: Any) -> None:
     error = answer_below(str(host.path), asked)["error"]
     assert (error["reason"], error["field"][:5]) == ("bad_request", "ports")
     assert not host.exists(MARKER)
+
+
+def test_what_needs_a_drained_host_is_refused_by_one_that_serves(
+    host: AgentRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller may have drained another machine than the one that it reached."""
+    monkeypatch.setattr(Host, "detach", lambda *command: None)
+    change = host.change(sysctl("4096"), drained=True, epoch=7)
+    wanted: dict[str, dict[str, Any]] = {
+        "apply": change,
+        "restore": {"epoch": 7, "tuning": "t", "drained": True},
+        "reboot": {"epoch": 7, "boot_id": host.boot_id, "drained": True},
+    }
+    for verb, fields in wanted.items():
+        error = host.fail(verb, **fields)
+        assert (error["reason"], error["message"]) == (
+            "refused",
+            "this machine was not drained: it has no /var/lib/edgetune-not-ready",
+        )
+    # The refusal leaves the fence of this machine to those who own it.
+    assert host.ask("facts")["agent_state"] == {"epoch": 0, "ready": True, "tunings": {}}
+    ready(host, False, epoch=7)
+    for verb, fields in wanted.items():
+        host.ask(verb, **fields)

@@ -29,7 +29,7 @@ def test_a_batch_goes_the_whole_way_and_comes_back(world: World) -> None:
     assert world.at(0) == {host: "done"}
     assert world.hosts.tuned == {host}
     assert world.balancer.log == [(host, "drain"), (host, "maint"), (host, "ready")]
-    assert world.hosts.boot[host] == "boot-1+"
+    assert world.hosts.boot[host] == f"{host}-boot-1+"
 
 
 def test_every_step_is_harmless_the_second_time(world: World) -> None:
@@ -145,9 +145,9 @@ def test_the_boot_id_is_written_down_before_the_reboot_is_sent(world: World) -> 
     world.hosts.errors[host, "reboot"] = "the connection broke"
     world.step(reboot.reboot_hosts, 0)
     step = read_rollout(world.site, world.rollout).batch(0).hosts[host]
-    assert (step.step, step.boot_before) == ("rebooting", "boot-1")
+    assert (step.step, step.boot_before) == ("rebooting", f"{host}-boot-1")
     request = next(r for n, verb, r in world.hosts.asked if verb == "reboot")
-    assert request == {"epoch": world.epoch, "boot_id": "boot-1"}
+    assert request == {"epoch": world.epoch, "boot_id": f"{host}-boot-1", "drained": True}
 
 
 def test_an_older_epoch_can_do_nothing(world: World) -> None:

@@ -60,7 +60,7 @@ def reboot_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     sent = opened.ask(
         work.at("rebooting"),
         "reboot",
-        lambda host: {"boot_id": work.hosts[host.name].boot_before},
+        lambda host: {"boot_id": work.hosts[host.name].boot_before, "drained": True},
         _TIMEOUT,
         patient=False,
     )

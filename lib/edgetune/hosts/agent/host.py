@@ -310,6 +310,14 @@ class Host:
         """Whether the host's own health check may say so; a boot does not change it."""
         return not self.exists(NOT_READY)
 
+    def refuse_in_service(self, drained: bool) -> None:
+        """Refused when a request is for a ``drained`` host and this one may serve.
+
+        The controller may have drained another machine than the one that it reached here.
+        """
+        if drained and self.ready:
+            raise Refused(f"this machine was not drained: it has no {NOT_READY}")
+
     def epoch(self) -> int:
         """The newest epoch this host has seen; 0 when it saw none."""
         try:

@@ -86,9 +86,11 @@ class Fields:
             raise self.wrong(name, f"must be a whole number from {low} to {high}")
         return value
 
-    def flag(self, name: str) -> bool:
+    def flag(self, name: str, default: Optional[bool] = None) -> bool:
         """True or false."""
         value = self.raw(name)
+        if value is None and default is not None:
+            return default
         if not isinstance(value, bool):
             raise self.wrong(name, "must be true or false")
         return value

@@ -31,6 +31,7 @@ from edgetune.hosts.agent.verbs.verify import verify_settings
 def run(host: Host, request: Fields) -> Json:
     """Change the host to what the plan showed, wholly or not at all."""
     epoch = read_epoch(request)
+    drained = request.flag("drained", default=False)
     head = {
         "rollout": request.text("rollout", LINE),
         "tuning": request.text("tuning", TUNING),
@@ -42,6 +43,7 @@ def run(host: Host, request: Fields) -> Json:
     expect = _read_expect(request, settings)
     request.done()
     with host.lock():
+        host.refuse_in_service(drained)
         host.fence(epoch)
         return _apply(host, head, settings, expect)
 

@@ -22,9 +22,11 @@ def run(host: Host, request: Fields) -> Json:
     everything does that could still send the command: no later boot ever sees it.
     """
     epoch = read_epoch(request)
+    drained = request.flag("drained", default=False)
     boot_id = request.text("boot_id", LINE)
     request.done()
     with host.lock():
+        host.refuse_in_service(drained)
         host.fence(epoch)
         now = host.boot_id
         meant = boot_id == now

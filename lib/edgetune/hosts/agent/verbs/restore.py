@@ -17,11 +17,13 @@ def run(host: Host, request: Fields) -> Json:
     With ``live`` only the runtime values of the settings it names; see `take_back_live`.
     """
     epoch = read_epoch(request)
+    drained = request.flag("drained", default=False)
     tuning = request.text("tuning", TUNING)
     rollout = request.optional("rollout", LINE)
     live = request.texts("live")
     request.done()
     with host.lock():
+        host.refuse_in_service(drained)
         host.fence(epoch)
         journal = Journals(host).load(tuning)
         if journal is None:
