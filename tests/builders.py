@@ -75,7 +75,16 @@ def plan(tmp_path: Path, hosts: int = 8, floor: float = 0.5, **options: Any) -> 
     site, what = pop(tmp_path, hosts, floor), tuning()
     rendered = {host.name: render(what, {}) for host in site.hosts}
     seen = {host.name: observed(host.name) for host in site.hosts}
-    return make_plan(site, what, rendered, seen, Options(**{"seed": 7, **options}).checked())
+    chosen = Options(**{"seed": 7, **options}).checked()
+    return make_plan(site, what, rendered, seen, chosen, proofs(site))
+
+
+def proofs(site: Pop) -> dict[str, dict[str, str]]:
+    """That each host is the machine at its own address."""
+    return {
+        host.name: {"address": host.address, "proven_by": "interface", "uuid": ""}
+        for host in site.hosts
+    }
 
 
 def reading(host: str, at: float, **gauges: float) -> dict[str, Any]:

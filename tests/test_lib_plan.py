@@ -14,7 +14,7 @@ from edgetune.errors import InputError, RefusedError
 from edgetune.plan import Options, groups, make_plan, profile_of, read_plan
 from edgetune.rendering import render
 from edgetune.report.text import plan_text
-from tests.builders import observed, plan, pop, tuning
+from tests.builders import observed, plan, pop, proofs, tuning
 
 
 @settings(max_examples=60, deadline=None)
@@ -66,7 +66,7 @@ def test_nothing_to_do_is_said(tmp_path: Path) -> None:
     rendered = {host.name: render(what, {}) for host in site.hosts}
     seen = {host.name: observed(host.name, "noop") for host in site.hosts}
     with pytest.raises(RefusedError, match="nothing to do: every host of lab1"):
-        make_plan(site, what, rendered, seen, Options(seed=1))
+        make_plan(site, what, rendered, seen, Options(seed=1), proofs(site))
 
 
 def test_hosts_as_wanted_are_left_alone(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_hosts_as_wanted_are_left_alone(tmp_path: Path) -> None:
     rendered = {host.name: render(what, {}) for host in site.hosts}
     seen = {host.name: observed(host.name) for host in site.hosts}
     seen["e004"] = observed("e004", "noop")
-    made = make_plan(site, what, rendered, seen, Options(seed=1))
+    made = make_plan(site, what, rendered, seen, Options(seed=1), proofs(site))
     assert made["unchanged"] == ["e004"]
     assert "e004" not in groups(made)["test"] + groups(made)["control"]
 
@@ -85,14 +85,14 @@ def test_an_optional_setting_is_left_out_where_it_is_unsupported(tmp_path: Path)
     rendered = {host.name: render(what, {}) for host in site.hosts}
     seen = {host.name: observed(host.name) for host in site.hosts}
     seen["e003"] = observed("e003", "unsupported")
-    made = make_plan(site, optional, rendered, seen, Options(seed=1, fraction=0.5))
+    made = make_plan(site, optional, rendered, seen, Options(seed=1, fraction=0.5), proofs(site))
     assert made["unchanged"] == ["e003"]
     two = replace(optional, settings=(*optional.settings, replace(what.settings[0], kind="file")))
     rows = {
         name: [*rows, {**observed(name)[0], "id": "file:net.core.somaxconn"}]
         for name, rows in seen.items()
     }
-    made = make_plan(site, two, rendered, rows, Options(seed=1))
+    made = make_plan(site, two, rendered, rows, Options(seed=1), proofs(site))
     reason = {"sysctl:net.core.somaxconn": "seen on e003"}
     profile = profile_of(made, "e003")
     assert (profile["left_out"], profile["hosts"]) == (reason, ["e003"])
@@ -106,7 +106,7 @@ def test_an_unsupported_setting_refuses_and_names_the_host(tmp_path: Path) -> No
     seen = {host.name: observed(host.name) for host in site.hosts}
     seen["e003"] = observed("e003", "unsupported")
     with pytest.raises(RefusedError, match="e003: sysctl:net.core.somaxconn: seen on e003"):
-        make_plan(site, what, rendered, seen, Options(seed=1))
+        make_plan(site, what, rendered, seen, Options(seed=1), proofs(site))
 
 
 @pytest.mark.parametrize(

@@ -57,12 +57,14 @@ def test_evidence_of_a_quarantine_is_in_the_status(world: World) -> None:
         "reason": "Read-only file system",
         "batch": 6,
         "step": "changing",
-        "boot_id": "boot-1+",
+        "boot_id": f"{host}-boot-1+",
         "load_balancer": "ready",
     }
     text = result["text"]
     assert f"quarantined: {host}: Read-only file system" in text
-    assert "at the step changing of batch 6, last seen in boot boot-1+, ready in the" in text
+    assert (
+        f"at the step changing of batch 6, last seen in boot {host}-boot-1+, ready in the" in text
+    )
     assert "release_host brings a mended host back, adopt_host a replaced one" in text
     assert status.rollout_status(world.site, host="e099")["ids"] == []
 

@@ -66,7 +66,7 @@ def test_a_verified_host_whose_service_is_sick_is_not_ready_again(world: World) 
     assert result["failed"] == [host]
     assert "its health check could not be asked: connection refused" in result["error"]
     ready = [request["ready"] for name, verb, request in world.hosts.asked if verb == "ready"]
-    assert ready == [False, True, False]
+    assert ready == [False, False, True, False]
     assert world.hosts.not_ready == {host}
     assert world.balancer.state[host] == "maint"
 

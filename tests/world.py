@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, Callable
@@ -69,9 +70,11 @@ class Balancer:
 
     def __init__(self, moments: Moments, not_ready: Set[str]) -> None:
         self.state = {f"e{i:03d}": "ready" for i in range(8)}
+        self.addresses = {name: f"127.0.9.{i}" for i, name in enumerate(self.state, 1)}
         self.up = dict.fromkeys(self.state, True)
         self.sessions = dict.fromkeys(self.state, 0)
         self.clients, self.refusal = False, ""
+        self.heeds_marker = True
         self.log: list[tuple[str, str]] = []
         self._moments, self._not_ready = moments, not_ready
 
@@ -104,15 +107,21 @@ class Balancer:
         return self.servers()[server].sessions
 
     def _server(self, name: str) -> Server:
-        up = self.up[name] and name not in self._not_ready
-        return Server(name, self.state[name], up, self.sessions[name])
+        up = self.up[name] and not (self.heeds_marker and name in self._not_ready)
+        sessions, address = self.sessions[name], self.addresses[name]
+        return Server(name, self.state[name], up, sessions, address, 80)
 
 
 class Hosts:
-    """Hosts that answer as agents do, from a few facts each."""
+    """Hosts that answer as agents do, from a few facts each.
+
+    ``behind`` tells which machine answers SSH in place of another.
+    """
 
     def __init__(self, moments: Moments) -> None:
-        self.boot = dict.fromkeys((f"e{i:03d}" for i in range(8)), "boot-1")
+        self.boot = {f"e{i:03d}": f"e{i:03d}-boot-1" for i in range(8)}
+        self.addresses = {f"e{i:03d}": f"127.0.9.{i + 1}" for i in range(8)}
+        self.behind: dict[str, str] = {}
         self.tuned: set[str] = set()
         self.live_back: set[str] = set()
         self.not_ready: set[str] = set()
@@ -144,7 +153,13 @@ class Hosts:
     def ask(
         self, hosts: Any, verb: str, request: Any, timeout: float = 0, patience: float = 0
     ) -> dict[str, HostResult]:
-        return {host.name: self._one(host.name, verb, request(host)) for host in hosts}
+        return {
+            host.name: replace(
+                self._one(self.behind.get(host.name, host.name), verb, request(host)),
+                host=host.name,
+            )
+            for host in hosts
+        }
 
     def changing(self) -> list[str]:
         """Verbs so far that can change a host."""
@@ -178,6 +193,8 @@ class Hosts:
             return HostResult(name, error="timed out", reason="unreachable")
         if (name, verb) in self.errors:
             return HostResult(name, error=self.errors[name, verb], reason="failed")
+        if request.get("drained") and name not in self.not_ready:
+            return HostResult(name, error="this machine was not drained", reason="refused")
         if request.get("epoch", self.epochs.get(name, 0)) < self.epochs.get(name, 0):
             return HostResult(name, error="epoch: is older than one seen", reason="refused")
         self.epochs[name] = request.get("epoch", self.epochs.get(name, 0))
@@ -198,8 +215,9 @@ class Hosts:
         tunings = stands if name in self.tuned else {}
         state = {"tunings": tunings, "ready": name not in self.not_ready}
         machine = self.machine.get(name, {"uuid": "", "serial": ""})
+        own = [{"interface": "eth0", "address": self.addresses[name]}]
         known = {"agent_state": state, "kexec_loaded": self.kexec_loaded, "machine": machine}
-        return {**known, "time": time.time() + self.ahead[name]}
+        return {**known, "addresses": own, "time": time.time() + self.ahead[name]}
 
     def _ready(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         ready = request["ready"]
@@ -309,7 +327,12 @@ class EmptyWorld:
         """Plan a rollout and claim the PoP for it."""
         self.plan = self._planned(folder, **planned)
         save_plan(self.site, self.plan)
-        begun = lifecycle.claim_pop(self.site, plan=self.plan["digest"], owner="run-1", by="ana")
+        self.begin_planned(self.plan["digest"])
+
+    def begin_planned(self, digest: str) -> None:
+        """Claim the PoP for a plan that is kept."""
+        self.plan = load_plan(self.site, digest)
+        begun = lifecycle.claim_pop(self.site, plan=digest, owner="run-1", by="ana")
         self.rollout, self.epoch = begun["rollout"], begun["epoch"]
 
     def _planned(self, folder: Path, disruption: str = "", **planned: Any) -> dict[str, Any]:

@@ -70,11 +70,12 @@ def make_plan(
     rendered: Mapping[str, Sequence[Mapping[str, Any]]],
     observed: Mapping[str, Sequence[Mapping[str, Any]]],
     options: Options,
+    proofs: Mapping[str, Mapping[str, str]],
 ) -> Document:
     """The plan as a JSON document with its digest.
 
     ``rendered`` holds each host's settings, ``observed`` what its agent and its BMC answered to
-    ``plan``.
+    ``plan``, ``proofs`` what shows that each is one machine (`rollout.identity`).
     Optional settings that a host does not support are left out there, with the reason.
     RefusedError when a setting is unsupported, nothing is to do, or the PoP is too small to
     split or to keep its floor.
@@ -103,6 +104,7 @@ def make_plan(
         "strata": strata,
         "unchanged": [host for host in rendered if host not in touched],
         "profiles": _profiles(touched, rendered, observed, left_out),
+        "machines": {host: dict(proofs[host]) for host in touched},
         "inventory": digest_of([_identity(host) for host in pop.hosts]),
     }
     document["batches"], document["promote_batches"] = _batches(strata, out, disruption)

@@ -35,6 +35,11 @@ def mismatch(machine: Any, system: Any) -> str | None:
     return f"the host is {_shown(here)}, and that BMC's machine {_shown(there)}"
 
 
+def told_uuid(machine: Any) -> str:
+    """The UUID that the agent tells, in lower case; "" where nobody wrote one."""
+    return _told(machine, {"UUID": "uuid"}).get("UUID", "").lower()
+
+
 def _told(data: Any, names: Mapping[str, str]) -> dict[str, str]:
     shown = {what: text_at(data, name).strip() for what, name in names.items()}
     return {what: text for what, text in shown.items() if not _is_filler(text)}

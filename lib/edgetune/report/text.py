@@ -33,6 +33,7 @@ def plan_text(plan: Mapping[str, Any]) -> str:
             "  reboot      by the hosts themselves; one that goes on answering is restarted by its "
             f"BMC: {', then '.join(plan['resets'])}",
         )
+    lines += [f"  identity    {line}" for line in _machines(plan)]
     for name, stratum in plan["strata"].items():
         lines.append(
             f"    {name}: test {listed(stratum['test'])}; control {listed(stratum['control'])}"
@@ -53,6 +54,20 @@ def plan_text(plan: Mapping[str, Any]) -> str:
             f"    {index}  {what:<11} {batch['group']:<8}{listed(batch['hosts'])}{promoted}"
         )
     return _page(lines)
+
+
+def _machines(plan: Mapping[str, Any]) -> list[str]:
+    """What proves that inventory, load balancer and SSH mean one machine."""
+    proofs = plan.get("machines", {})
+    by_interface = [name for name, each in proofs.items() if each["proven_by"] == "interface"]
+    vouched = [
+        f"{name} ({each['address'] or 'no address told'})"
+        for name, each in proofs.items()
+        if name not in by_interface
+    ]
+    told = f"{len(by_interface)} hosts have the address that the load balancer sends requests to"
+    word = f"the inventory alone vouches for {listed(vouched)}"
+    return [*([told] if by_interface else []), *([word] if vouched else [])]
 
 
 def _page(lines: Sequence[str]) -> str:

@@ -13,8 +13,9 @@ from edgetune.kinds import KINDS
 from edgetune.plan import profile_of, settings_by_agent
 from edgetune.report.text import was_and_is_text
 from edgetune.rollout.bios import forget, settled
-from edgetune.rollout.drain import keep_out, set_ready
+from edgetune.rollout.drain import keep_out
 from edgetune.rollout.health import sick_services
+from edgetune.rollout.readiness import set_ready
 from edgetune.rollout.record import Batch, Rollout, open_rollout
 from edgetune.rollout.site import Site
 
@@ -58,7 +59,7 @@ def restore_hosts(
     silent = _foresee(opened, work, names)
     known = [name for name in names if name not in silent]
     opened.move(work, known, "changing")
-    request = {"tuning": opened.head.tuning, "rollout": rollout}
+    request = {"tuning": opened.head.tuning, "rollout": rollout, "drained": opened.drains}
     tuned, others = _by_agent(opened, known)
     answers = opened.ask(tuned, "restore", lambda host: request, APPLY_TIMEOUT)
     answers.update(_reach(opened, opened.hosts(others)))
@@ -165,6 +166,7 @@ def _apply_request(opened: Rollout, host: Host) -> dict[str, Any]:
     within = CONFIRM_WITHIN + opened.site.config.reboot_deadline
     return {
         "rollout": opened.head.id,
+        "drained": opened.drains,
         "tuning": opened.head.tuning,
         "digest": opened.plan["tuning"]["digest"],
         "settings": settings,

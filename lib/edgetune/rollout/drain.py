@@ -5,18 +5,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from edgetune.errors import DrainError, RefusedError
 from edgetune.inventory import Host
+from edgetune.rollout.identity import strangers
 from edgetune.rollout.pause import why_frozen, why_paused
+from edgetune.rollout.readiness import proven_by_effect, set_ready
 from edgetune.rollout.record import UNTOUCHED_STEPS, Batch, Rollout, open_rollout
 from edgetune.rollout.site import Site
 from edgetune.rollout.surge import surge_of
 from edgetune.traffic import DrainDriver, Server
-
-if TYPE_CHECKING:
-    from edgetune.hosts.result import HostResult
 
 # What a server of ours is set to once it carries nothing.
 OUT = "maint"
@@ -48,6 +47,7 @@ def drain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, A
         return _began(opened, work, "nothing to drain")
     driver = site.load_balancer(opened.pop)
     names = _without_lost(opened, work, driver, names)
+    names = _without_strangers(opened, work, _known_servers(opened, driver, names), names)
     names = _with_room(opened, driver, names) if work.what == "restore" else names
     servers = _known_servers(opened, driver, names)
     serving = [name for name in names if _serves(servers[opened.pop.host(name).server])]
@@ -94,9 +94,9 @@ def check_drained(site: Site, rollout: str, epoch: int, batch: int) -> dict[str,
             for name in draining
             if _is_empty(opened, work, name, servers[opened.pop.host(name).server], driver)
         ]
-        _take_out(opened, work, driver, empty)
+        _take_out(opened, work, driver, proven_by_effect(opened, work, driver, empty))
         opened.save_batch(work)
-    failed = [name for name in work.at("draining") if work.hosts[name].error]
+    failed = [name for name in work.at("draining", "planned") if work.hosts[name].error]
     waiting = [name for name in work.at("draining") if name not in failed]
     errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
     waiting_for = f"waiting for {', '.join(waiting)}" if waiting else "drained"
@@ -162,12 +162,6 @@ def _open_sessions(opened: Rollout, hosts: Sequence[Host]) -> Iterator[int]:
         yield 1 if answer.failed else int(answer.data.get("sessions", 0))
 
 
-def set_ready(opened: Rollout, names: Sequence[str], ready: bool) -> Mapping[str, HostResult]:
-    """Let the hosts' own health answer, or answer "not ready"; by host, what it said."""
-    request = {"rollout": opened.head.id, "ready": ready, "ports": list(opened.pop.ports)}
-    return opened.ask(names, "ready", lambda host: request)
-
-
 def _held_up(opened: Rollout, work: Batch) -> tuple[str, int]:
     """Why a batch may not begin now, or nothing; and in how many seconds to ask again."""
     if not _may_wait(work):
@@ -222,6 +216,31 @@ def _without_lost(
         opened.fail(work, name, "the load balancer does not know it any more")
     opened.save_batch(work)
     return [name for name in names if name not in lost]
+
+
+def _without_strangers(
+    opened: Rollout, work: Batch, servers: Mapping[str, Server], names: Sequence[str]
+) -> list[str]:
+    """RefusedError when another machine than the plan saw answers for one of the hosts.
+
+    The inventory or the load balancer may have changed since. In a rollback that host alone is
+    quarantined; a silent one goes on, and is found to be silent when it is restored.
+    """
+    back = work.what == "restore"
+    patience = 0 if back else opened.site.config.health_deadline
+    hosts = opened.hosts(names)
+    answers = opened.site.fleet.ask(hosts, "facts", lambda host: {}, patience=patience)
+    silent = {name: str(answer.error) for name, answer in answers.items() if answer.failed}
+    planned = opened.plan.get("machines", {})
+    wrong = strangers(opened.pop, names, servers, planned, answers)
+    wrong = wrong if back else {**silent, **wrong}
+    for name, why in wrong.items():
+        opened.fail(work, name, why)
+    if wrong:
+        opened.save_batch(work)
+    if wrong and not back:
+        raise RefusedError("; ".join(f"{name}: {why}" for name, why in wrong.items()))
+    return [name for name in names if name not in wrong]
 
 
 def _with_room(opened: Rollout, driver: DrainDriver, names: Sequence[str]) -> list[str]:

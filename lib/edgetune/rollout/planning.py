@@ -16,8 +16,10 @@ from edgetune.plan import Options, groups, make_plan, settings_by_agent, setting
 from edgetune.rendering import misfits, render
 from edgetune.report.text import plan_text
 from edgetune.rollout.bios_journal import load_journal
+from edgetune.rollout.identity import prove_machines
 from edgetune.rollout.record import all_heads, load_plan, save_plan
 from edgetune.rollout.site import Site
+from edgetune.traffic import Server
 from edgetune.tuning import Tuning
 
 _FEW = 3
@@ -70,8 +72,10 @@ def make_for(site: Site, pop_name: str, tuning_name: str, options: Options) -> d
         pop.host(name)
     hosts = [host for host in pop.hosts if host.name not in options.exclude]
     _refuse_quarantined(site, pop, hosts)
-    _refuse_unknown_servers(site, pop, hosts)
+    servers = site.load_balancer(pop).servers()
+    _refuse_unknown_servers(pop, hosts, servers)
     facts = _ask(site, hosts, "facts", {})
+    proofs = _proven_machines(pop, hosts, servers, facts)
     _refuse_not_ready(facts)
     _refuse_other_version(tuning, facts)
     _refuse_other_bios(site, pop, tuning, hosts)
@@ -81,7 +85,7 @@ def make_for(site: Site, pop_name: str, tuning_name: str, options: Options) -> d
     seen = _seen_by_agents(site, tuning, hosts, rendered)
     for name, rows in _seen_by_bmcs(site, pop, hosts, rendered, facts).items():
         seen[name] = [*rows, *seen.get(name, [])]
-    return make_plan(pop, tuning, rendered, seen, options)
+    return make_plan(pop, tuning, rendered, seen, options, proofs)
 
 
 def _seen_by_agents(
@@ -170,8 +174,19 @@ def _make_again(site: Site, digest: str, pop: str, tuning: str) -> dict[str, Any
     return new
 
 
-def _refuse_unknown_servers(site: Site, pop: Pop, hosts: Sequence[Host]) -> None:
-    servers = site.load_balancer(pop).servers()
+def _proven_machines(
+    pop: Pop,
+    hosts: Sequence[Host],
+    servers: Mapping[str, Server],
+    facts: Mapping[str, Mapping[str, Any]],
+) -> dict[str, dict[str, str]]:
+    proofs, problems = prove_machines(pop, hosts, servers, facts)
+    if problems:
+        raise RefusedError(_few([f"{name}: {why}" for name, why in sorted(problems.items())]))
+    return proofs
+
+
+def _refuse_unknown_servers(pop: Pop, hosts: Sequence[Host], servers: Mapping[str, Server]) -> None:
     for host in hosts:
         if host.server not in servers:
             field = f"pops.{pop.name}.hosts.{host.name}.server"

@@ -61,7 +61,8 @@ class HostStep:
     its next boot makes of the BIOS what it should; the host answered from that boot at
     ``back_at``. ``resets`` are those its BMC was asked for in this reboot. ``goes_back_to`` holds
     by id what settings go back to where that is not what the plan saw: None where a tuning that
-    came later holds them.
+    came later holds them. ``told_at`` is when the drained host was told to say "not ready", 0
+    before.
     """
 
     step: str = "planned"
@@ -77,6 +78,7 @@ class HostStep:
     boot_before: str | None = None
     error: str | None = None
     goes_back_to: dict[str, dict[str, Any] | None] = field(default_factory=dict)
+    told_at: float = 0.0
 
     def go(self, step: str, error: str | None = None) -> None:
         """The host is now at ``step``."""
@@ -88,6 +90,7 @@ class Batch:
     """Hosts that take the same way together; ``what`` is change, sham or restore.
 
     ``checked`` says that they were held against the hard limits once they served again.
+    ``passing`` are the servers whose check passed when hosts were last told to say "not ready".
     """
 
     rollout: str
@@ -96,6 +99,7 @@ class Batch:
     group: str
     hosts: dict[str, HostStep]
     checked: bool = False
+    passing: list[str] = field(default_factory=list)
 
     def at(self, *steps: str) -> list[str]:
         """Names of the hosts that stand at one of these steps."""

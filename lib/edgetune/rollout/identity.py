@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether inventory, load balancer and SSH mean one machine by the name of a host.
+
+A drain is asked of the load balancer by the name of a server, everything else of the machine that
+answers SSH at the host's address. Were these two machines, one would be changed and rebooted while
+it serves. So the load balancer's address of the server has to be one of that machine's own
+interfaces, and of no other machine's. The inventory has to vouch for what cannot be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from edgetune.addresses import canonical
+from edgetune.bmc.identity import told_uuid
+from edgetune.hosts.result import HostResult
+from edgetune.inventory import UNTOLD, Host, Pop
+from edgetune.traffic import Server
+
+BY_INTERFACE, BY_INVENTORY = "interface", "inventory"
+_SHOWN = 4
+
+
+def prove_machines(
+    pop: Pop,
+    hosts: Sequence[Host],
+    servers: Mapping[str, Server],
+    facts: Mapping[str, Mapping[str, Any]],
+) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    """By host the proof that it is one machine, and by host what speaks against it.
+
+    A proof is ``address`` (the load balancer's, "" if it tells none), ``proven_by`` (BY_INTERFACE
+    or BY_INVENTORY) and the machine's ``uuid`` ("" if its firmware has none).
+    """
+    proofs, problems = {}, _answering_twice(facts)
+    owners = _owners(facts)
+    for host in hosts:
+        server = servers[host.server]
+        address = _canonical(server.address)
+        problem = _unchecked(pop, host, server) or _mismatch(host, address, owners, facts)
+        if problem:
+            problems.setdefault(host.name, problem)
+        by = BY_INTERFACE if owners.get(address) == [host.name] else BY_INVENTORY
+        uuid = told_uuid(facts[host.name].get("machine"))
+        proofs[host.name] = {"address": address, "proven_by": by, "uuid": uuid}
+    return proofs, {**_unprovable(pop, proofs), **_sent_twice(hosts, servers, proofs), **problems}
+
+
+def is_another(
+    host: Host, server: Server, planned: Mapping[str, str], facts: Mapping[str, Any]
+) -> str:
+    """Why a host is not the machine that the plan saw, or "".
+
+    ``planned`` is its proof in the plan, empty in plans of version 0.6.
+    """
+    address, own = _canonical(server.address), _own_addresses(facts)
+    expected = planned.get("address", address)
+    if address != expected:
+        return (
+            f"the load balancer sends requests for {host.server} to {address or 'nowhere'}, "
+            f"and to {expected or 'nowhere'} when the plan was made"
+        )
+    uuid = told_uuid(facts.get("machine"))
+    if planned.get("uuid") and uuid != planned["uuid"]:
+        return f"{host.address} leads to machine {uuid or 'without UUID'}, not {planned['uuid']}"
+    by_interface = planned.get("proven_by", BY_INTERFACE) == BY_INTERFACE
+    if by_interface and not host.server_address and address not in own:
+        return _foreign(host, address, own)
+    return ""
+
+
+def strangers(
+    pop: Pop,
+    names: Sequence[str],
+    servers: Mapping[str, Server],
+    planned: Mapping[str, Mapping[str, str]],
+    answers: Mapping[str, HostResult],
+) -> dict[str, str]:
+    """By host that answers ``facts``: why it is not the machine of the plan."""
+    found = {
+        name: is_another(
+            pop.host(name),
+            servers[pop.host(name).server],
+            planned.get(name, {}),
+            answers[name].data,
+        )
+        for name in names
+        if not answers[name].failed
+    }
+    return {name: why for name, why in found.items() if why}
+
+
+def _mismatch(
+    host: Host,
+    address: str,
+    owners: Mapping[str, Sequence[str]],
+    facts: Mapping[str, Mapping[str, Any]],
+) -> str:
+    """What speaks against this host being behind its server, or ""."""
+    vouched = "" if host.server_address == UNTOLD else _canonical(host.server_address)
+    if host.server_address and vouched != address:
+        told = f"the load balancer sends its requests to {address or 'an address it does not tell'}"
+        return f"server_address: is {host.server_address}, and {told}"
+    others = [name for name in owners.get(address, ()) if name != host.name]
+    own = _own_addresses(facts[host.name])
+    if len(others) == 1 and address not in own:
+        return (
+            f"the load balancer sends requests for {host.server} to {address}, which {others[0]} "
+            f"has; {host.address}, asked over SSH, has {_listed(own)}"
+        )
+    if host.server_address:
+        return ""
+    if not address:
+        return (
+            f"the load balancer tells no address of {host.server}; server_address: {UNTOLD} "
+            "in the inventory vouches that it is this host"
+        )
+    if others:
+        return (
+            f"the load balancer sends requests for {host.server} to {address}, which "
+            f"{_listed(others)} have as well; server_address: {address} in the inventory "
+            "vouches that it is this host"
+        )
+    return "" if address in own else _foreign(host, address, own)
+
+
+def _foreign(host: Host, address: str, own: Sequence[str]) -> str:
+    return (
+        f"the load balancer sends requests for {host.server} to {address}; {host.address}, asked "
+        f"over SSH, has {_listed(own)}; behind NAT, server_address: {address} in the inventory "
+        "vouches that it is this host"
+    )
+
+
+def _unchecked(pop: Pop, host: Host, server: Server) -> str:
+    if server.checked or pop.load_balancer.checks == "none":
+        return ""
+    return (
+        f"the load balancer does not check the health of {host.server}; load_balancer.checks: none "
+        "in the inventory goes on without"
+    )
+
+
+def _unprovable(pop: Pop, proofs: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Nothing shows that a host is the right machine, neither its address nor a check."""
+    if pop.load_balancer.checks != "none":
+        return {}
+    text = "its address cannot be compared, and load_balancer.checks is none: nothing can prove it"
+    return {name: text for name, proof in proofs.items() if proof["proven_by"] == BY_INVENTORY}
+
+
+def _sent_twice(
+    hosts: Sequence[Host],
+    servers: Mapping[str, Server],
+    proofs: Mapping[str, Mapping[str, str]],
+) -> dict[str, str]:
+    """Two servers of one address and port are one machine, whatever the inventory says."""
+    first: dict[tuple[str, int], str] = {}
+    found = {}
+    for host in hosts:
+        address, port = proofs[host.name]["address"], servers[host.server].port
+        owner = first.setdefault((address, port), host.server) if address else host.server
+        if owner != host.server:
+            text = f"the load balancer sends requests for {host.server} and {owner} to {address}"
+            found[host.name] = f"{text}, port {port}"
+    return found
+
+
+def _answering_twice(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Hosts of one boot_id are one machine."""
+    by_boot: dict[str, str] = {}
+    found = {}
+    for name, known in facts.items():
+        first = by_boot.setdefault(known["boot_id"], name) if known["boot_id"] else name
+        if first != name:
+            found[name] = f"is the machine that answers for {first}, too: both have one boot_id"
+    return found
+
+
+def _owners(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
+    """By address the hosts that have it: anycast addresses, and 127.0.0.1, have many."""
+    owners: dict[str, list[str]] = {}
+    for name, known in facts.items():
+        for address in _own_addresses(known):
+            owners.setdefault(address, []).append(name)
+    return owners
+
+
+def _own_addresses(facts: Mapping[str, Any]) -> list[str]:
+    told = facts.get("addresses") or []
+    return list(dict.fromkeys(_canonical(str(row["address"])) for row in told))
+
+
+def _canonical(address: str) -> str:
+    try:
+        return canonical(address)
+    except ValueError:
+        return address
+
+
+def _listed(names: Sequence[str]) -> str:
+    usual = [name for name in names if not name.startswith(("127.", "::1", "fe80:"))] or names
+    more = f" and {len(usual) - _SHOWN} more" if len(usual) > _SHOWN else ""
+    return (", ".join(usual[:_SHOWN]) or "no address that it tells") + more

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts that are out of traffic say "not ready", and the load balancer's checks have to show it.
+
+That is the proof by effect, before the first change of a host, that SSH and load balancer mean one
+machine: told over SSH, the check of its server fails, and of no other server that serves. What
+`identity` compares is what machines tell; this is what they do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from edgetune.hosts.result import HostResult
+from edgetune.rollout.identity import BY_INTERFACE, BY_INVENTORY
+from edgetune.rollout.record import Batch, Rollout
+from edgetune.traffic import DrainDriver, Server
+
+
+def set_ready(opened: Rollout, names: Sequence[str], ready: bool) -> Mapping[str, HostResult]:
+    """Let the hosts' own health answer, or answer "not ready"; by host, what it said."""
+    request = {"rollout": opened.head.id, "ready": ready, "ports": list(opened.pop.ports)}
+    return opened.ask(names, "ready", lambda host: request)
+
+
+def proven_by_effect(
+    opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]
+) -> list[str]:
+    """Those of the drained ``names`` whose check fails since they say "not ready".
+
+    Hosts that the inventory alone vouches for are told one after the other, so that each failing
+    check tells which machine it was. Where another server fails, or no check fails within
+    ``health_deadline``, all that are not proven go back into service, and the batch fails.
+    """
+    if opened.pop.load_balancer.checks == "none" or work.what == "restore":
+        return list(names)
+    _tell_not_ready(opened, work, driver, _next(opened, work, names))
+    servers = driver.servers()
+    told = [name for name in work.at("draining") if work.hosts[name].told_at]
+    shown = [name for name in told if _shows(opened, work, servers, name)]
+    problem = _contradiction(opened, work, servers, [name for name in told if name not in shown])
+    if problem:
+        _put_back(opened, work, driver, work.at("draining"), problem)
+        return []
+    return [name for name in shown if name in names and not work.hosts[name].error]
+
+
+def _next(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
+    """The hosts to be told now: of those that the inventory vouches for one at a time."""
+    waiting = [name for name in names if not work.hosts[name].told_at]
+    by_inventory = [name for name in waiting if _proven_by(opened, name) == BY_INVENTORY]
+    under_way = [
+        name
+        for name in work.at("draining")
+        if work.hosts[name].told_at and _proven_by(opened, name) == BY_INVENTORY
+    ]
+    one = [] if under_way else by_inventory[:1]
+    return [name for name in waiting if name not in by_inventory or name in one]
+
+
+def _proven_by(opened: Rollout, name: str) -> str:
+    """How the plan proved which machine it is; plans of version 0.6 did not say."""
+    machine: Mapping[str, str] = opened.plan.get("machines", {}).get(name, {})
+    return machine.get("proven_by", BY_INTERFACE)
+
+
+def _tell_not_ready(
+    opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]
+) -> None:
+    if not names:
+        return
+    told = {opened.pop.host(name).server for name, host in work.hosts.items() if host.told_at}
+    passing = {name for name, server in driver.servers().items() if server.up}
+    work.passing = sorted(passing | (told & set(work.passing)))
+    for name in names:
+        work.hosts[name].told_at = time.time()
+    opened.save_batch(work)
+    for name, answer in set_ready(opened, names, ready=False).items():
+        if answer.failed:
+            opened.fail(work, name, str(answer.error))
+
+
+def _shows(opened: Rollout, work: Batch, servers: Mapping[str, Server], name: str) -> bool:
+    """Whether the check of the host's server fails now.
+
+    A server whose check did not pass before shows nothing. The address has to do then, if the
+    plan proved that.
+    """
+    server = opened.pop.host(name).server
+    if server not in work.passing:
+        return _proven_by(opened, name) == BY_INTERFACE
+    return not servers[server].up
+
+
+def _contradiction(
+    opened: Rollout, work: Batch, servers: Mapping[str, Server], unproven: Sequence[str]
+) -> str:
+    """What speaks against the hosts being the machines behind their servers, or ""."""
+    own = {opened.pop.host(name).server for name in work.hosts}
+    fell = [
+        name
+        for name in work.passing
+        if name not in own and servers[name].state == "ready" and not servers[name].up
+    ]
+    if fell:
+        return (
+            "since it was told over SSH to say not ready, the load balancer's check of "
+            f"{', '.join(fell)} fails, which was in service"
+        )
+    late = opened.site.config.health_deadline
+    if any(time.time() - work.hosts[name].told_at > late for name in unproven):
+        return (
+            f"was told over SSH to say not ready, and its check by the load balancer did not fail "
+            f"within {late:g} s: another machine is behind it, or the check does not look for "
+            "/var/lib/edgetune-not-ready (load_balancer.checks: none goes on without)"
+        )
+    return ""
+
+
+def _put_back(
+    opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str], problem: str
+) -> None:
+    """Undo the drain of hosts that are changed in nothing else, and fail the batch by them."""
+    told = set_ready(opened, names, ready=True)
+    for name in names:
+        host, answer = work.hosts[name], told.get(name, HostResult(name))
+        if answer.failed:
+            opened.fail(work, name, f"{problem}; {answer.error}")
+            continue
+        opened.permit()
+        driver.set_state(opened.pop.host(name).server, host.lb_before or "ready")
+        host.go("planned", problem)
+        host.lb_before, host.told_at = None, 0.0
+    opened.save_batch(work)

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nothing is done to a machine that inventory, load balancer and SSH do not all mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.errors import RefusedError
+from edgetune.inventory import YamlInventory
+from edgetune.rollout import change, drain, readiness, reboot
+from edgetune.rollout.planning import plan_rollout
+from edgetune.rollout.record import read_rollout
+from tests.builders import inventory_document, write_yaml
+from tests.world import EmptyWorld, World, changing
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return changing(tmp_path / "world")
+
+
+def _hosts(world: EmptyWorld, batch: int = 0) -> list[str]:
+    return list(world.batch(batch).hosts)
+
+
+def _exchange(world: EmptyWorld, one: str, other: str) -> None:
+    """The SSH addresses of two hosts, and nothing else."""
+    world.hosts.behind = {one: other, other: one}
+
+
+def _untouched(world: World) -> bool:
+    out = [name for name, state in world.balancer.state.items() if state != "ready"]
+    return not out and not world.hosts.not_ready and not world.hosts.tuned
+
+
+def _vouched(world: EmptyWorld, folder: Path) -> None:
+    """A PoP behind NAT, whose rollout was planned as such."""
+    document = inventory_document()
+    for number, host in enumerate(document["pops"]["lab1"]["hosts"].values(), 1):
+        host["server_address"] = f"203.0.113.{number}"
+        world.balancer.addresses[f"e{number - 1:03d}"] = host["server_address"]
+    world.site.inventory = YamlInventory(write_yaml(folder / "nat.yaml", document))
+
+
+def test_exchanged_ssh_addresses_refuse_the_plan(tmp_path: Path) -> None:
+    world = EmptyWorld(tmp_path)
+    _exchange(world, "e001", "e005")
+    with pytest.raises(RefusedError) as caught:
+        plan_rollout(world.site, pop="lab1", tuning="accept_queue")
+    assert "e001: the load balancer sends requests for e001 to 127.0.9.2, which e005 has" in str(
+        caught.value
+    )
+    assert "e005: the load balancer sends requests for e005 to 127.0.9.6" in str(caught.value)
+    assert (world.balancer.log, world.hosts.changing()) == ([], [])
+
+
+def test_the_plan_holds_what_proves_each_host(tmp_path: Path) -> None:
+    world = EmptyWorld(tmp_path)
+    made = plan_rollout(world.site, pop="lab1", tuning="accept_queue")
+    assert (
+        "identity    8 hosts have the address that the load balancer sends requests to"
+        in (made["text"])
+    )
+    _vouched(world, tmp_path)
+    text = plan_rollout(world.site, pop="lab1", tuning="accept_queue")["text"]
+    assert "the inventory alone vouches for e000 (203.0.113.1), e001 (203.0.113.2)" in text
+
+
+def test_addresses_that_are_exchanged_after_the_plan_stop_the_batch(world: World) -> None:
+    (host,) = _hosts(world)
+    other = next(name for name in world.hosts.boot if name != host)
+    _exchange(world, host, other)
+    with pytest.raises(RefusedError, match=f"{host}: the load balancer sends requests for {host}"):
+        world.step(drain.drain_hosts, 0)
+    assert _untouched(world) and world.hosts.changing() == []
+    assert "the load balancer sends" in str(world.batch(0).hosts[host].error)
+    assert world.roll_back()["state"] == "rolled_back"
+
+
+def test_a_silent_host_is_not_drained(world: World) -> None:
+    (host,) = _hosts(world)
+    world.hosts.unreachable.add(host)
+    with pytest.raises(RefusedError, match=f"{host}: timed out"):
+        world.step(drain.drain_hosts, 0)
+    assert _untouched(world)
+
+
+def test_a_machine_that_serves_and_is_told_instead_is_told_to_serve_again(world: World) -> None:
+    (host,) = _hosts(world)
+    world.step(drain.drain_hosts, 0)
+    other = next(name for name in world.hosts.boot if name != host)
+    _exchange(world, host, other)
+    result = world.step(drain.check_drained, 0)
+    assert result["failed"] == [host]
+    assert f"the load balancer's check of {other} fails, which was in service" in result["error"]
+    assert _untouched(world)
+    assert world.balancer.log == [(host, "drain"), (host, "ready")]
+    assert world.at(0) == {host: "planned"}
+
+
+@pytest.mark.parametrize("step", [change.apply_tuning, reboot.reboot_hosts])
+def test_a_machine_that_was_not_drained_refuses_what_disturbs(world: World, step: Any) -> None:
+    """The last of the proofs: the inventory may change between any two steps of a batch."""
+    (host,) = _hosts(world)
+    world.roll(0, until=step)
+    other = next(name for name in world.hosts.boot if name != host)
+    _exchange(world, host, other)
+    assert world.step(step, 0)["failed"] == [host]
+    assert "not drained" in str(world.batch(0).hosts[host].error)
+    world.hosts.reboot()
+    assert other not in world.hosts.tuned
+    assert world.hosts.boot[other] == f"{other}-boot-1"
+
+
+def test_a_check_that_never_fails_proves_nothing(world: World) -> None:
+    (host,) = _hosts(world)
+    world.balancer.heeds_marker = False
+    world.step(drain.drain_hosts, 0)
+    result = world.step(drain.check_drained, 0)
+    assert (result["waiting"], result["failed"]) == (1, [])
+    assert world.balancer.state[host] == "drain"
+    opened = read_rollout(world.site, world.rollout)
+    work = opened.batch(0)
+    work.hosts[host].told_at -= 60
+    opened.save_batch(work)
+    result = world.step(drain.check_drained, 0)
+    assert result["failed"] == [host]
+    assert "its check by the load balancer did not fail within 1 s" in result["error"]
+    assert _untouched(world)
+
+
+def test_without_checks_the_address_has_to_do(world: World, tmp_path: Path) -> None:
+    (host,) = _hosts(world)
+    document = inventory_document()
+    document["pops"]["lab1"]["load_balancer"]["checks"] = "none"
+    world.site.inventory = YamlInventory(write_yaml(tmp_path / "unchecked.yaml", document))
+    world.balancer.heeds_marker = False
+    world.step(drain.drain_hosts, 0)
+    assert world.step(drain.check_drained, 0)["waiting"] == 0
+    assert world.at(0) == {host: "drained"}
+
+
+def test_hosts_that_the_inventory_vouches_for_are_told_one_by_one(tmp_path: Path) -> None:
+    world = EmptyWorld(tmp_path)
+    _vouched(world, tmp_path)
+    made = plan_rollout(world.site, pop="lab1", tuning="accept_queue", seed=7)
+    world.begin_planned(made["plan"])
+    for state in ("baseline", "changing"):
+        world.mark(state)
+    numbers = [n for n in range(made["batches"]) if len(world.batch(n).hosts) == 3]
+    batch = numbers[0]
+    names = _hosts(world, batch)
+    world.step(drain.drain_hosts, batch)
+    for done in range(1, 4):
+        result = world.step(drain.check_drained, batch)
+        assert list(world.at(batch).values()).count("drained") == done
+        assert result["waiting"] == 3 - done
+    assert world.hosts.not_ready == set(names)
+
+
+def test_a_stranger_in_a_rollback_is_quarantined_alone(world: World) -> None:
+    world.roll(0)
+    (host,) = _hosts(world)
+    world.roll(2)
+    other = next(name for name in world.hosts.boot if name not in world.hosts.tuned)
+    _exchange(world, host, other)
+    world.roll_all(world.mark("rolling_back"))
+    assert list(world.head.quarantined) == [host]
+    assert "the load balancer sends" in world.head.quarantined[host]["reason"]
+    assert world.hosts.tuned == {host}
+    assert other not in world.hosts.not_ready
+
+
+def test_a_batch_that_died_while_it_was_told_is_proven_by_the_next_step(world: World) -> None:
+    (host,) = _hosts(world)
+    world.step(drain.drain_hosts, 0)
+    opened = read_rollout(world.site, world.rollout)
+    work = opened.batch(0)
+    readiness.proven_by_effect(opened, work, world.balancer, [host])
+    assert world.hosts.not_ready == {host}
+    assert world.step(drain.check_drained, 0)["waiting"] == 0
+    assert world.at(0) == {host: "drained"}
