@@ -39,7 +39,7 @@ class RealHaproxy:
 
     def __init__(self, folder: Path, backends: Sequence[tuple[str, Sequence[str]]], more: str = ""):
         self.folder = folder
-        lines = [_GLOBAL.format(folder=folder), more.format(folder=folder)]
+        lines = [_GLOBAL.format(folder=folder), more.replace("FOLDER", str(folder))]
         for name, servers in backends:
             lines += [f"backend {name}", *(f"    {server}" for server in servers)]
         (folder / "haproxy.cfg").write_text("\n".join([*lines, ""]))

@@ -1,0 +1,337 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What HAProxy answers is believed whole or not at all; recorded from HAProxy 2.6.12."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from edgetune.errors import DrainError
+from edgetune.inventory import LoadBalancer
+from edgetune.traffic import conversation, haproxy
+from edgetune.traffic.driver import Server
+from edgetune.traffic.haproxy import Haproxy
+from edgetune.traffic.haproxy_answers import read_one, read_servers
+
+RECORDED = Path(__file__).parent / "fixtures/haproxy"
+EDGES = (RECORDED / "edges.txt").read_text()
+QUEUE = (RECORDED / "queue.txt").read_text()
+TRUTH = {
+    "e000": Server("e000", "ready", True, 0, "192.0.2.1", 80),
+    "e001": Server("e001", "ready", True, 0, "127.0.0.1", 18480),
+    "e002": Server("e002", "maint", False, 0, "2001:db8::3", 80),
+    "e003": Server("e003", "drain", True, 0, "192.0.2.4", 80),
+    "e004": Server("e004", "maint", False, 0, "192.0.2.5", 80),
+    "e005": Server("e005", "ready", False, 0, "127.0.0.1", 18481),
+    "e006": Server("e006", "ready", True, 0, "", 0),
+    "e007": Server("e007", "ready", True, 0, "127.0.0.1", 18482),
+}
+IPV6 = socket.has_ipv6 and Path("/proc/net/if_inet6").exists()
+
+
+def _is_refused(text: str) -> bool:
+    try:
+        read_servers(text, "edges")
+    except DrainError:
+        return True
+    return False
+
+
+def test_a_whole_answer_is_read() -> None:
+    assert read_servers(EDGES, "edges") == TRUTH
+
+
+def test_requests_that_wait_for_a_server_count_as_its_sessions() -> None:
+    (server,) = read_servers(QUEUE, "queue").values()
+    assert server.sessions == 4
+    assert ",e000,3,3,1,1," in QUEUE, "three wait, one is served"
+
+
+@pytest.mark.parametrize("bit", [0x01, 0x02, 0x04, 0x20])
+def test_every_kind_of_maintenance_is_maintenance(bit: int) -> None:
+    """Forced, inherited, from the configuration, and for want of a name's address."""
+    assert _with_admin_state(bit).state == "maint"
+    assert _with_admin_state(bit | 0x08).state == "maint"
+
+
+@pytest.mark.parametrize("bit", [0x08, 0x10])
+def test_every_kind_of_drain_is_a_drain(bit: int) -> None:
+    assert _with_admin_state(bit).state == "drain"
+
+
+def test_other_bits_of_the_state_take_no_server_out() -> None:
+    assert _with_admin_state(0x40).state == "ready"
+
+
+def _with_admin_state(bits: int) -> Server:
+    text = EDGES.replace("e000 192.0.2.1 2 0 ", f"e000 192.0.2.1 2 {bits} ")
+    return read_servers(text, "edges")["e000"]
+
+
+def test_an_answer_that_was_cut_anywhere_is_refused() -> None:
+    assert [cut for cut in range(len(EDGES)) if not _is_refused(EDGES[:cut])] == []
+
+
+def test_a_short_answer_to_one_command_is_refused() -> None:
+    assert read_one("\n") == ""
+    assert read_one("No such server.\n\n") == "No such server."
+    for cut in ("", "No such ser", "No such server.\n"):
+        with pytest.raises(DrainError, match="cut its answer off"):
+            read_one(cut)
+
+
+LINES = EDGES.split("\n")
+OUR_STATES = [n for n, line in enumerate(LINES) if " edges " in line]
+OUR_STATS = [n for n, line in enumerate(LINES) if line.startswith("edges,")]
+
+
+@pytest.mark.parametrize("number", [*OUR_STATES, *OUR_STATS])
+def test_a_row_that_is_missing_or_there_twice_is_refused(number: int) -> None:
+    for lines in (
+        LINES[:number] + LINES[number + 1 :],
+        LINES[: number + 1] + LINES[number:],
+    ):
+        assert _is_refused("\n".join(lines))
+
+
+def test_a_server_that_both_lists_lack_is_the_only_thing_that_may_be_missing() -> None:
+    lines = [line for line in LINES if "e003" not in line]
+    assert read_servers("\n".join(lines), "edges") == {
+        name: server for name, server in TRUTH.items() if name != "e003"
+    }
+
+
+ODD = ["", "-", "x", "-1", "1.5", "0x1", "1e3", " 1", "\u0661", "nan", "9" * 19, "9" * 200_000]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: ascii(odd[:20]))
+def test_a_number_that_is_none_is_refused(odd: str) -> None:
+    state, stat = LINES[OUR_STATES[0]].split(" "), LINES[OUR_STATS[0]].split(",")
+    changed = []
+    for place in (6, 18):
+        changed.append((LINES[OUR_STATES[0]], " ".join([*state[:place], odd, *state[place + 1 :]])))
+    for place in (2, 4):
+        changed.append((LINES[OUR_STATS[0]], ",".join([*stat[:place], odd, *stat[place + 1 :]])))
+    assert [new for old, new in changed if not _is_refused(EDGES.replace(old, new))] == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("srv_admin_state", "srv_other"),
+        ("scur", "other"),
+        ("qcur", "other"),
+        (",status,", ",other,"),
+        ("1\n#", "2\n#"),
+        ("# pxname", "pxname"),
+        ("192.0.2.1 2", "192.0.2.256 2"),
+        ("6 edges 1", "6 other 1"),
+        (",no check,", ",UPSIDE,"),
+        (",no check,", ",,"),
+        ("edges,BACKEND", "other,BACKEND"),
+        (",no check,", ',"no check,'),
+        (",no check,", ",no\rcheck,"),
+        (",no check,", ",no\x00check,"),
+    ],
+)
+def test_another_format_is_refused(old: str, new: str) -> None:
+    assert old in EDGES
+    assert _is_refused(EDGES.replace(old, new, 1))
+
+
+def test_text_of_a_sick_host_is_no_row() -> None:
+    """HAProxy shows what a failed check said; some characters end a line for Python alone."""
+    said = '"sick, ""very"" sick\nedges,e000,0"'
+    assert read_servers(EDGES.replace("Connection refused", said), "edges") == TRUTH
+    said = "sick\x0b\x0c\x1c\x85\u2028edges"
+    assert read_servers(EDGES.replace("Connection refused", said), "edges") == TRUTH
+
+
+# The machine of a test may stand still for longer than a health check of Hypothesis waits.
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_a_changed_answer_is_refused_or_read_as_it_stands(data: st.DataObject) -> None:
+    """Fields of a row of ours that are read decide; all others may be anything."""
+    text = data.draw(st.sampled_from([_cut, _spliced, _without_lines, _swapped]))(data)
+    try:
+        found = read_servers(text, "edges")
+    except DrainError:
+        return
+    shown = {name for name in TRUTH if f" edges {int(name[1:]) + 1} {name} " in text}
+    assert found == {name: server for name, server in TRUTH.items() if name in shown}
+    assert shown == {name for name in TRUTH if f"\nedges,{name}," in text}
+
+
+def _cut(data: st.DataObject) -> str:
+    first, second = sorted(data.draw(st.tuples(*2 * [st.integers(0, len(EDGES))])))
+    return EDGES[:first] + EDGES[second:]
+
+
+def _spliced(data: st.DataObject) -> str:
+    """Garbage between two rows, or instead of one."""
+    number = data.draw(st.integers(0, len(LINES) - 1))
+    garbage = data.draw(st.text(max_size=40))
+    return "\n".join([*LINES[:number], garbage, *LINES[number + data.draw(st.integers(0, 1)) :]])
+
+
+def _without_lines(data: st.DataObject) -> str:
+    gone = data.draw(st.sets(st.integers(0, len(LINES) - 1), max_size=6))
+    return "\n".join(line for number, line in enumerate(LINES) if number not in gone)
+
+
+def _swapped(data: st.DataObject) -> str:
+    numbers = st.integers(0, len(LINES) - 1)
+    lines, one, other = list(LINES), data.draw(numbers), data.draw(numbers)
+    lines[one], lines[other] = lines[other], lines[one]
+    return "\n".join(lines)
+
+
+class _Answering:
+    """Whatever comes in is answered by ``say``, given the socket and what was asked."""
+
+    def __init__(self, say: Callable[[socket.socket, str], None], family: int = socket.AF_INET):
+        self._say, self.asked = say, []
+        self._listener = socket.socket(family)
+        self._listener.bind(("::1" if family == socket.AF_INET6 else "127.0.0.1", 0))
+        self._listener.listen(8)
+        self.port = self._listener.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def driver(self, host: str = "127.0.0.1") -> Haproxy:
+        return Haproxy(LoadBalancer("haproxy", f"tcp://{host}:{self.port}", "edges"))
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return
+            with sock:
+                try:
+                    self.asked.append(sock.makefile("r").readline().strip())
+                    self._say(sock, self.asked[-1])
+                except OSError:
+                    pass
+
+
+@pytest.fixture
+def answering() -> Iterator[Callable[..., _Answering]]:
+    started: list[_Answering] = []
+
+    def start(*how: object) -> _Answering:
+        started.append(_Answering(*how))  # type: ignore[arg-type]
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.close()
+
+
+def _endless(sock: socket.socket, asked: str) -> None:
+    while True:
+        sock.sendall(b"edges,e000,0,0\n" * 4096)
+
+
+def _drip(sock: socket.socket, asked: str) -> None:
+    for character in EDGES:
+        sock.sendall(character.encode())
+        time.sleep(0.05)
+
+
+def _silent(sock: socket.socket, asked: str) -> None:
+    sock.recv(1)
+
+
+def _whole_but_open(sock: socket.socket, asked: str) -> None:
+    sock.sendall(EDGES.encode())
+    sock.recv(1)
+
+
+@pytest.mark.parametrize("how", [_drip, _silent, _whole_but_open])
+def test_one_deadline_holds_for_the_whole_conversation(
+    answering: Callable[..., _Answering], how: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each byte of the drip comes in time; all of them would take minutes."""
+    monkeypatch.setattr(haproxy, "TIMEOUT", 0.5)
+    driver = answering(how).driver()
+    began = time.monotonic()
+    for call in (driver.servers, driver.refuses_changes, lambda: driver.set_state("e000", "drain")):
+        with pytest.raises(DrainError, match="HAProxy does not answer: "):
+            call()
+    assert time.monotonic() - began < 60
+
+
+def test_an_endless_answer_is_bounded(
+    answering: Callable[..., _Answering], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(haproxy, "TIMEOUT", 600)
+    monkeypatch.setattr(conversation, "LIMIT", 2 * 2**20)
+    with pytest.raises(DrainError, match="its answer is longer than 2 MB"):
+        answering(_endless).driver().servers()
+
+
+@pytest.mark.skipif(not IPV6, reason="this machine has no IPv6")
+def test_a_load_balancer_is_reached_over_ipv6(answering: Callable[..., _Answering]) -> None:
+    whole = answering(lambda sock, asked: sock.sendall(EDGES.encode()), socket.AF_INET6)
+    assert whole.driver("[::1]").servers() == TRUTH
+
+
+@pytest.mark.parametrize("place", ["127.0.0.1:99999", "127.0.0.1:0", f"{'a' * 70}:1"])
+def test_an_address_that_cannot_be_one_is_a_drain_error(place: str) -> None:
+    with pytest.raises(DrainError, match="HAProxy does not answer: "):
+        Haproxy(LoadBalancer("haproxy", f"tcp://{place}", "edges")).servers()
+
+
+def _setting(said: str, then: str = EDGES) -> Callable[[socket.socket, str], None]:
+    def say(sock: socket.socket, asked: str) -> None:
+        sock.sendall((said if asked.startswith("set ") else then).encode())
+
+    return say
+
+
+@pytest.mark.parametrize("said", ["", "\n"], ids=["cut off", "done"])
+def test_what_can_be_seen_decides_whether_a_state_was_set(
+    answering: Callable[..., _Answering], said: str
+) -> None:
+    """Drained by us or by somebody else, e003 is; e000 is not, be its setting confirmed."""
+    driver = answering(_setting(said)).driver()
+    driver.set_state("e003", "drain")
+    with pytest.raises(DrainError, match="edges/e000 is ready, not drain"):
+        driver.set_state("e000", "drain")
+    with pytest.raises(DrainError, match="edges/e999 is not there, not drain"):
+        driver.set_state("e999", "drain")
+
+
+def test_a_state_that_cannot_be_seen_is_not_set(answering: Callable[..., _Answering]) -> None:
+    driver = answering(_setting("\n", EDGES[:-1])).driver()
+    with pytest.raises(DrainError, match="HAProxy cut its answer off"):
+        driver.set_state("e003", "drain")
+
+
+def test_a_refusal_is_told_and_not_looked_after(answering: Callable[..., _Answering]) -> None:
+    refusing = answering(_setting("Permission denied\n\n"))
+    with pytest.raises(DrainError, match="edges/e003: Permission denied .*has to be admin"):
+        refusing.driver().set_state("e003", "drain")
+    assert len(refusing.asked) == 1
+    assert "edges/e000: Permission denied" in refusing.driver().refuses_changes()
+    assert refusing.asked[-1] == "set server edges/e000 state"
+
+
+@pytest.mark.parametrize("said", ["\n", "Unknown command\n\n"])
+def test_what_is_no_complaint_about_the_state_proves_nothing(
+    answering: Callable[..., _Answering], said: str
+) -> None:
+    assert "edges/e000: " in answering(_setting(said)).driver().refuses_changes()
