@@ -117,10 +117,11 @@ class RolloutGuardTestCase(BaseSensorTestCase):
         self.assertEqual(self.poll(coordination="sqlite:////no/such/folder/state.sqlite"), [])
         self.assertIn("/no/such/folder/state.sqlite: ", self.logged())
 
-    def test_a_record_that_makes_no_sense_is_logged(self) -> None:
+    def test_a_record_that_makes_no_sense_is_told(self) -> None:
         self.world.site.store.put("edgetune.rollout.lab1-0", '{"schema": 2, "pop": "lab1"}')
-        self.assertEqual(self.poll(), [])
-        self.assertIn("missing", self.logged())
+        (found,) = self.poll()
+        self.assertEqual(found["trigger"], "edgetune.rollout_stalled")
+        self.assertIn("edgetune.rollout.lab1-0 is damaged", found["payload"]["reason"])
 
     def test_a_datastore_that_fails_is_logged(self) -> None:
         down = mock.Mock(side_effect=requests.ConnectionError("connection refused"))

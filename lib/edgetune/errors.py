@@ -5,7 +5,8 @@ EdgetuneError
 ├── InputError      something given to us is wrong; names file and field; nothing was touched
 ├── RefusedError    a precondition does not hold; nothing was touched
 │   ├── FencedError somebody else owns the PoP by now
-│   └── NothingToDo every host is as the tuning wants it
+│   ├── NothingToDo every host is as the tuning wants it
+│   └── DamagedError a record of ours cannot be read; names key and field
 ├── StoreError      a store could not be reached; never the same as "not there"
 ├── DrainError      the load balancer did not do or did not know what was asked
 ├── HostError       a host could not be reached or did not answer as the agent does
@@ -48,6 +49,18 @@ class NothingToDo(RefusedError):
     def reason(self) -> str:
         """Refused like any other."""
         return "refused"
+
+
+class DamagedError(RefusedError):
+    """What a store holds under one of our keys makes no sense: ``KEY is damaged: FIELD: why``.
+
+    The store itself works, so only what rests on this key is refused.
+    """
+
+    def __init__(self, key: str, field: str, problem: str) -> None:
+        super().__init__(": ".join(part for part in (f"{key} is damaged", field, problem) if part))
+        self.key = key
+        self.field = field
 
 
 class StoreError(EdgetuneError):

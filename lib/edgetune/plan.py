@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from edgetune import PLAN_SCHEMA
+from edgetune import PACK, PLAN_SCHEMA
+from edgetune.documents import read_document
 from edgetune.errors import InputError, NothingToDo, RefusedError
 from edgetune.inventory import Host, Pop
 from edgetune.kinds import KINDS
@@ -310,7 +310,7 @@ def read_plan(text: str | None, digest: str) -> Document:
     """A stored plan; RefusedError if there is none or it is not the one of that digest."""
     if text is None:
         raise RefusedError(f"there is no plan {digest}; make one with plan_rollout")
-    document: Document = json.loads(text)
+    document: Document = read_document(f"{PACK}.plan.{digest}", text)
     body = {key: value for key, value in document.items() if key != "digest"}
     if document.get("digest") != digest or digest_of(body) != digest:
         raise RefusedError(f"the stored plan is not the one with digest {digest}")

@@ -20,7 +20,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from edgetune import CAMPAIGN_SCHEMA, PACK
-from edgetune.errors import FencedError, InputError, RefusedError
+from edgetune.documents import check_fields, check_is, read_document
+from edgetune.errors import DamagedError, FencedError, InputError, RefusedError
 from edgetune.rollout.claims import Claim
 from edgetune.rollout.site import Site
 from edgetune.tuning import digest_of
@@ -62,6 +63,16 @@ class RingStep:
 
 
 @dataclass
+class Entry:
+    """An entry of a campaign's ``history``, as documents hold it: ``at`` is in epoch seconds."""
+
+    at: float
+    what: str
+    by: str = ""
+    execution: str = ""
+
+
+@dataclass
 class Record:
     """One campaign; ``digest`` is that of its file, ``tuning_digest`` that of its tuning.
 
@@ -78,7 +89,7 @@ class Record:
     channel: str = ""
     state: str = "running"
     rings: list[RingStep] = field(default_factory=list)
-    history: list[dict[str, Any]] = field(default_factory=list)
+    history: list[dict[str, Any]] = field(default_factory=list, metadata={"holds": "list[Entry]"})
 
     @property
     def present(self) -> RingStep | None:
@@ -217,14 +228,17 @@ def _texts(site: Site, prefix: str) -> dict[str, tuple[int, str]]:
 
 
 def _load(campaign: str, epoch: int, text: str) -> Record:
+    key = _key(campaign, epoch)
     try:
-        document = json.loads(text)
-        if document.pop("schema", None) == CAMPAIGN_SCHEMA:
+        document = read_document(key, text)
+        schema = document.pop("schema", None)
+        check_is(key, "schema", type(schema) is int, "is missing or no number")
+        if schema == CAMPAIGN_SCHEMA:
+            check_fields(key, Record, document)
+            check_is(key, "id", document["id"] == campaign, "is that of another campaign")
             return _record(document)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise RefusedError(
-            f"campaign {campaign}: its record {_key(campaign, epoch)} is damaged: {error!r}"
-        ) from None
+    except DamagedError as error:
+        raise RefusedError(f"campaign {campaign}: its record {error}") from None
     raise RefusedError(f"campaign {campaign} was written by another version of the pack")
 
 
@@ -233,9 +247,7 @@ def _record(document: dict[str, Any]) -> Record:
         RingStep(**{**ring, "pops": {name: PopStep(**step) for name, step in ring["pops"].items()}})
         for ring in document["rings"]
     ]
-    # The one thing by which campaigns are compared.
-    created = float(document["created"])
-    return Record(**{**document, "rings": rings, "created": created})
+    return Record(**{**document, "rings": rings})
 
 
 def _key(campaign: str, epoch: int) -> str:

@@ -113,8 +113,8 @@ def rollout_text(head: Mapping[str, Any]) -> str:
     for entry in head["history"]:
         who = f" ({entry['by']})" if entry["by"] else ""
         lines.append(f"  {clock(entry['at'])}  {entry['state']:<12} {entry['reason']}{who}")
-    if head["state"] == "soaking" and head["verdict"]:
-        lines.append(f"  {head['verdict']['verdict']} so far: {head['verdict']['reason']}")
+    if head["state"] == "soaking" and head["verdict"].get("verdict"):
+        lines.append(f"  {head['verdict']['verdict']} so far: {head['verdict'].get('reason', '')}")
     for host, why in head["quarantined"].items():
         lines += [f"  quarantined: {host}: {why['reason']}", f"    {_evidence(why)}"]
         lines += [f"    {_event(event)}" for event in why.get("bmc", {}).get("events", [])]

@@ -11,6 +11,7 @@ import time
 from dataclasses import asdict, dataclass
 
 from edgetune import CAMPAIGN_SCHEMA, PACK
+from edgetune.documents import check_fields, check_is, read_document
 from edgetune.errors import RefusedError
 from edgetune.rollout.site import Site
 
@@ -34,13 +35,17 @@ def save_approval(site: Site, approval: Approval) -> None:
 
 
 def load_approval(site: Site, digest: str) -> Approval | None:
-    """The approval of a digest, expired or not, or None."""
+    """The approval of a digest, expired or not, or None; DamagedError if it cannot be read."""
     text = site.store.get(_key(digest))
     if text is None:
         return None
-    document = json.loads(text)
-    if document.pop("schema") != CAMPAIGN_SCHEMA:
+    document = read_document(_key(digest), text)
+    schema = document.pop("schema", None)
+    check_is(_key(digest), "schema", type(schema) is int, "is missing or no number")
+    if schema != CAMPAIGN_SCHEMA:
         raise RefusedError(f"the approval of {digest} is of another version of the pack")
+    check_fields(_key(digest), Approval, document)
+    check_is(_key(digest), "digest", document["digest"] == digest, "is that of something else")
     return Approval(**document)
 
 

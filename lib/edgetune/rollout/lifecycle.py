@@ -19,15 +19,16 @@ from edgetune.rollout.record import (
     Head,
     Rollout,
     all_heads,
-    heads_of_other_versions,
     load_plan,
     open_rollout,
+    read_heads,
     read_rollout,
 )
 from edgetune.rollout.recovery import is_orphaned
 from edgetune.rollout.rollback import plan_restore
 from edgetune.rollout.site import Site
 from edgetune.rollout.switch import refuse_if_stopped
+from edgetune.rollout.unreadable import keeping_their_pop, unreadable_text
 
 _UNRECORDED = 60.0
 
@@ -255,16 +256,34 @@ def _begin(site: Site, digest: str, own: Mapping[str, Any]) -> Rollout:
 
 
 def refuse_unfinished(site: Site, pop: str, but: str = "") -> None:
-    """A claim can run out; half a tuned PoP is nobody else's to change all the same."""
-    heads = [(head.id, head.pop, head.state) for head in all_heads(site)]
-    heads += [(str(d["id"]), d["pop"], d["state"]) for d in heads_of_other_versions(site)]
-    for name, place, state in heads:
-        if place == pop and state not in ENDED and name != but:
+    """RefusedError while a PoP has an unfinished rollout, or one that cannot be read.
+
+    A claim can run out; half a tuned PoP is nobody else's to change all the same. ``but`` is the
+    rollout that is to go on. While it has not ended, no other one can have begun beside it.
+    """
+    heads, unreadable = read_heads(site)
+    unended = [(head.id, head.state) for head in heads if head.pop == pop and _unended(head.state)]
+    if but in [name for name, _ in unended]:
+        unreadable = [each for each in unreadable if each.state]
+    kept = [each for each in keeping_their_pop(site, unreadable) if each.may_be_on(pop)]
+    # Another version of the pack wrote those whose state is known.
+    unended += [(each.id, each.state) for each in kept if each.state]
+    for name, state in unended:
+        if name != but:
             raise RefusedError(f"{pop} has a rollout that is {state}: {name}")
+    for each in kept:
+        raise RefusedError(unreadable_text(each))
+
+
+def _unended(state: str) -> bool:
+    return state not in ENDED
 
 
 def _largest_epoch(site: Site, pop: str) -> int:
-    return max((head.epoch for head in all_heads(site) if head.pop == pop), default=0)
+    heads, unreadable = read_heads(site)
+    epochs = [head.epoch for head in heads if head.pop == pop]
+    epochs += [each.epoch for each in unreadable if each.may_be_on(pop)]
+    return max(epochs, default=0)
 
 
 def _claimed(opened: Rollout) -> dict[str, Any]:

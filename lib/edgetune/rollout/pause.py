@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from edgetune import PACK
-from edgetune.errors import InputError, RefusedError
+from edgetune.documents import check_fields, read_document
+from edgetune.errors import DamagedError, InputError, RefusedError
 from edgetune.freezes import in_force, read_written
 from edgetune.report.text import clock
 from edgetune.rollout.record import ENDED, Head, all_heads
@@ -97,8 +98,9 @@ def pause_text(pop: str, pauses: Mapping[str, Pause]) -> str:
 
 def pauses_of(site: Site, pop: str) -> dict[str, Pause]:
     """The pauses of a PoP by cause, also those that were lifted."""
-    texts = {cause: site.store.get(_key(cause, pop)) for cause in CAUSES}
-    return {cause: _load(text) for cause, text in texts.items() if text is not None}
+    keys = {cause: _key(cause, pop) for cause in CAUSES}
+    texts = {cause: site.store.get(key) for cause, key in keys.items()}
+    return {cause: _load(keys[cause], text) for cause, text in texts.items() if text is not None}
 
 
 def all_pauses(site: Site) -> dict[str, dict[str, Pause]]:
@@ -107,7 +109,7 @@ def all_pauses(site: Site) -> dict[str, dict[str, Pause]]:
     for cause in CAUSES:
         prefix = _key(cause, "")
         for key, text in site.store.list(prefix).items():
-            found.setdefault(key[len(prefix) :], {})[cause] = _load(text)
+            found.setdefault(key[len(prefix) :], {})[cause] = _load(key, text)
     return found
 
 
@@ -123,12 +125,14 @@ def _put(site: Site, pop: str, cause: str, pause: Pause) -> None:
     site.store.put(_key(cause, pop), json.dumps({"schema": _SCHEMA, **asdict(pause)}))
 
 
-def _load(text: str) -> Pause:
+def _load(key: str, text: str) -> Pause:
     try:
-        kept = json.loads(text)
-        return Pause(bool(kept["paused"]), float(kept["at"]), str(kept["by"]), str(kept["reason"]))
-    except (ValueError, TypeError, KeyError):
-        # Whoever set the key by hand meant to pause.
+        kept = read_document(key, text)
+        kept.pop("schema", None)
+        check_fields(key, Pause, kept)
+        return Pause(**kept)
+    except DamagedError:
+        # A key that somebody set by hand is meant to pause; so is one that cannot be read.
         return Pause(True, 0.0, "", text)
 
 

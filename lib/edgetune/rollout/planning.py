@@ -19,6 +19,7 @@ from edgetune.rollout.bios_journal import load_journal
 from edgetune.rollout.identity import prove_machines
 from edgetune.rollout.record import all_heads, load_plan, save_plan
 from edgetune.rollout.site import Site
+from edgetune.rollout.unreadable import refuse_unreadable
 from edgetune.traffic import Server
 from edgetune.tuning import Tuning
 
@@ -71,6 +72,7 @@ def make_for(site: Site, pop_name: str, tuning_name: str, options: Options) -> d
     for name in options.exclude:
         pop.host(name)
     hosts = [host for host in pop.hosts if host.name not in options.exclude]
+    refuse_unreadable(site, pop.name)
     _refuse_quarantined(site, pop, hosts)
     servers = site.load_balancer(pop).servers()
     _refuse_unknown_servers(pop, hosts, servers)

@@ -14,17 +14,21 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Callable
+from zoneinfo import ZoneInfoNotFoundError
 
 from edgetune import PACK, RECORD_SCHEMA
-from edgetune.errors import InputError, RefusedError
+from edgetune.documents import check_fields, check_is, read_document
+from edgetune.errors import DamagedError, InputError, RefusedError
+from edgetune.freezes import in_force, read_written
 from edgetune.inventory import NAME, Host, Pop
 from edgetune.plan import read_plan, settings_by_bmc
 from edgetune.rollout.claims import Claim
 from edgetune.rollout.site import Site
 from edgetune.rollout.switch import refuse_if_stopped
+from edgetune.tuning import digest_of
 
 if TYPE_CHECKING:
     from edgetune.hosts.result import HostResult
@@ -50,6 +54,10 @@ UNTOUCHED_STEPS = ("planned", "skipped")
 SETTLED_STEPS = ("done", "skipped", "quarantined")
 # How long a look at the kill switch and the claim holds for further side effects, in seconds.
 _PERMIT_HOLDS = 1.0
+_ID = re.compile(rf"({NAME})-\d{{8}}T\d{{6}}-[0-9a-f]{{4}}")
+# Above it Redis counts in floats that have no next one.
+_LARGEST_EPOCH = 10**12
+_MOST_DOCUMENTS = 100_000
 
 
 @dataclass
@@ -83,6 +91,26 @@ class HostStep:
     def go(self, step: str, error: str | None = None) -> None:
         """The host is now at ``step``."""
         self.step, self.at, self.error = step, time.time(), error
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A head that cannot be read, with ``why``; ``pop`` is empty where its key does not tell.
+
+    ``state`` is known of one that another version of the pack wrote. ``epoch`` is 0 where the
+    text tells none.
+    """
+
+    id: str
+    pop: str
+    why: str
+    text: str
+    state: str = ""
+    epoch: int = 0
+
+    def may_be_on(self, pop: str) -> bool:
+        """Whether it can be a rollout of this PoP."""
+        return self.pop in ("", pop)
 
 
 @dataclass
@@ -120,6 +148,29 @@ class Batch:
 
 
 @dataclass
+class Entry:
+    """An entry of a head's ``history``, as documents hold it: ``at`` is in epoch seconds."""
+
+    at: float
+    state: str
+    by: str
+    reason: str
+
+
+@dataclass
+class Quarantine:
+    """What a head's ``quarantined`` tells of a host, as documents hold it."""
+
+    reason: str
+    since: float = 0.0
+    batch: int = 0
+    step: str = ""
+    boot_id: str | None = None
+    load_balancer: str | None = None
+    bmc: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
 class Head:
     """The rollout as a whole; ``baseline`` and ``soak`` are [start, end] in epoch seconds,
     ``usual_load`` is the most packets per second that the PoP took during the baseline,
@@ -153,13 +204,15 @@ class Head:
     verdict: dict[str, Any] = field(default_factory=dict)
     first_restore: int = 0
     restore_batches: int = 0
-    quarantined: dict[str, dict[str, Any]] = field(default_factory=dict)
+    quarantined: dict[str, dict[str, Any]] = field(
+        default_factory=dict, metadata={"holds": "dict[str, Quarantine]"}
+    )
     wait: bool = False
     taken_over: float = 0.0
     freezes: list[dict[str, Any]] = field(default_factory=list)
     recoveries: int = 0
     only: list[str] = field(default_factory=list)
-    history: list[dict[str, Any]] = field(default_factory=list)
+    history: list[dict[str, Any]] = field(default_factory=list, metadata={"holds": "list[Entry]"})
 
     def enter(self, state: str, by: str, reason: str) -> None:
         """Change the state; RefusedError if it cannot follow the present one."""
@@ -203,7 +256,11 @@ class Rollout:
     @cached_property
     def drains(self) -> bool:
         """Whether hosts are drained. What was rolled out later may be lifted to take this back."""
-        later = [head for head in all_heads(self.site) if head.created > self.head.created]
+        heads, unreadable = read_heads(self.site)
+        if any(each.may_be_on(self.head.pop) for each in unreadable):
+            # It may be a later one that drains.
+            return True
+        later = [head for head in heads if head.created > self.head.created]
         standing = [head for head in later if (head.pop, head.state) == (self.head.pop, "complete")]
         plans = [self.plan, *(load_plan(self.site, head.plan) for head in standing)]
         return any(plan["disruption"] != "live" for plan in plans)
@@ -246,12 +303,15 @@ class Rollout:
             yield self._batch(number, kept.get(_batch_key(self.head.id, number)))
 
     def batch(self, number: int) -> Batch:
-        """A batch as its document has it, or as planned; InputError if there is none."""
+        """A batch as its document has it, or as planned.
+
+        InputError if there is none, DamagedError if its document cannot be read.
+        """
         return self._batch(number, self.site.store.get(_batch_key(self.head.id, number)))
 
     def _batch(self, number: int, text: str | None) -> Batch:
         if text is not None:
-            return _load_batch(text)
+            return _load_batch(self.head.id, number, text)
         planned = [*self.plan["batches"], *self.plan["promote_batches"]]
         if not 0 <= number < len(planned):
             raise InputError("parameter", "batch", f"rollout {self.head.id} has no batch {number}")
@@ -347,16 +407,16 @@ class Rollout:
         return False
 
     def baseline(self) -> dict[str, Any] | None:
-        """The baseline's document, None before it was measured."""
-        return self._document(f"{PACK}.baseline.{self.head.id}")
+        """The baseline's document, None before it was measured; DamagedError if it is damaged."""
+        return self._document(f"{PACK}.baseline.{self.head.id}", _BASELINE)
 
     def save_baseline(self, baseline: Mapping[str, Any]) -> None:
         """Write the baseline's document."""
         self._save_document(f"{PACK}.baseline.{self.head.id}", baseline)
 
     def look(self, number: int) -> dict[str, Any]:
-        """A look's document; RefusedError if it is not there."""
-        look = self._document(f"{PACK}.look.{self.head.id}.{number}")
+        """A look's document; RefusedError if it is not there, DamagedError if it is damaged."""
+        look = self._document(f"{PACK}.look.{self.head.id}.{number}", _LOOK)
         if look is None:
             raise RefusedError(f"the record of rollout {self.head.id} lacks look {number}")
         return look
@@ -365,14 +425,26 @@ class Rollout:
         """Write a look's document."""
         self._save_document(f"{PACK}.look.{self.head.id}.{number}", {"number": number, **look})
 
-    def _document(self, key: str) -> dict[str, Any] | None:
+    def _document(self, key: str, shape: Mapping[str, Any]) -> dict[str, Any] | None:
         text = self.site.store.get(key)
-        document: dict[str, Any] | None = None if text is None else json.loads(text)
+        if text is None:
+            return None
+        document = read_document(key, text)
+        _refuse_schema(key, document.get("schema"))
+        digest = document.pop("digest", None)
+        # Earlier versions wrote none.
+        good = digest in (None, digest_of(document)) and document.get("rollout") == self.head.id
+        check_is(key, "digest", good, "is of another document")
+        for name, kinds in shape.items():
+            if name in document:
+                check_is(key, name, isinstance(document[name], kinds), "is of another type")
         return document
 
     def _save_document(self, key: str, body: Mapping[str, Any]) -> None:
-        document = {"schema": RECORD_SCHEMA, "rollout": self.head.id, **body}
-        self.site.store.put(key, json.dumps(document))
+        document = json.loads(
+            json.dumps({"schema": RECORD_SCHEMA, "rollout": self.head.id, **body})
+        )
+        self.site.store.put(key, json.dumps({**document, "digest": digest_of(document)}))
 
     def save(self) -> None:
         """Write the head, as its owner only."""
@@ -398,12 +470,13 @@ def save_plan(site: Site, plan: Mapping[str, Any]) -> None:
 
 
 def read_rollout(site: Site, rollout: str) -> Rollout:
-    """A rollout to look at; InputError if there is none of that id."""
+    """A rollout to look at; InputError if there is none of that id, DamagedError if the head
+    cannot be read."""
     # What is no name at all is never made a part of a key or of a URL.
     text = site.store.get(_head_key(rollout)) if re.fullmatch(NAME, rollout) else None
     if text is None:
         raise InputError("parameter", "rollout", f"there is no rollout {rollout!r}")
-    return Rollout(site, _load_head(text))
+    return Rollout(site, _load_head(rollout, text))
 
 
 def open_rollout(site: Site, rollout: str, epoch: int) -> Rollout:
@@ -419,16 +492,36 @@ def open_rollout(site: Site, rollout: str, epoch: int) -> Rollout:
 
 
 def all_heads(site: Site) -> list[Head]:
-    """Heads of all rollouts whose schema we understand, oldest first."""
-    documents = [json.loads(text) for text in site.store.list(_head_key("")).values()]
-    heads = [Head(**_known(d, Head)) for d in documents if d["schema"] in _UNDERSTOOD]
-    return sorted(heads, key=lambda head: head.created)
+    """Heads of all rollouts that can be read, oldest first."""
+    return read_heads(site)[0]
 
 
-def heads_of_other_versions(site: Site) -> list[dict[str, Any]]:
-    """Heads that another version of the pack wrote and this one does not understand."""
-    documents = [json.loads(text) for text in site.store.list(_head_key("")).values()]
-    return [document for document in documents if document["schema"] not in _UNDERSTOOD]
+def read_heads(site: Site) -> tuple[list[Head], list[Unreadable]]:
+    """Heads of all rollouts, oldest first, and those that cannot be read."""
+    heads, unreadable = [], []
+    prefix = _head_key("")
+    for key, text in site.store.list(prefix).items():
+        rollout = key[len(prefix) :]
+        try:
+            heads.append(_load_head(rollout, text))
+        except RefusedError as error:
+            unreadable.append(_unreadable(rollout, text, str(error)))
+    return sorted(heads, key=lambda head: head.created), unreadable
+
+
+def _unreadable(rollout: str, text: str, why: str) -> Unreadable:
+    named = _ID.fullmatch(rollout)
+    pop, state, epoch = named[1] if named else "", "", 0
+    try:
+        document = read_document(_head_key(rollout), text)
+    except DamagedError:
+        return Unreadable(rollout, pop, why, text)
+    if type(document.get("epoch")) is int and 0 <= document["epoch"] <= _LARGEST_EPOCH:
+        epoch = document["epoch"]
+    if _is_other_schema(document.get("schema")):
+        state = str(document.get("state", ""))
+        pop = pop or str(document.get("pop", ""))
+    return Unreadable(rollout, pop, why, text, state, epoch)
 
 
 def _head_key(rollout: str) -> str:
@@ -439,30 +532,85 @@ def _batch_key(rollout: str, number: int | str = "") -> str:
     return f"{PACK}.batch.{rollout}.{number}"
 
 
-def _load_head(text: str) -> Head:
-    return Head(**_known(json.loads(text), Head))
+def _load_head(rollout: str, text: str) -> Head:
+    key = _head_key(rollout)
+    values = _known(key, text)
+    check_fields(key, Head, values)
+    head = Head(**values)
+    named = _ID.fullmatch(rollout)
+    check_is(key, "id", head.id == rollout, "is that of another rollout")
+    check_is(key, "pop", named is None or named[1] == head.pop, "is not that of the id")
+    check_is(key, "pop", bool(re.fullmatch(NAME, head.pop)), "is no name")
+    check_is(key, "state", head.state in FORWARD, f"is none of {', '.join(FORWARD)}")
+    check_is(key, "epoch", 0 < head.epoch <= _LARGEST_EPOCH, "is no epoch")
+    for name in ("baseline", "soak"):
+        span = getattr(head, name)
+        check_is(key, name, not span or (len(span) == 2 and span[0] <= span[1]), "is no span")
+    for name in ("looks", "first_look", "first_restore", "restore_batches", "recoveries"):
+        check_is(key, name, 0 <= getattr(head, name) <= _MOST_DOCUMENTS, "is out of range")
+    _check_shown(key, head)
+    try:
+        # At a moment on each day of the week.
+        for day in range(7):
+            in_force(read_written(head.freezes), day * 86400.0)
+    except (TypeError, ValueError, KeyError, ArithmeticError, ZoneInfoNotFoundError, OSError):
+        raise DamagedError(key, "freezes", "holds what is no freeze") from None
+    return head
 
 
-def _load_batch(text: str) -> Batch:
-    values = _known(json.loads(text), Batch)
-    values["hosts"] = {name: HostStep(**host) for name, host in values["hosts"].items()}
-    return Batch(**values)
+def _check_shown(key: str, head: Head) -> None:
+    """What people are shown of a rollout holds what its text takes from it."""
+    for host, why in head.quarantined.items():
+        named = f"quarantined.{host}"
+        check_is(key, named, ("step" in why) == ("batch" in why), "tells no step of a batch")
+        events = _are_mappings(why.get("bmc", {}).get("events", []))
+        check_is(key, f"{named}.bmc", events, "tells no events")
+    verdict = head.verdict
+    for name in ("verdict", "reason", "decision"):
+        check_is(key, f"verdict.{name}", type(verdict.get(name, "")) is str, "must be text")
+    check_is(key, "verdict.metrics", _are_mappings(verdict.get("metrics") or []), "holds no rows")
 
 
-def _known(document: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
-    schema = document.get("schema")
-    if schema not in _UNDERSTOOD:
+def _are_mappings(values: Any) -> bool:
+    return type(values) is list and all(type(value) is dict for value in values)
+
+
+def _load_batch(rollout: str, number: int, text: str) -> Batch:
+    key = _batch_key(rollout, number)
+    values = _known(key, text)
+    check_fields(key, Batch, values)
+    hosts = {name: HostStep(**host) for name, host in values["hosts"].items()}
+    batch = Batch(**{**values, "hosts": hosts})
+    mine = (batch.rollout, batch.number) == (rollout, number)
+    check_is(key, "number", mine, "is that of another batch")
+    check_is(key, "what", batch.what in _BATCHES, f"is none of {', '.join(_BATCHES)}")
+    return batch
+
+
+def _known(key: str, text: str) -> dict[str, Any]:
+    document = read_document(key, text)
+    schema = document.pop("schema", None)
+    _refuse_schema(key, schema)
+    return {name: _UNDERSTOOD[schema](name, value) for name, value in document.items()}
+
+
+def _is_other_schema(schema: Any) -> bool:
+    return type(schema) is int and 0 < schema < _MOST_DOCUMENTS and schema not in _UNDERSTOOD
+
+
+def _refuse_schema(key: str, schema: Any) -> None:
+    if _is_other_schema(schema):
+        understood = f"this edgetune understands up to {RECORD_SCHEMA}"
         raise RefusedError(
-            f"a record has schema {schema}, this edgetune understands up to {RECORD_SCHEMA}; "
+            f"{key}: a record has schema {schema}, {understood}; "
             "carry the rollout on with the version of the pack that wrote it, or a later one"
         )
-    names = {each.name for each in fields(kind)}
-    return {name: _UNDERSTOOD[schema](name, document[name]) for name in names & document.keys()}
+    check_is(key, "schema", type(schema) is int and schema in _UNDERSTOOD, "is none of ours")
 
 
 def _from_first(name: str, value: Any) -> Any:
     """A field as the first version of the pack wrote it; a quarantine was its reason alone."""
-    if name != "quarantined":
+    if name != "quarantined" or not isinstance(value, dict):
         return value
     return {host: {"reason": reason} for host, reason in value.items()}
 
@@ -470,4 +618,16 @@ def _from_first(name: str, value: Any) -> Any:
 _UNDERSTOOD: dict[Any, Callable[[str, Any], Any]] = {
     1: _from_first,
     RECORD_SCHEMA: lambda name, value: value,
+}
+
+_BATCHES = ("change", "sham", "restore")
+_BASELINE = {"health": dict, "metrics": dict, "facts": dict, "doubts": list, "power": dict}
+_LOOK = {
+    "verdict": str,
+    "decision": str,
+    "reason": str,
+    "tests": dict,
+    "metrics": list,
+    "until": (int, float),
+    "block": dict,
 }

@@ -16,13 +16,14 @@ from edgetune.rollout.record import (
     FORWARD,
     Head,
     Rollout,
-    all_heads,
     idle_time,
+    read_heads,
     read_rollout,
 )
 from edgetune.rollout.recovery import is_orphaned
 from edgetune.rollout.site import Site
 from edgetune.rollout.switch import stopped_by
+from edgetune.rollout.unreadable import keeping_their_pop, unreadable_text
 from edgetune.texts import one_line
 
 _RECENT = 900.0
@@ -42,8 +43,8 @@ def rollout_status(
     With ``host`` only those that hold it in quarantine, with ``orphaned`` only those that
     somebody should be carrying on and nobody is (none while everything is stopped). Of a
     ``state``, ``ids`` has those first that waited longest for a step: a workflow takes only so
-    many at a time. With ``verdict`` the text is the verdict of one rollout's newest look, with
-    its numbers.
+    many at a time. ``unreadable`` names the records that cannot be read. With ``verdict`` the text
+    is the verdict of one rollout's newest look, with its numbers.
     """
     if verdict:
         return _newest_verdict(read_rollout(site, rollout))
@@ -52,7 +53,12 @@ def rollout_status(
     if pop:
         site.inventory.pop(pop)
     stopped = stopped_by(site)
-    heads = [read_rollout(site, rollout).head] if rollout else all_heads(site)
+    heads, unreadable = ([read_rollout(site, rollout).head], []) if rollout else read_heads(site)
+    damaged = [
+        unreadable_text(each)
+        for each in keeping_their_pop(site, unreadable)
+        if not pop or each.may_be_on(pop)
+    ]
     chosen = [
         head
         for head in heads
@@ -66,8 +72,17 @@ def rollout_status(
         "rollouts": [_short(head) for head in chosen],
         "ids": [head.id for head in (_in_turn(site, chosen) if state else chosen)],
         "color": _color(chosen[0]) if rollout and chosen else "",
-        "message": f"{len(chosen)} rollout{'' if len(chosen) == 1 else 's'}",
-        "text": _text([*_stopped(stopped), *_paused(site, pop or told), *_frozen(chosen)], chosen)
+        "unreadable": damaged,
+        "message": "; ".join([f"{len(chosen)} rollout{'' if len(chosen) == 1 else 's'}", *damaged]),
+        "text": _text(
+            [
+                *_stopped(stopped),
+                *map(one_line, damaged),
+                *_paused(site, pop or told),
+                *_frozen(chosen),
+            ],
+            chosen,
+        )
         + (_drift(site, chosen[0]) if rollout and chosen else ""),
     }
 
@@ -145,6 +160,7 @@ def _newest_verdict(opened: Rollout) -> dict[str, Any]:
         "rollouts": [_short(head)],
         "ids": [head.id],
         "color": _color(head),
+        "unreadable": [],
         "message": "1 rollout",
         "text": f"{told}\n{shown}",
     }

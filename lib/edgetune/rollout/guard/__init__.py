@@ -21,9 +21,11 @@ from edgetune.rollout.guard.stalled import stalled_rollout
 from edgetune.rollout.guard.surge import surge_now, surge_over
 from edgetune.rollout.guard.watched import Finding, Soaks, Watched
 from edgetune.rollout.pause import all_pauses
-from edgetune.rollout.record import ENDED, all_heads
+from edgetune.rollout.record import ENDED, Unreadable, read_heads
 from edgetune.rollout.site import Site
 from edgetune.rollout.switch import stopped_by
+from edgetune.rollout.unreadable import keeping_their_pop, unreadable_text
+from edgetune.texts import one_line
 
 Check = Callable[[Watched], "Finding | None"]
 
@@ -62,7 +64,10 @@ class Guard:
         now, stopped, pauses = time.time(), stopped_by(site), all_pauses(site)
         self._told = {key: at for key, at in self._told.items() if at > now - AN_HOUR}
         # What is under way comes after what has ended, be it older: one that is retired, say.
-        heads = sorted(all_heads(site), key=lambda head: head.state not in ENDED)
+        readable, unreadable = read_heads(site)
+        for each in keeping_their_pop(site, unreadable):
+            yield from self._told_now("rollout_stalled", _told_of(site, each), now, again=False)
+        heads = sorted(readable, key=lambda head: head.state not in ENDED)
         last = {head.pop: head for head in heads}
         epochs = {(head.id, head.epoch) for head in last.values()}
         self._soaks = {key: soak for key, soak in self._soaks.items() if key in epochs}
@@ -94,3 +99,15 @@ class Guard:
         self._told.setdefault(key, now)
         if first or again:
             yield Found(trigger, {**payload, "first": first})
+
+
+def _told_of(site: Site, each: Unreadable) -> dict[str, Any]:
+    """Nobody can move on a rollout whose record cannot be read."""
+    return {
+        "id": f"{one_line(each.id)}-unreadable",
+        "rollout": one_line(each.id),
+        "epoch": each.epoch,
+        "pop": each.pop,
+        "channel": site.config.chat_channel,
+        "reason": one_line(unreadable_text(each)),
+    }

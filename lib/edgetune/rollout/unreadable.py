@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rollouts whose record cannot be read: named, told, and out of the way of all others.
+
+The id of a rollout begins with the name of its PoP, so the key tells the PoP whatever the text has
+become. No rollout begins on that PoP until the record is put right, or a person releases it. A key
+that tells no PoP is not one of ours: it keeps every PoP. Rollouts under way go on in any case.
+
+edgetune.released.ID    who gave up the record of a rollout, when and why; for that text alone
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from edgetune import CAMPAIGN_SCHEMA, PACK
+from edgetune.documents import read_document
+from edgetune.errors import DamagedError, InputError, RefusedError
+from edgetune.rollout.record import ENDED, Unreadable, read_heads
+from edgetune.rollout.site import Site
+
+
+def unreadable_rollouts(site: Site) -> list[Unreadable]:
+    """Those that keep a PoP: not released, and not ended by another version of the pack."""
+    return keeping_their_pop(site, read_heads(site)[1])
+
+
+def keeping_their_pop(site: Site, unreadable: Sequence[Unreadable]) -> list[Unreadable]:
+    """The same of those that are known."""
+    return [each for each in unreadable if each.state not in ENDED and not _released(site, each)]
+
+
+def refuse_unreadable(site: Site, pop: str) -> None:
+    """RefusedError while a rollout that cannot be read may be on a PoP."""
+    for each in unreadable_rollouts(site):
+        if each.may_be_on(pop):
+            raise RefusedError(unreadable_text(each))
+
+
+def unreadable_text(each: Unreadable) -> str:
+    """Which record cannot be read, what waits for it, and the command that ends this."""
+    where = each.pop or "any PoP"
+    return (
+        f"{each.why}; no rollout begins on {where} until that record is put back, or until "
+        f"release_record {each.id} gives it up"
+    )
+
+
+def release_record(site: Site, rollout: str, reason: str = "", by: str = "") -> dict[str, Any]:
+    """Give up a record that cannot be read, so that rollouts begin on its PoP again.
+
+    The text stays where it is. Another text under the same key is judged anew. InputError if there
+    is no such record, RefusedError if it can be read.
+    """
+    heads, unreadable = read_heads(site)
+    if rollout in [head.id for head in heads]:
+        raise RefusedError(
+            f"the record of rollout {rollout} can be read: rollout_pop carries it on, "
+            "roll_back_pop takes it back"
+        )
+    found = next((each for each in unreadable if each.id == rollout), None)
+    if found is None:
+        raise InputError("parameter", "rollout", f"there is no rollout {rollout!r}")
+    document = {
+        "schema": CAMPAIGN_SCHEMA,
+        "digest": _digest(found),
+        "by": by,
+        "at": time.time(),
+        "reason": reason,
+    }
+    site.store.put(_key(rollout), json.dumps(document))
+    where = found.pop or "every PoP"
+    message = f"{by or 'unknown'} gives up the record of {rollout}: rollouts begin on {where} again"
+    return {"rollout": rollout, "pop": found.pop, "why": found.why, "message": message}
+
+
+def _released(site: Site, each: Unreadable) -> bool:
+    text = site.store.get(_key(each.id))
+    try:
+        return text is not None and read_document(_key(each.id), text)["digest"] == _digest(each)
+    except (DamagedError, KeyError):
+        return False
+
+
+def _digest(each: Unreadable) -> str:
+    return hashlib.sha256(each.text.encode("utf-8", "replace")).hexdigest()
+
+
+def _key(rollout: str) -> str:
+    return f"{PACK}.released.{rollout}"

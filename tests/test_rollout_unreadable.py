@@ -1,0 +1,374 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A record that cannot be read is named, and stops nothing but what rests on it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgetune.documents import read_document
+from edgetune.errors import DamagedError, EdgetuneError, InputError, RefusedError
+from edgetune.report.text import rollout_text
+from edgetune.rollout import lifecycle, looks, planning, sampling, status
+from edgetune.rollout.approval import Approval, load_approval, save_approval
+from edgetune.rollout.baseline import check_baseline
+from edgetune.rollout.guard import Guard
+from edgetune.rollout.pause import pause_pop, pauses_of
+from edgetune.rollout.record import (
+    Head,
+    _load_batch,
+    _load_head,
+    all_heads,
+    load_plan,
+    read_heads,
+    read_rollout,
+)
+from edgetune.rollout.unreadable import release_record, unreadable_rollouts
+from tests.builders import plan
+from tests.damage import JUNK, damaged, places, put, without
+from tests.soaking import USUAL, Soaking
+from tests.world import EmptyWorld, World, changing
+
+OTHER = "ams1-20261121T052018-503b"
+BESIDE = "lab1-20261121T052018-503b"
+NO_POP = "somebody"
+
+TEXTS = [
+    *("", "{", "7", "null", "[]", "{}", '"x"', "\x00", "[" * 100_000, '{"schema": 2}'),
+    '{"schema": []}',
+    '{"schema": true}',
+    '{"schema": "2"}',
+]
+
+
+def quarantined(folder: Path) -> World:
+    """A rollout whose head has something in every field that can hold something."""
+    world = changing(folder)
+    (host,) = world.at(0)
+    opened = read_rollout(world.site, world.rollout)
+    head = opened.head
+    head.soak, head.channel, head.only = [1.0, 2.0], "edge", [host]
+    head.verdict = {"verdict": "improved", "reason": "so", "decision": "wait", "metrics": []}
+    night = {"name": "night", "days": ["mon"], "start": 0, "end": 60, "zone": "UTC"}
+    head.freezes = [night, {"name": "final", "start": 1.0, "end": 2.0}]
+    head.quarantined[host] = {
+        "reason": "gone",
+        "since": 1.0,
+        "batch": 0,
+        "step": "rebooting",
+        "boot_id": "b",
+        "load_balancer": "ready",
+        "bmc": {"power": "On", "events": [{"message": "m"}]},
+    }
+    opened.save()
+    return world
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """The head of a rollout, and the first batch."""
+    world = quarantined(tmp_path_factory.mktemp("records") / "world")
+    world.roll(0)
+    keys = {"head": f"rollout.{world.rollout}", "batch": f"batch.{world.rollout}.0"}
+    texts = {name: world.site.store.get(f"edgetune.{key}") for name, key in keys.items()}
+    return {name: json.loads(text or "") for name, text in texts.items()}
+
+
+def as_head(document: dict[str, Any], text: str) -> Head | None:
+    try:
+        return _load_head(document["id"], text)
+    except RefusedError as error:
+        assert "\n" not in str(error) and len(str(error)) < 500
+        return None
+
+
+def shown(head: Head) -> str:
+    """What people are told of it."""
+    from dataclasses import asdict
+
+    return rollout_text(asdict(head))
+
+
+@given(st.data())
+def test_any_damage_gives_a_head_that_can_be_shown_or_one_line(
+    documents: dict[str, dict[str, Any]], data: st.DataObject
+) -> None:
+    document = documents["head"]
+    head = as_head(document, data.draw(damaged(document)))
+    if head is not None:
+        assert (head.id, head.pop) == (document["id"], document["pop"])
+        assert head.may_become is not None
+        assert shown(head)
+
+
+def test_no_place_of_a_head_takes_whatever_it_is_given(
+    documents: dict[str, dict[str, Any]],
+) -> None:
+    """The same for each place and each junk value, without dice."""
+    document = documents["head"]
+    refused = 0
+    for path in places(document):
+        for text in [json.dumps(put(document, path, junk)) for junk in JUNK]:
+            head = as_head(document, text)
+            refused += head is None
+            assert head is None or shown(head)
+        head = as_head(document, json.dumps(without(document, path)))
+        assert head is None or shown(head)
+    assert refused > 400
+
+
+@given(st.data())
+def test_any_damage_gives_a_batch_or_one_line(
+    documents: dict[str, dict[str, Any]], data: st.DataObject
+) -> None:
+    document = documents["batch"]
+    try:
+        batch = _load_batch(document["rollout"], 0, data.draw(damaged(document)))
+    except RefusedError as error:
+        assert "\n" not in str(error) and len(str(error)) < 500
+        return
+    assert batch.finished in (True, False)
+    assert batch.at("done") is not None and batch.failures is not None
+
+
+def test_the_error_names_key_and_field(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    key = f"edgetune.rollout.{world.rollout}"
+    good = json.loads(world.site.store.get(key) or "")
+    for field, value, problem in (
+        ("epoch", "7", "must be a whole number, not text"),
+        ("epoch", 10**13, "is no epoch"),
+        ("state", "tuned", "is none of claimed, "),
+        ("pop", "lab2", "is not that of the id"),
+        ("id", OTHER, "is that of another rollout"),
+        ("created", None, "must be a finite number, not nothing"),
+        ("soak", [1.0], "is no span"),
+        ("restore_batches", 10**9, "is out of range"),
+        ("history", [{"at": 1.0}], "is missing"),
+        ("freezes", [{"zone": "Nowhere/At_all", "days": []}], "holds what is no freeze"),
+        ("surprise", 1, "is not known to this version of the pack"),
+    ):
+        world.site.store.put(key, json.dumps({**good, field: value}))
+        with pytest.raises(DamagedError, match=f"{key} is damaged: {field}.*{problem}"):
+            read_rollout(world.site, world.rollout)
+
+
+def put_head(world: EmptyWorld, rollout: str, text: str) -> None:
+    world.site.store.put(f"edgetune.rollout.{rollout}", text)
+
+
+def no_complaint(problem: str) -> None:
+    raise AssertionError(problem)
+
+
+@pytest.mark.parametrize(
+    "rollout, text",
+    [(OTHER, "{"), (BESIDE, '{"schema": 2}'), (NO_POP, "7"), (OTHER, "[" * 100_000), (OTHER, "")],
+)
+def test_it_is_told_and_stops_nobody_else(tmp_path: Path, rollout: str, text: str) -> None:
+    world = changing(tmp_path)
+    world.roll(0)
+    put_head(world, rollout, text)
+    told = status.rollout_status(world.site)
+    assert told["ids"] == [world.rollout]
+    (line,) = told["unreadable"]
+    assert f"edgetune.rollout.{rollout} is damaged" in line and f"release_record {rollout}" in line
+    assert line in told["message"] and rollout in told["text"]
+    (found,) = list(Guard(no_complaint).look(world.site))
+    assert (found.trigger, found.payload["rollout"]) == ("rollout_stalled", rollout)
+    assert rollout in found.payload["reason"]
+    # The sweep names it, and goes on with the others.
+    assert status.rollout_status(world.site, orphaned=True)["unreadable"] == [line]
+    assert sampling.sample_hosts(world.site)["samples"] == 8
+    assert world.take_over()["claimed"]
+    assert world.roll_back()["state"] == "rolled_back"
+    assert world.hosts.tuned == set()
+
+
+def test_the_guard_tells_it_once_an_hour(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    put_head(world, OTHER, "{")
+    guard = Guard(no_complaint)
+    assert [len(list(guard.look(world.site))) for _ in range(3)] == [1, 0, 0]
+
+
+def planned(world: EmptyWorld, folder: Path) -> dict[str, Any]:
+    from edgetune.rollout.record import save_plan
+
+    made = plan(folder)
+    save_plan(world.site, made)
+    return made
+
+
+@pytest.mark.parametrize("rollout", [BESIDE, NO_POP])
+def test_its_pop_is_nobody_s_until_a_person_says_so(tmp_path: Path, rollout: str) -> None:
+    world = EmptyWorld(tmp_path)
+    put_head(world, rollout, "{")
+    digest = planned(world, tmp_path)["digest"]
+    for begin in (
+        lambda: lifecycle.claim_pop(world.site, plan=digest),
+        lambda: planning.plan_rollout(world.site, "lab1", "accept_queue"),
+    ):
+        with pytest.raises(RefusedError, match=f"rollout.{rollout} is damaged.*release_record"):
+            begin()
+    assert world.site.claims.holder("lab1") is None
+    message = release_record(world.site, rollout, "nothing stands there", "ana")["message"]
+    assert message.startswith(f"ana gives up the record of {rollout}")
+    assert unreadable_rollouts(world.site) == []
+    assert status.rollout_status(world.site)["unreadable"] == []
+    assert planning.plan_rollout(world.site, "lab1", "accept_queue")["plan"]
+    assert lifecycle.claim_pop(world.site, plan=digest)["claimed"]
+
+
+def test_that_of_another_pop_keeps_nobody_from_beginning(tmp_path: Path) -> None:
+    world = EmptyWorld(tmp_path)
+    put_head(world, OTHER, "{")
+    assert lifecycle.claim_pop(world.site, plan=planned(world, tmp_path)["digest"])["claimed"]
+
+
+def test_another_text_under_the_key_is_judged_anew(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    good = world.site.store.get(f"edgetune.rollout.{world.rollout}") or ""
+    put_head(world, world.rollout, "{")
+    release_record(world.site, world.rollout)
+    put_head(world, world.rollout, "[")
+    assert len(unreadable_rollouts(world.site)) == 1
+    put_head(world, world.rollout, good)
+    assert [head.id for head in all_heads(world.site)] == [world.rollout]
+    with pytest.raises(RefusedError, match="can be read: rollout_pop carries it on"):
+        release_record(world.site, world.rollout)
+    with pytest.raises(InputError, match="there is no rollout 'nothing'"):
+        release_record(world.site, "nothing")
+
+
+@pytest.mark.parametrize("text", ["", "{", "7", '{"digest": 7}', "{}"])
+def test_a_release_that_cannot_be_read_releases_nothing(tmp_path: Path, text: str) -> None:
+    world = EmptyWorld(tmp_path)
+    put_head(world, BESIDE, "{")
+    world.site.store.put(f"edgetune.released.{BESIDE}", text)
+    assert [each.id for each in unreadable_rollouts(world.site)] == [BESIDE]
+
+
+def test_one_that_has_ended_is_not_taken_up_again_beside_it(tmp_path: Path) -> None:
+    """The one that cannot be read may be half done on the same hosts."""
+    world = changing(tmp_path)
+    world.mark("rolling_back")
+    world.mark("rolled_back")
+    opened = read_rollout(world.site, world.rollout)
+    opened.head.quarantined["e000"] = {"reason": "gone"}
+    opened.save()
+    lifecycle.release_pop(world.site, world.rollout, world.epoch)
+    put_head(world, BESIDE, "{")
+    with pytest.raises(RefusedError, match=f"{BESIDE} is damaged"):
+        world.take_over()
+    release_record(world.site, BESIDE)
+    assert world.take_over()["claimed"]
+
+
+def test_hosts_are_drained_when_a_later_rollout_cannot_be_read(tmp_path: Path) -> None:
+    """What stands above a live tuning may have to be lifted, and may need a drain."""
+    world = World(tmp_path, disruption="live")
+    assert not read_rollout(world.site, world.rollout).drains
+    put_head(world, OTHER, "{")
+    assert not read_rollout(world.site, world.rollout).drains
+    put_head(world, BESIDE, "{")
+    assert read_rollout(world.site, world.rollout).drains
+
+
+def test_the_epoch_that_it_tells_is_not_given_away_again(tmp_path: Path) -> None:
+    world = EmptyWorld(tmp_path)
+    put_head(world, BESIDE, json.dumps({"schema": 2, "epoch": 41}))
+    release_record(world.site, BESIDE)
+    digest = planned(world, tmp_path)["digest"]
+    assert lifecycle.claim_pop(world.site, plan=digest)["epoch"] == 42
+    assert [each.epoch for each in read_heads(world.site)[1]] == [41]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_batch_that_cannot_be_read_costs_its_own_rollout_alone(tmp_path: Path, text: str) -> None:
+    world = changing(tmp_path)
+    world.roll(0)
+    key = f"edgetune.batch.{world.rollout}.0"
+    world.site.store.put(key, text)
+    for read in (lambda: world.batch(0), lambda: world.mark("rolling_back")):
+        with pytest.raises(DamagedError, match=f"{key} is damaged"):
+            read()
+    complaints: list[str] = []
+    assert list(Guard(complaints.append).look(world.site)) == []
+    assert all(f"{key} is damaged" in complaint for complaint in complaints)
+    assert status.rollout_status(world.site)["ids"] == [world.rollout]
+
+
+@pytest.fixture(scope="module")
+def soaking(tmp_path_factory: pytest.TempPathFactory) -> Soaking:
+    """A rollout with a baseline and a look."""
+    world = Soaking(tmp_path_factory.mktemp("soaking"))
+    check_baseline(world.site, world.rollout, world.epoch)
+    world.soak(test=USUAL, began=200)
+    looks.compare_pop(world.site, world.rollout)
+    return world
+
+
+@pytest.mark.parametrize("kind", ["baseline", "look"])
+def test_any_damage_of_what_was_measured_is_one_line(soaking: Soaking, kind: str) -> None:
+    opened = read_rollout(soaking.site, soaking.rollout)
+    key = f"edgetune.{kind}.{soaking.rollout}" + (".0" if kind == "look" else "")
+    good = soaking.site.store.get(key) or ""
+    read: Callable[[], Any] = opened.baseline if kind == "baseline" else lambda: opened.look(0)
+    document = json.loads(good)
+    assert read() == {name: value for name, value in document.items() if name != "digest"}
+    wrong = [json.dumps(put(document, path, "x")) for path in list(places(document))[::5] if path]
+    for text in [*TEXTS, *wrong, good[:-1], good[: len(good) // 2]]:
+        soaking.site.store.put(key, text)
+        with pytest.raises(DamagedError, match=f"{key} is damaged"):
+            read()
+    # Earlier versions wrote no digest.
+    soaking.site.store.put(key, json.dumps(without(document, ("digest",))))
+    assert read()["schema"] == 2
+    soaking.site.store.put(key, good)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_plan_that_cannot_be_read_is_one_line(tmp_path: Path, text: str) -> None:
+    world = changing(tmp_path)
+    digest = world.plan["digest"]
+    world.site.store.put(f"edgetune.plan.{digest}", text)
+    with pytest.raises(RefusedError, match=digest):
+        load_plan(world.site, digest)
+    assert list(Guard(lambda problem: None).look(world.site)) is not None
+    assert status.rollout_status(world.site, orphaned=True)["ids"] == []
+
+
+@pytest.mark.parametrize("text", [*TEXTS, '{"paused": 0}', '{"paused": "no"}'])
+def test_a_pause_that_cannot_be_read_pauses(tmp_path: Path, text: str) -> None:
+    world = changing(tmp_path)
+    pause_pop(world.site, "lab1", by="ana")
+    world.site.store.put("edgetune.pause.asked.lab1", text)
+    pause = pauses_of(world.site, "lab1")["asked"]
+    assert pause.paused
+    assert status.rollout_status(world.site)["ids"] == [world.rollout]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_an_approval_that_cannot_be_read_approves_nothing(tmp_path: Path, text: str) -> None:
+    world = EmptyWorld(tmp_path)
+    save_approval(world.site, Approval("sha256:ab", "a plan", "ben", 1.0, 2.0))
+    assert load_approval(world.site, "sha256:ab")
+    world.site.store.put("edgetune.approval.sha256:ab", text)
+    with pytest.raises(RefusedError, match="approval.* sha256:ab|approval.sha256:ab is damaged"):
+        load_approval(world.site, "sha256:ab")
+
+
+def test_a_document_is_refused_where_it_is_nested_without_end() -> None:
+    with pytest.raises(DamagedError, match="x is damaged: is nested more than 40 deep"):
+        read_document("x", '{"a":' * 41 + "1" + "}" * 41)
+    assert read_document("x", '{"a":' * 40 + "1" + "}" * 40)
+
+
+def test_what_is_damaged_is_an_error_of_ours() -> None:
+    assert issubclass(DamagedError, EdgetuneError)
