@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from edgetune import RECORD_SCHEMA
 from edgetune.errors import InputError, RefusedError
 from edgetune.rollout import soak, status
 from edgetune.rollout.adoption import adopt_host
@@ -179,10 +182,11 @@ def test_once_the_host_is_back_it_is_planned(world: World) -> None:
 def test_a_quarantine_of_another_pop_is_none_of_ours(world: World) -> None:
     _replaced(world, _quarantine(world))
     opened = _opened(world)
-    opened.head.pop = "lab2"
-    world.site.claims.take("lab2", world.rollout, 60, above=world.epoch - 1)
-    opened.head.epoch = world.epoch
-    opened.save()
+    elsewhere = replace(opened.head, id="lab2-20261121T052018-503b", pop="lab2")
+    document = {"schema": RECORD_SCHEMA, **asdict(elsewhere)}
+    world.site.store.put(f"edgetune.rollout.{elsewhere.id}", json.dumps(document))
+    here = {"schema": RECORD_SCHEMA, **asdict(replace(opened.head, quarantined={}))}
+    world.site.store.put(f"edgetune.rollout.{world.rollout}", json.dumps(here))
     assert len(_plan(world)["test"]) == 4
 
 
