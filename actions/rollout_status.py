@@ -18,6 +18,7 @@ class RolloutStatus(Action):
         host: str = "",
         orphaned: bool = False,
         verdict: bool = False,
+        ended: list[str] | None = None,
     ) -> Result:
         return run_step(
             rollout_status,
@@ -28,4 +29,5 @@ class RolloutStatus(Action):
             host=host,
             orphaned=orphaned,
             verdict=verdict,
+            ended=ended,
         )

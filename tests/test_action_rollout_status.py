@@ -44,6 +44,11 @@ class RolloutStatusTestCase(EdgetuneActionTestCase):
         self.world.site.claims.release("lab1", claim)
         self.assertEqual(self.assert_succeeds(orphaned=True)["ids"], [self.world.rollout])
 
+    def test_one_whose_execution_has_ended_has_no_owner(self) -> None:
+        (row,) = self.assert_succeeds(ended=["run-1"])["rollouts"]
+        self.assertIn(f"roll_back_pop rollout={self.world.rollout}", row["left"])
+        self.assertEqual(self.assert_succeeds(ended=["run-2"])["rollouts"][0]["left"], "")
+
     def test_hosts_with_drift_stand_below_their_rollout(self) -> None:
         now = time.time()
         for at, counts in ((now - 2000, (9, 9)), (now - 60, (1, 3)), (now, (0, 2))):

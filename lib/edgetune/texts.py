@@ -3,6 +3,11 @@
 
 from __future__ import annotations
 
+import os
+
+# How an action is run here; the local runner says it in the environment.
+RUN = "EDGETUNE_RUN"
+
 
 def printable(text: str) -> str:
     """The same lines, without what moves a cursor or turns the direction of writing round."""
@@ -12,3 +17,10 @@ def printable(text: str) -> str:
 def one_line(text: str) -> str:
     """The same, and in one line: no text can begin a line that looks like one of ours."""
     return printable(text).replace("\n", " ")
+
+
+def command(action: str, **parameters: str) -> str:
+    """What a person types to run an action: with the local runner where that runs us, else with
+    StackStorm's client."""
+    words = [f"{name}={value}" for name, value in parameters.items()]
+    return " ".join([f"{os.environ.get(RUN) or 'st2 run edgetune.'}{action}", *words])

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from edgetune.report.text import clock
-from edgetune.texts import one_line
+from edgetune.texts import command, one_line
 
 WIDTH = 100
 LONGEST = 400
@@ -149,4 +149,4 @@ def _next(result: Mapping[str, Any]) -> Iterator[str]:
     if best:
         yield ""
         yield "Next"
-        yield f"  st2 run edgetune.plan_rollout pop={result['pop']} tuning={best[0]}"
+        yield f"  {command('plan_rollout', pop=result['pop'], tuning=best[0])}"

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import hashlib
+import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgetune.metrics.catalogue import UNITS
 from edgetune.plan import planned_looks
-from edgetune.texts import one_line
+from edgetune.texts import command, one_line
 
 
 def plan_text(plan: Mapping[str, Any]) -> str:
@@ -121,6 +122,27 @@ def rollout_text(head: Mapping[str, Any]) -> str:
     if head["quarantined"]:
         lines.append("  release_host brings a mended host back, adopt_host a replaced one")
     return _page(lines)
+
+
+def left_text(head: Mapping[str, Any], out: Sequence[str] | None) -> str:
+    """A rollout without an owner: the hosts that are ``out`` of service by its record (None: it
+    cannot be read), and the commands that get out. Made for a terminal of 80 columns."""
+    known = "not known, its record cannot be read" if out is None else listed(out)
+    lines = [
+        f"WITHOUT AN OWNER: {head['id']}",
+        f"  {head['tuning']} on {head['pop']}: {head['state']}",
+        *textwrap.wrap(
+            one_line(f"out of service by its record: {known}"),
+            79,
+            initial_indent="  ",
+            subsequent_indent="    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        ),
+    ]
+    if head["state"] != "rolling_back":
+        lines.append(f"  carry on:   {command('rollout_pop', rollout=head['id'])}")
+    return _page([*lines, f"  roll back:  {command('roll_back_pop', rollout=head['id'])}"])
 
 
 def drift_text(row: Mapping[str, Any]) -> str:

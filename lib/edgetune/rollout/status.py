@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import asdict
 from typing import Any
 
-from edgetune.errors import InputError, StoreError
+from edgetune.errors import EdgetuneError, InputError, StoreError
 from edgetune.report.chat import color_of
-from edgetune.report.text import rollout_text, verdict_text
+from edgetune.report.text import left_text, rollout_text, verdict_text
 from edgetune.rollout.pause import all_pauses, pause_text, why_frozen
 from edgetune.rollout.record import (
     ENDED,
     FORWARD,
+    Batch,
     Head,
     Rollout,
     idle_time,
@@ -37,8 +39,13 @@ def rollout_status(
     host: str = "",
     orphaned: bool = False,
     verdict: bool = False,
+    ended: Sequence[str] = (),
 ) -> dict[str, Any]:
     """How rollouts stand: one, those of a PoP, those in a state, or all.
+
+    Those come first that have no owner, with the hosts that are out of service and the commands
+    that get out. ``ended`` are executions that the caller knows to have ended: what one of them
+    was carrying on has no owner at once, all else after ``owner_timeout``.
 
     With ``host`` only those that hold it in quarantine, with ``orphaned`` only those that
     somebody should be carrying on and nobody is (none while everything is stopped). Of a
@@ -68,23 +75,56 @@ def rollout_status(
         and (not orphaned or (not stopped and is_orphaned(site, head)))
     ]
     told = chosen[0].pop if rollout and chosen else ""
+    ownerless, unknown = _without_an_owner(site, chosen, ended)
+    left = {head.id: _left(site, head) for head in ownerless}
+    chosen.sort(key=lambda head: head.id not in left)
+    notices = [*_stopped(stopped), *left.values(), *unknown, *map(one_line, damaged)]
+    notices += [*_paused(site, pop or told), *_frozen(chosen)]
     return {
-        "rollouts": [_short(head) for head in chosen],
+        "rollouts": [{**_short(head), "left": left.get(head.id, "")} for head in chosen],
         "ids": [head.id for head in (_in_turn(site, chosen) if state else chosen)],
         "color": _color(chosen[0]) if rollout and chosen else "",
         "unreadable": damaged,
-        "message": "; ".join([f"{len(chosen)} rollout{'' if len(chosen) == 1 else 's'}", *damaged]),
-        "text": _text(
-            [
-                *_stopped(stopped),
-                *map(one_line, damaged),
-                *_paused(site, pop or told),
-                *_frozen(chosen),
-            ],
-            chosen,
-        )
-        + (_drift(site, chosen[0]) if rollout and chosen else ""),
+        "message": "; ".join([_counted(chosen, left), *damaged]),
+        "text": _text(notices, chosen) + (_drift(site, chosen[0]) if rollout and chosen else ""),
     }
+
+
+def _counted(chosen: Sequence[Head], left: Sized) -> str:
+    ownerless = f", {len(left)} without an owner" if left else ""
+    return f"{len(chosen)} rollout{'' if len(chosen) == 1 else 's'}{ownerless}"
+
+
+def _without_an_owner(
+    site: Site, heads: Sequence[Head], ended: Sequence[str]
+) -> tuple[list[Head], list[str]]:
+    """Those that somebody should be carrying on and nobody is, and what is not known of that."""
+    wanting = [head for head in heads if head.wants_a_workflow]
+    try:
+        return [h for h in wanting if h.owner in ended or is_orphaned(site, h)], []
+    except StoreError as error:
+        known = [head for head in wanting if head.owner in ended]
+        return known, [f"Which rollouts have an owner is not known: {one_line(str(error))}."]
+
+
+def _left(site: Site, head: Head) -> str:
+    try:
+        out = out_of_service(Rollout(site, head).batches())
+    except EdgetuneError:
+        return left_text(asdict(head), None)
+    return left_text(asdict(head), out)
+
+
+def out_of_service(batches: Iterable[Batch]) -> list[str]:
+    """Hosts that a rollout took out of service and has not put back, by its record; a record is
+    written before what it names is done."""
+    out: dict[str, bool] = {}
+    for batch in batches:
+        for name, host in batch.hosts.items():
+            drained = host.lb_before is not None or host.step == "quarantined"
+            if drained or host.step in ("done", "skipped"):
+                out[name] = drained and host.step not in ("done", "skipped")
+    return [name for name, is_out in out.items() if is_out]
 
 
 def _in_turn(site: Site, heads: list[Head]) -> list[Head]:
@@ -139,6 +179,7 @@ def _short(head: Head) -> dict[str, Any]:
         "tuning": head.tuning,
         "state": head.state,
         "channel": head.channel,
+        "owner": head.owner,
         "verdict": head.verdict.get("verdict", ""),
         "ratio": _ratio(head),
         "quarantined": head.quarantined,

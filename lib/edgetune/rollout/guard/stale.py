@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from edgetune.report.text import duration
 from edgetune.rollout.guard.watched import Finding, Watched
+from edgetune.texts import command
 
 
 def stale_samples(watched: Watched) -> Finding | None:
@@ -16,6 +17,6 @@ def stale_samples(watched: Watched) -> Finding | None:
     reason = (
         f"no host of {watched.head.pop} was sampled for {duration(longest)}, so nothing is seen of "
         f"{watched.head.id}; see that the rule sample_running is enabled and that "
-        f"st2 run edgetune.sample_hosts pop={watched.head.pop} succeeds"
+        f"{command('sample_hosts', pop=watched.head.pop)} succeeds"
     )
     return watched.finding(reason, "stale", is_acted_on=False)

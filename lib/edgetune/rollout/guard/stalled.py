@@ -8,6 +8,7 @@ from edgetune.rollout.guard.watched import Finding, Watched
 from edgetune.rollout.record import idle_time
 from edgetune.rollout.recovery import is_orphaned
 from edgetune.rollout.soak import Soak
+from edgetune.texts import command
 
 
 def stalled_rollout(watched: Watched) -> Finding | None:
@@ -20,7 +21,7 @@ def stalled_rollout(watched: Watched) -> Finding | None:
         return watched.finding(
             f"{head.id} is {head.state}, and nobody made a step for {idle}; the rule "
             f"recover_orphans picks it up if it is enabled, "
-            f"st2 run edgetune.recover_pop rollout={head.id} at once",
+            f"{command('recover_pop', rollout=head.id)} at once",
             "stalled",
             is_acted_on=False,
         )
@@ -30,7 +31,7 @@ def stalled_rollout(watched: Watched) -> Finding | None:
     return watched.finding(
         f"{head.id} is soaking, and nobody took its look or acted on it for "
         f"{duration(round(late))}; the rule advance_soaking does if it is enabled, "
-        f"st2 run edgetune.advance_pop rollout={head.id} at once",
+        f"{command('advance_pop', rollout=head.id)} at once",
         "stalled",
         is_acted_on=False,
     )
