@@ -17,14 +17,19 @@ from edgetune.rollout.drain import keep_out
 from edgetune.rollout.health import sick_services
 from edgetune.rollout.readiness import set_ready
 from edgetune.rollout.record import Batch, Rollout, open_rollout
+from edgetune.rollout.reverts import (
+    APPLY_TIMEOUT,
+    can_cut_off,
+    confirm_window,
+    expect_revert,
+    waiting_text,
+    waits_for_revert,
+)
 from edgetune.rollout.site import Site
 
-APPLY_TIMEOUT = 120
-# A change to the network can cut us off: unless it is confirmed over a new connection within
-# this time the host takes it back by itself.
-CONFIRM_WITHIN = 300
-_NETWORK = ("nic.", "route.", "sysctl:net.", "sysctl:net/")
 _POLL = 1.0
+# What an agent answers that changed nothing, or has proven that all is as before.
+_UNTOUCHED = ("refused", "bad_request", "undone")
 
 
 def apply_tuning(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
@@ -36,10 +41,21 @@ def apply_tuning(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     work = opened.batch(batch)
     names = work.at("drained", "changing")
     keep_out(opened, work, names)
-    opened.move(work, names, "changing")
     tuned, others = _by_agent(opened, names)
-    answers = opened.ask(tuned, "apply", lambda host: _apply_request(opened, host), APPLY_TIMEOUT)
+    provisional = [name for name in tuned if _cuts_off(opened, name)]
+    expect_revert(opened, work, provisional, site.config.health_deadline + APPLY_TIMEOUT)
+    opened.move(work, names, "changing")
+    window = confirm_window(opened, len(work.hosts))
+    answers = opened.ask(
+        tuned, "apply", lambda host: _apply_request(opened, host, window), APPLY_TIMEOUT
+    )
     answers.update(_reach(opened, opened.hosts(others)))
+    answered = [name for name in provisional if not answers[name].failed]
+    expect_revert(opened, work, answered, 0)
+    for name in tuned:
+        if answers[name].reason in _UNTOUCHED:
+            work.hosts[name].reverts_at = 0.0
+            work.hosts[name].go("drained")
     return _settled(opened, work, answers, "changed")
 
 
@@ -65,8 +81,15 @@ def restore_hosts(
     answers.update(_reach(opened, opened.hosts(others)))
     for name, answer in answers.items():
         work.hosts[name].ours |= answer.changed
+        if not answer.failed:
+            work.hosts[name].reverts_at = 0.0
     answers = {**silent, **answers}
-    return _settled(opened, work, answers, "changed")
+    waiting = [name for name, told in answers.items() if waits_for_revert(opened, work, told)]
+    final = {name: told for name, told in answers.items() if name not in waiting}
+    report = _settled(opened, work, final, "changed")
+    if waiting:
+        report["message"] = waiting_text(work, waiting)
+    return {**report, "waiting": len(waiting)}
 
 
 def verify_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
@@ -145,13 +168,18 @@ def _restore_live(opened: Rollout, work: Batch) -> dict[str, Any]:
         work.hosts[name].live_back = not answer.failed
         work.hosts[name].ours |= answer.changed
     opened.save_batch(work)
-    return _report(answers, "back in what they can take back while they serve", [])
+    report = _report(answers, "back in what they can take back while they serve", [])
+    return {**report, "waiting": 0}
 
 
 def _proofs(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
     tuned, others = _by_agent(opened, names)
     if work.what == "change":
-        return {**_confirm(opened, tuned), **_reach(opened, opened.hosts(others))}
+        confirmed = _confirm(opened, tuned)
+        for name in confirmed:
+            if not confirmed[name].failed:
+                work.hosts[name].reverts_at = 0.0
+        return {**confirmed, **_reach(opened, opened.hosts(others))}
     ours = [name for name in tuned if work.hosts[name].ours]
     others = [name for name in names if name not in ours]
     return {
@@ -160,18 +188,19 @@ def _proofs(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Hos
     }
 
 
-def _apply_request(opened: Rollout, host: Host) -> dict[str, Any]:
-    settings = _agent_settings(opened, host.name)
-    can_cut_off = any(setting["id"].startswith(_NETWORK) for setting in settings)
-    within = CONFIRM_WITHIN + opened.site.config.reboot_deadline
+def _cuts_off(opened: Rollout, host: str) -> bool:
+    return can_cut_off([str(setting["id"]) for setting in _agent_settings(opened, host)])
+
+
+def _apply_request(opened: Rollout, host: Host, window: float) -> dict[str, Any]:
     return {
         "rollout": opened.head.id,
         "drained": opened.drains,
         "tuning": opened.head.tuning,
         "digest": opened.plan["tuning"]["digest"],
-        "settings": settings,
+        "settings": _agent_settings(opened, host.name),
         "expect": _before(opened, host.name),
-        "confirm_within": within if can_cut_off else 0,
+        "confirm_within": window if _cuts_off(opened, host.name) else 0,
         "grace_boots": 1 if opened.plan["disruption"] == "reboot" else 0,
     }
 

@@ -13,6 +13,7 @@ from edgetune.rollout.identity import strangers
 from edgetune.rollout.pause import why_frozen, why_paused
 from edgetune.rollout.readiness import proven_by_effect, set_ready
 from edgetune.rollout.record import UNTOUCHED_STEPS, Batch, Rollout, open_rollout
+from edgetune.rollout.reverts import waits_for_revert
 from edgetune.rollout.site import Site
 from edgetune.rollout.surge import surge_of
 from edgetune.traffic import DrainDriver, Server
@@ -316,6 +317,8 @@ def _take_out(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence
             driver.set_state(host.server, OUT)
     for name, answer in set_ready(opened, names, ready=False).items():
         sessions = int(answer.data.get("sessions", 0))
+        if waits_for_revert(opened, work, answer):
+            continue
         if answer.failed:
             opened.fail(work, name, str(answer.error))
         elif sessions == 0 or _goes_on(opened, work, name, sessions, driver):

@@ -19,6 +19,7 @@ from edgetune.report.text import evidence_text
 from edgetune.rollout.bios import disturbed, machine_of, settled
 from edgetune.rollout.drain import keep_out
 from edgetune.rollout.record import Batch, HostStep, Rollout, open_rollout
+from edgetune.rollout.reverts import expect_revert, waits_for_revert
 from edgetune.rollout.site import Site
 
 _TIMEOUT = 20
@@ -55,6 +56,9 @@ def reboot_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
         work.hosts[name].boot_before = str(facts[name].data["boot_id"])
         work.hosts[name].back_at = 0.0
         work.hosts[name].go("rebooting")
+    # The timer of a host starts anew with its boot.
+    provisional = [name for name in ready if work.hosts[name].reverts_at]
+    expect_revert(opened, work, provisional, site.config.reboot_deadline)
     # Whoever was on the way before is told again, and has its time from now.
     opened.move(work, work.at("rebooting"), "rebooting")
     sent = opened.ask(
@@ -97,7 +101,12 @@ def check_rebooted(site: Site, rollout: str, epoch: int, batch: int) -> dict[str
         else:
             still_out.append(name)
     reset = _restart(opened, work, [name for name in still_out if not answers[name].failed])
-    given_up = [n for n in still_out if n not in reset and _overdue(opened, work.hosts[n].at)]
+    given_up = [
+        name
+        for name in still_out
+        if name not in reset and _overdue(opened, work.hosts[name].at)
+        if not waits_for_revert(opened, work, answers[name])
+    ]
     failed += _give_up(opened, work, given_up, answers)
     opened.save_batch(work)
     waiting = [name for name in work.at("rebooting", "coming_back") if name not in failed]

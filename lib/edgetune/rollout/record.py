@@ -70,7 +70,8 @@ class HostStep:
     ``back_at``. ``resets`` are those its BMC was asked for in this reboot. ``goes_back_to`` holds
     by id what settings go back to where that is not what the plan saw: None where a tuning that
     came later holds them. ``told_at`` is when the drained host was told to say "not ready", 0
-    before.
+    before. From ``reverts_at`` on a host has taken a change back by itself that nobody confirmed;
+    0 where it waits for no confirmation.
     """
 
     step: str = "planned"
@@ -82,6 +83,7 @@ class HostStep:
     bios_at: float = 0.0
     back_at: float = 0.0
     resets: list[str] = field(default_factory=list)
+    reverts_at: float = 0.0
     lb_before: str | None = None
     boot_before: str | None = None
     error: str | None = None

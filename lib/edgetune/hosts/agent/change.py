@@ -80,6 +80,9 @@ def carry_out(host: Host, journal: Journal) -> Tuple[List[str], List[Row]]:
     services = services_of(journal.entries)
     restart(host, services)
     rows = prove(host, journal, services)
+    if journal.provisional:
+        # What the change itself took is no part of the wait for its confirmation.
+        set_deadline(host, journal)
     journal.state = "provisional" if journal.provisional else "confirmed"
     Journals(host).save(journal)
     BootHook(host).sync()

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a host takes a change back by itself that nobody confirmed over a new connection.
+
+A change to the network can cut a host off, so the agent waits for a confirmation only as long as
+this module says. Until then an unreachable host may come back, and a rollback waits for it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from edgetune.report.text import clock
+
+if TYPE_CHECKING:
+    from edgetune.hosts.result import HostResult
+    from edgetune.rollout.record import Batch, HostStep, Rollout
+
+APPLY_TIMEOUT = 120
+_NETWORK = ("nic.", "route.", "sysctl:net.", "sysctl:net/")
+# What the hosts that are asked at once take for an apply, the workflow engine to get to the next
+# step, and the hosts to connect and to verify, in seconds.
+_ROUND = 40.0
+# A reboot comes before the confirmation, and the BIOS of each host is proven after it.
+_AFTER_REBOOT = 300.0
+# What the host needs to take its change back, and for its network to come up again.
+_MARGIN = 60.0
+
+
+def can_cut_off(settings: Sequence[str]) -> bool:
+    """Whether settings of these ids can take a host off the network."""
+    return any(name.startswith(_NETWORK) for name in settings)
+
+
+def confirm_window(opened: Rollout, hosts: int) -> float:
+    """How long a host waits for its confirmation, in seconds, where ``hosts`` are changed at once.
+
+    Longer than ``verify_hosts`` goes on asking a host that does not answer.
+    """
+    config = opened.site.config
+    if opened.plan["disruption"] == "reboot":
+        return _AFTER_REBOOT + config.reboot_deadline
+    rounds = math.ceil(max(hosts, 1) / config.ssh_threads)
+    return config.health_deadline + rounds * _ROUND
+
+
+def expect_revert(opened: Rollout, work: Batch, names: Sequence[str], begun_in: float) -> None:
+    """Note when hosts have reverted at the latest whose wait begins in ``begun_in`` s at most."""
+    window = confirm_window(opened, len(work.hosts))
+    for name in names:
+        work.hosts[name].reverts_at = time.time() + begun_in + window + _MARGIN
+
+
+def may_still_revert(opened: Rollout, host: HostStep) -> bool:
+    """Whether a host that cannot be reached may yet come back by taking its change back."""
+    config, now = opened.site.config, time.time()
+    longest = config.health_deadline + APPLY_TIMEOUT + config.reboot_deadline + _MARGIN
+    longest += confirm_window(opened, len(opened.pop.hosts))
+    # A clock that was set back makes nobody wait for longer than it can take.
+    host.reverts_at = min(host.reverts_at, now + longest)
+    return now < host.reverts_at
+
+
+def waits_for_revert(opened: Rollout, work: Batch, answer: HostResult) -> bool:
+    """Whether a rollback has to wait for a host that gave this answer."""
+    host = work.hosts[answer.host]
+    silent = answer.reason == "unreachable" and work.what == "restore"
+    return silent and may_still_revert(opened, host)
+
+
+def waiting_text(work: Batch, names: Sequence[str]) -> str:
+    """For whom a rollback waits, and until when."""
+    until = {name: clock(work.hosts[name].reverts_at) for name in names}
+    each = ", ".join(f"{name} (until {when})" for name, when in until.items())
+    return f"waiting for hosts to take their change back by themselves: {each}"

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts that their own change cuts off: how long they wait, and how long a rollback waits."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.hosts.result import HostResult
+from edgetune.rollout import change, drain, reboot
+from edgetune.rollout.record import read_rollout
+from edgetune.rollout.reverts import can_cut_off
+from tests.world import World, changing
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """Its first host is drained, and about to be changed by a setting of the network."""
+    made = changing(tmp_path)
+    made.roll(0, until=change.apply_tuning)
+    return made
+
+
+def host_of(world: World) -> str:
+    (name,) = world.at(0)
+    return name
+
+
+def cut_off(world: World) -> str:
+    """The host is changed, and its answer is the last that it could not send."""
+    name = host_of(world)
+    world.hosts.tuned.add(name)
+    world.hosts.unreachable.add(name)
+    assert world.step(change.apply_tuning, 0)["failed"] == [name]
+    return name
+
+
+def asked(world: World, verb: str) -> dict[str, Any]:
+    """The newest request of a verb."""
+    return [request for _, known, request in world.hosts.asked if known == verb][-1]
+
+
+def until(world: World, batch: int, name: str) -> float:
+    return world.batch(batch).hosts[name].reverts_at
+
+
+def pass_deadline(world: World, batch: int, name: str) -> None:
+    opened = read_rollout(world.site, world.rollout)
+    work = opened.batch(batch)
+    work.hosts[name].reverts_at = time.time()
+    opened.save_batch(work)
+
+
+def begin_rollback(world: World) -> int:
+    """By whoever comes next, of what the record says; its first batch."""
+    batch = int(world.mark("rolling_back")["first_batch"])
+    world.step(drain.drain_hosts, batch)
+    return batch
+
+
+@pytest.mark.parametrize("health", [1, 60, 120])
+def test_without_a_reboot_a_host_waits_a_little_longer_than_it_is_asked(
+    tmp_path: Path, health: float
+) -> None:
+    world = changing(tmp_path, disruption="restart")
+    object.__setattr__(world.site.config, "health_deadline", health)
+    world.roll(0, until=change.verify_hosts)
+    within = asked(world, "apply")["confirm_within"]
+    assert health + 20 < within <= health + 60
+
+
+def test_with_a_reboot_a_host_waits_until_it_is_back(tmp_path: Path) -> None:
+    world = changing(tmp_path, disruption="reboot")
+    object.__setattr__(world.site.config, "reboot_deadline", 1200)
+    world.roll(0, until=change.verify_hosts)
+    assert asked(world, "apply")["confirm_within"] > 1200
+
+
+def test_a_host_that_cannot_be_cut_off_waits_for_nothing() -> None:
+    assert not can_cut_off(["sysctl:vm.swappiness", "memory.thp:enabled", "file:/etc/x"])
+    for name in ("sysctl:net.core.x", "sysctl:net/core/x", "nic.ring:eth0", "route.metric:x"):
+        assert can_cut_off(["memory.thp:enabled", name])
+
+
+def test_until_when_stands_in_the_record_before_the_host_is_asked(world: World) -> None:
+    seen = []
+    world.moments.at = lambda moment: seen.append(until(world, 0, host_of(world)))
+    world.step(change.apply_tuning, 0)
+    world.moments.at = lambda moment: None
+    assert any(when > time.time() for when in seen)
+    world.step(change.verify_hosts, 0)
+    assert until(world, 0, host_of(world)) == 0, "it was confirmed"
+
+
+def test_a_rollback_waits_for_a_host_that_its_change_cut_off(world: World) -> None:
+    name = cut_off(world)
+    batch = begin_rollback(world)
+    for _ in range(3):
+        told = world.step(drain.check_drained, batch)
+        assert (told["waiting"], told["failed"]) == (1, [])
+    assert (world.at(batch), world.head.quarantined) == ({name: "draining"}, {})
+    # It takes its change back, and is on the network again.
+    world.hosts.tuned.clear()
+    world.hosts.unreachable.clear()
+    world.roll(batch)
+    assert world.at(batch) == {name: "done"} and not world.head.quarantined
+    assert name not in world.hosts.not_ready
+
+
+def test_who_takes_the_rollout_over_waits_as_long(world: World) -> None:
+    name = cut_off(world)
+    first = until(world, begin_rollback(world), name)
+    assert first > time.time()
+    world.take_over()
+    assert until(world, begin_rollback(world), name) == first
+
+
+def test_a_host_that_does_not_come_back_in_time_is_quarantined(world: World) -> None:
+    name = cut_off(world)
+    batch = begin_rollback(world)
+    pass_deadline(world, batch, name)
+    world.step(drain.check_drained, batch)
+    assert set(world.head.quarantined) == {name}
+
+
+def test_a_host_that_refuses_is_not_waited_for(world: World) -> None:
+    """It can be reached, so its own change has nothing to do with it."""
+    name = cut_off(world)
+    batch = begin_rollback(world)
+    world.hosts.unreachable.clear()
+    world.hosts.errors[name, "ready"] = "Input/output error"
+    world.step(drain.check_drained, batch)
+    assert set(world.head.quarantined) == {name}
+
+
+def test_a_restore_is_repeated_until_the_host_is_back(tmp_path: Path) -> None:
+    """Of a tuning for which nothing is drained."""
+    world = changing(tmp_path, disruption="live")
+    world.roll(0, until=change.apply_tuning)
+    name = cut_off(world)
+    batch = begin_rollback(world)
+    for _ in range(2):
+        told = world.step(change.restore_hosts, batch)
+        assert (told["waiting"], told["failed"]) == (1, [])
+        assert f"{name} (until 20" in told["message"]
+    assert world.at(batch) == {name: "drained"} and not world.head.quarantined
+    world.hosts.unreachable.clear()
+    assert world.step(change.restore_hosts, batch)["waiting"] == 0
+    assert world.at(batch) == {name: "changed"} and until(world, batch, name) == 0
+
+
+def test_a_restore_gives_up_after_the_deadline(tmp_path: Path) -> None:
+    world = changing(tmp_path, disruption="live")
+    world.roll(0, until=change.apply_tuning)
+    name = cut_off(world)
+    batch = begin_rollback(world)
+    pass_deadline(world, batch, name)
+    assert world.step(change.restore_hosts, batch)["waiting"] == 0
+    assert set(world.head.quarantined) == {name}
+
+
+def test_a_host_that_is_cut_off_by_its_reboot_is_waited_for(tmp_path: Path) -> None:
+    world = changing(tmp_path, disruption="reboot")
+    world.roll(0, until=reboot.check_rebooted)
+    name = host_of(world)
+    world.hosts.unreachable.add(name)
+    batch = int(world.mark("rolling_back")["first_batch"])
+    world.age(batch)
+    world.step(drain.drain_hosts, batch)
+    assert world.step(reboot.check_rebooted, batch)["waiting"] == 1
+    assert world.at(batch) == {name: "coming_back"}
+    pass_deadline(world, batch, name)
+    assert world.step(reboot.check_rebooted, batch)["waiting"] == 0
+    assert set(world.head.quarantined) == {name}
+
+
+def test_a_clock_that_was_set_back_makes_nobody_wait_for_days(world: World) -> None:
+    name = cut_off(world)
+    opened = read_rollout(world.site, world.rollout)
+    work = opened.batch(0)
+    work.hosts[name].reverts_at = time.time() + 86400
+    opened.save_batch(work)
+    batch = begin_rollback(world)
+    world.step(drain.check_drained, batch)
+    assert time.time() < until(world, batch, name) < time.time() + 3600
+
+
+@pytest.mark.parametrize("reason", ["refused", "undone", "bad_request"])
+def test_a_host_that_was_left_as_it_was_is_given_back(
+    world: World, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent proved that nothing of its apply is left: nothing is to be waited for."""
+    name = host_of(world)
+    one = world.hosts._one
+
+    def refuse(host: str, verb: str, request: dict[str, Any]) -> HostResult:
+        if verb == "apply":
+            return HostResult(host, error="Read-only file system", reason=reason)
+        return one(host, verb, request)
+
+    monkeypatch.setattr(world.hosts, "_one", refuse)
+    assert world.step(change.apply_tuning, 0)["failed"] == [name]
+    assert world.at(0) == {name: "drained"}
+    assert until(world, 0, name) == 0
+    batch = int(world.mark("rolling_back")["first_batch"])
+    world.roll(batch)
+    assert world.at(batch) == {name: "done"} and not world.head.quarantined
+
+
+def test_a_host_that_failed_half_way_stays_marked_as_changing(world: World) -> None:
+    name = host_of(world)
+    world.hosts.errors[name, "apply"] = "NOT undone: x"
+    assert world.step(change.apply_tuning, 0)["failed"] == [name]
+    assert world.at(0) == {name: "changing"}
