@@ -41,6 +41,12 @@ def _keep(count: int) -> Any:
     return change
 
 
+def _exchange(pop: dict[str, Any]) -> None:
+    """The SSH addresses of two hosts, and nothing else."""
+    one, other = pop["hosts"]["e001"], pop["hosts"]["e002"]
+    one["address"], other["address"] = other["address"], one["address"]
+
+
 def _refused(practice: Practice, says: str, *words: str, config: Path | None = None) -> None:
     """One clear line, exit status not 0, and no host or server touched."""
     serving, lost = practice.serving(), practice.lost()
@@ -90,6 +96,16 @@ def test_a_wrong_parameter_is_named(practice: Practice, words: Any, says: str) -
             "HAProxy does not answer",
         ),
         (lambda pop: pop["hosts"]["e001"].update(address="10.77.9.9"), "e001: 10.77.9.9: "),
+        (
+            _exchange,
+            "e001: the load balancer sends requests for e001 to 10.77.1.2, which e002 has; "
+            "10.77.1.3, asked over SSH, has 10.77.1.3",
+        ),
+        (
+            lambda pop: pop["hosts"]["e001"].update(server_address="203.0.113.5"),
+            "e001: server_address: is 203.0.113.5, and the load balancer sends its requests to "
+            "10.77.1.2",
+        ),
     ],
 )
 def test_a_wrong_inventory_is_named(

@@ -100,14 +100,21 @@ def check_drained(site: Site, rollout: str, epoch: int, batch: int) -> dict[str,
     failed = [name for name in work.at("draining", "planned") if work.hosts[name].error]
     waiting = [name for name in work.at("draining") if name not in failed]
     errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
-    waiting_for = f"waiting for {', '.join(waiting)}" if waiting else "drained"
     return {
         "waiting": len(waiting),
         "skipped": work.at("skipped"),
         "failed": failed,
         "error": errors,
-        "message": errors or waiting_for,
+        "message": errors or _waits_for(work, waiting) or "drained",
     }
+
+
+def _waits_for(work: Batch, names: Sequence[str]) -> str:
+    told = [name for name in names if work.hosts[name].told_at]
+    busy = [name for name in names if name not in told]
+    sessions = f"waiting for the sessions of {', '.join(busy)}" if busy else ""
+    checks = f"waiting for the load balancer's check of {', '.join(told)} to fail" if told else ""
+    return "; ".join(filter(None, (sessions, checks)))
 
 
 def undrain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:

@@ -100,8 +100,10 @@ def _mismatch(
     """What speaks against this host being behind its server, or ""."""
     vouched = "" if host.server_address == UNTOLD else _canonical(host.server_address)
     if host.server_address and vouched != address:
-        told = f"the load balancer sends its requests to {address or 'an address it does not tell'}"
-        return f"server_address: is {host.server_address}, and {told}"
+        return (
+            f"server_address: is {host.server_address}, and the load balancer sends its requests "
+            f"to {address or 'an address that it does not tell'}"
+        )
     others = [name for name in owners.get(address, ()) if name != host.name]
     own = _own_addresses(facts[host.name])
     if len(others) == 1 and address not in own:
