@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from bench import chaos
-from bench.chaos import auditor, breakage
+from bench._mutation import Edit, MutationError, copy_checkout
+from bench.chaos import auditor, breakage, sabotage
 from bench.chaos.auditor import Broken, End, Faults, Stop, Window
 from bench.chaos.run import Report
 from bench.chaos.schedule import KINDS, SCENARIOS, make_schedule
@@ -27,8 +28,9 @@ from tests.builders import ROOT
 
 # They hold nearly every kind of fault, early enough to come to pass; the longest run is first.
 SEEDS = (2015, 5331, 5634)
-# A dead sshd and a slow cable end in what a cut cable ends in: no answer in time.
-ELSEWHERE = {"sshd", "slow"}
+# A dead sshd and a slow cable end in what a cut cable ends in: no answer in time. Exchanged
+# addresses have seeds of their own.
+ELSEWHERE = {"sshd", "slow", "exchange"}
 
 needs_lab = pytest.mark.skipif(
     bool(chaos.missing_requirements()),
@@ -46,14 +48,14 @@ NEW = HostState(
 HALF = HostState({"etc/hosts": "1", RUNTIME: "4096"}, "4096", "", {}, False)
 
 
-def _seen(time: float, boots: int = 1, **admin: str) -> Sight:
-    """Four servers; "down" is ready, but its check does not pass."""
+def _seen(time: float, boots: int = 1, tuned: str = "", **admin: str) -> Sight:
+    """Four servers; "down" is ready, but its check does not pass. `tuned` are words."""
     states = {f"e00{n}": admin.get(f"e00{n}", "ready") for n in range(4)}
     servers = {
         name: ("ready" if state == "down" else state, state != "down")
         for name, state in states.items()
     }
-    return Sight(time, servers, {"e000": boots})
+    return Sight(time, servers, {"e000": boots}, frozenset(tuned.split()))
 
 
 def _end(outcome: str = "rolled_back", **more: Any) -> End:
@@ -202,7 +204,66 @@ def test_a_reboot_that_nobody_asked_for_is_reported() -> None:
         "e000 was rebooted 3 times, 2 are asked for"
     ]
     assert _of(auditor.boots(sights, 3, 2, Faults())) == ["3 reboots in all, 2 are asked for"]
-    assert not _of(auditor.boots(sights, 2, 2, Faults(boots={"e000": 1})))
+    assert not _of(auditor.boots(sights, 2, 2, Faults(boots=[("e000", Window(5))])))
+
+
+def test_a_host_that_is_rebooted_or_changed_while_it_serves_is_reported() -> None:
+    served = [_seen(0), _seen(10, tuned="e001"), _seen(20, boots=2, tuned="e001")]
+    assert _of(auditor.service(served, Faults())) == [
+        "e001 was changed while it was in service",
+        "e000 booted while it was in service",
+    ]
+    out = [_seen(0), _seen(5, e000="maint", e001="maint")]
+    out += [_seen(10, boots=2, tuned="e001", e000="maint", e001="maint"), _seen(20, boots=2)]
+    assert _of(auditor.service(out, Faults())) == []
+    back = _seen(30, boots=2, tuned="e001")
+    assert len(_of(auditor.service([*out, back], Faults()))) == 1
+
+
+def test_only_a_fault_in_its_time_explains_that_a_host_boots_while_it_serves() -> None:
+    sights = [_seen(0), _seen(10, boots=2)]
+    for window, found in ((Window(5, 9), 1), (Window(5, 12), 0), (Window(5), 0), (Window(11), 1)):
+        assert len(_of(auditor.service(sights, Faults(boots=[("e000", window)])))) == found
+    assert len(_of(auditor.service(sights, Faults(boots=[("e001", Window(5))])))) == 1
+
+
+def test_a_host_that_was_out_when_the_load_balancer_forgot_does_not_serve() -> None:
+    sights = [_seen(0), _seen(10, e000="maint"), _seen(20), _seen(20.5, boots=2)]
+    assert _of(auditor.service(sights, Faults(forgot=[19.9]))) == []
+    assert len(_of(auditor.service(sights, Faults()))) == 1
+
+
+def test_nothing_may_be_touched_where_addresses_were_exchanged() -> None:
+    assert _of(auditor.untouched([_seen(0), _seen(10, e001="down")])) == []
+    sights = [_seen(0), _seen(10, e001="drain"), _seen(20, boots=2, tuned="e002", e001="drain")]
+    assert _of(auditor.untouched(sights)) == [
+        "e001 became drain although addresses were exchanged",
+        "e000 booted although addresses were exchanged",
+        "e002 was changed although addresses were exchanged",
+    ]
+
+
+def test_a_host_is_quarantined_only_for_a_fault_that_met_it() -> None:
+    end = _end(quarantined=["e000", "e001"])
+    assert _of(auditor.quarantines(end, Faults(quarantined={"e000"}))) == [
+        "e001 is quarantined, and no fault met it"
+    ]
+    assert not _of(auditor.quarantines(end, Faults(quarantined={"e000", "e001", "e002"})))
+
+
+def test_a_rollout_is_under_way_from_the_first_to_the_last_host_it_touches() -> None:
+    assert auditor.under_way([_seen(0), _seen(9, e000="down")], 20) is None
+    sights = [
+        _seen(0),
+        _seen(1, e000="drain"),
+        _seen(5, tuned="e000"),
+        _seen(9),
+        _seen(10, boots=2),
+    ]
+    assert auditor.under_way(sights, 20) == Window(1, 9)
+    assert auditor.under_way(sights[:3], 20) == Window(1, 20)
+    assert auditor.changed(sights) == {"e000"}
+    assert auditor.changed([_seen(0), _seen(1, e000="drain")]) == set()
 
 
 def test_asking_again_must_change_nothing() -> None:
@@ -218,7 +279,9 @@ def test_asking_again_must_change_nothing() -> None:
 def _report(seed: int, *broken: Broken) -> Report:
     told = [{"promise": b.promise, "what": b.what, "when": b.when} for b in broken]
     faults = ["power e001 3.0..5.1 s"]
-    return Report(seed, "harmful", "sqlite, person", faults, [], "rolled_back", 21.0, told)
+    because = "no host was changed" if seed == 3 else ""
+    about = (seed, "harmful", "sqlite, person", faults, [], "rolled_back", 21.0, told)
+    return Report(*about, because=because)
 
 
 def test_seeds_are_resumed_and_a_broken_promise_fails(
@@ -234,6 +297,8 @@ def test_seeds_are_resumed_and_a_broken_promise_fails(
     monkeypatch.setattr(chaos, "run_seed", pretend)
     monkeypatch.setattr(chaos, "missing_requirements", list)
     log, figures = tmp_path / "log.jsonl", tmp_path / "figures.json"
+    # Of a harness that did not say which seeds count, and of one that was killed as it wrote.
+    log.write_text('{"seed": 2, "broken": []}\n{"seed": 3, "brok')
     assert chaos.main(["--seeds", "2-3", "--resume", str(log)]) == 0
     assert chaos.main(["--seeds", "1-4", "--resume", str(log), "--json", str(figures)]) == 1
     assert sorted(run) == [1, 2, 3, 4]
@@ -242,7 +307,25 @@ def test_seeds_are_resumed_and_a_broken_promise_fails(
     assert [figure["seed"] for figure in document["figures"]] == [1, 2, 3, 4]
     out = capsys.readouterr().out
     assert "  BROKEN seed 4, whole: e001 is half, at 2.5 s" in out
-    assert "bench.chaos: 4 seeds, 1 with broken promises" in out
+    assert "  does not count: no host was changed" in out
+    assert "4 seeds: 2 count and kept every promise, 1 do not count, 1 broke a promise" in out
+
+
+def test_a_seed_that_broke_a_promise_is_run_again_and_stays_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = [Broken("whole", "e001 is half", 2.5)]
+    monkeypatch.setattr(chaos, "missing_requirements", list)
+    command = ["--seeds", "8-9", "--resume", str(tmp_path / "log.jsonl")]
+    monkeypatch.setattr(chaos, "run_seed", lambda schedule, *_: _report(schedule.seed, *broken))
+    assert chaos.main(command) == 1
+    monkeypatch.setattr(chaos, "run_seed", lambda schedule, *_: _report(schedule.seed))
+    capsys.readouterr()
+    assert chaos.main(command) == 0
+    out = capsys.readouterr().out
+    assert "bench.chaos: 2 seeds: 2 count and kept every promise, 0 do not count, 0 broke" in out
+    assert "was broken at " in out and ": seed 9, whole: e001 is half, at 2.5 s" in out
+    assert len((tmp_path / "log.jsonl").read_text().splitlines()) == 4
 
 
 @pytest.mark.parametrize(
@@ -250,6 +333,47 @@ def test_seeds_are_resumed_and_a_broken_promise_fails(
 )
 def test_seeds_are_a_list_of_ranges(text: str, seeds: list[int]) -> None:
     assert chaos.seeds_of(text) == seeds
+
+
+def test_each_sabotage_is_of_the_code_that_there_is(tmp_path: Path) -> None:
+    for name, each in sabotage.SABOTAGES.items():
+        copy = copy_checkout(tmp_path / name, each.edits)
+        assert all(edit.new in (copy / edit.file).read_text() for edit in each.edits)
+        assert 1 <= len(each.seeds) <= 3
+        files = {edit.file for edit in each.edits}
+        for file in files:
+            compile((copy / file).read_text(), file, "exec")
+            assert (copy / file).read_text() != (ROOT / file).read_text()
+
+
+@pytest.mark.parametrize("text", ["this is nowhere in it", "EdgetuneError"])
+def test_an_edit_of_what_is_not_there_once_is_refused(text: str, tmp_path: Path) -> None:
+    with pytest.raises(MutationError, match="^lib/edgetune/errors.py has "):
+        copy_checkout(tmp_path / "one", [Edit("lib/edgetune/errors.py", text, "")])
+    with pytest.raises(MutationError, match="^lib/none.py has 0 times 'x', not once"):
+        copy_checkout(tmp_path / "other", [Edit("lib/none.py", "x", "y")])
+
+
+@pytest.mark.parametrize("caught_in", [1, 2, 3, None])
+def test_a_sabotage_is_caught_in_three_seeds_or_not_at_all(
+    caught_in: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run: list[int] = []
+
+    def pretend(schedule: Any, edits: Any) -> Report:
+        run.append(schedule.seed)
+        assert edits == sabotage.SABOTAGES["no_restore"].edits
+        caught = len(run) == caught_in
+        return _report(schedule.seed, *([Broken("whole", "e001 is half")] if caught else []))
+
+    monkeypatch.setattr(chaos, "missing_requirements", list)
+    monkeypatch.setattr(sabotage, "run_seed", pretend)
+    assert chaos.main(["--sabotage", "no_restore"]) == (0 if caught_in else 1)
+    assert run == list(sabotage.SABOTAGES["no_restore"].seeds[: caught_in or 3])
+    said = "caught in seed" if caught_in else "NOT caught in 3 seeds"
+    assert f"sabotage no_restore: {said}" in capsys.readouterr().out
 
 
 @pytest.fixture(scope="module")
@@ -368,6 +492,15 @@ def test_the_fixed_seeds_hold_what_differs() -> None:
     assert {each.coordination for each in schedules} == {"sqlite", "redis"}
     assert {each.resume for each in schedules} == {"person", "recovery"}
     assert {each.scenario for each in schedules} >= {"promoted", "harmful", "interrupted"}
+
+
+@pytest.mark.lab
+@needs_lab
+@pytest.mark.parametrize("name", ["no_restore", "no_drain"])
+def test_the_auditor_catches_a_pack_that(name: str) -> None:
+    """The others are caught by `python -m bench.chaos --sabotage all`."""
+    caught = sabotage.commit_sabotage(name, chaos.tell)
+    assert caught.broken, caught
 
 
 @pytest.mark.lab

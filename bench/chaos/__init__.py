@@ -8,14 +8,17 @@ explains; each host wholly old or wholly new, or quarantined and named; never fe
 than the floor because of us; nothing changed that the plan did not show; nothing done twice;
 nothing at all between stop_all and resume_all.
 
-The exit status is 1 if any seed broke a promise. `--seed N` runs that one again, exactly so but
-for the timing; `--resume FILE` writes a line for each seed that was run, and leaves those out that
-are in there already.
+A seed counts only if its rollout changed hosts and each of its faults met them: the others are no
+success and no failure. The exit status is 1 if any seed broke a promise. `--seed N` runs that one
+again, exactly so but for the timing; `--resume FILE` writes a line for each seed that was run, and
+leaves those out that are in there already, unless they broke a promise.
+
+`--sabotage NAME` runs a pack in which something is wrong on purpose, in at most three seeds; the
+exit status is 0 if the auditor catches it. "all" runs each of them.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import threading
@@ -26,13 +29,15 @@ from pathlib import Path
 from typing import Any
 
 from bench._table import options, print_table, write_json
+from bench.chaos.log import append, mended, newest, present_commit, read_log
 from bench.chaos.run import run_seed
+from bench.chaos.sabotage import SABOTAGES, Caught, commit_sabotage
 from bench.chaos.schedule import make_schedule
 from lab import pop as lab
 
-HEADERS = ["seed", "scenario", "store, resumed by", "faults", "outcome", "s", "broken"]
+HEADERS = ["seed", "scenario", "store, resumed by", "faults", "outcome", "s", "counts", "broken"]
 SEEDS = "1-4"
-QUICK = "1"
+QUICK = "4"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, metavar="N", help="only this one")
     parser.add_argument("--resume", type=Path, metavar="FILE", help="log of the runs done")
     parser.add_argument("--keep", action="store_true", help="leave the lab of a broken seed up")
+    parser.add_argument("--sabotage", choices=[*SABOTAGES, "all"], metavar="NAME")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="labs at once")
     chosen = parser.parse_args(arguments)
     missing = missing_requirements()
@@ -51,10 +57,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seeds = chosen.seeds or seeds_of(QUICK if chosen.quick else SEEDS)
     seeds = [chosen.seed] if chosen.seed is not None else seeds
     try:
+        if chosen.sabotage:
+            return _sabotage(list(SABOTAGES) if chosen.sabotage == "all" else [chosen.sabotage])
         figures = run_all(seeds, chosen.jobs, chosen.keep, chosen.resume)
     except KeyboardInterrupt:
         return 130
-    show(figures)
+    show(figures, mended(read_log(chosen.resume)))
     write_json(chosen.json, {"benchmark": "chaos", "quick": chosen.quick, "figures": figures})
     return 1 if any(figure["broken"] for figure in figures) else 0
 
@@ -77,8 +85,10 @@ def seeds_of(text: str) -> list[int]:
 def run_all(
     seeds: Sequence[int], jobs: int = 1, keep: bool = False, log: Path | None = None
 ) -> list[dict[str, Any]]:
-    """Run each seed that the log does not have, and return all their figures, in order."""
-    done = {figure["seed"]: figure for figure in read_log(log)}
+    """Run each seed of which the log has no unbroken run; the figures of all, in order."""
+    known = newest(read_log(log))
+    done = {seed: figure for seed, figure in known.items() if not figure["broken"]}
+    commit = present_commit()
     stop = threading.Event()
     with ThreadPoolExecutor(jobs) as pool:
         runs = [
@@ -88,7 +98,7 @@ def run_all(
         ]
         try:
             for run in as_completed(runs):
-                figure = asdict(run.result())
+                figure = {**asdict(run.result()), "commit": commit}
                 done[figure["seed"]] = figure
                 tell(figure)
                 append(log, figure)
@@ -104,7 +114,10 @@ def tell(figure: Mapping[str, Any]) -> None:
     about = "seed {seed}: {scenario}, {setup}: {outcome} after {seconds} s".format(**figure)
     print(about, *(f"  {fault}" for fault in figure["faults"]), sep="\n")
     for fault in figure["missed"]:
-        print(f"  never came: {fault}")
+        print(f"  never came, or met nothing: {fault}")
+    print("  the machine stood still for {stood_still} s, load {load}".format(**figure))
+    if figure["because"]:
+        print(f"  does not count: {figure['because']}")
     for line in broken_lines(figure):
         print(f"  BROKEN {line}")
     if figure["files"]:
@@ -119,25 +132,28 @@ def broken_lines(figure: Mapping[str, Any]) -> Iterator[str]:
         yield f"seed {figure['seed']}, {broken['promise']}: {broken['what']}, {when}"
 
 
-def show(figures: Sequence[Mapping[str, Any]]) -> None:
-    """The table of all of them."""
+def show(figures: Sequence[Mapping[str, Any]], mended: Sequence[Mapping[str, Any]] = ()) -> None:
+    """The table of all of them, and the runs that broke a promise that was kept later."""
     broken = sum(1 for figure in figures if figure["broken"])
-    print(f"bench.chaos: {len(figures)} seeds, {broken} with broken promises")
+    counted = sum(1 for figure in figures if not figure["because"] and not figure["broken"])
+    others = sum(1 for figure in figures if figure["because"] and not figure["broken"])
+    print(
+        f"bench.chaos: {len(figures)} seeds: {counted} count and kept every promise, "
+        f"{others} do not count, {broken} broke a promise"
+    )
     print_table(HEADERS, map(_row, figures))
+    for figure in mended:
+        for line in broken_lines(figure):
+            print(f"was broken at {figure['commit']}: {line}")
 
 
-def read_log(log: Path | None) -> list[dict[str, Any]]:
-    """Figures of the runs done."""
-    if log is None or not log.exists():
-        return []
-    return [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-
-
-def append(log: Path | None, figure: Mapping[str, Any]) -> None:
-    """Add a run to the log."""
-    if log is not None:
-        with log.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(figure) + "\n")
+def _sabotage(names: Sequence[str]) -> int:
+    """Commit each sabotage and tell whether it was caught; the exit status comes back."""
+    found: list[Caught] = []
+    for name in names:
+        found.append(commit_sabotage(name, tell))
+        print(found[-1])
+    return 0 if all(each.broken for each in found) else 1
 
 
 def _row(figure: Mapping[str, Any]) -> list[str]:
@@ -149,5 +165,6 @@ def _row(figure: Mapping[str, Any]) -> list[str]:
         kinds or "none came to pass",
         figure["outcome"],
         f"{figure['seconds']:.0f}",
+        "no" if figure["because"] else "yes",
         str(len(figure["broken"]) or "none"),
     ]

@@ -8,6 +8,7 @@ a window lies somewhere between its start and its end.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,6 +43,11 @@ class Window:
     start: float
     end: float | None = None
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Its start, and its end, for ever if it lasts."""
+        return self.start, float("inf") if self.end is None else self.end
+
     def meets(self, start: float, end: float) -> bool:
         return end >= self.start and (self.end is None or start <= self.end)
 
@@ -49,15 +55,19 @@ class Window:
 @dataclass
 class Faults:
     """What the faults of a run explain: lost requests, answers of hosts that were not ready,
-    reboots by host, when the load balancer forgot its states, and when all was stopped, each
-    with the hosts before and after.
+    reboots, each with its host, hosts that are quarantined, when the load balancer forgot its
+    states, and when all was stopped, each with the hosts before and after.
+
+    `exchanged` says that the inventory was wrong before any plan was made.
     """
 
     lost: list[Window] = field(default_factory=list)
     unready: list[Window] = field(default_factory=list)
-    boots: dict[str, int] = field(default_factory=dict)
+    boots: list[tuple[str, Window]] = field(default_factory=list)
+    quarantined: set[str] = field(default_factory=set)
     forgot: list[float] = field(default_factory=list)
     stops: list[Stop] = field(default_factory=list)
+    exchanged: bool = False
 
 
 @dataclass(frozen=True)
@@ -155,6 +165,61 @@ def floor(sights: Sequence[Sight], least: int, faults: Faults) -> Iterator[Broke
             yield Broken("floor", text, later.time)
 
 
+def service(sights: Sequence[Sight], faults: Faults) -> Iterator[Broken]:
+    """No host that serves is rebooted or changed, leaving aside what faults did.
+
+    Both tunings of the schedules want their hosts out of service for any change.
+    """
+    out: dict[str, float] = {}
+    for earlier, later in zip(sights, sights[1:]):
+        forgot = any(earlier.time < at <= later.time for at in faults.forgot)
+        _prove(out, earlier, later, forgot)
+        serving = earlier.ready() - set(out)
+        for name in sorted(serving & _booted(earlier, later)):
+            own = [window for host, window in faults.boots if host == name]
+            if not any(window.meets(later.time, later.time) for window in own):
+                yield Broken("service", f"{name} booted while it was in service", later.time)
+        for name in sorted(serving & (earlier.tuned ^ later.tuned)):
+            yield Broken("service", f"{name} was changed while it was in service", later.time)
+
+
+def untouched(sights: Sequence[Sight]) -> Iterator[Broken]:
+    """Where the inventory takes one host for another, nothing is drained, changed or rebooted."""
+    for earlier, later in zip(sights, sights[1:]):
+        stored = sorted(f"{name} was changed" for name in earlier.tuned ^ later.tuned)
+        for what in [*_moved(earlier, later), *stored]:
+            yield Broken("identity", f"{what} although addresses were exchanged", later.time)
+
+
+def quarantines(end: End, faults: Faults) -> Iterator[Broken]:
+    """No host is quarantined that no fault has met."""
+    for name in sorted(set(end.quarantined) - faults.quarantined):
+        yield Broken("whole", f"{name} is quarantined, and no fault met it")
+
+
+def under_way(sights: Sequence[Sight], until: float) -> Window | None:
+    """From the first to the last moment in which a rollout had a host in its hands: out of
+    service, or with a tuning. `until` is the end of the run; None if there was no such moment."""
+    touched = [sight for sight in sights if sight.tuned or _out(sight)]
+    if not touched:
+        return None
+    after = [sight.time for sight in sights if sight.time > touched[-1].time]
+    return Window(touched[0].time, after[0] if after else until)
+
+
+def _out(sight: Sight) -> bool:
+    return any(admin != "ready" for admin, _ in sight.servers.values())
+
+
+def changed(sights: Sequence[Sight]) -> set[str]:
+    """Hosts on whose disks a tuning was stored at some time."""
+    return {name for sight in sights for name in sight.tuned}
+
+
+def _booted(earlier: Sight, later: Sight) -> set[str]:
+    return {name for name, count in later.boots.items() if count != earlier.boots[name]}
+
+
 def _prove(out: dict[str, float], earlier: Sight, later: Sight, forgot: bool) -> None:
     """Keep `out`: servers that were out when the load balancer forgot so, and since when it
     believes that they are up. One that stays up for some checks, or comes up later, really is.
@@ -185,7 +250,8 @@ def boots(
 ) -> Iterator[Broken]:
     """No host reboots more often than the rollout asks for, leaving aside what faults did."""
     first, last = sights[0].boots, sights[-1].boots
-    own = {name: last[name] - first[name] - faults.boots.get(name, 0) for name in last}
+    explained = Counter(name for name, _ in faults.boots)
+    own = {name: last[name] - first[name] - explained[name] for name in last}
     for name, count in own.items():
         if count > asked:
             yield Broken("once", f"{name} was rebooted {count} times, {asked} are asked for")
@@ -249,6 +315,5 @@ def _moved(earlier: Sight, later: Sight) -> Iterator[str]:
     for name, (admin, _) in later.servers.items():
         if admin != earlier.servers[name][0]:
             yield f"{name} became {admin}"
-    for name, count in later.boots.items():
-        if count != earlier.boots[name]:
-            yield f"{name} booted"
+    for name in sorted(_booted(earlier, later)):
+        yield f"{name} booted"

@@ -39,6 +39,7 @@ def carry_out(run: Run, fault: Fault) -> Ticks:
     except lab.LabError as error:
         said = str(error)
     run.breaking.discard(fault)
+    run.faults.quarantined |= _may_be_quarantined(fault, target)
     run.note(fault, target, begun, said or "")
 
 
@@ -76,10 +77,12 @@ def _sshd(run: Run, fault: Fault, target: str) -> Ticks:
 def _power(run: Run, fault: Fault, target: str) -> Ticks:
     since, lost = _break(run, target, lambda: lab.power(run.home, target, "cut"))
     with _explains(run, lost=lost, since=since):
-        run.faults.boots[target] = run.faults.boots.get(target, 0) + 1
+        boot = Window(since)
+        run.faults.boots.append((target, boot))
         yield from run.pause(fault.lasts)
         lab.power(run.home, target, "on")
         yield from run.until(lambda: run.is_up(target), 10)
+    boot.end = time.time()
 
 
 def _balancer(run: Run, fault: Fault, target: str) -> Ticks:
@@ -150,6 +153,18 @@ def _full(run: Run, fault: Fault, target: str) -> Ticks:
     lab.fill_disk(run.home, target, full=False)
 
 
+def _exchange(run: Run, fault: Fault, target: str) -> Ticks:
+    """Two hosts have each other's address in the inventory, from the start for good, or later and
+    until a person mends it."""
+    pair = target.split("+")
+    run.faults.exchanged = fault.moment.event == "start"
+    run.site.exchange_addresses(*pair)
+    if not run.faults.exchanged:
+        yield from run.pause(fault.lasts)
+        run.site.exchange_addresses(*pair)
+    yield
+
+
 def _stop(run: Run, fault: Fault, target: str) -> Ticks:
     """The kill switch, as a person pulls it; what changed meanwhile is not explained by it."""
     yield from run.edgetune("stop_all", "reason=chaos")
@@ -174,7 +189,17 @@ KINDS: dict[str, Callable[[Run, Fault, str], Ticks]] = {
     "slow": _slow,
     "full": _full,
     "stop": _stop,
+    "exchange": _exchange,
 }
+
+
+def _may_be_quarantined(fault: Fault, target: str) -> set[str]:
+    """Hosts that a rollout may give up because of a fault; what becomes of its own processes and
+    stores is no reason to give up any."""
+    if fault.kind in ("power", "cut", "slow", "full", "agent", "sshd") and target in HOSTS:
+        return {target}
+    everything = fault.kind in ("balancer", "exchange") or target in NETWORK
+    return set(HOSTS) if everything else set()
 
 
 def _hunt(attempt: Callable[[], bool]) -> Ticks:

@@ -40,13 +40,14 @@ class Keeper:
 
 def processes_of(home: Path) -> list[int]:
     """What runs with EDGETUNE_HOME set to `home`, the `edgetune` command and its actions, and what
-    works in there: Redis writes its title over its environment.
+    works in there but for the lab's own: Redis writes its title over its environment.
     """
     mark = f"EDGETUNE_HOME={home}".encode()
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            inside = home in (path / "cwd").readlink().parents
+            works_in = (path / "cwd").readlink()
+            inside = home in works_in.parents and home / "lab" not in (works_in, *works_in.parents)
             if inside or mark in (path / "environ").read_bytes().split(b"\0"):
                 found.append(int(path.name))
     return found

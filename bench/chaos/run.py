@@ -3,23 +3,25 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Callable, Optional
 
 import yaml
 
+from bench._mutation import Edit, copy_checkout
 from bench.chaos import auditor
-from bench.chaos.auditor import Broken, End, Faults
+from bench.chaos.auditor import Broken, End, Faults, Window
 from bench.chaos.breakage import Ticks, carry_out
 from bench.chaos.keeper import Keeper, processes_of
 from bench.chaos.schedule import FLOOR, HOSTS, Fault, Moment, Schedule
-from bench.chaos.sight import SETTING, Event, HostState, Watch, lines_of, look_at_all
+from bench.chaos.sight import SETTING, Event, HostState, Sight, Watch, lines_of, look_at_all
 from bench.chaos.site import Site, read_result
 from lab import CHECKOUT
 from lab import pop as lab
@@ -35,14 +37,19 @@ NOT_BACK = ("complete", "held")
 CLIENT_LOGS = ("client-lost.jsonl", "client-unready.jsonl")
 SKIPPED = re.compile(r"\b(e\d\d\d)(?=[^:;]*, skipped)")
 # Four hosts can be drawn in four or six ways: hence the alphas.
-OPTIONS = ("baseline=4", "soak=5", "interval=1", "warmup=1", "alpha_help=0.3", "alpha_harm=0.3")
+OPTIONS = ("baseline=6", "soak=14", "interval=2", "warmup=1", "alpha_help=0.3", "alpha_harm=0.3")
 REAL = ("dry_run=false", "wait=true", *OPTIONS)
 
 
 @dataclass
 class Report:
-    """What a run of a seed came to; times in seconds since its start. The moments of `missed`
-    faults never came.
+    """What a run of a seed came to; times in seconds since its start.
+
+    `missed` faults never came, or met nothing. A run counts only if `because` is empty: its
+    rollout changed hosts, and each of its faults met them meanwhile. `commit` is the one that was
+    run. `stood_still` is the longest time between two looks of the harness, `load` the machine's
+    load average at the end: on a machine that does not keep up, requests wait longer than the
+    load balancer lets them.
     """
 
     seed: int
@@ -53,25 +60,50 @@ class Report:
     outcome: str
     seconds: float
     broken: list[dict[str, Any]]
+    because: str = ""
+    commit: str = ""
+    stood_still: float = 0.0
+    load: float = 0.0
     files: str = ""
+
+    @property
+    def counts(self) -> bool:
+        """Whether it says anything that no promise was broken."""
+        return not self.because
 
 
 class Interrupted(Exception):
     """Somebody asked for the end."""
 
 
+@dataclass(frozen=True)
+class Note:
+    """A fault that came to pass, and is over; `said` is why it did nothing, or empty."""
+
+    fault: Fault
+    text: str
+    during: Window
+    said: str
+
+
 def run_seed(
-    schedule: Schedule, keep: bool = False, stop: Callable[[], bool] = lambda: False
+    schedule: Schedule,
+    keep: bool = False,
+    stop: Callable[[], bool] = lambda: False,
+    edits: Sequence[Edit] = (),
 ) -> Report:
     """Run it in a lab of its own; files of a run that broke a promise are kept, and named.
 
     With `keep` its lab stays up, too. `stop` is asked at every tick: Interrupted when it says so.
+    With `edits` the pack is a copy of the checkout that was changed so.
     """
     home = Path(tempfile.mkdtemp(prefix=f"chaos-{schedule.seed}-")).resolve()
     keeper = Keeper(home)
     site = Site(home)
     leave: tuple[str, ...] = ()
     try:
+        if edits:
+            site.checkout = copy_checkout(home / "pack", edits)
         site.up(len(HOSTS), schedule.coordination, stays=keep)
         report = Run(schedule, site, stop).report()
         if report.broken:
@@ -97,8 +129,9 @@ class Run:
         self._stop = stop
         self._events = [Event(self.begun, "start", "")]
         self._workflows: list[subprocess.Popen[bytes]] = []
-        self._notes: list[tuple[float, str, str]] = []
+        self._notes: list[Note] = []
         self._asked = 0
+        self._ticked, self._stood_still = self.begun, 0.0
         self._status: dict[str, Any] = {}
 
     def report(self) -> Report:
@@ -119,11 +152,14 @@ class Run:
             seed=self.schedule.seed,
             scenario=self.schedule.scenario,
             setup=f"{self.schedule.coordination}, {self.schedule.resume}",
-            faults=[text for _, _, text in sorted(self._notes)],
-            missed=[str(fault) for fault in self.schedule.faults if str(fault) not in self._done()],
+            faults=[note.text for note in sorted(self._notes, key=lambda note: note.during.start)],
+            missed=[str(fault) for fault in self.schedule.faults if fault not in self._met(calm)],
             outcome=self._end().outcome,
             seconds=round(time.time() - self.begun, 1),
             broken=[self._told(each) for each in broken],
+            because=self._why_not_counted(calm),
+            stood_still=round(self._stood_still, 1),
+            load=round(os.getloadavg()[0], 1),
         )
 
     def runners(self) -> list[int]:
@@ -144,19 +180,21 @@ class Run:
 
     def note(self, fault: Fault, target: str, begun: float, said: str) -> None:
         """Write down that a fault came to pass, and that it is over."""
-        times = f"{begun - self.begun:.1f}..{time.time() - self.begun:.1f} s"
+        now = time.time()
+        times = f"{begun - self.begun:.1f}..{now - self.begun:.1f} s"
         text = f"{fault.kind} {target} {times}{': ' if said else ''}{said}"
-        self._notes.append((begun, str(fault), text))
+        self._notes.append(Note(fault, text, Window(begun, now), said))
 
     def moment(self, moment: Moment) -> Ticks:
         """Wait for it; the host that it is about comes back."""
-        seen: list[Event] = []
-        while len(seen) < moment.number:
+        while len(self._seen(moment.event)) < moment.number:
             yield
-            seen = [event for event in self._events if event.kind == moment.event]
-        event = seen[moment.number - 1]
+        event = self._seen(moment.event)[moment.number - 1]
         yield from self.until(lambda: time.time() >= event.time + moment.after)
         return event.host
+
+    def _seen(self, kind: str) -> list[Event]:
+        return [event for event in self._events if event.kind == kind]
 
     def pause(self, seconds: float) -> Ticks:
         """Wait."""
@@ -185,6 +223,8 @@ class Run:
     def _tick(self) -> None:
         if self._stop():
             raise Interrupted
+        now = time.time()
+        self._ticked, self._stood_still = now, max(self._stood_still, now - self._ticked)
         self.look()
         time.sleep(TICK)
 
@@ -250,8 +290,27 @@ class Run:
         expected = set(HOSTS) - set(self._end().quarantined)
         yield from self.until(lambda: expected <= self.watch.sights[-1].ready(), SETTLE_SECONDS)
 
-    def _done(self) -> set[str]:
-        return {fault for _, fault, _ in self._notes}
+    def _sights(self, calm: float) -> list[Sight]:
+        return [sight for sight in self.watch.sights if sight.time <= calm]
+
+    def _met(self, calm: float) -> set[Fault]:
+        """Faults that broke something while the rollout had hosts in its hands."""
+        at_work = auditor.under_way(self._sights(calm), calm)
+        return {
+            note.fault
+            for note in self._notes
+            if not note.said
+            and (self.faults.exchanged or (at_work and at_work.meets(*note.during.ends)))
+        }
+
+    def _why_not_counted(self, calm: float) -> str:
+        """Why a run says nothing although it broke no promise, or nothing."""
+        met = self._met(calm)
+        if not (auditor.changed(self._sights(calm)) or self.faults.exchanged):
+            return "no host was changed"
+        if len(met) < len(set(self.schedule.faults)):
+            return f"{len(met)} of {len(set(self.schedule.faults))} faults met the hosts"
+        return ""
 
     def _ask_again(self) -> Ticks:
         """What has ended already is asked for again."""
@@ -280,7 +339,7 @@ class Run:
         )
 
     def _audit(self, before: Looks, after: Looks, calm: float) -> Iterator[Broken]:
-        sights = [sight for sight in self.watch.sights if sight.time <= calm]
+        sights = self._sights(calm)
         end = self._end()
         was = {name: state for name, state in before.items() if state is not None}
         test = round(len(HOSTS) * self.schedule.fraction)
@@ -293,6 +352,10 @@ class Run:
         yield from auditor.hosts(was, after, end, sights[-1])
         yield from auditor.floor(sights, FLOOR, self.faults)
         yield from auditor.stopped(sights, self.faults.stops)
+        yield from auditor.service(sights, self.faults)
+        yield from auditor.quarantines(end, self.faults)
+        if self.faults.exchanged:
+            yield from auditor.untouched(sights)
         yield from auditor.boots(sights, 3 if self.schedule.reboots else 0, most, self.faults)
 
     def _repeated(self, after: Looks, again: Looks, calm: float) -> Iterator[Broken]:

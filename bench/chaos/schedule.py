@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import dataclass, replace
 
@@ -26,10 +27,14 @@ KINDS = {
     "slow": (SAME, SAME, *HOSTS, *NETWORK, *NETWORK),
     "full": (SAME, SAME, SAME, *HOSTS),
     "stop": ("all",),
+    "exchange": tuple("+".join(pair) for pair in itertools.combinations(HOSTS, 2)),
 }
-"""Each kind of fault with its targets. Those of the store are other ones with Redis."""
+"""Each kind of fault with its targets. Those of the store are other ones with Redis; "exchange" is
+of the addresses of two hosts in the inventory."""
 
 OFTEN = ("power", "balancer", "store", "cut", "runner")
+ALONE = "exchange"  # no other fault beside it could be told from it
+SHARE_EXCHANGED = 0.08
 REDIS_FAULTS = ("restart", "wipe")
 # While everything is stopped nothing may change, so nothing is changed by us either.
 BESIDE_STOP = ("action", "runner", "agent", "sshd")
@@ -40,6 +45,7 @@ SECONDS = {
     "full": (2.0, 10.0),
     "store": (0.5, 6.0),
     "stop": (3.0, 6.0),
+    "exchange": (5.0, 15.0),
 }
 NEVER_IN_TIME = 25.0  # longer than a host may take to come back
 SHARE_NEVER_IN_TIME = 0.15
@@ -124,11 +130,28 @@ def make_schedule(seed: int) -> Schedule:
     )
     if scenario == "interrupted":
         schedule = replace(schedule, by_hand=_moment(draw, schedule, 2))
-    return replace(schedule, faults=_faults(draw, schedule))
+    schedule = replace(schedule, faults=_faults(draw, schedule))
+    return _exchanged(schedule)
+
+
+def _exchanged(schedule: Schedule) -> Schedule:
+    """Some seeds have exchanged addresses in place of what else they drew: half of these before
+    the plan is made, half while the first batches are changed."""
+    draw = random.Random(f"{ALONE} {schedule.seed}")
+    if draw.random() >= SHARE_EXCHANGED:
+        return schedule
+    target = draw.choice(KINDS[ALONE])
+    lasts = round(draw.uniform(*SECONDS[ALONE]), 1)
+    if draw.random() < 0.5:
+        fault = Fault(ALONE, target, Moment("start", 1, 0.0), 0.0)
+        return replace(schedule, by_hand=None, faults=(fault,))
+    moment = Moment(draw.choice(("drain", "maint", "ready")), 1, round(draw.uniform(0.0, 2.0), 2))
+    return replace(schedule, by_hand=None, faults=(Fault(ALONE, target, moment, lasts),))
 
 
 def _faults(draw: random.Random, bare: Schedule) -> tuple[Fault, ...]:
-    kinds = draw.choices([*KINDS, *OFTEN], k=draw.choice((1, 2, 2, 3, 3)))
+    drawn = [kind for kind in KINDS if kind != ALONE]
+    kinds = draw.choices([*drawn, *OFTEN], k=draw.choice((1, 2, 2, 3, 3)))
     if "stop" in kinds:
         beside = [kind for kind in kinds if kind in BESIDE_STOP]
         kinds = ["stop", *beside]

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from lab import pop as lab
+from lab.pop.layout import Layout
 
 FINGERPRINT = Path(__file__).resolve().parents[2] / "lab/fingerprint.py"
 SETTING = "net.core.somaxconn"
@@ -19,16 +20,20 @@ cat /proc/sys/{SETTING.replace(".", "/")}
 grep -rhs '^{SETTING} *=' /etc/sysctl.d /etc/sysctl.conf | tail -n 1
 """
 JOURNALS = "cat /var/lib/edgetune/tunings/*.json 2>/dev/null || true"
+STORED = "own/files/etc/sysctl.d/90-edgetune-*"  # on the disk of a host
 MARKER = "cat /var/lib/edgetune-not-ready 2>/dev/null && echo not-ready || true"
 
 
 @dataclass(frozen=True)
 class Sight:
-    """One poll: {server: (admin, up)} of the load balancer, {host: boots}."""
+    """One poll: {server: (admin, up)} of the load balancer, {host: boots}, and the hosts on whose
+    disks a tuning is stored.
+    """
 
     time: float
     servers: Mapping[str, tuple[str, bool]]
     boots: Mapping[str, int]
+    tuned: frozenset[str] = frozenset()
 
     def ready(self) -> set[str]:
         """Servers that get traffic."""
@@ -72,12 +77,12 @@ class Watch:
         except lab.LabError:
             return []
         servers = {name: (str(row["admin"]), bool(row["up"])) for name, row in found.items()}
-        sight = Sight(now, servers, boots)
+        sight = Sight(now, servers, boots, tuned_hosts(self._home, boots))
         if not self.sights:
             self.sights.append(sight)
             return []
         last = self.sights[-1]
-        if (sight.servers, sight.boots) == (last.servers, last.boots):
+        if replace(sight, time=last.time) == last:
             return []
         self.sights.append(sight)
         return list(_events(last, sight))
@@ -90,6 +95,17 @@ def _events(last: Sight, sight: Sight) -> Iterator[Event]:
     for name, boots in sight.boots.items():
         if boots != last.boots[name]:
             yield Event(sight.time, "boot", name)
+
+
+def tuned_hosts(home: Path, hosts: Iterable[str]) -> frozenset[str]:
+    """Hosts on whose disks a tuning is stored, be they on or off.
+
+    The disks are seen through the root directory of the lab's supervisor.
+    """
+    layout = Layout(home)
+    seen_from = Path(f"/proc/{layout.lock.read_text().strip()}/root")
+    disks = seen_from / layout.disks.relative_to("/")
+    return frozenset(name for name in hosts if any((disks / name).glob(STORED)))
 
 
 def look_at(home: Path, host: str) -> HostState | None:

@@ -34,10 +34,14 @@ CONFIGURATION = {
 
 
 class Site:
-    """A lab in `home`, which is empty before; `log` gets what `edgetune` prints."""
+    """A lab in `home`, which is empty before; `log` gets what `edgetune` prints.
+
+    `checkout` is the pack that is run on it.
+    """
 
     def __init__(self, home: Path) -> None:
         self.home = home
+        self.checkout = CHECKOUT
         self.log = home / "edgetune.log"
         self._redis: subprocess.Popen[bytes] | None = None
         self._started: list[subprocess.Popen[bytes]] = []
@@ -95,6 +99,17 @@ class Site:
             shutil.rmtree(self.home / "redis")
             (self.home / "redis").mkdir()
 
+    def exchange_addresses(self, one: str, other: str) -> None:
+        """Let two hosts have each other's SSH address in the inventory."""
+        file = self.home / "lab/inventory.yaml"
+        document = yaml.safe_load(file.read_text(encoding="utf-8"))
+        hosts = document["pops"]["lab1"]["hosts"]
+        exchanged = hosts[other]["address"], hosts[one]["address"]
+        hosts[one]["address"], hosts[other]["address"] = exchanged
+        fresh = file.with_suffix(".new")
+        fresh.write_text(yaml.safe_dump(document), encoding="utf-8")
+        fresh.replace(file)
+
     def reap(self) -> None:
         """Forget the processes that were started here, once somebody has ended them."""
         for process in self._started:
@@ -127,10 +142,11 @@ class Site:
 
     def _start(self, command: list[str], out: Any, err: Any = None) -> subprocess.Popen[bytes]:
         environment = {**os.environ, "EDGETUNE_HOME": str(self.home)}
-        environment["PYTHONPATH"] = f"{CHECKOUT}:{CHECKOUT / 'lib'}"
+        environment["PYTHONPATH"] = f"{self.checkout}:{self.checkout / 'lib'}"
+        environment["EDGETUNE_PACK"] = str(self.checkout)
         process = subprocess.Popen(
             command,
-            cwd=CHECKOUT,
+            cwd=self.checkout,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=out,
