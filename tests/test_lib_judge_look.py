@@ -365,6 +365,33 @@ def test_alpha_that_was_spent_on_other_groups_is_gone(tmp_path: Path) -> None:
     assert np.sum(~alive) <= math.floor(0.05 * 0.25 * look["draws"])
 
 
+def _out(look: Mapping[str, Any], test: str) -> Any:
+    return ~unpack(look["tests"][test]["alive"], look["draws"])
+
+
+@pytest.mark.parametrize("test", ["harm", "help"])
+def test_a_draw_that_is_out_stays_out_though_it_looks_harmless_later(
+    test: str, tmp_path: Path
+) -> None:
+    made = planned(tmp_path, hosts=16)
+    soak = Soak(made, drops(made, 3, 3), looks=2)
+    first, second = soak.look(after(drops(made, 1.5, 3))), soak.look(after(drops(made, 6, 3)))
+    assert _out(first, test).any()
+    assert not (_out(first, test) & ~_out(second, test)).any()
+
+
+def test_a_biased_look_takes_no_draw_out(tmp_path: Path) -> None:
+    made = planned(tmp_path, hosts=16)
+    group = made["strata"]["lab"]["test"]
+    soak = Soak(made, drops(made, 3, 3))
+    even = _carrying(samples(drops(made, 3, 3), 0, 600, "one", seed=12), lambda *_: 1000)
+    soak.baseline = soak.measure(even)
+    unfair = _carrying(after(drops(made, 9, 3)), lambda host, _: 300 if host in group else 1000)
+    look = soak.look(unfair)
+    assert look["decision"] == "wait" and look["doubts"][0]["biased"]
+    assert not _out(look, "harm").any() and not _out(look, "help").any()
+
+
 def test_a_group_that_is_empty_is_named(tmp_path: Path) -> None:
     made = planned(tmp_path)
     soak = Soak(made, drops(made, 3, 3))
