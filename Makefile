@@ -6,11 +6,12 @@ STAMP := $(VENV)/.ready
 # Each of the thousands of processes that tests start would compile the pack anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup packages demo test lint docs bench clean
+.PHONY: help setup packages demo test mutants lint docs bench clean
 
 help:
 	@echo "make demo    bring a lab PoP up, roll out tunings that help, that hurt, and whose hosts fall ill"
 	@echo "make test    check everything (lint, types, metadata, tests, with the lab when root)"
+	@echo "make mutants make mistakes on purpose, one at a time, and see whether a test fails"
 	@echo "make lint    ruff, mypy, generated tables"
 	@echo "make docs    write the generated tables of README.md and docs/"
 	@echo "make bench   measure"
@@ -30,6 +31,9 @@ demo: setup packages
 
 test: setup packages lint
 	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+
+mutants: setup
+	@$(BIN)/python -m tests.mutants
 
 lint: setup
 	@$(BIN)/ruff check .

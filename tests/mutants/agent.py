@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mistakes on a host."""
+
+from __future__ import annotations
+
+from tests.mutants.mutation import mutations_of
+
+FOLDER = "lib/edgetune/hosts/agent"
+
+AGENT = (
+    *mutations_of(
+        FOLDER,
+        ["lib_agent", "lib_agent_requests", "lib_agent_races", "lib_agent_ready"],
+        (
+            "an older epoch is obeyed",
+            "host.py",
+            "        if epoch < seen:\n",
+            "        if False:\n",
+        ),
+        ("no epoch is remembered", "host.py", "        if epoch > seen:\n", "        if False:\n"),
+        (
+            "a damaged epoch is none",
+            "host.py",
+            '            raise Failed(f"{EPOCH} is damaged: {error}") from None\n',
+            "            return 0\n",
+        ),
+        (
+            "a reboot is done in whichever boot it arrives",
+            "verbs/reboot.py",
+            "meant = boot_id == now",
+            "meant = True",
+        ),
+        (
+            "a reboot that is asked for again is sent again",
+            "verbs/reboot.py",
+            "if meant and not _sent_just_now(host):",
+            "if meant:",
+        ),
+        (
+            "connections that are half closed are no sessions",
+            "verbs/ready.py",
+            'OPEN_STATES = ("01", "04", "08")',
+            'OPEN_STATES = ("01",)',
+        ),
+        (
+            "a host is never marked as not ready",
+            "verbs/ready.py",
+            "            _mark_not_ready(host, rollout)\n",
+            "            pass\n",
+        ),
+        (
+            "health checks over IPv6 loopback are sessions",
+            "verbs/ready.py",
+            'LOOPBACK = ("0100007F", "00000000000000000000000001000000")',
+            'LOOPBACK = ("0100007F",)',
+        ),
+    ),
+    *mutations_of(
+        FOLDER,
+        ["lib_agent", "lib_agent_faults", "lib_agent_undo", "lib_agent_races", "lib_agent_kinds"],
+        (
+            "a host is changed although it is not as the plan saw it",
+            "verbs/apply.py",
+            "    _refuse_unexpected(rows, expect)\n    journal",
+            "    journal",
+        ),
+        (
+            "a change that failed is not undone",
+            "verbs/apply.py",
+            "raise _undo(host, journal, error) from None",
+            "raise Failed(str(error)) from None",
+        ),
+        (
+            "a tuning is applied beside one that is half done",
+            "verbs/apply.py",
+            "    _refuse_unsettled(host)\n    rows",
+            "    rows",
+        ),
+        (
+            "the journal is written after the change",
+            "change.py",
+            "    journals.save(journal)\n"
+            "    BootHook(host).sync()\n"
+            "    if journal.provisional:\n"
+            "        arm_timer(host, journal)\n"
+            "    put_on(host, journal)\n",
+            "    BootHook(host).sync()\n"
+            "    if journal.provisional:\n"
+            "        arm_timer(host, journal)\n"
+            "    put_on(host, journal)\n"
+            "    journals.save(journal)\n",
+        ),
+        (
+            "no timer is armed for a change that may cut the host off",
+            "change.py",
+            "        arm_timer(host, journal)\n",
+            "        pass\n",
+        ),
+        (
+            "what was set is not read back",
+            "change.py",
+            "    if not kind.same(now, setting.value):\n",
+            "    if False:\n",
+        ),
+        (
+            "settings are put back in the order of their application",
+            "put_back.py",
+            "for entry in reversed(in_order(entries))",
+            "for entry in in_order(entries)",
+        ),
+        (
+            "what was put back is not read back",
+            "put_back.py",
+            "    if now != was and not kind.is_back(entry.setting.target, now, was):\n",
+            "    if False:\n",
+        ),
+        (
+            "the journal is forgotten although something could not be put back",
+            "undo.py",
+            "    if problems:\n"
+            '        raise Failed("; ".join(unsaved + problems))\n'
+            "    disarm_timer",
+            "    disarm_timer",
+        ),
+        (
+            "the change of another rollout is taken back",
+            "verbs/restore.py",
+            "ours = journal if journal and rollout in (None, journal.rollout) else None",
+            "ours = journal",
+        ),
+        (
+            "confirming and reverting do not exclude each other",
+            "verbs/confirm.py",
+            "    with host.lock():\n",
+            "    if True:\n",
+        ),
+        (
+            "a change is kept that does not verify",
+            "verbs/confirm.py",
+            ' and result["verified"]\n',
+            "\n",
+        ),
+        (
+            "a change is kept that is being taken back",
+            "verbs/confirm.py",
+            "journal is not None and journal.state not in UNSETTLED and result",
+            "journal is not None and result",
+        ),
+        (
+            "a deadline holds in another boot",
+            "standby.py",
+            '    if journal.deadline.get("boot_id") != host.boot_id:\n',
+            "    if False:\n",
+        ),
+        (
+            "the boot hook leaves what is half done",
+            "journal.py",
+            "unsettled = self.provisional or self.state in UNSETTLED",
+            "unsettled = self.provisional",
+        ),
+    ),
+)

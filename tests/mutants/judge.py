@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mistakes that would promote what hurts, or see harm where chance was at work."""
+
+from __future__ import annotations
+
+from tests.mutants.mutation import mutations_of
+
+FOLDER = "lib/edgetune/judge"
+
+JUDGE = (
+    *mutations_of(
+        FOLDER,
+        ["lib_judge_permutation", "lib_judge_sequential", "lib_judge_look"],
+        (
+            "ties count for the draw that happened",
+            "permutation.py",
+            "np.mean(statistics >= statistics[0] - TIE)",
+            "np.mean(statistics > statistics[0] + TIE)",
+        ),
+        (
+            "a stratum of one group only is compared",
+            "permutation.py",
+            "if test and control]",
+            "if test or control]",
+        ),
+        (
+            "alpha is rounded up to a draw",
+            "sequential.py",
+            "return math.floor(alpha * spent * draws + TIE)",
+            "return math.ceil(alpha * spent * draws + TIE)",
+        ),
+        (
+            "the first look spends the whole alpha",
+            "sequential.py",
+            "    return passed if budget(alpha, 1.0, draws) >= looks else passed**1.5\n",
+            "    return 1.0\n",
+        ),
+        (
+            "of draws that tie some are taken out",
+            "sequential.py",
+            "return alive & ~(scores > stays + TIE)",
+            "return alive & ~(scores >= stays - TIE)",
+        ),
+        (
+            "draws that are out already spend no alpha",
+            "sequential.py",
+            "    left = most - int(np.sum(~alive))\n",
+            "    left = most\n",
+        ),
+        (
+            "each look begins with all draws",
+            "look.py",
+            'return {"alive": unpack(test["alive"], len(everyone)), "forgone": test["forgone"]}',
+            'return {"alive": everyone, "forgone": test["forgone"]}',
+        ),
+        (
+            "a biased look spends alpha",
+            "look.py",
+            'take_out(score, earlier["alive"], 0 if biased else most)',
+            'take_out(score, earlier["alive"], most)',
+        ),
+        (
+            "other groups than before go on with the draws of before",
+            "look.py",
+            'if previous["drawn_from"] != _drawn_from(compared):',
+            "if False:",
+        ),
+    ),
+    *mutations_of(
+        FOLDER,
+        ["lib_judge_verdict", "lib_judge_soundness", "lib_judge_scores", "lib_judge_look"],
+        (
+            "a biased comparison decides",
+            "verdict.py",
+            "    if any(doubt.biased for doubt in found.doubts):\n",
+            "    if False:\n",
+        ),
+        (
+            "what is doubtful is promoted",
+            "verdict.py",
+            'return "promote" if found.helped and not found.doubts else "hold"',
+            'return "promote" if found.helped else "hold"',
+        ),
+        (
+            "it is promoted before the soak is over",
+            "verdict.py",
+            '    if not found.last:\n        return "wait"\n    return "promote"',
+            '    return "promote"',
+        ),
+        ("hosts without data are no doubt", "soundness.py", "ENOUGH = 0.8", "ENOUGH = 0.0"),
+        (
+            "a soak without any sample is no doubt",
+            "soundness.py",
+            '        yield Doubt("stale", "there is no sample of the soak", biased=True)\n',
+            "        return\n",
+        ),
+        (
+            "old samples are no doubt",
+            "soundness.py",
+            "    elif end - max(known) > max(STALE_AFTER * interval, STALE_LEAST):\n",
+            "    elif False:\n",
+        ),
+        (
+            "a reboot in the soak is no doubt",
+            "soundness.py",
+            "    if rebooted:\n",
+            "    if False:\n",
+        ),
+        ("a reset counter is no doubt", "soundness.py", "    if fallen:\n", "    if False:\n"),
+        (
+            "unknown changes are none",
+            "change.py",
+            "values[known].mean() if known.any() else 0.0",
+            "0.0",
+        ),
+        (
+            "harm within its margin counts",
+            "scores.py",
+            "(statistics > margins + _NOTHING)",
+            "(statistics > _NOTHING)",
+        ),
+        (
+            "the margin of a benefit is forgotten",
+            "scores.py",
+            "return margin * shown - statistics",
+            "return -statistics",
+        ),
+        (
+            "a host that never counted anything has no rate",
+            "standardise.py",
+            "half = 0.5 * observed",
+            "half = 0.0 * observed",
+        ),
+    ),
+    *mutations_of(
+        FOLDER,
+        ["lib_judge_limits", "rollout_guard", "rollout_steps"],
+        (
+            "a silent host is within limits",
+            "limits.py",
+            '        return "does not answer"\n',
+            '        return ""\n',
+        ),
+        ("every check may fail", "limits.py", "FAILED = 0.5\n", "FAILED = 1.0\n"),
+        (
+            "a host is held against the better of both",
+            "limits.py",
+            "usual = max(baseline, statistics.median(others))",
+            "usual = min(baseline, statistics.median(others))",
+        ),
+        (
+            "a host is held against those that were changed, too",
+            "limits.py",
+            "if name not in changed] or list(now.values())",
+            "] or list(now.values())",
+        ),
+    ),
+)

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mistakes that would take the wrong host, too many hosts, or a rollout of somebody else."""
+
+from __future__ import annotations
+
+from tests.mutants.mutation import mutations_of
+
+FOLDER = "lib/edgetune/rollout"
+
+OWNERS = mutations_of(
+    FOLDER,
+    ["rollout_records", "rollout_steps", "lib_stores", "rollout_recovery"],
+    (
+        "mark_rollout takes the rollout from whoever holds it",
+        "lifecycle.py",
+        "site.config.claim_ttl, after=epoch).epoch",
+        "site.config.claim_ttl).epoch",
+    ),
+    (
+        "claim_pop takes an epoch that hosts have seen",
+        "lifecycle.py",
+        "        above=_largest_epoch(site, taken.head.pop),\n",
+        "        above=0,\n",
+    ),
+    (
+        "claim_pop takes a PoP with another rollout that is unfinished",
+        "lifecycle.py",
+        "    refuse_unfinished(site, taken.head.pop, but=rollout)\n",
+        "",
+    ),
+    (
+        "of two rollouts that begin at once both do",
+        "lifecycle.py",
+        "        refuse_unfinished(site, pop.name)\n        begun.save()\n",
+        "        begun.save()\n",
+    ),
+    (
+        "a rollout is begun beside one that is unfinished",
+        "lifecycle.py",
+        "    refuse_if_paused(site, pop.name)\n    refuse_unfinished(site, pop.name)\n",
+        "    refuse_if_paused(site, pop.name)\n",
+    ),
+    (
+        "a rollout that is held gives its PoP back",
+        "lifecycle.py",
+        "    if opened.head.state not in ENDED:\n",
+        "    if False:\n",
+    ),
+    (
+        "a PoP is free while an action of the old owner may run",
+        "lifecycle.py",
+        "site.claims.release(opened.head.pop, opened.claim, max(0.0, grace))",
+        "site.claims.release(opened.head.pop, opened.claim, 0.0)",
+    ),
+    (
+        "another epoch's claim is renewed (SQLite)",
+        "claims.py",
+        "if held != claim and (held is not None or self._epoch(db, pop) != claim.epoch):",
+        "if held is not None and held.rollout != claim.rollout:",
+    ),
+    (
+        "another epoch's claim is renewed (Redis)",
+        "claims.py",
+        "if claim.rollout ~= ARGV[1] or claim.epoch ~= tonumber(ARGV[2]) then return {0, held} end",
+        "if claim.rollout ~= ARGV[1] then return {0, held} end",
+    ),
+    (
+        "a claim is taken that another rollout holds (SQLite)",
+        "claims.py",
+        "            if held is not None and held.rollout != rollout:\n",
+        "            if False:\n",
+    ),
+    (
+        "a side effect is permitted while everything is stopped",
+        "record.py",
+        "        self.renew()\n        refuse_if_stopped(self.site)\n",
+        "        self.renew()\n",
+    ),
+    (
+        "a side effect is permitted to an owner that was replaced",
+        "record.py",
+        "        self.renew()\n        refuse_if_stopped(self.site)\n",
+        "        refuse_if_stopped(self.site)\n",
+    ),
+    (
+        "a rollout whose owner dies again and again is carried on",
+        "recovery.py",
+        "    if head.recoveries >= MOST_RECOVERIES:\n",
+        "    if False:\n",
+    ),
+    (
+        "a rollout in which a host failed is carried on",
+        "recovery.py",
+        "    if failed:\n",
+        "    if False:\n",
+    ),
+)
+
+TRAFFIC = mutations_of(
+    FOLDER,
+    ["rollout_traffic_steps", "rollout_steps", "rollout_rollback_steps"],
+    (
+        "one host less than the floor may serve",
+        "drain.py",
+        "        if left >= opened.pop.must_serve or not serving & set(names):\n",
+        "        if left >= opened.pop.must_serve - 1 or not serving & set(names):\n",
+    ),
+    (
+        "a rollback drains one host more than there is room for",
+        "drain.py",
+        "    room = len(serving) - opened.pop.must_serve\n",
+        "    room = len(serving) - opened.pop.must_serve + 1\n",
+    ),
+    (
+        "what somebody else drains at the same moment is not seen",
+        "drain.py",
+        "    if left >= opened.pop.must_serve or not served:\n",
+        "    if True:\n",
+    ),
+    (
+        "sessions in the load balancer are not waited for",
+        "drain.py",
+        "    return server.sessions == 0 or _goes_on(",
+        "    return True or _goes_on(",
+    ),
+    (
+        "sessions on the host are not waited for",
+        "drain.py",
+        "        elif sessions == 0 or _goes_on(",
+        "        elif True or _goes_on(",
+    ),
+    (
+        "a drain is written down after it",
+        "drain.py",
+        '    opened.move(work, names, "draining")\n'
+        "    for each in opened.hosts(names):\n"
+        '        if servers[each.server].state == "ready":\n'
+        "            opened.permit()\n"
+        '            driver.set_state(each.server, "drain")\n',
+        "    for each in opened.hosts(names):\n"
+        '        if servers[each.server].state == "ready":\n'
+        "            opened.permit()\n"
+        '            driver.set_state(each.server, "drain")\n'
+        '    opened.move(work, names, "draining")\n',
+    ),
+    (
+        "a second run takes our own drain for what was before",
+        "drain.py",
+        "host.lb_before = host.lb_before or servers[",
+        "host.lb_before = servers[",
+    ),
+    (
+        "a host that somebody had in maint is given traffic",
+        "drain.py",
+        'driver.set_state(host.server, work.hosts[host.name].lb_before or "ready")\n'
+        "        for name in _not_back(",
+        'driver.set_state(host.server, "ready")\n        for name in _not_back(',
+    ),
+    (
+        "a host is done before it serves again",
+        "drain.py",
+        "        if not missing or time.monotonic() > deadline:\n            return missing\n",
+        "        return []\n",
+    ),
+    (
+        "a host that the load balancer forgot about is changed in service",
+        "drain.py",
+        '    forgotten = [host for host in ours if servers[host.server].state == "ready"]\n',
+        "    forgotten: list[Host] = []\n",
+    ),
+)
+
+HOSTS = mutations_of(
+    FOLDER,
+    ["rollout_steps", "rollout_traffic_steps", "rollout_recovery", "rollout_reset_steps"],
+    (
+        "apply does not see whether its hosts are still out",
+        "change.py",
+        "    keep_out(opened, work, names)\n"
+        '    opened.move(work, names, "changing")\n'
+        "    tuned, others = _by_agent(opened, names)\n",
+        '    opened.move(work, names, "changing")\n    tuned, others = _by_agent(opened, names)\n',
+    ),
+    (
+        "reboot does not see whether its hosts are still out",
+        "reboot.py",
+        "    keep_out(opened, work, names)\n    refused",
+        "    refused",
+    ),
+    (
+        "the boot_id is written down after the reboot",
+        "reboot.py",
+        '    opened.move(work, work.at("rebooting"), "rebooting")\n    sent',
+        "    sent",
+    ),
+    (
+        "a host that answers is back, whatever its boot_id",
+        "reboot.py",
+        'answer.data["boot_id"] != work.hosts[answer.host].boot_before',
+        "True",
+    ),
+    (
+        "a host that did not confirm is verified",
+        "change.py",
+        '    if answer.failed or answer.data.get("confirmed"):\n',
+        "    if True:\n",
+    ),
+    (
+        "a host that is not as before is verified",
+        "change.py",
+        "        if was is not None and now.get(name) != was\n",
+        "        if False\n",
+    ),
+    (
+        "a host whose service does not answer is verified",
+        "change.py",
+        "        sick = sick_services(opened.site, opened.pop, opened.hosts(names))\n",
+        "        sick: dict[str, str] = {}\n",
+    ),
+    (
+        "a batch is checked against no limits",
+        "looks.py",
+        "    failed = beyond_limits(checked, now, before, changed)\n",
+        "    failed: dict[str, str] = {}\n",
+    ),
+    (
+        "a changed host that is sick is promoted",
+        "soak.py",
+        '        look["decision"] = "hold"\n',
+        "        pass\n",
+    ),
+)
+
+BACK = mutations_of(
+    FOLDER,
+    ["rollout_rollback_steps", "rollout_steps", "rollout_quarantine_steps", "rollout_recovery"],
+    (
+        "a rollback forgets hosts that are half way",
+        "rollback.py",
+        "            elif host.step not in UNTOUCHED_STEPS:\n",
+        '            elif host.step == "done":\n',
+    ),
+    (
+        "a rollback visits the hosts that are out of service last",
+        "rollback.py",
+        "    planned = len(opened.plan",
+        "    groups = groups[1:] + groups[:1] if out else groups\n    planned = len(opened.plan",
+    ),
+    (
+        "a rollback visits the healthiest first",
+        "rollback.py",
+        "usual.get(name)), reverse=True)",
+        "usual.get(name)))",
+    ),
+    (
+        "a rollback plans batches without the floor",
+        "rollback.py",
+        "    spare = max(1, in_service - opened.pop.must_serve)\n",
+        "    spare = len(opened.pop.hosts)\n",
+    ),
+    (
+        "a host that booted with the change is not rebooted without it",
+        "rollback.py",
+        "    return (asked and booted) or bool(earlier and earlier.reboot)\n",
+        "    return bool(earlier and earlier.reboot)\n",
+    ),
+)
+
+ROLLOUT = (*OWNERS, *TRAFFIC, *HOSTS, *BACK)
