@@ -239,6 +239,16 @@ def test_quarantined_hosts_come_with_the_evidence(whole: Material) -> None:
     for part in ("gone since", "at the step rebooting of batch 2", "boot b-1", "power On"):
         assert part in text
     assert (text.count("bad memory"), text.count("then more")) == (1, 1)
+    assert text.count("NOT known to be out of service") == 2
+
+
+def test_whether_a_quarantined_host_was_seen_out_of_service_is_told(whole: Material) -> None:
+    out = {"reason": "gone", "out_of_service": True, "seen": "maint", "noted": ""}
+    inside = {"reason": "gone", "out_of_service": False, "seen": "ready", "noted": "no room"}
+    stuck = {"e003": out, "e004": inside}
+    text = said(page(replace(whole, head={**whole.head, "quarantined": stuck})))
+    assert "NOT seen out of service: ready; no room" in text
+    assert text.count("out of service: maint") == 1
 
 
 def with_text(value: Any, text: str) -> Any:

@@ -24,7 +24,14 @@ from edgetune.report.diagnosis import hosts_text
 from edgetune.report.oddities import odd_hosts
 from edgetune.report.phases import phases, runs
 from edgetune.report.pictures import forest, host_picture, time_picture
-from edgetune.report.text import clock, duration, evidence_text, prospect_text, value_text
+from edgetune.report.text import (
+    clock,
+    duration,
+    evidence_text,
+    prospect_text,
+    service_text,
+    value_text,
+)
 from edgetune.texts import one_line
 
 if TYPE_CHECKING:
@@ -204,6 +211,7 @@ def _templates() -> jinja2.Environment:
         clock=clock,
         duration=duration,
         evidence=evidence_text,
+        service=service_text,
         hosts=hosts_text,
         level=_level,
         number=number,

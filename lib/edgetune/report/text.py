@@ -118,6 +118,7 @@ def rollout_text(head: Mapping[str, Any]) -> str:
         lines.append(f"  {head['verdict']['verdict']} so far: {head['verdict'].get('reason', '')}")
     for host, why in head["quarantined"].items():
         lines += [f"  quarantined: {host}: {why['reason']}", f"    {_evidence(why)}"]
+        lines.append(f"    {service_text(why)}")
         lines += [f"    {_event(event)}" for event in why.get("bmc", {}).get("events", [])]
     if head["quarantined"]:
         lines.append("  release_host brings a mended host back, adopt_host a replaced one")
@@ -201,6 +202,15 @@ def _evidence(why: Mapping[str, Any]) -> str:
     if why.get("load_balancer"):
         facts.append(f"{why['load_balancer']} in the load balancer before")
     return ", ".join(facts)
+
+
+def service_text(why: Mapping[str, Any]) -> str:
+    """Whether a quarantined host was seen out of service; records of version 0.6 do not say."""
+    if "out_of_service" not in why:
+        return "NOT known to be out of service: no look at the load balancer was written down"
+    told = "out of service" if why["out_of_service"] else "NOT seen out of service"
+    seen = "; ".join(str(why[part]) for part in ("seen", "noted") if why.get(part))
+    return f"{told}: {seen}"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -10,7 +10,9 @@ from typing import Any
 from edgetune.errors import DrainError, RefusedError
 from edgetune.inventory import Host
 from edgetune.rollout.identity import strangers
+from edgetune.rollout.in_service import OUT, hosts_in_service, serves
 from edgetune.rollout.pause import why_frozen, why_paused
+from edgetune.rollout.quarantine import LOST, take_out_quarantined
 from edgetune.rollout.readiness import proven_by_effect, set_ready
 from edgetune.rollout.record import UNTOUCHED_STEPS, Batch, Rollout, open_rollout
 from edgetune.rollout.reverts import waits_for_revert
@@ -18,9 +20,9 @@ from edgetune.rollout.site import Site
 from edgetune.rollout.surge import surge_of
 from edgetune.traffic import DrainDriver, Server
 
-# What a server of ours is set to once it carries nothing.
-OUT = "maint"
 _POLL = 0.5
+# For so long a server is looked at until its absence is believed, in seconds.
+_SURE = 5.0
 # Seconds until who waits asks again: each time costs a workflow more than the one before, and a
 # pause may last for a night, a freeze for days.
 _SOON, _PAUSED = 15, 60
@@ -51,7 +53,7 @@ def drain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, A
     names = _without_strangers(opened, work, _known_servers(opened, driver, names), names)
     names = _with_room(opened, driver, names) if work.what == "restore" else names
     servers = _known_servers(opened, driver, names)
-    serving = [name for name in names if _serves(servers[opened.pop.host(name).server])]
+    serving = [name for name in names if serves(servers[opened.pop.host(name).server])]
     surge = surge_of(opened) if serving else ""
     if surge:
         return _began(opened, work, surge, waiting=len(names))
@@ -118,7 +120,11 @@ def _waits_for(work: Batch, names: Sequence[str]) -> str:
 
 
 def undrain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
-    """Give verified hosts their previous state back and wait until they serve again."""
+    """Give verified hosts their previous state back and wait until they serve again.
+
+    In a rollback it is the batch's last step in the load balancer: hosts that were quarantined
+    on the way are seen out of service.
+    """
     opened = open_rollout(site, rollout, epoch)
     work = opened.batch(batch)
     names = work.at("verified", "undraining")
@@ -131,12 +137,10 @@ def undrain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str,
             opened.permit()
             driver.set_state(host.server, work.hosts[host.name].lb_before or "ready")
         for name in _not_back(opened, driver, work, drained):
-            if work.what == "restore":
-                set_ready(opened, [name], ready=False)
-                driver.set_state(opened.pop.host(name).server, OUT)
             if opened.fail(work, name, "does not pass the load balancer's check"):
                 failed.append(name)
     opened.move(work, [n for n in work.at("undraining") if n not in failed], "done")
+    take_out_quarantined(opened, work)
     done = [name for name in names if work.hosts[name].step == "done"]
     return {"done": done, "failed": failed, "message": f"{len(done)} of {len(names)} serve again"}
 
@@ -167,7 +171,7 @@ def keep_out(opened: Rollout, work: Batch, names: Sequence[str]) -> None:
 def _open_sessions(opened: Rollout, hosts: Sequence[Host]) -> Iterator[int]:
     for answer in set_ready(opened, [host.name for host in hosts], ready=False).values():
         # No answer is no proof.
-        yield 1 if answer.failed else int(answer.data.get("sessions", 0))
+        yield 1 if answer.failed else int(answer.data["sessions"])
 
 
 def _held_up(opened: Rollout, work: Batch) -> tuple[str, int]:
@@ -216,14 +220,31 @@ def _without_lost(
     opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]
 ) -> list[str]:
     """In a rollback, a host that the load balancer lost stops nobody else: it is quarantined."""
-    servers = driver.servers()
-    lost = [host.name for host in opened.hosts(names) if host.server not in servers]
-    if work.what != "restore" or not lost:
-        return list(names)
+    lost = _lost(opened, driver, names) if work.what == "restore" else []
     for name in lost:
-        opened.fail(work, name, "the load balancer does not know it any more")
-    opened.save_batch(work)
+        opened.fail(work, name, LOST)
+    if lost:
+        opened.save_batch(work)
+        take_out_quarantined(opened, work)
     return [name for name in names if name not in lost]
+
+
+def _lost(opened: Rollout, driver: DrainDriver, names: Sequence[str]) -> list[str]:
+    """Hosts that the load balancer's whole list lacks in every look for ``health_deadline``.
+
+    DrainError if it knows none of the PoP's hosts: that says something of the load balancer.
+    """
+    deadline = time.monotonic() + opened.site.config.health_deadline
+    lost = list(names)
+    while True:
+        servers = driver.servers()
+        if not any(host.server in servers for host in opened.pop.hosts):
+            raise DrainError(f"{opened.pop.name}: the load balancer knows none of its hosts")
+        lost = [host.name for host in opened.hosts(lost) if host.server not in servers]
+        if not lost or time.monotonic() > deadline:
+            return lost
+        time.sleep(_POLL)
+        opened.permit()
 
 
 def _without_strangers(
@@ -256,7 +277,7 @@ def _with_room(opened: Rollout, driver: DrainDriver, names: Sequence[str]) -> li
 
     All of them where there is no room at all, for which somebody has to wait.
     """
-    serving = _serving(opened, driver.servers())
+    serving = hosts_in_service(opened.pop, driver.servers())
     room = len(serving) - opened.pop.must_serve
     last = [name for name in names if name in serving][max(0, room) :] if room > 0 else []
     return [name for name in names if name not in last]
@@ -268,8 +289,8 @@ def _wait_for_room(
     """The servers, once enough others serve; hosts that serve nothing need no room."""
     deadline = time.monotonic() + (opened.site.config.health_deadline if patient else 0)
     while True:
-        servers = driver.servers()
-        serving = _serving(opened, servers)
+        servers = _known_servers(opened, driver, names)
+        serving = hosts_in_service(opened.pop, servers)
         left = len(serving - set(names))
         if left >= opened.pop.must_serve or not serving & set(names):
             return servers
@@ -286,7 +307,7 @@ def _give_room_back(
     opened: Rollout, driver: DrainDriver, work: Batch, served: Sequence[str]
 ) -> str:
     """Somebody else may have drained hosts at the same moment: then ours go back, and wait."""
-    left = len(_serving(opened, driver.servers()))
+    left = len(hosts_in_service(opened.pop, driver.servers()))
     if left >= opened.pop.must_serve or not served:
         return ""
     for host in opened.hosts(served):
@@ -296,14 +317,6 @@ def _give_room_back(
     opened.move(work, served, "planned")
     names = ", ".join(served)
     return f"{names} went back: {left} hosts in service, {opened.pop.must_serve} must stay"
-
-
-def _serving(opened: Rollout, servers: Mapping[str, Server]) -> set[str]:
-    return {host.name for host in opened.pop.hosts if _serves(servers.get(host.server))}
-
-
-def _serves(server: Server | None) -> bool:
-    return server is not None and server.in_service
 
 
 def _is_empty(opened: Rollout, work: Batch, name: str, server: Server, driver: DrainDriver) -> bool:
@@ -323,12 +336,13 @@ def _take_out(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence
             opened.permit()
             driver.set_state(host.server, OUT)
     for name, answer in set_ready(opened, names, ready=False).items():
-        sessions = int(answer.data.get("sessions", 0))
         if waits_for_revert(opened, work, answer):
             continue
         if answer.failed:
             opened.fail(work, name, str(answer.error))
-        elif sessions == 0 or _goes_on(opened, work, name, sessions, driver):
+            continue
+        sessions = int(answer.data["sessions"])
+        if sessions == 0 or _goes_on(opened, work, name, sessions, driver):
             work.hosts[name].go("drained")
 
 
@@ -357,13 +371,21 @@ def _goes_on(opened: Rollout, work: Batch, name: str, sessions: int, driver: Dra
 
 
 def _not_back(opened: Rollout, driver: DrainDriver, work: Batch, names: Sequence[str]) -> list[str]:
-    """Hosts that should serve again and do not, after the health deadline."""
+    """Hosts that should serve again and do not, after the health deadline.
+
+    The last look alone is no evidence: a host that served in an earlier one is looked at again.
+    """
     expected = {opened.pop.host(n).server: n for n in names if work.hosts[n].lb_before == "ready"}
-    deadline = time.monotonic() + opened.site.config.health_deadline
+    patience = opened.site.config.health_deadline
+    began, sure = time.monotonic(), min(patience, _SURE)
+    since: dict[str, float] = {}
     while True:
         servers = driver.servers()
-        missing = [name for server, name in expected.items() if not _serves(servers.get(server))]
-        if not missing or time.monotonic() > deadline:
+        now = time.monotonic()
+        missing = [name for server, name in expected.items() if not serves(servers.get(server))]
+        since = {name: since.get(name, now) for name in missing}
+        seen_long = all(now - start >= sure for start in since.values())
+        if not missing or now - began > patience + (0 if seen_long else 2 * sure):
             return missing
         time.sleep(_POLL)
         opened.permit()

@@ -12,6 +12,7 @@ from edgetune.errors import EdgetuneError, FencedError, InputError, RefusedError
 from edgetune.rollout.approval import valid_approval
 from edgetune.rollout.baseline import usual_load
 from edgetune.rollout.pause import refuse_if_paused
+from edgetune.rollout.quarantine import in_service_still, look_at_quarantined
 from edgetune.rollout.record import (
     CHANGES_HOSTS,
     ENDED,
@@ -124,6 +125,8 @@ def mark_rollout(
     head = opened.head
     before = head.state
     _refuse_hosts(head, hosts)
+    if state == "rolled_back":
+        look_at_quarantined(opened, list(head.quarantined))
     head.enter(state, by, reason or _reason(opened, state))
     head.epoch = site.claims.take(head.pop, rollout, site.config.claim_ttl, after=epoch).epoch
     head.owner = owner or head.owner
@@ -308,6 +311,8 @@ def _reason(opened: Rollout, state: str) -> str:
     skipped = f" but {', '.join(named)}, skipped" if named else ""
     stuck = sorted(opened.head.quarantined)
     quarantined = f" but {', '.join(stuck)}, quarantined" if stuck else ""
+    inside = in_service_still(opened.head.quarantined)
+    quarantined += f" and NOT seen out of service: {', '.join(inside)}" if inside else ""
     return {
         "baseline": "measuring the baseline",
         "changing": "changing the test group",

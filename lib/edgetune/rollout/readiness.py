@@ -89,7 +89,7 @@ def _shows(opened: Rollout, work: Batch, servers: Mapping[str, Server], name: st
     server = opened.pop.host(name).server
     if server not in work.passing:
         return _proven_by(opened, name) == BY_INTERFACE
-    return not servers[server].up
+    return server in servers and not servers[server].up
 
 
 def _contradiction(
@@ -100,7 +100,8 @@ def _contradiction(
     fell = [
         name
         for name in work.passing
-        if name not in own and servers[name].state == "ready" and not servers[name].up
+        if name not in own and name in servers
+        if servers[name].state == "ready" and not servers[name].up
     ]
     if fell:
         return (

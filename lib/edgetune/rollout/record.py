@@ -170,6 +170,9 @@ class Quarantine:
     boot_id: str | None = None
     load_balancer: str | None = None
     bmc: dict[str, Any] = field(default_factory=dict)
+    out_of_service: bool = False
+    seen: str = ""
+    noted: str = ""
 
 
 @dataclass
@@ -185,7 +188,8 @@ class Head:
     During ``freezes`` no batch begins.
     ``quarantined`` holds for each host the
     ``reason``, ``since`` when, in which ``batch`` at which ``step``, its last known ``boot_id``
-    and state in the ``load_balancer``, and what its ``bmc`` said.
+    and state in the ``load_balancer`` before, what its ``bmc`` said, and whether it was seen out
+    of service (see ``quarantine``).
     """
 
     id: str
@@ -388,7 +392,7 @@ class Rollout:
         """Write down that a host failed, with what its BMC says; True if that fails the batch.
 
         A rollback goes on with the other hosts: the one that failed it quarantines, which is to
-        say it stays out of service, is named, and waits for a person.
+        say it is named and waits for a person; ``quarantine`` sees it out of service.
         """
         host = batch.hosts[name]
         if batch.what != "restore":

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from edgetune.judge.limits import sickness
 from edgetune.rollout.baseline import usual_health
+from edgetune.rollout.in_service import hosts_in_service
 from edgetune.rollout.record import UNTOUCHED_STEPS, Batch, HostStep, Rollout
 
 _BACK = ("rebooted", "verified", "undraining")
@@ -86,11 +87,7 @@ def _by_service(opened: Rollout, names: Sequence[str]) -> tuple[list[str], list[
     if not opened.drains or not names:
         return [], _sickest_first(opened, names), len(opened.pop.hosts)
     servers = opened.site.load_balancer(opened.pop).servers()
-    all_serving = [
-        host.name
-        for host in opened.pop.hosts
-        if host.server in servers and servers[host.server].in_service
-    ]
+    all_serving = hosts_in_service(opened.pop, servers)
     serving = [name for name in names if name in all_serving]
     out = [name for name in names if name not in serving]
     return out, _sickest_first(opened, serving), len(all_serving)

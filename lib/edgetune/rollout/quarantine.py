@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quarantined hosts are taken out of service, and what the load balancer shows is written down.
+
+A quarantine promises that a host gets no requests. The record says of each whether that was seen,
+as ``out_of_service`` (True or False) and ``seen`` (in words). Records of version 0.6 say neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from edgetune.errors import DrainError
+from edgetune.rollout.in_service import OUT, hosts_in_service, serves
+from edgetune.rollout.record import Batch, Rollout
+from edgetune.rollout.surge import surge_of
+from edgetune.traffic import DrainDriver, Server
+
+LOST = "the load balancer does not know it any more"
+
+
+def take_out_quarantined(opened: Rollout, work: Batch) -> None:
+    """Take the quarantined hosts of a rollback's batch out of service, where there is room.
+
+    A host that serves stays where the floor or a surge wants it, and so does one on which this
+    batch began nothing: it may be another machine than the plan means. Either is written down.
+    """
+    ours = [name for name in work.at("quarantined") if _was_begun(opened, name)]
+    whys: dict[str, str] = {}
+    if ours:
+        try:
+            whys = _take_out(opened, work, opened.site.load_balancer(opened.pop), ours)
+        except DrainError as error:
+            whys = dict.fromkeys(ours, str(error))
+        # The check of a host that has to serve on must not fail.
+        out = [name for name in ours if name not in whys]
+        whys = {**_tell_not_ready(opened, out), **whys}
+    look_at_quarantined(opened, work.at("quarantined"), whys)
+
+
+def look_at_quarantined(
+    opened: Rollout, names: Sequence[str], whys: Mapping[str, str] | None = None
+) -> None:
+    """Write down of quarantined hosts whether the load balancer shows them out of service.
+
+    ``whys`` has what is to be told beside that.
+    """
+    names = [name for name in names if name in opened.head.quarantined]
+    if not names:
+        return
+    try:
+        servers = opened.site.load_balancer(opened.pop).servers()
+        # A host may have left the inventory since.
+        known = {host.name: servers.get(host.server) for host in opened.pop.hosts}
+        found = {name: _found(opened.head.quarantined[name], known.get(name)) for name in names}
+    except DrainError as error:
+        found = dict.fromkeys(names, (False, str(error)))
+    for name, (out, words) in found.items():
+        why = opened.head.quarantined[name]
+        former = why.get("noted", "") if out == why.get("out_of_service") else ""
+        noted = former if whys is None else whys.get(name, "")
+        why.update({"out_of_service": out, "seen": words, "noted": noted})
+    opened.save()
+
+
+def in_service_still(quarantined: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Those that were not seen out of service."""
+    return sorted(name for name, why in quarantined.items() if not why.get("out_of_service"))
+
+
+def _was_begun(opened: Rollout, name: str) -> bool:
+    return bool(opened.head.quarantined.get(name, {}).get("step", "planned") != "planned")
+
+
+def _found(why: Mapping[str, Any], server: Server | None) -> tuple[bool, str]:
+    if server is None:
+        # Missing from one answer is no evidence; it was looked for again and again before.
+        return why["reason"] == LOST, "not in the load balancer's list of servers"
+    sick = server.state == "ready" and not server.up
+    words = f"{server.state} in the load balancer, with {server.sessions} sessions"
+    words += ", while its check fails" if sick else ""
+    return server.state != "ready", words
+
+
+def _take_out(
+    opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]
+) -> dict[str, str]:
+    """By host, why it was left in service."""
+    servers = driver.servers()
+    ready = [
+        name
+        for name in names
+        if (server := servers.get(opened.pop.host(name).server)) and server.state == "ready"
+    ]
+    if not ready:
+        return {}
+    for name in ready:
+        work.hosts[name].lb_before = work.hosts[name].lb_before or "ready"
+    opened.save_batch(work)
+    # Those that get no requests anyway need no room.
+    ready.sort(key=lambda name: serves(servers[opened.pop.host(name).server]))
+    return {name: why for name in ready if (why := _left_in(opened, driver, name))}
+
+
+def _left_in(opened: Rollout, driver: DrainDriver, name: str) -> str:
+    """Take one host out; why it was left in or put back, or ""."""
+    server, least = opened.pop.host(name).server, opened.pop.must_serve
+    now = hosts_in_service(opened.pop, driver.servers())
+    if name in now and len(now) <= least:
+        return _no_room(len(now) - 1, least)
+    surge = surge_of(opened) if name in now else ""
+    if surge:
+        return surge
+    opened.permit()
+    driver.set_state(server, OUT)
+    left = len(hosts_in_service(opened.pop, driver.servers()))
+    if name not in now or left >= least:
+        return ""
+    # Somebody else may have drained hosts at the same moment.
+    opened.permit()
+    driver.set_state(server, "ready")
+    return _no_room(left, least)
+
+
+def _no_room(left: int, least: int) -> str:
+    return f"without it {left} hosts would serve, {least} must"
+
+
+def _tell_not_ready(opened: Rollout, names: Sequence[str]) -> dict[str, str]:
+    """By host, why it does not say "not ready" itself."""
+    request = {"rollout": opened.head.id, "ready": False, "ports": list(opened.pop.ports)}
+    answers = opened.ask(names, "ready", lambda host: request, patient=False)
+    return {
+        name: f"it could not be told to say not ready: {answer.error}"
+        for name, answer in answers.items()
+        if answer.failed
+    }
