@@ -90,6 +90,36 @@ def samples(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return RedisSamples(client, 100.0)
 
 
+def test_whether_claims_can_be_written_is_seen_without_writing(claims: Any) -> None:
+    assert claims.refuses_changes() == ""
+    assert claims.take("lab1", "one", 60).epoch == 1
+
+
+def test_redis_that_takes_no_writes_is_seen_without_writing(redis_client: Any) -> None:
+    redis_client.flushall()
+    claims, before = RedisClaims(redis_client), redis_client.info("persistence")
+    assert (claims.refuses_changes(), redis_client.dbsize()) == ("", 0)
+    changes = "rdb_changes_since_last_save"
+    assert redis_client.info("persistence")[changes] == before[changes]
+    for breaks, heals, says in (
+        ({"maxmemory": "1"}, {"maxmemory": "0"}, "command not allowed when used memory"),
+        ({"min-replicas-to-write": "1"}, {"min-replicas-to-write": "0"}, "Not enough good"),
+    ):
+        redis_client.config_set(*next(iter(breaks.items())))
+        try:
+            assert says in claims.refuses_changes()
+        finally:
+            redis_client.config_set(*next(iter(heals.items())))
+
+
+def test_sqlite_that_cannot_be_written_is_seen_without_writing(tmp_path: Path) -> None:
+    (tmp_path / "state.sqlite").write_bytes(b"no database" * 100)
+    database = Database(f"sqlite:///{tmp_path}/state.sqlite")
+    for store in (SqliteStore(database), SqliteClaims(database)):
+        with pytest.raises(StoreError, match="file is not a database"):
+            store.refuses_changes()
+
+
 def test_a_pop_has_one_owner(claims: Any) -> None:
     claim = claims.take("lab1", "one", 60)
     with pytest.raises(FencedError, match="lab1 is claimed by rollout one"):
@@ -268,6 +298,7 @@ class _Keys(BaseHTTPRequestHandler):
     """The part of StackStorm's keys API that records use, with pages of at most 100."""
 
     keys: dict[str, str] = {}
+    user: dict[str, Any] = {}
     broken = False
     may_view = may_list = True
 
@@ -292,6 +323,9 @@ class _Keys(BaseHTTPRequestHandler):
             found = sorted(name for name in self.keys if name.startswith(prefix))
             page = found[int(query["offset"]) :][: int(query["limit"])]
             self._answer(200, [{"name": name, "value": self.keys[name]} for name in page])
+            return
+        if parts.path == "/v1/user":
+            self._answer(200 if self.user else 404, self.user)
             return
         name = unquote(parts.path.rpartition("/")[2])
         known = name in self.keys
@@ -318,6 +352,7 @@ class _Keys(BaseHTTPRequestHandler):
 @pytest.fixture
 def api() -> Iterator[Any]:
     _Keys.keys, _Keys.broken, _Keys.may_view, _Keys.may_list = {}, False, True, True
+    _Keys.user = {}
     server = HTTPServer(("127.0.0.1", 0), _Keys)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -339,6 +374,24 @@ def test_records_on_stackstorm(api: St2Store) -> None:
     assert api.get("edgetune.plan.sha256:ab") == "{}"
     _Keys.keys = {f"edgetune.batch.{i:03d}": str(i) for i in range(250)}
     assert len(api.list("edgetune.batch.")) == 250
+
+
+@pytest.mark.parametrize(
+    ("rbac", "refused"),
+    [
+        ({"enabled": False, "roles": [], "is_admin": False}, False),
+        ({"enabled": True, "roles": ["admin"], "is_admin": True}, False),
+        ({"enabled": True, "roles": ["observer"], "is_admin": False}, True),
+    ],
+)
+def test_a_user_that_may_write_no_records_is_named(
+    api: St2Store, rbac: dict[str, Any], refused: bool
+) -> None:
+    assert api.refuses_changes() == ""
+    _Keys.user = {"username": "ana", "rbac": rbac}
+    says = "RBAC lets user ana write no records: give it records_api_key_file"
+    assert api.refuses_changes() == (says if refused else "")
+    assert _Keys.keys == {}
 
 
 def test_an_api_key_goes_before_the_token_of_the_execution(

@@ -187,6 +187,7 @@ def test_a_quarantine_of_another_pop_is_none_of_ours(world: World) -> None:
     world.site.store.put(f"edgetune.rollout.{elsewhere.id}", json.dumps(document))
     here = {"schema": RECORD_SCHEMA, **asdict(replace(opened.head, quarantined={}))}
     world.site.store.put(f"edgetune.rollout.{world.rollout}", json.dumps(here))
+    world.balancer.forget()
     assert len(_plan(world)["test"]) == 4
 
 

@@ -132,6 +132,7 @@ class Hosts:
         self.health_ms = 1.0
         self.health: dict[str, str] = {}
         self.gauges_left_out: set[str] = set()
+        self.unsupported: dict[str, str] = {}
         self.ahead = dict.fromkeys(self.boot, 0.0)
         self.drift: dict[str, list[dict[str, Any]]] = {}
         self.values: dict[str, str] = {}
@@ -248,6 +249,8 @@ class Hosts:
         (row,) = observed(name)
         now = row["wanted"] if name in self.tuned else self.values.get(name, row["runtime"])
         status = "noop" if name in self.tuned else "change"
+        if name in self.unsupported:
+            row, status = {**row, "reason": self.unsupported[name]}, "unsupported"
         return {"settings": [{**row, "status": status, "runtime": now, "persistent": now}]}
 
     def _reboot(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
@@ -286,6 +289,9 @@ class WatchedStore:
 
     def secret(self, key: str) -> str | None:
         return self._store.secret(key)
+
+    def refuses_changes(self) -> str:
+        return self._store.refuses_changes()
 
     def put(self, key: str, value: str) -> None:
         with self._moments.around(f"put {key}"):

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from edgetune.backends import SCHEME, Database, open_redis, redis_errors
 from edgetune.config import Config
-from edgetune.errors import FencedError
+from edgetune.errors import FencedError, StoreError
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,9 @@ class Claims(Protocol):
 
     def release(self, pop: str, claim: Claim, after: float = 0) -> bool:
         """Give it back in ``after`` seconds; False if it was not this one's any more."""
+
+    def refuses_changes(self) -> str:
+        """Why a claim could not be written, or ""; writes nothing and takes no epoch."""
 
 
 def open_claims(config: Config) -> Claims:
@@ -110,6 +113,11 @@ class SqliteClaims:
                 return False
             self._write(db, pop, claim, after)
         return True
+
+    def refuses_changes(self) -> str:
+        """Takes the lock for writing: StoreError where the file is read-only."""
+        with self._database.transaction():
+            return ""
 
     @staticmethod
     def _held(db: Any, pop: str) -> Claim | None:
@@ -196,6 +204,18 @@ class RedisClaims:
     def release(self, pop: str, claim: Claim, after: float = 0) -> bool:
         """Give it back in ``after`` seconds; False if it was not this one's any more."""
         return bool(self._own(pop, claim, int(after * 1000))[0])
+
+    def refuses_changes(self) -> str:
+        """Writes over a key that is never there, which Redis refuses as it would any write.
+
+        So a replica, a full memory, a failed save and missing permissions are seen.
+        """
+        try:
+            with redis_errors():
+                self._client.set("edgetune:never-there", "", xx=True)
+        except StoreError as error:
+            return str(error)
+        return ""
 
     def _own(self, pop: str, claim: Claim, milliseconds: int) -> Any:
         arguments = (claim.rollout, str(claim.epoch), str(milliseconds))

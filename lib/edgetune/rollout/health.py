@@ -51,4 +51,4 @@ def _seen(pop: Pop, answer: HostResult) -> str:
 
 
 def _how_often(failed: float) -> str:
-    return "" if failed == 1 else f" ({round(failed * REQUESTS)} of {REQUESTS} times)"
+    return f" ({round(failed * REQUESTS)} of {REQUESTS} times)" if 0 < failed < 1 else ""

@@ -14,9 +14,11 @@ from edgetune.inventory import Host, Pop
 from edgetune.kinds import KINDS
 from edgetune.plan import Options, groups, make_plan, settings_by_agent, settings_by_bmc
 from edgetune.rendering import misfits, render
+from edgetune.report.findings import preflight_text
 from edgetune.report.text import plan_text
 from edgetune.rollout.bios_journal import load_journal
 from edgetune.rollout.identity import prove_machines
+from edgetune.rollout.preflight import Finding, Subject, refuse_unfit
 from edgetune.rollout.record import all_heads, load_plan, save_plan
 from edgetune.rollout.site import Site
 from edgetune.rollout.unreadable import refuse_unreadable
@@ -40,11 +42,11 @@ def plan_rollout(
     as they are now; RefusedError says what no longer fits.
     """
     if plan:
-        made = _make_again(site, plan, pop, tuning)
+        made, notes = _make_again(site, plan, pop, tuning)
     else:
         seed = options.pop("seed", 0) or secrets.randbits(31)
         chosen = Options(exclude=tuple(exclude), seed=seed, **options).checked()
-        made = make_for(site, pop, tuning, chosen)
+        made, notes = _make(site, pop, tuning, chosen)
     save_plan(site, made)
     split = groups(made)
     counts = f"{len(split['test'])} test and {len(split['control'])} control hosts"
@@ -59,12 +61,19 @@ def plan_rollout(
         "seconds": made["seconds"],
         "interval": made["options"]["interval"],
         "message": f"{made['digest']}: {counts}, {made['disruption']}",
-        "text": plan_text(made),
+        "text": preflight_text(plan_text(made), notes),
     }
 
 
 def make_for(site: Site, pop_name: str, tuning_name: str, options: Options) -> dict[str, Any]:
     """The plan for the hosts as they are now, not kept; RefusedError if there can be none."""
+    return _make(site, pop_name, tuning_name, options)[0]
+
+
+def _make(
+    site: Site, pop_name: str, tuning_name: str, options: Options
+) -> tuple[dict[str, Any], list[Finding]]:
+    """The same, with what the preflight found that does not refuse it."""
     if not pop_name or not tuning_name:
         raise InputError("parameter", "tuning" if pop_name else "pop", "is missing")
     pop = site.inventory.pop(pop_name)
@@ -74,11 +83,13 @@ def make_for(site: Site, pop_name: str, tuning_name: str, options: Options) -> d
     hosts = [host for host in pop.hosts if host.name not in options.exclude]
     refuse_unreadable(site, pop.name)
     _refuse_quarantined(site, pop, hosts)
-    servers = site.load_balancer(pop).servers()
+    subject = Subject(site, pop, hosts)
+    servers = subject.servers
     _refuse_unknown_servers(pop, hosts, servers)
-    facts = _ask(site, hosts, "facts", {})
+    facts = _all_of(subject.facts)
     proofs = _proven_machines(pop, hosts, servers, facts)
     _refuse_not_ready(facts)
+    notes = refuse_unfit(subject)
     _refuse_other_version(tuning, facts)
     _refuse_other_bios(site, pop, tuning, hosts)
     _refuse_misfits(tuning, facts)
@@ -87,7 +98,7 @@ def make_for(site: Site, pop_name: str, tuning_name: str, options: Options) -> d
     seen = _seen_by_agents(site, tuning, hosts, rendered)
     for name, rows in _seen_by_bmcs(site, pop, hosts, rendered, facts).items():
         seen[name] = [*rows, *seen.get(name, [])]
-    return make_plan(pop, tuning, rendered, seen, options, proofs)
+    return make_plan(pop, tuning, rendered, seen, options, proofs), notes
 
 
 def _seen_by_agents(
@@ -158,7 +169,9 @@ def _refuse_without_bios(
         raise RefusedError(_few([f"{name}: {text}" for name in sorted(skipping)]))
 
 
-def _make_again(site: Site, digest: str, pop: str, tuning: str) -> dict[str, Any]:
+def _make_again(
+    site: Site, digest: str, pop: str, tuning: str
+) -> tuple[dict[str, Any], list[Finding]]:
     old = load_plan(site, digest)
     for field, given, planned in (
         ("pop", pop, old["pop"]),
@@ -167,13 +180,13 @@ def _make_again(site: Site, digest: str, pop: str, tuning: str) -> dict[str, Any
         if given and given != planned:
             raise InputError("parameter", field, f"plan {digest} is for {planned}, not {given}")
     kept = {**old["options"], "exclude": tuple(old["options"]["exclude"])}
-    new = make_for(site, old["pop"], old["tuning"]["name"], Options(**kept).checked())
+    new, notes = _make(site, old["pop"], old["tuning"]["name"], Options(**kept).checked())
     if new["digest"] != digest:
         changed = [key for key in new if key != "digest" and new[key] != old.get(key)]
         raise RefusedError(
             f"plan {digest} no longer fits: {', '.join(changed)} changed since it was made"
         )
-    return new
+    return new, notes
 
 
 def _proven_machines(

@@ -35,6 +35,9 @@ class Store(Protocol):
     def secret(self, key: str) -> str | None:
         """The decrypted value of a key, or None if there is none or secrets are not kept here."""
 
+    def refuses_changes(self) -> str:
+        """Why ``put`` would be refused, or "" as far as that shows; writes nothing."""
+
 
 def open_store(config: Config) -> Store:
     """The store of a configuration's ``records``: ``st2`` or ``sqlite:///PATH``."""
@@ -74,6 +77,11 @@ class SqliteStore:
         """None: a file that nothing encrypts keeps no secrets."""
         return None
 
+    def refuses_changes(self) -> str:
+        """Takes the lock for writing: StoreError where the file is read-only."""
+        with self._database.transaction():
+            return ""
+
 
 class SensorStore:
     """StackStorm's datastore as a sensor may read it, through its ``sensor_service``.
@@ -107,6 +115,10 @@ class SensorStore:
     def secret(self, key: str) -> str | None:
         """Sensors need no secrets."""
         raise StoreError(f"a sensor does not read {key}")
+
+    def refuses_changes(self) -> str:
+        """Sensors do not write."""
+        return "a sensor does not write"
 
     def _ask(self, method: str, *key: str, **query: Any) -> Any:
         try:
@@ -168,6 +180,18 @@ class St2Store:
         path, query = f"/keys/{quote(key, safe='')}", {"decrypt": "true"}
         answer = self._call("GET", path, (404, 403), params=query)
         return None if answer is None else str(answer["value"])
+
+    def refuses_changes(self) -> str:
+        """Asks who the user is: with RBAC nobody but an administrator may write keys that are new.
+
+        Only a write would prove that the database takes it. A dry run, which keeps its plan, does.
+        """
+        user = self._call("GET", "/user", (404,)) or {}
+        rbac = user.get("rbac") or {}
+        if not rbac.get("enabled") or rbac.get("is_admin"):
+            return ""
+        name = user.get("username")
+        return f"RBAC lets user {name} write no records: give it records_api_key_file"
 
     def close(self) -> None:
         """Close the connections to the API."""

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a preflight or a doctor found, with the hosts of each finding in one line."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from edgetune.report.diagnosis import hosts_text
+from edgetune.texts import one_line
+
+WIDTH = 79
+LONGEST = 400
+_FEW = 3
+_INDENT = 24
+
+
+class Found(Protocol):
+    """A finding on a ``host``, or on a PoP as a whole ("")."""
+
+    @property
+    def host(self) -> str:
+        """Its name."""
+
+    @property
+    def what(self) -> str:
+        """What was seen."""
+
+    @property
+    def advice(self) -> str:
+        """What a person can do."""
+
+
+def grouped(findings: Iterable[Found]) -> list[dict[str, Any]]:
+    """``{hosts, what, advice}`` for each thing that was found, in their order."""
+    hosts: dict[tuple[str, str], list[str]] = {}
+    for finding in findings:
+        found = hosts.setdefault((finding.what, finding.advice), [])
+        found += [finding.host] if finding.host else []
+    return [{"hosts": own, "what": w, "advice": a} for (w, a), own in hosts.items()]
+
+
+def findings_text(findings: Iterable[Found], most: int = _FEW) -> list[str]:
+    """A line for each of the first ``most`` things that were found, and one for the others."""
+    rows = grouped(findings)
+    more = [f"and {len(rows) - most} more"] if len(rows) > most else []
+    return [*map(_line, rows[:most]), *more]
+
+
+def preflight_text(plan: str, notes: Iterable[Found]) -> str:
+    """The text of a plan, and what its preflight found that does not refuse it."""
+    shown = findings_text(notes) or ["health, load balancer, stores and clocks are well"]
+    return "\n".join([plan, "  preflight", *(f"    {line}" for line in shown)])
+
+
+def doctor_text(result: Mapping[str, Any]) -> str:
+    """The result of ``rollout.doctor``: a line for each check, and below it what to do."""
+    lines = [one_line(result["message"])]
+    for check in result["checks"]:
+        failed = bool(check["findings"])
+        state = "FAILED" if failed else "ok"
+        shown = [part for row in check["findings"] for part in (_line(row), f"-> {row['advice']}")]
+        body = [line for text in shown or [check["means"]] for line in _wrapped(text)]
+        head = f"  {state:<8}{check['check']:<{_INDENT - 10}}"
+        lines += [head + body[0], *(" " * _INDENT + line for line in body[1:])]
+    return "\n".join(lines)
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    where = f"{hosts_text(row['hosts'])}: " if row["hosts"] else ""
+    return one_line(f"{where}{row['what']}")[:LONGEST]
+
+
+def _wrapped(text: str) -> Sequence[str]:
+    return textwrap.wrap(
+        one_line(text), WIDTH - _INDENT, break_on_hyphens=False, break_long_words=False
+    ) or [""]

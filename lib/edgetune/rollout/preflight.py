@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What has to be well before a rollout begins: checks that ask everybody and change nothing.
+
+A dry run refuses for what they find, ``doctor`` lists it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Callable
+
+from edgetune.errors import RefusedError
+from edgetune.hosts.result import HostResult
+from edgetune.inventory import HEALTH_TLS, Host, Pop
+from edgetune.report.findings import findings_text
+from edgetune.rollout.health import sick_services
+from edgetune.rollout.pause import why_paused
+from edgetune.rollout.record import ENDED, all_heads
+from edgetune.rollout.site import Site
+from edgetune.rollout.switch import stopped_by
+from edgetune.traffic.driver import Server
+
+CLOCKS_APART = 10.0
+"""Seconds beyond the round trip by which a clock may differ."""
+
+_AGAIN = 1.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is not well, on one ``host`` or ("") the whole PoP, and what a person can do.
+
+    One that does not ``refuse`` is shown beside a plan.
+    """
+
+    what: str
+    advice: str
+    host: str = ""
+    refuses: bool = True
+
+
+class Subject:
+    """The hosts that are looked at, with what they and their load balancer say; asked once."""
+
+    def __init__(self, site: Site, pop: Pop, hosts: Sequence[Host]) -> None:
+        self.site, self.pop, self.hosts = site, pop, hosts
+        self._asked = (0.0, 0.0)
+
+    @cached_property
+    def facts(self) -> Mapping[str, HostResult]:
+        """What every host answers to ``facts``."""
+        started = time.time()
+        answers = self.site.fleet.ask(self.hosts, "facts", lambda host: {})
+        self._asked = (started, time.time())
+        return answers
+
+    @property
+    def asked(self) -> tuple[float, float]:
+        """When the first was asked for facts and the last had answered, by our clock."""
+        return self._asked if self.facts else (0.0, 0.0)
+
+    @cached_property
+    def servers(self) -> Mapping[str, Server]:
+        """What the load balancer says; DrainError if it does not."""
+        return self.site.load_balancer(self.pop).servers()
+
+
+Check = Callable[[Subject], Iterable[Finding]]
+
+
+def check_claim(subject: Subject) -> Iterable[Finding]:
+    """The PoP is nobody else's, and the claims store would take a claim."""
+    site, pop = subject.site, subject.pop.name
+    refusal = site.claims.refuses_changes()
+    if refusal:
+        yield Finding(f"claims cannot be written: {refusal}", "mend the claims store")
+    unfinished = [h for h in all_heads(site) if h.pop == pop and h.state not in ENDED]
+    for head in unfinished:
+        advice = f"wait for its end, or take it back: roll_back_pop rollout={head.id}"
+        what = f"{pop} belongs to rollout {head.id}, which is {head.state}"
+        yield Finding(what, advice, refuses=False)
+    holder = site.claims.holder(pop)
+    if holder is not None and holder.rollout not in [head.id for head in unfinished]:
+        left = site.claims.expires_in(pop)
+        what = f"{pop} is claimed by rollout {holder.rollout} for {left:.0f} s"
+        yield Finding(what, f"wait; rollout_status rollout={holder.rollout}", refuses=False)
+
+
+def check_permission(subject: Subject) -> Iterable[Finding]:
+    """Nobody has stopped everything, or paused the PoP."""
+    stopped = stopped_by(subject.site)
+    if stopped:
+        yield Finding(f"everything is stopped: {stopped}", "resume_all", refuses=False)
+    paused = why_paused(subject.site, subject.pop.name)
+    if paused:
+        yield Finding(paused, f"resume_pop pop={subject.pop.name}", refuses=False)
+
+
+def check_load_balancer(subject: Subject) -> Iterable[Finding]:
+    """The load balancer obeys, and sends requests to every host."""
+    driver = subject.site.load_balancer(subject.pop)
+    refusal = driver.refuses_changes()
+    if refusal:
+        yield Finding(refusal, "let edgetune set states of servers: a socket of level admin")
+    yield from out_of_service(subject)
+
+
+def out_of_service(subject: Subject) -> Iterable[Finding]:
+    """Hosts that take no requests now."""
+    advice = "bring it back into service, or leave it out: exclude="
+    for host in subject.hosts:
+        server = subject.servers.get(host.server)
+        if server is None:
+            what = f"the load balancer has no server {host.server!r}"
+            yield Finding(what, "correct its server: in the inventory", host.name)
+        elif not server.in_service:
+            is_up = "" if server.up else ", and its check fails"
+            what = f"the load balancer has it {server.state}{is_up}"
+            yield Finding(what, advice, host.name)
+
+
+def check_hosts(subject: Subject) -> Iterable[Finding]:
+    """Every host answers over SSH, and none is held by a rollout."""
+    for name, answer in subject.facts.items():
+        if answer.failed:
+            advice = "mend it, or leave it out: exclude="
+            yield Finding(f"cannot be asked: {answer.error}", advice, name)
+        elif answer.data["agent_state"].get("ready") is False:
+            what = "is not ready: a rollout drained it and has not verified it"
+            yield Finding(what, "recover_pop carries that rollout on", name)
+    for head in all_heads(subject.site):
+        for host in subject.hosts:
+            if head.pop == subject.pop.name and host.name in head.quarantined:
+                advice = "release_host (mended), adopt_host (replaced), or exclude="
+                yield Finding(f"is quarantined by rollout {head.id}", advice, host.name)
+
+
+def check_health(subject: Subject) -> Iterable[Finding]:
+    """The service of every host answers its health check well."""
+    pop = subject.pop
+    if not pop.health:
+        advice = "give the PoP a health: in the inventory"
+        yield Finding("has no health check: a sick host would pass", advice, refuses=False)
+    if pop.health_tls != HEALTH_TLS[0]:
+        what = f"the certificate of {pop.health} is not verified (health_tls: insecure)"
+        yield Finding(what, "give health_name:, and take health_tls: away", refuses=False)
+    for name, seen in sick_twice(subject).items():
+        yield Finding(seen, "mend the service, or health: in the inventory", name)
+
+
+def sick_twice(subject: Subject) -> Mapping[str, str]:
+    """Hosts whose health check failed, and failed again a moment later; with what was seen."""
+    answering = [h for h in subject.hosts if not subject.facts[h.name].failed]
+    sick = sick_services(subject.site, subject.pop, answering)
+    if not sick:
+        return {}
+    time.sleep(_AGAIN)
+    again = [host for host in answering if host.name in sick]
+    return sick_services(subject.site, subject.pop, again)
+
+
+def check_clocks(subject: Subject) -> Iterable[Finding]:
+    """Clocks of the hosts show a time between the question and the answer.
+
+    Samples are stamped by the clock of whoever samples, which the judge relies on. A host's own
+    clock stands in no comparison, but in its logs and in what it thinks of certificates.
+    """
+    answers = {name: answer.data for name, answer in subject.facts.items() if not answer.failed}
+    told = {name: data["time"] for name, data in answers.items() if _is_time(data.get("time"))}
+    for name in answers.keys() - told.keys():
+        yield Finding("does not tell its time", "look at its clock", name, refuses=False)
+    apart = {name: _apart(value, *subject.asked) for name, value in told.items()}
+    wrong = {name: seconds for name, seconds in apart.items() if seconds}
+    if wrong and 2 * len(wrong) > len(told) > 1:
+        middle = sorted(wrong.values())[len(wrong) // 2]
+        what = f"{len(wrong)} of {len(told)} hosts have another time; ours is {_skew(-middle)}"
+        yield Finding(what, "mend the clock of this action runner")
+        return
+    for name, seconds in wrong.items():
+        what = f"its clock is {_skew(seconds)}"
+        yield Finding(what, "mend its clock", name, refuses=False)
+
+
+def _apart(told: float, started: float, ended: float) -> float:
+    """By how many seconds a clock is surely ahead (behind: negative); 0 if it need not be."""
+    ahead, behind = told - ended, started - told
+    if ahead > CLOCKS_APART:
+        return ahead
+    return -behind if behind > CLOCKS_APART else 0.0
+
+
+def _is_time(told: object) -> bool:
+    return type(told) in (int, float) and 0 < told < 1e11  # type: ignore[operator]
+
+
+def _skew(seconds: float) -> str:
+    return f"{abs(seconds):.0f} s {'ahead' if seconds > 0 else 'behind'}"
+
+
+PLAN_CHECKS: Sequence[Check] = (
+    check_permission,
+    check_claim,
+    check_load_balancer,
+    check_health,
+    check_clocks,
+)
+
+
+BASELINE_CHECKS: Sequence[Check] = (check_hosts, out_of_service, check_health)
+
+
+def unfit_hosts(subject: Subject) -> list[Finding]:
+    """Hosts that do not serve well before anything is done to them."""
+    found = [finding for check in BASELINE_CHECKS for finding in check(subject)]
+    return [finding for finding in found if finding.refuses]
+
+
+def refuse_unfit(subject: Subject) -> list[Finding]:
+    """Look at all that a rollout needs; RefusedError names what speaks against one.
+
+    Findings that only a person can weigh come back.
+    """
+    found = [finding for check in PLAN_CHECKS for finding in check(subject)]
+    refusing = [finding for finding in found if finding.refuses]
+    if refusing:
+        advice = f"doctor_pop pop={subject.pop.name} shows all; exclude= leaves hosts out"
+        raise RefusedError(f"{'; '.join(findings_text(refusing))} ({advice})")
+    return found
