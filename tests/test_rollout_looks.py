@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Callable
 
 import pytest
 
@@ -88,6 +89,52 @@ def test_nothing_in_the_baseline_is_no_obstacle_to_a_no_harm_tuning(tmp_path: Pa
     assert told.endswith("(alpha 0.05), but 10% are to be excluded: it may well be held")
     assert _useless({"doubts": [], "power": {**found, "goal": "improve"}}, text, 0.9)
     assert _useless({"doubts": [], "power": {**found, "goal": "improve"}}, text, 0) == ""
+
+
+def _breaks_health(world: Soaking, host: str) -> str:
+    world.hosts.health[host] = "answers 404 Not Found"
+    return f"{host}: http://127.0.0.1:80/health answers 404 Not Found: mend it, or begin again"
+
+
+def _is_taken_out(world: Soaking, host: str) -> str:
+    world.balancer.state[host] = "maint"
+    return f"{host}: the load balancer has it maint: mend it, or begin again"
+
+
+def _fails_its_check(world: Soaking, host: str) -> str:
+    world.balancer.up[host] = False
+    return f"{host}: the load balancer has it ready, and its check fails: mend it"
+
+
+def _is_gone(world: Soaking, host: str) -> str:
+    world.hosts.unreachable.add(host)
+    return f"{host}: cannot be asked: timed out: mend it"
+
+
+@pytest.mark.parametrize("group", ["test", "control"])
+@pytest.mark.parametrize("fails", [_breaks_health, _is_taken_out, _fails_its_check, _is_gone])
+def test_a_host_that_fails_already_ends_the_baseline_and_hinders_no_way_back(
+    world: Soaking, fails: Callable[[Soaking, str], str], group: str
+) -> None:
+    host = world.hosts_of(group)[0]
+    says = fails(world, host)
+    with pytest.raises(RefusedError) as caught:
+        check_baseline(world.site, world.rollout, world.epoch)
+    assert str(caught.value).startswith(says)
+    assert str(caught.value).endswith(f"without: exclude={host}")
+    assert world.head.verdict["reason"] == str(caught.value)
+    assert world.roll_back()["state"] == "rolled_back"
+    assert world.hosts.told("apply") == []
+
+
+def test_a_sick_pop_is_rolled_back_all_the_same(world: Soaking) -> None:
+    """Nothing that a preflight asks for stands between a tuned host and its way back."""
+    check_baseline(world.site, world.rollout, world.epoch)
+    world.roll_all(world.mark("changing"))
+    tuned = set(world.hosts.tuned)
+    world.balancer.up = dict.fromkeys(world.balancer.up, False)
+    assert tuned and world.roll_back()["state"] == "rolled_back"
+    assert world.hosts.tuned == set()
 
 
 def test_only_a_baseline_is_checked(world: Soaking) -> None:

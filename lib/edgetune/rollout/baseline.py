@@ -13,7 +13,9 @@ from edgetune.errors import InputError, RefusedError
 from edgetune.judge.limits import median_by_host
 from edgetune.judge.surge import peak_load
 from edgetune.plan import groups
+from edgetune.report.findings import findings_text
 from edgetune.report.text import prospect_text
+from edgetune.rollout.preflight import Subject, unfit_hosts
 from edgetune.rollout.record import Rollout, open_rollout
 from edgetune.rollout.site import Site
 
@@ -28,8 +30,8 @@ _AT_ONCE = 6 * 3600.0
 def check_baseline(site: Site, rollout: str, epoch: int) -> dict[str, Any]:
     """Measure the baseline and say what effect it permits to see, before anything is touched.
 
-    RefusedError when that is more than ``detectable_effect`` of the configuration, or when a
-    host's samples do not tell.
+    RefusedError when that is more than ``detectable_effect`` of the configuration, when a host's
+    samples do not tell, or when a host fails already: it would be taken for a failure of ours.
     """
     opened = open_rollout(site, rollout, epoch)
     if opened.head.state != "baseline":
@@ -44,7 +46,7 @@ def check_baseline(site: Site, rollout: str, epoch: int) -> dict[str, Any]:
     power = baseline["power"]
     text = prospect_text(power)
     opened.head.note("", text)
-    why = _useless(baseline, text, site.config.detectable_effect)
+    why = _useless(baseline, text, site.config.detectable_effect) or _failing(opened)
     if why:
         raise _ended(opened, why)
     opened.save()
@@ -68,6 +70,17 @@ def _useless(baseline: Mapping[str, Any], text: str, most: float) -> str:
     if most and (nothing or (power["effect"] or 0.0) > most):
         return f"{text}; detectable_effect of the configuration is {most:.0%}"
     return ""
+
+
+def _failing(opened: Rollout) -> str:
+    """Which hosts of the plan do not serve well now."""
+    names = [host for group in groups(opened.plan).values() for host in group]
+    found = unfit_hosts(Subject(opened.site, opened.pop, opened.hosts(names)))
+    if not found:
+        return ""
+    hosts = ",".join(sorted({finding.host for finding in found}))
+    told = "; ".join(findings_text(found))
+    return f"{told}: mend it, or begin again without: exclude={hosts}"
 
 
 def kept_baseline(opened: Rollout) -> Document:
