@@ -72,6 +72,10 @@ def _parser() -> argparse.ArgumentParser:
     status = commands.add_parser("status", help="show the rollouts")
     _add_run_options(status)
     status.set_defaults(action="rollout_status")
+    doctor = commands.add_parser("doctor", help="say what speaks against a rollout on a PoP")
+    doctor.add_argument("pop", metavar="POP", help="its name in the inventory")
+    _add_run_options(doctor)
+    doctor.set_defaults(action="doctor_pop", command=_doctor)
     _add_serve_commands(commands)
     _add_lab_commands(commands.add_parser("lab", help="a PoP to practise on"))
     return parser
@@ -171,6 +175,12 @@ def _run(options: argparse.Namespace) -> int:
     _execute(engine, execution, tasks)
     _print(execution, options.json)
     return _EXIT_CODES.get(execution.status, 1)
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    named = options.pop if _is_assignment(options.pop) else f"pop={options.pop}"
+    options.words.insert(0, named)
+    return _run(options)
 
 
 def _config(pack: Pack) -> dict[str, Any]:

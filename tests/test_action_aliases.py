@@ -143,6 +143,16 @@ class DiagnoseAliasTestCase(AliasCase):
     others = ("edgetune diagnose", "diagnose lab1")
 
 
+class DoctorAliasTestCase(AliasCase):
+    __test__ = True
+    action_alias_name = "edgetune_doctor"
+    understood = {
+        "edgetune doctor lab1": {"pop": "lab1"},
+        "edgetune doctor lab1 tuning=accept_queue": {"pop": "lab1", "tuning": "accept_queue"},
+    }
+    others = ("edgetune doctor", "doctor lab1")
+
+
 class StatusAliasTestCase(AliasCase):
     __test__ = True
     action_alias_name = "edgetune_status"

@@ -23,7 +23,17 @@ from edgetune.entry import run_step, safe, safe_text
 from edgetune.errors import RefusedError
 from edgetune.plan import profile_of
 from edgetune.report.text import plan_text, verdict_text
-from edgetune.rollout import diagnosis, drain, lifecycle, pause, planning, sampling, status, switch
+from edgetune.rollout import (
+    diagnosis,
+    doctor,
+    drain,
+    lifecycle,
+    pause,
+    planning,
+    sampling,
+    status,
+    switch,
+)
 from edgetune.rollout.record import read_rollout
 from lab.runner.display import errors_of
 from tests.builders import plan
@@ -97,7 +107,15 @@ def host_fails(world: World, text: str) -> Any:
         (f"e{i:03d}", verb): text for i in range(8) for verb in ("plan", "sample")
     }
     planned = act(planning.plan_rollout, pop="lab1", tuning="accept_queue")
-    return planned, act(sampling.sample_hosts, pop="lab1")
+    doctored = act(doctor.doctor_pop, pop="lab1", tuning="accept_queue")
+    return planned, doctored, act(sampling.sample_hosts, pop="lab1")
+
+
+def service_is_sick(world: World, text: str) -> Any:
+    world.hosts.health = dict.fromkeys(world.balancer.state, text or "answers 404")
+    world.hosts.unsupported["e001"] = world.balancer.refusal = text
+    planned = act(planning.plan_rollout, pop="lab1", tuning="accept_queue")
+    return planned, act(doctor.doctor_pop, pop="lab1", tuning="accept_queue")
 
 
 def host_drifts(world: World, text: str) -> Any:
@@ -163,6 +181,7 @@ SOURCES: dict[str, Says] = {
         host_fails,
         host_drifts,
         host_is_diagnosed,
+        service_is_sick,
         host_is_quarantined,
         sample_says,
         plan_shows,

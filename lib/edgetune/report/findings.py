@@ -73,6 +73,11 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def _wrapped(text: str) -> Sequence[str]:
+    """Lines of which the first alone begins with what a stranger may have written."""
     return textwrap.wrap(
-        one_line(text), WIDTH - _INDENT, break_on_hyphens=False, break_long_words=False
+        one_line(text),
+        WIDTH - _INDENT,
+        subsequent_indent="| ",
+        break_on_hyphens=False,
+        break_long_words=False,
     ) or [""]

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All checks of a preflight on one PoP, to the end, whatever the first ones find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+from edgetune.errors import EdgetuneError
+from edgetune.hosts.result import HostResult
+from edgetune.plan import settings_by_agent
+from edgetune.rendering import misfits, render
+from edgetune.report.findings import doctor_text, grouped
+from edgetune.rollout.identity import prove_machines
+from edgetune.rollout.preflight import (
+    CLOCKS_APART,
+    Check,
+    Finding,
+    Subject,
+    check_claim,
+    check_clocks,
+    check_health,
+    check_hosts,
+    check_load_balancer,
+    check_permission,
+)
+from edgetune.rollout.site import Site
+from edgetune.rollout.unreadable import unreadable_rollouts
+from edgetune.tuning import Tuning
+
+
+class _Named(NamedTuple):
+    name: str
+    means: str
+    check: Check
+
+
+def doctor_pop(site: Site, pop: str, tuning: str = "") -> dict[str, Any]:
+    """What speaks against a rollout on a PoP now; no machine and no record is changed.
+
+    With ``tuning`` every host is asked whether it takes its settings, too. ``checks`` has for
+    each one what it ``means`` and its ``findings``, ``failed`` the names of those with any.
+    """
+    known = site.inventory.pop(pop)
+    wanted = site.tuning(tuning) if tuning else None
+    subject = Subject(site, known, known.hosts)
+    checks = [_looked(named, subject) for named in _checks(subject, wanted)]
+    failed = [check["check"] for check in checks if check["findings"]]
+    result = {"pop": pop, "checks": checks, "failed": failed, "message": _message(pop, checks)}
+    return {**result, "text": doctor_text(result)}
+
+
+def _checks(subject: Subject, tuning: Tuning | None) -> Iterable[_Named]:
+    count = len(subject.hosts)
+    yield _Named("records", "rollouts can be read, and written where that shows", check_records)
+    yield _Named("claim", "the PoP is free, and could be claimed", check_claim)
+    yield _Named("permission", "nothing is stopped or paused", check_permission)
+    in_service = f"obeys, and has all {count} hosts in service"
+    yield _Named("load balancer", in_service, check_load_balancer)
+    yield _Named("machines", "inventory, load balancer and SSH mean the same", check_machines)
+    answering = f"all {count} answer over SSH, none is held by a rollout"
+    yield _Named("hosts", answering, check_hosts)
+    yield _Named("health", f"{subject.pop.health} is answered well", check_health)
+    yield _Named("clocks", f"within {CLOCKS_APART:g} s of ours", check_clocks)
+    if tuning:
+        takes = f"every host takes those of {tuning.name}"
+        yield _Named("settings", takes, partial(check_settings, tuning))
+
+
+def _looked(named: _Named, subject: Subject) -> dict[str, Any]:
+    try:
+        found = list(named.check(subject))
+    except EdgetuneError as error:
+        found = [Finding(str(error), f"mend that; {named.name} could not be looked at")]
+    return {"check": named.name, "means": named.means, "findings": grouped(found)}
+
+
+def _message(pop: str, checks: list[dict[str, Any]]) -> str:
+    failed = [check["check"] for check in checks if check["findings"]]
+    if not failed:
+        return f"{pop}: all {len(checks)} checks are well"
+    return f"{pop}: {len(failed)} of {len(checks)} checks failed: {', '.join(failed)}"
+
+
+def check_records(subject: Subject) -> Iterable[Finding]:
+    """Rollouts can be read, and nothing shows that their records could not be written."""
+    refusal = subject.site.store.refuses_changes()
+    if refusal:
+        yield Finding(refusal, "mend the record store, or who asks it")
+    for each in unreadable_rollouts(subject.site):
+        if each.may_be_on(subject.pop.name):
+            yield Finding(each.why, f"put it back, or give it up: release_record {each.id}")
+
+
+def check_machines(subject: Subject) -> Iterable[Finding]:
+    """Each host that answers is the machine to which the load balancer sends its requests."""
+    facts = {name: answer.data for name, answer in subject.facts.items() if not answer.failed}
+    known = [h for h in subject.hosts if h.name in facts and h.server in subject.servers]
+    _, problems = prove_machines(subject.pop, known, subject.servers, facts)
+    for name, why in problems.items():
+        yield Finding(why, "correct address:, server: or server_address: in the inventory", name)
+
+
+def check_settings(tuning: Tuning, subject: Subject) -> Iterable[Finding]:
+    """Every host takes every setting of a tuning that is not optional; nothing is written."""
+    facts = {n: answer.data for n, answer in subject.facts.items() if not answer.failed}
+    reasons = {name: misfits(tuning, known) for name, known in facts.items()}
+    for name, whys in reasons.items():
+        for why in whys:
+            yield Finding(f"{tuning.name} is not for it: {why}", "leave it out: exclude=", name)
+    rendered = {
+        name: settings_by_agent(render(tuning, known))
+        for name, known in facts.items()
+        if not reasons[name]
+    }
+    asked = [host for host in subject.hosts if rendered.get(host.name)]
+    what = {"tuning": tuning.name, "digest": tuning.digest}
+    answers = subject.site.fleet.ask(
+        asked, "plan", lambda host: {**what, "settings": rendered[host.name]}
+    )
+    for answer in answers.values():
+        yield from _refused_settings(tuning, answer)
+
+
+def _refused_settings(tuning: Tuning, answer: HostResult) -> Iterable[Finding]:
+    if answer.failed:
+        yield Finding(f"cannot be asked: {answer.error}", "mend it, or exclude=", answer.host)
+        return
+    for row in answer.data["settings"]:
+        if row["status"] == "unsupported" and not tuning.setting_of(row["id"]).optional:
+            why = row.get("reason") or "unsupported"
+            yield Finding(f"{row['id']}: {why}", "mend that, or exclude=", answer.host)
