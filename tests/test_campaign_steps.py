@@ -26,7 +26,7 @@ from edgetune.errors import FencedError, InputError, RefusedError
 from edgetune.judge import ring as ring_judge
 from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.metrics.series import read_window
-from edgetune.rollout import approval, looks, switch
+from edgetune.rollout import approval, claims, looks, switch
 from edgetune.rollout.baseline import metrics_of
 from edgetune.rollout.lifecycle import claim_pop, mark_rollout
 from edgetune.rollout.planning import plan_rollout
@@ -699,6 +699,23 @@ def test_who_soaks_is_looked_at_in_turn(tmp_path: Path) -> None:
     for rollout in ids:
         looks.compare_pop(world.site, rollout)
     assert rollout_status(world.site, state="soaking")["ids"] == [last, *ids]
+
+
+def test_the_order_of_those_who_soak_does_not_rest_on_when_each_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that stands still while claims are read makes none of them look older."""
+    world = two_campaigns(tmp_path)
+    next_of_campaign(world.site)
+    for head in all_heads(world.site):
+        for state in ("baseline", "changing", "soaking"):
+            mark(world, head.id, state)
+    ids = rollout_status(world.site, state="soaking")["ids"]
+    assert len(ids) > 1
+    late = count(time.time(), 20.0)
+    monkeypatch.setattr(claims, "time", SimpleNamespace(time=lambda: next(late)))
+    for _ in range(3):
+        assert rollout_status(world.site, state="soaking")["ids"] == ids
 
 
 NEEDED = {"approval": {"required": True, "expires": 3600}}

@@ -90,10 +90,10 @@ def test_claims_that_are_away_hide_no_rollout(
 ) -> None:
     world = changing(tmp_path)
 
-    def away(pop: str) -> float:
+    def away(pops: list[str]) -> dict[str, float]:
         raise StoreError("Redis: is away")
 
-    monkeypatch.setattr(world.site.claims, "expires_in", away)
+    monkeypatch.setattr(world.site.claims, "expiries", away)
     told = rollout_status(world.site)
     assert told["ids"] == [world.rollout]
     assert told["text"].startswith("Which rollouts have an owner is not known: Redis: is away.")

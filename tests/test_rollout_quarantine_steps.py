@@ -79,7 +79,7 @@ def test_a_new_machine_is_adopted_from_quarantine(world: World) -> None:
     adopt_host(world.site, world.rollout, host, by="ana")
     assert world.balancer.state[host] == "ready"
     assert world.head.quarantined == {}
-    assert world.site.claims.expires_in("lab1") <= world.site.config.claim_grace
+    assert world.site.claims.expiries(["lab1"])["lab1"] <= world.site.config.claim_grace
     assert not world.take_over()["claimed"]
 
 

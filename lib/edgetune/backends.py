@@ -57,7 +57,12 @@ def open_redis(config: Config) -> Any:
 
     password = read_secret(config.coordination_password_file, "coordination_password_file")
     return redis.Redis.from_url(
-        config.coordination, password=password, socket_timeout=10, decode_responses=True
+        config.coordination,
+        password=password,
+        socket_timeout=10,
+        decode_responses=True,
+        # What is no text is damaged, and named by who reads it.
+        encoding_errors="replace",
     )
 
 
@@ -70,11 +75,12 @@ def read_secret(file: str, field: str) -> str | None:
 
 
 @contextmanager
-def redis_errors() -> Iterator[None]:
-    """Turn what the Redis client raises into StoreError."""
+def redis_errors(key: str = "") -> Iterator[None]:
+    """Turn what the Redis client raises into StoreError, which names the key."""
     import redis
 
     try:
         yield
     except redis.RedisError as error:
-        raise StoreError(f"Redis: {error}") from None
+        about = f"{key}: " if key else ""
+        raise StoreError(f"Redis: {about}{error}") from None

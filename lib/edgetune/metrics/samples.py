@@ -100,12 +100,12 @@ class RedisSamples:
         pipe.zadd(_key(pop), {json.dumps(sample): sample["time"] for sample in samples})
         pipe.zremrangebyscore(_key(pop), "-inf", newest - self._retention)
         pipe.expire(_key(pop), int(self._retention))
-        with redis_errors():
+        with redis_errors(_key(pop)):
             pipe.execute()
 
     def window(self, pop: str, start: float, end: float) -> list[Sample]:
         """All with start <= time <= end, oldest first."""
-        with redis_errors():
+        with redis_errors(_key(pop)):
             return _read(self._client.zrangebyscore(_key(pop), start, end))
 
 
@@ -114,7 +114,7 @@ def _read(texts: Iterable[str]) -> list[Sample]:
 
     What is no sample is left out: damage, or of somebody else who writes there.
     """
-    each = list(texts)
+    each = [text for text in texts if isinstance(text, str)]
     try:
         found = _parsed(",".join(each))
     except (ValueError, RecursionError):

@@ -10,12 +10,17 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from edgetune.backends import SCHEME, Database, open_redis, redis_errors
 from edgetune.config import Config
-from edgetune.errors import FencedError, StoreError
+from edgetune.documents import check_fields, check_is, read_document
+from edgetune.errors import DamagedError, FencedError, StoreError
+
+LARGEST_EPOCH = 10**12
+"""Above it Redis counts in floats whose texts are rounded."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,11 @@ class Claim:
 
 
 class Claims(Protocol):
-    """Claims on PoPs; every call raises StoreError when the backend fails."""
+    """Claims on PoPs.
+
+    Every call raises StoreError when the backend fails, and DamagedError when what it keeps of a
+    PoP is no claim or no epoch.
+    """
 
     def take(
         self, pop: str, rollout: str, ttl: float, after: int | None = None, above: int = 0
@@ -36,14 +45,15 @@ class Claims(Protocol):
 
         With ``after`` only the holder of that epoch gets the next one, so that of two callers
         who want to carry a rollout on, one does. The new epoch is larger than ``above``, which
-        hosts may have seen although the backend has lost its count.
+        hosts may have seen although the backend has lost its count: the epoch of the record.
         """
 
     def holder(self, pop: str) -> Claim | None:
         """Who has it now."""
 
-    def expires_in(self, pop: str) -> float:
-        """Seconds until the claim on a PoP runs out; 0 if nobody has it."""
+    def expiries(self, pops: Sequence[str]) -> dict[str, float]:
+        """Seconds until the claim on each PoP runs out, all seen at one moment; 0 where nobody
+        has it."""
 
     def renew(self, pop: str, claim: Claim, ttl: float) -> None:
         """Keep it for ``ttl`` more seconds; FencedError if it is not this one's any more.
@@ -79,7 +89,7 @@ class SqliteClaims:
             held = self._held(db, pop)
             if held is not None and held.rollout != rollout:
                 raise FencedError(_taken(pop, held))
-            last = max(self._epoch(db, pop), above)
+            last = max(self._epoch(db, pop), above, held.epoch if held else 0)
             if after is not None and (held.epoch if held else last) != after:
                 raise FencedError(_lost(pop, Claim(rollout, after), held))
             claim = Claim(rollout, last + 1)
@@ -92,11 +102,14 @@ class SqliteClaims:
         with self._database.transaction() as db:
             return self._held(db, pop)
 
-    def expires_in(self, pop: str) -> float:
-        """Seconds until the claim on a PoP runs out; 0 if nobody has it."""
+    def expiries(self, pops: Sequence[str]) -> dict[str, float]:
+        """Seconds until the claim on each PoP runs out; 0 where nobody has it."""
         with self._database.transaction() as db:
-            row = db.execute("SELECT expires FROM claims WHERE pop = ?", (pop,)).fetchone()
-        return max(0.0, float(row[0]) - time.time()) if row else 0.0
+            rows = dict(db.execute("SELECT pop, expires FROM claims").fetchall())
+            now = time.time()
+        # A claim that does not tell its end is over; the next step of its owner puts that right.
+        ends = {pop: end for pop, end in rows.items() if type(end) is float}
+        return {pop: max(0.0, ends.get(pop, 0.0) - now) for pop in pops}
 
     def renew(self, pop: str, claim: Claim, ttl: float) -> None:
         """Keep it; FencedError if it is not this one's any more."""
@@ -123,12 +136,17 @@ class SqliteClaims:
     def _held(db: Any, pop: str) -> Claim | None:
         query = "SELECT value FROM claims WHERE pop = ? AND expires > ?"
         row = db.execute(query, (pop, time.time())).fetchone()
-        return _decode(row[0]) if row else None
+        return _decode(f"claims.{pop}", row[0]) if row else None
 
     @staticmethod
     def _epoch(db: Any, pop: str) -> int:
         row = db.execute("SELECT epoch FROM epochs WHERE pop = ?", (pop,)).fetchone()
-        return int(row[0]) if row else 0
+        if row is None:
+            return 0
+        # SQLite keeps what it is given, whatever the type of the column.
+        good = type(row[0]) is int and 0 <= row[0] <= LARGEST_EPOCH
+        check_is(f"epochs.{pop}", "epoch", good, "is no epoch")
+        return int(row[0])
 
     @staticmethod
     def _write(db: Any, pop: str, claim: Claim, ttl: float) -> None:
@@ -136,31 +154,57 @@ class SqliteClaims:
         db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", row)
 
 
-_TAKE = """
-local held = redis.call('GET', KEYS[1])
-if held and cjson.decode(held).rollout ~= ARGV[1] then return {0, held} end
-local last = math.max(tonumber(redis.call('GET', KEYS[2]) or '0'), tonumber(ARGV[4]))
-if ARGV[3] ~= '' and (held and cjson.decode(held).epoch or last) ~= tonumber(ARGV[3]) then
-  return {0, held}
+_READ = """
+local function whole(number)
+  return type(number) == 'number' and number >= 0 and number <= LARGEST
+    and number == math.floor(number)
+end
+local text, held = redis.call('GET', KEYS[1]), nil
+if text then
+  local good, claim = pcall(cjson.decode, text)
+  if not good or type(claim) ~= 'table' or type(claim.rollout) ~= 'string'
+    or not whole(claim.epoch) then return {-1, KEYS[1]} end
+  held = claim
+end
+local last = tonumber(redis.call('GET', KEYS[2]) or '0')
+if not whole(last) then return {-1, KEYS[2]} end
+""".replace("LARGEST", str(LARGEST_EPOCH))
+
+_TAKE = (
+    _READ
+    + """
+if held and held.rollout ~= ARGV[1] then return {0, text} end
+last = math.max(last, tonumber(ARGV[4]), held and held.epoch or 0)
+if ARGV[3] ~= '' and (held and held.epoch or last) ~= tonumber(ARGV[3]) then
+  return {0, text}
 end
 local epoch = last + 1
-redis.call('SET', KEYS[2], epoch)
+redis.call('SET', KEYS[2], string.format('%.0f', epoch))
 local claim = cjson.encode({rollout = ARGV[1], epoch = epoch})
 redis.call('SET', KEYS[1], claim, 'PX', ARGV[2])
 return {1, claim}
 """
+)
 
-_RENEW = """
-local held = redis.call('GET', KEYS[1])
-if not held and redis.call('GET', KEYS[2]) == ARGV[2] then
-  held = cjson.encode({rollout = ARGV[1], epoch = tonumber(ARGV[2])})
-  redis.call('SET', KEYS[1], held)
+_RENEW = (
+    _READ
+    + """
+if not held and last == tonumber(ARGV[2]) then
+  held = {rollout = ARGV[1], epoch = last}
+  text = cjson.encode(held)
+  redis.call('SET', KEYS[1], text)
 end
 if not held then return {0, false} end
-local claim = cjson.decode(held)
-if claim.rollout ~= ARGV[1] or claim.epoch ~= tonumber(ARGV[2]) then return {0, held} end
+if held.rollout ~= ARGV[1] or held.epoch ~= tonumber(ARGV[2]) then return {0, text} end
 if ARGV[3] == '0' then redis.call('DEL', KEYS[1]) else redis.call('PEXPIRE', KEYS[1], ARGV[3]) end
-return {1, held}
+return {1, text}
+"""
+)
+
+_EXPIRIES = """
+local left = {}
+for number, key in ipairs(KEYS) do left[number] = redis.call('PTTL', key) end
+return left
 """
 
 
@@ -177,7 +221,7 @@ class RedisClaims:
         expected = "" if after is None else str(after)
         arguments = (rollout, str(int(ttl * 1000)), expected, str(above))
         ok, text = self._run(_TAKE, pop, arguments)
-        held = _decode(text) if text else None
+        held = _decode(_claim_key(pop), text) if text else None
         if ok and held is not None:
             return held
         if held is not None and held.rollout != rollout:
@@ -186,20 +230,23 @@ class RedisClaims:
 
     def holder(self, pop: str) -> Claim | None:
         """Who has it now."""
-        with redis_errors():
+        with redis_errors(_claim_key(pop)):
             held = self._client.get(_claim_key(pop))
-        return _decode(held) if held else None
+        return _decode(_claim_key(pop), held) if held is not None else None
 
-    def expires_in(self, pop: str) -> float:
-        """Seconds until the claim on a PoP runs out; 0 if nobody has it."""
+    def expiries(self, pops: Sequence[str]) -> dict[str, float]:
+        """Seconds until the claim on each PoP runs out; 0 where nobody has it."""
+        keys = [_claim_key(pop) for pop in pops]
         with redis_errors():
-            return max(0, int(self._client.pttl(_claim_key(pop)))) / 1000
+            left = self._client.eval(_EXPIRIES, len(keys), *keys) if keys else []
+        return {pop: max(0, milliseconds) / 1000 for pop, milliseconds in zip(pops, left)}
 
     def renew(self, pop: str, claim: Claim, ttl: float) -> None:
         """Keep it; FencedError if it is not this one's any more."""
         ok, held = self._own(pop, claim, int(ttl * 1000))
         if not ok:
-            raise FencedError(_lost(pop, claim, _decode(held) if held else None))
+            holder = _decode(_claim_key(pop), held) if held else None
+            raise FencedError(_lost(pop, claim, holder))
 
     def release(self, pop: str, claim: Claim, after: float = 0) -> bool:
         """Give it back in ``after`` seconds; False if it was not this one's any more."""
@@ -223,8 +270,11 @@ class RedisClaims:
 
     def _run(self, script: str, pop: str, arguments: tuple[str, ...]) -> Any:
         keys = (_claim_key(pop), f"edgetune:epoch:{pop}")
-        with redis_errors():
-            return self._client.eval(script, len(keys), *keys, *arguments)
+        with redis_errors(keys[0]):
+            ok, text = self._client.eval(script, len(keys), *keys, *arguments)
+        if ok < 0:
+            raise DamagedError(str(text), "", "holds no claim, or no epoch")
+        return ok, text
 
 
 def _claim_key(pop: str) -> str:
@@ -235,9 +285,11 @@ def _encode(claim: Claim) -> str:
     return json.dumps({"rollout": claim.rollout, "epoch": claim.epoch})
 
 
-def _decode(text: str) -> Claim:
-    value = json.loads(text)
-    return Claim(str(value["rollout"]), int(value["epoch"]))
+def _decode(key: str, text: Any) -> Claim:
+    kept = read_document(key, text)
+    check_fields(key, Claim, kept)
+    check_is(key, "epoch", 0 <= kept["epoch"] <= LARGEST_EPOCH, "is no epoch")
+    return Claim(**kept)
 
 
 def _taken(pop: str, held: Claim) -> str:

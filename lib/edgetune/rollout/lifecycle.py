@@ -128,7 +128,8 @@ def mark_rollout(
     if state == "rolled_back":
         look_at_quarantined(opened, list(head.quarantined))
     head.enter(state, by, reason or _reason(opened, state))
-    head.epoch = site.claims.take(head.pop, rollout, site.config.claim_ttl, after=epoch).epoch
+    ttl = site.config.claim_ttl
+    head.epoch = site.claims.take(head.pop, rollout, ttl, after=epoch, above=epoch).epoch
     head.owner = owner or head.owner
     if state == "rolling_back":
         head.taken_over = time.time() if before in CHANGES_HOSTS else head.taken_over

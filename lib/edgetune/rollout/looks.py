@@ -108,7 +108,8 @@ def _take_turn(opened: Rollout) -> bool:
     """Whether nobody else looks at the same moment: a look is taken under an epoch of its own."""
     head, site = opened.head, opened.site
     try:
-        claim = site.claims.take(head.pop, head.id, site.config.claim_ttl, after=head.epoch)
+        ttl, epoch = site.config.claim_ttl, head.epoch
+        claim = site.claims.take(head.pop, head.id, ttl, after=epoch, above=epoch)
     except FencedError:
         return False
     head.epoch = claim.epoch

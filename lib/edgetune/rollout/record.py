@@ -21,11 +21,11 @@ from zoneinfo import ZoneInfoNotFoundError
 
 from edgetune import PACK, RECORD_SCHEMA
 from edgetune.documents import check_fields, check_is, read_document
-from edgetune.errors import DamagedError, InputError, RefusedError
+from edgetune.errors import DamagedError, FencedError, InputError, RefusedError
 from edgetune.freezes import in_force, read_written
 from edgetune.inventory import NAME, Host, Pop
 from edgetune.plan import read_plan, settings_by_bmc
-from edgetune.rollout.claims import Claim
+from edgetune.rollout.claims import LARGEST_EPOCH, Claim
 from edgetune.rollout.site import Site
 from edgetune.rollout.switch import refuse_if_stopped
 from edgetune.tuning import digest_of
@@ -55,8 +55,6 @@ SETTLED_STEPS = ("done", "skipped", "quarantined")
 # How long a look at the kill switch and the claim holds for further side effects, in seconds.
 _PERMIT_HOLDS = 1.0
 _ID = re.compile(rf"({NAME})-\d{{8}}T\d{{6}}-[0-9a-f]{{4}}")
-# Above it Redis counts in floats that have no next one.
-_LARGEST_EPOCH = 10**12
 _MOST_DOCUMENTS = 100_000
 
 
@@ -461,7 +459,13 @@ class Rollout:
 
 def idle_time(site: Site, pop: str) -> float:
     """Seconds since the owner of a PoP made its last step: each one renews the claim."""
-    return site.config.claim_ttl - site.claims.expires_in(pop)
+    return idle_times(site, [pop])[pop]
+
+
+def idle_times(site: Site, pops: Sequence[str]) -> dict[str, float]:
+    """The same of several PoPs, all at one moment, so that they can be put in order."""
+    left = site.claims.expiries(pops)
+    return {pop: site.config.claim_ttl - left[pop] for pop in pops}
 
 
 def load_plan(site: Site, digest: str) -> dict[str, Any]:
@@ -492,6 +496,10 @@ def open_rollout(site: Site, rollout: str, epoch: int) -> Rollout:
     stopped; the claim is renewed.
     """
     opened = read_rollout(site, rollout)
+    if epoch < opened.head.epoch:
+        # Claims that lost their last write know nothing of who came later; the record does.
+        lost = f"{rollout}, epoch {epoch}, has lost its claim on {opened.head.pop}"
+        raise FencedError(f"{lost}: its record is at epoch {opened.head.epoch}")
     opened.head.epoch = epoch
     opened.permit()
     return opened
@@ -522,7 +530,7 @@ def _unreadable(rollout: str, text: str, why: str) -> Unreadable:
         document = read_document(_head_key(rollout), text)
     except DamagedError:
         return Unreadable(rollout, pop, why, text)
-    if type(document.get("epoch")) is int and 0 <= document["epoch"] <= _LARGEST_EPOCH:
+    if type(document.get("epoch")) is int and 0 <= document["epoch"] <= LARGEST_EPOCH:
         epoch = document["epoch"]
     if _is_other_schema(document.get("schema")):
         state = str(document.get("state", ""))
@@ -548,7 +556,7 @@ def _load_head(rollout: str, text: str) -> Head:
     check_is(key, "pop", named is None or named[1] == head.pop, "is not that of the id")
     check_is(key, "pop", bool(re.fullmatch(NAME, head.pop)), "is no name")
     check_is(key, "state", head.state in FORWARD, f"is none of {', '.join(FORWARD)}")
-    check_is(key, "epoch", 0 < head.epoch <= _LARGEST_EPOCH, "is no epoch")
+    check_is(key, "epoch", 0 < head.epoch <= LARGEST_EPOCH, "is no epoch")
     for name in ("baseline", "soak"):
         span = getattr(head, name)
         check_is(key, name, not span or (len(span) == 2 and span[0] <= span[1]), "is no span")

@@ -18,7 +18,7 @@ from edgetune.rollout.record import (
     Batch,
     Head,
     Rollout,
-    idle_time,
+    idle_times,
     read_heads,
     read_rollout,
 )
@@ -129,11 +129,9 @@ def out_of_service(batches: Iterable[Batch]) -> list[str]:
 
 def _in_turn(site: Site, heads: list[Head]) -> list[Head]:
     """Every step renews the claim; what has ended waits for none."""
-
-    def waited(head: Head) -> float:
-        return -1.0 if head.state in ENDED else idle_time(site, head.pop)
-
-    return sorted(heads, key=waited, reverse=True)
+    waited = idle_times(site, [head.pop for head in heads])
+    order = {head.id: -1.0 if head.state in ENDED else waited[head.pop] for head in heads}
+    return sorted(heads, key=lambda head: order[head.id], reverse=True)
 
 
 def _text(notices: list[str], heads: list[Head]) -> str:
