@@ -84,7 +84,7 @@ def check_claim(subject: Subject) -> Iterable[Finding]:
         yield Finding(what, advice, refuses=False)
     holder = site.claims.holder(pop)
     if holder is not None and holder.rollout not in [head.id for head in unfinished]:
-        left = site.claims.expires_in(pop)
+        left = site.claims.expiries([pop])[pop]
         what = f"{pop} is claimed by rollout {holder.rollout} for {left:.0f} s"
         yield Finding(what, f"wait; rollout_status rollout={holder.rollout}", refuses=False)
 
