@@ -20,8 +20,9 @@ from bench import chaos
 from bench._mutation import Edit, MutationError, copy_checkout
 from bench.chaos import auditor, breakage, sabotage
 from bench.chaos.auditor import Broken, End, Faults, Stop, Window
+from bench.chaos.counting import Note, why_not_counted
 from bench.chaos.run import Report
-from bench.chaos.schedule import KINDS, SCENARIOS, make_schedule
+from bench.chaos.schedule import KINDS, SCENARIOS, Fault, Moment, make_schedule
 from bench.chaos.sight import HostState, Sight, Watch, lines_of, look_at_all
 from lab import pop as lab
 from tests.builders import ROOT
@@ -274,6 +275,41 @@ def test_asking_again_must_change_nothing() -> None:
         "different: proc/sys/net/core/somaxconn",
         "e000 became ready by asking again",
     ]
+
+
+POWER = Fault("power", "e000", Moment("drain", 1, 1.0), 2.0)
+KILL = Fault("action", "once", Moment("boot", 1, 1.0), 0.0)
+EXCHANGE = Fault("exchange", "e000+e001", Moment("start", 1, 0.0), 0.0)
+CHANGED = [_seen(0), _seen(10, e000="drain"), _seen(12, tuned="e000", e000="maint"), _seen(20)]
+
+
+@pytest.mark.parametrize(
+    ("drawn", "noted", "sights", "why"),
+    [
+        ([POWER], [(POWER, 11, 13, "")], CHANGED, ""),
+        ([POWER], [(POWER, 1, 13, "")], CHANGED, ""),
+        ([POWER, KILL], [(POWER, 11, 13, ""), (KILL, 2, 2, "")], CHANGED, ""),
+        ([POWER], [], CHANGED, "0 of 1 faults met the rollout"),
+        ([POWER, KILL], [(POWER, 11, 13, "")], CHANGED, "1 of 2 faults met the rollout"),
+        ([POWER], [(POWER, 11, 13, "found nothing")], CHANGED, "0 of 1 faults met the rollout"),
+        ([POWER], [(POWER, 31, 33, "")], CHANGED, "0 of 1 faults met the rollout"),
+        (
+            [KILL],
+            [(KILL, 2, 3, "")],
+            CHANGED,
+            "no fault met a host that the rollout had in its hands",
+        ),
+        ([POWER], [(POWER, 11, 13, "")], [CHANGED[0]], "no host was changed"),
+        ([POWER], [(POWER, 11, 13, "")], [*CHANGED[:2], _seen(20)], "no host was changed"),
+        ([EXCHANGE], [(EXCHANGE, 0.5, 0.5, "")], [CHANGED[0]], ""),
+        ([], [], CHANGED, "0 of 0 faults met the rollout"),
+    ],
+)
+def test_a_seed_counts_only_if_faults_met_a_rollout_that_changed_hosts(
+    drawn: list[Fault], noted: list[tuple[Fault, float, float, str]], sights: list[Sight], why: str
+) -> None:
+    notes = [Note(fault, "", Window(start, end), said) for fault, start, end, said in noted]
+    assert why_not_counted(drawn, notes, Window(0, 30), sights) == why
 
 
 def _report(seed: int, *broken: Broken) -> Report:

@@ -8,10 +8,11 @@ explains; each host wholly old or wholly new, or quarantined and named; never fe
 than the floor because of us; nothing changed that the plan did not show; nothing done twice;
 nothing at all between stop_all and resume_all.
 
-A seed counts only if its rollout changed hosts and each of its faults met them: the others are no
-success and no failure. The exit status is 1 if any seed broke a promise. `--seed N` runs that one
-again, exactly so but for the timing; `--resume FILE` writes a line for each seed that was run, and
-leaves those out that are in there already, unless they broke a promise.
+A seed counts only if its rollout changed hosts, each of its faults met the rollout, and one at
+least met hosts that the rollout had in its hands: the others are no success and no failure. The
+exit status is 1 if any seed broke a promise. `--seed N` runs that one again, exactly so but for
+the timing; `--resume FILE` writes a line for each seed that was run, and leaves those out that are
+in there already, unless they broke a promise.
 
 `--sabotage NAME` runs a pack in which something is wrong on purpose, in at most three seeds; the
 exit status is 0 if the auditor catches it. "all" runs each of them.

@@ -157,7 +157,7 @@ def _exchange(run: Run, fault: Fault, target: str) -> Ticks:
     """Two hosts have each other's address in the inventory, from the start for good, or later and
     until a person mends it."""
     pair = target.split("+")
-    run.faults.exchanged = fault.moment.event == "start"
+    run.faults.exchanged = fault.before_the_plan
     run.site.exchange_addresses(*pair)
     if not run.faults.exchanged:
         yield from run.pause(fault.lasts)

@@ -19,6 +19,7 @@ from bench._mutation import Edit, copy_checkout
 from bench.chaos import auditor
 from bench.chaos.auditor import Broken, End, Faults, Window
 from bench.chaos.breakage import Ticks, carry_out
+from bench.chaos.counting import Note, met, why_not_counted
 from bench.chaos.keeper import Keeper, processes_of
 from bench.chaos.schedule import FLOOR, HOSTS, Fault, Moment, Schedule
 from bench.chaos.sight import SETTING, Event, HostState, Sight, Watch, lines_of, look_at_all
@@ -46,10 +47,10 @@ class Report:
     """What a run of a seed came to; times in seconds since its start.
 
     `missed` faults never came, or met nothing. A run counts only if `because` is empty: its
-    rollout changed hosts, and each of its faults met them meanwhile. `commit` is the one that was
-    run. `stood_still` is the longest time between two looks of the harness, `load` the machine's
-    load average at the end: on a machine that does not keep up, requests wait longer than the
-    load balancer lets them.
+    rollout changed hosts, each fault met it, and one at least met hosts that it had in its hands.
+    `commit` is the one that was run. `stood_still` is the longest time between two looks of the
+    harness, `load` the machine's load average at the end: on a machine that does not keep up,
+    requests wait longer than the load balancer lets them.
     """
 
     seed: int
@@ -74,16 +75,6 @@ class Report:
 
 class Interrupted(Exception):
     """Somebody asked for the end."""
-
-
-@dataclass(frozen=True)
-class Note:
-    """A fault that came to pass, and is over; `said` is why it did nothing, or empty."""
-
-    fault: Fault
-    text: str
-    during: Window
-    said: str
 
 
 def run_seed(
@@ -132,6 +123,7 @@ class Run:
         self._notes: list[Note] = []
         self._asked = 0
         self._ticked, self._stood_still = self.begun, 0.0
+        self._rolling = Window(self.begun)
         self._status: dict[str, Any] = {}
 
     def report(self) -> Report:
@@ -140,7 +132,9 @@ class Run:
         self.watch.poll(time.time())
         parts = [carry_out(self, fault) for fault in self.schedule.faults]
         parts += [self._by_hand(self.schedule.by_hand)] if self.schedule.by_hand else []
+        self._rolling = Window(time.time())
         self._drive(parts, self._story())
+        self._rolling.end = time.time()
         lab.heal(self.home)
         self._drive([], self._calm_down())
         calm = time.time()
@@ -153,11 +147,15 @@ class Run:
             scenario=self.schedule.scenario,
             setup=f"{self.schedule.coordination}, {self.schedule.resume}",
             faults=[note.text for note in sorted(self._notes, key=lambda note: note.during.start)],
-            missed=[str(fault) for fault in self.schedule.faults if fault not in self._met(calm)],
+            missed=[
+                str(f) for f in self.schedule.faults if f not in met(self._notes, self._rolling)
+            ],
             outcome=self._end().outcome,
             seconds=round(time.time() - self.begun, 1),
             broken=[self._told(each) for each in broken],
-            because=self._why_not_counted(calm),
+            because=why_not_counted(
+                self.schedule.faults, self._notes, self._rolling, self._sights(calm)
+            ),
             stood_still=round(self._stood_still, 1),
             load=round(os.getloadavg()[0], 1),
         )
@@ -292,25 +290,6 @@ class Run:
 
     def _sights(self, calm: float) -> list[Sight]:
         return [sight for sight in self.watch.sights if sight.time <= calm]
-
-    def _met(self, calm: float) -> set[Fault]:
-        """Faults that broke something while the rollout had hosts in its hands."""
-        at_work = auditor.under_way(self._sights(calm), calm)
-        return {
-            note.fault
-            for note in self._notes
-            if not note.said
-            and (self.faults.exchanged or (at_work and at_work.meets(*note.during.ends)))
-        }
-
-    def _why_not_counted(self, calm: float) -> str:
-        """Why a run says nothing although it broke no promise, or nothing."""
-        met = self._met(calm)
-        if not (auditor.changed(self._sights(calm)) or self.faults.exchanged):
-            return "no host was changed"
-        if len(met) < len(set(self.schedule.faults)):
-            return f"{len(met)} of {len(set(self.schedule.faults))} faults met the hosts"
-        return ""
 
     def _ask_again(self) -> Ticks:
         """What has ended already is asked for again."""

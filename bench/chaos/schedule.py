@@ -76,6 +76,11 @@ class Fault:
     moment: Moment
     lasts: float
 
+    @property
+    def before_the_plan(self) -> bool:
+        """Whether it is of the inventory, and there before the rollout begins."""
+        return self.kind == ALONE and self.moment.event == "start"
+
     def __str__(self) -> str:
         lasting = f" for {self.lasts:.1f} s" if self.lasts else ""
         return f"{self.kind} {self.target}{lasting}, {self.moment}"
