@@ -67,9 +67,9 @@ def test_a_mutation_whose_text_is_gone_is_an_error_of_the_list(tmp_path: Path) -
 def test_only_a_list_that_is_killed_wholly_succeeds(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    codes = iter([mutants.FAILED, mutants.PASSED, 2])
+    codes = iter([mutants.PASSED, mutants.FAILED, mutants.PASSED, 2])
 
-    def pretend(*_: object) -> subprocess.CompletedProcess[str]:
+    def pretend(*_: object, **__: object) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess([], next(codes), "FAILED tests/x.py::test_y - no\n", "")
 
     monkeypatch.setattr(mutants, "run_tests", pretend)
@@ -80,5 +80,8 @@ def test_only_a_list_that_is_killed_wholly_succeeds(
     assert f"killed    {some[0].name} (tests/x.py::test_y)" in out
     assert "mutants: 1 of 3 killed, 1 survived, 1 errors of the list" in out
     monkeypatch.setattr(mutants, "choose", lambda _: some[:1])
-    codes = iter([mutants.FAILED])
+    codes = iter([mutants.PASSED, mutants.FAILED])
     assert mutants.main([]) == 0
+    codes = iter([mutants.FAILED])
+    assert mutants.main([]) == 1
+    assert "without any mutation, tests fail: tests/x.py::test_y" in capsys.readouterr().out

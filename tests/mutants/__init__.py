@@ -64,6 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.list:
         print(*(mutation.name for mutation in mutations), sep="\n")
         return 0
+    failed = failing_without(mutations)
+    if failed:
+        print(f"mutants: without any mutation, tests fail: {failed}")
+        return 1
     outcomes = []
     for outcome in attempt_all(mutations, chosen.jobs):
         print(outcome, flush=True)
@@ -88,6 +92,16 @@ def figure(outcomes: Iterable[Outcome]) -> str:
     killed, survived = words.count("killed"), words.count("survived")
     errors = f", {words.count('error')} errors of the list" if "error" in words else ""
     return f"mutants: {killed} of {len(words)} killed, {survived} survived{errors}"
+
+
+def failing_without(mutations: Sequence[Mutation]) -> str:
+    """The first test that fails although nothing was changed: it would kill every mutant."""
+    tests = sorted({file for mutation in mutations for file in mutation.tests})
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        done = run_tests(copy_checkout(Path(folder, "clean")), tests, seconds=None)
+    if done is None or done.returncode == PASSED:
+        return ""
+    return _reason(done) or f"pytest ended with {done.returncode}"
 
 
 class Mutant:
@@ -142,8 +156,10 @@ def _reason(done: subprocess.CompletedProcess[str]) -> str:
     return failed[0].split()[1] if failed else ""
 
 
-def run_tests(checkout: Path, tests: Sequence[str]) -> subprocess.CompletedProcess[str] | None:
-    """Run tests there until one fails; None if they do not end."""
+def run_tests(
+    checkout: Path, tests: Sequence[str], seconds: float | None = SECONDS
+) -> subprocess.CompletedProcess[str] | None:
+    """Run tests there until one fails; None if they do not end in time."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
     command += ["-p", "no:xdist", "-m", "not lab", *tests]
     path = f"{checkout / 'lib'}{os.pathsep}{checkout}"
@@ -155,7 +171,7 @@ def run_tests(checkout: Path, tests: Sequence[str]) -> subprocess.CompletedProce
             env=environment,
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=seconds,
             check=False,
         )
     except subprocess.TimeoutExpired:
