@@ -69,9 +69,7 @@ SABOTAGES: Mapping[str, Sabotage] = {
                 "    return server.sessions == 0 or _goes_on(",
                 "    return True or _goes_on(",
             ),
-            Edit(
-                DRAIN, "        elif sessions == 0 or _goes_on(", "        elif True or _goes_on("
-            ),
+            Edit(DRAIN, "        if sessions == 0 or _goes_on(", "        if True or _goes_on("),
         ),
     ),
     "no_restore": Sabotage(

@@ -13,8 +13,14 @@ OWNERS = mutations_of(
     (
         "mark_rollout takes the rollout from whoever holds it",
         "lifecycle.py",
-        "site.config.claim_ttl, after=epoch).epoch",
-        "site.config.claim_ttl).epoch",
+        "site.claims.take(head.pop, rollout, ttl, after=epoch, above=epoch).epoch",
+        "site.claims.take(head.pop, rollout, ttl, above=epoch).epoch",
+    ),
+    (
+        "mark_rollout takes an epoch that hosts have seen",
+        "lifecycle.py",
+        "site.claims.take(head.pop, rollout, ttl, after=epoch, above=epoch).epoch",
+        "site.claims.take(head.pop, rollout, ttl, after=epoch).epoch",
     ),
     (
         "claim_pop takes an epoch that hosts have seen",
@@ -61,8 +67,8 @@ OWNERS = mutations_of(
     (
         "another epoch's claim is renewed (Redis)",
         "claims.py",
-        "if claim.rollout ~= ARGV[1] or claim.epoch ~= tonumber(ARGV[2]) then return {0, held} end",
-        "if claim.rollout ~= ARGV[1] then return {0, held} end",
+        "if held.rollout ~= ARGV[1] or held.epoch ~= tonumber(ARGV[2]) then return {0, text} end",
+        "if held.rollout ~= ARGV[1] then return {0, text} end",
     ),
     (
         "a claim is taken that another rollout holds (SQLite)",
@@ -126,8 +132,8 @@ TRAFFIC = mutations_of(
     (
         "sessions on the host are not waited for",
         "drain.py",
-        "        elif sessions == 0 or _goes_on(",
-        "        elif True or _goes_on(",
+        "        if sessions == 0 or _goes_on(",
+        "        if True or _goes_on(",
     ),
     (
         "a drain is written down after it",
@@ -159,8 +165,8 @@ TRAFFIC = mutations_of(
     (
         "a host is done before it serves again",
         "drain.py",
-        "        if not missing or time.monotonic() > deadline:\n            return missing\n",
-        "        return []\n",
+        "        if not missing or now - began",
+        "        return []\n        if not missing or now - began",
     ),
     (
         "a host that the load balancer forgot about is changed in service",
@@ -170,16 +176,43 @@ TRAFFIC = mutations_of(
     ),
 )
 
+MACHINES = mutations_of(
+    FOLDER,
+    ["lib_identity", "rollout_identity_steps"],
+    (
+        "the address that the load balancer has is any machine's",
+        "identity.py",
+        "    if by_interface and not host.server_address and address not in own:\n",
+        "    if False:\n",
+    ),
+    (
+        "another machine than that of the plan is changed",
+        "identity.py",
+        '    if planned.get("uuid") and uuid != planned["uuid"]:\n',
+        "    if False:\n",
+    ),
+    (
+        "no check has to fail once a host says not ready",
+        "readiness.py",
+        "    return server in servers and not servers[server].up\n",
+        "    return True\n",
+    ),
+    (
+        "the check of another server may fail instead",
+        "readiness.py",
+        "    if fell:\n",
+        "    if False:\n",
+    ),
+)
+
 HOSTS = mutations_of(
     FOLDER,
     ["rollout_steps", "rollout_traffic_steps", "rollout_recovery", "rollout_reset_steps"],
     (
         "apply does not see whether its hosts are still out",
         "change.py",
-        "    keep_out(opened, work, names)\n"
-        '    opened.move(work, names, "changing")\n'
-        "    tuned, others = _by_agent(opened, names)\n",
-        '    opened.move(work, names, "changing")\n    tuned, others = _by_agent(opened, names)\n',
+        "    keep_out(opened, work, names)\n    tuned, others",
+        "    tuned, others",
     ),
     (
         "reboot does not see whether its hosts are still out",
@@ -266,4 +299,4 @@ BACK = mutations_of(
     ),
 )
 
-ROLLOUT = (*OWNERS, *TRAFFIC, *HOSTS, *BACK)
+ROLLOUT = (*OWNERS, *TRAFFIC, *MACHINES, *HOSTS, *BACK)
