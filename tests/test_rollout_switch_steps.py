@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from edgetune.errors import RefusedError
+from edgetune.backends import Database
+from edgetune.errors import RefusedError, StoreError
 from edgetune.rollout import change, drain, reboot, record, status, switch
 from tests.world import World, changing
 
@@ -132,7 +133,109 @@ def test_the_key_set_by_hand_stops(world: World, value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["", "false", "0", "no", "False\n"])
-def test_the_key_taken_back_by_hand_permits(world: World, value: Any) -> None:
+def test_before_the_first_stop_such_a_key_permits(world: World, value: Any) -> None:
     world.site.store.put("edgetune.stop_all", value)
     world.step(drain.drain_hosts, 0)
     assert "Everything is stopped" not in status.rollout_status(world.site)["text"]
+
+
+HARMLESS = ["", "false", "0", "no", "False\n", "true", "resumed by ana, permit 0"]
+
+
+def stops(world: World) -> None:
+    with pytest.raises(RefusedError, match="everything is stopped"):
+        world.step(drain.drain_hosts, 0)
+    assert switch.stopped_by(world.site)
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+@pytest.mark.parametrize("value", HARMLESS)
+def test_no_value_of_the_key_lifts_a_stop_that_was_seen(
+    world: World, value: str, by_hand: bool
+) -> None:
+    if by_hand:
+        world.site.store.put(switch.STOP_KEY, "true")
+        stops(world)
+    else:
+        switch.stop_all(world.site, by="ana")
+    world.site.store.put(switch.STOP_KEY, value)
+    stops(world)
+    switch.resume_all(world.site, by="bo")
+    world.step(drain.drain_hosts, 0)
+
+
+def delete(world: World, key: str) -> None:
+    with Database(world.config["records"]).transaction() as db:
+        db.execute("DELETE FROM records WHERE key = ?", (key,))
+
+
+def test_a_key_that_is_deleted_lifts_no_stop(world: World) -> None:
+    switch.stop_all(world.site, by="ana", reason="errors")
+    delete(world, switch.STOP_KEY)
+    stops(world)
+    assert (
+        "stopped by ana: errors; an empty or missing key lifts no stop"
+        in status.rollout_status(world.site)["text"]
+    )
+
+
+@pytest.mark.parametrize("value", [*HARMLESS, "yes"])
+def test_after_a_resume_every_other_value_stops_again(world: World, value: str) -> None:
+    """Also the one by which it was stopped before."""
+    world.site.store.put(switch.STOP_KEY, "yes")
+    switch.resume_all(world.site)
+    world.site.store.put(switch.STOP_KEY, value)
+    stops(world)
+
+
+def test_a_copy_of_the_permit_lifts_no_stop_that_came_after_it(world: World) -> None:
+    switch.stop_all(world.site)
+    switch.resume_all(world.site)
+    permit = world.site.store.get(switch.STOP_KEY) or ""
+    assert switch.stopped_by(world.site) == ""
+    world.site.store.put(switch.STOP_KEY, "true")
+    stops(world)
+    world.site.store.put(switch.STOP_KEY, permit)
+    stops(world)
+
+
+@pytest.mark.parametrize("text", ["", "{", "7", "{}", '{"permit": 7}', '{"permit": ""}'])
+def test_a_permit_that_cannot_be_read_permits_nothing(world: World, text: str) -> None:
+    world.site.store.put(switch.RESUMED_KEY, text)
+    world.site.store.put(switch.STOP_KEY, "")
+    stops(world)
+    switch.resume_all(world.site)
+    world.step(drain.drain_hosts, 0)
+
+
+def test_a_stop_by_somebody_who_may_write_that_key_alone_stops(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = world.site.store.put
+
+    def limited(key: str, value: str) -> None:
+        if key != switch.STOP_KEY:
+            raise StoreError("403")
+        put(key, value)
+
+    monkeypatch.setattr(world.site.store, "put", limited)
+    assert switch.stop_all(world.site, by="ana")["stopped"]
+    with pytest.raises(RefusedError, match="everything is stopped"):
+        switch.refuse_if_stopped(world.site)
+    with pytest.raises(StoreError, match="403"):
+        switch.resume_all(world.site, by="ana")
+    assert switch.stopped_by(world.site) == "stopped by ana"
+
+
+def test_a_resume_says_so_when_it_is_stopped_again_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch.stop_all(world.site, by="ana")
+    put = world.site.store.put
+
+    def stopped_again(key: str, value: str) -> None:
+        put(key, "true" if key == switch.STOP_KEY else value)
+
+    monkeypatch.setattr(world.site.store, "put", stopped_again)
+    with pytest.raises(RefusedError, match="everything was stopped again at once"):
+        switch.resume_all(world.site)

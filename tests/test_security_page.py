@@ -15,7 +15,7 @@ import yaml
 
 from edgetune.hosts.agent import bundle
 from edgetune.hosts.fleet import packed
-from edgetune.rollout.switch import STOP_KEY
+from edgetune.rollout.switch import RESUMED_KEY, STOP_KEY
 from tests.builders import ROOT
 from tests.metadata.values import documents
 
@@ -67,6 +67,12 @@ def test_steps_of_workflows_are_granted_to_nobody() -> None:
     granted = {ref for refs in roles().values() for ref in refs}
     steps = {"mark_rollout", "claim_pop", "release_pop", "drain_hosts", "apply_tuning", "set_bios"}
     assert not granted & {f"edgetune.{name}" for name in steps}
+
+
+def test_no_role_may_write_what_lifts_a_stop() -> None:
+    for role in yaml.safe_load_all(blocks("yaml")[0]):
+        keys = [own["resource_uid"] for own in role["permission_grants"]]
+        assert [key for key in keys if RESUMED_KEY in key] == []
 
 
 def test_assignments_name_roles() -> None:

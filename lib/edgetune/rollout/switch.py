@@ -1,44 +1,108 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kill switch: one key in the store, read before every side effect.
+"""The kill switch: two keys in the store, read before every side effect.
 
-It needs no workflow: ``st2 key set edgetune.stop_all true`` stops everything as well.
+edgetune.stop_all    set by anybody on call, also by hand: st2 key set edgetune.stop_all true
+edgetune.resumed     set by edgetune alone: the one text of the other key that permits changes
+
+Every text of the first key stops, but for the permit that ``resume_all`` wrote under both. So who
+may write the first key alone can stop and not lift: another text, such as "false", is a stop, and
+so is no text. A step that meets a stop takes the permit away, and no copy of it lifts that stop.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
+import secrets
 from typing import Any
 
-from edgetune import PACK
-from edgetune.errors import RefusedError
+from edgetune import CAMPAIGN_SCHEMA, PACK
+from edgetune.documents import read_document
+from edgetune.errors import DamagedError, RefusedError, StoreError
 from edgetune.rollout.site import Site
 
 STOP_KEY = f"{PACK}.stop_all"
+RESUMED_KEY = f"{PACK}.resumed"
+# Until something was stopped or resumed for the first time there is no permit.
 _OFF = ("", "false", "0", "no")
+_TRIES = 3
 
 
 def stop_all(site: Site, by: str = "", reason: str = "") -> dict[str, Any]:
     """Let nothing be changed any more, on any PoP, until ``resume_all``."""
     why = f"stopped by {by or 'unknown'}" + (f": {reason}" if reason else "")
     site.store.put(STOP_KEY, why)
+    _take_permit_away(site, why)
     return {"stopped": True, "message": f"{why}; hosts stay as they are until resume_all"}
 
 
 def resume_all(site: Site, by: str = "") -> dict[str, Any]:
-    """Permit changes again; what was stopped is carried on by ``recover_orphans``."""
+    """Permit changes again; what was stopped is carried on by ``recover_orphans``.
+
+    RefusedError if somebody stops everything at the same moment.
+    """
     was = stopped_by(site)
-    site.store.put(STOP_KEY, "false")
-    message = f"{by or 'unknown'} permits changes again ({was})" if was else "nothing was stopped"
-    return {"stopped": False, "message": message}
+    if not was:
+        return {"stopped": False, "message": "nothing was stopped"}
+    for _ in range(_TRIES):
+        # A step that read the keys just before this may take the permit away once.
+        permit = f"resumed by {by or 'unknown'}, permit {secrets.token_hex(8)}"
+        _keep(site, permit, "")
+        site.store.put(STOP_KEY, permit)
+        if not stopped_by(site):
+            message = f"{by or 'unknown'} permits changes again ({was})"
+            return {"stopped": False, "message": message}
+    raise RefusedError(f"everything was stopped again at once ({stopped_by(site)})")
 
 
 def stopped_by(site: Site) -> str:
-    """What the key says while everything is stopped, else nothing."""
-    why = (site.store.get(STOP_KEY) or "").strip()
-    return "" if why.lower() in _OFF else why
+    """Why everything is stopped; nothing while it is not."""
+    text, value = site.store.get(RESUMED_KEY), site.store.get(STOP_KEY)
+    if text is None:
+        why = (value or "").strip()
+        return "" if why.lower() in _OFF else why
+    permit, stop = _kept(text)
+    if permit and value == permit:
+        return ""
+    return _told(value, stop)
 
 
 def refuse_if_stopped(site: Site) -> None:
     """RefusedError while everything is stopped."""
     why = stopped_by(site)
     if why:
+        _take_permit_away(site, why)
         raise RefusedError(f"everything is stopped ({STOP_KEY}: {why}); resume_all permits changes")
+
+
+def _told(value: str | None, stop: str) -> str:
+    given = (value or "").strip()
+    if given.lower() in _OFF or given.startswith("resumed by "):
+        lifts = f"{given or 'an empty or missing key'} lifts no stop"
+        return f"{stop}; {lifts}" if stop else lifts
+    return given
+
+
+def _take_permit_away(site: Site, why: str) -> None:
+    """Remember a stop where those who may only stop cannot write."""
+    text = site.store.get(RESUMED_KEY)
+    if text is not None and not _kept(text)[0]:
+        return
+    # The stop stands in any case; a user who may not write this key has stopped all the same.
+    with contextlib.suppress(StoreError):
+        _keep(site, "", why)
+
+
+def _keep(site: Site, permit: str, stop: str) -> None:
+    document = {"schema": CAMPAIGN_SCHEMA, "permit": permit, "stop": stop}
+    site.store.put(RESUMED_KEY, json.dumps(document))
+
+
+def _kept(text: str) -> tuple[str, str]:
+    """The permit, and the stop that took it away; neither where the document is damaged."""
+    try:
+        document = read_document(RESUMED_KEY, text)
+    except DamagedError as error:
+        return "", str(error)
+    permit, stop = document.get("permit"), document.get("stop")
+    return permit if isinstance(permit, str) else "", stop if isinstance(stop, str) else ""
