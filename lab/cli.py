@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The `edgetune` command: this pack without a StackStorm, and a PoP to practise on.
 
-Exit status: 0 succeeded, 1 failed or timed out, 2 wrong usage or input, 130 canceled.
+Exit status: 0 succeeded, 1 failed or timed out, 2 wrong usage or input, 128 and the number of the
+signal that canceled it (129 SIGHUP, 130 Ctrl-C, 143 SIGTERM).
 
 Environment: EDGETUNE_HOME (default: .edgetune in the checkout) is the directory of state,
 EDGETUNE_CONFIG (default: edgetune.yaml in there) the pack's configuration, EDGETUNE_PACK (default:
@@ -13,25 +14,22 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import sys
-import threading
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from lab import CHECKOUT
 from lab.runner import Engine, Execution, MetadataError, Pack, ParameterError
 from lab.runner.display import TaskList, errors_of, text_of
 from lab.runner.inbox import ServedError
+from lab.runner.interruption import execute, forget_runs, tell_left
 from lab.runner.metadata import load_config, load_yaml
 from lab.runner.parameters import from_words
+from lab.runner.runs import Run, ended_runs
 
 __all__ = ["main"]
-
-_EXIT_CODES = {"succeeded": 0, "canceled": 130}
 
 
 class UsageError(Exception):
@@ -71,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_run_options(run)
     status = commands.add_parser("status", help="show the rollouts")
     _add_run_options(status)
-    status.set_defaults(action="rollout_status")
+    status.set_defaults(action="rollout_status", tells_ended_runs=True)
     doctor = commands.add_parser("doctor", help="say what speaks against a rollout on a PoP")
     doctor.add_argument("pop", metavar="POP", help="its name in the inventory")
     _add_run_options(doctor)
@@ -85,7 +83,7 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="*", metavar="KEY=VALUE", help="parameters of the action")
     parser.add_argument("--params-file", type=Path, metavar="FILE", help="the same as YAML or JSON")
     parser.add_argument("--json", action="store_true", help="print nothing but a JSON document")
-    parser.set_defaults(command=_run)
+    parser.set_defaults(command=_run, tells_ended_runs=False)
 
 
 def _add_serve_commands(commands: Any) -> None:
@@ -168,13 +166,37 @@ def _run(options: argparse.Namespace) -> int:
     given.update(from_words(action, options.words))
     config = _config(pack)
     _enter_lab(config)
+    if options.tells_ended_runs:
+        given.setdefault("ended", [id for ids in ended_runs(_home()).values() for id in ids])
+    return _request(pack, config, options, given)
+
+
+def _request(
+    pack: Pack, config: dict[str, Any], options: argparse.Namespace, given: dict[str, Any]
+) -> int:
     tasks = TaskList(sys.stderr)
-    engine = Engine(pack, config, _home(), tasks)
-    execution = engine.request(options.action, given)
-    tasks.note(f"{execution.action.ref} {execution.id}")
-    _execute(engine, execution, tasks)
-    _print(execution, options.json)
-    return _EXIT_CODES.get(execution.status, 1)
+    try:
+        run = Run(_home(), tasks)
+    except OSError as error:
+        raise UsageError(f"{_home() / 'runs'}: {error.strerror}") from error
+    left = ""
+    try:
+        engine = Engine(pack, config, _home(), run)
+        execution = engine.request(options.action, given)
+        tasks.note(f"{execution.action.ref} {execution.id}")
+        number = execute(engine, execution, tasks, run)
+        _print(execution, options.json)
+        sys.stdout.flush()
+        left = tell_left(Engine(pack, config, _home()), execution, tasks)
+        if not run.is_terminal:
+            run.write(left)
+        if options.tells_ended_runs:
+            forget_runs(_home(), execution)
+    finally:
+        run.close(keep=bool(left))
+    if execution.status == "canceled":
+        return 128 + number
+    return 0 if execution.status == "succeeded" else 1
 
 
 def _doctor(options: argparse.Namespace) -> int:
@@ -191,38 +213,6 @@ def _config(pack: Pack) -> dict[str, Any]:
             " build a lab with `edgetune lab up`, or set EDGETUNE_CONFIG"
         )
     return load_config(pack, file)
-
-
-def _execute(engine: Engine, execution: Execution, tasks: TaskList) -> None:
-    """Run to the end; the first SIGINT or SIGTERM cancels, the second kills running actions."""
-    signals: list[int] = []
-
-    def count(number: int, frame: FrameType | None) -> None:
-        signals.append(number)
-
-    if execution.action.runner == "orquesta":
-        # Beside a StackStorm, orquesta imports plugins that hang a thread that is not the main one.
-        import_module("lab.runner.workflow")
-    previous = {number: signal.signal(number, count) for number in (signal.SIGINT, signal.SIGTERM)}
-    worker = threading.Thread(target=engine.execute, args=[execution], daemon=True)
-    worker.start()
-    handled = 0
-    while worker.is_alive():
-        worker.join(timeout=0.05)
-        if len(signals) > handled:
-            handled = len(signals)
-            _cancel(engine, tasks, again=handled > 1)
-    for number, handler in previous.items():
-        signal.signal(number, handler)
-
-
-def _cancel(engine: Engine, tasks: TaskList, again: bool) -> None:
-    if again:
-        tasks.note("killing the running actions")
-        engine.kill()
-    else:
-        tasks.note("canceling: running actions are left to finish (Ctrl-C again kills them)")
-        engine.cancel()
 
 
 def _print(execution: Execution, as_json: bool) -> None:

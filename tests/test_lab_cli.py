@@ -159,7 +159,7 @@ class TestSignals:
             time.sleep(0.02)
         return process
 
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
     def test_a_signal_cancels_and_lets_actions_finish(self, home: Path, number: int) -> None:
         process = self.start(home, "50")
         process.send_signal(number)
@@ -167,12 +167,25 @@ class TestSignals:
         for side in ("left", "right"):
             (home / f"branch.{side}.end").touch()
         out, _ = process.communicate(timeout=60)
-        assert process.returncode == 130
+        assert process.returncode == 128 + number
         document = json.loads(out)
         assert document["status"] == "canceled"
         assert [child["task"] for child in document["children"]] == ["left", "right"]
         assert document["children"][0]["status"] == "succeeded"
         assert (home / "branch.left.done").exists()
+
+    def test_nohup_keeps_a_closed_terminal_from_canceling(self, home: Path) -> None:
+        ignoring = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        try:
+            process = self.start(home, "50")
+        finally:
+            signal.signal(signal.SIGHUP, ignoring)
+        process.send_signal(signal.SIGHUP)
+        for side in ("left", "right"):
+            (home / f"branch.{side}.end").touch()
+        out, _ = process.communicate(timeout=60)
+        assert process.returncode == 0
+        assert json.loads(out)["status"] == "succeeded"
 
     def test_a_second_signal_kills(self, home: Path) -> None:
         process = self.start(home, "600")

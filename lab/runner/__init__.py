@@ -17,6 +17,8 @@ StackStorm is for.
     schemas         JSON Schema of StackStorm's dialect
     inbox           trigger instances on their way to `lab.serve`
     display         what a person sees of all that
+    interruption    signals that end a run early, and what is said of what it leaves
+    runs            which runs have ended, however that came
 """
 
 from __future__ import annotations

@@ -18,7 +18,10 @@ from typing import IO, Any
 from lab import STANDINS
 from lab.runner.execution import Execution
 
-__all__ = ["ActionProcesses"]
+__all__ = ["COMMANDS", "ActionProcesses"]
+
+# How actions and sensors name the command that runs an action here (edgetune.texts.command).
+COMMANDS = {"EDGETUNE_RUN": "edgetune run "}
 
 Values = dict[str, Any]
 
@@ -144,6 +147,7 @@ def _environment(execution: Execution) -> dict[str, str]:
         "PYTHONPATH": f"{library}{os.pathsep}{inherited}" if inherited else library,
         "ST2_ACTION_PACK_NAME": execution.context["pack"],
         "ST2_ACTION_EXECUTION_ID": execution.id,
+        **COMMANDS,
     }
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import threading
 from collections.abc import Iterator
@@ -59,6 +60,10 @@ class TaskList(Listener):
             self._write(text + "\n")
             self._last = None
 
+    def leave_terminal(self) -> None:
+        """From now on a file takes what is shown. A signal handler calls this: no lock."""
+        self._terminal = False
+
     def _print(self, execution: Execution, status: str, message: str) -> None:
         parent = execution.parent.id if execution.parent else ""
         key, state = (parent, _name(execution)), (status, message)
@@ -75,12 +80,16 @@ class TaskList(Listener):
     def _print_running(self) -> None:
         if self._terminal and self._running:
             names = ", ".join(_name(execution) for execution in self._running)
-            self._stream.write(_CLEAR + self._cut(f"  ... {names}"))
-            self._stream.flush()
+            self._put(_CLEAR + self._cut(f"  ... {names}"))
 
     def _write(self, text: str) -> None:
-        self._stream.write((_CLEAR if self._terminal else "") + text)
-        self._stream.flush()
+        self._put((_CLEAR if self._terminal else "") + text)
+
+    def _put(self, text: str) -> None:
+        """A terminal that is gone must not end what is being shown on it."""
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+            self._stream.flush()
 
     def _cut(self, line: str) -> str:
         width = shutil.get_terminal_size().columns - 1 if self._terminal else _WIDTH_OF_A_LOG

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Callable, Protocol
 
 from lab import CHECKOUT
+from lab.runner.action_process import COMMANDS
 from lab.runner.metadata import MetadataError, Pack, load_yaml
 
 __all__ = ["Process", "Sensor", "SensorKeeper", "load_sensors", "start"]
@@ -161,7 +162,7 @@ def start(sensor: Sensor, config: dict[str, Any], home: Path) -> Process:
         stdin=subprocess.PIPE,
         stdout=2,  # what it prints is no line of ours
         text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(search)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(search), **COMMANDS},
         start_new_session=True,
     )
     request = {"sensor": asdict(sensor), "config": config, "home": str(home)}

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A person who interrupts a rollout, however, learns what is out of service, and how to get out."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+from collections.abc import Callable, Iterator
+from fcntl import ioctl
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from edgetune.rollout.record import all_heads, read_rollout
+from edgetune.rollout.site import Site
+from edgetune.rollout.status import out_of_service
+from lab import simulated
+from lab.runner.execution import Listener
+from lab.runner.runs import Run, ended_runs
+from tests.builders import ROOT
+
+PATIENCE = 240.0
+ROLLOUT = ["run", "rollout_pop", "pop=lab1", "tuning=accept_queue", "dry_run=false", "wait=true"]
+SHORT = ["baseline=4", "soak=600", "interval=2", "warmup=1", "alpha_help=0.2", "alpha_harm=0.2"]
+
+
+class Terminal:
+    """A terminal of 80 columns and 24 lines with `edgetune` in it."""
+
+    def __init__(self, home: Path, words: list[str]) -> None:
+        self._master, slave = pty.openpty()
+        ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.process = subprocess.Popen(
+            ["setsid", "--ctty", sys.executable, "-m", "lab.cli", *words],
+            cwd=ROOT,
+            env=environment(home),
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=False,
+        )
+        os.close(slave)
+        self._shown = bytearray()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        try:
+            while data := os.read(self._master, 4096):
+                self._shown += data
+        except OSError:  # nobody has the other end open any more, or we closed this one
+            return
+
+    def close(self) -> None:
+        """What happens when somebody closes the window."""
+        os.close(self._master)
+
+    def wait(self) -> tuple[int, list[str]]:
+        """The exit status, and the last 24 lines as they are shown."""
+        code = self.process.wait(PATIENCE)
+        self._reader.join(5)
+        text = re.sub(r"\x1b\[[A-Z]|.*\r\x1b\[K", "", self._shown.decode())
+        return code, text.replace("\r", "").splitlines()[-24:]
+
+
+def environment(home: Path) -> dict[str, str]:
+    path = os.pathsep.join([str(ROOT), str(ROOT / "lib")])
+    return {**os.environ, "EDGETUNE_HOME": str(home), "PYTHONPATH": path, "COLUMNS": "80"}
+
+
+def edgetune(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "lab.cli", *words]
+    given = {"env": environment(home), "cwd": ROOT, "timeout": PATIENCE}
+    return subprocess.run(command, capture_output=True, text=True, check=False, **given)
+
+
+def wait_until(condition: Callable[[], Any]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    home = tmp_path_factory.mktemp("interrupted")
+    simulated.up(home, hosts=4)
+    # Long, so that no rollout is an orphan by its age alone.
+    file = home / "edgetune.yaml"
+    file.write_text(file.read_text().replace("owner_timeout: 20", "owner_timeout: 9000"))
+    file.write_text(file.read_text().replace("claim_ttl: 120", "claim_ttl: 9999"))
+    yield home
+    simulated.down(home)
+
+
+def hosts_out(home: Path) -> list[str]:
+    site = Site(yaml.safe_load((home / "edgetune.yaml").read_text()))
+    heads = [head for head in all_heads(site) if head.wants_a_workflow]
+    return [name for h in heads for name in out_of_service(read_rollout(site, h.id).batches())]
+
+
+def begun(home: Path) -> Terminal:
+    """A rollout that has taken hosts out of service."""
+    terminal = Terminal(home, [*ROLLOUT, *SHORT])
+    wait_until(lambda: hosts_out(home) or terminal.process.poll() is not None)
+    return terminal
+
+
+def assert_named(home: Path, lines: list[str]) -> str:
+    """The lines say what is out and both commands, whole; the id of the rollout comes back."""
+    text = "\n".join(lines)
+    (rollout,) = re.findall(r"WITHOUT AN OWNER: (\S+)$", text, re.MULTILINE)
+    (out,) = re.findall(r"out of service by its record: (.+)$", text, re.MULTILINE)
+    assert out.split(", ") == hosts_out(home)
+    assert f"  carry on:   edgetune run rollout_pop rollout={rollout}" in lines
+    assert f"  roll back:  edgetune run roll_back_pop rollout={rollout}" in lines
+    return rollout
+
+
+def assert_status_names_it_first(home: Path) -> str:
+    shown = edgetune(home, "status")
+    assert shown.returncode == 0, shown.stderr
+    lines = shown.stdout.splitlines()
+    assert lines[0].startswith("WITHOUT AN OWNER: ")
+    return assert_named(home, lines)
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        ([signal.SIGINT], 130),
+        ([signal.SIGINT, signal.SIGINT], 130),
+        ([signal.SIGKILL], -9),
+        ([], 129),
+    ],
+    ids=["Ctrl-C", "Ctrl-C twice", "kill -9", "closed terminal"],
+)
+def test_an_interrupted_rollout_says_what_it_leaves(
+    home: Path, sent: list[signal.Signals], code: int
+) -> None:
+    terminal = begun(home)
+    assert not ended_runs(home)
+    for number in sent:
+        terminal.process.send_signal(number)
+        time.sleep(0.3)  # two at once would be one
+    if not sent:
+        terminal.close()
+    status, lines = terminal.wait()
+    assert status == code, lines
+    if code == 130:
+        assert_named(home, lines)
+        assert lines[-1].startswith("  roll back:")
+    if code == 129:
+        (log,) = ended_runs(home)
+        assert "\x1b" not in log.read_text()
+        assert_named(home, log.read_text().splitlines())
+    rollout = assert_status_names_it_first(home)
+    back = edgetune(home, "run", "roll_back_pop", f"rollout={rollout}", "--json")
+    assert back.returncode == 0, back.stderr
+    assert json.loads(back.stdout)["result"]["output"]["quarantined"] == {}
+    assert "WITHOUT AN OWNER" not in edgetune(home, "status").stdout
+    assert not list((home / "runs").iterdir())
+
+
+def test_a_run_that_goes_on_has_an_owner(home: Path) -> None:
+    terminal = begun(home)
+    shown = edgetune(home, "status")
+    assert "changing" in shown.stdout
+    assert "WITHOUT AN OWNER" not in shown.stdout
+    terminal.process.send_signal(signal.SIGINT)
+    _, lines = terminal.wait()
+    rollout = assert_named(home, lines)
+    edgetune(home, "run", "roll_back_pop", f"rollout={rollout}")
+
+
+def test_a_run_is_known_to_have_ended_when_its_process_has(tmp_path: Path) -> None:
+    run = Run(tmp_path, Listener())
+    run.write(f"{'a' * 24} edgetune.rollout_pop\n")
+    assert ended_runs(tmp_path) == {}
+    run.close(keep=True)
+    assert list(ended_runs(tmp_path).values()) == [["a" * 24]]
+    Run(tmp_path, Listener()).close(keep=False)
+    assert len(list((tmp_path / "runs").iterdir())) == 1
