@@ -137,7 +137,7 @@ def test_a_host_that_does_not_tell_its_time_is_told(world: EmptyWorld, told: Any
 def test_a_pop_of_somebody_else_is_told_beside_the_plan(tmp_path: Path) -> None:
     world = changing(tmp_path / "w")
     text = _plan(world)["text"]
-    assert f"    lab1 belongs to rollout {world.rollout}, which is changing" in text
+    assert f"    lab1 is held by rollout {world.rollout} (changing)" in text
 
 
 def test_a_claim_without_a_record_is_told_with_its_owner(world: EmptyWorld) -> None:
@@ -240,7 +240,7 @@ def test_the_doctor_lists_everything_that_is_wrong_and_what_to_do(tmp_path: Path
     found = _checks(doctor_pop(world.site, "lab1", "accept_queue"))
     assert found.pop("records") == ""
     parts = {
-        "claim": f"lab1 belongs to rollout {world.rollout}, which is changing -> wait for its end",
+        "claim": f"lab1 is held by rollout {world.rollout} (changing) -> wait for its end",
         "permission": "everything is stopped: stopped by ana -> resume_all",
         "load balancer": ": Permission denied -> let edgetune set states",
         "machines": "",

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from edgetune.report.diagnosis import hosts_text
@@ -60,8 +60,8 @@ def doctor_text(result: Mapping[str, Any]) -> str:
     for check in result["checks"]:
         failed = bool(check["findings"])
         state = "FAILED" if failed else "ok"
-        shown = [part for row in check["findings"] for part in (_line(row), f"-> {row['advice']}")]
-        body = [line for text in shown or [check["means"]] for line in _wrapped(text)]
+        told = [line for row in check["findings"] for line in _told(row)]
+        body = told or _wrapped(check["means"])
         head = f"  {state:<8}{check['check']:<{_INDENT - 10}}"
         lines += [head + body[0], *(" " * _INDENT + line for line in body[1:])]
     return "\n".join(lines)
@@ -72,12 +72,16 @@ def _line(row: Mapping[str, Any]) -> str:
     return one_line(f"{where}{row['what']}")[:LONGEST]
 
 
-def _wrapped(text: str) -> Sequence[str]:
-    """Lines of which the first alone begins with what a stranger may have written."""
+def _told(row: Mapping[str, Any]) -> list[str]:
+    """Of what a stranger may have written only the first line begins a line, behind a host."""
+    return [*_wrapped(_line(row), "| "), *_wrapped(f"-> {row['advice']}", "   ")]
+
+
+def _wrapped(text: str, further: str = "") -> list[str]:
     return textwrap.wrap(
         one_line(text),
         WIDTH - _INDENT,
-        subsequent_indent="| ",
+        subsequent_indent=further,
         break_on_hyphens=False,
         break_long_words=False,
     ) or [""]

@@ -80,7 +80,7 @@ def check_claim(subject: Subject) -> Iterable[Finding]:
     unfinished = [h for h in all_heads(site) if h.pop == pop and h.state not in ENDED]
     for head in unfinished:
         advice = f"wait for its end, or take it back: roll_back_pop rollout={head.id}"
-        what = f"{pop} belongs to rollout {head.id}, which is {head.state}"
+        what = f"{pop} is held by rollout {head.id} ({head.state})"
         yield Finding(what, advice, refuses=False)
     holder = site.claims.holder(pop)
     if holder is not None and holder.rollout not in [head.id for head in unfinished]:
@@ -226,6 +226,6 @@ def refuse_unfit(subject: Subject) -> list[Finding]:
     found = [finding for check in PLAN_CHECKS for finding in check(subject)]
     refusing = [finding for finding in found if finding.refuses]
     if refusing:
-        advice = f"doctor_pop pop={subject.pop.name} shows all; exclude= leaves hosts out"
-        raise RefusedError(f"{'; '.join(findings_text(refusing))} ({advice})")
+        advice = f"(doctor_pop pop={subject.pop.name} shows all; exclude= leaves hosts out)"
+        raise RefusedError(f"{'; '.join(findings_text(refusing))} {advice}")
     return found
