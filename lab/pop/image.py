@@ -2,7 +2,10 @@
 """The root file system of the hosts: this machine's programs under our own configuration.
 
 A host's root is an overlay of three layers: its own disk, the image made here (the files of
-`image/`, and marks that hide what is this machine's business), and the machine's `/`.
+`image/`, a copy of what programs need of the machine's `/etc`, and marks that hide what is this
+machine's business), and the machine's `/`. Only programs (`/usr` and its like) are seen live: they
+are too large to copy. A package that is installed beside a lab shows its programs there, and must
+not replace or remove those of the hosts, since overlayfs leaves open what is seen then.
 """
 
 from __future__ import annotations
@@ -38,15 +41,17 @@ KEPT_IN_ETC = {
 OPAQUE_IN_USR = ("usr/lib/sysctl.d", "usr/local/lib/sysctl.d", "usr/local/sbin")
 
 
-def build(image: Path, public_key: str, nic_queue: bool) -> None:
+def build(image: Path, public_key: str, nic_queue: bool, machine: Path = Path("/")) -> None:
     """Make the image at `image` (a new directory on a tmpfs); the same one serves all hosts."""
     shutil.copytree(FILES, image)
     _give_to_root(image)
     for name in (*EMPTY, *OPAQUE_IN_USR):
         _opaque(image / name)
     _fill(image, public_key, nic_queue)
-    _hide(Path("/"), image, PROGRAMS | {"etc"})
-    _hide(Path("/etc"), image / "etc", KEPT_IN_ETC)
+    _hide(machine, image, PROGRAMS | {"etc"})
+    _opaque(image / "etc")
+    for name in KEPT_IN_ETC:
+        _freeze(machine / "etc" / name, image / "etc" / name)
 
 
 def _fill(image: Path, public_key: str, nic_queue: bool) -> None:
@@ -73,6 +78,21 @@ def _opaque(directory: Path) -> None:
     """Nothing of the machine's directory of that name is seen through this one."""
     directory.mkdir(parents=True, exist_ok=True)
     os.setxattr(directory, "trusted.overlay.opaque", b"y")
+
+
+def _freeze(source: Path, copy: Path) -> None:
+    """Copy what everybody may read, and so no keys: what changes later is not seen by hosts."""
+    if source.is_symlink():
+        copy.symlink_to(source.readlink())
+    elif source.exists() and source.stat().st_mode & stat.S_IROTH:
+        if source.is_dir():
+            copy.mkdir()
+            for path in source.iterdir():
+                _freeze(path, copy / path.name)
+        else:
+            shutil.copyfile(source, copy)
+        os.chown(copy, source.stat().st_uid, source.stat().st_gid)
+        copy.chmod(stat.S_IMODE(source.stat().st_mode))
 
 
 def _hide(machine: Path, image: Path, kept: set[str]) -> None:
