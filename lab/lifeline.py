@@ -30,4 +30,6 @@ def let_go(home: Path) -> None:
 
 def is_cut(reader: int) -> bool:
     """Whether the starter has ended, or has let go."""
-    return bool(select.select([reader], [], [], 0)[0])
+    poll = select.poll()  # select() takes no descriptor above 1023
+    poll.register(reader, select.POLLIN)
+    return bool(poll.poll(0))

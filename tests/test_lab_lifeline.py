@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -16,11 +18,13 @@ from typing import Any
 
 import pytest
 
-from lab import pop, simulated
+from lab import lifeline, pop, simulated
 from lab.pop.layout import Layout
 from tests.builders import ROOT
 
 PATIENCE = 120.0
+# Beyond what select() takes, where a process may have so many.
+MANY = min(1100, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 1)
 NAMESPACES = pytest.param(
     "pop",
     marks=[
@@ -83,6 +87,16 @@ def wait_until(condition: Callable[[], Any]) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def test_a_process_of_many_files_sees_the_end_of_its_starter(tmp_path: Path) -> None:
+    reader = lifeline.hold(tmp_path)
+    high = fcntl.fcntl(reader, fcntl.F_DUPFD, MANY)
+    assert not lifeline.is_cut(high)
+    lifeline.let_go(tmp_path)
+    assert lifeline.is_cut(high)
+    os.close(high)
+    os.close(reader)
 
 
 @pytest.mark.parametrize("module", KINDS)

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -18,6 +20,8 @@ from lab.runner import Engine, Execution, Listener, Pack, ParameterError
 from lab.runner.metadata import load_config
 
 PACK = Path(__file__).parent / "fixtures" / "runner_pack"
+# Beyond what select() takes, where a process may have so many.
+MANY = min(1100, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 1)
 RUN = """
 from pathlib import Path
 from lab.runner import Engine, Pack
@@ -170,7 +174,9 @@ class TestPythonAction:
 
     def test_it_ends_when_its_runner_ended_before_it_was_ready(self) -> None:
         """The end comes between the start of the process and its request to the kernel."""
-        lost, held = os.pipe()
+        low, held = os.pipe()
+        lost = fcntl.fcntl(low, fcntl.F_DUPFD, MANY)  # as in a runner of many actions
+        os.close(low)
         os.close(held)
         code = f"import sys; from lab.runner.wrapper import end_with; end_with({lost})"
         done = subprocess.run(

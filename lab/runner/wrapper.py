@@ -89,7 +89,9 @@ def end_with(descriptor: int) -> None:
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGKILL)
         flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
         fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_ASYNC)
-    if select.select([descriptor], [], [], 0)[0]:  # closed before the kernel was asked
+    poll = select.poll()  # select() takes no descriptor above 1023
+    poll.register(descriptor, select.POLLIN)
+    if poll.poll(0):  # closed before the kernel was asked
         os.killpg(0, signal.SIGKILL)
 
 
