@@ -10,6 +10,7 @@ from edgetune import PACK
 from edgetune.campaign.gates import unchanged
 from edgetune.campaign.record import ENDED, Record, RingStep, readable_records
 from edgetune.errors import InputError, RefusedError
+from edgetune.people import comparable
 from edgetune.report.text import clock
 from edgetune.rollout.approval import Approval, refuse_own, save_approval
 from edgetune.rollout.record import load_plan
@@ -19,11 +20,14 @@ from edgetune.rollout.site import Site
 def approve(site: Site, digest: str, reason: str = "", by: str = "") -> dict[str, Any]:
     """Say yes to what has this digest, until it expires.
 
-    RefusedError if ``by`` is who asked for the ring, unless the campaign permits it; who asks for
-    a plan is known when its rollout begins, and checked then. InputError if nothing has the digest.
+    RefusedError if ``by`` cannot be compared with other names, or asked for the ring and the
+    campaign does not permit that. The requester of a plan is known, and compared, when its rollout
+    begins. InputError if nothing has the digest.
     """
     if not by:
         raise InputError("parameter", "by", "is missing: an approval has a name")
+    # A name that cannot be compared would be refused only when the rollout begins.
+    comparable(by)
     of, holds = _subject(site, digest, by)
     now = time.time()
     approval = Approval(digest, of, by, now, now + holds, reason)

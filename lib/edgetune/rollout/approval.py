@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from edgetune import CAMPAIGN_SCHEMA, PACK
 from edgetune.documents import check_fields, check_is, read_document
 from edgetune.errors import RefusedError
+from edgetune.people import same_person
+from edgetune.rollout.record import has_record
 from edgetune.rollout.site import Site
 
 
 @dataclass(frozen=True)
 class Approval:
-    """``of`` says in words what the ``digest`` is of; times are epoch seconds."""
+    """``of`` says in words what the ``digest`` is of; times are epoch seconds.
+
+    ``used_by`` is the rollout that was begun with the approval of a plan.
+    """
 
     digest: str
     of: str
@@ -26,6 +31,7 @@ class Approval:
     at: float
     expires: float
     reason: str = ""
+    used_by: str = ""
 
 
 def save_approval(site: Site, approval: Approval) -> None:
@@ -49,28 +55,44 @@ def load_approval(site: Site, digest: str) -> Approval | None:
     return Approval(**document)
 
 
-def same_person(one: str, other: str) -> bool:
-    """Whether two names are one; nobody is a stranger to a name that is not known."""
-    names = [name.strip().casefold() for name in (one, other)]
-    return not all(names) or names[0] == names[1]
-
-
 def valid_approval(
     site: Site, digest: str, what: str, requester: str, self_approval: bool
 ) -> Approval:
     """The approval of ``what`` that holds now.
 
-    RefusedError when there is none, it has expired, or it is the requester's own and
-    ``self_approval`` is False.
+    RefusedError when there is none, it has expired, another rollout was begun with it, or it is
+    the requester's own and ``self_approval`` is False.
     """
     found = load_approval(site, digest)
     if found is None:
         raise RefusedError(f"{what} waits for an approval: approve digest={digest}")
     if found.expires <= time.time():
         raise RefusedError(f"the approval of {what} by {found.by} has expired: approve {digest}")
+    _refuse_used(site, found, what)
     if not self_approval:
         refuse_own(found.by, requester, what)
     return found
+
+
+def use_approval(site: Site, digest: str, what: str, rollout: str) -> None:
+    """Let an approval begin this rollout, and no other one after it.
+
+    To be called under the claim of the PoP, before the rollout has a record: whoever dies in
+    between leaves an approval that can be used. RefusedError if there is none, or it was used.
+    """
+    found = load_approval(site, digest)
+    if found is None:
+        raise RefusedError(f"{what} waits for an approval: approve digest={digest}")
+    _refuse_used(site, found, what)
+    save_approval(site, replace(found, used_by=rollout))
+
+
+def _refuse_used(site: Site, found: Approval, what: str) -> None:
+    if found.used_by and has_record(site, found.used_by):
+        raise RefusedError(
+            f"the approval of {what} by {found.by} was for one rollout, and {found.used_by} was "
+            f"begun with it: approve {found.digest} again"
+        )
 
 
 def refuse_own(approver: str, requester: str, what: str) -> None:

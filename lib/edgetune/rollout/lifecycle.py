@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgetune.errors import EdgetuneError, FencedError, InputError, RefusedError
-from edgetune.rollout.approval import valid_approval
+from edgetune.rollout.approval import use_approval, valid_approval
 from edgetune.rollout.baseline import usual_load
 from edgetune.rollout.pause import refuse_if_paused
 from edgetune.rollout.quarantine import in_service_still, look_at_quarantined
@@ -58,19 +58,21 @@ def claim_pop(
     the execution that carries it on from now; ``wait`` says that this one stays until the soak
     has ended. With ``carry_on`` nothing is taken that has ended: it could only be taken back,
     with ``orphaned`` nothing that has a living owner. ``approved`` says that the caller knows of
-    an approval; otherwise ``plan_approval`` of the configuration asks for one of the plan,
-    by somebody who is neither ``by`` nor ``asked_by``, whom StackStorm knows as the caller.
+    an approval; otherwise ``plan_approval`` of the configuration asks for one of the plan that
+    no other rollout was begun with, by somebody who is neither ``by`` nor ``asked_by``, whom
+    StackStorm knows as the caller.
     ``channel`` is where in chat the rollout tells how it gets on, if it does not know of one.
     During ``freezes`` (see ``edgetune.freezes.written``) no batch of it begins.
     """
-    if plan and site.config.plan_approval and not approved:
+    needs_approval = bool(plan) and site.config.plan_approval and not approved
+    if needs_approval:
         for who in (by, asked_by or by):
             valid_approval(site, plan, f"plan {plan}", who, site.config.self_approval)
     if plan:
         channel = channel or site.config.chat_channel
         closed = [dict(each) for each in freezes]
         own = {"owner": owner, "by": by, "wait": wait, "channel": channel, "freezes": closed}
-        return _claimed(_begin(site, plan, own))
+        return _claimed(_begin(site, plan, own, needs_approval))
     if not rollout:
         left = [head for head in all_heads(site) if left_by and _left_unfinished(head, left_by)]
         if not left:
@@ -227,7 +229,7 @@ def _left_unfinished(head: Head, execution: str) -> bool:
     return head.owner == execution and head.wants_a_workflow
 
 
-def _begin(site: Site, digest: str, own: Mapping[str, Any]) -> Rollout:
+def _begin(site: Site, digest: str, own: Mapping[str, Any], needs_approval: bool) -> Rollout:
     refuse_if_stopped(site)
     plan = load_plan(site, digest)
     pop = site.inventory.pop(plan["pop"])
@@ -252,6 +254,8 @@ def _begin(site: Site, digest: str, own: Mapping[str, Any]) -> Rollout:
     begun = Rollout(site, head)
     try:
         refuse_unfinished(site, pop.name)
+        if needs_approval:
+            use_approval(site, digest, f"plan {digest}", name)
         begun.save()
     except EdgetuneError:
         site.claims.release(pop.name, claim)

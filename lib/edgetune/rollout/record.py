@@ -489,6 +489,11 @@ def read_rollout(site: Site, rollout: str) -> Rollout:
     return Rollout(site, _load_head(rollout, text))
 
 
+def has_record(site: Site, rollout: str) -> bool:
+    """Whether there is a record of that rollout, be it one that cannot be read."""
+    return site.store.get(_head_key(rollout)) is not None
+
+
 def open_rollout(site: Site, rollout: str, epoch: int) -> Rollout:
     """A rollout to act on, called before every side effect.
 

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names of people: one person has one, however it is written."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgetune.errors import RefusedError
+from edgetune.people import comparable, same_person
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "alice",
+        "Alice ",
+        "\tALICE\n",
+        "\uff21lice",  # full width
+        "al\u0131ce",  # without its dot
+        "alic\u00e9",
+        "alice\u034f",  # a joiner that does not show
+        "",
+    ],
+)
+def test_one_person_in_another_spelling(other: str) -> None:
+    assert same_person("alice", other)
+    assert same_person(other, "alice")
+
+
+@pytest.mark.parametrize("one, other", [("ace", "\u0430\u0441\u0435"), ("\u03bf", "O")])
+def test_a_name_that_looks_like_another_in_another_alphabet(one: str, other: str) -> None:
+    assert same_person(one, other)
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        ("alice", "bob"),
+        ("alice", "alice2"),
+        ("ana maria", "anamaria"),
+        ("\u041c\u0430\u0440\u0438\u044f", "Maria"),
+        ("\u5c71\u7530\u305f\u308d\u3046", "\u5c71\u7530"),
+    ],
+)
+def test_two_people(one: str, other: str) -> None:
+    assert not same_person(one, other)
+
+
+@pytest.mark.parametrize(
+    "name, why",
+    [
+        ("\u0430lice", "mixes CYRILLIC and LATIN letters"),
+        ("alice \u03bf", "mixes GREEK and LATIN letters"),
+        ("al\u200bice", "holds characters that do not show"),
+        ("\u202eecila", "holds characters that do not show"),
+        ("al\x00ice", "holds characters that do not show"),
+        ("alice\u3164", "mixes CJK and LATIN letters"),
+    ],
+)
+def test_a_name_that_cannot_be_compared_is_refused(name: str, why: str) -> None:
+    for call in (lambda: comparable(name), lambda: same_person("alice", name)):
+        with pytest.raises(RefusedError, match=f"is no name to compare: it {why}") as error:
+            call()
+        assert "\n" not in str(error.value)
+
+
+@given(st.text(max_size=12), st.text(max_size=3))
+def test_white_space_and_case_make_nobody_else(name: str, space: str) -> None:
+    try:
+        known = comparable(name)
+    except RefusedError:
+        return
+    assert comparable(known) == known
+    assert same_person(name, f" {name}\t")
+    assert same_person(known, name)

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An approval of a plan begins one rollout, for somebody else than who approved it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgetune.campaign.approve import approve
+from edgetune.errors import InputError, RefusedError
+from edgetune.rollout import lifecycle
+from edgetune.rollout.approval import load_approval
+from edgetune.rollout.record import all_heads, save_plan
+from tests.builders import plan
+from tests.world import Died, EmptyWorld
+
+
+class Approved(EmptyWorld):
+    """A site whose plans need an approval, and a plan with one by ben."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, plan_approval=True)
+        made = plan(folder)
+        save_plan(self.site, made)
+        self.digest = str(made["digest"])
+        approve(self.site, self.digest, by="ben")
+
+    def start(self, by: str = "ana") -> str:
+        begun = lifecycle.claim_pop(self.site, plan=self.digest, by=by, asked_by=by)
+        self.rollout, self.epoch = begun["rollout"], begun["epoch"]
+        return self.rollout
+
+    def end(self) -> None:
+        for state in ("rolling_back", "rolled_back"):
+            self.mark(state)
+        lifecycle.release_pop(self.site, self.rollout, self.epoch)
+        self.release()
+
+    def release(self) -> None:
+        held = self.site.claims.holder("lab1")
+        if held:
+            self.site.claims.release("lab1", held)
+
+
+def test_an_approval_begins_one_rollout(tmp_path: Path) -> None:
+    world = Approved(tmp_path)
+    first = world.start()
+    kept = load_approval(world.site, world.digest)
+    assert kept is not None and kept.used_by == first
+    assert world.take_over()["claimed"]
+    world.end()
+    said = f"was for one rollout, and {first} was begun with it: approve {world.digest} again"
+    with pytest.raises(RefusedError, match=said):
+        world.start()
+    assert world.site.claims.holder("lab1") is None
+    approve(world.site, world.digest, by="ben")
+    assert world.start() != first
+
+
+def test_of_two_that_were_let_in_with_one_approval_one_begins(tmp_path: Path) -> None:
+    """Both saw an approval that nobody had used; the other one has ended since."""
+    world = Approved(tmp_path)
+    take, others = world.site.claims.take, []
+
+    def taken(*given: object, **more: object) -> object:
+        if not others:
+            others.append("")
+            others[0] = world.start(by="eve")
+            world.end()
+        return take(*given, **more)  # type: ignore[arg-type]
+
+    world.site.claims.take = taken  # type: ignore[assignment,method-assign]
+    with pytest.raises(RefusedError, match="was for one rollout, and lab1-.* was begun with it"):
+        world.start()
+    assert [head.id for head in all_heads(world.site)] == others
+    assert world.site.claims.holder("lab1") is None
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_who_dies_before_the_record_can_begin_again(tmp_path: Path, when: str) -> None:
+    world = Approved(tmp_path)
+
+    def die(moment: str) -> None:
+        if moment.startswith(f"{when} put edgetune.approval."):
+            raise Died(moment)
+
+    world.moments.at = die
+    with pytest.raises(Died):
+        world.start()
+    world.moments.at = lambda moment: None
+    world.release()
+    assert world.start() in [head.id for head in all_heads(world.site)]
+
+
+def test_no_rollout_begins_when_its_approval_cannot_be_kept(tmp_path: Path) -> None:
+    world = Approved(tmp_path)
+    put = world.site.store.put
+
+    def refused(key: str, value: str) -> None:
+        if key.startswith("edgetune.approval."):
+            raise InputError("store", key, "403")
+        put(key, value)
+
+    world.site.store.put = refused  # type: ignore[method-assign]
+    with pytest.raises(InputError, match="403"):
+        world.start()
+    assert all_heads(world.site) == []
+
+
+@pytest.mark.parametrize("name", ["ben", "Ben ", "\uff22EN", "b\u00e9n"])
+def test_who_approved_begins_nothing(tmp_path: Path, name: str) -> None:
+    with pytest.raises(RefusedError, match="by somebody else than who asks"):
+        Approved(tmp_path).start(by=name)
+
+
+def test_a_name_that_cannot_be_compared_neither_approves_nor_begins(tmp_path: Path) -> None:
+    world = Approved(tmp_path)
+    for call in (
+        lambda: world.start(by="b\u0435n"),
+        lambda: approve(world.site, world.digest, by="b\u0435n"),
+    ):
+        with pytest.raises(RefusedError, match="mixes CYRILLIC and LATIN letters"):
+            call()
