@@ -39,8 +39,8 @@ def _inventory_document(hosts: int, floor: float) -> dict[str, Any]:
                     "backend": "edges",
                 },
                 "hosts": {
-                    f"e{i:03d}": {"address": f"127.0.9.{i + 1}", "hardware": "lab"}
-                    for i in range(hosts)
+                    f"e{i - 1:03d}": {"address": f"127.{i >> 8}.9.{i & 255}", "hardware": "lab"}
+                    for i in range(1, hosts + 1)
                 },
             }
         }

@@ -487,6 +487,7 @@ def test_a_host_that_is_not_ready_is_healthy_for_nobody(running: Lab) -> None:
 
 
 def test_unknown_server_and_backend(running: Lab) -> None:
+    assert running.balancer.refuses_changes() == ""
     with pytest.raises(DrainError, match=r"No such server\."):
         running.balancer.set_state("e999", "drain")
     other = Haproxy(type(running.pop.load_balancer)("haproxy", running.balancer._address, "other"))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from edgetune.errors import DrainError
+from edgetune.hosts.result import HostResult
 from edgetune.report.text import rollout_text
 from edgetune.rollout import drain, status
 from edgetune.traffic.driver import Server
@@ -117,6 +118,24 @@ def test_a_host_that_served_in_an_earlier_look_is_looked_at_again(world: World) 
         done = world.step(drain.undrain_hosts, began["first_batch"])
     assert host in done["done"]
     assert world.head.quarantined == {}
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_connection_that_fails_once_quarantines_nobody(world: World, first: int) -> None:
+    """Each second question that is asked once only does not reach its hosts."""
+    ask, asked = world.hosts.ask, 0
+
+    def failing(
+        hosts: Any, verb: str, request: Any, timeout: float = 0, patience: float = 0
+    ) -> Any:
+        nonlocal asked
+        asked += not patience
+        if patience or verb == "sample" or asked % 2:
+            return ask(hosts, verb, request, timeout, patience)
+        return {each.name: HostResult(each.name, error="timed out") for each in hosts}
+
+    world.hosts.ask = failing  # type: ignore[method-assign]
+    assert world.roll_back()["quarantined"] == {}
 
 
 def _stuck_live(folder: Path, **options: Any) -> tuple[World, str]:

@@ -234,7 +234,10 @@ def _compare_with_before(
     opened: Rollout, work: Batch, names: Sequence[str]
 ) -> dict[str, HostResult]:
     hosts = opened.hosts(names)
-    answers = opened.site.fleet.ask(hosts, "plan", lambda host: _settings_request(opened, host))
+    patience = opened.site.config.health_deadline
+    answers = opened.site.fleet.ask(
+        hosts, "plan", lambda host: _settings_request(opened, host), patience=patience
+    )
     before = {name: {**_before(opened, name), **work.hosts[name].goes_back_to} for name in names}
     return {name: _not_as(before[name], answer) or answer for name, answer in answers.items()}
 
@@ -259,7 +262,8 @@ def _not_as(
 
 
 def _reach(opened: Rollout, hosts: Sequence[Host]) -> dict[str, HostResult]:
-    return opened.site.fleet.ask(hosts, "facts", lambda host: {})
+    patience = opened.site.config.health_deadline
+    return opened.site.fleet.ask(hosts, "facts", lambda host: {}, patience=patience)
 
 
 def _healthy(opened: Rollout, names: Sequence[str]) -> dict[str, HostResult]:
