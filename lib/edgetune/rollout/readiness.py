@@ -67,17 +67,23 @@ def _proven_by(opened: Rollout, name: str) -> str:
 def _tell_not_ready(
     opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]
 ) -> None:
-    if not names:
-        return
+    if names:
+        _write_down(opened, work, driver, names)
+    # Those of before, too: whoever wrote them down may have died before telling them.
+    told = [name for name in work.at("draining") if work.hosts[name].told_at]
+    for name, answer in set_ready(opened, told, ready=False).items():
+        if answer.failed:
+            opened.fail(work, name, str(answer.error))
+
+
+def _write_down(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]) -> None:
+    """When hosts are told, and the servers whose checks pass until then."""
     told = {opened.pop.host(name).server for name, host in work.hosts.items() if host.told_at}
     passing = {name for name, server in driver.servers().items() if server.up}
     work.passing = sorted(passing | (told & set(work.passing)))
     for name in names:
         work.hosts[name].told_at = time.time()
     opened.save_batch(work)
-    for name, answer in set_ready(opened, names, ready=False).items():
-        if answer.failed:
-            opened.fail(work, name, str(answer.error))
 
 
 def _shows(opened: Rollout, work: Batch, servers: Mapping[str, Server], name: str) -> bool:
