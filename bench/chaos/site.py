@@ -27,7 +27,7 @@ CONFIGURATION = {
     "claim_ttl": 60,
     "claim_grace": 0,
     "owner_timeout": 2.5,
-    "drain_deadline": 15,
+    "drain_deadline": 40,
     "reboot_deadline": 15,
     "health_deadline": 10,
 }

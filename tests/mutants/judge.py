@@ -68,7 +68,7 @@ JUDGE = (
     ),
     *mutations_of(
         FOLDER,
-        ["lib_judge_verdict", "lib_judge_soundness", "lib_judge_scores", "lib_judge_look"],
+        ["lib_judge_verdict", "lib_judge_soundness", "lib_judge_standardise", "lib_judge_look"],
         (
             "a biased comparison decides",
             "verdict.py",
