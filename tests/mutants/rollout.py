@@ -37,8 +37,8 @@ OWNERS = mutations_of(
     (
         "of two rollouts that begin at once both do",
         "lifecycle.py",
-        "        refuse_unfinished(site, pop.name)\n        begun.save()\n",
-        "        begun.save()\n",
+        "        refuse_unfinished(site, pop.name)\n        if needs_approval:\n",
+        "        if needs_approval:\n",
     ),
     (
         "a rollout is begun beside one that is unfinished",

@@ -7,7 +7,7 @@ from tests.mutants.mutation import mutations_of
 
 TRAFFIC = mutations_of(
     "lib/edgetune/traffic",
-    ["lib_traffic_haproxy", "rollout_traffic_steps"],
+    ["lib_traffic_answers", "lib_traffic_haproxy", "rollout_traffic_steps"],
     (
         "HAProxy's queued requests are no sessions",
         "haproxy_answers.py",
