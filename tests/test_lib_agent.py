@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import time
 from collections.abc import Iterator
@@ -117,6 +118,18 @@ def test_facts_tell_which_machine_it_is(host: AgentRoot) -> None:
     host.write("sys/class/dmi/id/product_serial", "6XJ1H42 \n")
     told = {"uuid": "4c4c4544-0058-4a10-8031-b6c04f483432", "serial": "6XJ1H42"}
     assert host.ask("facts")["machine"] == told
+
+
+def test_facts_tell_what_cannot_be_written(
+    host: AgentRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (host.path / "var/lib").mkdir(parents=True, exist_ok=True)
+    assert host.ask("facts")["unwritable"] == []
+    # Root passes every mode, so the kernel's word on a disk that is read-only is put in its mouth.
+    read_only = str(host.path / "etc")
+    monkeypatch.setattr(os, "access", lambda path, mode: (path, mode) != (read_only, os.W_OK))
+    asked = answer(str(host.path), request("facts"))
+    assert asked["result"]["unwritable"] == ["/etc"]
 
 
 def test_facts_know_what_stands_on_the_host(host: AgentRoot) -> None:

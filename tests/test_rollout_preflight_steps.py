@@ -174,6 +174,13 @@ def test_a_setting_that_cannot_be_written_is_named_with_its_host(world: EmptyWor
     assert _refusal(world) == f"e004: sysctl:net.core.somaxconn: {reason}"
 
 
+def test_a_host_whose_disk_is_read_only_is_found_by_the_dry_run(world: EmptyWorld) -> None:
+    world.hosts.unwritable["e004"] = ["/etc", "/var/lib"]
+    refusal = _refusal(world)
+    assert refusal.startswith("e004: /etc cannot be written: read-only, or not there; ")
+    assert "e004: /var/lib cannot be written" in refusal
+
+
 def test_a_preflight_is_no_part_of_the_digest(world: EmptyWorld) -> None:
     first = _plan(world, seed=7)["plan"]
     world.hosts.ahead["e003"] = 3600.0
@@ -208,7 +215,7 @@ def _checks(result: Mapping[str, Any]) -> dict[str, str]:
 def test_the_doctor_of_a_pop_that_is_well_finds_nothing(world: EmptyWorld) -> None:
     result = doctor_pop(world.site, "lab1", "accept_queue")
     assert result["failed"] == []
-    assert result["message"] == "lab1: all 9 checks are well"
+    assert result["message"] == "lab1: all 10 checks are well"
     assert set(_checks(result).values()) == {""}
     assert "\n  ok      health        http://127.0.0.1:80/health is answered well" in result["text"]
 
@@ -236,6 +243,7 @@ def test_the_doctor_lists_everything_that_is_wrong_and_what_to_do(tmp_path: Path
     world.hosts.unreachable, world.hosts.not_ready = {"e004"}, {"e006"}
     world.hosts.ahead["e007"] = 600
     world.hosts.unsupported["e001"] = "cannot be written: Read-only file system"
+    world.hosts.unwritable["e002"] = ["/etc"]
     world.balancer.refusal = "Permission denied"
     found = _checks(doctor_pop(world.site, "lab1", "accept_queue"))
     assert found.pop("records") == ""
@@ -245,6 +253,7 @@ def test_the_doctor_lists_everything_that_is_wrong_and_what_to_do(tmp_path: Path
         "load balancer": ": Permission denied -> let edgetune set states",
         "machines": "",
         "hosts": "e004: cannot be asked: timed out -> mend it",
+        "disks": "e002: /etc cannot be written: read-only, or not there -> mend its disk",
         "health": f"e000,e001,e002,e003,e005,e006,e007: {URL} answers 404 Not Found -> mend the",
         "clocks": "e007: its clock is 600 s ahead -> mend its clock",
         "settings": "e001: sysctl:net.core.somaxconn: cannot be written: Read-only file system ->",

@@ -133,6 +133,7 @@ class Hosts:
         self.health: dict[str, str] = {}
         self.gauges_left_out: set[str] = set()
         self.unsupported: dict[str, str] = {}
+        self.unwritable: dict[str, list[str]] = {}
         self.ahead = dict.fromkeys(self.boot, 0.0)
         self.drift: dict[str, list[dict[str, Any]]] = {}
         self.values: dict[str, str] = {}
@@ -218,6 +219,7 @@ class Hosts:
         machine = self.machine.get(name, {"uuid": "", "serial": ""})
         own = [{"interface": "eth0", "address": self.addresses[name]}]
         known = {"agent_state": state, "kexec_loaded": self.kexec_loaded, "machine": machine}
+        known["unwritable"] = self.unwritable.get(name, [])
         return {**known, "addresses": own, "time": time.time() + self.ahead[name]}
 
     def _ready(self, name: str, request: dict[str, Any]) -> dict[str, Any]:

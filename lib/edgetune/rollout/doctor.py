@@ -20,6 +20,7 @@ from edgetune.rollout.preflight import (
     Subject,
     check_claim,
     check_clocks,
+    check_disks,
     check_health,
     check_hosts,
     check_load_balancer,
@@ -61,6 +62,7 @@ def _checks(subject: Subject, tuning: Tuning | None) -> Iterable[_Named]:
     yield _Named("machines", "inventory, load balancer and SSH mean the same", check_machines)
     answering = f"all {count} answer over SSH, none is held by a rollout"
     yield _Named("hosts", answering, check_hosts)
+    yield _Named("disks", "/etc and /var/lib can be written", check_disks)
     yield _Named("health", f"{subject.pop.health} is answered well", check_health)
     yield _Named("clocks", f"within {CLOCKS_APART:g} s of ours", check_clocks)
     if tuning:

@@ -21,12 +21,14 @@ from edgetune.rollout.pause import why_paused
 from edgetune.rollout.record import ENDED, all_heads
 from edgetune.rollout.site import Site
 from edgetune.rollout.switch import stopped_by
+from edgetune.texts import one_line
 from edgetune.traffic.driver import Server
 
 CLOCKS_APART = 10.0
 """Seconds beyond the round trip by which a clock may differ."""
 
 _AGAIN = 1.0
+_LONGEST = 100
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,15 @@ def check_hosts(subject: Subject) -> Iterable[Finding]:
                 yield Finding(f"is quarantined by rollout {head.id}", advice, host.name)
 
 
+def check_disks(subject: Subject) -> Iterable[Finding]:
+    """Every host could keep a setting and its journal; the kernel is asked, nothing is written."""
+    for name, answer in subject.facts.items():
+        told = [] if answer.failed else answer.data.get("unwritable", [])
+        for path in told if isinstance(told, list) else [told]:
+            what = f"{one_line(str(path))[:_LONGEST]} cannot be written: read-only, or not there"
+            yield Finding(what, "mend its disk, or leave it out: exclude=", name)
+
+
 def check_health(subject: Subject) -> Iterable[Finding]:
     """The service of every host answers its health check well."""
     pop = subject.pop
@@ -204,6 +215,7 @@ PLAN_CHECKS: Sequence[Check] = (
     check_permission,
     check_claim,
     check_load_balancer,
+    check_disks,
     check_health,
     check_clocks,
 )

@@ -22,6 +22,8 @@ from edgetune.hosts.agent.topology import cpu_facts, memory_facts, node_of
 DOWN = ("down", "lowerlayerdown", "notpresent")
 # A line of `ip -o address show`, by iproute2 and BusyBox alike.
 ADDRESS = re.compile(r"\d+:\s+(\S+)\s+inet6?\s+([0-9A-Fa-f.:]+)[/\s]")
+# Where the files of settings go, and the journal of each tuning.
+WRITTEN = ("/etc", "/var/lib")
 
 
 def run(host: Host, request: Fields) -> Json:
@@ -44,6 +46,7 @@ def run(host: Host, request: Fields) -> Json:
         "init": host.init,
         "kexec_loaded": host.text("/sys/kernel/kexec_loaded") == "1",
         "agent_state": _agent_state(host),
+        "unwritable": [path for path in WRITTEN if not os.access(host.path(path), os.W_OK)],
     }
 
 
