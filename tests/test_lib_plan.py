@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import json
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgetune.errors import InputError, RefusedError
-from edgetune.plan import Options, groups, make_plan, profile_of, read_plan
+from edgetune.plan import Options, assignments, groups, make_plan, profile_of, read_plan
 from edgetune.rendering import render
 from edgetune.report.text import plan_text
 from tests.builders import observed, plan, pop, proofs, tuning
@@ -59,6 +60,29 @@ def test_a_pop_too_small_to_split_is_refused(tmp_path: Path) -> None:
 def test_a_pop_too_small_for_its_floor_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="too small to keep its floor: 8 of its 8 hosts"):
         plan(tmp_path, floor=0.9)
+
+
+def test_a_pop_of_14_300_hosts_is_planned_written_and_shown(tmp_path: Path) -> None:
+    """The ways of splitting it are a number of more than 4,300 digits."""
+    small, what = pop(tmp_path), tuning()
+    names = [f"e{i:05d}" for i in range(14_300)]
+    large = replace(small, hosts=tuple(replace(small.hosts[0], name=name) for name in names))
+    rendered = dict.fromkeys(names, render(what, {}))
+    made = make_plan(large, what, rendered, dict.fromkeys(names, observed("all")), Options())
+    assert read_plan(json.dumps(made), made["digest"]) == made
+    assert made["assignments"] == 10**18
+    assert "10^18 or more ways, smallest possible p = 0.0000" in plan_text(made)
+
+
+def test_fewer_ways_are_counted_to_the_last() -> None:
+    small = {"a": {"test": ["1", "2"], "control": ["3", "4"]}, "b": {"test": "5", "control": "67"}}
+    assert assignments(small) == 6 * 3
+
+
+@pytest.mark.parametrize("seed", [2**63, -(2**63), 10**5000], ids=range(3))
+def test_a_seed_that_no_store_can_hold_is_refused(seed: int) -> None:
+    with pytest.raises(InputError, match="parameter: seed: .*is not between"):
+        Options(seed=seed).checked()
 
 
 def test_nothing_to_do_is_said(tmp_path: Path) -> None:

@@ -18,7 +18,11 @@ from edgetune.tuning import DISRUPTIONS, Tuning, digest_of
 
 Document = dict[str, Any]
 
+MOST_WAYS = 10**18
+"""Of drawing the groups that are told apart: Python refuses to write 4,300 digits, MongoDB 20."""
+
 _LEAST_SAMPLES = 3
+_MOST_SEED = 2**63 - 1
 _BATCH_SECONDS = {"live": 5, "restart": 30, "drain": 30, "reboot": 30}
 
 
@@ -56,12 +60,15 @@ class Options:
         _between("looks", self.looks, 1, 1000)
         _between("alpha_help", self.alpha_help, 0.0001, 0.5)
         _between("alpha_harm", self.alpha_harm, 0.0001, 0.5)
+        _between("seed", self.seed, -_MOST_SEED, _MOST_SEED)
         return self
 
 
 def _between(name: str, value: float, low: float, high: float) -> None:
     if not low <= value <= high:
-        raise InputError("parameter", name, f"{value:g} is not between {low:g} and {high:g}")
+        # An integer beyond every float can be neither shown nor converted.
+        shown = "the number" if abs(value) > 1e300 else f"{value:g}"
+        raise InputError("parameter", name, f"{shown} is not between {low:g} and {high:g}")
 
 
 def make_plan(
@@ -102,7 +109,7 @@ def make_plan(
         "hosts_in_pop": len(pop.hosts),
         "must_serve": pop.must_serve,
         "strata": strata,
-        "unchanged": [host for host in rendered if host not in touched],
+        "unchanged": [host for host in rendered if not _changes(observed[host])],
         "profiles": _profiles(touched, rendered, observed, left_out),
         "machines": {host: dict(proofs[host]) for host in touched},
         "inventory": digest_of([_identity(host) for host in pop.hosts]),
@@ -151,11 +158,11 @@ def planned_looks(options: Mapping[str, Any]) -> int:
 
 
 def assignments(strata: Mapping[str, Mapping[str, Sequence[str]]]) -> int:
-    """In how many ways the groups could have been drawn: the judge's resolution."""
+    """In how many ways the groups could have been drawn (up to MOST_WAYS)."""
     ways = 1
     for stratum in strata.values():
         test, control = len(stratum["test"]), len(stratum["control"])
-        ways *= math.comb(test + control, test)
+        ways = min(ways * math.comb(test + control, test), MOST_WAYS)
     return ways
 
 

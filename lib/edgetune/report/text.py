@@ -10,8 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgetune.metrics.catalogue import UNITS
-from edgetune.plan import planned_looks
+from edgetune.plan import MOST_WAYS, planned_looks
 from edgetune.texts import command, one_line
+
+
+def _ways(count: int) -> str:
+    return str(count) if count < MOST_WAYS else "10^18 or more"
 
 
 def plan_text(plan: Mapping[str, Any]) -> str:
@@ -25,7 +29,7 @@ def plan_text(plan: Mapping[str, Any]) -> str:
         f"  duration    about {duration(plan['seconds'])} "
         f"({duration(options['baseline'])} baseline, {duration(options['soak'])} soak)",
         f"  looks       {_looks(options)}",
-        f"  groups      drawn with seed {options['seed']}; {plan['assignments']} ways, "
+        f"  groups      drawn with seed {options['seed']}; {_ways(plan['assignments'])} ways, "
         f"smallest possible p = {1 / plan['assignments']:.4f}",
     ]
     if plan.get("resets"):
