@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "lib"))
 
 from edgetune.errors import InputError  # noqa: E402
-from edgetune.fields import load_yaml  # noqa: E402
+from edgetune.files import load_yaml  # noqa: E402
 from edgetune.hosts.agent.kinds import KINDS as AGENT_KINDS  # noqa: E402
 from edgetune.kinds import KINDS  # noqa: E402
 from edgetune.tuning import Setting, Tuning, load_tuning  # noqa: E402
@@ -27,8 +27,10 @@ KINDS_HEAD = """## Kinds of settings
 
 In the order in which a host is changed; it is taken back in the reverse order. `nic` in an
 expression stands for the facts of the setting's interface, and the interface `"*"` for each one
-that is up. `only: raise` (or `lower`) keeps what is there when it is more (or less);
-`optional: true` leaves a setting out where a host does not support it.
+that is up. An expression is Jinja without loops, calls, powers and variables of its own; it
+multiplies numbers alone, and its filters are those of `lib/edgetune/expressions.py`. `only: raise`
+(or `lower`) keeps what is there when it is more (or less); `optional: true` leaves a setting out
+where a host does not support it.
 """
 
 TUNINGS_HEAD = """# Tunings

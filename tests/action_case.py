@@ -11,7 +11,7 @@ from unittest import mock
 from st2tests.base import BaseActionTestCase
 
 from edgetune.entry import Result
-from edgetune.fields import load_yaml
+from edgetune.files import load_yaml
 from edgetune.rollout.site import Site
 from tests.metadata.values import own_parameters, shape
 from tests.world import EmptyWorld, changing

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from st2tests.base import BaseActionAliasTestCase
 
-from edgetune.fields import load_yaml
+from edgetune.files import load_yaml
 from tests.metadata.values import documents, own_parameters
 from tests.test_security_page import roles
 

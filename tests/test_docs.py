@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.fields import load_yaml
+from edgetune.files import load_yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = ROOT / "docs" / "generate.py"

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import math
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
-from edgetune.config import read_config
+from edgetune.config import Config, read_config
 from edgetune.entry import run_step, safe
 from edgetune.errors import InputError
 
@@ -39,6 +41,33 @@ def test_wrong_configuration_names_the_key(change: dict[str, Any], says: str) ->
         read_config({**GOOD, **change})
     assert says in str(caught.value)
     assert "secret@" not in str(caught.value)
+
+
+NUMBERS = [each.name for each in fields(Config) if each.type in ("int", "float")]
+TEXTS = [each.name for each in fields(Config) if each.type in ("str", "Path")]
+
+
+@pytest.mark.parametrize("key", NUMBERS)
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, 1e300, 10**400, -(10**9)])
+def test_a_number_that_nobody_means_names_its_key(key: str, number: float) -> None:
+    with pytest.raises(InputError, match=rf"^configuration: {key}: ") as caught:
+        read_config({**GOOD, key: number})
+    assert len(str(caught.value)) < 100
+
+
+@pytest.mark.parametrize("key", TEXTS)
+def test_a_text_that_nobody_means_names_its_key(key: str) -> None:
+    for text in ("x" * 10_000_000, "a\0b", "a\x1b[2J", "\ud800"):
+        with pytest.raises(InputError, match=rf"^configuration: {key}: ") as caught:
+            read_config({**GOOD, key: text})
+        assert str(caught.value).isprintable()
+        assert len(str(caught.value)) < 2300
+
+
+def test_threads_are_whole() -> None:
+    for key in ("ssh_threads", "bmc_threads"):
+        with pytest.raises(InputError, match=f"configuration: {key}: must be a whole number"):
+            read_config({**GOOD, key: 4.5})
 
 
 def test_an_error_becomes_a_result_with_one_line() -> None:

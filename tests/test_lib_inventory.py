@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from edgetune.errors import InputError
-from edgetune.inventory import Bmc, YamlInventory
+from edgetune.inventory import Bmc, Pop, YamlInventory
 from tests.builders import inventory_document, pop, write_yaml
 
 
@@ -163,14 +163,78 @@ def test_unknown_pop_and_host_name_what_there_is(tmp_path: Path) -> None:
         inventory.pop("lab1").host("e999")
 
 
+def with_host(folder: Path, name: str, fields: str) -> Pop:
+    """The PoP lab1 with that one host, as a person writes it."""
+    path = folder / "inventory.yaml"
+    path.write_text(
+        "pops:\n  lab1:\n"
+        "    load_balancer: {driver: haproxy, address: 'tcp://127.0.0.1:9', backend: edges}\n"
+        f"    hosts:\n      {name}: {{address: 10.0.0.1{fields}}}\n",
+        encoding="utf-8",
+    )
+    return YamlInventory(path).pop("lab1")
+
+
+@pytest.mark.parametrize(
+    ("port", "says"),
+    [
+        ("022", "line 5: pops.lab1.hosts.e1.port: YAML takes 022 for a number of another base"),
+        ("0x16", "line 5: pops.lab1.hosts.e1.port: YAML takes 0x16 for a number of another base"),
+        ("1:30", "line 5: pops.lab1.hosts.e1.port: YAML takes 1:30 for a number of another base"),
+        (".nan", "line 5: pops.lab1.hosts.e1.port: .nan is no finite number"),
+        ("22.5", "pops.lab1.hosts.e1.port: must be a whole number"),
+        ("22.0", "pops.lab1.hosts.e1.port: must be a whole number"),
+        ("0o22", "pops.lab1.hosts.e1.port: must be a number, not text"),
+        ("'22'", "pops.lab1.hosts.e1.port: must be a number, not text"),
+        ("yes", "pops.lab1.hosts.e1.port: must be a number, not true/false"),
+        ("0", "pops.lab1.hosts.e1.port: 0 is below 1"),
+        ("65536", "pops.lab1.hosts.e1.port: 65536 is above 65535"),
+    ],
+)
+def test_a_port_is_a_whole_decimal_number(tmp_path: Path, port: str, says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        with_host(tmp_path, "e1", f", port: {port}")
+    assert f"inventory.yaml: {says}" in str(caught.value)
+    assert with_host(tmp_path, "e1", ", port: 22").hosts[0].port == 22
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("1", "line 5: pops.lab1.hosts: the name 1 is no text (put it in quotes)"),
+        ("no", "line 5: pops.lab1.hosts: the name no is no text (put it in quotes)"),
+        ("1.5", "line 5: pops.lab1.hosts: the name 1.5 is no text (put it in quotes)"),
+        ("010", "line 5: pops.lab1.hosts: YAML takes 010 for a number of another base"),
+        ("x" * 254, "pops.lab1.hosts.'xxx"),
+        ("[a]", "line 5: pops.lab1.hosts: a key must be one word or text"),
+    ],
+)
+def test_a_name_of_a_host_is_text(tmp_path: Path, name: str, says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        with_host(tmp_path, name, "")
+    assert f"inventory.yaml: {says}" in str(caught.value)
+    assert len(str(caught.value)) < 700
+
+
+@pytest.mark.parametrize("name", ["'1'", "'no'", "2026-01-31", "e-1.example.net"])
+def test_a_name_in_quotes_or_like_a_date_is_one(tmp_path: Path, name: str) -> None:
+    assert with_host(tmp_path, name, "").hosts[0].name == name.strip("'")
+
+
+def test_hosts_can_share_fields_by_a_merge(tmp_path: Path) -> None:
+    fields = ", rack: &r r1}\n      e2: {<<: {rack: *r, port: 22}, port: 23, address: 10.0.0.2"
+    first, second = with_host(tmp_path, "e1", fields).hosts
+    assert (first.rack, second.rack, second.port) == ("r1", "r1", 23)
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("pops: [", "line 1"),
-        ("pops:\n  a: 1\n  a: 2\n", "line 3: 'a' is given twice"),
-        ("pops: a: 1\n", "line 1: mapping values are not allowed here"),
-        ("pops:\n  ? [a]\n  : 1\n", "line 2: a key must be one word or number"),
-        ("pops: 2026-02-30\n", "day is out of range"),
+        ("pops: [", "line 2: did not find expected node content"),
+        ("pops:\n  a: 1\n  a: 2\n", "line 3: pops: 'a' is given twice"),
+        ("pops: a: 1\n", "line 1: mapping values are not allowed in this context"),
+        ("pops:\n  ? [a]\n  : 1\n", "line 2: pops: a key must be one word or text"),
+        ("pops: 2026-02-30\n", "pops: must be a mapping, not text"),
         ("- pops\n", "must be a mapping, not a list"),
         ("", "must be a mapping, not nothing"),
     ],

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -120,21 +121,108 @@ def test_a_part_whose_expression_comes_to_nothing_is_left_out(tmp_path: Path) ->
         load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document))
 
 
-@pytest.mark.parametrize("value", ["{{ cpus.onlin }}", "{{ nic.ring.rx }}", "{{ 1 / 0 }}", "{{ ("])
+FACTS: dict[str, Any] = {"cpus": {"online": "0", "many": list(range(1000))}, "nics": {"eth0": {}}}
+
+
+def load_with(folder: Path, value: str, **setting: Any) -> Tuning:
+    """A tuning with that value."""
+    document = _document()
+    document["settings"][1].update(value=value, **setting)
+    return load_tuning(write_yaml(folder / "rps_spread.yaml", document))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "{{ cpus.onlin }}",
+        "{{ nic.ring.rx }}",
+        "{{ 1 / 0 }}",
+        "{{ ''.__class__ }}",
+        "{{ cpus.online * 10 }}",
+        "{{ cpus.many * 10 }}",
+        "{{ '%9d' % cpus.online }}",
+        "{{ 'x' * 1000000000 }}",
+        "{{ [1] * 1000000000 }}",
+        "{{ '%1000000000d' % 1 }}",
+        "{{ 4294967296 * 4294967296 * 4294967296 * 2 }}",
+        "{{ cpus.online | dictsort }}",
+        "{{ cpus | abs }}",
+        "{{ range }}",
+    ],
+)
 def test_an_expression_that_does_not_fit_names_its_field(tmp_path: Path, value: str) -> None:
-    document = _document()
-    document["settings"][1]["value"] = value
-    tuning = load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document))
+    tuning = load_with(tmp_path, value)
     with pytest.raises(InputError, match=r"rps_spread.yaml: settings\[1\].value: does not fit"):
-        render(tuning, {"cpus": {"online": "0"}, "nics": {"eth0": {}}})
+        render(tuning, FACTS)
 
 
-def test_an_expression_cannot_reach_out_of_its_sandbox(tmp_path: Path) -> None:
+LOOP = "{% for i in range(1000000000) %}x{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("{{ (", "unexpected 'end of template'"),
+        (LOOP, "an expression may hold no loop"),
+        ("{% for c in cpus.many %}{{ c }}{% endfor %}", "an expression may hold no loop"),
+        ("{{ range(1000000000) | list }}", "an expression may hold no call"),
+        ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "an expression may hold no call"),
+        ("{{ 10 ** 10 ** 10 }}", "an expression may hold no power"),
+        ("{% set x = 'x' ~ 'x' %}{{ x }}", "an expression may hold no variable of its own"),
+        ("{% macro m() %}{{ m }}{% endmacro %}{{ m }}", "an expression may hold no macro"),
+        ("{% include 'x' %}", "an expression may hold no include"),
+        ("{{ 'x' | center(1000000000) }}", "an expression may hold no filter center"),
+        ("{{ 'x' | replace('x', 'xx') }}", "an expression may hold no filter replace"),
+        ("{{ cpus.many | map('center', 999999999) }}", "an expression may hold no filter map"),
+        ("{{ 1 | round(-1000000000) }}", "the arguments of round must be short texts or small"),
+        ("{{ 1 | round(1000000000) }}", "the arguments of round must be short texts or small"),
+        (f"{{{{ cpus.many | join('{'x' * 101}') }}}}", "the arguments of join must be short"),
+        ("{{ 1 | round(*cpus.many) }}", "the arguments of round must be written out"),
+        (f"{{{{ {'(' * 10_000} }}}}", "an expression is too long"),
+        (f"{{{{ {'-' * 10_000}1 }}}}", "an expression is too long"),
+        (f"{{{{ 1{' + 1' * 10_000} }}}}", "an expression is too long"),
+        (f"{{{{ {'[' * 60}1{']' * 60} }}}}", "an expression is too long"),
+        ("{{ 1 }}" * 10_000, "an expression is too long"),
+        (f"{{{{ 1 }}}}{'x' * 100_000}", "a text with an expression has at most 100000 characters"),
+    ],
+)
+def test_what_repeats_or_grows_is_no_expression(tmp_path: Path, value: str, says: str) -> None:
+    started = time.process_time()
+    with pytest.raises(InputError) as caught:
+        load_with(tmp_path, value)
+    assert f"rps_spread.yaml: settings[1].value: {says}" in str(caught.value)
+    assert time.process_time() - started < 2
+
+
+def test_a_named_part_of_a_value_is_checked_alike(tmp_path: Path) -> None:
     document = _document()
-    document["settings"][1]["value"] = "{{ ''.__class__.__mro__[1].__subclasses__() }}"
-    tuning = load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document))
-    with pytest.raises(InputError, match="does not fit"):
-        render(tuning, {"cpus": {"online": "0"}, "nics": {}})
+    document["settings"][0]["value"] = {"rx": LOOP}
+    with pytest.raises(
+        InputError, match=r"settings\[0\]\.value\.rx: an expression may hold no loop"
+    ):
+        load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document))
+
+
+@pytest.mark.parametrize(
+    ("value", "made"),
+    [
+        ("{{ [cpus.many | length, 8] | min * 2 }}", "16"),
+        ("{{ cpus.online ~ ',' ~ (7 % 4) }}", "0,3"),
+        ("{% if cpus.many %}{{ cpus.many[3] }}{% else %}1{% endif %}", "3"),
+        ("{{ cpus.few | default(cpus.online) }}", "0"),
+        ("{{ cpus.many[:4] | join(',') }}", "0,1,2,3"),
+        ("{{ (cpus.many | sum / 7) | round(0, 'floor') | int }}", "71357"),
+        ("{{ cpus.online if nic is defined and cpus.online in ('0', '1') else '' }}", "0"),
+    ],
+)
+def test_an_expression_reckons_with_facts(tmp_path: Path, value: str, made: str) -> None:
+    assert render(load_with(tmp_path, value), FACTS)[1]["value"] == made
+
+
+def test_what_an_expression_comes_to_is_bounded(tmp_path: Path) -> None:
+    tuning = load_with(tmp_path, "{{ cpus.online }}" * 20)
+    with pytest.raises(InputError, match="comes to more than 1048576 characters"):
+        render(tuning, {"cpus": {"online": "0" * 100_000}, "nics": {}})
 
 
 def test_the_digest_covers_every_word(tmp_path: Path) -> None:

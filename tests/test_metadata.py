@@ -14,7 +14,7 @@ import pytest
 import edgetune
 from edgetune.config import PACK_TUNINGS, Config, read_config
 from edgetune.errors import InputError
-from edgetune.fields import load_yaml
+from edgetune.files import load_yaml
 from edgetune.tuning import load_tuning
 from tests.metadata.actions import action_problems, parameter_problems
 from tests.metadata.aliases import alias_problems

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from edgetune.errors import InputError
-from edgetune.fields import load_yaml
+from edgetune.files import load_yaml
 from tests.metadata.actions import action_problems
 from tests.metadata.aliases import alias_problems
 from tests.metadata.events import rule_problems, sensor_problems

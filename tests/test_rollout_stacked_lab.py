@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.fields import load_yaml
+from edgetune.files import load_yaml
 from tests.builders import ROOT, write_yaml
 from tests.practice import FOUR, Practice, needs_lab, practising
 

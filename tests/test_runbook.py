@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.fields import load_yaml
+from edgetune.files import load_yaml
 from lab.bmc import FAULTS as BMC_FAULTS
 from lab.cli import _parser
 from lab.pop.faults import FAULTS

@@ -13,7 +13,7 @@ import requests
 from rollout_guard import RolloutGuard
 from st2tests.base import BaseSensorTestCase
 
-from edgetune.fields import load_yaml
+from edgetune.files import load_yaml
 from edgetune.plan import groups
 from edgetune.rollout import looks
 from edgetune.rollout.record import read_rollout

@@ -11,13 +11,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import yaml
+from edgetune import files
+from edgetune.errors import InputError
 
 __all__ = ["Action", "MetadataError", "Pack", "did_you_mean", "load_config", "load_yaml"]
 
 Schema = dict[str, Any]
-
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _LOG_LEVELS = ["AUDIT", "CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG"]
 
@@ -140,11 +139,9 @@ def load_config(pack: Pack, file: Path) -> dict[str, Any]:
 def load_yaml(file: Path) -> dict[str, Any]:
     """The mapping in a YAML file; raises MetadataError that names the file."""
     try:
-        content = yaml.load(file.read_text(encoding="utf-8"), Loader=_LOADER)
-    except (OSError, UnicodeDecodeError) as error:
-        raise MetadataError(f"{file}: cannot be read: {error}") from error
-    except yaml.YAMLError as error:
-        raise MetadataError(f"{file}: {' '.join(str(error).split())}") from error
+        content = files.load_yaml(file)
+    except InputError as error:
+        raise MetadataError(str(error)) from error
     if not isinstance(content, dict):
         raise MetadataError(f"{file}: a mapping is expected")
     return content

@@ -64,11 +64,11 @@ def read_applicability(fields: Fields) -> Applicability:
     below = fields.inside("applies_to")
     found = Applicability(
         os=below.texts("os", ()),
-        kernel=below.text("kernel", "", pattern=r"\d+(\.\d+)*"),
+        kernel=below.text("kernel", "", pattern=r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}"),
         drivers=below.texts("drivers", ()),
         cpu_vendors=below.texts("cpu_vendors", ()),
-        cpus=int(below.number("cpus", 0, minimum=1)),
-        numa_nodes=int(below.number("numa_nodes", 0, minimum=1)),
+        cpus=below.whole("cpus", 0, minimum=1),
+        numa_nodes=below.whole("numa_nodes", 0, minimum=1),
     )
     below.done()
     return found
@@ -76,7 +76,7 @@ def read_applicability(fields: Fields) -> Applicability:
 
 def _version(text: str) -> tuple[int, ...]:
     """``(5, 13)`` for "5.13" and for "5.13-rc1"."""
-    found = re.match(r"\d+(\.\d+)*", text)
+    found = re.match(r"[0-9]{1,9}(\.[0-9]{1,9})*", text)
     return tuple(int(part) for part in found.group().split(".")) if found else ()
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 from edgetune.errors import EdgetuneError
-from edgetune.fields import load_yaml
+from edgetune.files import load_yaml
 from edgetune.report.chat import chat_text
 from edgetune.rollout.site import Site
 from edgetune.texts import one_line, printable

@@ -15,6 +15,10 @@ EdgetuneError
 
 from __future__ import annotations
 
+from edgetune.texts import one_line
+
+MOST_MESSAGE = 1000
+
 
 class EdgetuneError(Exception):
     """Base of everything that edgetune raises on purpose; its text is one clear line."""
@@ -26,10 +30,11 @@ class EdgetuneError(Exception):
 
 
 class InputError(EdgetuneError):
-    """A file, parameter or answer is wrong: ``FILE: FIELD: what is wrong``."""
+    """A file, parameter or answer is wrong: ``FILE: FIELD: what is wrong``, in one line."""
 
     def __init__(self, where: str, field: str | None, message: str) -> None:
-        super().__init__(": ".join(part for part in (where, field, message) if part))
+        parts = [_short(where), _short(field or "", 200), _short(message)]
+        super().__init__(": ".join(part for part in parts if part))
         self.where = where
         self.field = field
 
@@ -73,3 +78,8 @@ class DrainError(EdgetuneError):
 
 class HostError(EdgetuneError):
     """A host could not be reached, was not who it should be, or answered garbage."""
+
+
+def _short(text: str, most: int = MOST_MESSAGE) -> str:
+    """In one line; the texts of files have no end of their own."""
+    return one_line(text if len(text) <= most else f"{text[: most - 3]}...")

@@ -1,84 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads YAML files and mappings strictly: every complaint names the file and the field."""
+"""Reads mappings strictly: every complaint names the file and the field."""
 
 from __future__ import annotations
 
 import difflib
-import os
 import re
-import stat
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from edgetune.errors import InputError
 
+LARGEST = 1e9
+"""Of all numbers that people give: counts, shares, ports, and seconds (30 years)."""
+
+MOST_TEXT = 10_000
+
 _REQUIRED = object()
-
-
-class _UniqueKeys:
-    """YAML that refuses a key given twice instead of keeping the last one silently."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)  # type: ignore[attr-defined]
-            if not isinstance(key, Hashable):
-                raise _wrong("a key must be one word or number", key_node)
-            if key in seen:
-                raise _wrong(f"{key!r} is given twice", key_node)
-            seen.add(key)
-        mapping: dict[Hashable, Any] = super().construct_mapping(node, deep)  # type: ignore[misc]
-        return mapping
-
-
-def _wrong(problem: str, node: yaml.Node) -> yaml.YAMLError:
-    return yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
-
-
-class _Exact(_UniqueKeys, yaml.SafeLoader):
-    """Says best what is wrong."""
-
-
-class _Quick(_UniqueKeys, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Reads an inventory of thousands of hosts several times as fast, where libyaml is there."""
-
-
-def load_yaml(path: Path) -> Any:
-    """The document in ``path``; InputError names the file and the line of a mistake."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        try:
-            return yaml.load(text, Loader=_Quick)
-        except yaml.YAMLError:
-            return yaml.load(text, Loader=_Exact)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(str(path), None, f"cannot be read: {error}") from None
-    except ValueError as error:  # 2026-02-30
-        raise InputError(str(path), None, str(error)) from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f"line {mark.line + 1}" if mark else None
-        problem = getattr(error, "problem", None) or "is not YAML"
-        raise InputError(str(path), line, str(problem)) from None
-
-
-def read_file(path: Path, most: int) -> bytes:
-    """The bytes of a regular file; OSError, or ValueError when it is another thing or longer."""
-    # To open a pipe without O_NONBLOCK waits until somebody writes into it.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ValueError(f"{path} is no regular file")
-        with open(descriptor, "rb", closefd=False) as file:
-            data = file.read(most + 1)
-    finally:
-        os.close(descriptor)
-    if len(data) > most:
-        raise ValueError(f"{path} has more than {most} bytes")
-    return data
+_UNFIT = re.compile("[\0-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
 
 def find_file(kind: str, name: str, directories: Sequence[Path]) -> Path:
@@ -138,8 +77,7 @@ class Fields:
         value = self.raw(field, default)
         if value is default:
             return value
-        if not isinstance(value, str):
-            raise self.wrong(field, f"must be text, not {_kind(value)}")
+        self._check_text(field, value)
         if choices and value not in choices:
             raise self.wrong(
                 field, f"{value!r} is none of {', '.join(choices)}{_near(value, choices)}"
@@ -155,16 +93,32 @@ class Fields:
         minimum: float | None = None,
         maximum: float | None = None,
     ) -> Any:
-        """An integer or float within inclusive bounds, or the default as it is."""
+        """A finite integer or float within inclusive bounds, or the default as it is."""
         value = self.raw(field, default)
         if value is default:
             return value
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise self.wrong(field, f"must be a number, not {_kind(value)}")
+        # No comparison with a NaN holds, and no integer of thousands of digits can be shown.
+        if not -LARGEST <= value <= LARGEST:
+            raise self.wrong(field, f"must be a number between {-LARGEST:.0f} and {LARGEST:.0f}")
         if minimum is not None and value < minimum:
             raise self.wrong(field, f"{value} is below {minimum}")
         if maximum is not None and value > maximum:
             raise self.wrong(field, f"{value} is above {maximum}")
+        return value
+
+    def whole(
+        self,
+        field: str,
+        default: Any = _REQUIRED,
+        minimum: int | None = None,
+        maximum: int | None = None,
+    ) -> Any:
+        """An integer within inclusive bounds, or the default as it is."""
+        value = self.number(field, default, minimum, maximum)
+        if value is not default and not isinstance(value, int):
+            raise self.wrong(field, "must be a whole number")
         return value
 
     def flag(self, field: str, default: bool) -> bool:
@@ -178,8 +132,7 @@ class Fields:
         """A list of strings."""
         values = self.items(field, default)
         for index, value in enumerate(values):
-            if not isinstance(value, str):
-                raise self.wrong(f"{field}[{index}]", f"must be text, not {_kind(value)}")
+            self._check_text(f"{field}[{index}]", value)
         return tuple(values)
 
     def items(self, field: str, default: Any = _REQUIRED) -> list[Any]:
@@ -211,6 +164,14 @@ class Fields:
             pairs.append((key, self.inside(key)))
         return pairs
 
+    def _check_text(self, field: str, value: Any) -> None:
+        if not isinstance(value, str):
+            raise self.wrong(field, f"must be text, not {_kind(value)}")
+        if len(value) > MOST_TEXT:
+            raise self.wrong(field, f"is longer than {MOST_TEXT} characters")
+        if _UNFIT.search(value):
+            raise self.wrong(field, "holds a character that is none")
+
     def done(self) -> None:
         """Raise InputError if the mapping holds a field that was never asked for."""
         for key in self._data:
@@ -228,5 +189,5 @@ def _kind(value: Any) -> str:
 
 
 def _near(word: str, choices: Sequence[str]) -> str:
-    close = difflib.get_close_matches(word, choices, 1)
+    close = difflib.get_close_matches(word[:100], choices, 1)
     return f" (did you mean {close[0]}?)" if close else ""

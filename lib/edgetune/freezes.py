@@ -17,8 +17,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from edgetune.fields import Fields
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-_CLOCK = r"([01]\d|2[0-3]):[0-5]\d|24:00"
-_MOMENT = r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?)?"
+_CLOCK = r"([01][0-9]|2[0-3]):[0-5][0-9]|24:00"
+_MOMENT = r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2})?)?"
+# Beyond them no clock of a zone is known, and the day after the last day is no date.
+_FIRST_YEAR, _LAST_YEAR = "1980", "2199"
 _DAY = timedelta(days=1)
 
 
@@ -140,7 +142,6 @@ def _zone(name: str) -> tzinfo:
 
 
 def _read_clock(fields: Fields, field: str, default: str) -> int:
-    # YAML reads 16:00 without quotes as a number to the base of 60.
     value = fields.raw(field, default)
     if not isinstance(value, str) or not re.fullmatch(_CLOCK, value):
         raise fields.wrong(field, f'{value!r} is no time of day such as "16:00", in quotes')
@@ -149,10 +150,10 @@ def _read_clock(fields: Fields, field: str, default: str) -> int:
 
 
 def _read_moment(fields: Fields, field: str) -> tuple[datetime, bool]:
-    """A local time, and whether only its day was given. YAML reads some without quotes as such."""
+    """A local time, and whether only its day was given."""
     text = str(fields.raw(field))
     try:
-        if re.fullmatch(_MOMENT, text):
+        if re.fullmatch(_MOMENT, text) and _FIRST_YEAR <= text[:4] <= _LAST_YEAR:
             return datetime.fromisoformat(text), len(text) == len("2026-01-31")
     except ValueError:
         pass

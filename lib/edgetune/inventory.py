@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +12,10 @@ from urllib.parse import urlsplit
 
 from edgetune.addresses import canonical, canonical_url
 from edgetune.errors import InputError
-from edgetune.fields import Fields, load_yaml
+from edgetune.fields import Fields
+from edgetune.files import load_yaml
 
-NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
+NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}"
 """Of PoPs and hosts: such names stand in keys of records and in commands to load balancers."""
 
 LOAD_BALANCERS = ("haproxy",)
@@ -106,10 +108,13 @@ class Pop:
 
     def host(self, name: str) -> Host:
         """The host of that name; InputError if the PoP has none."""
-        for host in self.hosts:
-            if host.name == name:
-                return host
-        raise InputError("inventory", f"pops.{self.name}.hosts", f"has no host {name!r}")
+        if name not in self._by_name:
+            raise InputError("inventory", f"pops.{self.name}.hosts", f"has no host {name!r}")
+        return self._by_name[name]
+
+    @functools.cached_property
+    def _by_name(self) -> dict[str, Host]:
+        return {host.name: host for host in self.hosts}
 
 
 class Inventory(Protocol):
@@ -236,7 +241,7 @@ def _read_host(name: str, fields: Fields, credentials: str | None) -> Host:
     host = Host(
         name=name,
         address=_read_address(fields, "address"),
-        port=fields.number("port", 22, minimum=1, maximum=65535),
+        port=fields.whole("port", 22, minimum=1, maximum=65535),
         rack=fields.text("rack", ""),
         hardware=fields.text("hardware", ""),
         server=fields.text("server", name, pattern=NAME),

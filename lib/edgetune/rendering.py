@@ -80,22 +80,19 @@ def _render_setting(
 def _work_out(text: str, names: Mapping[str, Any], where: str) -> str:
     if not is_expression(text):
         return text
-    import jinja2
-    from jinja2.sandbox import SandboxedEnvironment
+    # Jinja is imported where a tuning needs it.
+    from edgetune.expressions import work_out
 
-    environment = SandboxedEnvironment(
-        undefined=jinja2.StrictUndefined, autoescape=False, keep_trailing_newline=True
-    )
     try:
-        return environment.from_string(text).render(names)
-    except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError) as error:
+        return work_out(text, names)
+    except ValueError as error:
         raise InputError(where, None, f"does not fit the host's facts: {error}") from None
 
 
 def _part(text: str, setting: Setting, key: str) -> int | str:
     text = text.strip()
     allowed, needed = _PARTS[KINDS[setting.kind].parts]
-    if re.fullmatch(r"-?\d+", text):
+    if re.fullmatch(r"-?[0-9]{1,20}", text):
         return int(text)
     if not text or not re.fullmatch(allowed, text):
         raise InputError(f"{setting.where}.value", key, f"{text!r} is {needed}")

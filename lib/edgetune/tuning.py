@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Union
 
 from edgetune.applicability import Applicability, read_applicability
-from edgetune.fields import Fields, find_file, load_yaml
+from edgetune.fields import Fields, find_file
+from edgetune.files import load_yaml
 from edgetune.kinds import KINDS, Kind
 from edgetune.metrics.catalogue import METRICS
 
@@ -216,9 +217,11 @@ def _read_value(fields: Fields, kind: Kind) -> Value:
         return {str(key): _read_part(below, key, kind) for key in value}
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise fields.wrong("value", "must be text or a number")
+    if is_expression(str(value)):
+        return _checked_expression(fields, "value", str(value))
     # White space around a value means nothing, but a file ends with some.
     for text in (str(value), str(value).strip()):
-        if is_expression(text) or re.fullmatch(kind.text, text):
+        if re.fullmatch(kind.text, text):
             return str(value)
     raise fields.wrong("value", f"{str(value)[:100]!r} does not match {kind.text}")
 
@@ -231,9 +234,22 @@ def _read_part(below: Fields, key: str, kind: Kind) -> str | int:
     # YAML reads on and off as true and false.
     if isinstance(part, bool) and kind.parts != "numbers":
         part = "on" if part else "off"
-    if not is_expression(str(part)) and not re.fullmatch(pattern, str(part).strip()):
-        raise below.wrong(key, f"{str(part)!r} does not match {pattern}")
+    if is_expression(str(part)):
+        return _checked_expression(below, key, str(part))
+    if not re.fullmatch(pattern, str(part).strip()):
+        raise below.wrong(key, f"{str(part)[:100]!r} does not match {pattern}")
     return part
+
+
+def _checked_expression(fields: Fields, field: str, text: str) -> str:
+    # Jinja is imported where a tuning needs it.
+    from edgetune.expressions import check_expression
+
+    try:
+        check_expression(text)
+    except ValueError as error:
+        raise fields.wrong(field, str(error)) from None
+    return text
 
 
 def _read_only(fields: Fields, name: str, value: Value) -> str | None:

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from edgetune.fields import load_yaml
+from edgetune.files import load_yaml
 from tests.metadata.builtin import RUNNERS, TRIGGER_PAYLOADS
 from tests.metadata.schemas import PARAMETER, Schema
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.fields import load_yaml
+from edgetune.files import load_yaml
 from lab import pop as lab
 from tests.st2.stackstorm import (
     ENDED,

@@ -8,7 +8,6 @@ Looked for in this order: the encrypted key ``edgetune.bmc.NAME`` of StackStorm'
 
 from __future__ import annotations
 
-import json
 import re
 import stat
 from collections.abc import Mapping
@@ -18,7 +17,8 @@ from typing import Any, Callable
 
 from edgetune import PACK
 from edgetune.errors import InputError
-from edgetune.fields import Fields, load_yaml
+from edgetune.fields import Fields
+from edgetune.files import load_json, load_yaml
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Credentials:
         if text is None:
             return None
         try:
-            return _read(Fields(json.loads(text), _key(name)))
+            return _read(Fields(load_json(text), _key(name)))
         except ValueError:
             raise InputError(_key(name), None, "is no JSON with username and password") from None
 

@@ -11,7 +11,7 @@ from typing import Any, Optional
 
 from edgetune.bmc.payload import BmcError, said
 from edgetune.bmc.registry import Registry
-from edgetune.fields import load_yaml
+from edgetune.files import load_yaml
 
 _FILE = Path(__file__).with_name("logical.yaml")
 _Modes = Mapping[str, Mapping[str, Sequence[Optional[str]]]]

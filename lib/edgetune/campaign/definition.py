@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from edgetune.errors import InputError
-from edgetune.fields import Fields, find_file, load_yaml
+from edgetune.fields import Fields, find_file
+from edgetune.files import load_yaml
 from edgetune.freezes import Event, Freeze, read_event, read_freeze, read_zone
 from edgetune.inventory import NAME, Inventory, Pop
 from edgetune.plan import Options
@@ -163,9 +164,8 @@ def _read_options(fields: Fields) -> Options:
         if field.type == "bool":
             given[field.name] = fields.flag(field.name, bool(field.default))
         else:
-            given[field.name] = fields.number(field.name, field.default)
-        if field.type == "int" and not isinstance(given[field.name], int):
-            raise fields.wrong(field.name, "must be a whole number")
+            read = fields.whole if field.type == "int" else fields.number
+            given[field.name] = read(field.name, field.default)
     fields.done()
     return _checked(fields, Options(**given))
 
@@ -183,12 +183,9 @@ def _read_gates(fields: Fields, given: Gates, zone: str) -> Gates:
     below = fields.inside("gates", {})
     zone = read_zone(below, zone)
     freezes, events = below.raw("freezes", None), below.raw("events", None)
-    most = below.number("most_at_once", given.most_at_once, minimum=1)
-    if not isinstance(most, int):
-        raise below.wrong("most_at_once", "must be a whole number")
     gates = Gates(
         verdict=below.text("verdict", given.verdict, choices=VERDICTS),
-        most_at_once=most,
+        most_at_once=below.whole("most_at_once", given.most_at_once, minimum=1),
         freezes=given.freezes
         if freezes is None
         else tuple(read_freeze(each, zone) for each in below.each("freezes")),

@@ -11,7 +11,7 @@ import paramiko
 from cryptography.exceptions import UnsupportedAlgorithm
 
 from edgetune.errors import InputError
-from edgetune.fields import read_file
+from edgetune.files import read_file
 from edgetune.hosts.known_hosts import KnownHosts
 
 _KEY_BYTES = 1 << 16
