@@ -179,10 +179,22 @@ def _seize(
     try:
         return mark_rollout(site, rollout, taken["epoch"], state, owner, by, reason, hosts)
     except FencedError:
+        _refuse_second_rollback(site, rollout, state)
         taken = claim_pop(site, rollout=rollout, owner=owner, by=by)
         if not taken["claimed"]:
             raise
         return mark_rollout(site, rollout, taken["epoch"], state, owner, by, reason, hosts)
+
+
+def _refuse_second_rollback(site: Site, rollout: str, state: str) -> None:
+    """Of two rollbacks that begin at once, one goes on, and nothing is done twice."""
+    head = read_rollout(site, rollout).head
+    if state == head.state == "rolling_back":
+        other = head.history[-1]["by"] or "unknown"
+        raise FencedError(
+            f"rollout {rollout} is being rolled back already by {other}; should that one be gone, "
+            f"recover_pop rollout={rollout} carries it on"
+        )
 
 
 def _refuse_hosts(head: Head, hosts: Sequence[str]) -> None:

@@ -324,8 +324,11 @@ class Rollout:
         return Batch(self.head.id, number, planned[number]["what"], planned[number]["group"], hosts)
 
     def renew(self) -> None:
-        """Keep the claim; FencedError if somebody else owns the rollout by now."""
-        self.site.claims.renew(self.head.pop, self.claim, self.site.config.claim_ttl)
+        """Keep the claim; FencedError if somebody else owns the rollout by now, and who."""
+        try:
+            self.site.claims.renew(self.head.pop, self.claim, self.site.config.claim_ttl)
+        except FencedError as error:
+            raise FencedError(f"{error}{_who_goes_on(self.site, self.head.id)}") from None
 
     def permit(self) -> None:
         """To be called before every side effect: our claim still holds, nothing is stopped.
@@ -468,6 +471,21 @@ def idle_times(site: Site, pops: Sequence[str]) -> dict[str, float]:
     return {pop: site.config.claim_ttl - left[pop] for pop in pops}
 
 
+def _who_goes_on(site: Site, rollout: str) -> str:
+    """Who moved a rollout on since, for the line that tells somebody else that it ends there."""
+    text = site.store.get(_head_key(rollout))
+    try:
+        head = _load_head(rollout, text) if text is not None else None
+    except RefusedError:
+        head = None
+    return "" if head is None else _goes_on(head)
+
+
+def _goes_on(head: Head) -> str:
+    by = (head.history[-1]["by"] if head.history else "") or "unknown"
+    return f"; {by} goes on with it ({head.state}), and nothing is left to do here"
+
+
 def load_plan(site: Site, digest: str) -> dict[str, Any]:
     """A stored plan; RefusedError if it is not there or damaged."""
     known = re.fullmatch(r"sha256:[0-9a-f]{16}", digest)
@@ -504,7 +522,8 @@ def open_rollout(site: Site, rollout: str, epoch: int) -> Rollout:
     if epoch < opened.head.epoch:
         # Claims that lost their last write know nothing of who came later; the record does.
         lost = f"{rollout}, epoch {epoch}, has lost its claim on {opened.head.pop}"
-        raise FencedError(f"{lost}: its record is at epoch {opened.head.epoch}")
+        newer = f"its record is at epoch {opened.head.epoch}"
+        raise FencedError(f"{lost}: {newer}{_goes_on(opened.head)}")
     opened.head.epoch = epoch
     opened.permit()
     return opened
