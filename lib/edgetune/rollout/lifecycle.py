@@ -212,7 +212,9 @@ def release_pop(site: Site, rollout: str, epoch: int) -> dict[str, Any]:
     if opened.head.state not in ENDED:
         raise RefusedError(f"rollout {rollout} is {opened.head.state}; it keeps its claim")
     # An action of an owner that it was taken from may still be running.
-    grace = opened.head.taken_over + site.config.claim_grace - time.time()
+    # However far the clock was set back since, nobody waits longer than the whole grace.
+    now = time.time()
+    grace = min(opened.head.taken_over, now) + site.config.claim_grace - now
     held = opened.claim.epoch == epoch
     released = held and site.claims.release(opened.head.pop, opened.claim, max(0.0, grace))
     word = f"is free in {grace:.0f} s" if grace > 0 else "is free"
