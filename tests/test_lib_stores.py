@@ -326,7 +326,9 @@ class _Keys(BaseHTTPRequestHandler):
             self._answer(200, [{"name": name, "value": self.keys[name]} for name in page])
             return
         if parts.path == "/v1/user":
-            self._answer(200 if self.user else 404, self.user)
+            # As StackStorm 3.10dev does without authentication.
+            unknown = {"faultstring": "Internal Server Error"}
+            self._answer(*((200, self.user) if self.user else (500, unknown)))
             return
         name = unquote(parts.path.rpartition("/")[2])
         known = name in self.keys
