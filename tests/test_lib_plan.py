@@ -68,7 +68,8 @@ def test_a_pop_of_14_300_hosts_is_planned_written_and_shown(tmp_path: Path) -> N
     names = [f"e{i:05d}" for i in range(14_300)]
     large = replace(small, hosts=tuple(replace(small.hosts[0], name=name) for name in names))
     rendered = dict.fromkeys(names, render(what, {}))
-    made = make_plan(large, what, rendered, dict.fromkeys(names, observed("all")), Options())
+    seen = dict.fromkeys(names, observed("all"))
+    made = make_plan(large, what, rendered, seen, Options(), proofs(large))
     assert read_plan(json.dumps(made), made["digest"]) == made
     assert made["assignments"] == 10**18
     assert "10^18 or more ways, smallest possible p = 0.0000" in plan_text(made)
