@@ -24,14 +24,14 @@ RECORDED = Path(__file__).parent / "fixtures/haproxy"
 EDGES = (RECORDED / "edges.txt").read_text()
 QUEUE = (RECORDED / "queue.txt").read_text()
 TRUTH = {
-    "e000": Server("e000", "ready", True, 0, "192.0.2.1", 80),
+    "e000": Server("e000", "ready", True, 0, "192.0.2.1", 80, checked=False),
     "e001": Server("e001", "ready", True, 0, "127.0.0.1", 18480),
-    "e002": Server("e002", "maint", False, 0, "2001:db8::3", 80),
-    "e003": Server("e003", "drain", True, 0, "192.0.2.4", 80),
-    "e004": Server("e004", "maint", False, 0, "192.0.2.5", 80),
+    "e002": Server("e002", "maint", False, 0, "2001:db8::3", 80, checked=False),
+    "e003": Server("e003", "drain", True, 0, "192.0.2.4", 80, checked=False),
+    "e004": Server("e004", "maint", False, 0, "192.0.2.5", 80, checked=False),
     "e005": Server("e005", "ready", False, 0, "127.0.0.1", 18481),
-    "e006": Server("e006", "ready", True, 0, "", 0),
-    "e007": Server("e007", "ready", True, 0, "127.0.0.1", 18482),
+    "e006": Server("e006", "ready", True, 0, "", 0, checked=False),
+    "e007": Server("e007", "ready", True, 0, "127.0.0.1", 18482, checked=False),
 }
 IPV6 = socket.has_ipv6 and Path("/proc/net/if_inet6").exists()
 
