@@ -315,3 +315,11 @@ class TestLab:
     def test_exec_needs_a_lab(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert exit_code("lab", "exec", "true") == 2
         assert "edgetune lab up" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["lab1", "pop=lab1"])
+def test_doctor_takes_the_name_of_a_pop(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+    asked: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr(cli, "_run", lambda given: asked.append((given.action, given.words)) or 1)
+    assert cli.main(["doctor", word, "tuning=accept_queue"]) == 1
+    assert asked == [("doctor_pop", ["pop=lab1", "tuning=accept_queue"])]
