@@ -13,7 +13,8 @@ class HostResult:
     """What one host, or its BMC, answered; ``reason`` is a word when ``error`` is set.
 
     From both: ``refused`` (nothing was done), ``failed``, ``unreachable``, ``garbage``. From an
-    agent also ``bad_request``; from a BMC ``auth``, ``tls``, ``busy`` (nothing was done, it may
+    agent also ``bad_request`` (nothing was done) and ``undone`` (it was tried, and all is seen to
+    be as before); from a BMC ``auth``, ``tls``, ``busy`` (nothing was done, it may
     be asked again) and ``unknown`` (nobody can tell whether it was done).
     """
 

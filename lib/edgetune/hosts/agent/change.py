@@ -24,25 +24,38 @@ def in_order(entries: Sequence[Entry]) -> List[Entry]:
 
 def begin(host: Host, rows: Sequence[Row], head: Json) -> Journal:
     """The journal of a tuning that is about to be applied, not written down yet."""
+    journal = blank(host, head)
+    record(host, journal, rows)
+    return journal
+
+
+def blank(host: Host, head: Json) -> Journal:
+    """A journal that holds no setting yet."""
     sequence = Journals(host).next_sequence()
     own = {"journal": JOURNAL_VERSION, "state": "applying", "sequence": sequence}
     empty: Json = {"deadline": {}, "services_due": [], "files": {}, "entries": []}
-    journal = Journal({**own, **empty, **head})
-    record(host, journal, rows)
-    return journal
+    plain: Json = {"rollout": "", "confirm_within": 0, "grace_boots": 0}
+    return Journal({**own, **empty, **plain, **head})
 
 
 def record(host: Host, journal: Journal, rows: Sequence[Row]) -> None:
     """Let a journal hold what stands now, and what is about to be changed."""
     entries = []
     for row in rows:
-        old = row.setting
-        setting = Setting(old.kind, old.target, row.wanted, old.only, old.restart)
+        old, setting = row.setting, to_be_set(row)
         kind = KINDS[old.kind](host)
         snapshot = kind.snapshot(old.target) if row.differs["runtime"] else None
         entries.append(Entry(setting, old.value, row.values, snapshot, row.differs))
     journal.hold(entries)
     journal.files = {name: remember_file(host, name) for name in stored_files(host, journal)}
+
+
+def to_be_set(row: Row) -> Setting:
+    """A setting with the value that this host gets."""
+    old = row.setting
+    setting = Setting(old.kind, old.target, row.wanted, old.only, old.restart)
+    setting.beside = old.beside
+    return setting
 
 
 def stored_files(host: Host, journal: Journal) -> Dict[str, str]:

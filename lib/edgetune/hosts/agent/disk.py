@@ -88,15 +88,32 @@ class Directory:
 
     def remove_drafts(self, name: str) -> None:
         """Remove what a killed ``replace`` left; that of older agents has no random part."""
-        draft = re.compile(re.escape(f".{name}.edgetune") + "(-[0-9a-f]{16})?")
-        for entry in filter(draft.fullmatch, os.listdir(self.descriptor)):
+        for entry in self.drafts(name):
             self._unlink(entry)
+
+    def drafts(self, name: str) -> List[str]:
+        """The entries that a ``replace`` made which was killed, or is under way."""
+        draft = re.compile(re.escape(f".{name}.edgetune") + "(-[0-9a-f]{16})?")
+        return list(filter(draft.fullmatch, os.listdir(self.descriptor)))
 
     def _unlink(self, name: str) -> None:
         # A disk that is read-only refuses to remove what was never there.
         if self.status(name) is not None:
             os.unlink(name, dir_fd=self.descriptor)
             self.sync()
+
+    def why_not_writable(self, name: str = "") -> Optional[str]:
+        """Why nothing can be made here, nor ``name`` be replaced; None where that is possible."""
+        if os.fstatvfs(self.descriptor).f_flag & os.ST_RDONLY:
+            return f"{self.path} is on a read-only file system"
+        if not os.access(".", os.W_OK | os.X_OK, dir_fd=self.descriptor):
+            return f"{self.path} cannot be written"
+        # Of root only what is immutable keeps away.
+        found = self.status(name) if name and os.geteuid() == 0 else None
+        plain = found is not None and stat.S_ISREG(found.st_mode)
+        if plain and not os.access(name, os.W_OK, dir_fd=self.descriptor):
+            return f"{os.path.join(self.path, name)} cannot be replaced"
+        return None
 
     def sync(self) -> None:
         """Make durable which entries there are."""

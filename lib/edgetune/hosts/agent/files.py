@@ -34,7 +34,18 @@ def is_as_remembered(host: Host, name: str, was: Json) -> bool:
 
 
 def put_file_back(host: Host, name: str, was: Json) -> None:
-    """Make a file as a journal remembers it, to the byte."""
+    """Make a file as a journal remembers it, to the byte.
+
+    What cannot be done is no problem where the file is so all the same.
+    """
+    try:
+        _put_file_back(host, name, was)
+    except OSError:
+        if host.drafts(name) or not is_as_remembered(host, name, was):
+            raise
+
+
+def _put_file_back(host: Host, name: str, was: Json) -> None:
     if was["content"] is None:
         host.remove(name)
     elif not is_as_remembered(host, name, was):
@@ -64,12 +75,12 @@ class Directories:
         """Remove those that are empty by now."""
         kept = []
         for directory in sorted(self._load(), reverse=True):
-            try:
-                self._host.remove_directory(directory)
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            except OSError:
-                kept.append(directory)
+            # A disk that is read-only refuses to remove what was never made.
+            if self._host.exists(directory):
+                try:
+                    self._host.remove_directory(directory)
+                except OSError:
+                    kept.append(directory)
         # One named too many does no harm.
         with room_or_not():
             self._keep(kept)

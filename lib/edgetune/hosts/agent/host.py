@@ -36,6 +36,7 @@ PROGRAMS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LOCK_WAIT = 10.0
 COMMAND_TIMEOUT = 60.0
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+NOT_WRITABLE = (*NO_ROOM, errno.EROFS)
 
 
 # What changes the host itself, not by asking a server of its: see Host.attempt.
@@ -155,8 +156,16 @@ class Host:
         room: Optional[Tuple[Directory, str]] = None,
     ) -> None:
         """The same without the reserve; ``room`` is a file that is used up for it."""
-        with self.directory(os.path.dirname(name)) as directory:
+        with _named(name), self.directory(os.path.dirname(name)) as directory:
             directory.replace(os.path.basename(name), data, mode, owner, room)
+
+    def drafts(self, name: str) -> List[str]:
+        """What is left of a ``write`` that was killed."""
+        try:
+            with self.directory(os.path.dirname(name)) as directory:
+                return directory.drafts(os.path.basename(name))
+        except OSError:
+            return []
 
     def holds(self, name: str, data: bytes) -> bool:
         """Whether a file is there with this very content."""
@@ -178,7 +187,7 @@ class Host:
     def remove(self, name: str, only_draft: bool = False) -> None:
         """Remove a file, and what a killed ``write`` left of it."""
         missing = contextlib.suppress(FileNotFoundError, NotADirectoryError)
-        with missing, self.directory(os.path.dirname(name)) as directory:
+        with missing, _named(name), self.directory(os.path.dirname(name)) as directory:
             if only_draft:
                 directory.remove_drafts(os.path.basename(name))
             else:
@@ -270,9 +279,7 @@ class Host:
     @contextlib.contextmanager
     def lock(self, wait: float = LOCK_WAIT) -> Iterator[None]:
         """Be the only one to change this host; Refused when that takes longer than ``wait`` s."""
-        self.make_directory("/run")
-        with self.directory(os.path.dirname(LOCK)) as directory:
-            descriptor = directory.open(os.path.basename(LOCK), os.O_RDWR | os.O_CREAT)
+        descriptor = self._open_lock()
         try:
             _lock_until(descriptor, time.monotonic() + wait)
             self._locked = (descriptor,)
@@ -280,6 +287,14 @@ class Host:
         finally:
             self._locked = ()
             os.close(descriptor)
+
+    def _open_lock(self) -> int:
+        try:
+            self.make_directory(os.path.dirname(LOCK))
+            with _named(LOCK), self.directory(os.path.dirname(LOCK)) as directory:
+                return directory.open(os.path.basename(LOCK), os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            raise Refused(f"nobody can be kept from changing this host: {error}") from None
 
     def fence(self, epoch: int) -> None:
         """Refuse an epoch older than the newest this host has seen, and remember a newer one."""
@@ -328,6 +343,15 @@ class Host:
             raise Failed(f"{EPOCH} is damaged: {error}") from None
 
 
+@contextlib.contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Let an error name the whole path: what is done in an open directory has but its last part."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, name) from None
+
+
 def decode(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
@@ -345,9 +369,9 @@ def _lock_until(descriptor: int, deadline: float) -> None:
 
 @contextlib.contextmanager
 def room_or_not() -> Iterator[None]:
-    """Do without what a full disk cannot take."""
+    """Do without what a disk cannot take that is full, or read-only."""
     try:
         yield
     except OSError as error:
-        if error.errno not in NO_ROOM:
+        if error.errno not in NOT_WRITABLE:
             raise

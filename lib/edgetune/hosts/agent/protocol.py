@@ -34,7 +34,13 @@ class Refused(AgentError):
 
 
 class Failed(AgentError):
-    """Something did not work; what was done has been undone, or the message says otherwise."""
+    """Something did not work; the message says what is left of it."""
+
+
+class TakenBack(AgentError):
+    """Something did not work; all that was done has been undone, and was seen to be as before."""
+
+    reason = "undone"
 
 
 class Unsupported(Exception):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a journal records put back: files, and settings in the reverse order."""
 
-from typing import Any, Callable, List, Sequence
+import json
+from typing import Any, Callable, Dict, List, Sequence
 
 from edgetune.hosts.agent.change import in_order, reload_changed
 from edgetune.hosts.agent.files import put_file_back
@@ -29,16 +30,32 @@ def put_settings_back(host: Host, entries: Sequence[Entry], problems: List[str])
         for entry in reversed(in_order(entries))
         if entry.runtime and KINDS[entry.setting.kind](host).present(entry.setting.target)
     ]
+    refused: Dict[str, List[str]] = {}
     for entry in changed:
-        attempt(problems, entry.setting.id, _set_back, host, entry)
+        attempt(refused.setdefault(entry.setting.id, []), entry.setting.id, _set_back, host, entry)
     # Only when all is back can it be read back: queues come and go with the channels.
     with host.glance():
-        for entry in changed:
+        left = [entry for entry in changed if not _is_as_before(host, entry, refused)]
+        for entry in left:
+            problems += refused[entry.setting.id]
+        for entry in left:
             attempt(problems, entry.setting.id, _check_back, host, entry)
 
 
 def _set_back(host: Host, entry: Entry) -> None:
     KINDS[entry.setting.kind](host).restore(entry.setting.target, entry.snapshot)
+
+
+def _is_as_before(host: Host, entry: Entry, refused: Dict[str, List[str]]) -> bool:
+    """Whether a setting that could not be set back is as it was, with all downstream of it."""
+    if not refused[entry.setting.id]:
+        return False
+    kind = KINDS[entry.setting.kind](host)
+    try:
+        now = json.dumps(kind.snapshot(entry.setting.target), sort_keys=True)
+    except Exception:
+        return False
+    return kind.live and now == json.dumps(entry.snapshot, sort_keys=True)
 
 
 def _check_back(host: Host, entry: Entry) -> None:

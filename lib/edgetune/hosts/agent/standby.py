@@ -5,7 +5,7 @@ import os
 import shlex
 import sys
 import time
-from typing import Iterator, List, Optional
+from typing import Iterator, List, Optional, Sequence
 
 from edgetune.hosts.agent.bundle import own_source
 from edgetune.hosts.agent.files import Directories
@@ -68,9 +68,14 @@ class BootHook:
                 "nothing can keep it over a boot: no systemd, nothing runs /etc/init.d/S??*"
             )
 
+    @property
+    def files(self) -> Sequence[str]:
+        """Its files on a host with this init, beside our copy."""
+        return {"systemd": (UNIT, UNIT_LINK), "sysv": (INIT_SCRIPT,)}.get(self._host.init, ())
+
     def installed(self) -> bool:
         """Whether the next boot will run it."""
-        files = {"systemd": (UNIT, UNIT_LINK), "sysv": (INIT_SCRIPT,)}.get(self._host.init, ())
+        files = self.files
         return bool(files) and all(self._host.exists(name) for name in (*files, AGENT))
 
     def sync(self) -> None:

@@ -6,7 +6,7 @@ from typing import List, Sequence
 from edgetune.hosts.agent.change import services_of
 from edgetune.hosts.agent.files import is_as_remembered
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.journal import Journal, Journals
+from edgetune.hosts.agent.journal import Entry, Journal, Journals
 from edgetune.hosts.agent.kinds import KINDS
 from edgetune.hosts.agent.observe import current_all, diff_of
 from edgetune.hosts.agent.protocol import Failed, Json
@@ -44,8 +44,10 @@ def take_back(host: Host, journal: Journal) -> Undone:
     if problems:
         raise Failed("; ".join(unsaved + problems))
     disarm_timer(host, journal)
-    Journals(host).forget(journal.tuning)
-    BootHook(host).sync()
+    attempt(problems, "all is back, but the journal stays", Journals(host).forget, journal.tuning)
+    attempt(problems, "all is back, but the boot hook stays", BootHook(host).sync)
+    if problems:
+        raise Failed("; ".join(problems))
     return Undone(changed, diff_of(journal.entries, found, left), services)
 
 
@@ -86,6 +88,20 @@ def take_back_live(host: Host, journal: Journal, names: Sequence[str]) -> Undone
         raise Failed("; ".join(unsaved + problems))
     diff = diff_of(chosen, found, current_all(host, chosen))
     return Undone(bool(diff), diff, [])
+
+
+def what_differs(host: Host, journal: Journal) -> List[str]:
+    """The files and settings that are seen to be otherwise than before a tuning."""
+    files = [name for name, was in journal.files.items() if not is_as_remembered(host, name, was)]
+    found = zip(journal.entries, current_all(host, journal.entries))
+    return files + [entry.setting.id for entry, now in found if not _is_back(host, entry, now)]
+
+
+def _is_back(host: Host, entry: Entry, now: Json) -> bool:
+    kind, was = KINDS[entry.setting.kind](host), entry.before
+    running = now["runtime"] == was["runtime"] or not kind.live
+    running = running or kind.is_back(entry.setting.target, now["runtime"], was["runtime"])
+    return running and bool(now["persistent"] == was["persistent"])
 
 
 def _differs(host: Host, journal: Journal, found: Sequence[Json]) -> bool:

@@ -16,6 +16,7 @@ from edgetune.hosts.agent.protocol import (
     Fields,
     Json,
     Refused,
+    TakenBack,
     Unsupported,
     complaint,
     read_epoch,
@@ -23,9 +24,10 @@ from edgetune.hosts.agent.protocol import (
 from edgetune.hosts.agent.settings import Setting, read_settings
 from edgetune.hosts.agent.stack import refuse_below
 from edgetune.hosts.agent.standby import BootHook
-from edgetune.hosts.agent.undo import take_back
+from edgetune.hosts.agent.undo import take_back, what_differs
 from edgetune.hosts.agent.values import shown
 from edgetune.hosts.agent.verbs.verify import verify_settings
+from edgetune.hosts.agent.writable import refuse_unwritable
 
 
 def run(host: Host, request: Fields) -> Json:
@@ -44,7 +46,10 @@ def run(host: Host, request: Fields) -> Json:
     request.done()
     with host.lock():
         host.refuse_in_service(drained)
-        host.fence(epoch)
+        try:
+            host.fence(epoch)
+        except OSError as error:
+            raise Refused(f"cannot be written down: {complaint(error)}") from None
         return _apply(host, head, settings, expect)
 
 
@@ -63,9 +68,13 @@ def _apply(host: Host, head: Json, settings: List[Setting], expect: Json) -> Jso
         take_back(host, standing)
     _refuse_unsettled(host)
     rows = observe_all(host, settings, head["tuning"])
+    refuse_unwritable(host, rows, head)
     _refuse_unsupported(host, rows, head)
     _refuse_unexpected(rows, expect)
-    journal = begin(host, rows, head)
+    try:
+        journal = begin(host, rows, head)
+    except OSError as error:
+        raise Refused(f"what stands here cannot be kept: {complaint(error)}") from None
     try:
         restarted, after = carry_out(host, journal)
     except Exception as error:
@@ -126,10 +135,13 @@ def _refuse_unexpected(rows: Sequence[Row], expect: Json) -> None:
                 raise Refused(f"{row.setting.id}: {text}")
 
 
-def _undo(host: Host, journal: Journal, error: Exception) -> Failed:
+def _undo(host: Host, journal: Journal, error: Exception) -> AgentError:
     text = str(error) if isinstance(error, AgentError) else f"{type(error).__name__}: {error}"
     try:
         take_back(host, journal)
     except Exception as worse:
         return Failed(f"{text}; NOT undone: {complaint(worse)}")
-    return Failed(f"{text}; undone")
+    left = what_differs(host, journal)
+    if left:
+        return Failed(f"{text}; NOT undone: {', '.join(left)}")
+    return TakenBack(f"{text}; undone")

@@ -5,14 +5,16 @@ from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.observe import observe_all
 from edgetune.hosts.agent.protocol import DIGEST, TUNING, Fields, Json
 from edgetune.hosts.agent.settings import read_settings
+from edgetune.hosts.agent.writable import refuse_unwritable
 
 
 def run(host: Host, request: Fields) -> Json:
     """What a tuning would do here; writes nothing at all."""
     tuning = request.text("tuning", TUNING)
-    request.text("digest", DIGEST)
+    digest = request.text("digest", DIGEST)
     settings = read_settings(request)
     request.done()
     rows = observe_all(host, settings, tuning)
+    refuse_unwritable(host, rows, {"tuning": tuning, "digest": digest})
     shown = [dict(row.shown, status=row.status) for row in rows]
     return {"boot_id": host.boot_id, "settings": shown}

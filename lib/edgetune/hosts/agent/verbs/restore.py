@@ -3,7 +3,7 @@
 
 from typing import Sequence
 
-from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.host import Host, room_or_not
 from edgetune.hosts.agent.journal import Journal, Journals
 from edgetune.hosts.agent.protocol import LINE, TUNING, Fields, Json, read_epoch
 from edgetune.hosts.agent.standby import BootHook
@@ -24,7 +24,9 @@ def run(host: Host, request: Fields) -> Json:
     request.done()
     with host.lock():
         host.refuse_in_service(drained)
-        host.fence(epoch)
+        # Nobody with an older epoch can write what this one cannot.
+        with room_or_not():
+            host.fence(epoch)
         journal = Journals(host).load(tuning)
         if journal is None:
             # What an agent may have left that was killed at its very first or last step.

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a host can take the files that a tuning needs; nothing is written to find out."""
+
+import os
+from typing import List, Optional, Sequence
+
+from edgetune.hosts.agent.change import blank, to_be_set
+from edgetune.hosts.agent.host import LOCK, STATE, Host
+from edgetune.hosts.agent.journal import Journal
+from edgetune.hosts.agent.kinds import KINDS
+from edgetune.hosts.agent.observe import Row
+from edgetune.hosts.agent.protocol import Json, Unsupported
+from edgetune.hosts.agent.standby import BootHook
+
+
+def refuse_unwritable(host: Host, rows: Sequence[Row], head: Json) -> None:
+    """Let each row that is to be changed say why a file that this needs cannot be written."""
+    changing = [row for row in rows if row.status == "change"]
+    if not changing:
+        return
+    always = [f"{STATE}/tunings/{head['tuning']}.json", LOCK, *BootHook(host).files]
+    common = _first_problem(host, always)
+    journal = blank(host, head)
+    for row in changing:
+        row.problem = common or _first_problem(host, _files_of(host, journal, row))
+
+
+def _files_of(host: Host, journal: Journal, row: Row) -> List[str]:
+    if not row.differs["stored"]:
+        return []
+    try:
+        return list(KINDS[row.setting.kind](host).files(journal, [to_be_set(row)]))
+    except Unsupported:
+        return []
+
+
+def _first_problem(host: Host, files: Sequence[str]) -> Optional[str]:
+    problems = (why_not_writable(host, name) for name in files)
+    return next(filter(None, problems), None)
+
+
+def why_not_writable(host: Host, file: str) -> Optional[str]:
+    """Why a file, with the directories it needs, cannot be made or replaced; None if it can."""
+    directory, name = os.path.split(file)
+    while True:
+        try:
+            with host.directory(directory) as opened:
+                return opened.why_not_writable(name)
+        except (FileNotFoundError, NotADirectoryError):
+            if host.exists(directory):
+                return f"{directory} is not a directory"
+            directory, name = os.path.dirname(directory), ""
+        except OSError as error:
+            return error.strerror
