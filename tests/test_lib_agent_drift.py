@@ -75,7 +75,7 @@ def test_a_whole_file_is_told_in_a_line(host: AgentRoot) -> None:
     host.apply(thp("never"))
     host.write(ENABLED, "one\ntwo\n")
     (row,) = drift(host)
-    assert row["runtime"].startswith("7 bytes, sha256 ")
+    assert row["runtime"].startswith("sha256:") and ", 7 bytes, 2 lines" in row["runtime"]
 
 
 def test_what_cannot_be_read_any_more_is_null(host: AgentRoot) -> None:

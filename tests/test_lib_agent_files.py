@@ -66,7 +66,8 @@ def test_a_file_that_is_there_keeps_its_mode_and_owner(host: AgentRoot) -> None:
     there.chmod(0o2640)
     before = host.tree()
     own = file(CONF, TEXT)
-    assert row_of(host, own)["persistent"] == "old, without a newline"
+    told = row_of(host, own)["persistent"]
+    assert told.startswith("sha256:") and ", 22 bytes, 1 lines, mode 2640, owner " in told
     host.apply(own)
     now = there.stat()
     assert (there.read_text(), now.st_mode & 0o7777) == (TEXT, 0o2640)
@@ -208,7 +209,8 @@ def test_errors_name_a_file_by_its_size_and_sum(host: AgentRoot) -> None:
     request = host.change(file(CONF, TEXT))
     host.write("etc/app/app.conf", "somebody's\n" * 1000)
     message = host.fail("apply", **request)["message"]
-    assert message.startswith(f"file:{CONF}: runtime is 11000 bytes, sha256 ")
+    assert message.startswith(f"file:{CONF}: runtime is sha256:")
+    assert ", 11000 bytes, 1000 lines, mode 0644, owner " in message
     assert "somebody" not in message and len(message) < 200
 
 
@@ -222,7 +224,8 @@ def test_a_plan_shows_a_file_in_one_short_line(host: AgentRoot) -> None:
     plan.update(batches=[], promote_batches=[], profiles=[{"hosts": ["e000"], "before": [row]}])
     lines = [line for line in plan_text(plan).splitlines() if "file:" in line]
     assert len(lines) == 1
-    assert "empty -> 33 bytes, sha256 " in lines[0] and len(lines[0]) < 120
+    assert "empty -> sha256:" in lines[0] and ", 33 bytes, 4 lines" in lines[0]
+    assert len(lines[0]) < 130
 
 
 def test_a_file_in_the_catalogue_keeps_its_newlines(tmp_path: Path) -> None:

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from edgetune.hosts.agent.contents import in_a_line
 from edgetune.metrics.catalogue import UNITS
 from edgetune.plan import MOST_WAYS, planned_looks
 from edgetune.texts import command, one_line
@@ -260,14 +260,7 @@ def value_text(value: Any) -> str:
         return "not set"
     if isinstance(value, Mapping):
         return ",".join(f"{key}={part}" for key, part in sorted(value.items()))
-    text = str(value)
-    return _size(text) if "\n" in text else text or "empty"
-
-
-def _size(text: str) -> str:
-    """A whole file, told from others by its size and its SHA-256."""
-    data = text.encode()
-    return f"{len(data)} bytes, sha256 {hashlib.sha256(data).hexdigest()[:12]}"
+    return in_a_line(str(value)) or "empty"
 
 
 _TESTS = {"harm": "anything worse", "help": "the intent"}

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from edgetune.hosts.agent.contents import same_values
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
 from edgetune.kinds import KINDS
@@ -126,8 +127,14 @@ def _foresee(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Ho
     told = {name: answer.data["way_back"] for name, answer in answers.items() if not answer.failed}
     for name, way_back in told.items():
         seen, goes_back_to = _before(opened, name), work.hosts[name].goes_back_to
-        goes_back_to.update({own: led for own, led in way_back.items() if led != seen.get(own)})
+        goes_back_to.update(
+            {own: led for own, led in way_back.items() if not _is(led, seen.get(own))}
+        )
     return {name: answer for name, answer in answers.items() if answer.failed}
+
+
+def _is(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> bool:
+    return same_values(one, other) if one and other else one == other
 
 
 def _before(opened: Rollout, host: str) -> dict[str, dict[str, Any]]:
@@ -254,7 +261,7 @@ def _not_as(
     wrong = [
         f"{name} {was_and_is_text(was, now.get(name))}"
         for name, was in before.items()
-        if was is not None and now.get(name) != was
+        if was is not None and not _is(was, now.get(name))
     ]
     if not wrong:
         return None

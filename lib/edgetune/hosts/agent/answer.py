@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any, Optional
 
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.protocol import PROTOCOL, AgentError, BadRequest, Fields, Json
+from edgetune.hosts.agent.protocol import PROTOCOL, AgentError, BadRequest, Fields, Json, shortened
 
 VERBS = (
     "facts",
@@ -22,6 +22,8 @@ VERBS = (
 )
 
 
+LONGEST_MESSAGE = 800
+LONGEST_FIELD = 200
 OTHER_PROTOCOL = (
     f"is not {PROTOCOL}, which this agent speaks: it goes with the pack that it comes from, so "
     "ask with that version, or install the pack anew and restart its workers"
@@ -53,7 +55,9 @@ def _parse(text: bytes) -> Any:
 
 
 def _error(reason: str, field: Optional[str], message: str) -> Json:
-    return {"reason": reason, "field": field, "message": " ".join(message.split())}
+    line = shortened(" ".join(message.split()), LONGEST_MESSAGE)
+    named = None if field is None else shortened(field, LONGEST_FIELD)
+    return {"reason": reason, "field": named, "message": line}
 
 
 def _run(verb: str, host: Host, request: Fields) -> Json:

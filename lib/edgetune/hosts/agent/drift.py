@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Standing tunings against what the host has become since."""
 
+import itertools
 from typing import Iterator, List, Optional, Sequence
 
 from edgetune.hosts.agent.host import Host
@@ -9,9 +10,13 @@ from edgetune.hosts.agent.kinds import KINDS
 from edgetune.hosts.agent.kinds.hook_kept import HookKept
 from edgetune.hosts.agent.kinds.nic import NicKind
 from edgetune.hosts.agent.observe import Row, observe
-from edgetune.hosts.agent.protocol import Json, complaint
+from edgetune.hosts.agent.protocol import Json, complaint, shortened
 from edgetune.hosts.agent.settings import Setting
 from edgetune.hosts.agent.values import Parts, Value, merged, parts, shown
+
+MOST_ROWS = 100
+LONGEST_IN_SAMPLE = 300
+"""What is sampled is kept for days, of each host and each minute."""
 
 
 def drifted(host: Host) -> List[Json]:
@@ -19,20 +24,21 @@ def drifted(host: Host) -> List[Json]:
 
     ``[{"tuning", "id", "wanted", "runtime", "persistent", "reason"}]``; what cannot be read any
     more is None, and a whole file is told by its size and SHA-256. What later tunings set is
-    theirs. Without a tuning nothing is read.
+    theirs. Without a tuning nothing is read. At most ``MOST_ROWS`` rows.
     """
     journals = Journals(host).all()
     with host.glance():
-        return [
+        rows = (
             dict({name: _in_a_line(it) for name, it in row.shown.items()}, tuning=journal.tuning)
             for index, journal in enumerate(journals)
             if journal.state == "confirmed"
             for row in drift_of(host, journal, journals[index + 1 :])
-        ]
+        )
+        return list(itertools.islice(rows, MOST_ROWS))
 
 
 def _in_a_line(part: Optional[Value]) -> Optional[Value]:
-    return shown(part) if isinstance(part, str) else part
+    return shortened(shown(part), LONGEST_IN_SAMPLE) if isinstance(part, str) else part
 
 
 def drift_of(host: Host, journal: Journal, later: Sequence[Journal]) -> Iterator[Row]:

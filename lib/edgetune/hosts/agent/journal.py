@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The journal: what stood here before each tuning, written before the first change."""
 
+import base64
 import json
 from typing import Any, Dict, List, Optional, Set, Tuple, Type
 
+from edgetune.hosts.agent.contents import FORM, described
 from edgetune.hosts.agent.host import AGENT, STATE, Host
 from edgetune.hosts.agent.kinds import KINDS
 from edgetune.hosts.agent.kinds.base import Kind
@@ -108,12 +110,28 @@ class Journal:
         self.services_due: List[str] = data["services_due"]
         self.files: Dict[str, Json] = data["files"]
         self.hold([Entry.of(entry) for entry in data["entries"]])
+        for entry in self.entries:
+            if entry.setting.kind == "file":
+                entry.before = self._told_of(entry)
 
     def hold(self, entries: List[Entry]) -> None:
         """Have these entries."""
         self.entries = entries
         for entry in entries:
             entry.setting.beside = [own.setting for own in entries]
+
+    def _told_of(self, entry: Entry) -> Json:
+        """What stood there before; journals of agents before 0.7 have the content itself."""
+        was = self.files.get(entry.setting.target["path"])
+        told = {}
+        for name, value in entry.before.items():
+            if value and not FORM.fullmatch(value):
+                value = described(value.encode())
+                if was and was["content"] is not None:
+                    content = base64.b64decode(was["content"])
+                    value = described(content, was["mode"], was["uid"], was["gid"])
+            told[name] = value
+        return told
 
     def document(self) -> Json:
         """For its file."""

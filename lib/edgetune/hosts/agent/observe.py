@@ -3,14 +3,19 @@
 
 from typing import Any, Callable, List, Optional, Sequence
 
+from edgetune.hosts.agent.contents import described, same_values
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Entry
 from edgetune.hosts.agent.kinds import KINDS
 from edgetune.hosts.agent.kinds.base import Kind
-from edgetune.hosts.agent.protocol import Json, Unsupported
+from edgetune.hosts.agent.protocol import Json, Unsupported, shortened
 from edgetune.hosts.agent.services import probe_restart
 from edgetune.hosts.agent.settings import Setting
 from edgetune.hosts.agent.values import Value, bounded
+
+LONGEST_REASON = 500
+LONGEST_VALUE = 2000
+"""More than a tuning can ask for in one line."""
 
 
 class Row:
@@ -32,7 +37,8 @@ class Row:
     @property
     def shown(self) -> Json:
         """As it stands in an answer."""
-        return dict(self.values, id=self.setting.id, wanted=self.wanted, reason=self.reason)
+        reason = shortened(self.reason, LONGEST_REASON)
+        return dict(self.values, id=self.setting.id, wanted=self.wanted, reason=reason)
 
     @property
     def as_wanted(self) -> bool:
@@ -89,14 +95,21 @@ def observe_all(host: Host, settings: Sequence[Setting], tuning: str) -> List[Ro
 def asked(kind: Kind, setting: Setting) -> Value:
     """What is in force, in the terms of the setting; Unsupported as `Kind.runtime`."""
     with kind.host.glance():
-        return kind.in_terms(setting, kind.runtime(setting.target))
+        return _bounded(kind.in_terms(setting, kind.runtime(setting.target)))
 
 
 def stored_value(kind: Kind, setting: Setting) -> Optional[Value]:
     """What will be in force after a boot, as far as the setting speaks of it."""
     found = kind.persistent(setting.target)
     said = None if found is None else kind.in_terms(setting, found)
-    return None if said == {} else said
+    return None if said is None or said == {} else _bounded(said)
+
+
+def _bounded(value: Value) -> Value:
+    """The same for the same; of a long text its ends and its digest."""
+    if not isinstance(value, str) or len(value) <= LONGEST_VALUE:
+        return value
+    return f"{shortened(value, LONGEST_VALUE)} ({described(value.encode())})"
 
 
 def reached(kind: Kind, setting: Setting, value: Optional[Value]) -> bool:
@@ -154,4 +167,5 @@ def _known(read: Callable[[Kind, Setting], Optional[Value]], *given: Any) -> Opt
 def diff_of(entries: Sequence[Entry], before: Sequence[Json], after: Sequence[Json]) -> List[Json]:
     """A row for each setting that differs."""
     pairs = zip([entry.setting.id for entry in entries], before, after)
-    return [{"id": name, "before": b, "after": a} for name, b, a in pairs if a != b]
+    differing = [(name, b, a) for name, b, a in pairs if not same_values(b, a)]
+    return [{"id": name, "before": b, "after": a} for name, b, a in differing]

@@ -162,6 +162,14 @@ SERVICE = r"[A-Za-z0-9][A-Za-z0-9@:._-]{0,199}"
 LINE = r"[ -~\t]{1,1000}"
 
 
+def shortened(text: str, most: int) -> str:
+    """A text of at most so many characters, whose middle goes first."""
+    if len(text) <= most:
+        return text
+    half = (most - 5) // 2
+    return f"{text[:half]} ... {text[-half:]}"
+
+
 def complaint(error: Exception) -> str:
     """What an error says; of one that nobody foresaw, its name as well."""
     foreseen = isinstance(error, (OSError, AgentError, Unsupported))

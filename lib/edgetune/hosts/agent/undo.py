@@ -4,6 +4,7 @@
 from typing import List, Sequence
 
 from edgetune.hosts.agent.change import services_of
+from edgetune.hosts.agent.contents import alike, same_values
 from edgetune.hosts.agent.files import is_as_remembered
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Entry, Journal, Journals
@@ -101,11 +102,11 @@ def _is_back(host: Host, entry: Entry, now: Json) -> bool:
     kind, was = KINDS[entry.setting.kind](host), entry.before
     running = now["runtime"] == was["runtime"] or not kind.live
     running = running or kind.is_back(entry.setting.target, now["runtime"], was["runtime"])
-    return running and bool(now["persistent"] == was["persistent"])
+    return running and alike(now["persistent"], was["persistent"])
 
 
 def _differs(host: Host, journal: Journal, found: Sequence[Json]) -> bool:
-    settings = any(entry.before != now for entry, now in zip(journal.entries, found))
+    settings = not all(same_values(own.before, now) for own, now in zip(journal.entries, found))
     return settings or not all(
         is_as_remembered(host, name, was) for name, was in journal.files.items()
     )

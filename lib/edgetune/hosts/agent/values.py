@@ -95,13 +95,12 @@ def read_cpu_list(fields: Fields, name: str) -> str:
 
 
 def shown(value: Optional[Value]) -> str:
-    """A value as it stands in a line of text: a whole file by its size and its SHA-256."""
-    if not isinstance(value, str) or "\n" not in value:
+    """A value as it stands in a line of text: a whole file by its SHA-256 and its size."""
+    if not isinstance(value, str):
         return str(value)
-    import hashlib
+    from edgetune.hosts.agent.contents import in_a_line
 
-    data = value.encode()
-    return f"{len(data)} bytes, sha256 {hashlib.sha256(data).hexdigest()[:12]}"
+    return in_a_line(value)
 
 
 def merged(older: Optional[Value], newer: Value) -> Value:

@@ -6,7 +6,8 @@ import re
 import stat
 from typing import TYPE_CHECKING, Dict, List, Optional
 
-from edgetune.hosts.agent.host import NOT_READY, STATE, Host, decode
+from edgetune.hosts.agent.contents import alike, described
+from edgetune.hosts.agent.host import NOT_READY, STATE, Host
 from edgetune.hosts.agent.kinds.file_kept import FileKept
 from edgetune.hosts.agent.kinds.protected import is_protected
 from edgetune.hosts.agent.protocol import Fields, Refused, Unsupported
@@ -78,11 +79,18 @@ class File(FileKept):
                 raise Unsupported(f"{other} masks {path}")
 
     def runtime(self, target: Target) -> Value:
-        """Its text; empty without one. Unsupported for all but a plain file of that very path."""
-        return self._content(target) or ""
+        """What is told of it; empty without one.
+
+        Unsupported for all but a plain file of that very path.
+        """
+        return self._described(target) or ""
 
     def persistent(self, target: Target) -> Optional[Value]:
-        return self._content(target)
+        return self._described(target)
+
+    def same(self, now: Value, wanted: Value) -> bool:
+        """Whether a file that is described has the text that is wanted."""
+        return bool(now) and alike(now, wanted)
 
     def files(self, journal: "Journal", settings: List["Setting"]) -> Dict[str, str]:
         return {setting.target["path"]: str(setting.value) for setting in settings}
@@ -92,11 +100,12 @@ class File(FileKept):
         if self.host.init == "systemd":
             self.host.run("systemctl", "daemon-reload")
 
-    def _content(self, target: Target) -> Optional[str]:
+    def _described(self, target: Target) -> Optional[str]:
         path = target["path"]
         _check_plain(self.host, path)
         try:
-            return decode(self.host.kept(path)[0])
+            data, status = self.host.kept(path)
+            return described(data, stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:

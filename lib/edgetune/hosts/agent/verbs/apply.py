@@ -4,6 +4,7 @@
 from typing import List, Sequence
 
 from edgetune.hosts.agent.change import begin, carry_out
+from edgetune.hosts.agent.contents import alike
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import UNSETTLED, Journal, Journals
 from edgetune.hosts.agent.observe import Row, diff_of, observe_all
@@ -130,7 +131,7 @@ def _refuse_unexpected(rows: Sequence[Row], expect: Json) -> None:
     for row in rows:
         planned = expect[row.setting.id]
         for name, value in row.values.items():
-            if value != planned[name]:
+            if not alike(value, planned[name]):
                 text = f"{name} is {shown(value)}, the plan saw {shown(planned[name])}"
                 raise Refused(f"{row.setting.id}: {text}")
 
