@@ -76,7 +76,10 @@ async def _be_the_hosts(layout: Layout, options: dict[str, Any], guard: int) -> 
         if starter is not None and is_cut(starter):
             break
         await asyncio.wait([running], timeout=LOST_AFTER)
-    running.cancel()
+    if not running.done():
+        # The loop would wait at its end for commands that hosts are still running.
+        processes.clean(layout)
+        os._exit(0)
 
 
 def _report(message: dict[str, Any]) -> None:
