@@ -29,7 +29,7 @@ TRUTH = {
     "e002": Server("e002", "maint", False, 0, "2001:db8::3", 80, checked=False),
     "e003": Server("e003", "drain", True, 0, "192.0.2.4", 80, checked=False),
     "e004": Server("e004", "maint", False, 0, "192.0.2.5", 80, checked=False),
-    "e005": Server("e005", "ready", False, 0, "127.0.0.1", 18481),
+    "e005": Server("e005", "ready", False, 0, "127.0.0.1", 18481, passing=False),
     "e006": Server("e006", "ready", True, 0, "", 0, checked=False),
     "e007": Server("e007", "ready", True, 0, "127.0.0.1", 18482, checked=False),
 }

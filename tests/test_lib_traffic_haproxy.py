@@ -86,3 +86,14 @@ def test_servers_tell_whether_they_are_checked_and_where_they_are() -> None:
         "paused",
     ]
     assert (found["trusted"].address, found["local"].address) == ("::1", "")
+
+
+def test_a_server_that_leaves_maintenance_is_up_and_has_passed_no_check() -> None:
+    """Nothing listens there, and the first check comes after minutes."""
+    servers = ["option httpchk", "server e000 127.0.0.1:1 check inter 300s fastinter 300s"]
+    with running([("edges", servers)]) as started:
+        driver = started.driver()
+        driver.set_state("e000", "maint")
+        driver.set_state("e000", "ready")
+        server = driver.servers()["e000"]
+        assert (server.in_service, server.passing) == (True, False)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,21 @@ def test_a_connection_that_fails_once_quarantines_nobody(world: World, first: in
     assert world.roll_back()["quarantined"] == {}
 
 
+def test_a_host_is_back_once_a_check_has_passed(world: World) -> None:
+    """HAProxy takes a server for up as it leaves maintenance, and checks it then."""
+    (host,) = world.at(0)
+    world.mark("rolling_back")
+    batch = world.head.first_restore
+    world.roll(batch, until=drain.undrain_hosts)
+    whole = world.balancer.servers
+    world.balancer.servers = lambda: {  # type: ignore[method-assign]
+        name: replace(each, passing=False) for name, each in whole().items()
+    }
+    world.step(drain.undrain_hosts, batch)
+    assert world.at(batch) == {host: "quarantined"}
+    assert world.head.quarantined[host]["out_of_service"] is True
+
+
 def _stuck_live(folder: Path, **options: Any) -> tuple[World, str]:
     """A live tuning that one host in service cannot take back."""
     world = changing(folder, disruption="live", **options)
@@ -171,6 +187,7 @@ def test_the_floor_keeps_a_quarantined_host_in_service_and_it_is_said(tmp_path: 
     for other in [name for name in world.balancer.state if name != host][:4]:
         world.balancer.up[other] = False
     marked = world.roll_back()
+    assert (host, "maint") not in world.balancer.log
     assert (world.balancer.state[host], world.hosts.not_ready) == ("ready", set())
     why = world.head.quarantined[host]
     assert (why["out_of_service"], why["noted"]) == (

@@ -370,6 +370,10 @@ def _goes_on(opened: Rollout, work: Batch, name: str, sessions: int, driver: Dra
     return False
 
 
+def _is_back(server: Server | None) -> bool:
+    return server is not None and server.in_service and server.passing
+
+
 def _not_back(opened: Rollout, driver: DrainDriver, work: Batch, names: Sequence[str]) -> list[str]:
     """Hosts that should serve again and do not, after the health deadline.
 
@@ -382,7 +386,7 @@ def _not_back(opened: Rollout, driver: DrainDriver, work: Batch, names: Sequence
     while True:
         servers = driver.servers()
         now = time.monotonic()
-        missing = [name for server, name in expected.items() if not serves(servers.get(server))]
+        missing = [name for server, name in expected.items() if not _is_back(servers.get(server))]
         since = {name: since.get(name, now) for name in missing}
         seen_long = all(now - start >= sure for start in since.values())
         if not missing or now - began > patience + (0 if seen_long else 2 * sure):

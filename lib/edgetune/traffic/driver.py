@@ -15,7 +15,8 @@ class Server:
     ``state`` is the administrative one (``ready``, ``drain``, ``maint``), ``up`` the health
     check's word, ``sessions`` what it carries or has queued now. ``address`` and ``port`` are
     where the load balancer sends its requests ("" and 0 where it does not tell), ``checked``
-    whether it checks the server's health at all.
+    whether it checks the server's health at all, ``passing`` whether the last check of it passed:
+    a server that comes back is up before it was checked. Unchecked servers pass.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Server:
     address: str = ""
     port: int = 0
     checked: bool = True
+    passing: bool = True
 
     @property
     def in_service(self) -> bool:

@@ -14,11 +14,14 @@ from edgetune.traffic.driver import Server
 _MAINT_BITS = 0x01 | 0x02 | 0x04 | 0x20
 _DRAIN_BITS = 0x08 | 0x10
 _CHECK_ENABLED = 0x04
+# CHK_RES_PASSED and CHK_RES_CONDPASS of srv_check_result.
+_PASSED = (3, 4)
 _STATE_COLUMNS = {
     "be_name",
     "srv_name",
     "srv_addr",
     "srv_admin_state",
+    "srv_check_result",
     "srv_check_state",
     "srv_port",
 }
@@ -115,6 +118,7 @@ def _server(name: str, state: Row, stat: Row) -> Server:
     status, *_ = stat["status"].split(" ")
     if status not in _UP:
         raise DrainError(f"gives server {name!r} an unknown status: {stat['status'][:80]!r}")
+    has_check = bool(_number(state, "srv_check_state") & _CHECK_ENABLED)
     return Server(
         name,
         _admin_state(_number(state, "srv_admin_state")),
@@ -122,7 +126,8 @@ def _server(name: str, state: Row, stat: Row) -> Server:
         sessions=_number(stat, "scur") + _number(stat, "qcur"),
         address=_address(state["srv_addr"]),
         port=_number(state, "srv_port"),
-        checked=bool(_number(state, "srv_check_state") & _CHECK_ENABLED or stat["tracked"]),
+        checked=has_check or bool(stat["tracked"]),
+        passing=not has_check or _number(state, "srv_check_result") in _PASSED,
     )
 
 
