@@ -81,7 +81,7 @@ def test_what_the_inventory_names_is_a_name(field: str, text: str, tmp_path: Pat
         host["bmc"] = {"address": "https://10.0.0.1", "credentials": text}
     else:
         host[field] = text
-    with pytest.raises(InputError, match=r"lab1|the name does not match"):
+    with pytest.raises(InputError, match=r"lab1|the name does not match|pops: the text holds"):
         YamlInventory(write_yaml(tmp_path / "inventory.yaml", document))
 
 
