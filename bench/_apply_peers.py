@@ -16,7 +16,8 @@ from bench._ssh_hosts import Site
 from bench._ssh_peers import TIMEOUT, last_line, request_text, run_program, ssh_options
 from bench._table import BenchError
 from edgetune.config import read_config
-from edgetune.hosts.fleet import BOOTSTRAP, Fleet
+from edgetune.hosts.conversation import BOOTSTRAP
+from edgetune.hosts.fleet import Fleet
 from edgetune.inventory import Host
 
 Apply = Callable[[], None]

@@ -21,7 +21,8 @@ from bench._table import BenchError
 from edgetune import AGENT_PROTOCOL
 from edgetune.config import read_config
 from edgetune.hosts.agent import bundle
-from edgetune.hosts.fleet import BOOTSTRAP, Fleet, packed
+from edgetune.hosts.conversation import BOOTSTRAP
+from edgetune.hosts.fleet import Fleet, packed
 from edgetune.inventory import Host
 
 PARALLEL = 16

@@ -29,6 +29,7 @@ from edgetune.hosts.agent.__main__ import act_alone
 from edgetune.hosts.agent.alone import boot
 from edgetune.hosts.agent.answer import answer
 from edgetune.hosts.agent.host import Host
+from edgetune.hosts.answers import read_answer, read_result
 from edgetune.hosts.fleet import packed
 
 STUBS = Path(__file__).with_name("fixtures") / "agent"
@@ -180,11 +181,12 @@ class AgentRoot:
         return reply
 
     def ask(self, verb: str, **fields: Any) -> dict[str, Any]:
-        """The result of a verb that is expected to go well."""
+        """The result of a verb that is expected to go well, and to pass the controller's door."""
         reply = self.send(request(verb, **fields))
         assert reply["ok"], reply
         assert reply["verb"] == verb
         result: dict[str, Any] = reply["result"]
+        assert set(read_result(verb, fields, result)) == set(result)
         return result
 
     def fail(self, verb: str, **fields: Any) -> dict[str, Any]:
@@ -192,6 +194,7 @@ class AgentRoot:
         reply = self.send(request(verb, **fields))
         assert not reply["ok"], reply
         error: dict[str, Any] = reply["error"]
+        assert read_answer("e000", verb, fields, json.dumps(reply).encode()).reason
         assert "\n" not in error["message"]
         return error
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 
 import ast
 import json
+import socket
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import paramiko
 import pytest
 
 from edgetune.bmc.payload import MAX_TEXT, messages_of
 from edgetune.bmc.registry import Registry
 from edgetune.config import read_config
 from edgetune.errors import InputError
-from edgetune.hosts import fleet
+from edgetune.hosts import conversation, fleet
 from edgetune.hosts.agent.kinds import KINDS as AGENT_KINDS
 from edgetune.hosts.agent.protocol import BadRequest, Fields
 from edgetune.hosts.agent.settings import read_settings
@@ -66,7 +66,7 @@ class Channel:
 
     def __init__(self, commands: list[str], sent: list[bytes]) -> None:
         self._commands, self._sent = commands, sent
-        error = {"reason": "refused", "message": "not today"}
+        error = {"reason": "refused", "field": None, "message": "not today"}
         reply = {"edgetune": 1, "verb": "plan", "ok": False, "error": error}
         self._answer = [json.dumps(reply).encode(), b""]
 
@@ -91,24 +91,24 @@ def test_a_request_is_data_on_standard_input(monkeypatch: pytest.MonkeyPatch) ->
     commands: list[str] = []
     sent: list[bytes] = []
 
-    class Client(paramiko.SSHClient):
-        def get_transport(self) -> Any:
-            return self
+    class Known:
+        def keys_of(self, address: str, port: int) -> None:
+            pass
 
-        def open_session(self, timeout: float) -> Channel:
-            return Channel(commands, sent)
+    def connect(host: Host, seconds: float) -> conversation.BoundedSocket:
+        return conversation.BoundedSocket(socket.AF_INET, socket.SOCK_STREAM, 0)
 
-    monkeypatch.setattr(paramiko, "SSHClient", Client)
+    monkeypatch.setattr(conversation, "_connect", connect)
+    monkeypatch.setattr(conversation, "_log_in", lambda *given: Channel(commands, sent))
     monkeypatch.setattr(fleet, "load_key", lambda path: None)
-    monkeypatch.setattr(fleet, "load_known_hosts", lambda path: paramiko.HostKeys())
-    monkeypatch.setattr(fleet.Fleet, "_connect", lambda self, client, host: None)
+    monkeypatch.setattr(fleet, "load_known_hosts", lambda path: Known())
     given = {"inventory": "none", "ssh_key_file": "none", "ssh_known_hosts": "none"}
     asked = fleet.Fleet(read_config(given))
     for text in HOSTILE.values():
         host = Host(text, text, 22, text, text, text)
         answer = asked.ask([host], "plan", lambda host, text=text: {text: text})[text]
         assert answer.error == "not today"
-    assert set(commands) == {fleet.BOOTSTRAP}
+    assert set(commands) == {conversation.BOOTSTRAP}
     requests = [_request(data) for data in sent]
     assert [own[text] for own, text in zip(requests, HOSTILE.values())] == [*HOSTILE.values()]
 

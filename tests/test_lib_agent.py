@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.hosts import fleet
+from edgetune.hosts import conversation
 from edgetune.hosts.agent.answer import answer
 from edgetune.hosts.agent.health import HealthCheck
 from edgetune.hosts.agent.host import Host
@@ -61,7 +61,7 @@ def host(tmp_path: Path) -> Iterator[AgentRoot]:
 
 
 def test_fleet_sends_the_agent_so_that_it_can_stay_on_the_host() -> None:
-    assert BOOTSTRAP in fleet.BOOTSTRAP
+    assert BOOTSTRAP in conversation.BOOTSTRAP
 
 
 def test_facts(host: AgentRoot) -> None:

@@ -193,3 +193,14 @@ def test_what_a_host_writes_cannot_break_the_text(world: EmptyWorld, site: Site)
 )
 def test_names_of_hosts(names: list[str], expected: str) -> None:
     assert hosts_text(names) == expected
+
+
+def test_hosts_that_measure_another_thing_are_another_finding(world: EmptyWorld) -> None:
+    one, other = found("queue", -1.0), found("queue", 5.0)
+    other = {**other, "measure": "y", "numbers": {"y": 5.0}}
+    world.hosts.found = {"e000": [one], "e001": [other]}
+    rows = diagnose_hosts(world.site, "lab1")["findings"]
+    assert {(row["measure"], row["worst"]["host"]) for row in rows} == {
+        (one["measure"], "e000"),
+        ("y", "e001"),
+    }

@@ -20,9 +20,11 @@ from edgetune.config import read_config
 from edgetune.errors import RefusedError
 from edgetune.hosts import fleet
 from edgetune.hosts.agent import bundle
-from edgetune.hosts.fleet import MAX_REPLY, Fleet
+from edgetune.hosts.answers import longest
+from edgetune.hosts.fleet import Fleet
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
+from tests.agent_answers import RESULTS
 
 Answer = Callable[[dict[str, Any]], bytes]
 
@@ -35,7 +37,7 @@ class Server:
         self.requests: list[dict[str, Any]] = []
         self.sources: list[bytes] = []
         self._connections: list[Any] = []
-        self.answer: Answer = lambda request: _reply(request, {"agent_state": {"tunings": {}}})
+        self.answer: Answer = lambda request: _reply(request, RESULTS[request["verb"]])
         self._folder = folder
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
@@ -116,20 +118,9 @@ class _Noted(asyncssh.SSHServer):
 
 
 def _reply(request: dict[str, Any], result: dict[str, Any]) -> bytes:
-    result = {"boot_id": "b", **result}
     return json.dumps(
         {"edgetune": 1, "verb": request["verb"], "ok": True, "result": result}
     ).encode()
-
-
-SAMPLE: dict[str, Any] = {"counters": {}, "gauges": {}, "uptime": 1.0, "drift": []}
-DIAGNOSIS: dict[str, Any] = {"findings": [], "unread": [], "tunings": {}}
-
-
-def with_finding(**changes: Any) -> dict[str, Any]:
-    """A diagnosis with one finding."""
-    row = {"finding": "a", "severity": "note", "what": "b", "measure": "x", "numbers": {"x": 1}}
-    return {**DIAGNOSIS, "findings": [{**row, "tuning": None, **changes}]}
 
 
 @pytest.fixture
@@ -149,9 +140,9 @@ def _ask(server: Server, verb: str = "facts", timeout: float = 60) -> HostResult
 
 
 def test_the_agent_and_the_request_travel_in_one_round_trip(server: Server) -> None:
-    server.answer = lambda request: _reply(request, {"changed": True, "diff": [{"id": "a"}]})
     result = _ask(server, "apply")
-    assert (result.failed, result.changed, result.diff) == (False, True, [{"id": "a"}])
+    assert (result.failed, result.changed) == (False, True)
+    assert result.diff == RESULTS["apply"]["diff"]
     assert server.requests == [{"x": "e000", "protocol": 1, "verb": "apply"}]
     assert [zlib.decompress(source) for source in server.sources] == [bundle.make()]
 
@@ -159,55 +150,32 @@ def test_the_agent_and_the_request_travel_in_one_round_trip(server: Server) -> N
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        (b"", "no answer"),
-        (b"Welcome to Linux!\n", "the answer is not the agent's: b'Welcome"),
-        (b'{"edgetune": 2, "ok": true}', "edgetune: the answer does not speak protocol 1"),
-        (b'["edgetune"]', "edgetune: the answer does not speak protocol 1"),
-        (b'{"edgetune": 1, "verb": "apply", "ok": true}', "verb: the answer is not to 'facts'"),
-        (b'{"edgetune": 1, "verb": "facts", "ok": true}', "ok: the answer has neither a result"),
-        (b'{"edgetune": 1, "verb": "facts", "ok": false}', "ok: the answer has neither a result"),
-        (b"[" * 200000, "the answer is not the agent's"),
-        (b"x" * (MAX_REPLY + 70000), f"answered more than {MAX_REPLY} bytes"),
+        (b"", "answer to facts: it is empty: the agent ended without a word"),
+        (b"Welcome to Linux!\n", "answer to facts: it is not the agent's: b'Welcome"),
+        (b"x" * (longest("facts") + 70000), f"answer to facts: it has more than {1 << 20} bytes"),
     ],
 )
 def test_garbage_is_an_error_of_that_host(server: Server, answer: bytes, says: str) -> None:
     server.answer = lambda request: answer
     result = _ask(server)
-    assert result.reason == "garbage"
+    assert (result.host, result.reason) == ("e000", "garbage")
     assert says in str(result.error)
 
 
-@pytest.mark.parametrize(
-    ("verb", "result", "says"),
-    [
-        ("restore", {"boot_id": None, "diff": []}, "result.boot_id: must be text"),
-        ("ready", {}, "result.sessions: must be a whole number"),
-        ("facts", {}, "result.agent_state: must be a mapping"),
-        ("facts", {"agent_state": {"tunings": {"a": 1}}}, "result.agent_state: must be a mapping"),
-        ("apply", {"diff": 5}, "result.diff: must be a list"),
-        ("confirm", {}, "result.settings: must be a list"),
-        ("plan", {"settings": [{"id": "x"}]}, "result.settings: status is missing"),
-        ("diagnose", {**DIAGNOSIS, "unread": [1]}, "result.unread: must be a list of texts"),
-        ("diagnose", {**DIAGNOSIS, "tunings": []}, "result.tunings: must be a mapping"),
-        ("diagnose", {**DIAGNOSIS, "findings": {}}, "result.findings: must be a list of findings"),
-        ("diagnose", with_finding(severity="bad"), "result.findings: must be a list of findings"),
-        ("diagnose", with_finding(tuning=5), "result.findings: must be a list of findings"),
-        ("diagnose", with_finding(measure="y"), "result.findings: must be a list of findings"),
-        ("diagnose", with_finding(numbers={"x": None}), "result.findings: must be a list of"),
-        ("diagnose", {**with_finding(), "boot_id": 5}, "result.boot_id: must be text"),
-        ("sample", {**SAMPLE, "uptime": None}, "result.uptime: must be a number"),
-        ("sample", {**SAMPLE, "counters": {"a": "b"}}, "result.counters: must be a mapping of"),
-        ("sample", {**SAMPLE, "drift": {}}, "result.drift: must be a list"),
-        ("sample", {**SAMPLE, "drift": [{"tuning": "t"}]}, "result.drift: id is missing"),
-    ],
-)
-def test_an_answer_without_its_fields_is_garbage(
-    server: Server, verb: str, result: dict[str, Any], says: str
-) -> None:
-    server.answer = lambda request: _reply(request, result)
-    answered = _ask(server, verb)
-    assert answered.reason == "garbage"
-    assert says in str(answered.error)
+def test_an_answer_of_wrong_types_is_an_error_of_that_host(server: Server) -> None:
+    wrong = {**RESULTS["facts"], "agent_state": None}
+
+    def answer(request: dict[str, Any]) -> bytes:
+        return _reply(request, wrong if request["x"] == "e001" else RESULTS["facts"])
+
+    server.answer = answer
+    hosts = [_host(server, f"e{i:03d}") for i in range(3)]
+    results = server.fleet().ask(hosts, "facts", lambda host: {"x": host.name})
+    assert [each.failed for each in results.values()] == [False, True, False]
+    assert results["e001"].reason == "garbage"
+    assert (
+        results["e001"].error == "answer to facts: result.agent_state: must be a mapping, not None"
+    )
 
 
 def test_what_ends_before_it_has_read_everything_is_named_by_its_answer(server: Server) -> None:

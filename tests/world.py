@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, Callable
 
+from edgetune.errors import HostError
+from edgetune.hosts.answers import read_answer
 from edgetune.hosts.result import HostResult
 from edgetune.rollout import bios, change, drain, lifecycle, looks, reboot
 from edgetune.rollout.planning import plan_rollout
@@ -19,6 +22,7 @@ from edgetune.rollout.site import Site
 from edgetune.rollout.store import Store
 from edgetune.traffic.driver import Server
 from edgetune.tuning import digest_of
+from tests.agent_answers import RESULTS, ROW
 from tests.bmcs import Bmcs
 from tests.builders import inventory_document, observed, plan, tuning, write_yaml
 
@@ -147,6 +151,7 @@ class Hosts:
         self.kexec_loaded = False
         self.machine: dict[str, dict[str, str]] = {}
         self.boots: Callable[[str], None] = lambda name: None
+        self.lies: Callable[[str, Any], Any] = lambda name, reply: reply
         self.heeds = dict.fromkeys(self.boot, {"reboot", "GracefulRestart", "ForceRestart"})
         self.reset_blindly: list[tuple[str, str]] = []
         self._going_down: set[str] = set()
@@ -162,6 +167,12 @@ class Hosts:
             )
             for host in hosts
         }
+
+    def ask_in_parts(
+        self, hosts: Any, verb: str, request: Any, timeout: float = 0, patience: float = 0
+    ) -> Iterator[list[tuple[Any, HostResult]]]:
+        for host in hosts:
+            yield [(host, self._one(host.name, verb, request(host)))]
 
     def changing(self) -> list[str]:
         """Verbs so far that can change a host."""
@@ -200,8 +211,12 @@ class Hosts:
         if request.get("epoch", self.epochs.get(name, 0)) < self.epochs.get(name, 0):
             return HostResult(name, error="epoch: is older than one seen", reason="refused")
         self.epochs[name] = request.get("epoch", self.epochs.get(name, 0))
-        data = self._act(name, verb, request)
-        return HostResult(name, data={"boot_id": self.boot[name], **data})
+        told = {**self._act(name, verb, request), "boot_id": self.boot[name]}
+        reply = {"edgetune": 1, "verb": verb, "ok": True, "result": {**RESULTS[verb], **told}}
+        try:
+            return read_answer(name, verb, request, json.dumps(self.lies(name, reply)).encode())
+        except HostError as error:
+            return HostResult(name, error=f"answer to {verb}: {error}", reason="garbage")
 
     def _act(self, name: str, verb: str, request: dict[str, Any]) -> dict[str, Any]:
         act = getattr(self, "_" + verb)
@@ -213,9 +228,10 @@ class Hosts:
             return dict(act(name, request))
 
     def _facts(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
-        stands = {self.standing.name: {"state": "confirmed", "digest": self.standing.digest}}
-        tunings = stands if name in self.tuned else {}
-        state = {"tunings": tunings, "ready": name not in self.not_ready}
+        stands = {"state": "confirmed", "digest": self.standing.digest, "rollout": "r1"}
+        tunings = {self.standing.name: stands} if name in self.tuned else {}
+        epoch = self.epochs.get(name, 0)
+        state = {"epoch": epoch, "tunings": tunings, "ready": name not in self.not_ready}
         machine = self.machine.get(name, {"uuid": "", "serial": ""})
         own = [{"interface": "eth0", "address": self.addresses[name]}]
         known = {"agent_state": state, "kexec_loaded": self.kexec_loaded, "machine": machine}
@@ -237,15 +253,17 @@ class Hosts:
         changed = name in self.tuned
         if "live" in request:
             self.live_back.add(name)
-            return {"changed": changed, "nothing_to_restore": False}
+            return {"changed": changed, "diff": [], "nothing_to_restore": False}
         self.tuned.discard(name)
-        return {"changed": changed, "nothing_to_restore": not changed}
+        return {"changed": changed, "diff": [], "nothing_to_restore": not changed}
 
     def _confirm(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
-        return {"confirmed": name in self.tuned, "settings": [], "state": "none"}
+        rows = [{**ROW, "id": own["id"], "ok": True} for own in request["settings"]]
+        return {"confirmed": name in self.tuned, "settings": rows, "state": "none"}
 
     def _verify(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
-        return {"way_back": self.way_back.get(name, {})}
+        rows = [{**ROW, "id": own["id"], "ok": True} for own in request["settings"]]
+        return {"settings": rows, "way_back": self.way_back.get(name, {})}
 
     def _plan(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         (row,) = observed(name)

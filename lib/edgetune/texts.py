@@ -24,3 +24,13 @@ def command(action: str, **parameters: str) -> str:
     StackStorm's client."""
     words = [f"{name}={value}" for name, value in parameters.items()]
     return " ".join([f"{os.environ.get(RUN) or 'st2 run edgetune.'}{action}", *words])
+
+
+def shortened(text: str, most: int = 500) -> str:
+    """In one line of at most so many characters; what is cut says how long it was."""
+    # A long text is cut before it is looked at, character by character.
+    line = one_line(text[: most + 1])
+    if len(text) <= most:
+        return line
+    mark = f" ... ({len(text)} characters)"
+    return line[: max(0, most - len(mark))] + mark

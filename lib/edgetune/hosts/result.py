@@ -7,10 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from edgetune.texts import shortened
+
 
 @dataclass(frozen=True)
 class HostResult:
     """What one host, or its BMC, answered; ``reason`` is a word when ``error`` is set.
+
+    ``error`` is one line of some hundred characters, however long it was.
 
     From both: ``refused`` (nothing was done), ``failed``, ``unreachable``, ``garbage``. From an
     agent also ``bad_request`` (nothing was done) and ``undone`` (it was tried, and all is seen to
@@ -22,6 +26,11 @@ class HostResult:
     data: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
     reason: str | None = None
+
+    def __post_init__(self) -> None:
+        # It goes into records, and a host or a BMC may have written it.
+        if self.error is not None:
+            object.__setattr__(self, "error", shortened(self.error))
 
     @property
     def failed(self) -> bool:

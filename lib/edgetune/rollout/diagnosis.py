@@ -75,20 +75,24 @@ def _request(seconds: int, services: Sequence[str]) -> dict[str, Any]:
 
 def _grouped(told: Told) -> Iterator[dict[str, Any]]:
     """A row for each finding, severity and tuning: the hardest, and most frequent, first."""
-    groups: dict[tuple[str, str, str], list[tuple[str, Mapping[str, Any]]]] = {}
+    groups: dict[tuple[str, str, str, str], list[tuple[str, Mapping[str, Any]]]] = {}
     for host, data in told.items():
         for row in data["findings"]:
-            key = row["severity"], row["finding"], row["tuning"] or ""
+            # Hosts compare by one measure only; the agents of one version agree on it.
+            key = row["severity"], row["finding"], row["tuning"] or "", row["measure"]
             groups.setdefault(key, []).append((host, row))
     rows = [_group(*key, found) for key, found in groups.items()]
     yield from sorted(rows, key=lambda row: (SEVERITIES.index(row["severity"]), -row["count"]))
 
 
 def _group(
-    severity: str, finding: str, tuning: str, found: Sequence[tuple[str, Mapping[str, Any]]]
+    severity: str,
+    finding: str,
+    tuning: str,
+    measure: str,
+    found: Sequence[tuple[str, Mapping[str, Any]]],
 ) -> dict[str, Any]:
-    measure = found[0][1]["measure"]
-    host, worst = max(found, key=lambda pair: pair[1]["numbers"].get(measure, 0))
+    host, worst = max(found, key=lambda pair: pair[1]["numbers"][measure])
     hosts = sorted({name for name, _ in found})
     return {
         "finding": finding,
@@ -97,7 +101,7 @@ def _group(
         "count": len(hosts),
         "hosts": hosts,
         "measure": measure,
-        "median": median(row["numbers"].get(measure, 0) for _, row in found),
+        "median": median(row["numbers"][measure] for _, row in found),
         "worst": {"host": host, "what": worst["what"], "numbers": worst["numbers"]},
     }
 
