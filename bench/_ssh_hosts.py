@@ -71,6 +71,7 @@ _FACTS = {
     "thp": {"enabled": "madvise", "defrag": "madvise"},
     "init": "systemd",
     "kexec_loaded": False,
+    "unwritable": [],
     "agent_state": {"epoch": 3, "ready": True, "tunings": {}},
 }
 _REPLY = json.dumps({"edgetune": 1, "verb": "facts", "ok": True, "result": _FACTS}).encode()

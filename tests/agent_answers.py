@@ -53,7 +53,7 @@ FACTS: dict[str, Any] = {
     "python": "3.11.2",
     "boot_id": BOOT_ID,
     "uptime": 86400.0,
-    "time": 1763800000.5,
+    "unwritable": [],
     "cpus": {
         "online": "0-63",
         "count": 64,

@@ -16,6 +16,7 @@ from edgetune.errors import HostError
 from edgetune.hosts.agent.answer import VERBS
 from edgetune.hosts.answers import longest, read_answer
 from edgetune.hosts.result import HostResult
+from edgetune.texts import LONGEST_LINE
 from tests.agent_answers import REQUESTS, RESULTS
 
 Path = tuple[Any, ...]
@@ -188,7 +189,7 @@ def test_a_long_error_is_cut_to_a_line() -> None:
     error = {**ERROR, "field": "a\nb", "message": "m" * 60_000}
     answer = read("apply", {"edgetune": 1, "verb": "apply", "ok": False, "error": error})
     told = str(answer.error)
-    assert (answer.reason, len(told), told.isprintable()) == ("failed", 500, True)
+    assert (answer.reason, len(told), told.isprintable()) == ("failed", LONGEST_LINE, True)
     assert told.startswith("a b: mmm")
     assert told.endswith("(60005 characters)")
 
@@ -234,7 +235,7 @@ JSON = st.recursive(
     | st.integers()
     | st.floats()
     | st.text(max_size=20)
-    | st.sampled_from(["", "x" * 700, 10**30, 10**400, "a\x00b", "\u202e"]),
+    | st.sampled_from(["", "x" * 1200, 10**30, 10**400, "a\x00b", "\u202e"]),
     lambda below: (
         st.lists(below, max_size=3) | st.dictionaries(st.text(max_size=5), below, max_size=3)
     ),

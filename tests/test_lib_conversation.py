@@ -24,6 +24,7 @@ from edgetune.hosts import conversation
 from edgetune.hosts.fleet import Fleet
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
+from edgetune.texts import LONGEST_LINE
 from tests.agent_answers import RESULTS
 from tests.evil_ssh import EvilServer
 
@@ -277,7 +278,7 @@ def test_what_is_no_ssh_is_said_of_its_host_alone(
 
     result = asked(begin(raw=talk), tmp_path, lambda: None)
     assert result.reason == "unreachable"
-    assert len(str(result.error)) <= 500
+    assert len(str(result.error)) <= LONGEST_LINE
     assert caplog.records == []
 
 

@@ -124,7 +124,7 @@ def test_a_clock_is_wrong_only_outside_of_question_and_answer(
     assert ("e005: its clock is" in _plan(world)["text"]) is is_wrong
 
 
-@pytest.mark.parametrize("told", [None, "noon", True, float("nan"), -1.0, 1e300])
+@pytest.mark.parametrize("told", [None, "noon", True, -1.0, 1e300])
 def test_a_host_that_does_not_tell_its_time_is_told(world: EmptyWorld, told: Any) -> None:
     facts = world.hosts._facts
     world.hosts._facts = lambda name, request: {  # type: ignore[method-assign]

@@ -8,6 +8,9 @@ import os
 # How an action is run here; the local runner says it in the environment.
 RUN = "EDGETUNE_RUN"
 
+LONGEST_LINE = 1_100
+"""Characters of a text of a stranger: more than an agent's error has, whose end matters."""
+
 
 def printable(text: str) -> str:
     """The same lines, without what moves a cursor or turns the direction of writing round."""
@@ -26,7 +29,7 @@ def command(action: str, **parameters: str) -> str:
     return " ".join([f"{os.environ.get(RUN) or 'st2 run edgetune.'}{action}", *words])
 
 
-def shortened(text: str, most: int = 500) -> str:
+def shortened(text: str, most: int = LONGEST_LINE) -> str:
     """In one line of at most so many characters; what is cut says how long it was."""
     # A long text is cut before it is looked at, character by character.
     line = one_line(text[: most + 1])

@@ -37,7 +37,7 @@ from edgetune.hosts.shapes import (
 
 _BYTES = {"facts": 1 << 20, "sample": 1 << 20, "ready": 1 << 16, "reboot": 1 << 16}
 _MOST_BYTES = 4 << 20
-_REASONS = ("refused", "failed", "bad_request")
+_REASONS = ("refused", "failed", "bad_request", "undone")
 
 _BOOT_ID = name(r"[!-~]{1,100}")
 _ID = name(rf"[ -~]{{1,{LONGEST_NAME}}}")
@@ -76,7 +76,7 @@ _FACTS = {
     "kernel": text(),
     "python": text(),
     "uptime": maybe(amount),
-    "time": amount,
+    "unwritable": rows(text(LONGEST_NAME)),
     "cpus": record(
         {
             "online": _WORDS,

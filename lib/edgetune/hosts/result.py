@@ -14,7 +14,7 @@ from edgetune.texts import shortened
 class HostResult:
     """What one host, or its BMC, answered; ``reason`` is a word when ``error`` is set.
 
-    ``error`` is one line of some hundred characters, however long it was.
+    ``error`` is one line of at most ``LONGEST_LINE`` characters, however long it was.
 
     From both: ``refused`` (nothing was done), ``failed``, ``unreachable``, ``garbage``. From an
     agent also ``bad_request`` (nothing was done) and ``undone`` (it was tried, and all is seen to

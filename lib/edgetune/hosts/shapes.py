@@ -117,7 +117,7 @@ def name(pattern: str) -> Reader:
 
 
 def remark(value: Any, where: str) -> str:
-    """A text for people; it is cut to one line of some hundred characters."""
+    """A text for people; it is cut to one line of at most ``LONGEST_LINE`` characters."""
     if not isinstance(value, str):
         raise _wrong(where, "a text", value)
     return shortened(value)

@@ -28,6 +28,7 @@ from edgetune.plan import read_plan, settings_by_bmc
 from edgetune.rollout.claims import LARGEST_EPOCH, Claim
 from edgetune.rollout.site import Site
 from edgetune.rollout.switch import refuse_if_stopped
+from edgetune.texts import shortened
 from edgetune.tuning import digest_of
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ CARRIED_ON_BY_A_WORKFLOW = ("claimed", "baseline", *CHANGES_HOSTS)
 
 UNTOUCHED_STEPS = ("planned", "skipped")
 SETTLED_STEPS = ("done", "skipped", "quarantined")
+# Characters of a reason in the history: it may name every host of a batch.
+_LONGEST_REASON = 2_000
 # How long a look at the kill switch and the claim holds for further side effects, in seconds.
 _PERMIT_HOLDS = 1.0
 _ID = re.compile(rf"({NAME})-\d{{8}}T\d{{6}}-[0-9a-f]{{4}}")
@@ -90,7 +93,8 @@ class HostStep:
 
     def go(self, step: str, error: str | None = None) -> None:
         """The host is now at ``step``."""
-        self.step, self.at, self.error = step, time.time(), error
+        told = None if error is None else shortened(error)
+        self.step, self.at, self.error = step, time.time(), told
 
 
 @dataclass(frozen=True)
@@ -240,7 +244,8 @@ class Head:
 
     def note(self, by: str, reason: str) -> None:
         """Write down who did or decided what."""
-        entry = {"at": time.time(), "state": self.state, "by": by, "reason": reason}
+        told = {"by": shortened(by), "reason": shortened(reason, _LONGEST_REASON)}
+        entry = {"at": time.time(), "state": self.state, **told}
         self.history.append(entry)
 
 
@@ -396,6 +401,7 @@ class Rollout:
         say it is named and waits for a person; ``quarantine`` sees it out of service.
         """
         host = batch.hosts[name]
+        error = shortened(error)
         if batch.what != "restore":
             host.error = error
             return True

@@ -5,24 +5,26 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from edgetune.errors import InputError
-from edgetune.inventory import Pop
+from edgetune.inventory import Host, Pop
 from edgetune.metrics.samples import Sample, make_sample
 from edgetune.report.text import drift_text
 from edgetune.rollout.bios_drift import bios_drift
 from edgetune.rollout.health import health_request
 from edgetune.rollout.record import ENDED, Rollout, all_heads, open_rollout, read_rollout
 from edgetune.rollout.site import Site
+from edgetune.texts import shortened
 
 if TYPE_CHECKING:
     from edgetune.hosts.result import HostResult
 
 HEALTH_REQUESTS = 5
 _APART = 2.0
+# Settings of one host that are told one by one.
+_MOST_DRIFT = 50
 
 
 def sample_hosts(
@@ -39,11 +41,13 @@ def sample_hosts(
         pop = read_rollout(site, rollout).head.pop
     pops = [pop] if pop else _pops_standing(site) if standing else _pops_under_way(site)
     taken, missing, drift = 0, [], {}
-    for name in pops:
-        samples, answers = sample_pop(site, site.inventory.pop(name))
-        taken += len(samples)
-        missing += [answer.host for answer in answers if answer.failed]
-        drift.update(_drift(answers))
+    errors: dict[str, str] = {}
+    for name, swept in _sweep(site, [site.inventory.pop(name) for name in pops]).items():
+        taken += len(swept.samples)
+        failed = {own.host: str(own.error) for own in swept.answers if own.failed}
+        missing += list(failed)
+        errors.update(failed)
+        drift.update(_drift(swept.answers))
         if standing:
             for host, rows in bios_drift(site, name).items():
                 drift[host] = [*drift.get(host, []), *rows]
@@ -52,6 +56,7 @@ def sample_hosts(
     return {
         "samples": taken,
         "missing": missing,
+        "errors": errors,
         "drift": drift,
         "time": time.time(),
         "message": f"{taken} hosts sampled{lost}{adrift}",
@@ -73,18 +78,43 @@ def recent_samples(opened: Rollout, seconds: float, interval: float) -> list[Sam
 
 def sample_pop(site: Site, pop: Pop) -> tuple[list[Sample], list[HostResult]]:
     """Ask every host of a PoP for a sample and keep them; with what each host answered."""
-    request = health_request(pop, HEALTH_REQUESTS)
-    answers = list(site.fleet.ask(pop.hosts, "sample", lambda host: request).values())
-    at = time.time()
-    samples: list[Sample] = []
-    for index, answer in enumerate(answers):
-        try:
-            samples += [] if answer.failed else [make_sample(answer.host, at, answer.data)]
-        except InputError as error:
-            # What makes no sense is not kept: it would stop every look at its time.
-            answers[index] = replace(answer, error=str(error), reason="garbage")
-    site.samples.add(pop.name, samples)
-    return samples, answers
+    swept = _sweep(site, [pop])[pop.name]
+    return swept.samples, swept.answers
+
+
+@dataclass
+class _Swept:
+    """What the hosts of one PoP answered, in the order of the inventory."""
+
+    samples: list[Sample]
+    answers: list[HostResult]
+
+
+def _sweep(site: Site, pops: Sequence[Pop]) -> dict[str, _Swept]:
+    """Sample PoPs, and keep what has come while slow hosts are still awaited.
+
+    All samples of a PoP have one time, that of its beginning: the guard counts sweeps by it.
+    """
+    pop_of = {host: pop for pop in pops for host in pop.hosts}
+    began: dict[str, float] = {}
+
+    def request(host: Host) -> dict[str, Any]:
+        began.setdefault(pop_of[host].name, time.time())
+        return health_request(pop_of[host], HEALTH_REQUESTS)
+
+    told: dict[Host, HostResult] = {}
+    samples: dict[str, list[Sample]] = {pop.name: [] for pop in pops}
+    for part in site.fleet.ask_in_parts(list(pop_of), "sample", request):
+        told.update(part)
+        fresh: dict[str, list[Sample]] = {}
+        for host, answer in part:
+            name = pop_of[host].name
+            if not answer.failed:
+                fresh.setdefault(name, []).append(make_sample(host.name, began[name], answer.data))
+        for name, own in fresh.items():
+            site.samples.add(name, own)
+            samples[name] += own
+    return {pop.name: _Swept(samples[pop.name], [told[host] for host in pop.hosts]) for pop in pops}
 
 
 def _pops_under_way(site: Site) -> list[str]:
@@ -107,4 +137,10 @@ def _pops_standing(site: Site) -> list[str]:
 def _drift(answers: Sequence[HostResult]) -> dict[str, list[str]]:
     """What is not any more as a standing tuning left it, a text for each setting, by host."""
     rows = {answer.host: answer.data.get("drift", []) for answer in answers}
-    return {host: [drift_text(row) for row in own] for host, own in rows.items() if own}
+    return {host: _drift_of(own) for host, own in rows.items() if own}
+
+
+def _drift_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    more = len(rows) - _MOST_DRIFT
+    told = [shortened(drift_text(row)) for row in rows[:_MOST_DRIFT]]
+    return [*told, f"and {more} more settings"] if more > 0 else told

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Samples are kept as they come: one slow or lying host holds nobody else's up."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.hosts.fleet import Fleet
+from edgetune.hosts.result import HostResult
+from edgetune.rollout import sampling
+from edgetune.rollout.record import Batch, HostStep, read_rollout
+from edgetune.texts import LONGEST_LINE
+from tests.agent_answers import RESULTS, ROW
+from tests.world import World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def kept(world: World) -> list[Any]:
+    return world.site.samples.window("lab1", 0, time.time() + 1)
+
+
+class Slow(Fleet):
+    """A fleet without SSH, in which one host answers once it may."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self.may_answer = threading.Event()
+
+    def _ask_one(self, host: Any, verb: str, request: Any, timeout: float) -> HostResult:
+        if host.name == "e001":
+            self.may_answer.wait(60)
+        return HostResult(host.name, data=RESULTS["sample"])
+
+
+def test_samples_are_kept_while_a_slow_host_is_awaited(world: World) -> None:
+    slow = Slow(threads=2)
+    world.site.fleet = slow
+    sampler = threading.Thread(target=sampling.sample_hosts, args=(world.site, "lab1"))
+    sampler.start()
+    end = time.monotonic() + 60
+    while len(kept(world)) < 7 and time.monotonic() < end:
+        time.sleep(0.02)
+    early = kept(world)
+    slow.may_answer.set()
+    sampler.join(60)
+    assert "e001" not in {sample["host"] for sample in early}
+    assert (len(early), len(kept(world))) == (7, 8)
+    # A sweep has one time; the guard counts sweeps by it.
+    assert len({sample["time"] for sample in kept(world)}) == 1
+
+
+def test_a_host_without_a_sample_is_named_with_the_reason(world: World) -> None:
+    def lie(name: str, reply: Any) -> Any:
+        wrong = {**reply["result"], "counters": {"x" * 3_000_000: 1}}
+        return {**reply, "result": wrong} if name == "e003" else reply
+
+    world.hosts.lies = lie
+    world.hosts.errors["e004", "sample"] = "timed out"
+    found = sampling.sample_hosts(world.site, pop="lab1")
+    assert (found["samples"], found["missing"]) == (6, ["e003", "e004"])
+    assert found["errors"]["e004"] == "timed out"
+    assert "has 3000000 characters" in found["errors"]["e003"]
+    assert max(len(json.dumps(sample)) for sample in kept(world)) < 10_000
+
+
+def test_of_much_drift_the_first_is_told(world: World) -> None:
+    rows = [{**ROW, "tuning": "t", "id": f"sysctl:a.{i}", "runtime": "x" * 1900} for i in range(60)]
+    world.hosts.drift["e002"] = rows
+    told = sampling.sample_hosts(world.site, pop="lab1")["drift"]["e002"]
+    assert (len(told), told[-1]) == (51, "and 10 more settings")
+    assert max(map(len, told)) == LONGEST_LINE
+
+
+def test_what_enters_a_record_is_short(world: World) -> None:
+    """A host's error of megabytes would fill a record that the store then refuses."""
+    opened = read_rollout(world.site, world.rollout)
+    long = "no\n" * 1_000_000
+    batch = Batch(opened.head.id, 0, "restore", "", {"e000": HostStep(), "e001": HostStep()})
+    opened.fail(batch, "e000", long)
+    batch.hosts["e001"].go("skipped", long)
+    opened.head.note(long, long)
+    opened.save()
+    told = opened.head.quarantined["e000"]["reason"]
+    for text in (told, str(batch.hosts["e000"].error), str(batch.hosts["e001"].error)):
+        assert (len(text), "\n" in text) == (LONGEST_LINE, False)
+        assert text.endswith(" ... (3000000 characters)")
+    assert len(world.site.store.get(f"edgetune.rollout.{opened.head.id}") or "") < 10_000
+    assert len(str(HostResult("e000", error=long, reason="failed").error)) == LONGEST_LINE
