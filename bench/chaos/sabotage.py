@@ -41,6 +41,11 @@ class Caught:
         return f"sabotage {self.name}: caught in seed {self.seed}, {self.runs}. run: {self.broken}"
 
 
+NO_WAIT = (
+    Edit(DRAIN, "    return server.sessions == 0 or _goes_on(", "    return True or _goes_on("),
+    Edit(DRAIN, "        if sessions == 0 or _goes_on(", "        if True or _goes_on("),
+)
+
 SABOTAGES: Mapping[str, Sabotage] = {
     "no_drain": Sabotage(
         (6, 8, 29),
@@ -59,19 +64,10 @@ SABOTAGES: Mapping[str, Sabotage] = {
                 "    forgotten = [host for host in ours if",
                 "    forgotten = [host for host in () if",
             ),
+            *NO_WAIT,  # a host that serves always has sessions
         ),
     ),
-    "no_wait": Sabotage(
-        (6, 29, 8),
-        (
-            Edit(
-                DRAIN,
-                "    return server.sessions == 0 or _goes_on(",
-                "    return True or _goes_on(",
-            ),
-            Edit(DRAIN, "        if sessions == 0 or _goes_on(", "        if True or _goes_on("),
-        ),
-    ),
+    "no_wait": Sabotage((6, 29, 8), NO_WAIT),
     "no_restore": Sabotage(
         (29, 8, 4),
         (

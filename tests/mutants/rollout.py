@@ -9,7 +9,7 @@ FOLDER = "lib/edgetune/rollout"
 
 OWNERS = mutations_of(
     FOLDER,
-    ["rollout_records", "rollout_steps", "lib_stores", "rollout_recovery"],
+    ["rollout_lost_claims", "lib_stores", "rollout_records", "rollout_steps", "rollout_recovery"],
     (
         "mark_rollout takes the rollout from whoever holds it",
         "lifecycle.py",
