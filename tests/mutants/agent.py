@@ -61,8 +61,8 @@ AGENT = (
         (
             "a host is changed although it is not as the plan saw it",
             "verbs/apply.py",
-            "    _refuse_unexpected(rows, expect)\n    journal",
-            "    journal",
+            "    _refuse_unexpected(rows, expect)\n    try",
+            "    try",
         ),
         (
             "a change that failed is not undone",

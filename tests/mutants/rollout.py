@@ -241,7 +241,7 @@ HOSTS = mutations_of(
     (
         "a host that is not as before is verified",
         "change.py",
-        "        if was is not None and now.get(name) != was\n",
+        "        if was is not None and not _is(was, now.get(name))\n",
         "        if False\n",
     ),
     (
