@@ -532,7 +532,7 @@ def test_the_fixed_seeds_hold_what_differs() -> None:
 
 @pytest.mark.lab
 @needs_lab
-@pytest.mark.parametrize("name", ["no_restore", "no_drain"])
+@pytest.mark.parametrize("name", ["no_restore", "no_undrain"])
 def test_the_auditor_catches_a_pack_that(name: str) -> None:
     """The others are caught by `python -m bench.chaos --sabotage all`."""
     caught = sabotage.commit_sabotage(name, chaos.tell)

@@ -17,12 +17,6 @@ OWNERS = mutations_of(
         "site.claims.take(head.pop, rollout, ttl, above=epoch).epoch",
     ),
     (
-        "mark_rollout takes an epoch that hosts have seen",
-        "lifecycle.py",
-        "site.claims.take(head.pop, rollout, ttl, after=epoch, above=epoch).epoch",
-        "site.claims.take(head.pop, rollout, ttl, after=epoch).epoch",
-    ),
-    (
         "claim_pop takes an epoch that hosts have seen",
         "lifecycle.py",
         "        above=_largest_epoch(site, taken.head.pop),\n",
