@@ -19,7 +19,6 @@ from pathlib import Path
 
 MARK = "TESTED_BY"
 SECONDS = 30.0
-_watchers: list[subprocess.Popen[bytes]] = []
 
 
 def watch() -> None:
@@ -27,15 +26,15 @@ def watch() -> None:
     mark = f"{os.getpid()}-{secrets.token_hex(8)}"
     reader, _writer_held_to_the_end = os.pipe()
     unmarked = {name: value for name, value in os.environ.items() if name != MARK}
-    _watchers.append(
-        subprocess.Popen(
-            [sys.executable, "-I", "-S", __file__, f"{MARK}={mark}"],
-            stdin=reader,
-            stdout=subprocess.DEVNULL,
-            env=unmarked,
-            start_new_session=True,  # Ctrl-C is for the tests; the watcher comes after them
-        )
+    watcher = subprocess.Popen(
+        [sys.executable, "-I", "-S", __file__, f"{MARK}={mark}"],
+        stdin=reader,
+        stdout=subprocess.DEVNULL,
+        env=unmarked,
+        start_new_session=True,  # Ctrl-C is for the tests; the watcher comes after them
     )
+    # It outlives this process, so nobody waits for it, and nothing is to warn of that.
+    watcher.returncode = 0
     os.close(reader)
     os.environ[MARK] = mark
 
