@@ -67,7 +67,7 @@ SABOTAGES: Mapping[str, Sabotage] = {
             *NO_WAIT,  # a host that serves always has sessions
         ),
     ),
-    "no_wait": Sabotage((6, 29, 8), NO_WAIT),
+    "no_wait": Sabotage((29, 8, 6), NO_WAIT),
     "no_restore": Sabotage(
         (29, 8, 4),
         (
@@ -90,7 +90,7 @@ SABOTAGES: Mapping[str, Sabotage] = {
         ),
     ),
     "floor_off_by_one": Sabotage(
-        (6, 15, 19),
+        (15, 2, 26),
         (
             Edit(
                 "lib/edgetune/inventory.py",
