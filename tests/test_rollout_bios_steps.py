@@ -22,6 +22,7 @@ from edgetune.rollout import (
     record,
     sampling,
     status,
+    steady_clock,
     switch,
 )
 from edgetune.rollout.adoption import adopt_host
@@ -223,13 +224,13 @@ def test_a_bmc_that_stays_busy_fails_the_batch_in_the_end(
     world.bmcs.faults[host] = {"unreachable"}
     world.roll(FIRST, until=bios.set_bios)
     assert world.step(bios.set_bios, FIRST)["waiting"] == 1
-    _later(monkeypatch, bios, 60)
+    _later(monkeypatch, 60)
     # Whoever takes over has its time again.
     opened = record.read_rollout(world.site, world.rollout)
-    opened.head.taken_over = time.time() + 60
+    opened.head.taken_over = steady_clock.now()
     opened.save()
     assert world.step(bios.set_bios, FIRST)["waiting"] == 1
-    _later(monkeypatch, bios, 120)
+    _later(monkeypatch, 120)
     result = world.step(bios.set_bios, FIRST)
     assert (result["waiting"], result["failed"]) == (0, [host])
     assert result["error"] == f"{host}: BIOS: timed out"
@@ -419,9 +420,9 @@ def _retire(world: BiosWorld, rollout: str) -> None:
     lifecycle.release_pop(world.site, world.rollout, world.epoch)
 
 
-def _later(monkeypatch: pytest.MonkeyPatch, module: Any, seconds: float) -> None:
-    now = time.time
-    monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: now() + seconds))
+def _later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    booted = time.clock_gettime
+    monkeypatch.setattr(steady_clock, "uptime", lambda: booted(time.CLOCK_BOOTTIME) + seconds)
 
 
 def test_a_machine_that_was_replaced_is_refused_and_can_be_adopted(world: BiosWorld) -> None:

@@ -1,17 +1,216 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clock of the machine is set back by hours while times of the record lie before that."""
+"""The clock of the controller is set by hours while times of the record lie before that."""
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from edgetune.rollout import lifecycle
-from edgetune.rollout.record import read_rollout
-from tests.world import changing
+import pytest
+
+from edgetune.rollout import bios, drain, lifecycle, reboot, steady_clock
+from edgetune.rollout.record import idle_time, read_rollout
+from tests.world import BiosWorld, EmptyWorld, World, changing
+
+HOURS = 6 * 3600.0
+SET = pytest.mark.parametrize("seconds", [HOURS, -HOURS], ids=["forward", "back"])
+DEADLINE = 600.0
+FIRST = 0
 
 
-def test_a_clock_that_was_set_back_keeps_a_pop_no_longer_than_its_grace(tmp_path: Path) -> None:
+class Controller:
+    """The machine that takes the steps, whose clocks a test controls."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._patch = monkeypatch
+        self._passed = self._set = 0.0
+        wall, uptime = time.time, steady_clock.uptime
+        monkeypatch.setattr(time, "time", lambda: wall() + self._passed + self._set)
+        monkeypatch.setattr(steady_clock, "uptime", lambda: uptime() + self._passed)
+
+    def wait(self, seconds: float) -> None:
+        """Time passes, for both clocks."""
+        self._passed += seconds
+
+    def set_clock(self, seconds: float) -> None:
+        """The clock is set while a step is running."""
+        self._set += seconds
+
+    def begin_step(self, boot: str = "") -> None:
+        """What runs next is another process, with ``boot`` one of another boot or machine."""
+        self._patch.setattr(steady_clock, "_boot_began", time.time() - steady_clock.uptime())
+        if boot:
+            self._patch.setattr(steady_clock, "_boot", boot)
+
+
+@pytest.fixture
+def controller(monkeypatch: pytest.MonkeyPatch) -> Controller:
+    return Controller(monkeypatch)
+
+
+@pytest.fixture(params=["same step", "next step", "another boot"])
+def between(request: pytest.FixtureRequest, controller: Controller) -> Any:
+    """Sets the clock, and says where the rollout goes on afterwards."""
+
+    def set_clock(seconds: float) -> None:
+        controller.set_clock(seconds)
+        if request.param != "same step":
+            controller.begin_step("another" if request.param == "another boot" else "")
+
+    return set_clock
+
+
+@pytest.fixture
+def world(tmp_path: Path, controller: Controller) -> Iterator[BiosWorld]:
+    """A rollout of a BIOS setting that is about to change its first host."""
+    deadlines = dict.fromkeys(("drain_deadline", "reboot_deadline", "health_deadline"), DEADLINE)
+    made = BiosWorld(tmp_path, reset_after=DEADLINE / 2, **deadlines)
+    made.enter(force_restart=True)
+    yield made
+
+
+def _step(world: EmptyWorld, function: Any) -> tuple[int, list[str]]:
+    """How many hosts are awaited, and which failed."""
+    result = world.step(function, FIRST)
+    return result["waiting"], result["failed"]
+
+
+@SET
+def test_sessions_have_the_whole_drain_deadline(
+    world: BiosWorld, controller: Controller, between: Any, seconds: float
+) -> None:
+    (host,) = world.at(FIRST)
+    world.balancer.sessions[host] = 3
+    world.step(drain.drain_hosts, FIRST)
+    between(seconds)
+    assert (_step(world, drain.check_drained), world.at(FIRST)) == ((1, []), {host: "draining"})
+    controller.wait(DEADLINE + 1)
+    assert (_step(world, drain.check_drained), world.at(FIRST)) == ((0, []), {host: "skipped"})
+
+
+@SET
+def test_a_check_has_the_whole_health_deadline_to_fail(
+    world: BiosWorld, controller: Controller, between: Any, seconds: float
+) -> None:
+    (host,) = world.at(FIRST)
+    world.balancer.heeds_marker = False
+    world.step(drain.drain_hosts, FIRST)
+    assert _step(world, drain.check_drained) == (1, [])
+    between(seconds)
+    assert _step(world, drain.check_drained) == (1, [])
+    controller.wait(DEADLINE + 1)
+    assert _step(world, drain.check_drained) == (0, [host])
+
+
+@SET
+def test_a_host_is_neither_reset_nor_given_up_before_its_time(
+    world: BiosWorld, controller: Controller, between: Any, seconds: float
+) -> None:
+    (host,) = world.at(FIRST)
+    world.hosts.heeds[host] = set()
+    world.roll(FIRST, until=reboot.reboot_hosts)
+    world.step(reboot.reboot_hosts, FIRST)
+    between(seconds)
+    assert _step(world, reboot.check_rebooted) == (1, [])
+    assert world.bmcs.told("reset") == []
+    for asked in (["GracefulRestart"], ["GracefulRestart", "ForceRestart"]):
+        controller.wait(DEADLINE / 2 + 1)
+        assert _step(world, reboot.check_rebooted) == (1, [])
+        assert world.bmcs.sent_to(host, "reset") == asked
+    controller.wait(DEADLINE + 1)
+    assert _step(world, reboot.check_rebooted) == (0, [host])
+
+
+@SET
+def test_a_silent_host_has_the_whole_reboot_deadline(
+    world: BiosWorld, controller: Controller, between: Any, seconds: float
+) -> None:
+    (host,) = world.at(FIRST)
+    world.roll(FIRST, until=reboot.reboot_hosts)
+    world.step(reboot.reboot_hosts, FIRST)
+    world.hosts.unreachable.add(host)
+    between(seconds)
+    assert _step(world, reboot.check_rebooted) == (1, [])
+    controller.wait(DEADLINE + 1)
+    assert _step(world, reboot.check_rebooted) == (0, [host])
+
+
+@SET
+def test_a_bmc_has_the_whole_reboot_deadline_to_answer(
+    world: BiosWorld, controller: Controller, between: Any, seconds: float
+) -> None:
+    (host,) = world.at(FIRST)
+    world.bmcs.faults[host] = {"unreachable"}
+    world.roll(FIRST, until=bios.set_bios)
+    assert _step(world, bios.set_bios) == (1, [])
+    between(seconds)
+    assert _step(world, bios.set_bios) == (1, [])
+    controller.wait(DEADLINE + 1)
+    assert _step(world, bios.set_bios) == (0, [host])
+
+
+def test_steps_that_take_turns_on_two_machines_reach_a_deadline(
+    world: BiosWorld, controller: Controller
+) -> None:
+    """Their clocks differ by six hours, and a step runs every 30 s on the other one."""
+    (host,) = world.at(FIRST)
+    world.balancer.sessions[host] = 3
+    world.step(drain.drain_hosts, FIRST)
+    seen = []
+    for turn in range(44):
+        controller.set_clock(HOURS if turn % 2 else -HOURS)
+        controller.begin_step(f"machine-{turn % 2}")
+        controller.wait(30)
+        seen.append(_step(world, drain.check_drained)[0])
+    assert (seen[:9], seen[-1], world.at(FIRST)) == ([1] * 9, 0, {host: "skipped"})
+
+
+def test_a_record_of_an_earlier_version_waits_from_now(
+    world: BiosWorld, controller: Controller
+) -> None:
+    """It holds no reading of the clocks, and its times lie in the future by now."""
+    (host,) = world.at(FIRST)
+    world.balancer.sessions[host] = 3
+    world.step(drain.drain_hosts, FIRST)
+    key = f"edgetune.batch.{world.rollout}.{FIRST}"
+    document = json.loads(world.site.store.get(key) or "")
+    del document["clock"]
+    world.site.store.put(key, json.dumps(document))
+    controller.set_clock(-HOURS)
+    controller.begin_step()
+    assert _step(world, drain.check_drained) == (1, [])
+    controller.wait(DEADLINE + 1)
+    controller.begin_step()
+    assert _step(world, drain.check_drained) == (0, [])
+    assert world.at(FIRST) == {host: "skipped"}
+
+
+def test_what_is_settled_keeps_its_times(world: BiosWorld, controller: Controller) -> None:
+    (host,) = world.at(FIRST)
+    world.roll(FIRST)
+    done = world.batch(FIRST).hosts[host]
+    controller.wait(30 * 24 * 3600)
+    controller.begin_step("another")
+    assert (done.step, world.batch(FIRST).hosts[host].at) == ("done", done.at)
+
+
+@SET
+def test_a_pop_is_kept_for_the_whole_grace(
+    tmp_path: Path, controller: Controller, between: Any, seconds: float
+) -> None:
+    world = changing(tmp_path)
+    for state in ("rolling_back", "rolled_back"):
+        world.mark(state)
+    between(seconds)
+    assert lifecycle.release_pop(world.site, world.rollout, world.epoch)["released"]
+    left = world.site.claims.expiries(["lab1"])["lab1"]
+    assert 300 < left <= world.site.config.claim_grace
+
+
+def test_a_moment_in_the_future_keeps_a_pop_no_longer_than_its_grace(tmp_path: Path) -> None:
     world = changing(tmp_path)
     for state in ("rolling_back", "rolled_back"):
         world.mark(state)
@@ -21,3 +220,30 @@ def test_a_clock_that_was_set_back_keeps_a_pop_no_longer_than_its_grace(tmp_path
     assert lifecycle.release_pop(world.site, world.rollout, world.epoch)["released"]
     left = world.site.claims.expiries(["lab1"])["lab1"]
     assert 0 < left <= world.site.config.claim_grace
+
+
+def test_a_baseline_never_ends_before_it_began(tmp_path: Path, controller: Controller) -> None:
+    world = World(tmp_path)
+    world.mark("baseline")
+    opened = read_rollout(world.site, world.rollout)
+    opened.save_baseline({"load": 1.0, "health": {}})
+    controller.set_clock(-HOURS)
+    controller.begin_step()
+    world.mark("changing")
+    assert world.head.baseline[0] <= world.head.baseline[1]
+    assert world.head.state == "changing"
+
+
+def test_a_claim_lasts_no_longer_because_the_clock_was_set_back(
+    world: BiosWorld, controller: Controller
+) -> None:
+    claims, ttl = world.site.claims, world.site.config.claim_ttl
+    controller.set_clock(-HOURS)
+    assert 0 <= idle_time(world.site, "lab1") < ttl / 2
+    controller.wait(ttl / 2)
+    held = claims.holder("lab1")
+    assert held is not None
+    assert held.rollout == world.rollout
+    assert ttl / 2 <= idle_time(world.site, "lab1") < ttl
+    controller.wait(ttl / 2)
+    assert (claims.holder("lab1"), claims.expiries(["lab1"])["lab1"]) == (None, 0)

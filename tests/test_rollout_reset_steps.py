@@ -6,13 +6,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from edgetune.inventory import Host
-from edgetune.rollout import reboot, status
+from edgetune.rollout import reboot, status, steady_clock
 from edgetune.rollout.record import read_rollout
 from tests.bmcs import EARLY, HOME, SNOOP
 from tests.world import BiosWorld, Died
@@ -27,8 +26,8 @@ class Clock:
     def __init__(self) -> None:
         self._ahead = 0.0
 
-    def time(self) -> float:
-        return time.time() + self._ahead
+    def uptime(self) -> float:
+        return time.clock_gettime(time.CLOCK_BOOTTIME) + self._ahead
 
     def later(self, seconds: float) -> None:
         self._ahead += seconds
@@ -37,9 +36,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    fake = SimpleNamespace(**{**vars(time), "time": made.time})
-    for module in ("reboot", "record", "lifecycle"):
-        monkeypatch.setattr(f"edgetune.rollout.{module}.time", fake)
+    monkeypatch.setattr(steady_clock, "uptime", made.uptime)
     return made
 
 

@@ -7,7 +7,6 @@ asked what is current and pending first.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +16,7 @@ from edgetune.errors import RefusedError
 from edgetune.hosts.result import HostResult
 from edgetune.plan import profile_of, settings_by_bmc
 from edgetune.report.text import was_and_is_text
+from edgetune.rollout import steady_clock
 from edgetune.rollout.bios_journal import (
     BiosJournal,
     Entry,
@@ -57,7 +57,7 @@ def set_bios(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]
     keep_out(opened, work, names)
     for name in names:
         host = work.hosts[name]
-        host.bios, host.bios_at = "asked", host.bios_at or time.time()
+        host.bios, host.bios_at = "asked", host.bios_at or steady_clock.now()
     opened.save_batch(work)
     answers = _WAYS[work.what](opened, work, names)
     failed = [name for name, answer in answers.items() if _noted(opened, work, name, answer)]
@@ -292,7 +292,7 @@ def _noted(opened: Rollout, work: Batch, name: str, answer: HostResult) -> bool:
         return False
     # Whoever takes it over has that time again.
     since = max(host.bios_at, opened.head.taken_over)
-    overdue = time.time() - since > opened.site.config.reboot_deadline
+    overdue = steady_clock.now() - since > opened.site.config.reboot_deadline
     if answer.reason in _LATER and not overdue:
         return False
     return opened.fail(work, name, f"BIOS: {answer.error}")

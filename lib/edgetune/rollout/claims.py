@@ -9,6 +9,7 @@ here because taking and renewing are one script each.
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -71,15 +72,20 @@ class Claims(Protocol):
 def open_claims(config: Config) -> Claims:
     """The claims of a configuration's ``coordination``."""
     if config.coordination.startswith(SCHEME):
-        return SqliteClaims(Database(config.coordination))
+        longest = max(config.claim_ttl, config.claim_grace)
+        return SqliteClaims(Database(config.coordination), longest)
     return RedisClaims(open_redis(config))
 
 
 class SqliteClaims:
-    """Claims in a SQLite file, one transaction a call."""
+    """Claims in a SQLite file, one transaction a call; none lasts more than ``longest`` seconds.
 
-    def __init__(self, database: Database) -> None:
+    The file knows no other clock than the wall clock of its machine.
+    """
+
+    def __init__(self, database: Database, longest: float = math.inf) -> None:
         self._database = database
+        self._longest = longest
 
     def take(
         self, pop: str, rollout: str, ttl: float, after: int | None = None, above: int = 0
@@ -105,8 +111,8 @@ class SqliteClaims:
     def expiries(self, pops: Sequence[str]) -> dict[str, float]:
         """Seconds until the claim on each PoP runs out; 0 where nobody has it."""
         with self._database.transaction() as db:
+            now = self._bound(db)
             rows = dict(db.execute("SELECT pop, expires FROM claims").fetchall())
-            now = time.time()
         # A claim that does not tell its end is over; the next step of its owner puts that right.
         ends = {pop: end for pop, end in rows.items() if type(end) is float}
         return {pop: max(0.0, ends.get(pop, 0.0) - now) for pop in pops}
@@ -132,10 +138,18 @@ class SqliteClaims:
         with self._database.transaction():
             return ""
 
-    @staticmethod
-    def _held(db: Any, pop: str) -> Claim | None:
+    def _bound(self, db: Any) -> float:
+        """The time; no claim lasts longer from then on because the clock was set back."""
+        now = time.time()
+        ends = (now + self._longest, now + self._longest)
+        # What is no number is greater than any, and no end that could be brought nearer.
+        too_far = "typeof(expires) = 'real' AND expires > ?"
+        db.execute(f"UPDATE claims SET expires = ? WHERE {too_far}", ends)
+        return now
+
+    def _held(self, db: Any, pop: str) -> Claim | None:
         query = "SELECT value FROM claims WHERE pop = ? AND expires > ?"
-        row = db.execute(query, (pop, time.time())).fetchone()
+        row = db.execute(query, (pop, self._bound(db))).fetchone()
         return _decode(f"claims.{pop}", row[0]) if row else None
 
     @staticmethod

@@ -9,6 +9,7 @@ from typing import Any
 
 from edgetune.errors import DrainError, RefusedError
 from edgetune.inventory import Host
+from edgetune.rollout import steady_clock
 from edgetune.rollout.identity import strangers
 from edgetune.rollout.in_service import OUT, hosts_in_service, serves
 from edgetune.rollout.pause import why_frozen, why_paused
@@ -352,7 +353,7 @@ def _goes_on(opened: Rollout, work: Batch, name: str, sessions: int, driver: Dra
     Another overdue host is put back and skipped; in a rollback it is quarantined.
     """
     host = work.hosts[name]
-    if time.time() - host.at <= opened.site.config.drain_deadline:
+    if steady_clock.now() - host.at <= opened.site.config.drain_deadline:
         return False
     if opened.plan["options"].get("force", False):
         return True

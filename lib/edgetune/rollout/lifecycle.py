@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgetune.errors import EdgetuneError, FencedError, InputError, RefusedError
+from edgetune.rollout import steady_clock
 from edgetune.rollout.approval import use_approval, valid_approval
 from edgetune.rollout.baseline import usual_load
 from edgetune.rollout.pause import refuse_if_paused
@@ -96,7 +97,7 @@ def claim_pop(
     taken.head.wait = taken.head.wait or wait
     taken.head.channel = taken.head.channel or channel
     if taken.head.state in CHANGES_HOSTS:
-        taken.head.taken_over = time.time()
+        taken.head.taken_over = steady_clock.now()
     taken.head.note(by, f"taken over, epoch {claim.epoch}")
     taken.save()
     return _claimed(taken)
@@ -134,7 +135,7 @@ def mark_rollout(
     head.epoch = site.claims.take(head.pop, rollout, ttl, after=epoch, above=epoch).epoch
     head.owner = owner or head.owner
     if state == "rolling_back":
-        head.taken_over = time.time() if before in CHANGES_HOSTS else head.taken_over
+        head.taken_over = steady_clock.now() if before in CHANGES_HOSTS else head.taken_over
         head.only = list(hosts) if before != "rolling_back" else head.only
         # Decided from here on, even if the load balancer is away and nothing can be planned yet.
         opened.save()
@@ -212,9 +213,7 @@ def release_pop(site: Site, rollout: str, epoch: int) -> dict[str, Any]:
     if opened.head.state not in ENDED:
         raise RefusedError(f"rollout {rollout} is {opened.head.state}; it keeps its claim")
     # An action of an owner that it was taken from may still be running.
-    # However far the clock was set back since, nobody waits longer than the whole grace.
-    now = time.time()
-    grace = min(opened.head.taken_over, now) + site.config.claim_grace - now
+    grace = opened.head.taken_over + site.config.claim_grace - steady_clock.now()
     held = opened.claim.epoch == epoch
     released = held and site.claims.release(opened.head.pop, opened.claim, max(0.0, grace))
     word = f"is free in {grace:.0f} s" if grace > 0 else "is free"
@@ -230,7 +229,8 @@ def _begin_state(opened: Rollout, before: str) -> None:
         start = head.baseline[0] if head.baseline else now
         head.baseline = [start, max(start + options["baseline"], now + 2 * options["interval"])]
     if head.state == "changing":
-        head.baseline[1] = min(head.baseline[1], now)
+        # The clock may have been set back since the baseline began.
+        head.baseline[1] = max(head.baseline[0], min(head.baseline[1], now))
         head.usual_load = usual_load(opened)
     if head.state == "soaking" and before != "soaking":
         head.soak = [now + options["warmup"], now + options["soak"]]

@@ -8,10 +8,10 @@ machine: told over SSH, the check of its server fails, and of no other server th
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 
 from edgetune.hosts.result import HostResult
+from edgetune.rollout import steady_clock
 from edgetune.rollout.identity import BY_INTERFACE, BY_INVENTORY
 from edgetune.rollout.record import Batch, Rollout
 from edgetune.traffic import DrainDriver, Server
@@ -82,7 +82,7 @@ def _write_down(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequen
     passing = {name for name, server in driver.servers().items() if server.up}
     work.passing = sorted(passing | (told & set(work.passing)))
     for name in names:
-        work.hosts[name].told_at = time.time()
+        work.hosts[name].told_at = steady_clock.now()
     opened.save_batch(work)
 
 
@@ -115,7 +115,7 @@ def _contradiction(
             f"{', '.join(fell)} fails, which was in service"
         )
     late = opened.site.config.health_deadline
-    if any(time.time() - work.hosts[name].told_at > late for name in unproven):
+    if any(steady_clock.now() - work.hosts[name].told_at > late for name in unproven):
         return (
             f"was told over SSH to say not ready, and its check by the load balancer did not fail "
             f"within {late:g} s: another machine is behind it, or the check does not look for "

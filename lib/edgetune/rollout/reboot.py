@@ -8,7 +8,6 @@ does not answer may be anywhere in its boot; it is awaited, and never reset.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from edgetune.bmc.payload import BmcError
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
 from edgetune.report.text import evidence_text
+from edgetune.rollout import steady_clock
 from edgetune.rollout.bios import disturbed, machine_of, settled
 from edgetune.rollout.drain import keep_out
 from edgetune.rollout.record import Batch, HostStep, Rollout, open_rollout
@@ -90,7 +90,7 @@ def check_rebooted(site: Site, rollout: str, epoch: int, batch: int) -> dict[str
             host.resets = []
             host.go("rebooted" if host.step == "rebooting" else "drained")
         elif name in back:
-            host.back_at = host.back_at or time.time()
+            host.back_at = host.back_at or steady_clock.now()
             wrong = _overdue(opened, host.at) or _is_final(opened, host, bios[name])
             if wrong and opened.fail(work, name, str(bios[name].error)):
                 failed.append(name)
@@ -134,7 +134,7 @@ def _bios_of(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Ho
 
 def _is_final(opened: Rollout, host: HostStep, bios: HostResult) -> bool:
     """Whether waiting makes no BIOS better; what is not there may not have been read yet."""
-    had_time = time.time() - host.back_at > opened.site.config.health_deadline
+    had_time = steady_clock.now() - host.back_at > opened.site.config.health_deadline
     return bios.reason == "failed" or (bios.reason == "absent" and had_time)
 
 
@@ -180,7 +180,7 @@ def _heard_us(opened: Rollout, host: HostStep) -> bool:
     config = opened.site.config
     patience = min(config.reset_after, config.reboot_deadline)
     told = host.step == "rebooting" and host.at > opened.head.taken_over
-    return told and time.time() - host.at > patience
+    return told and steady_clock.now() - host.at > patience
 
 
 def _give_up(
@@ -213,7 +213,7 @@ def _to_reboot(work: Batch) -> list[str]:
 
 
 def _overdue(opened: Rollout, since: float) -> bool:
-    return time.time() - since > opened.site.config.reboot_deadline
+    return steady_clock.now() - since > opened.site.config.reboot_deadline
 
 
 def _late(opened: Rollout, unreachable: bool) -> str:

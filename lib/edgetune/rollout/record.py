@@ -25,8 +25,10 @@ from edgetune.errors import DamagedError, FencedError, InputError, RefusedError
 from edgetune.freezes import in_force, read_written
 from edgetune.inventory import NAME, Host, Pop
 from edgetune.plan import read_plan, settings_by_bmc
+from edgetune.rollout import steady_clock
 from edgetune.rollout.claims import LARGEST_EPOCH, Claim
 from edgetune.rollout.site import Site
+from edgetune.rollout.steady_clock import Reading, shifted
 from edgetune.rollout.switch import refuse_if_stopped
 from edgetune.texts import shortened
 from edgetune.tuning import digest_of
@@ -94,7 +96,15 @@ class HostStep:
     def go(self, step: str, error: str | None = None) -> None:
         """The host is now at ``step``."""
         told = None if error is None else shortened(error)
-        self.step, self.at, self.error = step, time.time(), told
+        self.step, self.at, self.error = step, steady_clock.now(), told
+
+    def shift(self, seconds: float) -> None:
+        """Move the moments by which the host is awaited; one that is settled keeps its own."""
+        if self.step in SETTLED_STEPS:
+            return
+        self.at, self.told_at = shifted(self.at, seconds), shifted(self.told_at, seconds)
+        self.bios_at, self.back_at = shifted(self.bios_at, seconds), shifted(self.back_at, seconds)
+        self.reverts_at += seconds if self.reverts_at else 0.0
 
 
 @dataclass(frozen=True)
@@ -123,6 +133,7 @@ class Batch:
 
     ``checked`` says that they were held against the hard limits once they served again.
     ``passing`` are the servers whose check passed when hosts were last told to say "not ready".
+    ``clock`` was read when it was last written.
     """
 
     rollout: str
@@ -132,6 +143,7 @@ class Batch:
     hosts: dict[str, HostStep]
     checked: bool = False
     passing: list[str] = field(default_factory=list)
+    clock: Reading | None = None
 
     def at(self, *steps: str) -> list[str]:
         """Names of the hosts that stand at one of these steps."""
@@ -187,7 +199,7 @@ class Head:
     ``wait`` says that its workflow stays until the end of the soak, ``taken_over`` when it was
     last taken from a workflow that may have an action running still, ``recoveries`` how often
     its owner died in the present state, ``only`` which hosts a rollback visits (empty: all).
-    During ``freezes`` no batch begins.
+    During ``freezes`` no batch begins. ``clock`` was read when it was last written.
     ``quarantined`` holds for each host the
     ``reason``, ``since`` when, in which ``batch`` at which ``step``, its last known ``boot_id``
     and state in the ``load_balancer`` before, what its ``bmc`` said, and whether it was seen out
@@ -221,6 +233,7 @@ class Head:
     recoveries: int = 0
     only: list[str] = field(default_factory=list)
     history: list[dict[str, Any]] = field(default_factory=list, metadata={"holds": "list[Entry]"})
+    clock: Reading | None = None
 
     def enter(self, state: str, by: str, reason: str) -> None:
         """Change the state; RefusedError if it cannot follow the present one."""
@@ -383,6 +396,7 @@ class Rollout:
     def save_batch(self, batch: Batch) -> None:
         """Write a batch's document, as its owner only."""
         self.renew()
+        batch.clock = steady_clock.reading()
         document = {"schema": RECORD_SCHEMA, **asdict(batch)}
         self.site.store.put(_batch_key(self.head.id, batch.number), json.dumps(document))
 
@@ -462,6 +476,7 @@ class Rollout:
     def save(self) -> None:
         """Write the head, as its owner only."""
         self.renew()
+        self.head.clock = steady_clock.reading()
         document = {"schema": RECORD_SCHEMA, **asdict(self.head)}
         self.site.store.put(_head_key(self.head.id), json.dumps(document))
 
@@ -580,7 +595,8 @@ def _load_head(rollout: str, text: str) -> Head:
     key = _head_key(rollout)
     values = _known(key, text)
     check_fields(key, Head, values)
-    head = Head(**values)
+    head = Head(**{**values, "clock": _reading_of(values)})
+    head.taken_over = shifted(head.taken_over, steady_clock.shift_since(head.clock))
     named = _ID.fullmatch(rollout)
     check_is(key, "id", head.id == rollout, "is that of another rollout")
     check_is(key, "pop", named is None or named[1] == head.pop, "is not that of the id")
@@ -624,11 +640,19 @@ def _load_batch(rollout: str, number: int, text: str) -> Batch:
     values = _known(key, text)
     check_fields(key, Batch, values)
     hosts = {name: HostStep(**host) for name, host in values["hosts"].items()}
-    batch = Batch(**{**values, "hosts": hosts})
+    batch = Batch(**{**values, "hosts": hosts, "clock": _reading_of(values)})
+    shift = steady_clock.shift_since(batch.clock)
+    for host in hosts.values():
+        host.shift(shift)
     mine = (batch.rollout, batch.number) == (rollout, number)
     check_is(key, "number", mine, "is that of another batch")
     check_is(key, "what", batch.what in _BATCHES, f"is none of {', '.join(_BATCHES)}")
     return batch
+
+
+def _reading_of(values: Mapping[str, Any]) -> Reading | None:
+    clock = values.get("clock")
+    return Reading(**clock) if clock else None
 
 
 def _known(key: str, text: str) -> dict[str, Any]:

@@ -8,11 +8,11 @@ this module says. Until then an unreachable host may come back, and a rollback w
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from edgetune.report.text import clock
+from edgetune.rollout import steady_clock
 
 if TYPE_CHECKING:
     from edgetune.hosts.result import HostResult
@@ -50,12 +50,12 @@ def expect_revert(opened: Rollout, work: Batch, names: Sequence[str], begun_in: 
     """Note when hosts have reverted at the latest whose wait begins in ``begun_in`` s at most."""
     window = confirm_window(opened, len(work.hosts))
     for name in names:
-        work.hosts[name].reverts_at = time.time() + begun_in + window + _MARGIN
+        work.hosts[name].reverts_at = steady_clock.now() + begun_in + window + _MARGIN
 
 
 def may_still_revert(opened: Rollout, host: HostStep) -> bool:
     """Whether a host that cannot be reached may yet come back by taking its change back."""
-    config, now = opened.site.config, time.time()
+    config, now = opened.site.config, steady_clock.now()
     longest = config.health_deadline + APPLY_TIMEOUT + config.reboot_deadline + _MARGIN
     longest += confirm_window(opened, len(opened.pop.hosts))
     # A clock that was set back makes nobody wait for longer than it can take.
