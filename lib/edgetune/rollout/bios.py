@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from edgetune.bmc.payload import MAX_ERROR, said, same
+from edgetune.bmc.payload import MAX_ERROR, BmcError, said, same
 from edgetune.errors import RefusedError
 from edgetune.hosts.result import HostResult
 from edgetune.plan import profile_of, settings_by_bmc
@@ -22,6 +22,7 @@ from edgetune.rollout.bios_journal import (
     Entry,
     Values,
     load_journal,
+    load_journals,
     save_journal,
 )
 from edgetune.rollout.drain import keep_out
@@ -81,13 +82,13 @@ def settled(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Hos
     ``reason`` of a failure is ``busy`` while it may yet come about, and ``absent`` where only
     time tells.
     """
-    targets = {name: _to_prove(opened, work, name) for name in names}
-    asked = [name for name in names if targets[name].attributes]
+    targets, unread = _to_prove(opened, work, names)
+    asked = [name for name, target in targets.items() if target.attributes]
     answers = opened.ask_bmcs(asked, "check", lambda host: vars(targets[host.name]))
-    unasked = {name: HostResult(name) for name in names if name not in asked}
+    unasked = {name: HostResult(name) for name in targets if name not in asked}
     if work.what == "restore":
         answers = {name: _old_again(targets[name], answer) for name, answer in answers.items()}
-    return {**unasked, **{name: _proof(answer) for name, answer in answers.items()}}
+    return {**unread, **unasked, **{name: _proof(answer) for name, answer in answers.items()}}
 
 
 def disturbed(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, str]:
@@ -97,16 +98,23 @@ def disturbed(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, s
     """
     if not opened.sets_bios:
         return {}
-    targets = {name: _to_prove(opened, work, name) for name in names}
-    answers = opened.ask_bmcs(names, "check", lambda host: vars(targets[host.name]))
+    targets, unread = _to_prove(opened, work, names)
+    answers = opened.ask_bmcs(list(targets), "check", lambda host: vars(targets[host.name]))
     found = {name: ", ".join(answer.data.get("foreign", [])) for name, answer in answers.items()}
     text = "BIOS: changes of somebody else wait for the next boot"
-    return {name: said(f"{text}: {what}", MAX_ERROR) for name, what in found.items() if what}
+    foreign = {name: said(f"{text}: {what}", MAX_ERROR) for name, what in found.items() if what}
+    return {**{name: f"BIOS: {answer.error}" for name, answer in unread.items()}, **foreign}
 
 
 def machine_of(opened: Rollout, host: str) -> str:
-    """The UUID of the machine whose BIOS is set under this name, or "" where none is."""
-    journal = load_journal(opened.site, opened.head.pop, host)
+    """The UUID of the machine whose BIOS is set under this name, or "" where none is.
+
+    BmcError where the record of that cannot be read.
+    """
+    try:
+        journal = load_journal(opened.site, opened.head.pop, host)
+    except RefusedError as error:
+        raise BmcError("refused", str(error)) from None
     return journal.system if journal.entries else ""
 
 
@@ -152,9 +160,9 @@ def _told(opened: Rollout, host: str, verb: str, request: Mapping[str, Any]) -> 
 
 
 def _change(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
-    journals = {name: load_journal(opened.site, opened.head.pop, name) for name in names}
-    new = [name for name in names if not journals[name].of(opened.head.id)]
-    failed = _begin(opened, journals, new)
+    journals, unread = load_journals(opened.site, opened.head.pop, names)
+    new = [name for name, journal in journals.items() if not journal.of(opened.head.id)]
+    failed = {**unread, **_begin(opened, journals, new)}
     return {**failed, **_set(opened, journals, [name for name in names if name not in failed])}
 
 
@@ -163,13 +171,13 @@ def _look(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostR
 
 
 def _take_back(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
-    journals = {name: load_journal(opened.site, opened.head.pop, name) for name in names}
+    journals, unread = load_journals(opened.site, opened.head.pop, names)
     for journal in journals.values():
         entry = journal.of(opened.head.id)
         if entry:
             journal.hand_over(entry)
             _save(opened, journal)
-    return _set(opened, journals, names, back=True)
+    return {**unread, **_set(opened, journals, list(journals), back=True)}
 
 
 _WAYS = {"change": _change, "sham": _look, "restore": _take_back}
@@ -257,9 +265,13 @@ def _target(opened: Rollout, journal: BiosJournal, back: bool) -> _Target:
     return _Target(attributes, entry.to, entry.job, journal.system)
 
 
-def _to_prove(opened: Rollout, work: Batch, name: str) -> _Target:
-    journal = load_journal(opened.site, opened.head.pop, name)
-    return _target(opened, journal, work.what == "restore")
+def _to_prove(
+    opened: Rollout, work: Batch, names: Sequence[str]
+) -> tuple[dict[str, _Target], dict[str, HostResult]]:
+    """The target of each host, and a failure of each whose journal cannot be read."""
+    journals, unread = load_journals(opened.site, opened.head.pop, names)
+    back = work.what == "restore"
+    return {name: _target(opened, own, back) for name, own in journals.items()}, unread
 
 
 def _old_again(target: _Target, answer: HostResult) -> HostResult:

@@ -9,21 +9,21 @@ from __future__ import annotations
 from typing import Any
 
 from edgetune.inventory import Host
-from edgetune.rollout.bios_journal import load_journal
+from edgetune.rollout.bios_journal import load_journals
 from edgetune.rollout.site import Site
 
 
 def bios_drift(site: Site, pop: str) -> dict[str, list[str]]:
     """A text for each host of a PoP that does not hold, or does not tell, what it should."""
     hosts = [host for host in site.inventory.pop(pop).hosts if host.bmc]
-    journals = {host.name: load_journal(site, pop, host.name) for host in hosts}
-    tuned = [host for host in hosts if journals[host.name].entries]
+    journals, unread = load_journals(site, pop, [host.name for host in hosts])
+    tuned = [host for host in hosts if host.name in journals and journals[host.name].entries]
 
     def request(host: Host) -> dict[str, Any]:
         journal = journals[host.name]
         return {"attributes": journal.expected, "ours": {}, "job": "", "system": journal.system}
 
-    answers = site.bmcs.ask(tuned, "check", request)
+    answers = {**unread, **site.bmcs.ask(tuned, "check", request)}
     return {
         name: [f"BIOS: {answer.error or answer.data['reason']}"]
         for name, answer in answers.items()

@@ -10,29 +10,40 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from edgetune import PACK
+from edgetune.documents import check_fields, check_is, read_document
 from edgetune.errors import RefusedError
+from edgetune.hosts.result import HostResult
 from edgetune.rollout.site import Site
 
 SCHEMA = 1
+_NEWEST = 100_000
 
 Values = dict[str, Any]
 
 
 @dataclass
+class Change:
+    """What an attribute ``was``, and what it goes ``to``, as documents hold it."""
+
+    was: Any
+    to: Any
+
+
+@dataclass
 class Entry:
-    """What one rollout changed; ``changes`` holds by attribute what it ``was`` and goes ``to``."""
+    """What one rollout changed; ``changes`` holds a `Change` by attribute."""
 
     tuning: str
     digest: str
     rollout: str
     bios_version: str
-    snapshot: Values
-    changes: dict[str, Values]
+    snapshot: Values = field(metadata={"holds": "dict[str, Any]"})
+    changes: dict[str, Values] = field(metadata={"holds": "dict[str, Change]"})
     job: str = ""
     at: float = field(default_factory=time.time)
 
@@ -97,18 +108,44 @@ class BiosJournal:
 
 
 def load_journal(site: Site, pop: str, host: str) -> BiosJournal:
-    """The journal of a host, empty where nothing was changed; RefusedError if it is too new."""
-    text = site.store.get(_key(pop, host))
+    """The journal of a host, empty where nothing was changed.
+
+    RefusedError if it is too new, DamagedError if it cannot be read.
+    """
+    key = _key(pop, host)
+    text = site.store.get(key)
     if text is None:
         return BiosJournal(pop, host)
-    document: Mapping[str, Any] = json.loads(text)
-    if document["schema"] != SCHEMA:
+    document = read_document(key, text)
+    schema = document.pop("schema", None)
+    check_is(key, "schema", type(schema) is int and 0 < schema < _NEWEST, "is none of ours")
+    if schema != SCHEMA:
         raise RefusedError(
-            f"{host}: its BIOS journal has schema {document['schema']}, this edgetune understands "
+            f"{host}: its BIOS journal has schema {schema}, this edgetune understands "
             f"{SCHEMA}; go on with the version of the pack that wrote it"
         )
+    check_fields(key, BiosJournal, document)
+    mine = (document["pop"], document["host"]) == (pop, host)
+    check_is(key, "host", mine, "is that of another one")
+    for name in ("system", "entries"):
+        # Every version wrote them. Without them nothing would seem to stand in the BIOS.
+        check_is(key, name, name in document, "is missing")
     entries = [Entry(**entry) for entry in document["entries"]]
     return BiosJournal(pop, host, document["system"], entries)
+
+
+def load_journals(
+    site: Site, pop: str, hosts: Sequence[str]
+) -> tuple[dict[str, BiosJournal], dict[str, HostResult]]:
+    """The journals of hosts, and a failure for each host whose journal cannot be read."""
+    journals: dict[str, BiosJournal] = {}
+    failed: dict[str, HostResult] = {}
+    for host in hosts:
+        try:
+            journals[host] = load_journal(site, pop, host)
+        except RefusedError as error:
+            failed[host] = HostResult(host, error=str(error), reason="failed")
+    return journals, failed
 
 
 def save_journal(site: Site, journal: BiosJournal) -> None:
