@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from edgetune.hosts.fleet import BOOTSTRAP, packed
+from edgetune.hosts.conversation import BOOTSTRAP
+from edgetune.hosts.fleet import packed
 from lab import cli, pop
 from tests.test_lab_pop import (
     MISSING,

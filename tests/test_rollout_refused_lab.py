@@ -89,7 +89,7 @@ def test_a_wrong_parameter_is_named(practice: Practice, words: Any, says: str) -
         ),
         (
             lambda pop: pop["load_balancer"].update(backend="none"),
-            "there is no backend 'none'",
+            "HAProxy has no backend 'none'",
         ),
         (
             lambda pop: pop["load_balancer"].update(address="tcp://10.77.0.3:9"),
@@ -152,7 +152,7 @@ def test_a_host_that_answers_garbage_is_named(practice: Practice) -> None:
     practice.on("e003", "printf '#!/bin/sh\\necho hello\\n' > /usr/local/sbin/python3")
     practice.on("e003", "chmod +x /usr/local/sbin/python3")
     try:
-        says = "e003: the answer is not the agent's: b'hello"
+        says = "e003: answer to facts: it is not the agent's: b'hello"
         _refused(practice, says, "tuning=accept_queue", *REAL)
     finally:
         practice.on("e003", "rm /usr/local/sbin/python3")

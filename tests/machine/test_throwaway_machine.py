@@ -23,7 +23,8 @@ import pytest
 from edgetune import AGENT_PROTOCOL
 from edgetune.hosts.agent import bundle
 from edgetune.hosts.agent.kinds import KINDS
-from edgetune.hosts.fleet import BOOTSTRAP, packed
+from edgetune.hosts.conversation import BOOTSTRAP
+from edgetune.hosts.fleet import packed
 from tests.agent_root import setting
 
 MACHINE = shlex.split(os.environ.get("EDGETUNE_MACHINE", ""))
