@@ -278,6 +278,9 @@ class Rollout:
     @cached_property
     def drains(self) -> bool:
         """Whether hosts are drained. What was rolled out later may be lifted to take this back."""
+        if self.sets_bios and self.head.state == "rolling_back":
+            # A BIOS that held all of it already may go back now: a tuning below it is gone.
+            return True
         heads, unreadable = read_heads(self.site)
         if any(each.may_be_on(self.head.pop) for each in unreadable):
             # It may be a later one that drains.
