@@ -12,9 +12,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-# So many seconds at most count between two steps that ran in different boots or on different
-# machines: only wall clocks tell these, and a workflow asks again sooner.
+# Wall clocks of different boots or machines are believed as long as they differ by no more
+# seconds. An inexactness of theirs then adds nothing where steps take turns on two machines.
 _MOST_BETWEEN_BOOTS = 60.0
+# So many seconds count where they differ by more: as often does a workflow ask again.
+_ONE_POLL = 5.0
 _UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -54,12 +56,18 @@ def shift_since(written: Reading | None) -> float:
     if written is None:
         return 0.0
     read = reading()
-    if written.boot and written.boot == read.boot:
+    between = read.wall - written.wall
+    if is_of_this_boot(written):
         passed = read.uptime - written.uptime
     else:
-        passed = min(read.wall - written.wall, _MOST_BETWEEN_BOOTS)
+        passed = between if abs(between) <= _MOST_BETWEEN_BOOTS else _ONE_POLL
     # Of nothing but the inexactness of floats, moments stay as they are.
-    return round(read.wall - max(passed, 0.0) - written.wall, 3)
+    return round(between - passed, 3)
+
+
+def is_of_this_boot(written: Reading) -> bool:
+    """Whether the uptime of a reading can be compared with `uptime`."""
+    return bool(written.boot) and written.boot == _boot
 
 
 def shifted(moment: float, shift: float) -> float:
