@@ -169,9 +169,11 @@ def test_a_host_that_nothing_can_prove_is_refused(site: Site) -> None:
     }
 
 
-def _strangers(site: Site, proofs: dict[str, dict[str, str]]) -> dict[str, str]:
+def _strangers(
+    site: Site, proofs: dict[str, dict[str, str]], way_back: bool = False
+) -> dict[str, str]:
     answers = {name: HostResult(name, data=known) for name, known in site.facts.items()}
-    return strangers(site.pop, list(answers), site.servers, proofs, answers)
+    return strangers(site.pop, list(answers), site.servers, proofs, answers, way_back)
 
 
 def test_hosts_as_the_plan_saw_them_are_no_strangers(site: Site) -> None:
@@ -183,9 +185,46 @@ def test_hosts_as_the_plan_saw_them_are_no_strangers(site: Site) -> None:
 def test_a_server_that_was_moved_since_the_plan_is_a_stranger(site: Site) -> None:
     proofs, _ = site.prove()
     site.sends("e000", "127.0.9.9")
-    site.has("e000", "127.0.9.9")
     (why,) = _strangers(site, proofs).values()
     assert why.endswith("e000 to 127.0.9.9, and to 127.0.9.1 when the plan was made")
+
+
+def test_a_host_that_was_renumbered_since_the_plan_is_no_stranger(site: Site) -> None:
+    proofs, _ = site.prove()
+    site.sends("e000", "127.0.9.9")
+    site.has("e000", "127.0.9.9")
+    assert _strangers(site, proofs) == {}
+
+
+def _with_uuid(site: Site) -> dict[str, dict[str, str]]:
+    site.facts["e000"]["machine"]["uuid"] = UUID
+    return site.prove()[0]
+
+
+def test_a_rollback_needs_evidence_against_a_host(site: Site) -> None:
+    """A change of the network may have taken the address that the load balancer knows."""
+    proofs = _with_uuid(site)
+    site.facts["e000"]["addresses"] = []
+    assert _strangers(site, proofs, way_back=True) == {}
+    assert list(_strangers(site, proofs)) == ["e000"]
+    site.facts["e001"]["addresses"] = None
+    assert _strangers(site, proofs, way_back=True) == {}
+    site.facts["e000"]["machine"]["uuid"] = ""
+    assert _strangers(site, proofs, way_back=True) == {}
+    site.facts["e000"]["machine"]["uuid"] = UUID.replace("4c", "5d")
+    assert list(_strangers(site, proofs, way_back=True)) == ["e000"]
+
+
+def test_a_rollback_of_version_0_6_compares_nothing_that_its_plan_did_not(site: Site) -> None:
+    site.sends("e000", "203.0.113.5")
+    assert _strangers(site, {}, way_back=True) == {}
+    assert list(_strangers(site, {})) == ["e000"]
+
+
+def test_a_machine_without_uuid_that_has_another_address_is_a_stranger(site: Site) -> None:
+    proofs, _ = site.prove()
+    site.has("e000", "127.0.9.2")
+    assert list(_strangers(site, proofs, way_back=True)) == ["e000"]
 
 
 def test_a_machine_that_was_exchanged_since_the_plan_is_a_stranger(site: Site) -> None:

@@ -132,6 +132,63 @@ def test_a_check_that_never_fails_proves_nothing(world: World) -> None:
     assert _untouched(world)
 
 
+def _draining(tmp_path: Path, count: int) -> tuple[World, int, list[str]]:
+    """A batch of several hosts that is being drained."""
+    world = changing(tmp_path / "many")
+    batches = world.plan["batches"]
+    batch = next(n for n, b in enumerate(batches) if b["what"] == "change" and len(b["hosts"]) > 1)
+    names = _hosts(world, batch)
+    assert len(names) >= count
+    world.step(drain.drain_hosts, batch)
+    return world, batch, names
+
+
+def test_a_failure_before_any_host_was_told_says_nothing_of_it(tmp_path: Path) -> None:
+    """Long sessions keep one host; meanwhile some other server of the PoP falls ill."""
+    world, batch, names = _draining(tmp_path, 2)
+    world.balancer.sessions[names[1]] = 3
+    world.step(drain.check_drained, batch)
+    assert world.at(batch)[names[0]] == "drained"
+    other = next(name for name in world.hosts.boot if name not in names)
+    world.balancer.up[other] = False
+    result = world.step(drain.check_drained, batch)
+    assert (result["failed"], result["waiting"]) == ([], 1)
+    assert world.balancer.state[names[1]] == "drain"
+
+
+def test_a_failure_since_the_first_was_told_is_not_forgotten(tmp_path: Path) -> None:
+    world, batch, names = _draining(tmp_path, 2)
+    world.balancer.sessions[names[1]] = 3
+    other = next(name for name in world.hosts.boot if name not in names)
+    _exchange(world, names[0], other)
+    world.balancer.heeds_marker = False
+    assert world.step(drain.check_drained, batch)["failed"] == []
+    world.balancer.heeds_marker = True
+    world.balancer.sessions[names[1]] = 0
+    result = world.step(drain.check_drained, batch)
+    assert names[0] in result["failed"]
+    assert f"check of {other} fails" in result["error"]
+    assert other not in world.hosts.not_ready
+
+
+def test_nothing_is_told_to_a_stranger_in_a_rollback(world: World) -> None:
+    """Its owner died while the host was draining, and its address leads elsewhere since."""
+    world.roll(0)
+    (host,) = _hosts(world)
+    marked = world.mark("rolling_back")
+    batch = next(
+        n for n in range(marked["first_batch"], marked["end_batch"]) if host in world.batch(n).hosts
+    )
+    world.step(drain.drain_hosts, batch)
+    assert world.at(batch)[host] == "draining"
+    other = next(name for name in world.hosts.boot if name not in world.hosts.tuned)
+    _exchange(world, host, other)
+    world.step(drain.check_drained, batch)
+    world.step(drain.undrain_hosts, batch)
+    assert list(world.head.quarantined) == [host]
+    assert world.hosts.not_ready == set()
+
+
 def test_without_checks_the_address_has_to_do(world: World, tmp_path: Path) -> None:
     (host,) = _hosts(world)
     document = inventory_document()

@@ -10,11 +10,11 @@ from typing import Any
 from edgetune.errors import DrainError, RefusedError
 from edgetune.inventory import Host
 from edgetune.rollout import steady_clock
-from edgetune.rollout.identity import strangers
 from edgetune.rollout.in_service import OUT, hosts_in_service, serves
 from edgetune.rollout.pause import why_frozen, why_paused
 from edgetune.rollout.quarantine import LOST, take_out_quarantined
 from edgetune.rollout.readiness import proven_by_effect, set_ready
+from edgetune.rollout.recognition import recognised, without_strangers
 from edgetune.rollout.record import UNTOUCHED_STEPS, Batch, Rollout, open_rollout
 from edgetune.rollout.reverts import waits_for_revert
 from edgetune.rollout.site import Site
@@ -45,13 +45,14 @@ def drain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, A
     why, again_in = _held_up(opened, work)
     if why:
         return _began(opened, work, f"{why}; no further batch begins", len(names), again_in)
+    driver = site.load_balancer(opened.pop)
     if not opened.drains:
+        _recognise_live(opened, work, driver, names)
         opened.move(work, names, "drained")
     if not names or not opened.drains:
         return _began(opened, work, "nothing to drain")
-    driver = site.load_balancer(opened.pop)
     names = _without_lost(opened, work, driver, names)
-    names = _without_strangers(opened, work, _known_servers(opened, driver, names), names)
+    names = without_strangers(opened, work, _known_servers(opened, driver, names), names)
     names = _with_room(opened, driver, names) if work.what == "restore" else names
     servers = _known_servers(opened, driver, names)
     serving = [name for name in names if serves(servers[opened.pop.host(name).server])]
@@ -248,29 +249,12 @@ def _lost(opened: Rollout, driver: DrainDriver, names: Sequence[str]) -> list[st
         opened.permit()
 
 
-def _without_strangers(
-    opened: Rollout, work: Batch, servers: Mapping[str, Server], names: Sequence[str]
-) -> list[str]:
-    """RefusedError when another machine than the plan saw answers for one of the hosts.
-
-    The inventory or the load balancer may have changed since. In a rollback that host alone is
-    quarantined; a silent one goes on, and is found to be silent when it is restored.
-    """
-    back = work.what == "restore"
-    patience = 0 if back else opened.site.config.health_deadline
-    hosts = opened.hosts(names)
-    answers = opened.site.fleet.ask(hosts, "facts", lambda host: {}, patience=patience)
-    silent = {name: str(answer.error) for name, answer in answers.items() if answer.failed}
-    planned = opened.plan.get("machines", {})
-    wrong = strangers(opened.pop, names, servers, planned, answers)
-    wrong = wrong if back else {**silent, **wrong}
-    for name, why in wrong.items():
-        opened.fail(work, name, why)
-    if wrong:
-        opened.save_batch(work)
-    if wrong and not back:
-        raise RefusedError("; ".join(f"{name}: {why}" for name, why in wrong.items()))
-    return [name for name in names if name not in wrong]
+def _recognise_live(
+    opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]
+) -> None:
+    """Before hosts are changed while they serve; a rollback asks nothing of a load balancer."""
+    if work.what != "restore":
+        without_strangers(opened, work, _known_servers(opened, driver, names), names)
 
 
 def _with_room(opened: Rollout, driver: DrainDriver, names: Sequence[str]) -> list[str]:
@@ -336,6 +320,7 @@ def _take_out(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence
         if work.hosts[host.name].lb_before == "ready":
             opened.permit()
             driver.set_state(host.server, OUT)
+    names = recognised(opened, work, driver, names) if work.what == "restore" else names
     for name, answer in set_ready(opened, names, ready=False).items():
         if waits_for_revert(opened, work, answer):
             continue

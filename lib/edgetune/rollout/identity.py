@@ -48,26 +48,34 @@ def prove_machines(
 
 
 def is_another(
-    host: Host, server: Server, planned: Mapping[str, str], facts: Mapping[str, Any]
+    host: Host,
+    server: Server,
+    planned: Mapping[str, str],
+    facts: Mapping[str, Any],
+    way_back: bool = False,
 ) -> str:
     """Why a host is not the machine that the plan saw, or "".
 
-    ``planned`` is its proof in the plan, empty in plans of version 0.6.
+    ``planned`` is its proof in the plan, empty in plans of version 0.6. On the ``way_back`` only
+    what speaks against a host counts: a host that lost an address is still to be restored.
     """
     address, own = _canonical(server.address), _own_addresses(facts)
+    uuid, known = told_uuid(facts.get("machine")), planned.get("uuid", "")
+    if known and uuid != known and not (way_back and not uuid):
+        return f"{host.address} leads to machine {uuid or 'without UUID'}, not {known}"
+    by_interface = planned.get("proven_by", BY_INTERFACE) == BY_INTERFACE
+    if by_interface and address in own:
+        # Also where the load balancer has another address of it than when the plan was made.
+        return ""
+    if way_back and (known or not planned or facts.get("addresses") is None):
+        return ""
     expected = planned.get("address", address)
     if address != expected:
         return (
             f"the load balancer sends requests for {host.server} to {address or 'nowhere'}, "
             f"and to {expected or 'nowhere'} when the plan was made"
         )
-    uuid = told_uuid(facts.get("machine"))
-    if planned.get("uuid") and uuid != planned["uuid"]:
-        return f"{host.address} leads to machine {uuid or 'without UUID'}, not {planned['uuid']}"
-    by_interface = planned.get("proven_by", BY_INTERFACE) == BY_INTERFACE
-    if by_interface and not host.server_address and address not in own:
-        return _foreign(host, address, own)
-    return ""
+    return _foreign(host, address, own) if by_interface and not host.server_address else ""
 
 
 def strangers(
@@ -76,17 +84,19 @@ def strangers(
     servers: Mapping[str, Server],
     planned: Mapping[str, Mapping[str, str]],
     answers: Mapping[str, HostResult],
+    way_back: bool = False,
 ) -> dict[str, str]:
     """By host that answers ``facts``: why it is not the machine of the plan."""
     found = {
-        name: is_another(
-            pop.host(name),
-            servers[pop.host(name).server],
-            planned.get(name, {}),
-            answers[name].data,
+        host.name: is_another(
+            host,
+            servers[host.server],
+            planned.get(host.name, {}),
+            answers[host.name].data,
+            way_back,
         )
-        for name in names
-        if not answers[name].failed
+        for host in map(pop.host, names)
+        if host.server in servers and not answers[host.name].failed
     }
     return {name: why for name, why in found.items() if why}
 

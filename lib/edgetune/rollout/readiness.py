@@ -38,7 +38,8 @@ def proven_by_effect(
     servers = driver.servers()
     told = [name for name in work.at("draining") if work.hosts[name].told_at]
     shown = [name for name in told if _shows(opened, work, servers, name)]
-    problem = _contradiction(opened, work, servers, [name for name in told if name not in shown])
+    unproven = [name for name in told if name not in shown]
+    problem = _contradiction(opened, work, servers, unproven) if told else ""
     if problem:
         _put_back(opened, work, driver, work.at("draining"), problem)
         return []
@@ -78,9 +79,11 @@ def _tell_not_ready(
 
 def _write_down(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]) -> None:
     """When hosts are told, and the servers whose checks pass until then."""
-    told = {opened.pop.host(name).server for name, host in work.hosts.items() if host.told_at}
     passing = {name for name, server in driver.servers().items() if server.up}
-    work.passing = sorted(passing | (told & set(work.passing)))
+    if any(work.hosts[name].told_at for name in work.at("draining")):
+        # What has failed since those were told still speaks against them.
+        passing |= set(work.passing)
+    work.passing = sorted(passing)
     for name in names:
         work.hosts[name].told_at = steady_clock.now()
     opened.save_batch(work)
