@@ -176,13 +176,13 @@ MACHINES = mutations_of(
     (
         "the address that the load balancer has is any machine's",
         "identity.py",
-        "    if by_interface and not host.server_address and address not in own:\n",
-        "    if False:\n",
+        '    return _foreign(host, address, own) if by_interface and not host.server_address else ""\n',
+        '    return ""\n',
     ),
     (
         "another machine than that of the plan is changed",
         "identity.py",
-        '    if planned.get("uuid") and uuid != planned["uuid"]:\n',
+        "    if known and uuid != known and not (way_back and not uuid):\n",
         "    if False:\n",
     ),
     (
