@@ -176,8 +176,8 @@ MACHINES = mutations_of(
     (
         "the address that the load balancer has is any machine's",
         "identity.py",
-        '    return _foreign(host, address, own) if by_interface and not host.server_address else ""\n',
-        '    return ""\n',
+        "    return _foreign(host, address, own) if by_interface and",
+        "    return _foreign(host, address, own) if False and",
     ),
     (
         "another machine than that of the plan is changed",
