@@ -162,10 +162,13 @@ def answer_and_stay(server: EvilServer, channel: paramiko.Channel) -> None:
     server.ended.wait()
 
 
-def end_the_output_only(server: EvilServer, channel: paramiko.Channel) -> None:
-    channel.sendall(b"{")
-    channel.shutdown_write()
-    server.ended.wait()
+def end_the_output_after(text: bytes) -> Callable[[EvilServer, paramiko.Channel], None]:
+    def end(server: EvilServer, channel: paramiko.Channel) -> None:
+        channel.sendall(text)
+        channel.shutdown_write()
+        server.ended.wait()
+
+    return end
 
 
 def begin_keys_anew(server: EvilServer, channel: paramiko.Channel) -> None:
@@ -185,8 +188,12 @@ def test_an_answer_that_never_ends_is_given_up(
     assert (result.reason, "did not end in time" in str(result.error)) == ("unreachable", True)
 
 
-def test_an_output_that_ends_without_a_status_was_cut_off(begin: Begin, tmp_path: Path) -> None:
-    result = asked(begin(act=end_the_output_only), tmp_path, lambda: None)
+@pytest.mark.parametrize("text", [b"", b"{", b'{"result": {}', b'{"result": {}}'])
+def test_an_output_that_ends_without_a_status_was_cut_off(
+    text: bytes, begin: Begin, tmp_path: Path
+) -> None:
+    """A part of an answer may end with a brace, too; a whole one ends with a line break."""
+    result = asked(begin(act=end_the_output_after(text)), tmp_path, lambda: None)
     assert (result.reason, "broke before" in str(result.error)) == ("unreachable", True)
 
 

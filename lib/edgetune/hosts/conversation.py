@@ -198,7 +198,8 @@ def _read_all(channel: paramiko.Channel, most: int) -> bytes:
         size += len(chunk)
         if size > most:
             raise HostError(f"it has more than {most} bytes")
-    if not b"".join(parts).rstrip().endswith(b"}") and _was_cut_off(channel):
+    # The agent ends an answer so, and nothing but its end looks like this.
+    if not b"".join(parts).endswith(b"}\n") and _was_cut_off(channel):
         raise ConnectionError("the connection broke before the answer was through")
     if not parts:
         raise HostError(f"it is empty: {_stderr_line(channel)}")
