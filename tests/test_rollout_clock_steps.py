@@ -202,14 +202,63 @@ def test_what_is_settled_keeps_its_times(world: BiosWorld, controller: Controlle
     assert (done.step, world.batch(FIRST).hosts[host].at) == ("done", done.at)
 
 
-@SET
-def test_a_pop_is_kept_for_the_whole_grace(
-    tmp_path: Path, controller: Controller, between: Any, seconds: float
+def test_a_taken_over_bmc_is_given_up_after_another_boot_of_its_runner(
+    world: BiosWorld, controller: Controller
 ) -> None:
+    """Nobody writes the head again while a batch is under way."""
+    (host,) = world.at(FIRST)
+    world.bmcs.faults[host] = {"unreachable"}
+    world.roll(FIRST, until=bios.set_bios)
+    world.take_over()
+    assert _step(world, bios.set_bios) == (1, [])
+    controller.wait(30)
+    controller.begin_step("another")
+    assert _step(world, bios.set_bios) == (1, [])
+    controller.wait(DEADLINE + 1)
+    assert _step(world, bios.set_bios) == (0, [host])
+
+
+def test_a_host_is_reset_after_another_boot_of_the_runner_that_took_over(
+    world: BiosWorld, controller: Controller
+) -> None:
+    (host,) = world.at(FIRST)
+    world.hosts.heeds[host] = set()
+    world.roll(FIRST, until=reboot.reboot_hosts)
+    controller.wait(2 * DEADLINE)
+    world.take_over()
+    controller.wait(2 * DEADLINE)
+    controller.begin_step("another")
+    world.step(reboot.reboot_hosts, FIRST)
+    controller.wait(DEADLINE / 2 + 1)
+    assert _step(world, reboot.check_rebooted) == (1, [])
+    assert world.bmcs.sent_to(host, "reset") == ["GracefulRestart"]
+
+
+@pytest.mark.parametrize("boot", ["", "another"], ids=["same boot", "another boot"])
+def test_the_grace_of_a_pop_ends(tmp_path: Path, controller: Controller, boot: str) -> None:
     world = changing(tmp_path)
     for state in ("rolling_back", "rolled_back"):
         world.mark(state)
-    between(seconds)
+    controller.wait(world.site.config.claim_grace + 1)
+    controller.begin_step(boot)
+    message = lifecycle.release_pop(world.site, world.rollout, world.epoch)["message"]
+    assert message == "lab1 is free"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "boots"),
+    [(HOURS, []), (-HOURS, []), (HOURS, [""]), (-HOURS, [""]), (-HOURS, ["another"])],
+)
+def test_a_pop_is_kept_for_the_whole_grace(
+    tmp_path: Path, controller: Controller, seconds: float, boots: list[str]
+) -> None:
+    """In another boot a clock that was set forward cannot be told from time that passed."""
+    world = changing(tmp_path)
+    for state in ("rolling_back", "rolled_back"):
+        world.mark(state)
+    controller.set_clock(seconds)
+    for boot in boots:
+        controller.begin_step(boot)
     assert lifecycle.release_pop(world.site, world.rollout, world.epoch)["released"]
     left = world.site.claims.expiries(["lab1"])["lab1"]
     assert 300 < left <= world.site.config.claim_grace

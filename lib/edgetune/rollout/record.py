@@ -599,7 +599,7 @@ def _load_head(rollout: str, text: str) -> Head:
     values = _known(key, text)
     check_fields(key, Head, values)
     head = Head(**{**values, "clock": _reading_of(values)})
-    head.taken_over = shifted(head.taken_over, steady_clock.shift_since(head.clock))
+    head.taken_over = _taken_over(head)
     named = _ID.fullmatch(rollout)
     check_is(key, "id", head.id == rollout, "is that of another rollout")
     check_is(key, "pop", named is None or named[1] == head.pop, "is not that of the id")
@@ -619,6 +619,16 @@ def _load_head(rollout: str, text: str) -> Head:
     except (TypeError, ValueError, KeyError, ArithmeticError, ZoneInfoNotFoundError, OSError):
         raise DamagedError(key, "freezes", "holds what is no freeze") from None
     return head
+
+
+def _taken_over(head: Head) -> float:
+    """When it was, by the present wall clock.
+
+    No step of a batch writes the head again. So in another boot the moment stays where it is:
+    a shift that is worked out anew at each read would move it along with the present.
+    """
+    here = head.clock is not None and steady_clock.is_of_this_boot(head.clock)
+    return shifted(head.taken_over, steady_clock.shift_since(head.clock) if here else 0.0)
 
 
 def _check_shown(key: str, head: Head) -> None:
