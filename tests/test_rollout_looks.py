@@ -13,7 +13,7 @@ import pytest
 
 from edgetune.errors import RefusedError
 from edgetune.report.text import prospect_text
-from edgetune.rollout import looks, sampling, soak, status
+from edgetune.rollout import baseline, looks, sampling, soak, status
 from edgetune.rollout.baseline import _useless, check_baseline
 from edgetune.rollout.record import read_rollout
 from tests.soaking import SEEDS, TIMES, USUAL, Soaking
@@ -31,6 +31,21 @@ def test_the_baseline_says_what_could_be_seen(world: Soaking) -> None:
     said = f"a change of listen_drops by {found['effect']:.0%} or more would be seen with 80% power"
     assert said in found["message"]
     assert said in status.rollout_status(world.site, world.rollout)["text"]
+
+
+def test_a_host_that_fails_for_a_moment_ends_no_baseline(
+    world: Soaking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = world.hosts_of("test")[0]
+    world.balancer.up[host] = False
+    monkeypatch.setattr(
+        baseline.time, "sleep", lambda seconds: world.balancer.up.update({host: True})
+    )
+    assert check_baseline(world.site, world.rollout, world.epoch)["effect"] > 0
+    world.balancer.up[host] = False
+    monkeypatch.undo()
+    with pytest.raises(RefusedError, match=f"without: exclude={host}"):
+        check_baseline(world.site, world.rollout, world.epoch)
 
 
 def test_a_baseline_is_measured_once(world: Soaking) -> None:

@@ -15,7 +15,7 @@ from edgetune.judge.surge import peak_load
 from edgetune.plan import groups
 from edgetune.report.findings import findings_text
 from edgetune.report.text import prospect_text
-from edgetune.rollout.preflight import Subject, unfit_hosts
+from edgetune.rollout.preflight import Finding, Subject, unfit_hosts
 from edgetune.rollout.record import Rollout, open_rollout
 from edgetune.rollout.site import Site
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Document = dict[str, Any]
 
 _AT_ONCE = 6 * 3600.0
+_LOOK_AGAIN = 2.0
 
 
 def check_baseline(site: Site, rollout: str, epoch: int) -> dict[str, Any]:
@@ -73,14 +74,22 @@ def _useless(baseline: Mapping[str, Any], text: str, most: float) -> str:
 
 
 def _failing(opened: Rollout) -> str:
-    """Which hosts of the plan do not serve well now."""
-    names = [host for group in groups(opened.plan).values() for host in group]
-    found = unfit_hosts(Subject(opened.site, opened.pop, opened.hosts(names)))
+    """Which hosts of the plan do not serve well, looked at twice: a check may fail for a moment."""
+    once = {finding.host for finding in _unfit(opened)}
+    if not once:
+        return ""
+    time.sleep(_LOOK_AGAIN)
+    found = [finding for finding in _unfit(opened) if finding.host in once]
     if not found:
         return ""
     hosts = ",".join(sorted({finding.host for finding in found}))
     told = "; ".join(findings_text(found))
     return f"{told}: mend it, or begin again without: exclude={hosts}"
+
+
+def _unfit(opened: Rollout) -> list[Finding]:
+    names = [host for group in groups(opened.plan).values() for host in group]
+    return unfit_hosts(Subject(opened.site, opened.pop, opened.hosts(names)))
 
 
 def kept_baseline(opened: Rollout) -> Document:
