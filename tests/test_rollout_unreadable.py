@@ -280,6 +280,17 @@ def test_hosts_are_drained_when_a_later_rollout_cannot_be_read(tmp_path: Path) -
     assert read_rollout(world.site, world.rollout).drains
 
 
+@pytest.mark.parametrize("text", ["{", '{"schema": 9}'])
+def test_a_rollback_needs_no_baseline_that_can_be_read(tmp_path: Path, text: str) -> None:
+    """It is good for an order only."""
+    world = changing(tmp_path)
+    world.roll_all({"first_batch": 0, "end_batch": 4})
+    assert len(world.hosts.tuned) > 1
+    world.site.store.put(f"edgetune.baseline.{world.rollout}", text)
+    assert world.roll_back()["state"] == "rolled_back"
+    assert world.hosts.tuned == set()
+
+
 def test_the_epoch_that_it_tells_is_not_given_away_again(tmp_path: Path) -> None:
     world = EmptyWorld(tmp_path)
     put_head(world, BESIDE, json.dumps({"schema": 2, "epoch": 41}))

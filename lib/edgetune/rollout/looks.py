@@ -37,9 +37,9 @@ def check_health(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     left = len(work.at("planned"))
     samples, _ = sample_pop(site, opened.pop)
     now = {str(sample["host"]): sample["gauges"] for sample in samples}
-    before = usual_health(opened)
     # What is taken back already serves again: nothing is stopped for it.
     checked = work.at("done") if work.what != "restore" else []
+    before = usual_health(opened) if checked else {}
     changed = {host for b in opened.batches() if b.what == "change" for host in b.at("done")}
     failed = beyond_limits(checked, now, before, changed)
     for name in work.at("done"):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from edgetune.errors import RefusedError
 from edgetune.judge.limits import sickness
 from edgetune.rollout.baseline import usual_health
 from edgetune.rollout.in_service import hosts_in_service
@@ -97,7 +98,11 @@ def _sickest_first(opened: Rollout, names: Sequence[str]) -> list[str]:
     if not opened.head.baseline or len(names) < 2:
         return list(names)
     samples, pop, now = opened.site.samples, opened.head.pop, time.time()
-    usual = usual_health(opened)
+    try:
+        usual = usual_health(opened)
+    except RefusedError:
+        # It is good for the order only.
+        return list(names)
     recent = samples.window(pop, now - _RECENT * opened.plan["options"]["interval"], now)
     latest = {str(sample["host"]): sample["gauges"] for sample in recent}
     return sorted(names, key=lambda name: sickness(latest.get(name), usual.get(name)), reverse=True)
