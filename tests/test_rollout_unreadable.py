@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from edgetune.documents import read_document
 from edgetune.errors import DamagedError, EdgetuneError, InputError, RefusedError
 from edgetune.report.text import rollout_text
-from edgetune.rollout import lifecycle, looks, planning, sampling, status
+from edgetune.rollout import change, lifecycle, looks, planning, sampling, status
 from edgetune.rollout.approval import Approval, load_approval, save_approval
 from edgetune.rollout.baseline import check_baseline
 from edgetune.rollout.guard import Guard
@@ -37,6 +37,8 @@ from tests.world import EmptyWorld, World, changing
 OTHER = "ams1-20261121T052018-503b"
 BESIDE = "lab1-20261121T052018-503b"
 NO_POP = "somebody"
+LATER = "lab1-99991231T235959-503b"
+LATER_ELSEWHERE = "ams1-99991231T235959-503b"
 
 TEXTS = [
     *("", "{", "7", "null", "[]", "{}", '"x"', "\x00", "[" * 100_000, '{"schema": 2}'),
@@ -270,14 +272,56 @@ def test_one_that_has_ended_is_not_taken_up_again_beside_it(tmp_path: Path) -> N
     assert world.take_over()["claimed"]
 
 
-def test_hosts_are_drained_when_a_later_rollout_cannot_be_read(tmp_path: Path) -> None:
-    """What stands above a live tuning may have to be lifted, and may need a drain."""
-    world = World(tmp_path, disruption="live")
+@pytest.mark.parametrize(
+    ("rollout", "text", "released", "drains"),
+    [
+        (LATER, "{", False, True),
+        (NO_POP, "{", False, True),
+        (LATER, '{"schema": 9, "state": "complete"}', False, True),
+        (LATER, '{"schema": 9, "state": "rolled_back"}', False, False),
+        (LATER, "{", True, False),
+        (NO_POP, "{", True, False),
+        (BESIDE, "{", False, False),
+        (LATER_ELSEWHERE, "{", False, False),
+    ],
+)
+def test_a_live_tuning_goes_back_under_a_drain_where_one_above_it_cannot_be_read(
+    tmp_path: Path, rollout: str, text: str, released: bool, drains: bool
+) -> None:
+    """What stands above it may have to be lifted, and may need a drain."""
+    world = changing(tmp_path, disruption="live")
+    world.roll(0)
+    put_head(world, rollout, text)
+    if released:
+        release_record(world.site, rollout)
     assert not read_rollout(world.site, world.rollout).drains
-    put_head(world, OTHER, "{")
-    assert not read_rollout(world.site, world.rollout).drains
-    put_head(world, BESIDE, "{")
-    assert read_rollout(world.site, world.rollout).drains
+    world.mark("rolling_back")
+    assert read_rollout(world.site, world.rollout).drains == drains
+
+
+def test_a_record_that_breaks_in_the_middle_quarantines_nobody(tmp_path: Path) -> None:
+    """Hosts that were not drained are not said to be drained."""
+    world = changing(tmp_path, disruption="live")
+    world.roll(0)
+    batch = world.mark("rolling_back")["first_batch"]
+    world.roll(batch, until=change.restore_hosts)
+    put_head(world, LATER, "{")
+    assert world.step(change.restore_hosts, batch)["error"] == ""
+    assert (world.hosts.tuned, world.head.quarantined) == (set(), {})
+
+
+@pytest.mark.parametrize("state", ["ready", "maint"])
+def test_a_drained_host_is_told_so_on_both_ways(tmp_path: Path, state: str) -> None:
+    """Another machine behind its address refuses then."""
+    world = changing(tmp_path)
+    (host,) = world.at(0)
+    world.balancer.state[host] = state
+    world.roll(0)
+    world.roll_back()
+    asked = [(verb, request) for name, verb, request in world.hosts.asked if name == host]
+    told = {verb: request["drained"] for verb, request in asked if verb in ("apply", "restore")}
+    assert told == {"apply": True, "restore": True}
+    assert world.balancer.state[host] == state
 
 
 @pytest.mark.parametrize("text", ["{", '{"schema": 9}'])

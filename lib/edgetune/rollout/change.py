@@ -48,7 +48,7 @@ def apply_tuning(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     opened.move(work, names, "changing")
     window = confirm_window(opened, len(work.hosts))
     answers = opened.ask(
-        tuned, "apply", lambda host: _apply_request(opened, host, window), APPLY_TIMEOUT
+        tuned, "apply", lambda host: _apply_request(opened, work, host, window), APPLY_TIMEOUT
     )
     answers.update(_reach(opened, opened.hosts(others)))
     answered = [name for name in provisional if not answers[name].failed]
@@ -76,9 +76,10 @@ def restore_hosts(
     silent = _foresee(opened, work, names)
     known = [name for name in names if name not in silent]
     opened.move(work, known, "changing")
-    request = {"tuning": opened.head.tuning, "rollout": rollout, "drained": opened.drains}
     tuned, others = _by_agent(opened, known)
-    answers = opened.ask(tuned, "restore", lambda host: request, APPLY_TIMEOUT)
+    answers = opened.ask(
+        tuned, "restore", lambda host: _restore_request(opened, work, host), APPLY_TIMEOUT
+    )
     answers.update(_reach(opened, opened.hosts(others)))
     for name, answer in answers.items():
         work.hosts[name].ours |= answer.changed
@@ -199,10 +200,27 @@ def _cuts_off(opened: Rollout, host: str) -> bool:
     return can_cut_off([str(setting["id"]) for setting in _agent_settings(opened, host)])
 
 
-def _apply_request(opened: Rollout, host: Host, window: float) -> dict[str, Any]:
+def _restore_request(opened: Rollout, work: Batch, host: Host) -> dict[str, Any]:
     return {
         "rollout": opened.head.id,
-        "drained": opened.drains,
+        "drained": _was_drained(opened, work, host),
+        "tuning": opened.head.tuning,
+    }
+
+
+def _was_drained(opened: Rollout, work: Batch, host: Host) -> bool:
+    """Whether the host must refuse where it may serve: another machine was drained then.
+
+    Another rollout may have become unreadable since this host went on without a drain. What
+    was taken out of a live rollout by quarantine need not have been told that it is drained.
+    """
+    return opened.drains and work.hosts[host.name].lb_before is not None
+
+
+def _apply_request(opened: Rollout, work: Batch, host: Host, window: float) -> dict[str, Any]:
+    return {
+        "rollout": opened.head.id,
+        "drained": _was_drained(opened, work, host),
         "tuning": opened.head.tuning,
         "digest": opened.plan["tuning"]["digest"],
         "settings": _agent_settings(opened, host.name),

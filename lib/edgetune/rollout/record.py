@@ -10,6 +10,7 @@ edgetune.look.ID.NUMBER         one look: what was counted since the last one, a
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import time
@@ -59,7 +60,7 @@ SETTLED_STEPS = ("done", "skipped", "quarantined")
 _LONGEST_REASON = 2_000
 # How long a look at the kill switch and the claim holds for further side effects, in seconds.
 _PERMIT_HOLDS = 1.0
-_ID = re.compile(rf"({NAME})-\d{{8}}T\d{{6}}-[0-9a-f]{{4}}")
+_ID = re.compile(rf"({NAME})-(\d{{8}}T\d{{6}})-[0-9a-f]{{4}}")
 _MOST_DOCUMENTS = 100_000
 
 
@@ -125,6 +126,17 @@ class Unreadable:
     def may_be_on(self, pop: str) -> bool:
         """Whether it can be a rollout of this PoP."""
         return self.pop in ("", pop)
+
+    @property
+    def digest(self) -> str:
+        """That of its text."""
+        return hashlib.sha256(self.text.encode("utf-8", "replace")).hexdigest()
+
+    def may_stand_on(self, head: Head) -> bool:
+        """Whether it can be a later rollout of the same PoP that was not taken back."""
+        own, other = _ID.fullmatch(self.id), _ID.fullmatch(head.id)
+        earlier = own is not None and other is not None and own[2] < other[2]
+        return self.may_be_on(head.pop) and self.state != "rolled_back" and not earlier
 
 
 @dataclass
@@ -278,12 +290,14 @@ class Rollout:
     @cached_property
     def drains(self) -> bool:
         """Whether hosts are drained. What was rolled out later may be lifted to take this back."""
-        if self.sets_bios and self.head.state == "rolling_back":
+        goes_back = self.head.state == "rolling_back"
+        if goes_back and self.sets_bios:
             # A BIOS that held all of it already may go back now: a tuning below it is gone.
             return True
         heads, unreadable = read_heads(self.site)
-        if any(each.may_be_on(self.head.pop) for each in unreadable):
-            # It may be a later one that drains.
+        above = [each for each in unreadable if goes_back and each.may_stand_on(self.head)]
+        if not all(is_released(self.site, each) for each in above):
+            # It may be one that drains.
             return True
         later = [head for head in heads if head.created > self.head.created]
         standing = [head for head in later if (head.pop, head.state) == (self.head.pop, "complete")]
@@ -569,6 +583,21 @@ def read_heads(site: Site) -> tuple[list[Head], list[Unreadable]]:
         except RefusedError as error:
             unreadable.append(_unreadable(rollout, text, str(error)))
     return sorted(heads, key=lambda head: head.created), unreadable
+
+
+def is_released(site: Site, each: Unreadable) -> bool:
+    """Whether a person gave up this text of a record."""
+    key = release_key(each.id)
+    text = site.store.get(key)
+    try:
+        return text is not None and read_document(key, text)["digest"] == each.digest
+    except (DamagedError, KeyError):
+        return False
+
+
+def release_key(rollout: str) -> str:
+    """Where it is written that a record was given up."""
+    return f"{PACK}.released.{rollout}"
 
 
 def _unreadable(rollout: str, text: str, why: str) -> Unreadable:

@@ -10,16 +10,14 @@ edgetune.released.ID    who gave up the record of a rollout, when and why; for t
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from edgetune import CAMPAIGN_SCHEMA, PACK
-from edgetune.documents import read_document
-from edgetune.errors import DamagedError, InputError, RefusedError
-from edgetune.rollout.record import ENDED, Unreadable, read_heads
+from edgetune import CAMPAIGN_SCHEMA
+from edgetune.errors import InputError, RefusedError
+from edgetune.rollout.record import ENDED, Unreadable, is_released, read_heads, release_key
 from edgetune.rollout.site import Site
 
 
@@ -30,7 +28,7 @@ def unreadable_rollouts(site: Site) -> list[Unreadable]:
 
 def keeping_their_pop(site: Site, unreadable: Sequence[Unreadable]) -> list[Unreadable]:
     """The same of those that are known."""
-    return [each for each in unreadable if each.state not in ENDED and not _released(site, each)]
+    return [each for each in unreadable if each.state not in ENDED and not is_released(site, each)]
 
 
 def refuse_unreadable(site: Site, pop: str) -> None:
@@ -66,28 +64,12 @@ def release_record(site: Site, rollout: str, reason: str = "", by: str = "") -> 
         raise InputError("parameter", "rollout", f"there is no rollout {rollout!r}")
     document = {
         "schema": CAMPAIGN_SCHEMA,
-        "digest": _digest(found),
+        "digest": found.digest,
         "by": by,
         "at": time.time(),
         "reason": reason,
     }
-    site.store.put(_key(rollout), json.dumps(document))
+    site.store.put(release_key(rollout), json.dumps(document))
     where = found.pop or "every PoP"
     message = f"{by or 'unknown'} gives up the record of {rollout}: rollouts begin on {where} again"
     return {"rollout": rollout, "pop": found.pop, "why": found.why, "message": message}
-
-
-def _released(site: Site, each: Unreadable) -> bool:
-    text = site.store.get(_key(each.id))
-    try:
-        return text is not None and read_document(_key(each.id), text)["digest"] == _digest(each)
-    except (DamagedError, KeyError):
-        return False
-
-
-def _digest(each: Unreadable) -> str:
-    return hashlib.sha256(each.text.encode("utf-8", "replace")).hexdigest()
-
-
-def _key(rollout: str) -> str:
-    return f"{PACK}.released.{rollout}"
