@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -24,7 +25,7 @@ from lab import CHECKOUT
 from lab.runner import Engine, Execution, MetadataError, Pack, ParameterError
 from lab.runner.display import TaskList, errors_of, text_of
 from lab.runner.inbox import ServedError
-from lab.runner.interruption import execute, forget_runs, tell_left
+from lab.runner.interruption import Signals, forget_runs, tell_left
 from lab.runner.metadata import load_config, load_yaml
 from lab.runner.parameters import from_words
 from lab.runner.runs import Run, ended_runs
@@ -54,6 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (UsageError, MetadataError, ParameterError) as error:
         print(f"edgetune: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:  # before or after what handles signals itself
+        return 128 + signal.SIGINT
     return code
 
 
@@ -179,23 +182,25 @@ def _request(
         run = Run(_home(), tasks)
     except OSError as error:
         raise UsageError(f"{_home() / 'runs'}: {error.strerror}") from error
-    left = ""
+    keep = True  # unless all is said and nothing is left
     try:
-        engine = Engine(pack, config, _home(), run)
-        execution = engine.request(options.action, given)
-        tasks.note(f"{execution.action.ref} {execution.id}")
-        number = execute(engine, execution, tasks, run)
-        _print(execution, options.json)
-        sys.stdout.flush()
-        left = tell_left(Engine(pack, config, _home()), execution, tasks)
-        if not run.is_terminal:
-            run.write(left)
-        if options.tells_ended_runs:
-            forget_runs(_home(), execution)
+        with Signals(tasks, run) as signals:
+            engine = Engine(pack, config, _home(), run)
+            execution = engine.request(options.action, given)
+            tasks.note(f"{execution.action.ref} {execution.id}")
+            signals.execute(engine, execution)
+            _print(execution, options.json)
+            sys.stdout.flush()
+            left = tell_left(Engine(pack, config, _home()), execution, tasks, signals)
+            if not run.is_terminal:
+                run.write(left)
+            if options.tells_ended_runs:
+                forget_runs(_home(), execution)
+            keep = bool(left)
     finally:
-        run.close(keep=bool(left))
+        run.close(keep)
     if execution.status == "canceled":
-        return 128 + number
+        return 128 + signals.first
     return 0 if execution.status == "succeeded" else 1
 
 

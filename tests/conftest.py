@@ -30,6 +30,9 @@ with contextlib.suppress(ImportError):
 
 # A program that a shell started in the background ignores it, and so would all that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# So does one under nohup with SIGHUP. A program that we start gets the default of what we handle.
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 leftovers.watch()
 

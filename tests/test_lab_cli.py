@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from lab import cli
 from lab.runner.display import TaskList, message_of, text_of
 from lab.runner.execution import Execution
 from lab.runner.metadata import Action
+from lab.runner.runs import ended_runs
 
 PACK = Path(__file__).parent / "fixtures" / "runner_pack"
 
@@ -32,6 +34,43 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("EDGETUNE_CONFIG", raising=False)
     (tmp_path / "edgetune.yaml").write_text("greeting: hi\n")
     return tmp_path
+
+
+STATUS = """
+name: rollout_status
+description: Says that the first run that has ended left a rollout, once it is told to.
+runner_type: python-script
+entry_point: rollout_status.py
+parameters:
+  ended:
+    type: array
+"""
+STATUS_ENTRY_POINT = """
+import os
+import time
+from pathlib import Path
+
+from st2common.runners.base_action import Action
+
+
+class RolloutStatus(Action):
+    def run(self, ended):
+        home = Path(os.environ["EDGETUNE_HOME"])
+        (home / "telling").touch()
+        end = time.monotonic() + 100
+        while time.monotonic() < end and not (home / "tell").exists():
+            time.sleep(0.02)
+        return {"rollouts": [{"owner": ended[0], "left": "WITHOUT AN OWNER: r"}]}
+"""
+
+
+@pytest.fixture
+def pack_with_status(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pack of the tests, and `rollout_status`."""
+    shutil.copytree(PACK, home / "pack")
+    (home / "pack/actions/rollout_status.yaml").write_text(STATUS)
+    (home / "pack/actions/rollout_status.py").write_text(STATUS_ENTRY_POINT)
+    monkeypatch.setenv("EDGETUNE_PACK", str(home / "pack"))
 
 
 def exit_code(*argv: str) -> int:
@@ -198,6 +237,73 @@ class TestSignals:
         out, _ = process.communicate(timeout=60)
         assert process.returncode == 130
         assert json.loads(out)["children"][0]["status"] == "canceled"
+
+    def telling(self, home: Path) -> subprocess.Popen[str]:
+        """A canceled run that is about to say what it leaves."""
+        process = self.start(home, "50")
+        process.send_signal(signal.SIGINT)
+        wait_for_line(process, "canceling")
+        for side in ("left", "right"):
+            (home / f"branch.{side}.end").touch()
+        wait_for_file(home / "telling")
+        return process
+
+    @pytest.mark.usefixtures("pack_with_status")
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+    def test_a_signal_that_comes_after_the_end_stops_no_last_line(
+        self, home: Path, number: int
+    ) -> None:
+        process = self.telling(home)
+        process.send_signal(number)
+        time.sleep(0.3)
+        (home / "tell").touch()
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert err.splitlines()[-1] == "WITHOUT AN OWNER: r"
+        assert "Traceback" not in err
+        (log,) = ended_runs(home)
+        assert log.read_text().endswith("WITHOUT AN OWNER: r\n")
+
+    @pytest.mark.usefixtures("pack_with_status")
+    def test_a_third_signal_gives_the_question_up_but_not_the_record(self, home: Path) -> None:
+        process = self.telling(home)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)  # two at once would be one
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert err.splitlines()[-1] == "`edgetune status` asks again."
+        assert "Traceback" not in err
+        assert len(ended_runs(home)) == 1
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.usefixtures("home")
+def test_an_interruption_before_anything_runs_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cli, "_config", interrupt)
+    assert exit_code("run", "echo") == 130
+
+
+@pytest.mark.parametrize(("action", "kept"), [("sequence", 1), ("echo", 0)])
+def test_a_run_that_could_not_say_what_it_leaves_is_known_to_have_ended(
+    home: Path, monkeypatch: pytest.MonkeyPatch, action: str, kept: int
+) -> None:
+    monkeypatch.setattr(cli, "_print", interrupt)
+    assert exit_code("run", action) == 130
+    assert len(ended_runs(home)) == kept
+    assert len(list((home / "runs").iterdir())) == kept
+
+
+def wait_for_file(path: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def wait_for_line(process: subprocess.Popen[str], start: str) -> None:

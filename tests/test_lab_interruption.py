@@ -112,6 +112,7 @@ def hosts_out(home: Path) -> list[str]:
 
 def begun(home: Path) -> Terminal:
     """A rollout that has taken hosts out of service."""
+    assert not hosts_out(home)  # of the case before this one
     terminal = Terminal(home, [*ROLLOUT, *SHORT])
     wait_until(lambda: hosts_out(home) or terminal.process.poll() is not None)
     return terminal

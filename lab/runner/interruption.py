@@ -17,43 +17,71 @@ from lab.runner.execution import Execution
 from lab.runner.metadata import MetadataError
 from lab.runner.runs import Run, ended_runs
 
-__all__ = ["execute", "forget_runs", "tell_left"]
+__all__ = ["Signals", "forget_runs", "tell_left"]
 
 STATUS = "rollout_status"
 _SHOWN = 3  # rollouts of which a terminal of 24 lines shows all that is said
 
 
-def execute(engine: Engine, execution: Execution, tasks: TaskList, run: Run) -> int:
-    """Run to the end; the first signal cancels, the second kills running actions.
+class Signals:
+    """Signals that cancel, counted from the start of a run until all is said of what it leaves.
 
-    Returns the number of the first signal, 0 without one. A terminal that is closed sends SIGHUP
-    and takes nothing any more: from then on the file of the run does.
+    A terminal that is closed sends SIGHUP and takes nothing any more: from then on the file of the
+    run does.
     """
-    signals: list[int] = []
 
-    def count(number: int, frame: FrameType | None) -> None:
+    def __init__(self, tasks: TaskList, run: Run) -> None:
+        self._tasks = tasks
+        self._run = run
+        self._came: list[int] = []
+        self._previous: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Signals:
+        self._previous = {each: signal.signal(each, self._count) for each in _canceling()}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """After a signal the process is about to end: another one must not change its status."""
+        for number, handler in self._previous.items():
+            signal.signal(number, signal.SIG_IGN if self._came else handler)
+
+    @property
+    def first(self) -> int:
+        """Number of the first signal, 0 without one."""
+        return self._came[0] if self._came else 0
+
+    def execute(self, engine: Engine, execution: Execution) -> None:
+        """Run to the end; the first signal cancels, the second kills running actions."""
+        if execution.action.runner == "orquesta":
+            # Beside a StackStorm, orquesta imports plugins that hang a thread that is not the main
+            # one.
+            import_module("lab.runner.workflow")
+        for count in self._while_it_runs(engine, execution, 0):
+            _cancel(engine, self._tasks, again=count > 1)
+
+    def ask(self, engine: Engine, action: str, given: dict[str, Any]) -> Execution:
+        """Run an action after the end. Two signals may be about the run itself: a third kills."""
+        execution = engine.request(action, given)
+        for count in self._while_it_runs(engine, execution, len(self._came)):
+            if count > 2:
+                engine.kill()
+        return execution
+
+    def _count(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGHUP:
-            run.replace_terminal()
-            tasks.leave_terminal()
-        signals.append(number)
+            self._run.replace_terminal()
+            self._tasks.leave_terminal()
+        self._came.append(number)
 
-    if execution.action.runner == "orquesta":
-        # Beside a StackStorm, orquesta imports plugins that hang a thread that is not the main one.
-        import_module("lab.runner.workflow")
-    previous = {number: signal.signal(number, count) for number in _canceling()}
-    worker = threading.Thread(target=engine.execute, args=[execution], daemon=True)
-    worker.start()
-    handled = 0
-    while worker.is_alive():
-        worker.join(timeout=0.05)
-        if len(signals) > handled:
-            handled = len(signals)
-            _cancel(engine, tasks, again=handled > 1)
-    for number, handler in previous.items():
-        # A terminal that is gone must not end us before all is said.
-        gone = number == signal.SIGHUP and number in signals
-        signal.signal(number, signal.SIG_IGN if gone else handler)
-    return signals[0] if signals else 0
+    def _while_it_runs(self, engine: Engine, execution: Execution, handled: int) -> Iterator[int]:
+        """How many signals have come, each time that there are more than ``handled``."""
+        worker = threading.Thread(target=engine.execute, args=[execution], daemon=True)
+        worker.start()
+        while worker.is_alive():
+            worker.join(timeout=0.05)
+            if len(self._came) > handled:
+                handled = len(self._came)
+                yield handled
 
 
 def _canceling() -> list[signal.Signals]:
@@ -71,14 +99,14 @@ def _cancel(engine: Engine, tasks: TaskList, again: bool) -> None:
         engine.cancel()
 
 
-def tell_left(engine: Engine, execution: Execution, tasks: TaskList) -> str:
+def tell_left(engine: Engine, execution: Execution, tasks: TaskList, signals: Signals) -> str:
     """Name the rollouts that the workflows of a run have left without an owner, the hosts that
     are out of service, and the commands that get out; what was said comes back, "" for nothing.
     """
     ids = set(_workflows(execution))
     if not ids or execution.status == "succeeded" or not _tells_rollouts(engine):
         return ""
-    asked = engine.run(STATUS, {"ended": sorted(ids)})
+    asked = signals.ask(engine, STATUS, {"ended": sorted(ids)})
     if asked.status != "succeeded":
         text = f"What it leaves is not known: {message_of(asked)}\n`edgetune status` asks again."
     else:

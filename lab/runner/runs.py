@@ -52,8 +52,8 @@ class Run(Listener):
         self.is_terminal = bool(self._terminals)
 
     def close(self, keep: bool) -> None:
-        """Lift the lock; without ``keep`` the file goes, too."""
-        if not keep:
+        """Lift the lock; without ``keep`` the file goes, too, and so does one without a line."""
+        if not keep or not os.fstat(self._file.fileno()).st_size:
             self._path.unlink(missing_ok=True)
         self._file.close()
 
