@@ -145,7 +145,7 @@ def test_the_wrong_field_is_named_and_nothing_is_touched(
 
 
 @pytest.mark.parametrize(
-    "url", ["https://a/", "ftp://a", "http://", "http://a:99999999/", "http://[a/", "http://a b/"]
+    "url", ["https://", "ftp://a", "http://", "http://a:99999999/", "http://[a/", "http://a b/"]
 )
 def test_a_wrong_health_url_is_named(host: AgentRoot, url: str) -> None:
     error = host.fail("sample", health_url=url)
