@@ -157,6 +157,7 @@ def test_without_room_for_a_line_the_marker_is_empty(
 def test_a_marker_that_cannot_be_set_at_all_is_a_failure(
     host: AgentRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (host.path / "run").mkdir(exist_ok=True)  # it is no part of the disk
     with monkeypatch.context() as patch:
         FullDisk(patch)
         reply = answer(host, False)
