@@ -63,7 +63,7 @@ def test_without_a_runner_that_tells_the_clock_is_that_of_the_metadata(
     for told in ("", "7", "nan", "-1"):
         monkeypatch.setenv("EDGETUNE_SECONDS", told)
         run_step(drain_hosts, GOOD)
-    assert set_to == [330, 37, 330, 330]
+    assert set_to == [630, 37, 630, 630]
 
 
 def test_every_action_has_a_clock_of_its_own() -> None:
