@@ -80,6 +80,15 @@ def test_addresses_that_are_exchanged_after_the_plan_stop_the_batch(world: World
     assert world.roll_back()["state"] == "rolled_back"
 
 
+def test_exchanged_addresses_stop_a_batch_that_drains_nothing(tmp_path: Path) -> None:
+    world = changing(tmp_path / "live", disruption="live")
+    (host,) = _hosts(world)
+    _exchange(world, host, next(name for name in world.hosts.boot if name != host))
+    with pytest.raises(RefusedError, match=f"{host}: the load balancer sends requests for {host}"):
+        world.step(drain.drain_hosts, 0)
+    assert _untouched(world) and world.hosts.changing() == []
+
+
 def test_a_silent_host_is_not_drained(world: World) -> None:
     (host,) = _hosts(world)
     world.hosts.unreachable.add(host)

@@ -20,7 +20,7 @@ from edgetune.rollout.record import open_rollout, read_rollout, save_plan
 from edgetune.rollout.status import rollout_status
 from tests.builders import plan, reading
 from tests.test_lib_stores import redis_client  # noqa: F401 - a fixture
-from tests.world import EmptyWorld, World, changing
+from tests.world import EmptyWorld, World, changing, ended
 
 TABLES = {"claims": "pop, value, expires", "epochs": "pop, epoch"}
 
@@ -168,21 +168,6 @@ def planned(world: EmptyWorld, folder: Path, seed: int = 7) -> str:
     made = plan(folder, seed=seed)
     save_plan(world.site, made)
     return str(made["digest"])
-
-
-def ended(folder: Path) -> World:
-    """A rollout that is taken back with a host in quarantine, whose PoP is free."""
-    world = changing(folder)
-    world.mark("rolling_back")
-    world.mark("rolled_back")
-    opened = read_rollout(world.site, world.rollout)
-    opened.head.quarantined["e000"] = {"reason": "gone"}
-    opened.save()
-    lifecycle.release_pop(world.site, world.rollout, world.epoch)
-    held = world.site.claims.holder("lab1")
-    if held:
-        world.site.claims.release("lab1", held)
-    return world
 
 
 def forget(world: EmptyWorld) -> None:

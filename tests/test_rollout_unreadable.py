@@ -32,7 +32,7 @@ from edgetune.rollout.unreadable import release_record, unreadable_rollouts
 from tests.builders import plan
 from tests.damage import JUNK, damaged, places, put, without
 from tests.soaking import USUAL, Soaking
-from tests.world import EmptyWorld, World, changing
+from tests.world import EmptyWorld, World, changing, ended
 
 OTHER = "ams1-20261121T052018-503b"
 BESIDE = "lab1-20261121T052018-503b"
@@ -258,13 +258,7 @@ def test_a_release_that_cannot_be_read_releases_nothing(tmp_path: Path, text: st
 
 def test_one_that_has_ended_is_not_taken_up_again_beside_it(tmp_path: Path) -> None:
     """The one that cannot be read may be half done on the same hosts."""
-    world = changing(tmp_path)
-    world.mark("rolling_back")
-    world.mark("rolled_back")
-    opened = read_rollout(world.site, world.rollout)
-    opened.head.quarantined["e000"] = {"reason": "gone"}
-    opened.save()
-    lifecycle.release_pop(world.site, world.rollout, world.epoch)
+    world = ended(tmp_path)
     put_head(world, BESIDE, "{")
     with pytest.raises(RefusedError, match=f"{BESIDE} is damaged"):
         world.take_over()

@@ -514,6 +514,21 @@ def changing(folder: Path, **planned: Any) -> World:
     return made
 
 
+def ended(folder: Path) -> World:
+    """A rollout that is taken back with a host in quarantine, whose PoP is free."""
+    world = changing(folder)
+    world.mark("rolling_back")
+    world.mark("rolled_back")
+    opened = read_rollout(world.site, world.rollout)
+    opened.head.quarantined["e000"] = {"reason": "gone"}
+    opened.save()
+    lifecycle.release_pop(world.site, world.rollout, world.epoch)
+    held = world.site.claims.holder("lab1")
+    if held:
+        world.site.claims.release("lab1", held)
+    return world
+
+
 def dies(world: EmptyWorld, moment: int, work: Callable[[Any], None]) -> bool:
     """Whether the work died at its n-th moment; without that it ended before."""
     world.moments.die_at = len(world.moments.seen) + moment

@@ -253,7 +253,7 @@ def _recognise_live(
     opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]
 ) -> None:
     """Before hosts are changed while they serve; a rollback asks nothing of a load balancer."""
-    if work.what != "restore":
+    if names and work.what != "restore":
         without_strangers(opened, work, _known_servers(opened, driver, names), names)
 
 

@@ -16,10 +16,10 @@ from edgetune.addresses import canonical
 from edgetune.bmc.identity import told_uuid
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import UNTOLD, Host, Pop
+from edgetune.report.text import listed
 from edgetune.traffic import Server
 
 BY_INTERFACE, BY_INVENTORY = "interface", "inventory"
-_SHOWN = 4
 
 
 def prove_machines(
@@ -211,7 +211,6 @@ def _canonical(address: str) -> str:
         return address
 
 
-def _listed(names: Sequence[str]) -> str:
-    usual = [name for name in names if not name.startswith(("127.", "::1", "fe80:"))] or names
-    more = f" and {len(usual) - _SHOWN} more" if len(usual) > _SHOWN else ""
-    return (", ".join(usual[:_SHOWN]) or "no address that it tells") + more
+def _listed(addresses: Sequence[str]) -> str:
+    usual = [name for name in addresses if not name.startswith(("127.", "::1", "fe80:"))]
+    return listed(usual or addresses) if addresses else "no address that it tells"
