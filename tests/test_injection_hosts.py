@@ -68,7 +68,7 @@ class Channel:
         self._commands, self._sent = commands, sent
         error = {"reason": "refused", "field": None, "message": "not today"}
         reply = {"edgetune": 1, "verb": "plan", "ok": False, "error": error}
-        self._answer = [json.dumps(reply).encode(), b""]
+        self._answer = [json.dumps(reply).encode() + b"\n", b""]
 
     def settimeout(self, seconds: float) -> None:
         pass

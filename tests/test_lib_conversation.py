@@ -179,13 +179,22 @@ def begin_keys_anew(server: EvilServer, channel: paramiko.Channel) -> None:
 
 @pytest.mark.parametrize(
     "act",
-    [drip_output, drip_errors, fill_errors, answer_and_stay, begin_keys_anew],
+    [drip_output, drip_errors, answer_and_stay, begin_keys_anew],
 )
 def test_an_answer_that_never_ends_is_given_up(
     act: Any, begin: Begin, tmp_path: Path, clock: Clock
 ) -> None:
     result = answered_after_an_hour(begin(act=act), tmp_path, clock)
     assert (result.reason, "did not end in time" in str(result.error)) == ("unreachable", True)
+
+
+def test_errors_without_an_end_are_given_up(begin: Begin, tmp_path: Path, clock: Clock) -> None:
+    """By the bytes that came or by the deadline, whichever is first."""
+    result = answered_after_an_hour(begin(act=fill_errors), tmp_path, clock)
+    assert (result.reason, "did not end in time" in str(result.error)) in (
+        ("unreachable", True),
+        ("garbage", False),
+    )
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b'{"result": {}', b'{"result": {}}'])
