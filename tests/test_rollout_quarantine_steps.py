@@ -156,8 +156,8 @@ def test_a_pop_with_a_quarantined_host_is_not_planned(world: World) -> None:
     host = _quarantine(world)
     _replaced(world, host)
     says = (
-        f"{host}: quarantined by rollout {world.rollout}; release_host brings a mended host "
-        "back, adopt_host a replaced one, exclude= leaves it out"
+        f"{host}: is quarantined by rollout {world.rollout} -> release_host (mended), "
+        "adopt_host (replaced), or leave it out: exclude= (doctor_pop pop=lab1 shows all)"
     )
     with pytest.raises(RefusedError) as caught:
         _plan(world)
@@ -194,7 +194,7 @@ def test_a_quarantine_of_another_pop_is_none_of_ours(world: World) -> None:
 def test_a_pop_with_a_host_that_is_not_ready_is_not_planned(world: World) -> None:
     world.roll_back()
     world.hosts.not_ready.add("e005")
-    with pytest.raises(RefusedError, match="e005: not ready, .*; recover_pop carries that one on"):
+    with pytest.raises(RefusedError, match="e005: is not ready: .* -> recover_pop carries that"):
         _plan(world)
     made = _plan(world, "e005")
     assert "e005" not in made["test"] + made["control"]

@@ -85,7 +85,7 @@ def test_a_wrong_parameter_is_named(practice: Practice, words: Any, says: str) -
         ),
         (
             lambda pop: pop["hosts"]["e001"].update(server="e999"),
-            "e001.server: the load balancer has no server 'e999'",
+            "e001: the load balancer has no server 'e999' -> correct its server:",
         ),
         (
             lambda pop: pop["load_balancer"].update(backend="none"),
@@ -95,7 +95,10 @@ def test_a_wrong_parameter_is_named(practice: Practice, words: Any, says: str) -
             lambda pop: pop["load_balancer"].update(address="tcp://10.77.0.3:9"),
             "HAProxy does not answer",
         ),
-        (lambda pop: pop["hosts"]["e001"].update(address="10.77.9.9"), "e001: 10.77.9.9: "),
+        (
+            lambda pop: pop["hosts"]["e001"].update(address="10.77.9.9"),
+            "e001: cannot be asked: 10.77.9.9: ",
+        ),
         (
             _exchange,
             "e001: the load balancer sends requests for e001 to 10.77.1.2, which e002 has; "

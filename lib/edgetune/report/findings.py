@@ -41,11 +41,15 @@ def grouped(findings: Iterable[Found]) -> list[dict[str, Any]]:
     return [{"hosts": own, "what": w, "advice": a} for (w, a), own in hosts.items()]
 
 
-def findings_text(findings: Iterable[Found], most: int = _FEW) -> list[str]:
-    """A line for each of the first ``most`` things that were found, and one for the others."""
+def findings_text(findings: Iterable[Found], most: int = _FEW, advised: bool = False) -> list[str]:
+    """A line for each of the first ``most`` things that were found, and one for the others.
+
+    ``advised``: each with what a person can do.
+    """
     rows = grouped(findings)
     more = [f"and {len(rows) - most} more"] if len(rows) > most else []
-    return [*map(_line, rows[:most]), *more]
+    told = [f"{_line(row)} -> {row['advice']}" if advised else _line(row) for row in rows[:most]]
+    return [*told, *more]
 
 
 def preflight_text(plan: str, notes: Iterable[Found]) -> str:

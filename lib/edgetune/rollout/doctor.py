@@ -12,7 +12,6 @@ from edgetune.hosts.result import HostResult
 from edgetune.plan import settings_by_agent
 from edgetune.rendering import misfits, render
 from edgetune.report.findings import doctor_text, grouped
-from edgetune.rollout.identity import prove_machines
 from edgetune.rollout.preflight import (
     CLOCKS_APART,
     Check,
@@ -24,6 +23,7 @@ from edgetune.rollout.preflight import (
     check_health,
     check_hosts,
     check_load_balancer,
+    check_machines,
     check_permission,
 )
 from edgetune.rollout.site import Site
@@ -93,15 +93,6 @@ def check_records(subject: Subject) -> Iterable[Finding]:
     for each in unreadable_rollouts(subject.site):
         if each.may_be_on(subject.pop.name):
             yield Finding(each.why, f"put it back, or give it up: release_record {each.id}")
-
-
-def check_machines(subject: Subject) -> Iterable[Finding]:
-    """Each host that answers is the machine to which the load balancer sends its requests."""
-    facts = {name: answer.data for name, answer in subject.facts.items() if not answer.failed}
-    known = [h for h in subject.hosts if h.name in facts and h.server in subject.servers]
-    _, problems = prove_machines(subject.pop, known, subject.servers, facts)
-    for name, why in problems.items():
-        yield Finding(why, "correct address:, server: or server_address: in the inventory", name)
 
 
 def check_settings(tuning: Tuning, subject: Subject) -> Iterable[Finding]:

@@ -17,12 +17,10 @@ from edgetune.rendering import misfits, render
 from edgetune.report.findings import preflight_text
 from edgetune.report.text import plan_text
 from edgetune.rollout.bios_journal import load_journal
-from edgetune.rollout.identity import prove_machines
 from edgetune.rollout.preflight import Finding, Subject, refuse_unfit
-from edgetune.rollout.record import all_heads, load_plan, save_plan
+from edgetune.rollout.record import load_plan, save_plan
 from edgetune.rollout.site import Site
 from edgetune.rollout.unreadable import refuse_unreadable
-from edgetune.traffic import Server
 from edgetune.tuning import Tuning
 
 _FEW = 3
@@ -82,14 +80,9 @@ def _make(
         pop.host(name)
     hosts = [host for host in pop.hosts if host.name not in options.exclude]
     refuse_unreadable(site, pop.name)
-    _refuse_quarantined(site, pop, hosts)
     subject = Subject(site, pop, hosts)
-    servers = subject.servers
-    _refuse_unknown_servers(pop, hosts, servers)
-    facts = _all_of(subject.facts)
-    proofs = _proven_machines(pop, hosts, servers, facts)
-    _refuse_not_ready(facts)
     notes = refuse_unfit(subject)
+    facts = {name: answer.data for name, answer in subject.facts.items()}
     _refuse_other_version(tuning, facts)
     _refuse_other_bios(site, pop, tuning, hosts)
     _refuse_misfits(tuning, facts)
@@ -98,7 +91,7 @@ def _make(
     seen = _seen_by_agents(site, tuning, hosts, rendered)
     for name, rows in _seen_by_bmcs(site, pop, hosts, rendered, facts).items():
         seen[name] = [*rows, *seen.get(name, [])]
-    return make_plan(pop, tuning, rendered, seen, options, proofs), notes
+    return make_plan(pop, tuning, rendered, seen, options, subject.proven[0]), notes
 
 
 def _seen_by_agents(
@@ -187,45 +180,6 @@ def _make_again(
             f"plan {digest} no longer fits: {', '.join(changed)} changed since it was made"
         )
     return new, notes
-
-
-def _proven_machines(
-    pop: Pop,
-    hosts: Sequence[Host],
-    servers: Mapping[str, Server],
-    facts: Mapping[str, Mapping[str, Any]],
-) -> dict[str, dict[str, str]]:
-    proofs, problems = prove_machines(pop, hosts, servers, facts)
-    if problems:
-        raise RefusedError(_few([f"{name}: {why}" for name, why in sorted(problems.items())]))
-    return proofs
-
-
-def _refuse_unknown_servers(pop: Pop, hosts: Sequence[Host], servers: Mapping[str, Server]) -> None:
-    for host in hosts:
-        if host.server not in servers:
-            field = f"pops.{pop.name}.hosts.{host.name}.server"
-            raise InputError("inventory", field, f"the load balancer has no server {host.server!r}")
-
-
-def _refuse_quarantined(site: Site, pop: Pop, hosts: Sequence[Host]) -> None:
-    names = {host.name for host in hosts}
-    for head in all_heads(site):
-        stuck = sorted(names & head.quarantined.keys()) if head.pop == pop.name else []
-        if stuck:
-            raise RefusedError(
-                f"{', '.join(stuck)}: quarantined by rollout {head.id}; release_host brings a "
-                "mended host back, adopt_host a replaced one, exclude= leaves it out"
-            )
-
-
-def _refuse_not_ready(facts: Mapping[str, Mapping[str, Any]]) -> None:
-    waiting = [n for n, known in facts.items() if known["agent_state"].get("ready") is False]
-    if waiting:
-        raise RefusedError(
-            f"{', '.join(sorted(waiting))}: not ready, drained by a rollout that has not verified "
-            "it; recover_pop carries that one on (exclude= leaves hosts out)"
-        )
 
 
 def _ask(

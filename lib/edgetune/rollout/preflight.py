@@ -16,7 +16,9 @@ from edgetune.errors import RefusedError
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import HEALTH_TLS, Host, Pop
 from edgetune.report.findings import findings_text
+from edgetune.report.text import listed
 from edgetune.rollout.health import sick_services
+from edgetune.rollout.identity import prove_machines
 from edgetune.rollout.pause import why_paused
 from edgetune.rollout.record import ENDED, all_heads
 from edgetune.rollout.site import Site
@@ -68,6 +70,13 @@ class Subject:
     def servers(self) -> Mapping[str, Server]:
         """What the load balancer says; DrainError if it does not."""
         return self.site.load_balancer(self.pop).servers()
+
+    @cached_property
+    def proven(self) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+        """``identity.prove_machines`` of all that answer and have a server."""
+        known = {n: answer.data for n, answer in self.facts.items() if not answer.failed}
+        hosts = [h for h in self.hosts if h.name in known and h.server in self.servers]
+        return prove_machines(self.pop, hosts, self.servers, known)
 
 
 Check = Callable[[Subject], Iterable[Finding]]
@@ -126,6 +135,11 @@ def out_of_service(subject: Subject) -> Iterable[Finding]:
 
 def check_hosts(subject: Subject) -> Iterable[Finding]:
     """Every host answers over SSH, and none is held by a rollout."""
+    for head in all_heads(subject.site):
+        for host in subject.hosts:
+            if head.pop == subject.pop.name and host.name in head.quarantined:
+                advice = "release_host (mended), adopt_host (replaced), or leave it out: exclude="
+                yield Finding(f"is quarantined by rollout {head.id}", advice, host.name)
     for name, answer in subject.facts.items():
         if answer.failed:
             advice = "mend it, or leave it out: exclude="
@@ -133,19 +147,21 @@ def check_hosts(subject: Subject) -> Iterable[Finding]:
         elif answer.data["agent_state"].get("ready") is False:
             what = "is not ready: a rollout drained it and has not verified it"
             yield Finding(what, "recover_pop carries that rollout on", name)
-    for head in all_heads(subject.site):
-        for host in subject.hosts:
-            if head.pop == subject.pop.name and host.name in head.quarantined:
-                advice = "release_host (mended), adopt_host (replaced), or exclude="
-                yield Finding(f"is quarantined by rollout {head.id}", advice, host.name)
+
+
+def check_machines(subject: Subject) -> Iterable[Finding]:
+    """Each host that answers is the machine to which the load balancer sends its requests."""
+    for name, why in subject.proven[1].items():
+        yield Finding(why, "correct address:, server: or server_address: in the inventory", name)
 
 
 def check_disks(subject: Subject) -> Iterable[Finding]:
     """Every host could keep a setting and its journal; the kernel is asked, nothing is written."""
     for name, answer in subject.facts.items():
         told = [] if answer.failed else answer.data.get("unwritable", [])
-        for path in told if isinstance(told, list) else [told]:
-            what = f"{one_line(str(path))[:_LONGEST]} cannot be written: read-only, or not there"
+        if told:
+            paths = listed(told) if isinstance(told, list) else str(told)
+            what = f"{one_line(paths)[:_LONGEST]} cannot be written: read-only, or not there"
             yield Finding(what, "mend its disk, or leave it out: exclude=", name)
 
 
@@ -214,6 +230,8 @@ def _skew(seconds: float) -> str:
 PLAN_CHECKS: Sequence[Check] = (
     check_permission,
     check_claim,
+    check_hosts,
+    check_machines,
     check_load_balancer,
     check_disks,
     check_health,
@@ -233,11 +251,14 @@ def unfit_hosts(subject: Subject) -> list[Finding]:
 def refuse_unfit(subject: Subject) -> list[Finding]:
     """Look at all that a rollout needs; RefusedError names what speaks against one.
 
-    Findings that only a person can weigh come back.
+    Findings that only a person can weigh come back. Of each host the first finding is told: a
+    host in quarantine is out of service, too.
     """
     found = [finding for check in PLAN_CHECKS for finding in check(subject)]
     refusing = [finding for finding in found if finding.refuses]
     if refusing:
-        advice = f"(doctor_pop pop={subject.pop.name} shows all; exclude= leaves hosts out)"
-        raise RefusedError(f"{'; '.join(findings_text(refusing))} {advice}")
+        seen = {f.host: f for f in reversed(refusing) if f.host}
+        refusing = [f for f in refusing if not f.host or seen[f.host] is f]
+        told = "; ".join(findings_text(refusing, advised=True))
+        raise RefusedError(f"{told} (doctor_pop pop={subject.pop.name} shows all)")
     return found
