@@ -14,6 +14,8 @@ LONGEST_LINE = 1_100
 
 def printable(text: str) -> str:
     """The same lines, without what moves a cursor or turns the direction of writing round."""
+    if text.isprintable():  # as nearly every text is, and records have many
+        return text
     return "".join(char if char.isprintable() or char == "\n" else " " for char in text)
 
 
