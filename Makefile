@@ -32,8 +32,9 @@ demo: setup packages
 test: setup packages lint
 	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
-mutants: setup
+mutants: setup packages
 	@$(BIN)/python -m tests.mutants
+	@$(BIN)/python -m bench.chaos --sabotage all
 
 lint: setup
 	@$(BIN)/ruff check .

@@ -532,15 +532,6 @@ def test_the_fixed_seeds_hold_what_differs() -> None:
 
 @pytest.mark.lab
 @needs_lab
-@pytest.mark.parametrize("name", ["no_restore", "no_undrain"])
-def test_the_auditor_catches_a_pack_that(name: str) -> None:
-    """The others are caught by `python -m bench.chaos --sabotage all`."""
-    caught = sabotage.commit_sabotage(name, chaos.tell)
-    assert caught.broken, caught
-
-
-@pytest.mark.lab
-@needs_lab
 def test_four_seeds_keep_every_promise(capsys: pytest.CaptureFixture[str]) -> None:
     figures = chaos.run_all(SEEDS, jobs=3)
     (refused,) = [figure for figure in figures if figure["seed"] == EXCHANGED]

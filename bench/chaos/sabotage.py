@@ -41,7 +41,9 @@ class Caught:
         return f"sabotage {self.name}: caught in seed {self.seed}, {self.runs}. run: {self.broken}"
 
 
+# Waiting until checks fail takes nearly as long as sessions do.
 NO_WAIT = (
+    Edit(DRAIN, "proven_by_effect(opened, work, driver, empty)", "empty"),
     Edit(DRAIN, "    return server.sessions == 0 or _goes_on(", "    return True or _goes_on("),
     Edit(DRAIN, "        if sessions == 0 or _goes_on(", "        if True or _goes_on("),
 )
