@@ -26,11 +26,6 @@ URL = "http://127.0.0.1:80/health"
 ALL = "e000..e007"
 
 
-@pytest.fixture(autouse=True)
-def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight, "_AGAIN", 0.0)
-
-
 @pytest.fixture
 def world(tmp_path: Path) -> EmptyWorld:
     return EmptyWorld(tmp_path)
