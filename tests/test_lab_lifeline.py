@@ -115,7 +115,8 @@ def test_a_lab_ends_with_its_starter(home: Path, module: str, sent: signal.Signa
     layout = Layout(home)
     assert not [path for path in (layout.state, *layout.secrets) if path.exists()]
     assert Path("/proc/self/mountinfo").read_text() == mounts
-    assert {"pop": pop, "simulated": simulated}[module].down(home) is False
+    # A process that is ending shows no environment any more while it still holds its lock.
+    wait_until(lambda: {"pop": pop, "simulated": simulated}[module].down(home) is False)
 
 
 @pytest.mark.parametrize("module", KINDS)
