@@ -103,8 +103,10 @@ class EvilServer(paramiko.ServerInterface):
 
     def _run(self, channel: paramiko.Channel) -> None:
         assert self._act is not None
-        self.reached.set()
         with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+            # By its first byte the client has begun to count the time of the command.
+            channel.recv(1)
+            self.reached.set()
             self._act(self, channel)
 
 

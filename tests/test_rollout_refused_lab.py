@@ -155,7 +155,7 @@ def test_a_host_that_answers_garbage_is_named(practice: Practice) -> None:
     practice.on("e003", "printf '#!/bin/sh\\necho hello\\n' > /usr/local/sbin/python3")
     practice.on("e003", "chmod +x /usr/local/sbin/python3")
     try:
-        says = "e003: answer to facts: it is not the agent's: b'hello"
+        says = "e003: cannot be asked: answer to facts: it is not the agent's: b'hello"
         _refused(practice, says, "tuning=accept_queue", *REAL)
     finally:
         practice.on("e003", "rm /usr/local/sbin/python3")
