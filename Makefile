@@ -30,7 +30,7 @@ demo: setup packages
 	@$(BIN)/python -m lab.demo
 
 test: setup packages lint
-	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 mutants: setup packages
 	@$(BIN)/python -m tests.mutants

@@ -20,7 +20,7 @@ import yaml
 from lab import pop as lab
 from tests.builders import ROOT
 
-SHORT = ("baseline=5", "soak=12", "interval=2", "warmup=1")
+SHORT = ("baseline=5", "soak=16", "interval=2", "warmup=1")
 REAL = ("pop=lab1", "dry_run=false", "wait=true", *SHORT)
 # Two hosts against two can be drawn in six ways only.
 FOUR = (*REAL, "alpha_help=0.2", "alpha_harm=0.2")

@@ -533,7 +533,7 @@ def test_the_fixed_seeds_hold_what_differs() -> None:
 @pytest.mark.lab
 @needs_lab
 def test_four_seeds_keep_every_promise(capsys: pytest.CaptureFixture[str]) -> None:
-    figures = chaos.run_all(SEEDS, jobs=3)
+    figures = chaos.run_all(SEEDS, jobs=2)
     (refused,) = [figure for figure in figures if figure["seed"] == EXCHANGED]
     assert (refused["outcome"], refused["because"]) == ("none", "")
     lines = [line for figure in figures for line in chaos.broken_lines(figure)]

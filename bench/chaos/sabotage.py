@@ -92,7 +92,7 @@ SABOTAGES: Mapping[str, Sabotage] = {
         ),
     ),
     "floor_off_by_one": Sabotage(
-        (15, 2, 26),
+        (93, 103, 2),  # all hosts are changed, and go back: as many at once as the floor lets
         (
             Edit(
                 "lib/edgetune/inventory.py",
