@@ -243,6 +243,20 @@ def test_an_older_epoch_is_refused(host: AgentRoot, verb: str) -> None:
     assert host.read("var/lib/edgetune/epoch") == "5\n"
 
 
+@pytest.mark.parametrize("kept", ["", "five\n", "\0\0", "9" * 5000])
+@pytest.mark.parametrize("verb", [*CHANGING, "reboot"])
+def test_a_host_whose_epoch_is_damaged_obeys_nobody(host: AgentRoot, verb: str, kept: str) -> None:
+    """A crash may leave a file empty: that is no host that never saw an owner."""
+    host.restore(epoch=5)
+    host.write("var/lib/edgetune/epoch", kept)
+    before = host.tree()
+    more = {"boot_id": host.boot_id} if verb == "reboot" else {"tuning": "t", **CHANGING[verb]}
+    error = host.fail(verb, epoch=6, **more)
+    assert "epoch is damaged" in error["message"]
+    assert host.tree() == before and not host.commands
+    assert host.read("var/lib/edgetune/epoch") == kept
+
+
 def test_a_reboot_of_an_older_epoch_is_refused(host: AgentRoot) -> None:
     host.restore(epoch=5)
     assert host.fail("reboot", epoch=4, boot_id=host.boot_id)["reason"] == "refused"
