@@ -93,6 +93,20 @@ def test_a_change_that_fails_half_way_is_undone_to_the_byte(host: AgentRoot, bro
     assert host.tree() == before and host.leftovers() == {"epoch"}
 
 
+def test_what_does_not_come_back_is_told_and_kept_in_mind(host: AgentRoot) -> None:
+    """ethtool says that it set the queues, and does not."""
+    before = host.tree()
+    host.apply(channels(2), thp("never"))
+    host.write("stub/ethtool-lies", "")
+    error = host.fail("restore", epoch=1, tuning="t")
+    assert "nic.channels:eth0: reads {'rx': 2, 'tx': 2} after" in error["message"]
+    assert host.state() == "restoring"
+    assert host.tree()[f"{THP}/enabled"] == before[f"{THP}/enabled"], "the others are back"
+    (host.path / "stub/ethtool-lies").unlink()
+    assert host.restore()["changed"]
+    assert host.tree() == before and host.leftovers() == {"epoch"}
+
+
 def test_a_service_that_does_not_come_up_undoes_the_change(host: AgentRoot) -> None:
     before = host.tree()
     request = host.change(*EVERYTHING)
@@ -378,14 +392,6 @@ def test_a_damaged_journal_is_named_and_blocks_no_other(host: AgentRoot) -> None
     assert hook.returncode == 1 and "bad.json is damaged" in hook.stderr
     assert host.read(f"{THP}/enabled") == "never\n"
     assert host.restore("good")["changed"]
-
-
-def test_a_damaged_epoch_lets_nobody_in(host: AgentRoot) -> None:
-    host.apply(sysctl("4096"))
-    host.write("var/lib/edgetune/epoch", "many\n")
-    before = host.tree()
-    assert "epoch is damaged" in host.fail("restore", epoch=9, tuning="t")["message"]
-    assert host.tree() == before
 
 
 def test_systemd_gets_a_unit_and_a_timer(systemd_host: AgentRoot) -> None:
