@@ -1,11 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
-from edgetune.judge.limits import beyond_limits
+from edgetune.judge.limits import beyond_limits, median_by_host
+from tests.builders import reading
+
+
+def test_a_reading_that_is_damaged_is_no_part_of_what_is_usual() -> None:
+    values = (1.0, math.nan, math.inf, 10**400, None, 3.0)
+    taken = [reading("a", at, health_p50_ms=value) for at, value in enumerate(values)]
+    assert median_by_host(taken) == {"a": 2.0}
 
 
 @pytest.mark.parametrize(
@@ -16,6 +24,7 @@ from edgetune.judge.limits import beyond_limits
         ({"health_failed": 0, "health_p50_ms": 400.0}, 2.0, "answers in 400 ms, 2.0 ms is usual"),
         ({"health_failed": 0, "health_p50_ms": 400.0}, 100.0, ""),
         ({"health_failed": 0, "health_p50_ms": 40.0}, 0.5, ""),
+        ({"health_failed": math.nan, "health_p50_ms": math.inf}, 0.5, ""),
     ],
 )
 def test_hard_limits(own: Any, baseline: float, says: str) -> None:
@@ -23,6 +32,7 @@ def test_hard_limits(own: Any, baseline: float, says: str) -> None:
         "b": {"health_p50_ms": 1.0},
         "c": {"health_p50_ms": 2.0},
         "d": {"health_p50_ms": None},
+        "e": {"health_p50_ms": math.nan},
     }
     now = {"a": own, **others} if own else others
     found = beyond_limits(["a"], now, {"a": baseline}, {"a"})

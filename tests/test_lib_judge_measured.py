@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from edgetune.judge.measured import measure_baseline, measure_block, rates_of, rows_of
+from edgetune.metrics.coverage import Coverage
 from edgetune.metrics.series import Series, Window
 
 Array = Any
@@ -33,6 +34,8 @@ def _window(events: Array) -> Window:
         samples=np.full(len(HOSTS), 6),
         newest=np.full(len(HOSTS), 50.0),
         flaws={},
+        coverage=Coverage(np.full(len(HOSTS), 50.0), {}, {}),
+        boots={},
     )
 
 

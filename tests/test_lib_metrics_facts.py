@@ -13,13 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgetune.metrics.coverage import Coverage
 from edgetune.metrics.facts import merge_facts, window_facts
 from edgetune.metrics.series import REBOOTED, Window
 
 NAN = math.nan
 
 
-def _window(packets: Mapping[str, list[float]], flaws: Any = None, start: float = 0.0) -> Window:
+def _window(
+    packets: Mapping[str, list[float]], flaws: Any = None, start: float = 0.0, boot: str = "b"
+) -> Window:
     """A window with one sample in each slot of 10 s whose packets are known."""
     rows = np.array(list(packets.values()), dtype=float)
     known = ~np.isnan(rows)
@@ -35,6 +38,8 @@ def _window(packets: Mapping[str, list[float]], flaws: Any = None, start: float 
         samples=known.sum(axis=1),
         newest=np.array(newest),
         flaws=flaws or {},
+        coverage=Coverage(10.0 * known.sum(axis=1), {}, {}),
+        boots=dict.fromkeys(packets, (boot, boot)),
     )
 
 
@@ -48,6 +53,14 @@ def test_facts_of_a_window_are_plain_json() -> None:
         "flaws": {"a": "rebooted"},
         "packets": {"a": 2.0, "b": None},
         "idle": {"a": 0.0, "b": 0.0},
+        "idlest": {"a": 0.0, "b": 0.0},
+        "boots": {"a": ["b", "b"], "b": ["b", "b"]},
+        "measured": {
+            "seconds": 20.0,
+            "watched": {"a": 20.0, "b": 0.0},
+            "known": {},
+            "unread": {},
+        },
         "load": {"median": 2.0, "peak": 3.0},
     }
 
@@ -86,6 +99,35 @@ def test_a_host_that_is_known_only_later_is_kept() -> None:
     assert merge_facts(parts)["packets"] == {"a": 5.0, "b": 5.0}
 
 
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_reboot_between_two_blocks_is_told(silent: bool) -> None:
+    quiet = {**window_facts(_window({"a": [NAN]})), "boots": {}}
+    first = window_facts(_window({"a": [1.0], "b": [1.0]}, boot="one"))
+    second = window_facts(_window({"a": [1.0]}, boot="two"))
+    merged = merge_facts([first, *[quiet] * silent, second])
+    assert merged["flaws"] == {"a": REBOOTED}
+    assert merged["boots"] == {"a": ["one", "two"], "b": ["one", "one"]}
+    assert merge_facts([first, first])["flaws"] == {}
+
+
+def test_a_host_is_as_idle_as_in_its_idlest_block() -> None:
+    parts = [window_facts(_window({"a": [own] * 3}), {"a": 100.0}) for own in (100.0, 0.0, 100.0)]
+    merged = merge_facts(parts)
+    assert (merged["idle"], merged["idlest"]) == ({"a": pytest.approx(1 / 3)}, {"a": 1.0})
+    assert merge_facts([merged, parts[0]])["idlest"] == {"a": 1.0}
+
+
+def test_what_an_earlier_version_did_not_keep_is_not_known() -> None:
+    old = window_facts(_window({"a": [1.0]}))
+    for fact in ("idlest", "boots", "measured"):
+        del old[fact]
+    new = window_facts(_window({"a": [0.0]}), {"a": 100.0})
+    merged = merge_facts([old, new])
+    assert merged["measured"] is None
+    assert (merged["boots"], merged["flaws"]) == ({"a": ["b", "b"]}, {})
+    assert merged["idlest"] == {"a": 1.0}
+
+
 rates = st.lists(st.floats(0, 1e6), min_size=1, max_size=12)
 
 
@@ -103,7 +145,7 @@ def test_blocks_merged_are_the_window(pair: tuple[list[float], list[float]], cut
     merged = merge_facts(
         [window_facts(_window(block, start=at), usual) for at, block in zip(starts, blocks)]
     )
-    for fact in ("samples", "newest", "flaws"):
+    for fact in ("samples", "newest", "flaws", "boots", "measured"):
         assert merged[fact] == whole[fact]
     for fact in ("packets", "idle"):
         assert merged[fact] == pytest.approx(whole[fact])

@@ -80,7 +80,7 @@ def said(html: str) -> str:
 
 
 def window(rates: dict[str, float], start: float, seconds: float) -> Window:
-    rows = samples(rates, start, seconds, boot=str(start), seed=int(start) % 89)
+    rows = samples(rates, start, seconds, boot="one", seed=int(start) % 89)
     return read_window(rows, list(rates), start, start + seconds, SLOT, METRICS)
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -123,3 +124,13 @@ def test_sweeps_that_meet_are_no_surge(apart: float) -> None:
 @pytest.mark.parametrize("samples", [[], _samples("a", [])])
 def test_without_two_samples_nothing_is_known(samples: list[Any]) -> None:
     assert peak_load(samples, INTERVAL) == 0.0
+
+
+@pytest.mark.parametrize(
+    "packets", [None, math.nan, math.inf, 10**400], ids=["none", "nan", "inf", "huge"]
+)
+def test_packets_that_were_not_read_are_no_load(packets: Any) -> None:
+    rows = _samples("a", [100.0, 100.0, 100.0])
+    damaged = {**rows[1], "counters": {"rx_packets": packets}}
+    assert peak_load([rows[0], damaged, *rows[2:]], INTERVAL) == pytest.approx(100.0)
+    assert peak_load([{**row, "uptime": math.nan} for row in rows], INTERVAL) == 0.0

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Callable
 
 import pytest
 
-from edgetune.errors import RefusedError
+from edgetune.errors import InputError, RefusedError
 from edgetune.report.text import prospect_text
 from edgetune.rollout import baseline, looks, sampling, soak, status
 from edgetune.rollout.baseline import _useless, check_baseline
@@ -266,18 +267,37 @@ def test_a_look_that_is_lost_from_the_record_stops_the_judge(world: Soaking) -> 
         looks.compare_pop(world.site, world.rollout)
 
 
-def test_an_error_is_no_verdict_and_holds_at_the_end(world: Soaking) -> None:
+def test_an_error_is_no_verdict_and_holds_at_the_end(
+    world: Soaking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_baseline(world.site, world.rollout, world.epoch)
+    world.soak(test=0.9, began=700)
+
+    def fails(*given: object) -> object:
+        raise InputError("baseline", "metrics", "is odd")
+
+    monkeypatch.setattr("edgetune.judge.measured.measure_block", fails)
+    found = looks.compare_pop(world.site, world.rollout)
+    assert found["decision"] == "hold"
+    assert world.looked() == [("inconclusive", "wait")] * 3 + [("inconclusive", "hold")]
+    said = "inconclusive: baseline: metrics: is odd, look 4 of 4"
+    assert found["message"] == said
+    assert found["text"].startswith(said)
+
+
+@pytest.mark.parametrize(
+    "drops", [-4, math.nan, math.inf, 10**400], ids=["less", "nan", "inf", "huge"]
+)
+def test_a_damaged_sample_ends_no_look(world: Soaking, drops: float) -> None:
     """Samples that others put into the store may be anything."""
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=0.9, began=700)
     (some, *_) = world.site.samples.window("lab1", world.now - 600, world.now - 590)
-    world.site.samples.add("lab1", [{**some, "counters": {"listen_drops": -4}}])
-    found = looks.compare_pop(world.site, world.rollout)
-    assert found["decision"] == "hold"
-    assert world.looked() == [("inconclusive", "wait")] * 3 + [("inconclusive", "hold")]
-    said = f"inconclusive: sample of {some['host']}: listen_drops: is -4, look 4 of 4"
-    assert found["message"] == said
-    assert found["text"].startswith(said)
+    damaged = {"counters": {"listen_drops": drops}}, {"uptime": drops}, {"gauges": {"x": drops}}
+    for number, damage in enumerate(damaged, 1):
+        at = {"time": some["time"] + number, "uptime": some["uptime"] + number}
+        world.site.samples.add("lab1", [{**some, **at, **damage}])
+    assert looks.compare_pop(world.site, world.rollout)["decision"] == "promote"
 
 
 def test_all_test_hosts_skipped_hold(world: Soaking) -> None:

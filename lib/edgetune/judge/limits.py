@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from edgetune.metrics.samples import Sample
+from edgetune.metrics.samples import Sample, countable
 
 TIMES_USUAL = 10.0
 LEAST_MS = 50.0
@@ -24,7 +24,7 @@ def median_by_host(samples: Sequence[Sample]) -> dict[str, float]:
     seen: dict[str, list[float]] = {}
     for sample in samples:
         value = sample["gauges"].get("health_p50_ms")
-        if value is not None:
+        if countable(value):
             seen.setdefault(str(sample["host"]), []).append(float(value))
     return {host: statistics.median(values) for host, values in seen.items()}
 
@@ -51,17 +51,20 @@ def _problem(
 ) -> str:
     if own is None:
         return "does not answer"
-    failing = own.get("health_failed")
+    failing, median = _reading(own, "health_failed"), _reading(own, "health_p50_ms")
     if failing is not None and failing > FAILED:
         return f"fails {failing:.0%} of its health checks"
-    median = own.get("health_p50_ms")
-    others = [each["health_p50_ms"] for each in healthy if each.get("health_p50_ms") is not None]
+    others = [ms for each in healthy if (ms := _reading(each, "health_p50_ms")) is not None]
     if median is None or baseline is None or not others:
         return ""
     usual = max(baseline, statistics.median(others))
     if median <= max(LEAST_MS, TIMES_USUAL * usual):
         return ""
     return f"answers in {median:.0f} ms, {usual:.1f} ms is usual"
+
+
+def _reading(gauges: Mapping[str, Any], name: str) -> float | None:
+    return float(gauges[name]) if countable(gauges.get(name)) else None
 
 
 def sickness(own: Mapping[str, Any] | None, baseline: float | None) -> float:

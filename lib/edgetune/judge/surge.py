@@ -11,7 +11,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from edgetune.metrics.samples import Sample
+from edgetune.metrics.samples import Sample, countable
 
 LOAD = "rx_packets"
 # Sweeps that meet at a host count the same packets, over a time that is hardly known: some
@@ -22,7 +22,8 @@ _LEAST_SECONDS = 1.0
 def peak_load(samples: Sequence[Sample], interval: float) -> float:
     """The most packets per second in any interval of the window; 0 if it cannot be known.
 
-    A host that did not answer or that rebooted in an interval counts as idle there.
+    A host that did not answer or that rebooted in an interval counts as idle there, and so does
+    one whose packets were not read.
     """
     rates: dict[tuple[int, str], list[float]] = defaultdict(list)
     for host, own in _by_host(samples).items():
@@ -37,7 +38,8 @@ def peak_load(samples: Sequence[Sample], interval: float) -> float:
 def _by_host(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
     found: dict[str, list[Sample]] = defaultdict(list)
     for sample in samples:
-        found[str(sample["host"])].append(sample)
+        if countable(sample["time"]) and countable(sample["uptime"]):
+            found[str(sample["host"])].append(sample)
     return found
 
 
@@ -53,7 +55,9 @@ def _apart(own: Sequence[Sample]) -> Iterator[tuple[Sample, Sample]]:
 
 
 def _rate(earlier: Sample, later: Sample) -> float:
-    grown = float(later["counters"].get(LOAD, 0)) - float(earlier["counters"].get(LOAD, 0))
+    counted = earlier["counters"].get(LOAD), later["counters"].get(LOAD)
+    if not all(map(countable, counted)) or later["boot_id"] != earlier["boot_id"]:
+        return 0.0
+    grown = float(counted[1]) - float(counted[0])
     seconds = float(later["uptime"]) - float(earlier["uptime"])
-    same_boot = later["boot_id"] == earlier["boot_id"]
-    return grown / seconds if same_boot and seconds > 0 and grown > 0 else 0.0
+    return grown / seconds if seconds > 0 and grown > 0 else 0.0

@@ -26,6 +26,11 @@ _NUMBERS = frozenset((int, float))
 _READINGS = frozenset((int, float, type(None)))
 
 
+def countable(value: Any) -> bool:
+    """Whether a stored value is a number that a host can count: damaged samples hold others."""
+    return type(value) in _NUMBERS and 0 <= value <= LARGEST
+
+
 def make_sample(host: str, time: float, data: Mapping[str, Any]) -> Sample:
     """A sample from what a host answered to ``sample``, as ``hosts.answers`` let it pass.
 

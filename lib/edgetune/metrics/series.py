@@ -4,6 +4,9 @@
 The growth of a counter between two samples of one boot, in the order of the host's own uptime,
 belongs to the slot of the middle of their two times. The controller's times do not order them:
 two sweeps can overlap, and the one that read first end last.
+
+Stored samples may be damaged. A number that no host can count is as one that was not read, a sample
+without a time or an uptime is left out, and so is one that is stored twice.
 """
 
 from __future__ import annotations
@@ -19,12 +22,11 @@ import numpy as np
 
 from edgetune.errors import InputError
 from edgetune.metrics.catalogue import METRICS, PACKETS, READINGS, SECONDS, Metric
-from edgetune.metrics.samples import LARGEST, Sample
+from edgetune.metrics.coverage import Coverage, join_coverages
+from edgetune.metrics.samples import LARGEST, Sample, countable
 
 REBOOTED = "rebooted"
 """The flaw of a host with more than one boot in the window."""
-
-_ABSENT = float("nan")
 
 Array = Any
 
@@ -46,9 +48,11 @@ class Window:
     """What hosts counted over ``start`` < time <= ``end``, in slots of ``slot`` seconds.
 
     ``exposures`` says what each metric is compared per (a key of ``catalogue.UNITS``), ``packets``
-    what hosts received per second (hosts, slots; NaN unknown), ``samples`` how many samples have
-    ``start`` <= time <= ``end``, ``newest`` the time of the last of these (NaN if none), and
-    ``flaws`` what is wrong with a host's counters, in words: the first that was met, or REBOOTED.
+    what hosts received per second (hosts, slots; NaN unknown), ``samples`` in how many slots a
+    host was sampled, ``newest`` the time of its last sample with ``start`` <= time <= ``end`` (NaN
+    if none), and ``flaws`` what is wrong with a host's counters, in words: the first that was met,
+    or REBOOTED. ``coverage`` says in how much of the window each metric was measured, ``boots``
+    the boots in which a host was sampled first and last; a host without samples is not in it.
     """
 
     hosts: tuple[str, ...]
@@ -61,6 +65,8 @@ class Window:
     samples: Array
     newest: Array
     flaws: Mapping[str, str]
+    coverage: Coverage
+    boots: Mapping[str, tuple[str, str]]
 
 
 def read_window(
@@ -77,7 +83,7 @@ def read_window(
     ``samples`` may be in any order and reach beyond both ends, so that what grew over a border is
     known. Without ``exposures`` a metric is compared per packet only if every host with samples
     counts packets; a soak is given its baseline's. InputError: a window or a metric that makes no
-    sense, or a number read from a sample that is none, or is negative.
+    sense.
     """
     _check(hosts, start, end, slot, metrics)
     table = _Table(samples, hosts)
@@ -100,9 +106,11 @@ def read_window(
         metrics=found,
         exposures=used,
         packets=packets,
-        samples=np.bincount(table.host[inside], minlength=len(hosts)),
+        samples=steps.sampled(inside),
         newest=np.where(np.isfinite(newest), newest, np.nan),
         flaws={**dict.fromkeys(_rebooted(table, start, end), REBOOTED), **steps.flaws()},
+        coverage=_coverage(steps, found, used, seconds),
+        boots=_boots(table, start, end),
     )
 
 
@@ -113,8 +121,11 @@ def join(windows: Sequence[Window]) -> Window:
     """
     first, last = windows[0], windows[-1]
     flaws: dict[str, str] = {}
+    boots: dict[str, tuple[str, str]] = {}
     for window in windows:
         flaws = {**window.flaws, **flaws}
+        for host, (begun, ended) in window.boots.items():
+            boots[host] = (boots.get(host, (begun,))[0], ended)
     return Window(
         hosts=first.hosts,
         start=first.start,
@@ -126,6 +137,8 @@ def join(windows: Sequence[Window]) -> Window:
         samples=np.sum([window.samples for window in windows], axis=0),
         newest=np.fmax.reduce([window.newest for window in windows]),
         flaws=flaws,
+        coverage=join_coverages([window.coverage for window in windows]),
+        boots=boots,
     )
 
 
@@ -154,42 +167,45 @@ class _Table:
     def __init__(self, samples: Sequence[Sample], hosts: Sequence[str]) -> None:
         self.hosts = hosts
         number = {host: index for index, host in enumerate(hosts)}
-        self._rows = [sample for sample in samples if sample["host"] in number]
-        boots: dict[Any, int] = {}
+        rows = [sample for sample in samples if sample["host"] in number]
+        time, uptime = (_numbers([row[name] for row in rows]) for name in ("time", "uptime"))
+        when = np.isfinite(time) & np.isfinite(uptime)
+        self._rows = [row for row, is_known in zip(rows, when.tolist()) if is_known]
+        numbers: dict[str, int] = {}
         host = np.array([number[row["host"]] for row in self._rows], dtype=int)
-        boot = np.array([boots.setdefault(row["boot_id"], len(boots)) for row in self._rows])
-        time = self._numbers("time", [row["time"] for row in self._rows])
-        uptime = self._numbers("uptime", [row["uptime"] for row in self._rows])
-        self._order = np.lexsort((time, uptime, boot, host))
-        self.host, self.boot = host[self._order], boot[self._order]
-        self.time, self.uptime = time[self._order], uptime[self._order]
+        boot = [numbers.setdefault(row["boot_id"], len(numbers)) for row in self._rows]
+        self._order = _in_order(host, np.array(boot, dtype=int), uptime[when], time[when])
+        self.host, self.boot = host[self._order], np.array(boot, dtype=int)[self._order]
+        self.time, self.uptime = time[when][self._order], uptime[when][self._order]
+        self.boots = list(numbers)
         self._columns: dict[tuple[str, str], Array] = {}
 
     def column(self, kind: str, name: str) -> Array:
-        """A counter or a gauge (``kind`` is its key in a sample), NaN where it is not there or,
-        as one that could not be read, None."""
+        """A counter or a gauge (``kind`` is its key in a sample), NaN where it was not read."""
         if (kind, name) not in self._columns:
-            seen = [row[kind].get(name) for row in self._rows]
-            values = [_ABSENT if value is None else value for value in seen]
-            self._columns[kind, name] = self._numbers(name, values)[self._order]
+            values = [row[kind].get(name) for row in self._rows]
+            self._columns[kind, name] = _numbers(values)[self._order]
         return self._columns[kind, name]
 
-    def _numbers(self, name: str, values: list[Any]) -> Array:
-        """The values as an array; InputError for the first that is no number or is negative."""
-        # An integer may be larger than any float.
-        with suppress(OverflowError):
-            if set(map(type, values)) <= {int, float}:
-                numbers = np.array(values, dtype=float)
-                known = np.sum((numbers >= 0) & (numbers <= LARGEST))
-                # count() compares by identity first, and no other NaN equals this one.
-                if known + values.count(_ABSENT) == len(values):
-                    return numbers
-        wrong = next(at for at, value in enumerate(values) if not _valid(value))
-        raise InputError(f"sample of {self._rows[wrong]['host']}", name, f"is {values[wrong]!r}")
+
+def _in_order(host: Array, boot: Array, uptime: Array, time: Array) -> Array:
+    """The order of samples; the second of two with one host, boot, uptime and time is left out."""
+    order = np.lexsort((time, uptime, boot, host))
+    fresh = np.ones(len(order), dtype=bool)
+    steps = [np.diff(column[order]) != 0 for column in (host, boot, uptime, time)]
+    fresh[1:] = np.any(steps, axis=0)
+    return order[fresh]
 
 
-def _valid(value: Any) -> bool:
-    return value is _ABSENT or (type(value) in (int, float) and 0 <= value <= LARGEST)
+def _numbers(values: Sequence[Any]) -> Array:
+    """The values as an array; NaN for each that is no number, or none that can be counted."""
+    # An integer may be larger than any float.
+    with suppress(OverflowError):
+        if set(map(type, values)) <= {int, float, type(None)}:
+            # None becomes NaN.
+            numbers = np.array(values, dtype=float)
+            return np.where((numbers >= 0) & (numbers <= LARGEST), numbers, np.nan)
+    return np.array([value if countable(value) else np.nan for value in values], dtype=float)
 
 
 class _Steps:
@@ -241,6 +257,19 @@ class _Steps:
         cell = self._cells(self._table.host[read], time[read])
         return Series(self._filled(cell, column[read]), self._filled(cell, np.ones(len(cell))))
 
+    def sampled(self, which: Array) -> Array:
+        """In how many slots each host has at least one of these samples, shape (hosts,)."""
+        cells = np.unique(self._cells(self._table.host[which], self._table.time[which]))
+        return np.bincount(cells // self.shape[1], minlength=self.shape[0])
+
+    def share_read(self, gauge: str) -> Array:
+        """In which share of its samples in the window each host has a gauge; 0 without any."""
+        table = self._table
+        inside = (table.time > self._start) & (table.time <= self._end)
+        read = inside & ~np.isnan(table.column("gauges", gauge))
+        counts = [np.bincount(table.host[own], minlength=self.shape[0]) for own in (read, inside)]
+        return counts[0] / np.maximum(counts[1], 1)
+
     def _cells(self, host: Array, time: Array) -> Array:
         slot = np.ceil((time - self._start) / self._slot).astype(int) - 1
         return host * self.shape[1] + np.clip(slot, 0, self.shape[1] - 1)
@@ -276,6 +305,40 @@ def _series(steps: _Steps, metric: Metric, exposure: str, seconds: Array) -> Ser
     base = seconds if exposure == SECONDS else steps.sums(steps.growth(exposure))
     unknown = np.isnan(events) | np.isnan(base)
     return Series(np.where(unknown, np.nan, events), np.where(unknown, np.nan, base))
+
+
+def _coverage(
+    steps: _Steps, found: Mapping[str, Series], exposures: Mapping[str, str], seconds: Array
+) -> Coverage:
+    """``seconds`` (hosts, slots) are those between samples of one boot."""
+    watched = np.nansum(seconds, axis=1)
+    known, unread = {}, {}
+    for name, series in found.items():
+        gauge = METRICS[name].gauge
+        if gauge:
+            known[name] = watched * steps.share_read(gauge)
+            unread[gauge] = watched - known[name]
+            continue
+        known[name] = np.nansum(np.where(np.isnan(series.events), 0.0, seconds), axis=1)
+        for counter in {*METRICS[name].counters, exposures[name]} - {SECONDS}:
+            unread[counter] = watched - _read_of(steps, counter, seconds)
+    known[PACKETS] = _read_of(steps, PACKETS, seconds)
+    return Coverage(watched, known, unread)
+
+
+def _read_of(steps: _Steps, counter: str, seconds: Array) -> Array:
+    grown = steps.sums(steps.growth(counter))
+    return np.nansum(np.where(np.isnan(grown), 0.0, seconds), axis=1)
+
+
+def _boots(table: _Table, start: float, end: float) -> dict[str, tuple[str, str]]:
+    """The boots of each host's first and last sample in the window."""
+    found: dict[str, tuple[str, str]] = {}
+    inside = np.flatnonzero((table.time > start) & (table.time <= end))
+    for at in inside[np.argsort(table.time[inside], kind="stable")].tolist():
+        host, boot = table.hosts[table.host[at]], table.boots[table.boot[at]]
+        found[host] = (found.get(host, (boot,))[0], boot)
+    return found
 
 
 def _rebooted(table: _Table, start: float, end: float) -> list[str]:

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In how much of a window each metric was measured on each host.
+
+*Never measured*, *measured zero* and *stopped being measured* are three things. The sums of events
+do not tell them apart; the time in which these events could be counted does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = Any
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Seconds of a window, every array of shape (hosts,).
+
+    ``watched`` are those between samples of one boot. ``known`` are of these, by metric (and for
+    ``PACKETS``), those in whose slots the metric and what it is compared per are known. ``unread``
+    are, by counter or gauge, those in which it is not.
+    """
+
+    watched: Array
+    known: Mapping[str, Array]
+    unread: Mapping[str, Array]
+
+
+def join_coverages(parts: Sequence[Coverage]) -> Coverage:
+    """That of windows that follow each other, of the same hosts and metrics."""
+    first = parts[0]
+    return Coverage(
+        np.sum([part.watched for part in parts], axis=0),
+        {name: np.sum([part.known[name] for part in parts], axis=0) for name in first.known},
+        {name: np.sum([part.unread[name] for part in parts], axis=0) for name in first.unread},
+    )
+
+
+def coverage_document(hosts: Sequence[str], coverage: Coverage, seconds: float) -> dict[str, Any]:
+    """As it is kept: ``{"seconds", "watched": {host}, "known": {metric: {host}}, "unread":
+    {counter: {host}}}``, all in seconds.
+
+    ``seconds`` is the length of the window. Of ``unread`` only what is more than nothing is kept.
+    """
+    unread = {name: _by_host(hosts, values) for name, values in coverage.unread.items()}
+    lost = {name: {h: s for h, s in own.items() if s > 0} for name, own in unread.items()}
+    return {
+        "seconds": round(seconds, 3),
+        "watched": _by_host(hosts, coverage.watched),
+        "known": {name: _by_host(hosts, values) for name, values in coverage.known.items()},
+        "unread": {name: own for name, own in lost.items() if own},
+    }
+
+
+def merge_coverage_documents(parts: Sequence[Document | None]) -> dict[str, Any] | None:
+    """Those of consecutive blocks as one; None if one of them is not known."""
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts) or not known:
+        return None
+    return {
+        "seconds": round(sum(part["seconds"] for part in known), 3),
+        "watched": _summed([part["watched"] for part in known]),
+        "known": _summed_by_name([part["known"] for part in known]),
+        "unread": _summed_by_name([part["unread"] for part in known]),
+    }
+
+
+def _by_host(hosts: Sequence[str], values: Array) -> dict[str, float]:
+    return {host: round(value, 1) for host, value in zip(hosts, values.tolist())}
+
+
+def _summed(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    hosts = dict.fromkeys(host for part in parts for host in part)
+    return {host: round(sum(part.get(host, 0.0) for part in parts), 1) for host in hosts}
+
+
+def _summed_by_name(
+    parts: Sequence[Mapping[str, Mapping[str, float]]],
+) -> dict[str, dict[str, float]]:
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: _summed([part.get(name, {}) for part in parts]) for name in names}
