@@ -19,6 +19,7 @@ from edgetune.judge.standardise import (
     log_rates,
     observed_and_expected,
     smallest_unit,
+    weights,
 )
 
 Array = Any
@@ -37,7 +38,7 @@ def _rates(
     unit = unit or smallest_unit(events)
     means = expected(events / unit, exposure, STRATA)
     spread = dispersion(events / unit, means) if spread is None else spread
-    sums = observed_and_expected(events / unit, means, spread)
+    sums = observed_and_expected(events / unit, means, weights(means, spread))
     return log_rates(sums, np.nansum(events / unit, axis=1), STRATA)
 
 
@@ -52,6 +53,15 @@ def test_expected_is_exposure_times_the_rate_of_the_stratum_in_the_slot() -> Non
     exposure = np.array([[1.0, 1], [1, 1], [2, 1], [1, 1], [4, 1]])
     by_hand = [[1.5, 3], [1.5, 3], [3, 3], [2, 0], [8, 0]]
     assert expected(events, exposure, STRATA) == pytest.approx(np.array(by_hand))
+
+
+def test_a_host_may_be_held_against_the_others_alone() -> None:
+    events = np.array([[4.0, 0], [2, 0], [0, 9], [5, 0], [5, 0]])
+    exposure = np.array([[1.0, 1], [1, 1], [2, 1], [1, 1], [4, 1]])
+    by_hand = [[2 / 3, 4.5], [4 / 3, 4.5], [6, 0], [1.25, 0], [20, 0]]
+    assert expected(events, exposure, STRATA, 0.0) == pytest.approx(np.array(by_hand))
+    alone = expected(events[:1], exposure[:1], STRATA[:1], 0.0)
+    assert alone.tolist() == [[0.0, 0.0]], "nobody else says anything"
 
 
 def test_what_is_unknown_is_in_no_rate() -> None:
@@ -167,7 +177,7 @@ def test_a_surge_cancels_slot_by_slot_where_counts_are_bursty(
     found = []
     for each in (events, surged):
         means = expected(each, exposure, STRATA)
-        observed, expect = observed_and_expected(each, means, spread).T
+        observed, expect = observed_and_expected(each, means, weights(means, spread)).T
         found.append(np.log(observed / expect))
     assert found[1] == pytest.approx(found[0], abs=1e-6)
 
@@ -209,11 +219,12 @@ def test_sums_of_parts_of_a_window_add_up(
 ) -> None:
     events = np.where(holes, np.nan, counts)
     means = expected(events, exposure, STRATA)
+    weight = weights(means, 0.5)
     parts = [
-        observed_and_expected(events[:, part], means[:, part], 0.5)
+        observed_and_expected(events[:, part], means[:, part], weight[:, part])
         for part in (slice(None, cut), slice(cut, None))
     ]
-    assert sum(parts) == pytest.approx(observed_and_expected(events, means, 0.5))
+    assert sum(parts) == pytest.approx(observed_and_expected(events, means, weight))
 
 
 def test_an_unknown_host_is_as_the_mean_of_its_stratum() -> None:

@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from bench.judge.production import look_at_the_end
 from bench.judge.scenarios import Replicate, Series
 from edgetune.judge.change import change, filled, lasting
-from edgetune.judge.permutation import Draws, interval, make_draws, p_value
-from edgetune.judge.scores import Column, benefit, harm
+from edgetune.judge.permutation import Draws, make_draws
+from edgetune.judge.scores import Column, harm
 from edgetune.judge.sequential import budget, spent, take_out
 from edgetune.judge.standardise import (
     dispersion,
@@ -68,22 +69,16 @@ class Ours:
         alive = np.ones(len(groups.draws), dtype=bool)
         for minute in looks:
             drops = groups.statistics(groups.column("drops", "soak", 0, minute))[:, 0]
-            scores = benefit(drops, drops, 0.0)
-            most = budget(ALPHA, (minute / looks[-1]) ** 3, len(scores))
-            alive = take_out(scores, alive, most)
-        return bool(not alive[0] and scores[0] > 0)
+            most = budget(ALPHA, (minute / looks[-1]) ** 3, len(drops))
+            alive = take_out(-drops, alive, most)
+        return bool(not alive[0] and drops[0] < 0)
 
     def compare(self, replicate: Replicate) -> tuple[float, float, float, str]:
         """Ratio of ratios of drops with its interval, and the verdict of one look at the end."""
-        groups = self._groups(replicate)
-        column = groups.column("drops", "soak", 0, replicate.metrics[0].after.shape[1])
-        statistics = groups.statistics(column)[:, 0]
-        shown = groups.draws.statistics(groups.draws.test[:, None].astype(float))[:, 0]
-        low, high = interval(statistics, shown, ALPHA)
-        proven = {"improved": p_value(-statistics), "degraded": p_value(statistics)}
-        verdicts = [verdict for verdict, p in proven.items() if p <= ALPHA]
-        found = [math.exp(each) for each in (float(statistics[0]), low, high)]
-        return found[0], found[1], found[2], "".join(verdicts) or "no_difference"
+        look = look_at_the_end(replicate)
+        row = look["metrics"][0]
+        low, high = row["interval"]
+        return row["ratio"], low or 0.0, high or math.inf, str(look["verdict"])
 
     def _groups(self, replicate: Replicate) -> _Groups:
         kept = [each for each in replicate.metrics if each.name in (self._metrics or [each.name])]

@@ -120,12 +120,6 @@ JUDGE = (
             "(statistics > _NOTHING)",
         ),
         (
-            "the margin of a benefit is forgotten",
-            "scores.py",
-            "return margin * shown - statistics",
-            "return -statistics",
-        ),
-        (
             "a host that never counted anything has no rate",
             "standardise.py",
             "half = 0.5 * observed",

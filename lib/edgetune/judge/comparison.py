@@ -10,9 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from edgetune.judge.change import DIFFERENCE_IN_DIFFERENCES, change, filled, lasting
-from edgetune.judge.measured import COUNTS, EVENTS, EXPOSURE, halves_of, rates_of, rows_of
-from edgetune.judge.permutation import Strata, make_draws
+from edgetune.judge.change import change, filled, lasting
+from edgetune.judge.hypotheses import LOGS, root, under
+from edgetune.judge.measured import (
+    COUNTS,
+    EVENTS,
+    EXPOSURE,
+    halves_of,
+    rates_of,
+    rates_under,
+    rows_of,
+)
+from edgetune.judge.permutation import Strata, interval, make_draws
 from edgetune.judge.scores import Column
 from edgetune.metrics.catalogue import METRICS
 
@@ -35,6 +44,7 @@ class Comparison:
         self.blocks = blocks
         self.draws = make_draws(strata, plan["options"]["seed"])
         self._known: dict[str, Array] = {}
+        self._rates: dict[tuple[str, str], Array] = {}
         self.margins = {self.metric: math.log1p(plan["intent"]["margin"])}
         for guard in plan["guards"]:
             self.margins.setdefault(guard["metric"], math.log1p(guard["margin"]))
@@ -65,7 +75,7 @@ class Comparison:
     def columns(self) -> list[Column]:
         """What harm is looked for in: the intent's metric and all guards, in all windows."""
         return [
-            Column(metric, window, self._changes(metric, window, self.theta[metric]), margin)
+            Column(metric, window, self._changes(metric, window), margin)
             for window in self.windows
             for metric, margin in self.margins.items()
         ]
@@ -76,32 +86,53 @@ class Comparison:
         return self._all_statistics[:, : len(self.columns)]
 
     @cached_property
-    def shown(self) -> Array:
-        """How much of a shift of the real test group each draw shows, shape (draws,)."""
-        return self._all_statistics[:, -1]
+    def beyond_allowed(self) -> Array:
+        """How much worse than ``allowed`` each draw shows the intent's metric, shape (draws,)."""
+        return self._all_statistics[:, -2]
 
     def statistic(self, metric: str, window: str = "soak") -> Array:
         """That of one column, shape (draws,)."""
         names = [(column.metric, column.window) for column in self.columns]
         return self.statistics[:, names.index((metric, window))]
 
-    def whole(self, metric: str) -> Array:
-        """That of the soak when all of each host's baseline is taken off."""
-        first = len(self.columns) + list(self.margins).index(metric)
-        return self._all_statistics[:, first]
+    def ratio(self, metric: str, window: str = "soak", theta: float | None = None) -> float:
+        """The logarithm of the ratio that, divided out, leaves no difference between groups."""
+        differences = self.draws.observed(
+            np.stack([self._changes(metric, window, log, theta) for log in LOGS], axis=1)
+        )
+        return root(worse(metric) * differences)
+
+    def bounds(self, metric: str, window: str = "soak") -> tuple[float, float]:
+        """Of that ratio's logarithm, each side at ``alpha_help``: those that a test keeps when
+        slots are weighted as under the ratio that is estimated."""
+        centre = self.ratio(metric, window)
+        if window == "soak":
+            statistics = self._all_statistics[:, len(self.columns) + [*self.margins].index(metric)]
+        else:
+            changes = self._changes(metric, window, centre)
+            statistics = self.draws.statistics(changes[:, None])[:, 0]
+        shown, alpha = self._all_statistics[:, -1], self.plan["options"]["alpha_help"]
+        low, high = interval(worse(metric) * statistics, shown, alpha)
+        return centre + low, centre + high
 
     @cached_property
     def _all_statistics(self) -> Array:
-        """The columns, the whole changes in the soak, the test group: each pass over the draws
-        of many hosts takes its time."""
-        whole = [self._changes(name, "soak", DIFFERENCE_IN_DIFFERENCES) for name in self.margins]
-        changes = [*(column.changes for column in self.columns), *whole, self.draws.test]
+        """The columns; the soak under each estimated ratio; the intent's metric under what is
+        allowed; the test group: each pass over the draws of many hosts takes its time."""
+        evened = [self._changes(name, "soak", self.ratio(name)) for name in self.margins]
+        allowed = self._changes(self.metric, "soak", worse(self.metric) * self.allowed)
+        changes = [column.changes for column in self.columns]
+        changes += [*evened, allowed, self.draws.test]
         return self.draws.statistics(np.stack(changes, axis=1).astype(float))
 
-    def _changes(self, metric: str, window: str, theta: float) -> Array:
-        """The change of each host, positive where it is worse; one that is not known is as the
-        mean of its stratum."""
-        found = worse(metric) * change(self.before(metric), self.after(metric, window), theta)
+    def _changes(
+        self, metric: str, window: str, supposed: float = 0.0, theta: float | None = None
+    ) -> Array:
+        """The change of each host, positive where it is worse, if the tuning multiplies by a ratio
+        of this logarithm; a host that is not known is as the mean of its stratum."""
+        kept = self.theta[metric] if theta is None else theta
+        after = self.after(metric, window, supposed)
+        found = worse(metric) * change(self.before(metric), after, kept)
         return filled(found, self.draws.strata)
 
     @cached_property
@@ -119,10 +150,14 @@ class Comparison:
         """The logarithm of each host's rate in the baseline."""
         return rates_of(self._rows(metric)[0], self.draws.strata)
 
-    def after(self, metric: str, window: str) -> Array:
-        """The logarithm of each host's rate in a window of the soak."""
-        newest = self._rows(metric)[-len(self.windows[window]) :]
-        return rates_of(newest.sum(axis=0), self.draws.strata)
+    def after(self, metric: str, window: str, supposed: float = 0.0) -> Array:
+        """The logarithm of each host's rate in a window of the soak, when the ratio of which
+        ``supposed`` is the logarithm is divided out of the events of test hosts."""
+        if (metric, window) not in self._rates:
+            newest = self._rows(metric)[-len(self.windows[window]) :].sum(axis=0)
+            rates = rates_under(newest, self.draws.strata, self.draws.test)
+            self._rates[metric, window] = rates
+        return under(self._rates[metric, window], self.draws.test, supposed)
 
     def levels(self, metric: str) -> tuple[Array, Array]:
         """Events per exposure of each host in the baseline and in the soak; NaN without any."""
@@ -135,7 +170,7 @@ class Comparison:
         return float(np.nansum(self._rows(metric)[:, :, COUNTS]))
 
     def _rows(self, metric: str) -> Array:
-        """Baseline and blocks, shape (1 + blocks, hosts, 5)."""
+        """Baseline and blocks (see ``rows_of``)."""
         if metric not in self._known:
             parts = [self.baseline, *self.blocks]
             self._known[metric] = rows_of(parts, metric, self.draws.hosts)

@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from edgetune.judge.comparison import Blocks, Comparison, worse
-from edgetune.judge.permutation import Strata, interval, p_value
-from edgetune.judge.scores import benefit, harm
+from edgetune.judge.change import DIFFERENCE_IN_DIFFERENCES
+from edgetune.judge.comparison import Blocks, Comparison
+from edgetune.judge.permutation import Strata, p_value
+from edgetune.judge.scores import harm
 from edgetune.judge.sentence import sentence
 from edgetune.judge.sequential import budget, pack, spent, take_out, unpack
 from edgetune.judge.soundness import Doubt, doubts
@@ -113,13 +114,12 @@ def _tests(
     A biased look takes no draw out: its alpha is left to those that follow.
     """
     scores = harm(compared.statistics, compared.columns)
-    helped = benefit(compared.statistic(compared.metric), compared.shown, compared.allowed)
     options, draws = compared.plan["options"], compared.draws
     even = spent(options["alpha_harm"], moment.passed, len(draws), planned_looks(options))
     tests = {}
     for name, alpha, share, score in (
         ("harm", options["alpha_harm"], even, scores.max(axis=1)),
-        ("help", options["alpha_help"], moment.passed**3, helped),
+        ("help", options["alpha_help"], moment.passed**3, -compared.beyond_allowed),
     ):
         earlier = _earlier(compared, previous, name)
         most = budget(alpha, share - earlier["forgone"], len(draws))
@@ -204,9 +204,8 @@ def _effect(
     compared: Comparison, metric: str, window: str = "soak"
 ) -> tuple[float, tuple[float, float]]:
     """The ratio of ratios and its bounds, each side at ``alpha_help``."""
-    statistics = worse(metric) * compared.statistic(metric, window)
-    low, high = interval(statistics, compared.shown, compared.plan["options"]["alpha_help"])
-    return _ratio(float(statistics[0])), (_ratio(low), _ratio(high))
+    low, high = compared.bounds(metric, window)
+    return _ratio(compared.ratio(metric, window)), (_ratio(low), _ratio(high))
 
 
 def _ratio(logarithm: float) -> float:
@@ -214,9 +213,9 @@ def _ratio(logarithm: float) -> float:
 
 
 def _row(compared: Comparison, metric: str) -> Document:
-    sign, score = worse(metric), compared.statistic(metric)
+    score = compared.statistic(metric)
     ratio, bounds = _effect(compared, metric)
-    windows = {name: compared.statistic(metric, name)[0] for name in compared.windows}
+    whole = compared.ratio(metric, theta=DIFFERENCE_IN_DIFFERENCES)
     return {
         "metric": metric,
         "role": "intent" if metric == compared.metric else "guard",
@@ -226,9 +225,9 @@ def _row(compared: Comparison, metric: str) -> Document:
         "margin": round(math.expm1(compared.margins[metric]), 6),
         "p_better": p_value(-score),
         "p_worse": p_value(score),
-        "windows": {name: _ratio(sign * float(value)) for name, value in windows.items()},
+        "windows": {name: _ratio(compared.ratio(metric, name)) for name in compared.windows},
         "theta": round(compared.theta[metric], 6),
-        "ratio_at_theta_1": _ratio(sign * float(compared.whole(metric)[0])),
+        "ratio_at_theta_1": _ratio(whole),
         **_levels(compared, metric),
     }
 

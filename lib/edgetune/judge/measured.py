@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Baseline and blocks of a soak as small documents: all that the verdict rests on.
 
-For each metric every host has a row ``[events, exposure, counts, observed, expected]``: events
+For each metric every host has a row ``[events, exposure, counts, *observed, *expected]``: events
 as they were counted, counts the same in the metric's ``unit``, and of these the weighted sums
-(see ``standardise``).
+(see ``standardise``): in a baseline under no effect, in a block under each of ``RATIOS`` (see
+``hypotheses``). Blocks of version 0.7 have those under no effect alone.
 A block is the part of a soak between two looks; rows of consecutive blocks add up.
 """
 
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from edgetune.judge.hypotheses import NO_EFFECT, RATIOS, evened, own_share
 from edgetune.judge.permutation import Strata
 from edgetune.judge.standardise import (
     dispersion,
@@ -21,14 +23,17 @@ from edgetune.judge.standardise import (
     log_rates,
     observed_and_expected,
     smallest_unit,
+    weights,
 )
 from edgetune.metrics.facts import window_facts
-from edgetune.metrics.series import Window
+from edgetune.metrics.series import Series, Window
 
 Array = Any
 Document = dict[str, Any]
 
-EVENTS, EXPOSURE, COUNTS, OBSERVED, EXPECTED = range(5)
+EVENTS, EXPOSURE, COUNTS, OBSERVED = range(4)
+EXPECTED = OBSERVED + len(RATIOS)
+_UNDER_NO_EFFECT_ALONE = 5
 
 
 def measure_baseline(window: Window, strata: Strata) -> Document:
@@ -40,8 +45,9 @@ def measure_baseline(window: Window, strata: Strata) -> Document:
         unit = smallest_unit(series.events)
         means = expected(series.events / unit, series.exposure, numbers)
         spread = dispersion(series.events / unit, means)
+        weight = weights(means, spread)
         parts = (slice(None), slice(None, middle), slice(middle, None))
-        rows, first, second = (_rows(series, means, unit, spread, part) for part in parts)
+        rows, first, second = (_rows(series, means, unit, weight, part) for part in parts)
         metrics[name] = {
             "exposure": window.exposures[name],
             "unit": unit if np.nansum(series.events) > 0 else None,
@@ -58,34 +64,69 @@ def measure_block(window: Window, strata: Strata, baseline: Mapping[str, Any]) -
     In a unit of its own where nothing was counted in the baseline.
     """
     numbers = _numbers(window.hosts, strata)
+    tested = {host for stratum in strata.values() for host in stratum["test"]}
+    test = np.array([host in tested for host in window.hosts])
     metrics = {}
     for name, series in window.metrics.items():
         before = baseline["metrics"][name]
         unit = before["unit"] or smallest_unit(series.events)
-        means = expected(series.events / unit, series.exposure, numbers)
-        rows = _rows(series, means, unit, before["dispersion"], slice(None))
+        sums = [
+            _under(ratio, series, test, unit, before["dispersion"], numbers) for ratio in RATIOS
+        ]
+        rows = np.column_stack([_plain(series, unit), *np.transpose(sums, (2, 1, 0))])
         metrics[name] = {"hosts": _by_host(window.hosts, rows)}
     return _document(window, metrics, baseline["facts"]["packets"])
 
 
 def rows_of(parts: Sequence[Mapping[str, Any]], metric: str, hosts: Sequence[str]) -> Array:
-    """The rows of hosts in each document, shape (documents, hosts, 5); NaN for an unknown host."""
-    unknown = [np.nan] * 5
+    """The rows of hosts in each document, shape (documents, hosts, 3 + 2 * ratios).
+
+    What is known under no effect alone is as if it were so under every hypothesis; NaN for an
+    unknown host.
+    """
     rows = [part["metrics"][metric]["hosts"] for part in parts]
-    return np.array([[own.get(host, unknown) for host in hosts] for own in rows], dtype=float)
+    return np.array([[_wide(own.get(host)) for host in hosts] for own in rows], dtype=float)
+
+
+def _wide(row: Sequence[float] | None) -> Sequence[float]:
+    if row is None:
+        return [np.nan] * (OBSERVED + 2 * len(RATIOS))
+    if len(row) > _UNDER_NO_EFFECT_ALONE:
+        return row
+    *plain, observed, means = row
+    return [*plain, *[observed] * len(RATIOS), *[means] * len(RATIOS)]
 
 
 def rates_of(rows: Array, strata: Array) -> Array:
-    """The logarithm of each host's standardised rate."""
-    return log_rates(rows[:, [OBSERVED, EXPECTED]], rows[:, COUNTS], strata)
+    """The logarithm of each host's standardised rate, shape (hosts,)."""
+    return log_rates(rows[:, [OBSERVED + NO_EFFECT, EXPECTED + NO_EFFECT]], rows[:, COUNTS], strata)
+
+
+def rates_under(rows: Array, strata: Array, test: Array) -> Array:
+    """The same under each hypothesis, with its ratio left in: shape (hosts, ratios)."""
+    found = [
+        log_rates(
+            rows[:, [OBSERVED + number, EXPECTED + number]],
+            rows[:, COUNTS],
+            strata,
+            evened(test, ratio),
+        )
+        for number, ratio in enumerate(RATIOS)
+    ]
+    return np.stack(found, axis=1)
 
 
 def halves_of(
     baseline: Mapping[str, Any], metric: str, hosts: Sequence[str]
 ) -> tuple[Array, Array]:
     """The rows of hosts in both halves of the baseline."""
-    both = np.array([baseline["metrics"][metric]["halves"][host] for host in hosts], dtype=float)
-    return both[:, :5], both[:, 5:]
+    both = [baseline["metrics"][metric]["halves"][host] for host in hosts]
+    middle = _UNDER_NO_EFFECT_ALONE
+    first, second = (
+        np.array([_wide(row[part]) for row in both], dtype=float)
+        for part in (slice(None, middle), slice(middle, None))
+    )
+    return first, second
 
 
 def _numbers(hosts: Sequence[str], strata: Strata) -> Array:
@@ -94,11 +135,27 @@ def _numbers(hosts: Sequence[str], strata: Strata) -> Array:
     return np.array([next(i for i, own in enumerate(members) if host in own) for host in hosts])
 
 
-def _rows(series: Any, means: Array, unit: float, spread: float, slots: slice) -> Array:
-    events, exposure = series.events[:, slots], series.exposure[:, slots]
-    sums = observed_and_expected(events / unit, means[:, slots], spread)
-    plain = [np.nansum(what, axis=1) for what in (events, exposure, events / unit)]
-    return np.column_stack([*plain, sums])
+def _rows(series: Series, means: Array, unit: float, weight: Array, slots: slice) -> Array:
+    part = Series(series.events[:, slots], series.exposure[:, slots])
+    sums = observed_and_expected(part.events / unit, means[:, slots], weight[:, slots])
+    return np.column_stack([_plain(part, unit), sums])
+
+
+def _plain(series: Series, unit: float) -> Array:
+    """Events, exposure and counts of each host."""
+    sums = (series.events, series.exposure, series.events / unit)
+    return np.column_stack([np.nansum(what, axis=1) for what in sums])
+
+
+def _under(
+    ratio: float, series: Series, test: Array, unit: float, spread: float, numbers: Array
+) -> Array:
+    """What each host counted, and is expected to by the counts of all that a hypothesis evens."""
+    counts = series.events / unit
+    alike = counts * evened(test, ratio)[:, None]
+    means = expected(alike, series.exposure, numbers)
+    others = expected(alike, series.exposure, numbers, own_share(ratio))
+    return observed_and_expected(counts, means, weights(others, spread))
 
 
 def _by_host(hosts: Sequence[str], rows: Array) -> dict[str, list[float]]:

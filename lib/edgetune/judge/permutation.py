@@ -63,6 +63,11 @@ class Draws:
         parts = [self.chosen[row : row + _ROWS_AT_ONCE].astype(float) @ gained for row in rows]
         return np.concatenate(parts) - self.cost @ columns
 
+    def observed(self, columns: Array) -> Array:
+        """The statistic of the draw that happened for each column of values, shape (n,)."""
+        real: Array = self.test.astype(float) @ (self.gain[:, None] * columns)
+        return real - self.cost @ columns
+
 
 def make_draws(strata: Strata, seed: int, draws: int = DRAWS) -> Draws:
     """Enumerate the draws, or sample ``draws`` of them when there are too many.

@@ -46,13 +46,3 @@ def harm(statistics: Array, columns: Sequence[Column]) -> Array:
     spread = np.where(spread > _NOTHING, spread, math.inf)
     beyond = (statistics > margins + _NOTHING) & np.isfinite(spread)
     return np.where(beyond, statistics / spread - handicaps, -math.inf)
-
-
-def benefit(statistics: Array, shown: Array, margin: float) -> Array:
-    """How far below its margin each draw shows a metric, shape (draws,).
-
-    ``statistics`` are those of its changes, positive where it got worse, ``shown`` those of the
-    real test group's indicator: the margin, a logarithm, is taken off the real test hosts, so
-    the test is of "worse by the margin".
-    """
-    return margin * shown - statistics

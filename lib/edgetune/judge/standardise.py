@@ -6,7 +6,8 @@ stratum in that very slot: a surge of the whole PoP is in both and cancels, and 
 not outweigh the quiet ones. Slots are weighted as counts with that mean and a variance of
 ``mean + dispersion * mean ** 2`` deserve (the quasi-score of the negative binomial): plain sums
 for rare events, the mean of the ratios for bursty ones. Both are functions of all hosts alike,
-whichever group they are in, so permutation tests on them stay valid.
+whichever group they are in, so permutation tests on them stay valid where no group differs.
+Where one does, its ratio is divided out first (see ``hypotheses``).
 """
 
 from __future__ import annotations
@@ -37,14 +38,20 @@ def smallest_unit(events: Array) -> float:
     return float(max(smallest, _LEAST * np.median(counted)))
 
 
-def expected(events: Array, exposure: Array, strata: Array) -> Array:
-    """Exposure times the stratum's rate in each slot, shape (hosts, slots); NaN if unknown."""
+def expected(events: Array, exposure: Array, strata: Array, own: float = 1.0) -> Array:
+    """Exposure times the stratum's rate in each slot, shape (hosts, slots); NaN if unknown.
+
+    In the rate that a host is held against, its own events and exposure have a share of ``own``
+    of what those of the others have.
+    """
     known = np.isfinite(events) & np.isfinite(exposure)
     counted, exposed = np.where(known, events, 0.0), np.where(known, exposure, 0.0)
     member = (strata[:, None] == np.unique(strata)).astype(float)
-    total = member.T @ exposed
-    rate = np.divide(member.T @ counted, total, out=np.zeros_like(total), where=total > 0)
-    return np.where(known, exposed * (member @ rate), np.nan)
+    happened, total = (member @ (member.T @ each) - (1 - own) * each for each in (counted, exposed))
+    # What is left of an only host's exposure are last digits.
+    some = total > _LAST_DIGITS * exposed
+    rate = np.divide(happened, total, out=np.zeros_like(total), where=some)
+    return np.where(known, exposed * np.maximum(rate, 0.0), np.nan)
 
 
 def dispersion(events: Array, means: Array) -> float:
@@ -69,27 +76,29 @@ def weights(means: Array, overdispersion: float) -> Array:
     return np.where(known, 1 / (1 + overdispersion * np.where(known, means, 0.0)), 0.0)
 
 
-def observed_and_expected(events: Array, means: Array, overdispersion: float) -> Array:
+def observed_and_expected(events: Array, means: Array, weight: Array) -> Array:
     """Weighted sums over the slots, shape (hosts, 2); the sums of several windows add up."""
     known = np.isfinite(means) & np.isfinite(events)
-    weight = weights(means, overdispersion)
     sums = [(weight * np.where(known, what, 0.0)).sum(1) for what in (events, means)]
     return np.stack(sums, axis=1)
 
 
-def log_rates(sums: Array, counts: Array, strata: Array) -> Array:
+def log_rates(sums: Array, counts: Array, strata: Array, scale: Array | float = 1.0) -> Array:
     """``log((observed + half an event) / expected)`` of each host.
 
-    ``sums`` as ``observed_and_expected`` gives them, ``counts`` the plain number of units. In a
-    stratum in which nothing happened all are 0; NaN for a host that had no exposure.
+    ``sums`` as ``observed_and_expected`` gives them, ``counts`` the plain number of units. Both
+    are multiplied by each host's ``scale`` before anything is added, and the logarithm of that is
+    taken off in the end. In a stratum in which nothing happened all are 0; NaN for a host that
+    had no exposure.
     """
-    observed, means = sums[:, 0], sums[:, 1]
+    scales = np.broadcast_to(scale, len(sums))
+    observed, means = sums[:, 0] * scales, sums[:, 1]
     found = np.zeros(len(sums))
     for stratum in np.unique(strata):
         own = strata == stratum
         if observed[own].sum() <= 0 or means[own].sum() <= 0:
             continue
-        half = 0.5 * observed[own].sum() / counts[own].sum()
+        half = 0.5 * observed[own].sum() / (counts * scales)[own].sum()
         exposed = np.where(means[own] > 0, means[own], np.nan)
-        found[own] = np.log((observed[own] + half) / exposed)
+        found[own] = np.log((observed[own] + half) / exposed / scales[own])
     return found

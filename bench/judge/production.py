@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One look at the end of a simulated soak, through the documents of a rollout's record."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import numpy as np
+
+from bench.judge.scenarios import Array, Replicate, Series
+from edgetune.judge.comparison import Comparison
+from edgetune.judge.look import Moment, judge, too_little
+from edgetune.judge.measured import measure_baseline, measure_block
+from edgetune.metrics.series import Series as Counted
+from edgetune.metrics.series import Window
+
+METRIC = "packet_drops"
+MINUTE = 60.0
+
+
+def look_at_the_end(
+    replicate: Replicate, goal: str = "improve", margin: float = 0.0, alpha: float = 0.05
+) -> dict[str, Any]:
+    """What a look says of the drops once the soak is over; nothing casts doubt on it."""
+    drops = replicate.metrics[0]
+    baseline_bins, soak_bins = drops.before.shape[1], drops.after.shape[1]
+    # Each rollout has draws of its own, as its plan has a seed of its own.
+    seed = zlib.crc32(drops.before.tobytes())
+    times = {"soak": MINUTE * soak_bins, "warmup": 0.0, "interval": MINUTE, "looks": 1}
+    plan = {
+        "intent": {"goal": goal, "metric": METRIC, "margin": margin},
+        "guards": [],
+        "options": {"alpha_harm": alpha, "alpha_help": alpha, "seed": seed, **times},
+    }
+    strata = _strata(replicate)
+    before = _window(drops.before, drops.before_exposure, 0)
+    after = _window(drops.after, drops.after_exposure, baseline_bins)
+    baseline = measure_baseline(before, strata)
+    compared = Comparison(plan, strata, baseline, [measure_block(after, strata, baseline)])
+    return judge(compared, too_little(compared), Moment(1, 1, 1.0))
+
+
+def _strata(replicate: Replicate) -> dict[str, dict[str, list[str]]]:
+    found: dict[str, dict[str, list[str]]] = {}
+    for host, (number, test) in enumerate(zip(replicate.strata, replicate.test)):
+        groups = found.setdefault(str(number), {"test": [], "control": []})
+        groups["test" if test else "control"].append(str(host))
+    return found
+
+
+def _window(events: Array, exposure: Array, first: int) -> Window:
+    """Bins of a minute, the ``first`` of which begins so many minutes after the baseline did."""
+    hosts, bins = events.shape
+    known = np.isfinite(events) & np.isfinite(exposure)
+    blank = np.where(known, 0.0, np.nan)
+    return Window(
+        hosts=tuple(map(str, range(hosts))),
+        start=MINUTE * first,
+        end=MINUTE * (first + bins),
+        slot=MINUTE,
+        metrics={METRIC: Counted(events + blank, exposure + blank)},
+        exposures={METRIC: "packets"},
+        packets=np.ones((hosts, bins)),
+        samples=np.full(hosts, bins + 1),
+        newest=np.full(hosts, MINUTE * (first + bins)),
+        flaws={},
+    )
+
+
+def drops_alone(test: Array, before: Array, after: Array) -> Replicate:
+    """A replicate of one stratum, with drops per time as its only metric."""
+    series = Series("drops", before, np.ones(before.shape), after, np.ones(after.shape))
+    return Replicate(test, np.zeros(len(test), dtype=int), (series,))
