@@ -23,7 +23,7 @@ from bench.judge.scenarios import SCENARIOS, Replicate
 from bench.judge.trials import LOOKS, Case, Decisions, Sizes
 
 ROOT = Path(__file__).resolve().parents[1]
-TINY = Sizes(null=6, effect=4, slow=3)
+TINY = Sizes(null=6, effect=4, slow=3, promise=2)
 
 
 class Steady:
@@ -75,7 +75,7 @@ def test_wilsons_interval(count: int, of: int, low: float, high: float) -> None:
 def test_figures_do_not_depend_on_the_number_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "BLOCK", 2)
     chosen = trials.cases(["few"])[:2]
-    sizes = Sizes(null=5, effect=5, slow=5)
+    sizes = Sizes(null=5, effect=5, slow=5, promise=0)
     one, two = (alarms(trials.run(chosen, sizes, 1, jobs)) for jobs in (1, 2))
     assert one == two
     assert all(len(of_case) == 5 for of_case in one.values())
@@ -154,6 +154,15 @@ def test_false_rollbacks_and_wrong_directions_are_those_without_harm() -> None:
     assert wrong["effect"] == "x0.7"
 
 
+FLEET: dict[str, Any] = {
+    "fleet": "steady",
+    "hosts": 12,
+    "margin": None,
+    "ratio": 0.5,
+    "covered": {"rate": 0.88},
+}
+
+
 def target_of(what: str, **changed: Any) -> targets.Target:
     low: dict[str, Any] = {"scenario": "full", "method": "ours", "high": 0.066, "rate": 0.04}
     document = {
@@ -164,23 +173,36 @@ def target_of(what: str, **changed: Any) -> targets.Target:
         ],
         "differences": [{**low, "effect": "x2", "difference": -0.04, "error": 0.011}],
         "articles": [{"article": "failover", "ratio": 0.33, "truth": 0.31, "verdict": "improved"}],
+        "promises": [
+            {**FLEET, "margin": 0.2, "ratio": 1.2, "promoted": {"high": 0.066}},
+            {**FLEET, "margin": 0.2, "ratio": 1.0, "promoted": {"high": 0.99}},
+            *({**FLEET, "hosts": hosts, "bias": -0.02} for hosts in (4, 8, 12)),
+        ],
     }
     for key, values in changed.items():
-        document[key][-1 if key == "power" else 0].update(values)
-    (found,) = (one for one in targets.check("ours", document) if one.what.startswith(what))
-    return found
+        rows = document[key]
+        rows[-1 if key == "power" or "bias" in values or "covered" in values else 0].update(values)
+    found = [one for one in targets.check("ours", document) if one.what.startswith(what)]
+    return found[-1]
 
 
 def test_targets_are_reached_up_to_their_limits_and_missed_beyond() -> None:
     for what in ("false rollbacks, full", "power, full, x1.25", "median", "power against"):
         assert target_of(what).reached
-    assert target_of("failover").reached
+    for what in ("failover", "harm of just the margin", "90 % interval", "bias of a log ratio"):
+        assert target_of(what).reached
     assert not target_of("false", false_rollbacks={"high": 0.0661}).reached
     assert not target_of("median", power={"minutes": {"median": 30.0}}).reached
     assert not target_of("median", power={"minutes": None}).reached
     assert not target_of("power against", differences={"error": 0.01}).reached
     assert not target_of("failover", articles={"ratio": 0.4}).reached
     assert not target_of("failover", articles={"verdict": "inconclusive"}).reached
+    assert not target_of("harm of just", promises={"promoted": {"high": 0.067}}).reached
+    assert not target_of("90 %", promises={"covered": {"rate": 0.879}}).reached
+    for bias in (-0.021, 0.021):
+        assert not target_of(
+            "bias of a log ratio, the worst: steady, 12", promises={"bias": bias}
+        ).reached
 
 
 @pytest.mark.usefixtures("tiny", "steady")

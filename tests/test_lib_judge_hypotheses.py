@@ -16,6 +16,7 @@ from bench.judge.production import METRIC, drops_alone, look_at_the_end
 from bench.judge.promises import FLEETS, Fleet, Promise, draw
 from edgetune.judge.hypotheses import LOGS, NO_EFFECT, RATIOS, evened, own_share, root, under
 from edgetune.judge.measured import measure_baseline, measure_block, rates_under, rows_of
+from edgetune.metrics.coverage import Coverage
 from edgetune.metrics.series import Series, Window
 
 Array = Any
@@ -39,6 +40,8 @@ def _window(events: Array) -> Window:
         samples=np.full(len(HOSTS), 9),
         newest=np.full(len(HOSTS), 80.0),
         flaws={},
+        coverage=Coverage(np.full(len(HOSTS), 80.0), {}, {}),
+        boots={},
     )
 
 

@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 
 from bench._table import carry_out, options
-from bench.judge import figures, large, oddities, peers, targets, trials
+from bench.judge import figures, large, oddities, peers, promises, targets, trials
 from bench.judge.articles import ARTICLES
 from bench.judge.scenarios import SCENARIOS
 from bench.judge.tables import show
 from bench.judge.trials import Judge, Sizes
 
-FULL = Sizes(null=4000, effect=1000, slow=300)
-QUICK = Sizes(null=60, effect=20, slow=20)
+FULL = Sizes(null=4000, effect=1000, slow=300, promise=3000)
+QUICK = Sizes(null=60, effect=20, slow=20, promise=10)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -81,6 +81,7 @@ def run(scenarios: Sequence[str], sizes: Sizes, seed: int, jobs: int) -> dict[st
         "oddities": oddities.decide([*([ours] if ours else []), *installed], seed),
         "cpu": figures.cpu(found),
         "articles": judge_articles(ours, seed) if ours else [],
+        "promises": promises.run(sizes.promise, seed, jobs) if ours else [],
         "large": large.measure() if ours and sizes is FULL else {},
     }
     reached = targets.check(ours.name, document) if ours else []

@@ -12,6 +12,7 @@ from bench.judge.scenarios import Array, Replicate, Series
 from edgetune.judge.comparison import Comparison
 from edgetune.judge.look import Moment, judge, too_little
 from edgetune.judge.measured import measure_baseline, measure_block
+from edgetune.metrics.coverage import Coverage
 from edgetune.metrics.series import Series as Counted
 from edgetune.metrics.series import Window
 
@@ -65,6 +66,8 @@ def _window(events: Array, exposure: Array, first: int) -> Window:
         samples=np.full(hosts, bins + 1),
         newest=np.full(hosts, MINUTE * (first + bins)),
         flaws={},
+        coverage=Coverage(np.full(hosts, MINUTE * bins), {METRIC: MINUTE * known.sum(axis=1)}, {}),
+        boots={},
     )
 
 

@@ -11,6 +11,7 @@ import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy as np
 from bench.judge.figures import rate
 from bench.judge.production import drops_alone, look_at_the_end
 from bench.judge.scenarios import Replicate
+from bench.judge.trials import spread
 
 BEFORE, AFTER = 240, 720
 """Minutes."""
@@ -72,6 +74,17 @@ def promises() -> Iterator[Promise]:
                     yield Promise(fleet, hosts, harm, margin)
             for ratio in RATIOS:
                 yield Promise(fleet, hosts, ratio)
+
+
+def run(count: int, seed: int, jobs: int) -> list[dict[str, Any]]:
+    """The figures of every promise, each from so many rollouts."""
+    every = list(promises())
+    work = partial(_judged, count=count, seed=seed)
+    return list(spread(work, every, jobs))
+
+
+def _judged(promise: Promise, count: int, seed: int) -> dict[str, Any]:
+    return figures_of(promise, [promise.look(seed, number) for number in range(count)])
 
 
 def draw(fleet: Fleet, dice: np.random.Generator, hosts: int, ratio: float) -> Replicate:

@@ -24,6 +24,7 @@ def show(document: Mapping[str, Any]) -> None:
     _show_more(document)
     _show_improvements(document)
     _show_articles(document["articles"])
+    _show_promises(document["promises"])
     _show_targets(document["targets"])
     for name, reason in document["left_out"].items():
         print(f"not compared: {name} ({reason})")
@@ -145,6 +146,38 @@ def _article(row: Mapping[str, Any]) -> list[str]:
         f"{row['low']:.3f}..{row['high']:.3f}",
         row["verdict"],
     ]
+
+
+def _show_promises(rows: Rows) -> None:
+    fleets = "{fleet}, {hosts} + {hosts}".format
+    margins = [row for row in rows if row["margin"]]
+    if margins:
+        _title("no_harm: promoted, and rolled back, by the harm that there is, %")
+        headers = ["fleet", "margin", "all of it", "half of it", "none", "half: rolled back"]
+        _table(headers, _by_margin(margins))
+        _title("Estimates: the 90 % interval covers, %; bias and deviation of the log ratio")
+        sized = [row for row in rows if row["margin"] is None]
+        _table(
+            ["fleet", "ratio", "covers", "bias", "deviation"],
+            (
+                [
+                    fleets(**row),
+                    f"{row['ratio']:g}",
+                    _percent(row["covered"]),
+                    f"{row['bias']:+.3f}",
+                    f"{row['deviation']:.3f}",
+                ]
+                for row in sized
+            ),
+        )
+
+
+def _by_margin(rows: Rows) -> Iterable[list[str]]:
+    """Three consecutive rows are those of one margin: all of it, half of it, no harm."""
+    for whole, half, none in zip(rows[::3], rows[1::3], rows[2::3]):
+        promoted = [_percent(row["promoted"]) for row in (whole, half, none)]
+        fleet = "{fleet}, {hosts} + {hosts}".format(**whole)
+        yield [fleet, f"{whole['margin']:.0%}", *promoted, _percent(half["rolled_back"])]
 
 
 def _show_targets(rows: Rows) -> None:

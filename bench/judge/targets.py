@@ -22,6 +22,10 @@ BEHIND = 0.02
 95 % interval of the difference says so: of many comparisons some are behind by chance."""
 _Z = 1.96
 MEMORY = 500
+COVERED = 0.88
+"""Least coverage of a nominal 90 % interval."""
+BIAS = {4: 0.05, 8: 0.05, 12: 0.02}
+"""By hosts of each group, most bias of the logarithm of a ratio."""
 ARTICLE = 0.15
 """How far the ratio may be from the one that was put into an article."""
 
@@ -48,6 +52,7 @@ def check(ours: str, document: Mapping[str, Any]) -> list[Target]:
         *_power(own_power),
         *_behind(document["differences"]),
         *_articles(document["articles"]),
+        *_promises(document["promises"]),
         *_large(document.get("large", {})),
     ]
 
@@ -89,6 +94,30 @@ def _articles(rows: Rows) -> Iterator[Target]:
         wanted = f"{row['truth']:.2f}, improved"
         found = f"{row['ratio']:.2f}, {row['verdict']}"
         yield Target(row["article"], wanted, found, near and row["verdict"] == "improved")
+
+
+def _promises(rows: Rows) -> Iterator[Target]:
+    """The worst of each, but for those of a margin that is kept to."""
+    if not rows:
+        return
+    harmful = [row for row in rows if row["margin"] and row["ratio"] == 1 + row["margin"]]
+    worst = max(harmful, key=lambda row: float(row["promoted"]["high"]))
+    what = f"harm of just the margin promoted, upper end, the worst: {_fleet(worst)}"
+    high = worst["promoted"]["high"]
+    yield Target(what, f"<= {FALSE_ROLLBACKS:.1%}", f"{high:.1%}", high <= FALSE_ROLLBACKS)
+    sized = [row for row in rows if row["margin"] is None]
+    worst = min(sized, key=lambda row: float(row["covered"]["rate"]))
+    what, covered = f"90 % interval, the worst: {_fleet(worst)}", worst["covered"]["rate"]
+    yield Target(what, f">= {COVERED:.0%}", f"{covered:.1%}", covered >= COVERED)
+    for hosts, most in BIAS.items():
+        of_size = [row for row in sized if row["hosts"] == hosts]
+        worst = max(of_size, key=lambda row: abs(float(row["bias"])))
+        what, bias = f"bias of a log ratio, the worst: {_fleet(worst)}", abs(worst["bias"])
+        yield Target(what, f"<= {most}", f"{bias:.3f}", bias <= most)
+
+
+def _fleet(row: Mapping[str, Any]) -> str:
+    return "{fleet}, {hosts} + {hosts}, x{ratio:g}".format(**row)
 
 
 def _large(found: Mapping[str, float]) -> Iterator[Target]:

@@ -16,12 +16,15 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Callable, Protocol, TypeVar
 
 import numpy as np
 
 from bench.judge import peers
 from bench.judge.scenarios import SCENARIOS, Replicate, draw
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 LOOKS = tuple(range(15, 241, 15))
 """Minutes of the soak."""
@@ -68,11 +71,13 @@ class Case:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many replicates are judged without and with an effect, and by slow peers of each."""
+    """How many replicates are judged without and with an effect, by slow peers of each, and for
+    each promise."""
 
     null: int
     effect: int
     slow: int
+    promise: int
 
 
 @dataclass(frozen=True)
@@ -136,7 +141,7 @@ def run(chosen: Iterable[Case], sizes: Sizes, seed: int, jobs: int) -> Trials:
     """Judge all of it. What interrupts this ends the processes, too."""
     blocks = [block for case in chosen for block in _blocks(case, sizes, seed)]
     trials: Trials = {}
-    for block, found in zip(blocks, _spread(blocks, jobs)):
+    for block, found in zip(blocks, spread(run_block, blocks, jobs)):
         of_case = trials.setdefault(block.case, {})
         for name, decisions in found.items():
             of_case.setdefault(name, Decisions()).add(decisions)
@@ -177,14 +182,14 @@ def _blocks(case: Case, sizes: Sizes, seed: int) -> Iterator[Block]:
             yield Block(case, seed, range(start, min(start + BLOCK, last)), with_slow)
 
 
-def _spread(blocks: Sequence[Block], jobs: int) -> Iterator[dict[str, Decisions]]:
-    """Judge the blocks, in order."""
+def spread(work: Callable[[T], R], items: Sequence[T], jobs: int) -> Iterator[R]:
+    """Do the work of all items, in order, in so many processes. An interrupt ends them, too."""
     if jobs == 1:
-        yield from map(run_block, blocks)
+        yield from map(work, items)
         return
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the processes are to keep to their CPU
     with _start(jobs) as pool:
-        yield from pool.imap(run_block, blocks)
+        yield from pool.imap(work, items)
 
 
 def _start(jobs: int) -> multiprocessing.pool.Pool:
