@@ -159,22 +159,24 @@ FLEET: dict[str, Any] = {
     "hosts": 12,
     "margin": None,
     "ratio": 0.5,
-    "covered": {"rate": 0.88},
+    "covered": {"rate": 0.88, "low": 0.87, "high": 0.89, "replicates": 3000},
+    "deviation": 0.1,
 }
 
 
 def target_of(what: str, **changed: Any) -> targets.Target:
-    low: dict[str, Any] = {"scenario": "full", "method": "ours", "high": 0.066, "rate": 0.04}
+    low: dict[str, Any] = {"scenario": "full", "method": "ours", "rate": 0.04}
+    low.update(low=0.03, high=0.066, replicates=4000)
     document = {
         "false_rollbacks": [low, {**low, "method": "peer", "high": 0.9}],
         "power": [
             {**low, "effect": "x1.25", "rate": 0.92},
-            {**low, "effect": "x2", "rate": 1.0, "minutes": {"median": 15.0}},
+            {**low, "effect": "x2", "rate": 1.0, "minutes": {"low": 15.0, "median": 15.0}},
         ],
         "differences": [{**low, "effect": "x2", "difference": -0.04, "error": 0.011}],
         "articles": [{"article": "failover", "ratio": 0.33, "truth": 0.31, "verdict": "improved"}],
         "promises": [
-            {**FLEET, "margin": 0.2, "ratio": 1.2, "promoted": {"high": 0.066}},
+            {**FLEET, "margin": 0.2, "ratio": 1.2, "promoted": low},
             {**FLEET, "margin": 0.2, "ratio": 1.0, "promoted": {"high": 0.99}},
             *({**FLEET, "hosts": hosts, "bias": -0.02} for hosts in (4, 8, 12)),
         ],
@@ -192,17 +194,81 @@ def test_targets_are_reached_up_to_their_limits_and_missed_beyond() -> None:
     for what in ("failover", "harm of just the margin", "90 % interval", "bias of a log ratio"):
         assert target_of(what).reached
     assert not target_of("false", false_rollbacks={"high": 0.0661}).reached
-    assert not target_of("median", power={"minutes": {"median": 30.0}}).reached
+    assert not target_of("median", power={"minutes": {"low": 30.0, "median": 30.0}}).reached
     assert not target_of("median", power={"minutes": None}).reached
     assert not target_of("power against", differences={"error": 0.01}).reached
     assert not target_of("failover", articles={"ratio": 0.4}).reached
     assert not target_of("failover", articles={"verdict": "inconclusive"}).reached
-    assert not target_of("harm of just", promises={"promoted": {"high": 0.067}}).reached
-    assert not target_of("90 %", promises={"covered": {"rate": 0.879}}).reached
+    above = {"low": 0.05, "high": 0.067, "replicates": 3000}
+    assert not target_of("harm of just", promises={"promoted": above}).reached
+    assert not target_of("90 %", promises={"covered": {**above, "rate": 0.879}}).reached
     for bias in (-0.021, 0.021):
         assert not target_of(
             "bias of a log ratio, the worst: steady, 12", promises={"bias": bias}
         ).reached
+
+
+def test_a_missed_target_tells_nothing_where_a_judge_as_good_as_wanted_may_miss_it() -> None:
+    quick = {"low": 0.02, "high": 0.13, "replicates": 60}
+    assert target_of("false", false_rollbacks=quick).verdict == "too few to tell"
+    assert target_of("false", false_rollbacks={**quick, "replicates": 4000}).verdict == "NO"
+    assert target_of("false", false_rollbacks={**quick, "low": 0.07}).verdict == "NO"
+    assert target_of("false").verdict == "yes"
+    assert target_of("harm of", promises={"promoted": quick}).verdict == "too few to tell"
+    wanted = "power, full, x1.5 from"
+    late = {"effect": "x1.5 from 120 min on", "rate": 0.8, "minutes": None}
+    assert target_of(wanted, power={**late, "high": 0.92}).verdict == "too few to tell"
+    assert target_of(wanted, power={**late, "high": 0.87}).verdict == "NO"
+
+
+def test_too_few_alarms_intervals_or_estimates_tell_nothing_either() -> None:
+    slow = {"low": 15.0, "median": 22.5}
+    assert target_of("median", power={"minutes": slow}).verdict == "too few to tell"
+    assert target_of("median", power={"minutes": {**slow, "low": 22.5}}).verdict == "NO"
+    assert target_of("median", power={"minutes": None}).verdict == "NO"
+    covered = {"rate": 0.8, "high": 0.94, "replicates": 10}
+    assert target_of("90 %", promises={"covered": covered}).verdict == "too few to tell"
+    assert target_of("90 %", promises={"covered": {**covered, "high": 0.87}}).verdict == "NO"
+    biased = {"bias": 0.05, "covered": {**FLEET["covered"], "replicates": 10}}
+    what = "bias of a log ratio, the worst: steady, 12"
+    assert target_of(what, promises=biased).verdict == "too few to tell"
+    assert target_of(what, promises={**biased, "deviation": 0.01}).verdict == "NO"
+
+
+def test_the_median_of_alarms_has_an_interval() -> None:
+    alarms: list[int | None] = [15 * (1 + number % 20) for number in range(20)]
+    minutes = figures._minutes(Case("few", 1.5), Decisions(alarms=alarms))
+    assert minutes and (minutes["low"], minutes["median"], minutes["high"]) == (90, 157.5, 225)
+    one = figures._minutes(Case("few", 1.5), Decisions(alarms=[30, None]))
+    assert one and one["low"] == one["high"] == 30
+
+
+def test_rows_whose_interval_misses_the_truth_are_named() -> None:
+    null = {"scenario": "full", "method": "ours", "low": 0.04, "high": 0.06}
+    article = {"article": "failover", "truth": 0.31, "low": 0.30, "high": 0.35}
+    document = {
+        "false_rollbacks": [
+            {**null, "improved": {"low": 0.051, "high": 0.09}},
+            {**null, "scenario": "transient", "low": 0.054, "high": 0.069, "improved": None},
+            {**null, "method": "peer", "low": 0.4, "improved": None},
+            {**null, "scenario": "calm", "low": 0.01, "high": 0.03, "improved": None},
+        ],
+        "promises": [
+            {**FLEET, "covered": {"low": 0.91, "high": 0.95}},
+            {**FLEET, "covered": {"low": 0.85, "high": 0.89}},
+            {**FLEET, "margin": 0.2, "ratio": 1.2, "promoted": {"low": 0.06, "high": 0.1}},
+            {**FLEET, "margin": 0.2, "ratio": 1.0, "promoted": {"low": 0.9, "high": 1.0}},
+        ],
+        "articles": [article, {**article, "article": "NIC week", "low": 0.32}],
+    }
+    found = [(row["table"], row["row"]) for row in figures.missed(document, "ours")]
+    assert found == [
+        ("false rollbacks", "transient"),
+        ("useless improvements", "full"),
+        ("no_harm: promoted", "steady, 12 + 12, x1.2"),
+        ("estimates: covers", "steady, 12 + 12, x0.5"),
+        ("articles", "NIC week"),
+    ]
 
 
 @pytest.mark.usefixtures("tiny", "steady")
@@ -229,6 +295,9 @@ def test_the_program_prints_its_tables_and_writes_its_figures(
     assert not all(row["reached"] for row in document["targets"])
     for title in ("False rollbacks", "full: power", "few: power", "little to decide", "Targets"):
         assert title in printed
+    assert "| too few to tell |" in printed
+    assert [row["row"] for row in document["missed"] if row["table"] == "articles"] == ["NIC week"]
+    assert "misses the truth" in printed
     assert program.main(arguments) == 1
 
 

@@ -6,7 +6,8 @@ looks. Where the change does nothing, every rollback is a false one; where it mu
 of test hosts, the rollback should come, and soon. All methods see the same replicates, slow peers
 the first of them. Ours judges the drops with all guards, the peers judge the drops only.
 
-The exit status is 1 if ours misses a target; with --quick it does not count.
+The exit status is 1 if ours misses a target; with --quick it does not count. Where there were too
+few replicates to tell, the table of targets says so.
 """
 
 from __future__ import annotations
@@ -84,8 +85,12 @@ def run(scenarios: Sequence[str], sizes: Sizes, seed: int, jobs: int) -> dict[st
         "promises": promises.run(sizes.promise, seed, jobs) if ours else [],
         "large": large.measure() if ours and sizes is FULL else {},
     }
-    reached = targets.check(ours.name, document) if ours else []
-    return {**document, "targets": [asdict(target) for target in reached]}
+    checked = targets.check(ours.name, document) if ours else []
+    return {
+        **document,
+        "missed": figures.missed(document, ours.name) if ours else [],
+        "targets": [{**asdict(target), "verdict": target.verdict} for target in checked],
+    }
 
 
 def judge_articles(ours: Judge, seed: int) -> list[dict[str, Any]]:

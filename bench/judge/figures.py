@@ -14,6 +14,10 @@ from bench.judge.trials import Case, Decisions, Trials
 
 VALID = 0.066
 """A method with more false rollbacks than this at a nominal 5 % does not hold what it says."""
+NOMINAL = 0.05
+"""What ours is wrong in, at most, where a tuning does nothing: in rollbacks, and in promotions."""
+COVERED = 0.9
+"""What intervals of ours cover, at least."""
 _Z = 1.959963984540054
 
 
@@ -87,6 +91,40 @@ def differences(trials: Trials, ours: str) -> list[dict[str, Any]]:
     return found
 
 
+def missed(document: Mapping[str, Any], ours: str) -> list[dict[str, Any]]:
+    """The rows of ours whose interval misses the truth: more errors than the nominal ones, another
+    ratio than was put into an article, intervals that cover less than they say."""
+    null = [row for row in document["false_rollbacks"] if row["method"] == ours]
+    promised = document["promises"]
+    harmful = [row for row in promised if row["margin"] and row["ratio"] == 1 + row["margin"]]
+    sized = [row for row in promised if row["margin"] is None]
+    fleet = "{fleet}, {hosts} + {hosts}, x{ratio:g}"
+    every = [
+        *_missed("false rollbacks", "{scenario}", (0, NOMINAL), null),
+        *_missed("useless improvements", "{scenario}", (0, NOMINAL), null, "improved"),
+        *_missed("no_harm: promoted", fleet, (0, NOMINAL), harmful, "promoted"),
+        *_missed("estimates: covers", fleet, (COVERED, 1), sized, "covered"),
+    ]
+    for row in document["articles"]:
+        every += _missed("articles", "{article}", (row["truth"], row["truth"]), [row])
+    return every
+
+
+def _missed(
+    table: str,
+    name: str,
+    truth: tuple[float, float],
+    rows: Sequence[Mapping[str, Any]],
+    figure: str | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Those whose interval, or that of a figure in them, has nothing of what is true."""
+    for row in rows:
+        interval = row[figure] if figure else row
+        if interval and not (interval["low"] <= truth[1] and interval["high"] >= truth[0]):
+            ends = {end: interval[end] for end in ("low", "high")}
+            yield {"table": table, "row": name.format(**row), "truth": truth, **ends}
+
+
 def cpu(trials: Trials) -> list[dict[str, Any]]:
     """Milliseconds of CPU per look of each method, over all cases."""
     total: dict[str, Decisions] = {}
@@ -117,11 +155,19 @@ def _alarmed(decisions: Decisions) -> list[bool]:
 
 
 def _minutes(case: Case, decisions: Decisions) -> Mapping[str, float] | None:
-    """Median and 90 % quantile of the minute of the alarm, among those after the onset."""
-    alarms = [alarm for alarm in decisions.alarms if alarm is not None and alarm > case.onset]
+    """Median, its 95 % interval, and 90 % quantile of the minute of the alarm, among those after
+    the onset. The interval is of ranks, as many as the share of a fair coin's heads may be."""
+    alarms = sorted(alarm for alarm in decisions.alarms if alarm is not None and alarm > case.onset)
     if not alarms:
         return None
-    return {"median": float(np.median(alarms)), "p90": float(np.quantile(alarms, 0.9))}
+    half = _Z * math.sqrt(len(alarms)) / 2
+    first = max(0, math.floor(len(alarms) / 2 - half))
+    return {
+        "median": float(np.median(alarms)),
+        "low": float(alarms[first]),
+        "high": float(alarms[-1 - first]),
+        "p90": float(np.quantile(alarms, 0.9)),
+    }
 
 
 def _bad_host_minutes(case: Case, decisions: Decisions) -> float:

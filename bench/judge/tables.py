@@ -25,6 +25,7 @@ def show(document: Mapping[str, Any]) -> None:
     _show_improvements(document)
     _show_articles(document["articles"])
     _show_promises(document["promises"])
+    _show_missed(document["missed"])
     _show_targets(document["targets"])
     for name, reason in document["left_out"].items():
         print(f"not compared: {name} ({reason})")
@@ -180,13 +181,26 @@ def _by_margin(rows: Rows) -> Iterable[list[str]]:
         yield [fleet, f"{whole['margin']:.0%}", *promoted, _percent(half["rolled_back"])]
 
 
+def _show_missed(rows: Rows) -> None:
+    _title("Rows of ours whose interval misses the truth")
+    _table(
+        ["table", "row", "truth", "interval"],
+        (
+            [
+                row["table"],
+                row["row"],
+                "..".join(f"{end:.3g}" for end in sorted({*row["truth"]})),
+                f"{row['low']:.3f}..{row['high']:.3f}",
+            ]
+            for row in rows
+        ),
+    )
+
+
 def _show_targets(rows: Rows) -> None:
     if rows:
         _title("Targets of ours")
         _table(
             ["target", "wanted", "found", "reached"],
-            (
-                [row["what"], row["wanted"], row["found"], "yes" if row["reached"] else "NO"]
-                for row in rows
-            ),
+            ([row["what"], row["wanted"], row["found"], row["verdict"]] for row in rows),
         )

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bench.judge.figures import NOMINAL, wilson
 from bench.judge.trials import LOOKS
 
 FALSE_ROLLBACKS = 0.066
@@ -40,6 +42,13 @@ class Target:
     wanted: str
     found: str
     reached: bool
+    too_few: bool = False
+    """It is missed, and a judge as good as wanted might miss it with so few replicates, too."""
+
+    @property
+    def verdict(self) -> str:
+        """Whether it is reached, for a table."""
+        return "yes" if self.reached else "too few to tell" if self.too_few else "NO"
 
 
 def check(ours: str, document: Mapping[str, Any]) -> list[Target]:
@@ -59,21 +68,37 @@ def check(ours: str, document: Mapping[str, Any]) -> list[Target]:
 
 def _false(rows: Rows) -> Iterator[Target]:
     for row in rows:
-        what = f"false rollbacks, {row['scenario']}, upper end"
-        reached = row["high"] <= FALSE_ROLLBACKS
-        yield Target(what, f"<= {FALSE_ROLLBACKS:.1%}", f"{row['high']:.1%}", reached)
+        yield _upper_end(f"false rollbacks, {row['scenario']}, upper end", row)
+
+
+def _upper_end(what: str, row: Mapping[str, Any]) -> Target:
+    """That of a rate that is nominally `NOMINAL`; a judge that is wrong just so often must be able
+    to reach it."""
+    low, high, replicates = (row[key] for key in ("low", "high", "replicates"))
+    reached = high <= FALSE_ROLLBACKS
+    exact = wilson(round(NOMINAL * replicates), replicates)
+    too_few = not reached and low <= FALSE_ROLLBACKS < exact[1]
+    return Target(what, f"<= {FALSE_ROLLBACKS:.1%}", f"{high:.1%}", reached, too_few)
 
 
 def _power(rows: Mapping[tuple[str, str], Mapping[str, Any]]) -> Iterator[Target]:
+    """What is wanted must be outside of the interval."""
     for scenario, effect, wanted in POWER:
         row = rows.get((scenario, effect))
         if row:
-            what = f"power, {scenario}, {effect}"
-            yield Target(what, f">= {wanted}", f"{row['rate']:.3f}", row["rate"] >= wanted)
+            what, reached = f"power, {scenario}, {effect}", row["rate"] >= wanted
+            too_few = not reached and row["high"] >= wanted
+            yield Target(what, f">= {wanted}", f"{row['rate']:.3f}", reached, too_few)
     row = rows.get(("full", "x2"))
     if row:
-        found = row["minutes"] and row["minutes"]["median"]
-        yield Target("median alarm, full, x2", f"{LOOKS[0]} min", f"{found} min", found == LOOKS[0])
+        yield _median(row["minutes"], LOOKS[0])
+
+
+def _median(minutes: Mapping[str, float] | None, wanted: int) -> Target:
+    found = minutes and minutes["median"]
+    too_few = minutes is not None and minutes["low"] <= wanted < minutes["median"]
+    what = "median alarm, full, x2"
+    return Target(what, f"{wanted} min", f"{found} min", found == wanted, too_few)
 
 
 def _behind(rows: Rows) -> Iterator[Target]:
@@ -103,17 +128,27 @@ def _promises(rows: Rows) -> Iterator[Target]:
     harmful = [row for row in rows if row["margin"] and row["ratio"] == 1 + row["margin"]]
     worst = max(harmful, key=lambda row: float(row["promoted"]["high"]))
     what = f"harm of just the margin promoted, upper end, the worst: {_fleet(worst)}"
-    high = worst["promoted"]["high"]
-    yield Target(what, f"<= {FALSE_ROLLBACKS:.1%}", f"{high:.1%}", high <= FALSE_ROLLBACKS)
+    yield _upper_end(what, worst["promoted"])
     sized = [row for row in rows if row["margin"] is None]
-    worst = min(sized, key=lambda row: float(row["covered"]["rate"]))
-    what, covered = f"90 % interval, the worst: {_fleet(worst)}", worst["covered"]["rate"]
-    yield Target(what, f">= {COVERED:.0%}", f"{covered:.1%}", covered >= COVERED)
+    yield _least_covered(sized)
     for hosts, most in BIAS.items():
-        of_size = [row for row in sized if row["hosts"] == hosts]
-        worst = max(of_size, key=lambda row: abs(float(row["bias"])))
-        what, bias = f"bias of a log ratio, the worst: {_fleet(worst)}", abs(worst["bias"])
-        yield Target(what, f"<= {most}", f"{bias:.3f}", bias <= most)
+        yield _most_biased([row for row in sized if row["hosts"] == hosts], most)
+
+
+def _least_covered(rows: Rows) -> Target:
+    worst = min(rows, key=lambda row: float(row["covered"]["rate"]))
+    covered = worst["covered"]
+    what, reached = f"90 % interval, the worst: {_fleet(worst)}", covered["rate"] >= COVERED
+    too_few = not reached and covered["high"] >= COVERED
+    return Target(what, f">= {COVERED:.0%}", f"{covered['rate']:.1%}", reached, too_few)
+
+
+def _most_biased(rows: Rows, most: float) -> Target:
+    worst = max(rows, key=lambda row: abs(float(row["bias"])))
+    what, bias = f"bias of a log ratio, the worst: {_fleet(worst)}", abs(worst["bias"])
+    error = worst["deviation"] / math.sqrt(worst["covered"]["replicates"])
+    too_few = bias > most >= bias - _Z * error
+    return Target(what, f"<= {most}", f"{bias:.3f}", bias <= most, too_few)
 
 
 def _fleet(row: Mapping[str, Any]) -> str:
