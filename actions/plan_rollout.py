@@ -28,6 +28,7 @@ class PlanRollout(Action):
         seed: int = 0,
         force: bool = False,
         force_restart: bool = False,
+        without_packets: bool = False,
     ) -> Result:
         return run_step(
             plan_rollout,
@@ -48,4 +49,5 @@ class PlanRollout(Action):
             seed=seed,
             force=force,
             force_restart=force_restart,
+            without_packets=without_packets,
         )

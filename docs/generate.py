@@ -19,7 +19,7 @@ from edgetune.errors import InputError  # noqa: E402
 from edgetune.files import load_yaml  # noqa: E402
 from edgetune.hosts.agent.kinds import KINDS as AGENT_KINDS  # noqa: E402
 from edgetune.kinds import KINDS  # noqa: E402
-from edgetune.tuning import Setting, Tuning, load_tuning  # noqa: E402
+from edgetune.tuning import Guard, Setting, Tuning, load_tuning  # noqa: E402
 
 Document = dict[str, Any]
 
@@ -306,7 +306,7 @@ def kinds_table() -> str:
 
 def tuning_part(tuning: Tuning) -> str:
     """One tuning: what it is for, and each value with its reason and source."""
-    guards = ", ".join(f"{code(guard.metric)}{beyond(guard.margin)}" for guard in tuning.guards)
+    guards = ", ".join(map(guard_of, tuning.guards))
     rows = [
         (code(setting.id), value_of(setting), effect_of(setting), setting.why, setting.source)
         for setting in tuning.settings
@@ -327,6 +327,11 @@ def tuning_part(tuning: Tuning) -> str:
 def intent_of(tuning: Tuning) -> str:
     words = {"improve": "improve", "no_harm": "no harm to"}[tuning.intent.goal]
     return f"{words} {code(tuning.intent.metric)}{beyond(tuning.intent.margin)}"
+
+
+def guard_of(guard: Guard) -> str:
+    absent = ", where it is measured" if guard.optional else ""
+    return f"{code(guard.metric)}{beyond(guard.margin)}{absent}"
 
 
 def audience_of(tuning: Tuning) -> str:

@@ -96,7 +96,8 @@ def reading(host: str, at: float, **gauges: float) -> dict[str, Any]:
 def samples(
     rates: dict[str, float], start: float, seconds: float, boot: str = "b", seed: int = 1
 ) -> list[dict[str, Any]]:
-    """Samples each 10 s of hosts that drop ``rates`` connections a second, with some noise."""
+    """Samples each 10 s of hosts that drop ``rates`` connections a second, with some noise, and
+    receive 1,000 packets a second each."""
     dice = random.Random(seed)
     made = []
     drops = dict.fromkeys(rates, 0)
@@ -109,7 +110,7 @@ def samples(
                     "time": start + 10 * step,
                     "boot_id": boot,
                     "uptime": 100.0 + 10 * step,
-                    "counters": {"listen_drops": drops[host]},
+                    "counters": {"listen_drops": drops[host], "rx_packets": 10000 * step},
                     "gauges": {"health_failed": 0.0, "health_p50_ms": 1.0},
                 }
             )

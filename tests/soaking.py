@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
+from edgetune.metrics.samples import Sample, Samples
 from edgetune.rollout.record import read_rollout
 from tests.builders import samples
 from tests.world import World
@@ -25,7 +27,7 @@ class Soaking(World):
         self.mark("baseline")
         self.now = time.time()
         self.keep("baseline", [self.now - 1400, self.now - 800])
-        self.count(dict.fromkeys(self.hosts_of("test", "control"), USUAL), self.now - 1400, "one")
+        self.count(dict.fromkeys(self.hosts_of("test", "control"), USUAL), self.now - 1400, 0)
 
     def hosts_of(self, *names: str) -> list[str]:
         return [h for name in names for s in self.plan["strata"].values() for h in s[name]]
@@ -35,10 +37,9 @@ class Soaking(World):
         setattr(opened.head, field, value)
         opened.save()
 
-    def count(self, rates: dict[str, float], start: float, boot: str) -> None:
-        self.site.samples.add(
-            "lab1", samples(rates, start, 600, boot, seed=self.seeds[boot == "two"])
-        )
+    def count(self, rates: dict[str, float], start: float, window: int) -> None:
+        taken = samples(rates, start, 600, seed=self.seeds[window])
+        self.site.samples.add("lab1", taken)
 
     def soak(self, test: float, began: float) -> None:
         """The soak began that many seconds ago; test hosts drop ``test`` in it."""
@@ -47,10 +48,30 @@ class Soaking(World):
         self.keep("soak", [self.now - began, self.now - began + 600])
         control = dict.fromkeys(self.hosts_of("control"), USUAL)
         rates = {**dict.fromkeys(self.hosts_of("test"), test), **control}
-        self.count(rates, self.now - began, "two")
+        self.count(rates, self.now - began, 1)
+
+    def alter(self, change: Callable[[dict[str, Any]], None]) -> None:
+        """From now on samples are read altered."""
+        self.site.samples = Altered(self.site.samples, change)
 
     def looked(self) -> list[tuple[str, str]]:
         """Verdict and decision of every look that is in the record."""
         opened = read_rollout(self.site, self.rollout)
         taken = [opened.look(number) for number in range(opened.head.looks)]
         return [(look["verdict"], look["decision"]) for look in taken]
+
+
+class Altered:
+    """Stored samples that are read altered."""
+
+    def __init__(self, samples: Samples, alter: Callable[[dict[str, Any]], None]) -> None:
+        self._samples, self._alter = samples, alter
+
+    def add(self, pop: str, samples: Sequence[Sample]) -> None:
+        self._samples.add(pop, samples)
+
+    def window(self, pop: str, start: float, end: float) -> list[Sample]:
+        found = [dict(sample) for sample in self._samples.window(pop, start, end)]
+        for sample in found:
+            self._alter(sample)
+        return list(found)

@@ -82,7 +82,7 @@ class Soak:
 
 
 def after(rates: dict[str, float]) -> list[dict[str, Any]]:
-    return samples(rates, SOAKS_AT, SOAK, "two", seed=14)
+    return samples(rates, SOAKS_AT, SOAK, "one", seed=14)
 
 
 def at_the_end(soak: Soak, taken: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -165,3 +165,29 @@ def test_the_text_shows_groups_changes_and_batches(tmp_path: Path) -> None:
     assert "sysctl:net.core.somaxconn: 8 -> 4096 (stored: 8)" in text
     assert "70 ways, smallest possible p = 0.0143" in text
     assert "reboot only control" in text
+
+
+def _without_health(folder: Path, **guard: Any) -> dict[str, Any]:
+    """A plan for a PoP without a health check."""
+    site, what = replace(pop(folder), health=""), tuning()
+    what = replace(what, guards=tuple(replace(own, **guard) for own in what.guards))
+    rendered = {host.name: render(what, {}) for host in site.hosts}
+    seen = {host.name: observed(host.name) for host in site.hosts}
+    return make_plan(site, what, rendered, seen, Options(), proofs(site))
+
+
+def test_a_guard_that_no_host_can_measure_refuses_the_plan(tmp_path: Path) -> None:
+    says = "no host of lab1 can measure health_failed, which accept_queue is judged by: "
+    with pytest.raises(RefusedError) as caught:
+        _without_health(tmp_path)
+    assert str(caught.value) == f"{says}pops.lab1.health of the inventory is missing"
+    made = _without_health(tmp_path, optional=True)
+    assert made["guards"] == [{"metric": "health_failed", "margin": 0.5, "optional": True}]
+    assert _without_health(tmp_path, metric="retransmits")["guards"][0]["optional"] is False
+
+
+def test_a_plan_says_that_packets_need_not_be_counted(tmp_path: Path) -> None:
+    said = "packets     need not be counted: traffic may move between the groups unseen"
+    assert said not in plan_text(plan(tmp_path))
+    made = plan(tmp_path, without_packets=True)
+    assert made["options"]["without_packets"] and said in plan_text(made)

@@ -321,8 +321,8 @@ def test_the_course_after_a_baseline_without_events_has_a_unit(tmp_path: Path) -
     for host in groups(whole.plan)["test"]:
         hosts[host][0] = 60.0
     (first, _) = courses(whole.plan, whole.baseline, whole.looks, None)
-    assert (first.relative, first.unit) == (False, "per s")
-    assert round(first.steps["test"][2][2], 2) == 0.1
+    assert (first.relative, first.unit) == (False, "per million packets")
+    assert round(first.steps["test"][2][2], 2) == 100
 
 
 def test_hosts_that_were_not_compared_are_not_in_the_course(whole: Material) -> None:

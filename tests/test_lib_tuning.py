@@ -48,6 +48,10 @@ def _document() -> dict[str, Any]:
             lambda d: d["settings"][1].update(optional="yes"),
             "settings[1].optional: must be true or false",
         ),
+        (
+            lambda d: d["guards"][0].update(optional="yes"),
+            "guards[0].optional: must be true or false",
+        ),
         (lambda d: d["settings"][1].update(only="up"), "settings[1].only: 'up' is none of"),
     ],
 )
@@ -310,3 +314,13 @@ def test_a_star_is_for_the_drivers_that_a_tuning_is_for(tmp_path: Path) -> None:
     assert not misfits(ours, HOST)
     others = _for(tmp_path, {"drivers": ["ice"]}, "*")
     assert misfits(others, HOST) == ["no interface is up and has the driver ice"]
+
+
+def test_a_guard_is_optional_only_if_its_tuning_says_so(tmp_path: Path) -> None:
+    document = _document()
+    document["guards"] = [{"metric": "cpu"}, {"metric": "retransmits", "optional": True}]
+    found = load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document)).guards
+    assert [(guard.metric, guard.optional) for guard in found] == [
+        ("cpu", False),
+        ("retransmits", True),
+    ]

@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Callable
+from typing import Any, Callable
 
 import pytest
 
@@ -17,6 +17,7 @@ from edgetune.report.text import prospect_text
 from edgetune.rollout import baseline, looks, sampling, soak, status
 from edgetune.rollout.baseline import _useless, check_baseline
 from edgetune.rollout.record import read_rollout
+from tests.builders import samples
 from tests.soaking import SEEDS, TIMES, USUAL, Soaking
 from tests.world import World
 
@@ -85,7 +86,7 @@ def test_a_baseline_in_which_nothing_happened_is_refused(tmp_path: Path) -> None
     quiet = Soaking.__new__(Soaking)
     quiet.__dict__.update(world.__dict__, now=time.time(), seeds=SEEDS)
     quiet.keep("baseline", [quiet.now - 1400, quiet.now - 800])
-    quiet.count(dict.fromkeys(quiet.hosts_of("test", "control"), 0), quiet.now - 1400, "one")
+    quiet.count(dict.fromkeys(quiet.hosts_of("test", "control"), 0), quiet.now - 1400, 0)
     with pytest.raises(RefusedError, match="no effect on listen_drops could be seen"):
         check_baseline(world.site, world.rollout, world.epoch)
 
@@ -105,6 +106,70 @@ def test_nothing_in_the_baseline_is_no_obstacle_to_a_no_harm_tuning(tmp_path: Pa
     assert told.endswith("(alpha 0.05), but 10% are to be excluded: it may well be held")
     assert _useless({"doubts": [], "power": {**found, "goal": "improve"}}, text, 0.9)
     assert _useless({"doubts": [], "power": {**found, "goal": "improve"}}, text, 0) == ""
+
+
+def _lacking(world: Soaking, name: str, hosts: list[str]) -> None:
+    """Hosts do not tell a counter or a gauge."""
+
+    def change(sample: dict[str, Any]) -> None:
+        for kind in ("counters", "gauges") if sample["host"] in hosts else ():
+            sample[kind].pop(name, None)
+
+    world.alter(change)
+
+
+@pytest.mark.parametrize(
+    "name, metric",
+    [
+        ("listen_drops", "listen_drops"),
+        ("health_failed", "health_failed"),
+        ("rx_packets", "rx_packets"),
+    ],
+)
+def test_what_a_host_does_not_measure_ends_the_baseline(
+    world: Soaking, name: str, metric: str
+) -> None:
+    hosts = world.hosts_of("control")[:2]
+    _lacking(world, name, hosts)
+    with pytest.raises(RefusedError) as caught:
+        check_baseline(world.site, world.rollout, world.epoch)
+    told = f"{metric}: is not measured in the baseline on {hosts[0]}, {hosts[1]}"
+    assert str(caught.value).startswith(told)
+    assert world.head.verdict["reason"] == str(caught.value)
+    assert world.roll_back()["state"] == "rolled_back"
+    assert world.hosts.told("apply") == []
+
+
+def test_a_baseline_without_packets_stands_where_the_plan_says_so(tmp_path: Path) -> None:
+    world = Soaking(tmp_path, without_packets=True)
+    _lacking(world, "rx_packets", world.hosts_of("test", "control"))
+    assert check_baseline(world.site, world.rollout, world.epoch)["effect"] > 0
+    world.soak(test=0.9, began=700)
+    found = looks.compare_pop(world.site, world.rollout)
+    assert found["decision"] == "promote"
+    assert "; not watched, as it is optional: rx_packets on e0" in found["message"]
+    assert "  rx_packets     not watched, as it is optional, on e0" in found["text"]
+
+
+@pytest.mark.parametrize("at", [-5, 150])
+def test_a_crash_between_two_looks_or_in_the_warm_up_is_told(world: Soaking, at: float) -> None:
+    """Between two looks each of both has but one boot of the host."""
+    check_baseline(world.site, world.rollout, world.epoch)
+    world.soak(test=0.9, began=700)
+    host, start = world.hosts_of("test")[0], world.head.soak[0]
+    booted = {**samples({host: 1.0}, start - 9, 0)[0], "boot_id": "before"}
+    world.site.samples.add("lab1", [booted])
+
+    def change(sample: dict[str, Any]) -> None:
+        if sample["host"] == host and sample["time"] > start + at:
+            sample["boot_id"] = "after"
+        elif sample["host"] == host and sample["time"] > start - 20:
+            sample["boot_id"] = "before"
+
+    world.alter(change)
+    found = looks.compare_pop(world.site, world.rollout)
+    assert found["decision"] == "hold"
+    assert f"{host} rebooted in the soak" in found["message"]
 
 
 def _breaks_health(world: Soaking, host: str) -> str:

@@ -14,6 +14,7 @@ from edgetune.documents import read_document
 from edgetune.errors import InputError, NothingToDo, RefusedError
 from edgetune.inventory import Host, Pop
 from edgetune.kinds import KINDS
+from edgetune.metrics.catalogue import METRICS
 from edgetune.tuning import DISRUPTIONS, Tuning, digest_of
 
 Document = dict[str, Any]
@@ -32,7 +33,8 @@ class Options:
 
     ``force`` goes on with a host whose sessions do not end; by default it is skipped.
     ``force_restart`` lets its BMC force a host that neither its operating system nor the BMC
-    could restart gracefully.
+    could restart gracefully. ``without_packets`` goes on where hosts do not count packets, though
+    traffic that moves from one group to the other is not seen there.
     """
 
     fraction: float = 0.5
@@ -48,6 +50,7 @@ class Options:
     seed: int = 0
     force: bool = False
     force_restart: bool = False
+    without_packets: bool = False
 
     def checked(self) -> Options:
         """Itself; InputError names a value out of its range."""
@@ -84,9 +87,10 @@ def make_plan(
     ``rendered`` holds each host's settings, ``observed`` what its agent and its BMC answered to
     ``plan``, ``proofs`` what shows that each is one machine (`rollout.identity`).
     Optional settings that a host does not support are left out there, with the reason.
-    RefusedError when a setting is unsupported, nothing is to do, or the PoP is too small to
-    split or to keep its floor.
+    RefusedError when a setting is unsupported, nothing is to do, the PoP is too small to split or
+    to keep its floor, or a metric asks for a health check that it does not have.
     """
+    _refuse_without_health(pop, tuning)
     left_out = {host: _left_out(tuning, observed[host]) for host in rendered}
     rendered = {host: _without(left_out[host], rendered[host]) for host in rendered}
     observed = {host: _without(left_out[host], observed[host]) for host in rendered}
@@ -182,6 +186,18 @@ def _without(
     left_out: Mapping[str, str], rows: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
     return [row for row in rows if row["id"] not in left_out]
+
+
+def _refuse_without_health(pop: Pop, tuning: Tuning) -> None:
+    """The baseline would find it; here nothing was waited for yet."""
+    needed = [tuning.intent.metric]
+    needed += [guard.metric for guard in tuning.guards if not guard.optional]
+    asking = [metric for metric in dict.fromkeys(needed) if METRICS[metric].asks_service]
+    if asking and not pop.health:
+        raise RefusedError(
+            f"no host of {pop.name} can measure {', '.join(asking)}, which {tuning.name} is judged "
+            f"by: pops.{pop.name}.health of the inventory is missing"
+        )
 
 
 def _refuse_unsupported(observed: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:

@@ -77,10 +77,15 @@ class Intent:
 
 @dataclass(frozen=True)
 class Guard:
-    """A metric that may not get worse; harm must exceed ``margin`` (a share) to count."""
+    """A metric that may not get worse; harm must exceed ``margin`` (a share) to count.
+
+    One that is ``optional`` is not watched on hosts that do not measure it; any other must be
+    measured on every host.
+    """
 
     metric: str
     margin: float
+    optional: bool = False
 
 
 @dataclass(frozen=True)
@@ -166,7 +171,8 @@ def _read_intent(fields: Fields) -> Intent:
 
 def _read_guard(fields: Fields) -> Guard:
     metric = fields.text("metric", choices=sorted(METRICS))
-    guard = Guard(metric, float(fields.number("margin", 0.0, minimum=0, maximum=10)))
+    margin = float(fields.number("margin", 0.0, minimum=0, maximum=10))
+    guard = Guard(metric, margin, fields.flag("optional", False))
     fields.done()
     return guard
 

@@ -32,7 +32,8 @@ Blocks = Sequence[Mapping[str, Any]]
 class Comparison:
     """A plan's groups, its baseline, and the blocks of its soak so far (see ``measured``).
 
-    ``strata`` are the plan's without hosts that were skipped. InputError if a group is empty.
+    ``strata`` are the plan's without hosts that were skipped. An optional guard that no host has
+    in the baseline is left out. InputError if a group is empty.
     """
 
     def __init__(
@@ -47,6 +48,8 @@ class Comparison:
         self._rates: dict[tuple[str, str], Array] = {}
         self.margins = {self.metric: math.log1p(plan["intent"]["margin"])}
         for guard in plan["guards"]:
+            if guard.get("optional", False) and not self._in_baseline(guard["metric"]):
+                continue
             self.margins.setdefault(guard["metric"], math.log1p(guard["margin"]))
 
     @property
@@ -164,6 +167,13 @@ class Comparison:
         rows = self._rows(metric)
         was, now = rows[0], rows[1:].sum(axis=0)
         return _per_exposure(was), _per_exposure(now)
+
+    def is_measured(self, metric: str) -> bool:
+        """Whether any host has it at all, be it zero."""
+        return bool(np.nansum(self._rows(metric)[:, :, EXPOSURE]) > 0)
+
+    def _in_baseline(self, metric: str) -> bool:
+        return bool(np.nansum(self._rows(metric)[0, :, EXPOSURE]) > 0)
 
     def events(self, metric: str) -> float:
         """How many there were on all hosts together, in units of the metric."""

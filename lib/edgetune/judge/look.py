@@ -19,12 +19,13 @@ import numpy as np
 
 from edgetune.judge.change import DIFFERENCE_IN_DIFFERENCES
 from edgetune.judge.comparison import Blocks, Comparison
+from edgetune.judge.coverage import baseline_doubts, soak_doubts, unwatched
 from edgetune.judge.permutation import Strata, p_value
 from edgetune.judge.scores import harm
 from edgetune.judge.sentence import sentence
 from edgetune.judge.sequential import budget, pack, spent, take_out, unpack
-from edgetune.judge.soundness import Doubt, doubts
-from edgetune.judge.verdict import Findings, because, decide
+from edgetune.judge.soundness import Doubt, both_groups, doubts, reboots_before
+from edgetune.judge.verdict import Findings, because, decide, not_watched
 from edgetune.metrics.facts import merge_facts
 from edgetune.plan import planned_looks
 
@@ -61,7 +62,8 @@ def take_look(
     verdict. InputError if a group is empty.
     """
     compared = Comparison(plan, strata, baseline, blocks)
-    return judge(compared, doubts_of(compared), moment, previous)
+    found, absent = doubts_of(compared), unwatched_of(compared)
+    return judge(compared, found, moment, previous, absent)
 
 
 def judge(
@@ -69,8 +71,9 @@ def judge(
     unsound: Sequence[Doubt],
     moment: Moment,
     previous: Mapping[str, Any] | None = None,
+    absent: Sequence[Mapping[str, Any]] = (),
 ) -> Document:
-    """The same for a comparison whose doubts are known."""
+    """The same for a comparison of which the doubts, and what is not watched, are known."""
     plan = compared.plan
     biased = any(doubt.biased for doubt in unsound)
     tests, worst = _tests(compared, moment, previous, biased)
@@ -94,8 +97,9 @@ def judge(
     return {
         "verdict": verdict,
         "decision": decision,
-        "reason": said + because(found, math.expm1(compared.allowed)),
+        "reason": said + because(found, math.expm1(compared.allowed)) + not_watched(absent),
         "doubts": [asdict(doubt) for doubt in unsound],
+        "unwatched": [*absent],
         "look": asdict(moment),
         "draws": len(compared.draws),
         "drawn_from": _drawn_from(compared),
@@ -160,16 +164,37 @@ def _drawn_from(compared: Comparison) -> str:
 
 def doubts_of(compared: Comparison) -> list[Doubt]:
     """Why the comparison cannot be trusted."""
+    plan, baseline = compared.plan, compared.baseline["facts"]
     facts = merge_facts([block["facts"] for block in compared.blocks])
+    members = both_groups(compared.strata)
+    hosts = [host for own in members.values() for host in own]
     found = doubts(
         compared.strata,
-        compared.baseline["facts"],
+        baseline,
         facts,
         end=compared.blocks[-1]["end"],
-        interval=compared.plan["options"]["interval"],
+        interval=plan["options"]["interval"],
         draws=compared.draws,
     )
+    found += reboots_before(hosts, baseline, facts) if _goes_on(compared) else []
+    found += baseline_doubts(plan, hosts, baseline)
+    found += soak_doubts(plan, members, baseline, facts)
     return found + too_little(compared)
+
+
+def _goes_on(compared: Comparison) -> bool:
+    """Whether nothing but chance reboots a host between the baseline and this soak.
+
+    Before a soak that is resumed lies one that was held, and perhaps what a person did.
+    """
+    rebooting = compared.plan.get("disruption") == "reboot"
+    return not rebooting and not compared.blocks[0].get("resumed", False)
+
+
+def unwatched_of(compared: Comparison) -> list[dict[str, Any]]:
+    """What the plan lets be absent, and is."""
+    hosts = [host for own in both_groups(compared.strata).values() for host in own]
+    return unwatched(compared.plan, hosts, compared.baseline["facts"])
 
 
 def too_little(compared: Comparison) -> list[Doubt]:
@@ -194,6 +219,8 @@ def _few_events(compared: Comparison) -> Iterator[Doubt]:
 
 
 def _sentence(compared: Comparison, metric: str, window: str, p: float) -> str:
+    if not compared.is_measured(metric):
+        return f"{metric} was measured on no host"
     if not compared.events(metric):
         return f"There were no {metric} on any host, before or after"
     ratio, bounds = _effect(compared, metric, window)

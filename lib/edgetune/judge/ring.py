@@ -9,7 +9,7 @@ from typing import Any
 
 from edgetune.errors import InputError
 from edgetune.judge.comparison import Comparison
-from edgetune.judge.look import Moment, doubts_of, judge, too_little
+from edgetune.judge.look import Moment, doubts_of, judge, too_little, unwatched_of
 from edgetune.judge.measured import rows_of
 from edgetune.judge.permutation import Strata
 from edgetune.judge.soundness import Doubt
@@ -39,12 +39,19 @@ def judge_ring(records: Mapping[str, PopRecord]) -> Document:
     baseline = _joined({pop: [own.baseline] for pop, own in records.items()})
     soak = _joined({pop: own.blocks for pop, own in records.items()})
     compared = Comparison(_one_plan(records), strata, baseline, [soak])
-    unsound = [doubt for pop, own in records.items() for doubt in _doubts(pop, own)]
-    return judge(compared, [*unsound, *too_little(compared)], Moment(1, 1, 1.0))
+    own = {pop: Comparison(r.plan, r.strata, r.baseline, r.blocks) for pop, r in records.items()}
+    unsound = [doubt for pop, each in own.items() for doubt in _doubts(pop, each)]
+    absent = [row for pop, each in own.items() for row in _unwatched(pop, each)]
+    return judge(compared, [*unsound, *too_little(compared)], Moment(1, 1, 1.0), None, absent)
 
 
-def _doubts(pop: str, own: PopRecord) -> Iterator[Doubt]:
-    for doubt in doubts_of(Comparison(own.plan, own.strata, own.baseline, own.blocks)):
+def _unwatched(pop: str, own: Comparison) -> Iterator[Document]:
+    for row in unwatched_of(own):
+        yield {**row, "hosts": [f"{pop}/{host}" for host in row["hosts"]]}
+
+
+def _doubts(pop: str, own: Comparison) -> Iterator[Doubt]:
+    for doubt in doubts_of(own):
         # What is too little in one PoP need not be in all of them.
         if doubt.kind not in ("few_events", "few_hosts"):
             yield replace(doubt, text=f"{pop}: {doubt.text}")

@@ -16,7 +16,7 @@ import numpy as np
 
 from edgetune.judge.change import filled
 from edgetune.judge.permutation import Draws, Strata, p_value
-from edgetune.metrics.facts import Facts
+from edgetune.metrics.facts import Facts, rebooted_between
 from edgetune.metrics.series import REBOOTED
 
 ENOUGH = 0.8
@@ -48,7 +48,8 @@ class Doubt:
     """One reason: its ``kind``, a part of a sentence, and whether it biases the comparison.
 
     Kinds: ``missing``, ``reset``, ``reboot``, ``stale``, ``spill_over``, ``imbalance``,
-    ``no_peak``; and, of a look, ``few_hosts`` and ``few_events``.
+    ``no_peak``; of what was measured (``judge.coverage``), ``unmeasured``, ``one_sided`` and
+    ``unrecorded``; and, of a look, ``few_hosts`` and ``few_events``.
     """
 
     kind: str
@@ -62,11 +63,9 @@ def doubts(
     """All reasons to doubt a comparison of a soak up to ``end`` with its baseline.
 
     ``interval`` is the time between samples, in seconds; ``draws`` are those of the groups in
-    ``strata``. Packets that nobody counted give no reason.
+    ``strata``. Packets that nobody counted give no reason here; ``judge.coverage`` doubts them.
     """
-    groups = {
-        group: [h for s in strata.values() for h in s[group]] for group in ("test", "control")
-    }
+    groups = both_groups(strata)
     hosts = [host for members in groups.values() for host in members]
     return [
         *_stale(hosts, soak, end, interval),
@@ -79,19 +78,30 @@ def doubts(
     ]
 
 
+def both_groups(strata: Strata) -> dict[str, list[str]]:
+    """The hosts of each group in all strata together."""
+    return {g: [host for own in strata.values() for host in own[g]] for g in ("test", "control")}
+
+
 def gaps(hosts: Sequence[str], facts: Facts, window: str) -> list[Doubt]:
     """What keeps hosts' samples from telling of a whole window, which is named in the text."""
     return [*_missing(hosts, facts, window), *_resets(hosts, facts, window)]
 
 
-def _missing(hosts: Sequence[str], facts: Facts, window: str) -> Iterator[Doubt]:
+def silent_hosts(hosts: Sequence[str], facts: Facts) -> dict[str, int]:
+    """The hosts with too few samples of a window, with the number that they have."""
     counts = {host: facts["samples"].get(host, 0) for host in hosts}
-    most = max(counts.values(), default=0)
-    lost = {host: count for host, count in counts.items() if count < max(2, ENOUGH * most)}
+    least = max(2, ENOUGH * max(counts.values(), default=0))
+    return {host: count for host, count in counts.items() if count < least}
+
+
+def _missing(hosts: Sequence[str], facts: Facts, window: str) -> Iterator[Doubt]:
+    lost = silent_hosts(hosts, facts)
     if lost:
+        most = max(facts["samples"].get(host, 0) for host in hosts)
         few, many = min(lost.values()), max(lost.values())
         seen = f"{few}" if few == many else f"{few} to {many}"
-        text = f"no data from {_names(list(lost))} in the {window}: {seen} of {most} samples"
+        text = f"no data from {named(list(lost))} in the {window}: {seen} of {most} samples"
         yield Doubt("missing", text)
 
 
@@ -99,14 +109,22 @@ def _resets(hosts: Sequence[str], facts: Facts, window: str) -> Iterator[Doubt]:
     known = {host: facts["flaws"][host] for host in hosts if host in facts["flaws"]}
     fallen = [host for host, flaw in known.items() if flaw != REBOOTED]
     if fallen:
-        others = f"; so it is on {_names(fallen[1:])}" if fallen[1:] else ""
+        others = f"; so it is on {named(fallen[1:])}" if fallen[1:] else ""
         yield Doubt("reset", f"{fallen[0]} in the {window}: {known[fallen[0]]}{others}")
 
 
 def _reboots(hosts: Sequence[str], soak: Facts) -> Iterator[Doubt]:
     rebooted = [host for host in hosts if soak["flaws"].get(host) == REBOOTED]
     if rebooted:
-        yield Doubt("reboot", f"{_names(rebooted)} rebooted in the soak")
+        yield Doubt("reboot", f"{named(rebooted)} rebooted in the soak")
+
+
+def reboots_before(hosts: Sequence[str], baseline: Facts, soak: Facts) -> list[Doubt]:
+    """Hosts that the soak finds in another boot than that in which the baseline left them."""
+    between = set(rebooted_between(baseline.get("boots", {}), soak))
+    found = [host for host in hosts if host in between]
+    text = f"{named(found)} rebooted between the baseline and the soak"
+    return [Doubt("reboot", text)] if found else []
 
 
 def _stale(hosts: Sequence[str], soak: Facts, end: float, interval: float) -> Iterator[Doubt]:
@@ -127,7 +145,7 @@ def _spill_over(groups: Groups, soak: Facts) -> Iterator[Doubt]:
     idle = [host for host in groups[group] if soak["idle"].get(host, 0.0) > IDLE_TIME]
     share = _idle_time(idle, soak)
     who = f"{len(idle)} {group} host{'s' if len(idle) > 1 else ''}"
-    text = f"{who} carried no traffic for {100 * share:.0f} % of the soak ({_names(idle)})"
+    text = f"{who} carried no traffic for {100 * share:.0f} % of the soak ({named(idle)})"
     yield Doubt("spill_over", f"{text}: the others carried theirs", biased=True)
 
 
@@ -162,7 +180,8 @@ def _no_peak(baseline: Facts, soak: Facts) -> Iterator[Doubt]:
         yield Doubt("no_peak", f"{text}: the baseline holds no peak")
 
 
-def _names(hosts: Sequence[str]) -> str:
+def named(hosts: Sequence[str]) -> str:
+    """Hosts in a doubt: the first ones, and how many more."""
     more = len(hosts) - _NAMES
     return ", ".join(hosts[:_NAMES]) + (f" and {more} more" if more > 0 else "")
 

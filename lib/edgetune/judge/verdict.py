@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from edgetune.judge.soundness import Doubt
+from edgetune.judge.soundness import Doubt, named
 
 
 @dataclass(frozen=True)
@@ -71,3 +72,9 @@ def because(found: Findings, margin: float) -> str:
         if found.helped
         else (f": not proven to be within the {margin:.0%} that is allowed")
     )
+
+
+def not_watched(absent: Sequence[Mapping[str, Any]]) -> str:
+    """The optional metrics that hosts do not measure, as ``coverage.unwatched`` lists them."""
+    told = [f"{own['metric']} on {named(own['hosts'])}" for own in absent]
+    return f"; not watched, as it is optional: {', '.join(told)}" if told else ""

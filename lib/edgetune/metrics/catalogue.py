@@ -34,6 +34,11 @@ class Metric:
     mass: bool = False
     better: str = "lower"
 
+    @property
+    def asks_service(self) -> bool:
+        """Whether it is known only where a PoP has a health check."""
+        return (self.gauge or "").startswith("health_")
+
 
 @dataclass(frozen=True)
 class Unit:

@@ -77,17 +77,20 @@ def read_window(
     slot: float,
     metrics: Sequence[str],
     exposures: Mapping[str, str] | None = None,
+    booted_since: float | None = None,
 ) -> Window:
     """The metrics of the hosts over a window; other hosts' samples are left aside.
 
     ``samples`` may be in any order and reach beyond both ends, so that what grew over a border is
     known. Without ``exposures`` a metric is compared per packet only if every host with samples
-    counts packets; a soak is given its baseline's. InputError: a window or a metric that makes no
+    counts packets; a soak is given its baseline's. Boots are told from ``booted_since`` on, which
+    may lie before ``start``. InputError: a window or a metric that makes no
     sense.
     """
     _check(hosts, start, end, slot, metrics)
     table = _Table(samples, hosts)
     steps = _Steps(table, start, end, slot)
+    since = start if booted_since is None else booted_since
     used = {
         name: (exposures or {}).get(name) or _exposure(table, METRICS[name]) for name in metrics
     }
@@ -108,9 +111,9 @@ def read_window(
         packets=packets,
         samples=steps.sampled(inside),
         newest=np.where(np.isfinite(newest), newest, np.nan),
-        flaws={**dict.fromkeys(_rebooted(table, start, end), REBOOTED), **steps.flaws()},
+        flaws={**dict.fromkeys(_rebooted(table, since, end), REBOOTED), **steps.flaws()},
         coverage=_coverage(steps, found, used, seconds),
-        boots=_boots(table, start, end),
+        boots=_boots(table, since, end),
     )
 
 

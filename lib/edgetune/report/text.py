@@ -39,6 +39,10 @@ def plan_text(plan: Mapping[str, Any]) -> str:
             f"BMC: {', then '.join(plan['resets'])}",
         )
     lines += [f"  identity    {line}" for line in _machines(plan)]
+    if options.get("without_packets"):
+        lines.append(
+            "  packets     need not be counted: traffic may move between the groups unseen"
+        )
     for name, stratum in plan["strata"].items():
         lines.append(
             f"    {name}: test {listed(stratum['test'])}; control {listed(stratum['control'])}"
@@ -104,6 +108,10 @@ def verdict_text(look: Mapping[str, Any]) -> str:
         lines.append(
             f"  {name} test {shown[0]} -> {shown[1]}, control {shown[2]} -> {shown[3]} {unit.text}"
             + _effect(row)
+        )
+    for row in look.get("unwatched", []):
+        lines.append(
+            f"  {row['metric']:<14} not watched, as it is optional, on {listed(row['hosts'])}"
         )
     return _page(lines)
 

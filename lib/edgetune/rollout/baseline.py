@@ -133,6 +133,7 @@ def _span(opened: Rollout) -> tuple[float, float]:
 
 
 def _measure(opened: Rollout) -> Document:
+    from edgetune.judge.coverage import baseline_doubts
     from edgetune.judge.measured import measure_baseline
     from edgetune.judge.power import prospect
     from edgetune.judge.soundness import gaps
@@ -142,9 +143,11 @@ def _measure(opened: Rollout) -> Document:
     hosts = [host for group in groups(plan).values() for host in group]
     parts = list(_parts(opened, hosts))
     measured = measure_baseline(join([part.window for part in parts]), plan["strata"])
+    facts = measured["facts"]
+    found = [*gaps(hosts, facts, "baseline"), *baseline_doubts(plan, hosts, facts)]
     return {
         **measured,
-        "doubts": [doubt.text for doubt in gaps(hosts, measured["facts"], "baseline")],
+        "doubts": [doubt.text for doubt in found],
         "power": prospect(plan, plan["strata"], measured),
         "health": _medians([part.health for part in parts]),
         "load": max(part.load for part in parts),

@@ -159,13 +159,17 @@ class Soak:
         from edgetune.judge.measured import measure_block
         from edgetune.metrics.series import read_window
 
-        plan, interval = self._plan, self._plan["options"]["interval"]
-        samples, pop = self._opened.site.samples, self._opened.head.pop
-        around = samples.window(pop, start - 2 * interval, end + interval)
-        hosts = [host for group in groups(plan).values() for host in group]
+        plan, options, samples = self._plan, self._plan["options"], self._opened.site.samples
+        interval, hosts = options["interval"], [h for own in groups(plan).values() for h in own]
         exposures = {name: row["exposure"] for name, row in baseline["metrics"].items()}
-        window = read_window(around, hosts, start, end, interval, metrics_of(plan), exposures)
-        return measure_block(window, plan["strata"], baseline), around
+        # The warm-up is left out of the comparison, but a host that reboots in it is told.
+        since = start - options["warmup"] if start <= self._start else start
+        begun = min(since, start - 2 * interval)
+        around = samples.window(self._opened.head.pop, begun, end + interval)
+        names = metrics_of(plan)
+        window = read_window(around, hosts, start, end, interval, names, exposures, since)
+        block = measure_block(window, plan["strata"], baseline)
+        return {**block, "resumed": self._opened.head.first_look > 0}, around
 
 
 def _no_verdict(moment: Moment, error: str) -> dict[str, Any]:

@@ -1,0 +1,361 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A metric that was not measured is no metric without change."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgetune.judge.look import Moment, take_look
+from edgetune.judge.measured import measure_baseline, measure_block
+from edgetune.judge.ring import PopRecord, judge_ring
+from edgetune.metrics.catalogue import METRICS
+from edgetune.metrics.series import read_window
+from tests.builders import plan
+
+INTERVAL, LOOKS, SPAN = 10, 4, 600
+COUNTERS = (
+    *("rx_packets", "rx_dropped", "rx_missed", "listen_drops", "backlog_dropped"),
+    *("tcp_segments_out", "tcp_retransmits", "cpu_busy_ms", "cpu_total_ms"),
+)
+GROWTH = {"rx_packets": 10000, "tcp_segments_out": 8000, "cpu_total_ms": 20000, "cpu_busy_ms": 5000}
+GAUGES = ("health_p50_ms", "health_p95_ms", "health_p99_ms", "health_failed")
+
+Sample = dict[str, Any]
+Change = Callable[[Sample], None]
+
+
+class Fleet:
+    """Hosts that measure all there is, and a rollout on them; ``change`` alters their samples."""
+
+    def __init__(self, folder: Path, hosts: int = 24, **options: Any) -> None:
+        times = {"interval": INTERVAL, "baseline": SPAN, "soak": SPAN, "warmup": 0, **options}
+        self.plan = plan(folder, hosts=hosts, **times)
+        self.plan["disruption"] = "drain"
+        self.plan["intent"] = {"goal": "no_harm", "metric": "retransmits", "margin": 0.2}
+        self.plan["guards"] = [{"metric": "packet_drops", "margin": 0.2}]
+        self.test, self.control = (self.plan["strata"]["lab"][g] for g in ("test", "control"))
+        self.hosts = [*self.test, *self.control]
+
+    def intends(self, goal: str, metric: str, *guards: str, optional: bool = False) -> Fleet:
+        self.plan["intent"] = {"goal": goal, "metric": metric, "margin": 0.2 * (goal == "no_harm")}
+        made = ({"metric": name, "margin": 0.2, "optional": optional} for name in guards)
+        self.plan["guards"] = list(made)
+        return self
+
+    def soaks(
+        self, before: Iterable[Change] = (), after: Iterable[Change] = ()
+    ) -> list[dict[str, Any]]:
+        """The looks at a soak whose samples, and those of its baseline, were changed so."""
+        self.baseline = self._baseline(self._samples(0, 1, before))
+        self.blocks: list[dict[str, Any]] = []
+        taken: list[dict[str, Any]] = []
+        rows = self._samples(1000, 2, after)
+        for number in range(LOOKS):
+            self.blocks.append(self._block(rows, 1000 + SPAN / LOOKS * number))
+            moment = Moment(number + 1, LOOKS, (number + 1) / LOOKS)
+            last = taken[-1] if taken else None
+            taken.append(self._json(self.look(moment, last)))
+        return taken
+
+    def look(self, moment: Moment, last: Any = None) -> dict[str, Any]:
+        return take_look(self.plan, self.plan["strata"], self.baseline, self.blocks, moment, last)
+
+    def _names(self) -> list[str]:
+        names = [self.plan["intent"]["metric"], *(g["metric"] for g in self.plan["guards"])]
+        return list(dict.fromkeys(names))
+
+    def _samples(self, start: float, seed: int, changes: Iterable[Change]) -> list[Sample]:
+        dice = np.random.default_rng(seed)
+        steps = SPAN // INTERVAL + 1
+        rows = []
+        for host in self.hosts:
+            grown = {c: dice.poisson(GROWTH.get(c, 20), steps).cumsum().tolist() for c in COUNTERS}
+            for step in range(steps):
+                counters = {name: grown[name][step] for name in COUNTERS}
+                gauges = {**dict.fromkeys(GAUGES, dice.uniform(1, 1.2)), "health_failed": 0.0}
+                time = start + INTERVAL * step
+                row = {"host": host, "time": time, "uptime": time, "boot_id": "b"}
+                rows.append({"schema": 1, **row, "counters": counters, "gauges": gauges})
+        for change in changes:
+            for row in rows:
+                change(row)
+        return rows
+
+    def _baseline(self, rows: list[Sample]) -> dict[str, Any]:
+        window = read_window(rows, self.hosts, 0, SPAN, INTERVAL, self._names())
+        return self._json(measure_baseline(window, self.plan["strata"]))
+
+    def _block(self, rows: list[Sample], start: float) -> dict[str, Any]:
+        exposures = {name: row["exposure"] for name, row in self.baseline["metrics"].items()}
+        end = start + SPAN / LOOKS
+        window = read_window(rows, self.hosts, start, end, INTERVAL, self._names(), exposures)
+        return self._json(measure_block(window, self.plan["strata"], self.baseline))
+
+    def _json(self, document: Any) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(json.dumps(document))
+        return found
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Fleet:
+    return Fleet(tmp_path)
+
+
+def lacks(names: Iterable[str], hosts: Iterable[str], since: float = 0) -> Change:
+    """Hosts do not tell these counters or gauges, from a time on."""
+    lost, where = {*names}, {*hosts}
+
+    def change(row: Sample) -> None:
+        if row["host"] in where and row["time"] >= since:
+            for kind in ("counters", "gauges"):
+                row[kind] = {n: v for n, v in row[kind].items() if n not in lost}
+
+    return change
+
+
+def times(name: str, factor: float, hosts: Iterable[str]) -> Change:
+    """A counter grows, or a gauge is, that many times as large."""
+    where = {*hosts}
+
+    def change(row: Sample) -> None:
+        kind = "counters" if name in COUNTERS else "gauges"
+        if row["host"] in where and name in row[kind]:
+            row[kind][name] *= factor
+
+    return change
+
+
+def kinds(look: Mapping[str, Any]) -> list[str]:
+    return [doubt["kind"] for doubt in look["doubts"]]
+
+
+def texts(look: Mapping[str, Any], kind: str) -> str:
+    return "; ".join(doubt["text"] for doubt in look["doubts"] if doubt["kind"] == kind)
+
+
+def decided(looks: list[dict[str, Any]]) -> tuple[str, str]:
+    assert {look["decision"] for look in looks[:-1]} <= {"wait", "roll_back"}
+    return looks[-1]["verdict"], looks[-1]["decision"]
+
+
+def sources(metric: str) -> list[str]:
+    own = METRICS[metric]
+    return [*own.counters, *([own.gauge] if own.gauge else [])]
+
+
+def test_what_is_measured_on_every_host_is_promoted(fleet: Fleet) -> None:
+    looks = fleet.soaks()
+    assert decided(looks) == ("no_difference", "promote")
+    assert (kinds(looks[-1]), looks[-1]["unwatched"]) == ([], [])
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_an_intent_that_nobody_exports_is_not_promoted(fleet: Fleet, metric: str) -> None:
+    nobody = lacks(sources(metric), fleet.hosts)
+    looks = fleet.intends("no_harm", metric).soaks([nobody], [nobody])
+    assert decided(looks) == ("inconclusive", "hold")
+    told = texts(looks[-1], "unmeasured")
+    assert told.startswith(f"{metric}: is not measured in the baseline on {fleet.test[0]}, ")
+    assert sources(metric)[0] in told
+    assert looks[-1]["reason"].startswith(f"{metric} was measured on no host")
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("group", ["test", "control", "one host"])
+def test_a_guard_that_is_not_exported_everywhere_is_not_promoted(
+    fleet: Fleet, metric: str, group: str
+) -> None:
+    hosts = {"test": fleet.test, "control": fleet.control, "one host": fleet.test[:1]}[group]
+    silent = lacks(sources(metric), hosts)
+    fleet.intends("improve", "listen_drops" if metric != "listen_drops" else "cpu", metric)
+    looks = fleet.soaks([silent], [silent])
+    assert decided(looks)[1] == "hold"
+    assert f"{metric}: is not measured in the baseline on " in texts(looks[-1], "unmeasured")
+
+
+@pytest.mark.parametrize(
+    "metric, lost, harmed, factor",
+    [
+        ("packet_drops", ["rx_missed"], "rx_dropped", 4),
+        ("retransmits", ["tcp_segments_out"], "tcp_retransmits", 5),
+        ("retransmits", ["tcp_retransmits"], "tcp_retransmits", 5),
+        ("health_p50", ["health_p50_ms"], "health_p50_ms", 5),
+        ("health_p99", ["health_p99_ms"], "health_p99_ms", 4),
+        ("packet_drops", ["rx_packets"], "rx_missed", 4),
+        ("cpu", ["cpu_total_ms"], "cpu_busy_ms", 4),
+    ],
+)
+def test_what_test_hosts_stop_telling_hides_no_harm(
+    fleet: Fleet, metric: str, lost: list[str], harmed: str, factor: float
+) -> None:
+    fleet.intends("improve", "listen_drops", metric)
+    better = times("listen_drops", 0.2, fleet.test)
+    hidden = [better, times(harmed, factor, fleet.test), lacks(lost, fleet.test)]
+    looks = fleet.soaks([], hidden)
+    assert decided(looks) == ("inconclusive", "hold")
+    told = texts(looks[-1], "one_sided")
+    assert metric in told and "lost on test hosts, and not so on control hosts" in told
+    assert fleet.test[0] in told
+
+
+def test_what_both_groups_stop_telling_is_named_with_its_hosts(fleet: Fleet) -> None:
+    gone = [fleet.test[0], fleet.control[0]]
+    (*_, last) = fleet.soaks([], [lacks(["rx_missed"], gone, since=1300)])
+    assert last["decision"] == "hold"
+    told = "packet_drops: was measured in at most 48 % of the soak on "
+    assert texts(last, "unmeasured") == f"{told}{', '.join(gone)} (rx_missed: not read)"
+    assert kinds(last) == ["unmeasured"]
+
+
+def test_an_improvement_with_half_of_the_test_hosts_silent_is_not_promoted(fleet: Fleet) -> None:
+    fleet.intends("improve", "listen_drops")
+    better = times("listen_drops", 0.2, fleet.test)
+    looks = fleet.soaks([], [better, lacks(["listen_drops"], fleet.test[:6])])
+    assert decided(looks) == ("inconclusive", "hold")
+    assert "listen_drops: lost on test hosts" in texts(looks[-1], "one_sided")
+
+
+def test_a_little_that_one_group_alone_loses_is_found(fleet: Fleet) -> None:
+    """A tenth of each test host's readings: no host has lost much, the group has."""
+
+    def change(row: Sample) -> None:
+        if row["host"] in fleet.test and row["time"] % 100 == 0:
+            row["gauges"].pop("health_p50_ms")
+
+    looks = fleet.intends("improve", "listen_drops", "health_p50").soaks([], [change])
+    assert kinds(looks[-1]) == ["one_sided"]
+    fleet.test = fleet.hosts
+    assert kinds(fleet.soaks([], [change])[-1]) == []
+
+
+def test_harm_on_hosts_that_are_still_measured_is_taken_back(fleet: Fleet) -> None:
+    fleet.intends("improve", "listen_drops", "packet_drops")
+    harmed = times("rx_missed", 5, fleet.test)
+    looks = fleet.soaks([], [harmed, lacks(["rx_missed"], fleet.test[:4])])
+    assert looks[0]["decision"] == "roll_back"
+    assert "one_sided" in kinds(looks[0])
+
+
+def test_an_optional_guard_that_is_absent_is_listed_and_no_obstacle(fleet: Fleet) -> None:
+    fleet.intends("no_harm", "retransmits", "backlog_drops", optional=True)
+    nobody = lacks(["backlog_dropped"], fleet.hosts)
+    looks = fleet.soaks([nobody], [nobody])
+    assert decided(looks) == ("no_difference", "promote")
+    assert looks[-1]["unwatched"] == [{"metric": "backlog_drops", "hosts": fleet.hosts}]
+    assert [row["metric"] for row in looks[-1]["metrics"]] == ["retransmits"]
+    said = "; not watched, as it is optional: backlog_drops on "
+    assert said in looks[-1]["reason"]
+
+
+def test_an_optional_guard_is_watched_where_it_is_measured(fleet: Fleet) -> None:
+    fleet.intends("no_harm", "retransmits", "backlog_drops", optional=True)
+    some = lacks(["backlog_dropped"], fleet.test[:2])
+    worse = times("backlog_dropped", 5, fleet.test)
+    found = fleet.soaks([some], [some, worse])[0]
+    assert found["decision"] == "roll_back"
+    assert found["unwatched"] == [{"metric": "backlog_drops", "hosts": fleet.test[:2]}]
+    lost = fleet.soaks([], [lacks(["backlog_dropped"], fleet.hosts)])[-1]
+    assert (lost["decision"], kinds(lost)) == ("hold", ["unmeasured"])
+
+
+def test_without_packets_nothing_is_promoted_unless_the_plan_says_so(fleet: Fleet) -> None:
+    nobody = lacks(["rx_packets"], fleet.hosts)
+    looks = fleet.soaks([nobody], [nobody])
+    assert decided(looks)[1] == "hold"
+    told = texts(looks[-1], "unmeasured")
+    assert told.startswith("rx_packets: is not measured in the baseline on ")
+    assert told.endswith("; without packets nobody sees traffic move between the groups")
+    fleet.plan["options"]["without_packets"] = True
+    looks = fleet.soaks([nobody], [nobody])
+    assert decided(looks) == ("no_difference", "promote")
+    assert looks[-1]["unwatched"] == [{"metric": "rx_packets", "hosts": fleet.hosts}]
+
+
+def test_a_soak_that_is_hardly_sampled_is_not_promoted(fleet: Fleet) -> None:
+    def leave_out(row: Sample) -> None:
+        if 1200 < row["time"] < 1590:
+            row.update(host="somebody else")
+
+    reboots = [_reboots(fleet.hosts, 1585), leave_out]
+    (*_, last) = fleet.soaks([], reboots)
+    assert "no host was sampled in more than 35 % of the soak" in texts(last, "missing")
+    assert last["decision"] == "hold"
+
+
+def test_records_of_earlier_versions_are_read_and_not_promoted(fleet: Fleet) -> None:
+    """What they do not say is a doubt; harm that they prove is taken back."""
+    worse = times("tcp_retransmits", 3, fleet.test)
+    for harm, decision in (([], "hold"), ([worse], "roll_back")):
+        fleet.soaks([], harm)
+        for part in (fleet.baseline, *fleet.blocks):
+            for fact in ("measured", "boots", "idlest"):
+                del part["facts"][fact]
+        for guard in fleet.plan["guards"]:
+            guard.pop("optional", None)
+        fleet.plan["options"].pop("without_packets", None)
+        look = fleet.look(Moment(1, 1, 1.0))
+        assert look["decision"] == decision
+        assert kinds(look) == ["unrecorded", "unrecorded"]
+        assert "does not say what was measured in the baseline" in texts(look, "unrecorded")
+
+
+def test_the_pops_of_a_ring_tell_what_each_does_not_measure(fleet: Fleet) -> None:
+    fleet.intends("no_harm", "retransmits", "backlog_drops", optional=True)
+    nobody = lacks(["backlog_dropped"], fleet.hosts)
+    records = {}
+    for pop, changes in (("pop1", []), ("pop2", [nobody])):
+        fleet.soaks(changes, changes)
+        records[pop] = PopRecord(fleet.plan, fleet.plan["strata"], fleet.baseline, fleet.blocks)
+    ring = judge_ring(records)
+    assert ring["decision"] == "promote"
+    hosts = [f"pop2/{host}" for host in fleet.hosts]
+    assert ring["unwatched"] == [{"metric": "backlog_drops", "hosts": hosts}]
+    fleet.soaks([], [lacks(["tcp_segments_out"], fleet.test)])
+    records["pop3"] = PopRecord(fleet.plan, fleet.plan["strata"], fleet.baseline, fleet.blocks)
+    ring = judge_ring(records)
+    assert ring["decision"] == "hold"
+    assert texts(ring, "one_sided").startswith("pop3: retransmits: lost on test hosts")
+
+
+def _reboots(hosts: Iterable[str], at: float) -> Change:
+    def change(row: Sample) -> None:
+        if row["host"] in hosts and row["time"] > at:
+            row.update(boot_id="after", uptime=row["time"] - at)
+
+    return change
+
+
+@pytest.mark.parametrize("at", [999, 1075, 1150, 1300, 1450, 1590])
+def test_a_reboot_is_seen_wherever_it_falls(fleet: Fleet, at: float) -> None:
+    """Between two looks each has but one boot of the host."""
+    (*_, last) = fleet.soaks([], [_reboots(fleet.test, at)])
+    assert (last["verdict"], last["decision"]) == ("inconclusive", "hold")
+    before = "between the baseline and the soak" if at < 1000 else "in the soak"
+    assert f"rebooted {before}" in texts(last, "reboot")
+
+
+def test_a_tuning_that_reboots_and_a_soak_that_is_resumed_begin_in_another_boot(
+    fleet: Fleet,
+) -> None:
+    reboots = [_reboots(fleet.hosts, 999)]
+    fleet.plan["disruption"] = "reboot"
+    assert fleet.soaks([], reboots)[-1]["decision"] == "promote"
+    fleet.plan["disruption"] = "drain"
+    assert kinds(fleet.soaks([], reboots)[-1]) == ["reboot"]
+    fleet.blocks[0]["resumed"] = True
+    assert kinds(fleet.look(Moment(1, 1, 1.0))) == []
+
+
+def test_a_damaged_sample_costs_no_other_host_its_verdict(fleet: Fleet) -> None:
+    def change(row: Sample) -> None:
+        if row["host"] == fleet.test[0] and row["time"] == 1300:
+            row["counters"]["tcp_retransmits"] = math.nan
+
+    assert decided(fleet.soaks([], [change])) == ("no_difference", "promote")
