@@ -38,7 +38,7 @@ class Soaking(World):
         opened.save()
 
     def count(self, rates: dict[str, float], start: float, window: int) -> None:
-        taken = samples(rates, start, 600, seed=self.seeds[window])
+        taken = samples(rates, start, 600, f"boot {window}", seed=self.seeds[window])
         self.site.samples.add("lab1", taken)
 
     def soak(self, test: float, began: float) -> None:

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any, Callable
 
 import pytest
+import yaml
 
 from edgetune.errors import DrainError, EdgetuneError, RefusedError, StoreError
 from edgetune.report.findings import WIDTH
@@ -19,7 +20,7 @@ from edgetune.rollout import pause, planning, preflight, switch
 from edgetune.rollout.doctor import doctor_pop
 from edgetune.rollout.planning import plan_rollout
 from edgetune.traffic.driver import Server
-from tests.builders import inventory_document, write_yaml
+from tests.builders import ROOT, inventory_document, write_yaml
 from tests.world import EmptyWorld, changing
 
 URL = "http://127.0.0.1:80/health"
@@ -155,8 +156,12 @@ def test_an_unverified_certificate_and_a_missing_check_are_told_in_every_plan(
         ("tls", {"health": "https://a/", "health_tls": "insecure"}, "certificate of https://a/ is"),
         ("none", {"health": ""}, "has no health check: a sick host would pass"),
     ):
-        (tmp_path / name).mkdir()
-        world = EmptyWorld(tmp_path / name)
+        own = tmp_path / name / "tunings"
+        own.mkdir(parents=True)
+        kept = yaml.safe_load((ROOT / "tunings/accept_queue.yaml").read_text(encoding="utf-8"))
+        guards = [{**guard, "optional": True} for guard in kept["guards"]]
+        write_yaml(own / "accept_queue.yaml", {**kept, "guards": guards})
+        world = EmptyWorld(tmp_path / name, tunings=[str(own)])
         document = inventory_document()
         document["pops"]["lab1"].update(told)
         write_yaml(tmp_path / name / "inventory.yaml", document)
