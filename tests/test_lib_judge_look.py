@@ -381,16 +381,17 @@ def test_a_draw_that_is_out_stays_out_though_it_looks_harmless_later(
     assert not (_out(first, test) & ~_out(second, test)).any()
 
 
-def test_a_biased_look_takes_no_draw_out(tmp_path: Path) -> None:
+def test_a_biased_look_tests_no_benefit_and_no_harm_that_the_bias_explains(tmp_path: Path) -> None:
     made = planned(tmp_path, hosts=16)
     group = made["strata"]["lab"]["test"]
     soak = Soak(made, drops(made, 3, 3))
     even = _carrying(samples(drops(made, 3, 3), 0, 600, "one", seed=12), lambda *_: 1000)
     soak.baseline = soak.measure(even)
-    unfair = _carrying(after(drops(made, 9, 3)), lambda host, _: 300 if host in group else 1000)
+    unfair = _carrying(after(drops(made, 3, 3)), lambda host, _: 300 if host in group else 1000)
     look = soak.look(unfair)
     assert look["decision"] == "wait" and look["doubts"][0]["biased"]
-    assert not _out(look, "harm").any() and not _out(look, "help").any()
+    assert look["tests"]["harm"]["p"] > 0.1
+    assert not _out(look, "help").any()
 
 
 def test_a_group_that_is_empty_is_named(tmp_path: Path) -> None:

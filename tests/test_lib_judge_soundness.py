@@ -111,11 +111,12 @@ def test_hosts_outside_the_comparison_are_no_matter() -> None:
 def test_hosts_out_of_traffic_spill_over() -> None:
     text = (
         "3 test hosts carried no traffic for 20 % of the soak (e001, e002, e003): "
-        "the others carried theirs"
+        "the others carried theirs, 11 % more each at most"
     )
     assert _the_one(_facts(idle=dict.fromkeys(TEST[:3], 0.2))) == ("spill_over", text, True)
     text = (
-        "1 control host carried no traffic for 60 % of the soak (e007): the others carried theirs"
+        "1 control host carried no traffic for 60 % of the soak (e007): "
+        "the others carried theirs, 11 % more each at most"
     )
     assert _the_one(_facts(idle={"e007": 0.6}))[1] == text
 

@@ -21,11 +21,10 @@ FINDINGS = st.builds(
 
 
 @given(FINDINGS)
-def test_harm_is_taken_back_at_once_unless_the_comparison_is_biased(found: Findings) -> None:
+def test_harm_beyond_what_biases_explain_is_taken_back_at_once(found: Findings) -> None:
     verdict, decision = decide(found)
-    biased = any(doubt.biased for doubt in found.doubts)
-    assert (decision == "roll_back") == (found.harmed and not biased)
-    assert (verdict == "degraded") == (decision == "roll_back")
+    assert (decision == "roll_back") == found.harmed
+    assert (verdict == "degraded") == found.harmed
 
 
 @given(FINDINGS)

@@ -56,7 +56,7 @@ JUDGE = (
         (
             "a biased look spends alpha",
             "look.py",
-            'take_out(score, earlier["alive"], 0 if biased else most)',
+            'take_out(score, earlier["alive"], 0 if waits else most)',
             'take_out(score, earlier["alive"], most)',
         ),
         (
@@ -71,9 +71,9 @@ JUDGE = (
         ["lib_judge_verdict", "lib_judge_soundness", "lib_judge_standardise", "lib_judge_look"],
         (
             "a biased comparison decides",
-            "verdict.py",
-            "    if any(doubt.biased for doubt in found.doubts):\n",
-            "    if False:\n",
+            "look.py",
+            "    if not biases or _blind(biases):\n",
+            "    if True:\n",
         ),
         (
             "what is doubtful is promoted",
@@ -124,6 +124,74 @@ JUDGE = (
             "standardise.py",
             "half = 0.5 * observed",
             "half = 0.0 * observed",
+        ),
+    ),
+    *mutations_of(
+        FOLDER,
+        ["lib_judge_coverage", "lib_judge_bias"],
+        (
+            "what is not measured is no doubt",
+            "coverage.py",
+            "if h not in silent and _share(metric, h, facts) < ENOUGH]",
+            "if h not in silent and _share(metric, h, facts) < 0]",
+        ),
+        (
+            "what one group alone loses is no finding",
+            "coverage.py",
+            " or len(hosts) < 2:\n",
+            " or True:\n",
+        ),
+        (
+            "packets that nobody counts are no doubt",
+            "coverage.py",
+            "return {**found, PACKETS: ",
+            "return found or {PACKETS: ",
+        ),
+        (
+            "records that do not say what was measured are taken as whole",
+            "coverage.py",
+            '        return [_unrecorded("soak")]\n',
+            "        return []\n",
+        ),
+        (
+            "a reboot between baseline and soak is no doubt",
+            "soundness.py",
+            'return [Doubt("reboot", text)] if found else []',
+            "return []",
+        ),
+        (
+            "a bias that could explain anything vetoes nothing",
+            "soundness.py",
+            "return 1 / (1 - share) if share < 1 else None",
+            "return 1 / (1 - min(share, 0.9))",
+        ),
+        (
+            "hosts without traffic are compared",
+            "look.py",
+            "{host for doubt in biases for host in doubt.hosts}",
+            "set()",
+        ),
+        (
+            "a bias explains nothing",
+            "look.py",
+            "explained = max(math.log(doubt.explains or 1.0) for doubt in biases)",
+            "explained = 0.0",
+        ),
+    ),
+    *mutations_of(
+        "lib/edgetune/metrics",
+        ["lib_metrics_facts", "lib_metrics_series", "lib_judge_coverage"],
+        (
+            "a reboot between two looks is none",
+            "facts.py",
+            "        between = dict.fromkeys(rebooted_between(boots, part), REBOOTED)\n",
+            "        between: dict[str, str] = {}\n",
+        ),
+        (
+            "a sample that is stored twice counts twice",
+            "series.py",
+            "    return order[fresh]\n",
+            "    return order\n",
         ),
     ),
     *mutations_of(

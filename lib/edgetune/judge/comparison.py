@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -97,6 +97,21 @@ class Comparison:
         """That of one column, shape (draws,)."""
         names = [(column.metric, column.window) for column in self.columns]
         return self.statistics[:, names.index((metric, window))]
+
+    def beyond(self, bias: float, without: Collection[str]) -> Array:
+        """Those of the columns when a bias may have made the metrics of test hosts worse by a ratio
+        of this logarithm, and hosts tell nothing, shape (draws, columns)."""
+        silent = np.isin(self.draws.hosts, list(without))
+        changes = [
+            np.where(silent, np.nan, self._known_changes(own.metric, own.window, bias))
+            for own in self.columns
+        ]
+        filled_in = [filled(own, self.draws.strata) for own in changes]
+        return self.draws.statistics(np.stack(filled_in, axis=1))
+
+    def _known_changes(self, metric: str, window: str, bias: float) -> Array:
+        after = self.after(metric, window, worse(metric) * bias)
+        return worse(metric) * change(self.before(metric), after, self.theta[metric])
 
     def ratio(self, metric: str, window: str = "soak", theta: float | None = None) -> float:
         """The logarithm of the ratio that, divided out, leaves no difference between groups."""

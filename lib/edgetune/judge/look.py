@@ -74,13 +74,12 @@ def judge(
     absent: Sequence[Mapping[str, Any]] = (),
 ) -> Document:
     """The same for a comparison of which the doubts, and what is not watched, are known."""
-    plan = compared.plan
-    biased = any(doubt.biased for doubt in unsound)
-    tests, worst = _tests(compared, moment, previous, biased)
+    plan, biases = compared.plan, [doubt for doubt in unsound if doubt.biased]
+    tests, worst = _tests(compared, moment, previous, biases)
     rows = [_row(compared, metric) for metric in compared.margins]
     found = Findings(
         goal=plan["intent"]["goal"],
-        harmed=tests["harm"]["out"],
+        harmed=tests["harm"]["out"] and not _blind(biases),
         helped=tests["help"]["out"] and tests["help"]["score"] > 0,
         better=(rows[0]["interval"][1] or math.inf) < 1,
         doubts=unsound,
@@ -111,13 +110,17 @@ def judge(
 
 
 def _tests(
-    compared: Comparison, moment: Moment, previous: Mapping[str, Any] | None, biased: bool
+    compared: Comparison,
+    moment: Moment,
+    previous: Mapping[str, Any] | None,
+    biases: Sequence[Doubt],
 ) -> tuple[dict[str, Document], tuple[str, str]]:
     """Both tests after this look; the metric and window in which the test group looks worst.
 
-    A biased look takes no draw out: its alpha is left to those that follow.
+    Under a bias no draw is taken out by the test of benefit, and by that of harm only by what the
+    bias does not explain: the alpha is left to the looks that follow.
     """
-    scores = harm(compared.statistics, compared.columns)
+    scores = harm(_statistics(compared, biases), compared.columns)
     options, draws = compared.plan["options"], compared.draws
     even = spent(options["alpha_harm"], moment.passed, len(draws), planned_looks(options))
     tests = {}
@@ -127,7 +130,8 @@ def _tests(
     ):
         earlier = _earlier(compared, previous, name)
         most = budget(alpha, share - earlier["forgone"], len(draws))
-        alive = take_out(score, earlier["alive"], 0 if biased else most)
+        waits = bool(biases) if name == "help" else _blind(biases)
+        alive = take_out(score, earlier["alive"], 0 if waits else most)
         tests[name] = {
             "p": p_value(score),
             "alpha": alpha,
@@ -140,6 +144,20 @@ def _tests(
         }
     worst = compared.columns[int(np.argmax(scores[0]))]
     return tests, (worst.metric, worst.window)
+
+
+def _blind(biases: Sequence[Doubt]) -> bool:
+    """Whether a bias could explain any harm."""
+    return any(doubt.explains is None for doubt in biases)
+
+
+def _statistics(compared: Comparison, biases: Sequence[Doubt]) -> Array:
+    """Those of the columns, less what the biases explain, without hosts that are not comparable."""
+    if not biases or _blind(biases):
+        return compared.statistics
+    # Traffic that moved shows in several ways.
+    explained = max(math.log(doubt.explains or 1.0) for doubt in biases)
+    return compared.beyond(explained, {host for doubt in biases for host in doubt.hosts})
 
 
 def _earlier(compared: Comparison, previous: Mapping[str, Any] | None, name: str) -> dict[str, Any]:

@@ -54,7 +54,8 @@ def _doubts(pop: str, own: Comparison) -> Iterator[Doubt]:
     for doubt in doubts_of(own):
         # What is too little in one PoP need not be in all of them.
         if doubt.kind not in ("few_events", "few_hosts"):
-            yield replace(doubt, text=f"{pop}: {doubt.text}")
+            hosts = tuple(f"{pop}/{host}" for host in doubt.hosts)
+            yield replace(doubt, text=f"{pop}: {doubt.text}", hosts=hosts)
 
 
 def _one_plan(records: Mapping[str, PopRecord]) -> Document:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reasons why a comparison cannot be trusted, from the facts of both windows alone.
 
-What is told by a biased comparison is worth nothing, be it good or bad. The others leave harm
-that is proven as it is, and keep only a promotion from being trusted.
+All keep a promotion from being trusted. Harm that is proven stands, but for a comparison that is
+biased: there only harm beyond what the bias explains does.
 """
 
 from __future__ import annotations
@@ -47,6 +47,9 @@ Groups = Mapping[str, Sequence[str]]
 class Doubt:
     """One reason: its ``kind``, a part of a sentence, and whether it biases the comparison.
 
+    ``explains`` is the ratio by which a bias can make metrics of test and control hosts differ at
+    most (None: by any), apart from those of ``hosts``, which are not comparable at all.
+
     Kinds: ``missing``, ``reset``, ``reboot``, ``stale``, ``spill_over``, ``imbalance``,
     ``no_peak``; of what was measured (``judge.coverage``), ``unmeasured``, ``one_sided`` and
     ``unrecorded``; and, of a look, ``few_hosts`` and ``few_events``.
@@ -55,6 +58,8 @@ class Doubt:
     kind: str
     text: str
     biased: bool = False
+    explains: float | None = None
+    hosts: tuple[str, ...] = ()
 
 
 def doubts(
@@ -66,7 +71,7 @@ def doubts(
     ``strata``. Packets that nobody counted give no reason here; ``judge.coverage`` doubts them.
     """
     groups = both_groups(strata)
-    hosts = [host for members in groups.values() for host in members]
+    hosts = _all(groups)
     return [
         *_stale(hosts, soak, end, interval),
         *_imbalance(draws, baseline, soak),
@@ -146,7 +151,30 @@ def _spill_over(groups: Groups, soak: Facts) -> Iterator[Doubt]:
     share = _idle_time(idle, soak)
     who = f"{len(idle)} {group} host{'s' if len(idle) > 1 else ''}"
     text = f"{who} carried no traffic for {100 * share:.0f} % of the soak ({named(idle)})"
-    yield Doubt("spill_over", f"{text}: the others carried theirs", biased=True)
+    more = _moved_load(groups, soak)
+    told = f", {100 * (more - 1):.0f} % more each at most" if more else ""
+    text += f": the others carried theirs{told}"
+    yield Doubt("spill_over", text, biased=True, explains=more, hosts=_ever_idle(groups, soak))
+
+
+def _moved_load(groups: Groups, soak: Facts) -> float | None:
+    """The largest ratio by which the load of carrying hosts can have grown, in the idlest block.
+
+    All of it is taken to have gone to one group. Drops that grow with the square of the load differ
+    by as much per packet.
+    """
+    idlest = {host: soak.get("idlest", soak["idle"]).get(host, 0.0) for host in _all(groups)}
+    share = max(sum(idlest[host] for host in own) / max(1, len(own)) for own in groups.values())
+    return 1 / (1 - share) if share < 1 else None
+
+
+def _ever_idle(groups: Groups, soak: Facts) -> tuple[str, ...]:
+    idlest = soak.get("idlest", soak["idle"])
+    return tuple(host for host in _all(groups) if idlest.get(host, 0.0) > IDLE_TIME)
+
+
+def _all(groups: Groups) -> list[str]:
+    return [host for hosts in groups.values() for host in hosts]
 
 
 def _idle_time(hosts: Sequence[str], soak: Facts) -> float:
@@ -161,7 +189,19 @@ def _imbalance(draws: Draws, baseline: Facts, soak: Facts) -> Iterator[Doubt]:
     if min(ratio, 1 / ratio) < 1 - IMBALANCE and p <= max(IMBALANCE_P, 2 / len(draws)):
         much = f"{100 * abs(ratio - 1):,.0f} % {'more' if ratio > 1 else 'fewer'}"
         than = "packets than control relative to their own baseline"
-        yield Doubt("imbalance", f"test hosts carry {much} {than} (p = {p:.3f})", biased=True)
+        text = f"test hosts carry {much} {than} (p = {p:.3f})"
+        explains = _carried_unlike(draws, changes, soak)
+        yield Doubt("imbalance", text, biased=True, explains=explains)
+
+
+def _carried_unlike(draws: Draws, changes: Array, soak: Facts) -> float | None:
+    """The ratio of the loads of those hosts of both groups that carried traffic all the time."""
+    idlest = soak.get("idlest", soak["idle"])
+    carrying = np.array([idlest.get(host, 0.0) <= IDLE_TIME for host in draws.hosts])
+    if not (carrying[draws.test].any() and carrying[~draws.test].any()):
+        return None
+    known = filled(np.where(carrying, changes, np.nan), draws.strata)
+    return math.exp(abs(float(draws.observed(known[:, None])[0])))
 
 
 def _change(baseline: Facts, soak: Facts, host: str) -> float:

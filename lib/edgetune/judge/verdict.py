@@ -14,8 +14,9 @@ from edgetune.judge.soundness import Doubt, named
 class Findings:
     """What a look found.
 
-    ``harmed`` and ``helped`` are what both sequential tests say by now; ``better`` whether the
-    whole interval is an improvement; ``last`` whether the soak is over.
+    ``harmed`` and ``helped`` are what both sequential tests say by now, ``harmed`` of harm beyond
+    what biases explain; ``better`` whether the whole interval is an improvement; ``last`` whether
+    the soak is over.
     """
 
     goal: str
@@ -29,11 +30,9 @@ class Findings:
 def decide(found: Findings) -> tuple[str, str]:
     """The verdict, and what follows: ``wait``, ``promote``, ``hold`` or ``roll_back``.
 
-    What is doubtful is never promoted, and where the comparison itself is biased nothing is
+    What is doubtful is never promoted, and where the comparison itself is biased nothing good is
     decided: it waits, and holds once the soak is over. Harm is taken back at once.
     """
-    if any(doubt.biased for doubt in found.doubts):
-        return "inconclusive", "hold" if found.last else "wait"
     if found.harmed:
         return "degraded", "roll_back"
     return _verdict(found), _decision(found)
@@ -60,7 +59,9 @@ def _decision(found: Findings) -> str:
 def because(found: Findings, margin: float) -> str:
     """What the sentence about the numbers does not say."""
     if found.doubts:
-        return "; but " + "; ".join(doubt.text for doubt in found.doubts)
+        biased = found.harmed and any(doubt.biased for doubt in found.doubts)
+        but = "more than is explained by" if biased else "but"
+        return f"; {but} " + "; ".join(doubt.text for doubt in found.doubts)
     if found.harmed:
         return ""
     if not found.last:
