@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from bench.judge.production import METRIC, drops_alone, look_at_the_end
+from bench.judge.production import METRIC, drops_alone, judge_soak
 from bench.judge.promises import FLEETS, Fleet, Promise, draw
 from edgetune.judge.hypotheses import LOGS, NO_EFFECT, RATIOS, evened, own_share, root, under
 from edgetune.judge.measured import measure_baseline, measure_block, rates_under, rows_of
@@ -99,7 +99,7 @@ def test_the_estimate_is_where_the_groups_are_alike(truth: float) -> None:
 def test_an_estimate_hits_the_truth_where_drops_come_in_bursts(ratio: float, hosts: int) -> None:
     """Bursts of the harmed group counted for less: x2 read as 1.84 on 4 + 4 hosts."""
     fleet, dice = Fleet(dispersion=1.0, noise=0.3), np.random.default_rng(7)
-    looks = [look_at_the_end(draw(fleet, dice, hosts, ratio)) for _ in range(40)]
+    looks = [judge_soak(draw(fleet, dice, hosts, ratio)) for _ in range(40)]
     errors = [math.log(look["metrics"][0]["ratio"] / ratio) for look in looks]
     assert abs(np.mean(errors)) < 2.5 * np.std(errors) / math.sqrt(len(errors)) + 0.01
 
@@ -130,5 +130,5 @@ def test_a_block_of_an_older_version_is_compared_as_it_was() -> None:
 def test_nothing_on_any_host_is_within_every_margin() -> None:
     test = np.arange(8) < 4
     nothing = drops_alone(test, np.zeros((8, 60)), np.zeros((8, 60)))
-    look = look_at_the_end(nothing, "no_harm", 0.1)
+    look = judge_soak(nothing, "no_harm", 0.1)
     assert (look["decision"], look["metrics"][0]["ratio"]) == ("promote", 1.0)

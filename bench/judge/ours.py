@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.judge.production import look_at_the_end
+from bench.judge.production import judge_soak
 from bench.judge.scenarios import Replicate, Series
 from edgetune.judge.change import change, filled, lasting
 from edgetune.judge.permutation import Draws, make_draws
@@ -75,7 +75,7 @@ class Ours:
 
     def compare(self, replicate: Replicate) -> tuple[float, float, float, str]:
         """Ratio of ratios of drops with its interval, and the verdict of one look at the end."""
-        look = look_at_the_end(replicate)
+        look = judge_soak(replicate)
         row = look["metrics"][0]
         low, high = row["interval"]
         return row["ratio"], low or 0.0, high or math.inf, str(look["verdict"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One look at the end of a simulated soak, through the documents of a rollout's record."""
+"""A simulated soak, judged through the documents of a rollout's record."""
 
 from __future__ import annotations
 
@@ -18,28 +18,36 @@ from edgetune.metrics.series import Window
 
 METRIC = "packet_drops"
 MINUTE = 60.0
+ALPHA = 0.05
 
 
-def look_at_the_end(
-    replicate: Replicate, goal: str = "improve", margin: float = 0.0, alpha: float = 0.05
+def judge_soak(
+    replicate: Replicate, goal: str = "improve", margin: float = 0.0, looks: int = 1
 ) -> dict[str, Any]:
-    """What a look says of the drops once the soak is over; nothing casts doubt on it."""
+    """The look that rolls back, or the last one; nothing casts doubt on any."""
     drops = replicate.metrics[0]
     baseline_bins, soak_bins = drops.before.shape[1], drops.after.shape[1]
     # Each rollout has draws of its own, as its plan has a seed of its own.
     seed = zlib.crc32(drops.before.tobytes())
-    times = {"soak": MINUTE * soak_bins, "warmup": 0.0, "interval": MINUTE, "looks": 1}
+    times = {"soak": MINUTE * soak_bins, "warmup": 0.0, "interval": MINUTE, "looks": looks}
     plan = {
         "intent": {"goal": goal, "metric": METRIC, "margin": margin},
         "guards": [],
-        "options": {"alpha_harm": alpha, "alpha_help": alpha, "seed": seed, **times},
+        "options": {"alpha_harm": ALPHA, "alpha_help": ALPHA, "seed": seed, **times},
     }
     strata = _strata(replicate)
-    before = _window(drops.before, drops.before_exposure, 0)
-    after = _window(drops.after, drops.after_exposure, baseline_bins)
-    baseline = measure_baseline(before, strata)
-    compared = Comparison(plan, strata, baseline, [measure_block(after, strata, baseline)])
-    return judge(compared, too_little(compared), Moment(1, 1, 1.0))
+    baseline = measure_baseline(_window(drops.before, drops.before_exposure, 0), strata)
+    look, blocks = None, []
+    ends = [soak_bins * number // looks for number in range(looks + 1)]
+    for number, (start, end) in enumerate(zip(ends, ends[1:]), start=1):
+        seen = (drops.after[:, start:end], drops.after_exposure[:, start:end])
+        blocks.append(measure_block(_window(*seen, baseline_bins + start), strata, baseline))
+        compared = Comparison(plan, strata, baseline, list(blocks))
+        look = judge(compared, too_little(compared), Moment(number, looks, number / looks), look)
+        if look["decision"] == "roll_back":
+            break
+    assert look is not None
+    return look
 
 
 def _strata(replicate: Replicate) -> dict[str, dict[str, list[str]]]:

@@ -2,7 +2,8 @@
 """What is promised of sizes: harm of a margin is not promoted, estimates and intervals are true.
 
 Fleets of hosts that differ, whose noise lasts and whose level drifts alike; four hours before the
-change, twelve hours after it, one look at the end of the soak.
+change, twelve hours after it. One look at the end of the soak tells of harm of just a margin, of
+none, and of ratios; twelve looks tell how often harm of half a margin is rolled back.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from bench.judge.figures import rate
-from bench.judge.production import drops_alone, look_at_the_end
+from bench.judge.production import drops_alone, judge_soak
 from bench.judge.scenarios import Replicate
 from bench.judge.trials import spread
 
@@ -27,6 +28,7 @@ MARGINS = (0.1, 0.2, 0.5, 1.0)
 RATIOS = (0.05, 0.31, 0.5, 1.0, 2.0)
 GROUPS = (4, 8, 12)
 """Hosts of each group."""
+LOOKS = 12
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Promise:
     hosts: int
     ratio: float
     margin: float | None = None
+    looks: int = 1
 
     def look(self, seed: int, number: int) -> dict[str, Any]:
         """That at the replicate of this number."""
@@ -62,7 +65,7 @@ class Promise:
         dice = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
         drawn = draw(FLEETS[self.fleet], dice, self.hosts, self.ratio)
         goal = "improve" if self.margin is None else "no_harm"
-        return look_at_the_end(drawn, goal, self.margin or 0.0)
+        return judge_soak(drawn, goal, self.margin or 0.0, self.looks)
 
 
 def promises() -> Iterator[Promise]:
@@ -70,8 +73,9 @@ def promises() -> Iterator[Promise]:
     for fleet in FLEETS:
         for hosts in GROUPS:
             for margin in MARGINS:
-                for harm in (1 + margin, 1 + margin / 2, 1.0):
-                    yield Promise(fleet, hosts, harm, margin)
+                yield Promise(fleet, hosts, 1 + margin, margin)
+                yield Promise(fleet, hosts, 1 + margin / 2, margin, LOOKS)
+                yield Promise(fleet, hosts, 1.0, margin)
             for ratio in RATIOS:
                 yield Promise(fleet, hosts, ratio)
 
