@@ -157,7 +157,7 @@ class _Groups:
         return _Metric(whole, theta, _cumulated(np.nan_to_num(after) / unit), sums)
 
     def _rates(self, counts: Array, means: Array, spread: float) -> Array:
-        sums = observed_and_expected(counts, means, spread)
+        sums = observed_and_expected(counts, means, weights(means, spread))
         return log_rates(sums, np.nansum(counts, axis=1), self.draws.strata)
 
 
