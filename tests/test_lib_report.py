@@ -18,12 +18,12 @@ import pytest
 
 from edgetune.judge.look import Moment, take_look
 from edgetune.judge.measured import measure_baseline, measure_block
+from edgetune.judge.outliers import odd_hosts
 from edgetune.judge.power import prospect
 from edgetune.metrics.series import Window, read_window
 from edgetune.plan import groups
 from edgetune.report.axes import Axis, around, clock_ticks, number, of_ratios
 from edgetune.report.course import Course, courses
-from edgetune.report.oddities import odd_hosts
 from edgetune.report.page import Material, page
 from edgetune.report.phases import Phase, phases
 from edgetune.report.pictures import forest, host_picture, time_picture
@@ -343,7 +343,8 @@ def test_odd_hosts_are_those_far_from_their_group() -> None:
     changes["listen_drops"]["t3"] = 1.0
     changes["cpu"].update(t3=2.0, t4=1.0)
     odd = odd_hosts(changes, [list(test), list(control)])
-    assert odd == {"t3": ["listen_drops", "cpu"]}
+    assert {host: list(own) for host, own in odd.items()} == {"t3": ["listen_drops", "cpu"]}
+    assert odd["t3"] == {"listen_drops": pytest.approx(1 / 0.3, rel=0.1), "cpu": pytest.approx(2, rel=0.1)}
 
 
 def test_phases_follow_the_history() -> None:

@@ -20,12 +20,13 @@ import numpy as np
 from edgetune.judge.change import DIFFERENCE_IN_DIFFERENCES
 from edgetune.judge.comparison import Blocks, Comparison
 from edgetune.judge.coverage import baseline_doubts, soak_doubts, unwatched
+from edgetune.judge.outliers import got_worse, outliers
 from edgetune.judge.permutation import Strata, p_value
 from edgetune.judge.scores import harm
 from edgetune.judge.sentence import sentence
 from edgetune.judge.sequential import budget, pack, spent, take_out, unpack
 from edgetune.judge.soundness import Doubt, both_groups, doubts, reboots_before
-from edgetune.judge.verdict import Findings, because, decide, not_watched
+from edgetune.judge.verdict import Findings, because, decide, not_watched, outliers_named
 from edgetune.metrics.facts import merge_facts
 from edgetune.plan import planned_looks
 
@@ -93,10 +94,12 @@ def judge(
         else min(rows[0]["p_better"], rows[0]["p_worse"])
     )
     said = f"{_sentence(compared, *about, p)}, look {moment.number} of {moment.of}"
+    hosts = {metric: _per_host(compared, metric) for metric in compared.margins}
+    odd = outliers(hosts, compared.strata)
     return {
         "verdict": verdict,
         "decision": decision,
-        "reason": said + because(found, math.expm1(compared.allowed)) + not_watched(absent),
+        "reason": said + _behind(found, compared, odd, absent),
         "doubts": [asdict(doubt) for doubt in unsound],
         "unwatched": [*absent],
         "look": asdict(moment),
@@ -104,9 +107,21 @@ def judge(
         "drawn_from": _drawn_from(compared),
         "tests": tests,
         "metrics": rows,
-        "hosts": {metric: _per_host(compared, metric) for metric in compared.margins},
+        "hosts": hosts,
+        "outliers": odd,
         "power": compared.baseline.get("power"),
     }
+
+
+def _behind(
+    found: Findings,
+    compared: Comparison,
+    odd: Sequence[Mapping[str, Any]],
+    absent: Sequence[Mapping[str, Any]],
+) -> str:
+    """What is said behind the sentence about the numbers."""
+    why = because(found, math.expm1(compared.allowed))
+    return why + outliers_named([row for row in odd if got_worse(row)]) + not_watched(absent)
 
 
 def _tests(

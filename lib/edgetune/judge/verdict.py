@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from edgetune.judge.outliers import outlier_text
 from edgetune.judge.soundness import Doubt, named
+
+_FEW = 4
 
 
 @dataclass(frozen=True)
@@ -79,3 +82,10 @@ def not_watched(absent: Sequence[Mapping[str, Any]]) -> str:
     """The optional metrics that hosts do not measure, as ``coverage.unwatched`` lists them."""
     told = [f"{own['metric']} on {named(own['hosts'])}" for own in absent]
     return f"; not watched, as it is optional: {', '.join(told)}" if told else ""
+
+
+def outliers_named(odd: Sequence[Mapping[str, Any]]) -> str:
+    """Hosts that got much worse than the others of their group, which a fine mean hides."""
+    shown = list({row["host"]: outlier_text(row) for row in reversed(odd)}.values())[::-1]
+    more = f" and {len(shown) - _FEW} more" if len(shown) > _FEW else ""
+    return f"; far from its group: {', '.join(shown[:_FEW])}{more}" if shown else ""

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 
 from edgetune import __version__
+from edgetune.judge.outliers import odd_hosts
 from edgetune.metrics.catalogue import METRICS, UNITS
 from edgetune.plan import groups
 from edgetune.report.axes import number
 from edgetune.report.course import compared, courses
 from edgetune.report.diagnosis import hosts_text
-from edgetune.report.oddities import odd_hosts
 from edgetune.report.phases import phases, runs
 from edgetune.report.pictures import forest, host_picture, time_picture
 from edgetune.report.text import (
@@ -141,7 +141,7 @@ def _hosts(
                 "compared": host in members[group],
                 "stands": _stands(host, material.batches),
                 "rows": [rows[metric].get(host, [None] * 3) for metric in metrics],
-                "odd": odd.get(host, []),
+                "odd": list(odd.get(host, {})),
             }
             for group, own in groups(plan).items()
             for host in sorted(own, key=lambda name: (name not in odd, -first.get(name, 0.0)))

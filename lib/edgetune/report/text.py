@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgetune.hosts.agent.contents import in_a_line
+from edgetune.judge.outliers import outlier_text
 from edgetune.metrics.catalogue import UNITS
 from edgetune.plan import MOST_WAYS, planned_looks
 from edgetune.texts import command, one_line
@@ -109,6 +110,7 @@ def verdict_text(look: Mapping[str, Any]) -> str:
             f"  {name} test {shown[0]} -> {shown[1]}, control {shown[2]} -> {shown[3]} {unit.text}"
             + _effect(row)
         )
+    lines += [f"  far from its group: {outlier_text(row)}" for row in look.get("outliers", [])]
     for row in look.get("unwatched", []):
         lines.append(
             f"  {row['metric']:<14} not watched, as it is optional, on {listed(row['hosts'])}"

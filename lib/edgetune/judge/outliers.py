@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts that changed unlike the others of their group: no statistics, a hint where to look."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from edgetune.metrics.catalogue import METRICS
+
+FAR = 5.0
+MOST = 20
+_LEAST_SPREAD = 0.05
+_NORMAL = 1.4826
+
+Strata = Mapping[str, Mapping[str, Sequence[str]]]
+
+
+def odd_hosts(
+    changes: Mapping[str, Mapping[str, float]], groups: Sequence[Sequence[str]]
+) -> dict[str, dict[str, float]]:
+    """The odd hosts, each with the metrics in which it is so, and how many times the median of
+    its group it is there.
+
+    ``changes`` holds for each metric the ratio of each host that is known. Odd is who lies
+    ``FAR`` usual spreads or more from the median of its group. The spread is the median
+    distance in all groups together, at least 5 %.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for metric, ratios in changes.items():
+        for host, times in _far(ratios, groups):
+            found.setdefault(host, {})[metric] = times
+    return found
+
+
+def outliers(
+    rows: Mapping[str, Mapping[str, Sequence[float | None]]], strata: Strata
+) -> list[dict[str, Any]]:
+    """Those of a look, the farthest first: ``{host, group, metric, times}``, ``MOST`` at most.
+
+    ``rows`` are the look's ``hosts``: level before, level after and change, by metric and host.
+    """
+    changes = {
+        metric: {host: row[2] for host, row in own.items() if row[2] is not None}
+        for metric, own in rows.items()
+    }
+    group_of = {h: g for own in strata.values() for g in own for h in own[g]}
+    members = [own[group] for own in strata.values() for group in own]
+    far = [
+        (times, {"host": host, "group": group_of[host], "metric": metric})
+        for host, own in odd_hosts(changes, members).items()
+        for metric, times in own.items()
+    ]
+    far.sort(key=lambda row: -abs(math.log(row[0])))
+    return [{**row, "times": float(f"{times:.4g}")} for times, row in far[:MOST]]
+
+
+def got_worse(row: Mapping[str, Any]) -> bool:
+    """Whether an outlier is one to the worse."""
+    return bool((row["times"] > 1) == (METRICS[row["metric"]].better == "lower"))
+
+
+def outlier_text(row: Mapping[str, Any]) -> str:
+    """An outlier in words."""
+    return f"{row['host']} ({row['metric']} {row['times']:.2g} times as its {row['group']} group)"
+
+
+def _far(
+    ratios: Mapping[str, float], groups: Sequence[Sequence[str]]
+) -> Iterator[tuple[str, float]]:
+    off: dict[str, float] = {}
+    for group in groups:
+        own = {host: math.log(ratios[host]) for host in group if ratios.get(host, 0.0) > 0}
+        center = statistics.median(own.values()) if own else 0.0
+        off.update({host: value - center for host, value in own.items()})
+    if off:
+        usual = max(_NORMAL * statistics.median(map(abs, off.values())), _LEAST_SPREAD)
+        far = {host: own for host, own in off.items() if abs(own) >= FAR * usual}
+        yield from ((host, math.exp(own)) for host, own in far.items())
