@@ -344,7 +344,10 @@ def test_odd_hosts_are_those_far_from_their_group() -> None:
     changes["cpu"].update(t3=2.0, t4=1.0)
     odd = odd_hosts(changes, [list(test), list(control)])
     assert {host: list(own) for host, own in odd.items()} == {"t3": ["listen_drops", "cpu"]}
-    assert odd["t3"] == {"listen_drops": pytest.approx(1 / 0.3, rel=0.1), "cpu": pytest.approx(2, rel=0.1)}
+    assert odd["t3"] == {
+        "listen_drops": pytest.approx(1 / 0.3, rel=0.1),
+        "cpu": pytest.approx(2, rel=0.1),
+    }
 
 
 def test_phases_follow_the_history() -> None:
