@@ -157,6 +157,17 @@ def test_an_agent_killed_in_a_restore_is_carried_on_by_the_next(host: AgentRoot)
     assert host.tree() == before and host.leftovers() == {"epoch"}
 
 
+def test_a_change_that_is_being_taken_back_is_not_kept(host: AgentRoot) -> None:
+    """A restore died before it put anything back: all verifies still, as files keep it."""
+    host.apply(sysctl("4096"), confirm_within=300)
+    name = "var/lib/edgetune/tunings/t.json"
+    host.write(name, json.dumps({**json.loads(host.read(name)), "state": "restoring"}))
+    answer = confirm(host, sysctl("4096"))
+    assert (answer["verified"], answer["confirmed"], answer["state"]) == (True, False, "restoring")
+    host.restore()
+    assert host.state() == "none"
+
+
 def test_an_unconfirmed_change_is_taken_back_by_the_timer(host: AgentRoot) -> None:
     before = host.tree()
     started = time.monotonic()
@@ -473,6 +484,16 @@ def test_what_the_timer_of_systemd_runs(systemd_host: AgentRoot) -> None:
     command = timer.split(" -- ")[1].split()
     subprocess.run(command, env=host.environment, check=True, timeout=60)
     assert host.tree() == before and host.leftovers() == {"epoch"}
+
+
+def test_a_timer_of_another_boot_takes_nothing_back(systemd_host: AgentRoot) -> None:
+    """The clock of its deadline began anew: only the hook of this boot knows what is due."""
+    host = systemd_host
+    host.apply(thp("never"), confirm_within=300, grace_boots=1)
+    host.let_deadline_pass()
+    host.new_boot_id()
+    assert host.run_copy("revert", "t").returncode == 0
+    assert host.read(f"{THP}/enabled") == "never\n" and host.state() == "provisional"
 
 
 def test_a_service_that_is_still_starting_after_a_boot_is_waited_for(host: AgentRoot) -> None:
