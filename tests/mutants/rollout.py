@@ -7,6 +7,23 @@ from tests.mutants.mutation import mutations_of
 
 FOLDER = "lib/edgetune/rollout"
 
+RELEASE = mutations_of(
+    FOLDER,
+    ["action_release_pop", "rollout_clock_steps"],
+    (
+        "a rollout that is held gives its PoP back",
+        "lifecycle.py",
+        "    if opened.head.state not in ENDED:\n",
+        "    if False:\n",
+    ),
+    (
+        "a PoP is free while an action of the old owner may run",
+        "lifecycle.py",
+        "site.claims.release(opened.head.pop, opened.claim, max(0.0, grace))",
+        "site.claims.release(opened.head.pop, opened.claim, 0.0)",
+    ),
+)
+
 OWNERS = mutations_of(
     FOLDER,
     ["rollout_lost_claims", "lib_stores", "rollout_records", "rollout_steps", "rollout_recovery"],
@@ -39,18 +56,6 @@ OWNERS = mutations_of(
         "lifecycle.py",
         "    refuse_if_paused(site, pop.name)\n    refuse_unfinished(site, pop.name)\n",
         "    refuse_if_paused(site, pop.name)\n",
-    ),
-    (
-        "a rollout that is held gives its PoP back",
-        "lifecycle.py",
-        "    if opened.head.state not in ENDED:\n",
-        "    if False:\n",
-    ),
-    (
-        "a PoP is free while an action of the old owner may run",
-        "lifecycle.py",
-        "site.claims.release(opened.head.pop, opened.claim, max(0.0, grace))",
-        "site.claims.release(opened.head.pop, opened.claim, 0.0)",
     ),
     (
         "another epoch's claim is renewed (SQLite)",
@@ -293,4 +298,4 @@ BACK = mutations_of(
     ),
 )
 
-ROLLOUT = (*OWNERS, *TRAFFIC, *MACHINES, *HOSTS, *BACK)
+ROLLOUT = (*RELEASE, *OWNERS, *TRAFFIC, *MACHINES, *HOSTS, *BACK)
