@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from edgetune.backends import Database
-from edgetune.errors import RefusedError, StoreError
+from edgetune.errors import FencedError, RefusedError, StoreError
 from edgetune.rollout import change, drain, reboot, record, status, switch
 from tests.world import World, changing
 
@@ -71,6 +71,38 @@ def test_hosts_that_were_not_asked_yet_are_not_asked(world: World, clock: list[f
     world.roll(2)
     assert world.hosts.tuned == set(world.at(2))
     assert set(world.at(2).values()) == {"done"}
+
+
+def test_an_owner_that_was_replaced_asks_no_further_host(world: World, clock: list[float]) -> None:
+    """Another one took the rollout over between two hosts of one step."""
+    world.roll(2, until=change.apply_tuning)
+    first = next(iter(world.at(2)))
+
+    def take_over(moment: str) -> None:
+        if moment == f"after {first} apply":
+            world.site.claims.take("lab1", world.rollout, 120, after=world.epoch)
+            clock[0] += 1.1
+
+    world.moments.at = take_over
+    with pytest.raises(FencedError):
+        world.step(change.apply_tuning, 2)
+    assert world.hosts.told("apply") == [first]
+
+
+def test_servers_of_an_owner_that_was_replaced_are_not_drained(
+    world: World, clock: list[float]
+) -> None:
+    first = next(iter(world.at(2)))
+
+    def take_over(moment: str) -> None:
+        if moment == f"after {first} drain":
+            world.site.claims.take("lab1", world.rollout, 120, after=world.epoch)
+            clock[0] += 1.1
+
+    world.moments.at = take_over
+    with pytest.raises(FencedError):
+        world.step(drain.drain_hosts, 2)
+    assert world.balancer.log == [(first, "drain")]
 
 
 def test_servers_that_were_not_drained_yet_are_not_drained(

@@ -24,6 +24,40 @@ RELEASE = mutations_of(
     ),
 )
 
+PERMITS = mutations_of(
+    FOLDER,
+    ["rollout_switch_steps", "rollout_lost_claims", "action_drain_hosts"],
+    (
+        "a side effect is permitted while everything is stopped",
+        "record.py",
+        "        self.renew()\n        refuse_if_stopped(self.site)\n",
+        "        self.renew()\n",
+    ),
+    (
+        "a side effect is permitted to an owner that was replaced",
+        "record.py",
+        "        self.renew()\n        refuse_if_stopped(self.site)\n",
+        "        refuse_if_stopped(self.site)\n",
+    ),
+)
+
+RECOVERY = mutations_of(
+    FOLDER,
+    ["rollout_orphans"],
+    (
+        "a rollout whose owner dies again and again is carried on",
+        "recovery.py",
+        "    if head.recoveries >= MOST_RECOVERIES:\n",
+        "    if False:\n",
+    ),
+    (
+        "a rollout in which a host failed is carried on",
+        "recovery.py",
+        "    if failed:\n",
+        "    if False:\n",
+    ),
+)
+
 OWNERS = mutations_of(
     FOLDER,
     ["rollout_lost_claims", "lib_stores", "rollout_records", "rollout_steps", "rollout_recovery"],
@@ -74,30 +108,6 @@ OWNERS = mutations_of(
         "claims.py",
         "            if held is not None and held.rollout != rollout:\n",
         "            if False:\n",
-    ),
-    (
-        "a side effect is permitted while everything is stopped",
-        "record.py",
-        "        self.renew()\n        refuse_if_stopped(self.site)\n",
-        "        self.renew()\n",
-    ),
-    (
-        "a side effect is permitted to an owner that was replaced",
-        "record.py",
-        "        self.renew()\n        refuse_if_stopped(self.site)\n",
-        "        refuse_if_stopped(self.site)\n",
-    ),
-    (
-        "a rollout whose owner dies again and again is carried on",
-        "recovery.py",
-        "    if head.recoveries >= MOST_RECOVERIES:\n",
-        "    if False:\n",
-    ),
-    (
-        "a rollout in which a host failed is carried on",
-        "recovery.py",
-        "    if failed:\n",
-        "    if False:\n",
     ),
 )
 
@@ -298,4 +308,4 @@ BACK = mutations_of(
     ),
 )
 
-ROLLOUT = (*RELEASE, *OWNERS, *TRAFFIC, *MACHINES, *HOSTS, *BACK)
+ROLLOUT = (*RELEASE, *PERMITS, *RECOVERY, *OWNERS, *TRAFFIC, *MACHINES, *HOSTS, *BACK)
