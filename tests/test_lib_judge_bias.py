@@ -64,6 +64,13 @@ def test_an_idle_host_hides_no_harm_and_makes_none(fleet: Fleet, group: str, num
     assert "; more than is explained by " in harmed[0]["reason"]
 
 
+def test_hosts_without_traffic_are_not_compared(fleet: Fleet) -> None:
+    """Their CPUs have nothing to do: that is no harm on the others."""
+    fleet.intends("no_harm", "retransmits", "cpu")
+    quiet = fleet.soaks([], drained(fleet, fleet.control[:6]))
+    assert [look["decision"] for look in quiet] == ["wait", "wait", "wait", "hold"]
+
+
 def test_what_one_idle_host_of_twelve_explains_is_told(fleet: Fleet) -> None:
     (*_, last) = fleet.soaks([], drained(fleet, fleet.test[:1]))
     doubt = spilled(last)
