@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from edgetune.judge.hypotheses import RATIOS
 from edgetune.judge.look import Moment, take_look
 
 HOSTS = 5000
@@ -42,8 +43,8 @@ def main(hosts: int) -> None:
     dice = np.random.default_rng(1)
     names = [f"e{number:04}" for number in range(hosts)]
     strata = {"any": {"test": names[: hosts // 2], "control": names[hosts // 2 :]}}
-    baseline = _document(dice, names, 0.0)
-    blocks = [_document(dice, names, number + 1.0) for number in range(BLOCKS)]
+    baseline = _document(dice, names, 0.0, 1)
+    blocks = [_document(dice, names, number + 1.0, len(RATIOS)) for number in range(BLOCKS)]
     begun = time.perf_counter()
     look = take_look(_plan(), strata, baseline, blocks, Moment(BLOCKS, BLOCKS, 1.0))
     seconds = time.perf_counter() - begun
@@ -60,12 +61,14 @@ def _plan() -> dict[str, Any]:
     return {"intent": intent, "guards": guards, "options": {**alphas, **times, "seed": 1}}
 
 
-def _document(dice: np.random.Generator, names: list[str], end: float) -> dict[str, Any]:
+def _document(
+    dice: np.random.Generator, names: list[str], end: float, hypotheses: int
+) -> dict[str, Any]:
     each = dict.fromkeys(names)
     return {
         "start": end - 1,
         "end": end,
-        "metrics": {metric: _rows(dice, names) for metric in METRICS},
+        "metrics": {metric: _rows(dice, names, hypotheses) for metric in METRICS},
         "facts": {
             "samples": dict.fromkeys(names, 60),
             "newest": dict.fromkeys(names, end),
@@ -77,16 +80,17 @@ def _document(dice: np.random.Generator, names: list[str], end: float) -> dict[s
     }
 
 
-def _rows(dice: np.random.Generator, names: list[str]) -> dict[str, Any]:
+def _rows(dice: np.random.Generator, names: list[str], hypotheses: int) -> dict[str, Any]:
+    """Those of a baseline have halves, too."""
     counted = dice.poisson(300 * dice.lognormal(0, 0.4, len(names))).astype(float)
     plain = np.full(len(names), 300.0)
-    rows = np.column_stack([counted, plain, counted, counted, plain])
-    halves = np.concatenate([rows, rows], axis=1) / 2
-    return {
-        "exposure": "seconds",
-        "hosts": dict(zip(names, rows.tolist())),
-        "halves": dict(zip(names, halves.tolist())),
-    }
+    sums = [*[counted] * hypotheses, *[plain] * hypotheses]
+    rows = np.column_stack([counted, plain, counted, *sums])
+    found = {"exposure": "seconds", "hosts": dict(zip(names, rows.tolist()))}
+    if hypotheses == 1:
+        halves = np.concatenate([rows, rows], axis=1) / 2
+        found["halves"] = dict(zip(names, halves.tolist()))
+    return found
 
 
 if __name__ == "__main__":

@@ -84,17 +84,21 @@ def rows_of(parts: Sequence[Mapping[str, Any]], metric: str, hosts: Sequence[str
     What is known under no effect alone is as if it were so under every hypothesis; NaN for an
     unknown host.
     """
-    rows = [part["metrics"][metric]["hosts"] for part in parts]
-    return np.array([[_wide(own.get(host)) for host in hosts] for own in rows], dtype=float)
+    return np.stack([_wide_rows(part["metrics"][metric]["hosts"], hosts) for part in parts])
 
 
-def _wide(row: Sequence[float] | None) -> Sequence[float]:
-    if row is None:
-        return [np.nan] * (OBSERVED + 2 * len(RATIOS))
-    if len(row) > _UNDER_NO_EFFECT_ALONE:
-        return row
-    *plain, observed, means = row
-    return [*plain, *[observed] * len(RATIOS), *[means] * len(RATIOS)]
+def _wide_rows(kept: Mapping[str, Sequence[float]], hosts: Sequence[str]) -> Array:
+    """The rows of a document; all of them have the same length."""
+    length = len(next(iter(kept.values()), ())) or _UNDER_NO_EFFECT_ALONE
+    unknown = [np.nan] * length
+    return _wide(np.array([kept.get(host, unknown) for host in hosts], dtype=float))
+
+
+def _wide(rows: Array) -> Array:
+    if rows.shape[1] > _UNDER_NO_EFFECT_ALONE:
+        return rows
+    sums = np.repeat(rows[:, OBSERVED:], len(RATIOS), axis=1)
+    return np.concatenate([rows[:, :OBSERVED], sums], axis=1)
 
 
 def rates_of(rows: Array, strata: Array) -> Array:
@@ -120,13 +124,9 @@ def halves_of(
     baseline: Mapping[str, Any], metric: str, hosts: Sequence[str]
 ) -> tuple[Array, Array]:
     """The rows of hosts in both halves of the baseline."""
-    both = [baseline["metrics"][metric]["halves"][host] for host in hosts]
-    middle = _UNDER_NO_EFFECT_ALONE
-    first, second = (
-        np.array([_wide(row[part]) for row in both], dtype=float)
-        for part in (slice(None, middle), slice(middle, None))
-    )
-    return first, second
+    both = np.array([baseline["metrics"][metric]["halves"][host] for host in hosts], dtype=float)
+    first, second = np.split(both, 2, axis=1)
+    return _wide(first), _wide(second)
 
 
 def _numbers(hosts: Sequence[str], strata: Strata) -> Array:
