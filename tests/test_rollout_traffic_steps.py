@@ -326,3 +326,12 @@ def test_a_live_tuning_is_drained_back_under_one_that_drains(tmp_path: Path) -> 
     world.roll_back()
     drained = {entry for entry in map(str, world.balancer.log) if "drain" in entry}
     assert len(drained) == 4
+
+
+def test_a_host_whose_check_does_not_pass_again_is_not_done(world: World) -> None:
+    world.roll(0, until=drain.undrain_hosts)
+    (host,) = world.at(0)
+    world.balancer.up[host] = False
+    found = world.step(drain.undrain_hosts, 0)
+    assert (found["failed"], found["done"]) == ([host], [])
+    assert world.batch(0).hosts[host].error == "does not pass the load balancer's check"

@@ -214,6 +214,29 @@ MACHINES = mutations_of(
     ),
 )
 
+VERIFIED = mutations_of(
+    FOLDER,
+    ["action_verify_hosts", "rollout_rollback_steps", "rollout_looks"],
+    (
+        "a host that did not confirm is verified",
+        "change.py",
+        '    if answer.failed or answer.data.get("confirmed"):\n',
+        "    if True:\n",
+    ),
+    (
+        "a host that is not as before is verified",
+        "change.py",
+        "        if was is not None and not _is(was, now.get(name))\n",
+        "        if False\n",
+    ),
+    (
+        "a changed host that is sick is promoted",
+        "soak.py",
+        '        look["decision"] = "hold"\n',
+        "        pass\n",
+    ),
+)
+
 HOSTS = mutations_of(
     FOLDER,
     ["rollout_steps", "rollout_traffic_steps", "rollout_recovery", "rollout_reset_steps"],
@@ -242,18 +265,6 @@ HOSTS = mutations_of(
         "True",
     ),
     (
-        "a host that did not confirm is verified",
-        "change.py",
-        '    if answer.failed or answer.data.get("confirmed"):\n',
-        "    if True:\n",
-    ),
-    (
-        "a host that is not as before is verified",
-        "change.py",
-        "        if was is not None and not _is(was, now.get(name))\n",
-        "        if False\n",
-    ),
-    (
         "a host whose service does not answer is verified",
         "change.py",
         "        sick = sick_services(opened.site, opened.pop, opened.hosts(names))\n",
@@ -264,12 +275,6 @@ HOSTS = mutations_of(
         "looks.py",
         "    failed = beyond_limits(checked, now, before, changed)\n",
         "    failed: dict[str, str] = {}\n",
-    ),
-    (
-        "a changed host that is sick is promoted",
-        "soak.py",
-        '        look["decision"] = "hold"\n',
-        "        pass\n",
     ),
 )
 
@@ -308,4 +313,4 @@ BACK = mutations_of(
     ),
 )
 
-ROLLOUT = (*RELEASE, *PERMITS, *RECOVERY, *OWNERS, *TRAFFIC, *MACHINES, *HOSTS, *BACK)
+ROLLOUT = (*RELEASE, *PERMITS, *RECOVERY, *OWNERS, *TRAFFIC, *MACHINES, *VERIFIED, *HOSTS, *BACK)
