@@ -196,6 +196,28 @@ JUDGE = (
     ),
     *mutations_of(
         FOLDER,
+        ["lib_judge_hypotheses"],
+        (
+            "the margin of no harm is not divided out",
+            "comparison.py",
+            "worse(self.metric) * self.allowed)",
+            "0.0)",
+        ),
+        (
+            "the smaller counts are made larger",
+            "hypotheses.py",
+            "np.where(test, 1 / max(ratio, 1.0), min(ratio, 1.0))",
+            "np.where(test, 1 / ratio, 1.0)",
+        ),
+        (
+            "the ratio is read off the rates without effect",
+            "hypotheses.py",
+            "    return between - supposed * test\n",
+            "    return rates[:, NO_EFFECT] - supposed * test\n",
+        ),
+    ),
+    *mutations_of(
+        FOLDER,
         ["lib_judge_limits", "rollout_guard", "rollout_steps"],
         (
             "a silent host is within limits",
