@@ -128,8 +128,12 @@ def make_plan(
 
 def groups(plan: Mapping[str, Any]) -> dict[str, list[str]]:
     """Hosts of the ``test`` and of the ``control`` group."""
-    strata = plan["strata"].values()
-    return {name: [h for stratum in strata for h in stratum[name]] for name in ("test", "control")}
+    return both_groups(plan["strata"])
+
+
+def both_groups(strata: Mapping[str, Mapping[str, Sequence[str]]]) -> dict[str, list[str]]:
+    """The same of some strata."""
+    return {g: [host for own in strata.values() for host in own[g]] for g in ("test", "control")}
 
 
 def profile_of(plan: Mapping[str, Any], host: str) -> Mapping[str, Any]:

@@ -28,6 +28,8 @@ from edgetune.metrics.catalogue import METRICS
 Array = Any
 Blocks = Sequence[Mapping[str, Any]]
 
+_BASELINE = slice(1)
+
 
 class Comparison:
     """A plan's groups, its baseline, and the blocks of its soak so far (see ``measured``).
@@ -46,9 +48,10 @@ class Comparison:
         self.draws = make_draws(strata, plan["options"]["seed"])
         self._known: dict[str, Array] = {}
         self._rates: dict[tuple[str, str], Array] = {}
+        self._ratios: dict[tuple[str, str, float | None], float] = {}
         self.margins = {self.metric: math.log1p(plan["intent"]["margin"])}
         for guard in plan["guards"]:
-            if guard.get("optional", False) and not self._in_baseline(guard["metric"]):
+            if guard.get("optional", False) and not self.is_measured(guard["metric"], _BASELINE):
                 continue
             self.margins.setdefault(guard["metric"], math.log1p(guard["margin"]))
 
@@ -103,22 +106,19 @@ class Comparison:
         of this logarithm, and hosts tell nothing, shape (draws, columns)."""
         silent = np.isin(self.draws.hosts, list(without))
         changes = [
-            np.where(silent, np.nan, self._known_changes(own.metric, own.window, bias))
+            self._changes(own.metric, own.window, worse(own.metric) * bias, silent=silent)
             for own in self.columns
         ]
-        filled_in = [filled(own, self.draws.strata) for own in changes]
-        return self.draws.statistics(np.stack(filled_in, axis=1))
-
-    def _known_changes(self, metric: str, window: str, bias: float) -> Array:
-        after = self.after(metric, window, worse(metric) * bias)
-        return worse(metric) * change(self.before(metric), after, self.theta[metric])
+        return self.draws.statistics(np.stack(changes, axis=1))
 
     def ratio(self, metric: str, window: str = "soak", theta: float | None = None) -> float:
         """The logarithm of the ratio that, divided out, leaves no difference between groups."""
-        differences = self.draws.observed(
-            np.stack([self._changes(metric, window, log, theta) for log in LOGS], axis=1)
-        )
-        return root(worse(metric) * differences)
+        key = (metric, window, theta)
+        if key not in self._ratios:
+            changes = [self._changes(metric, window, log, theta) for log in LOGS]
+            differences = self.draws.observed(np.stack(changes, axis=1))
+            self._ratios[key] = root(worse(metric) * differences)
+        return self._ratios[key]
 
     def bounds(self, metric: str, window: str = "soak") -> tuple[float, float]:
         """Of that ratio's logarithm, each side at ``alpha_help``: those that a test keeps when
@@ -144,14 +144,19 @@ class Comparison:
         return self.draws.statistics(np.stack(changes, axis=1).astype(float))
 
     def _changes(
-        self, metric: str, window: str, supposed: float = 0.0, theta: float | None = None
+        self,
+        metric: str,
+        window: str,
+        supposed: float = 0.0,
+        theta: float | None = None,
+        silent: Array | bool = False,
     ) -> Array:
         """The change of each host, positive where it is worse, if the tuning multiplies by a ratio
-        of this logarithm; a host that is not known is as the mean of its stratum."""
+        of this logarithm. A host that is ``silent`` or not known is as the mean of its stratum."""
         kept = self.theta[metric] if theta is None else theta
         after = self.after(metric, window, supposed)
         found = worse(metric) * change(self.before(metric), after, kept)
-        return filled(found, self.draws.strata)
+        return filled(np.where(silent, np.nan, found), self.draws.strata)
 
     @cached_property
     def theta(self) -> Mapping[str, float]:
@@ -183,12 +188,9 @@ class Comparison:
         was, now = rows[0], rows[1:].sum(axis=0)
         return _per_exposure(was), _per_exposure(now)
 
-    def is_measured(self, metric: str) -> bool:
-        """Whether any host has it at all, be it zero."""
-        return bool(np.nansum(self._rows(metric)[:, :, EXPOSURE]) > 0)
-
-    def _in_baseline(self, metric: str) -> bool:
-        return bool(np.nansum(self._rows(metric)[0, :, EXPOSURE]) > 0)
+    def is_measured(self, metric: str, windows: slice = slice(None)) -> bool:
+        """Whether any host has it at all, be it zero; ``windows`` are of baseline and blocks."""
+        return bool(np.nansum(self._rows(metric)[windows, :, EXPOSURE]) > 0)
 
     def events(self, metric: str) -> float:
         """How many there were on all hosts together, in units of the metric."""

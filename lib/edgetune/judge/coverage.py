@@ -16,6 +16,7 @@ from edgetune.judge.soundness import (
     SYMMETRIC,
     Doubt,
     Groups,
+    everyone,
     named,
     silent_hosts,
 )
@@ -64,7 +65,7 @@ def soak_doubts(plan: Plan, groups: Groups, baseline: Facts, soak: Facts) -> lis
     watched = {metric: _watched(metric, groups, baseline) for metric in wanted(plan)}
     sides = {metric: _one_sided(metric, own, soak) for metric, own in watched.items()}
     lost = {
-        metric: [h for h in _lost(metric, _all(own), soak) if h not in sides[metric][1]]
+        metric: [h for h in _lost(metric, everyone(own), soak) if h not in sides[metric][1]]
         for metric, own in watched.items()
     }
     return [
@@ -120,7 +121,7 @@ def _one_sided(metric: str, groups: Groups, soak: Facts) -> tuple[str, list[str]
 
     A single host is always of one group: it takes two.
     """
-    silent = silent_hosts(_all(groups), soak) if metric != "samples" else {}
+    silent = silent_hosts(everyone(groups), soak) if metric != "samples" else {}
     loss = {
         group: {host: 1 - _share(metric, host, soak) for host in hosts if host not in silent}
         for group, hosts in groups.items()
@@ -131,10 +132,6 @@ def _one_sided(metric: str, groups: Groups, soak: Facts) -> tuple[str, list[str]
     if shares[group] <= max(IDLE_TIME, SYMMETRIC * min(shares.values())) or len(hosts) < 2:
         return "", []
     return group, hosts
-
-
-def _all(groups: Groups) -> list[str]:
-    return [host for hosts in groups.values() for host in hosts]
 
 
 def _sides_told(sides: Mapping[str, tuple[str, list[str]]]) -> Iterator[Doubt]:

@@ -34,9 +34,9 @@ def evened(test: Array, ratio: float) -> Array:
 
 
 def own_share(ratio: float) -> float:
-    """The share of a host's own events in the weights of its slots (see ``expected``).
+    """The weight of a host's own events in the weights of its slots (see ``expected``).
 
-    Their own weight makes bursts count for less. Under a ratio below 1 the smaller counts of test
+    They make a host's own bursts count for less. Under a ratio below 1 the smaller counts of test
     hosts are burstier than the evened ones of control: there it would lower the estimate.
     """
     return min(ratio, 1.0)

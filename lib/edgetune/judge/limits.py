@@ -71,6 +71,6 @@ def sickness(own: Mapping[str, Any] | None, baseline: float | None) -> float:
     """How badly a host does, to put hosts in order: 0 is as before, a silent host is worst."""
     if own is None:
         return float("inf")
-    median = own.get("health_p50_ms")
+    median, failing = _reading(own, "health_p50_ms"), _reading(own, "health_failed")
     slower = median / baseline - 1 if median is not None and baseline else 0.0
-    return max(0.0, slower) + TIMES_USUAL * float(own.get("health_failed") or 0)
+    return max(0.0, slower) + TIMES_USUAL * (failing or 0.0)

@@ -25,10 +25,10 @@ from edgetune.judge.permutation import Strata, p_value
 from edgetune.judge.scores import harm
 from edgetune.judge.sentence import sentence
 from edgetune.judge.sequential import budget, pack, spent, take_out, unpack
-from edgetune.judge.soundness import Doubt, both_groups, doubts, reboots_before
+from edgetune.judge.soundness import Doubt, doubts, everyone, reboots_before
 from edgetune.judge.verdict import Findings, because, decide, not_watched, outliers_named
 from edgetune.metrics.facts import merge_facts
-from edgetune.plan import planned_looks
+from edgetune.plan import both_groups, planned_looks
 
 Array = Any
 Document = dict[str, Any]
@@ -200,7 +200,7 @@ def doubts_of(compared: Comparison) -> list[Doubt]:
     plan, baseline = compared.plan, compared.baseline["facts"]
     facts = merge_facts([block["facts"] for block in compared.blocks])
     members = both_groups(compared.strata)
-    hosts = [host for own in members.values() for host in own]
+    hosts = everyone(members)
     found = doubts(
         compared.strata,
         baseline,
@@ -226,7 +226,7 @@ def _goes_on(compared: Comparison) -> bool:
 
 def unwatched_of(compared: Comparison) -> list[dict[str, Any]]:
     """What the plan lets be absent, and is."""
-    hosts = [host for own in both_groups(compared.strata).values() for host in own]
+    hosts = everyone(both_groups(compared.strata))
     return unwatched(compared.plan, hosts, compared.baseline["facts"])
 
 

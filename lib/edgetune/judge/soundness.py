@@ -18,6 +18,7 @@ from edgetune.judge.change import filled
 from edgetune.judge.permutation import Draws, Strata, p_value
 from edgetune.metrics.facts import Facts, rebooted_between
 from edgetune.metrics.series import REBOOTED
+from edgetune.plan import both_groups
 
 ENOUGH = 0.8
 """Share of the samples of the best sampled host that every host must have."""
@@ -71,7 +72,7 @@ def doubts(
     ``strata``. Packets that nobody counted give no reason here; ``judge.coverage`` doubts them.
     """
     groups = both_groups(strata)
-    hosts = _all(groups)
+    hosts = everyone(groups)
     return [
         *_stale(hosts, soak, end, interval),
         *_imbalance(draws, baseline, soak),
@@ -81,11 +82,6 @@ def doubts(
         *_reboots(hosts, soak),
         *_no_peak(baseline, soak),
     ]
-
-
-def both_groups(strata: Strata) -> dict[str, list[str]]:
-    """The hosts of each group in all strata together."""
-    return {g: [host for own in strata.values() for host in own[g]] for g in ("test", "control")}
 
 
 def gaps(hosts: Sequence[str], facts: Facts, window: str) -> list[Doubt]:
@@ -163,17 +159,18 @@ def _moved_load(groups: Groups, soak: Facts) -> float | None:
     All of it is taken to have gone to one group. Drops that grow with the square of the load differ
     by as much per packet.
     """
-    idlest = {host: soak.get("idlest", soak["idle"]).get(host, 0.0) for host in _all(groups)}
+    idlest = {host: soak.get("idlest", soak["idle"]).get(host, 0.0) for host in everyone(groups)}
     share = max(sum(idlest[host] for host in own) / max(1, len(own)) for own in groups.values())
     return 1 / (1 - share) if share < 1 else None
 
 
 def _ever_idle(groups: Groups, soak: Facts) -> tuple[str, ...]:
     idlest = soak.get("idlest", soak["idle"])
-    return tuple(host for host in _all(groups) if idlest.get(host, 0.0) > IDLE_TIME)
+    return tuple(host for host in everyone(groups) if idlest.get(host, 0.0) > IDLE_TIME)
 
 
-def _all(groups: Groups) -> list[str]:
+def everyone(groups: Groups) -> list[str]:
+    """The hosts of both groups."""
     return [host for hosts in groups.values() for host in hosts]
 
 

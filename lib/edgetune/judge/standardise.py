@@ -41,8 +41,8 @@ def smallest_unit(events: Array) -> float:
 def expected(events: Array, exposure: Array, strata: Array, own: float = 1.0) -> Array:
     """Exposure times the stratum's rate in each slot, shape (hosts, slots); NaN if unknown.
 
-    In the rate that a host is held against, its own events and exposure have a share of ``own``
-    of what those of the others have.
+    ``own`` is the weight of a host's own events and exposure in the rate that it is held against;
+    those of the other hosts weigh 1.
     """
     known = np.isfinite(events) & np.isfinite(exposure)
     counted, exposed = np.where(known, events, 0.0), np.where(known, exposure, 0.0)
