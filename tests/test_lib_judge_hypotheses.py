@@ -16,8 +16,7 @@ from bench.judge.production import METRIC, drops_alone, judge_soak
 from bench.judge.promises import FLEETS, Fleet, Promise, draw
 from edgetune.judge.hypotheses import LOGS, NO_EFFECT, RATIOS, evened, own_share, root, under
 from edgetune.judge.measured import measure_baseline, measure_block, rates_under, rows_of
-from edgetune.metrics.coverage import Coverage
-from edgetune.metrics.series import Series, Window
+from tests.soaks import counted
 
 Array = Any
 HOSTS = tuple("abcdef")
@@ -28,28 +27,11 @@ SHAPE = (len(HOSTS), 8)
 counts_of = arrays.arrays(float, SHAPE, elements=st.integers(0, 30).map(float))
 
 
-def _window(events: Array) -> Window:
-    return Window(
-        hosts=HOSTS,
-        start=0.0,
-        end=80.0,
-        slot=10.0,
-        metrics={METRIC: Series(events, np.full(SHAPE, 10.0))},
-        exposures={METRIC: "seconds"},
-        packets=np.full(SHAPE, 100.0),
-        samples=np.full(len(HOSTS), 9),
-        newest=np.full(len(HOSTS), 80.0),
-        flaws={},
-        coverage=Coverage(np.full(len(HOSTS), 80.0), {}, {}),
-        boots={},
-    )
-
-
 def _rates(soak: Array, spread: float = 0.5) -> Array:
     """Of a soak under each hypothesis; its baseline was as bursty as ``spread`` says."""
-    baseline = measure_baseline(_window(np.ones(SHAPE)), STRATA)
+    baseline = measure_baseline(counted(np.ones(SHAPE), METRIC, HOSTS), STRATA)
     baseline["metrics"][METRIC]["dispersion"] = spread
-    block = measure_block(_window(soak), STRATA, baseline)
+    block = measure_block(counted(soak, METRIC, HOSTS), STRATA, baseline)
     return rates_under(rows_of([block], METRIC, HOSTS)[0], ONE, TEST)
 
 
@@ -117,8 +99,8 @@ def test_a_block_of_an_older_version_is_compared_as_it_was() -> None:
     dice = np.random.default_rng(5)
     replicate = draw(FLEETS["steady"], dice, 3, 2.0)
     drops = replicate.metrics[0]
-    baseline = measure_baseline(_window(drops.before[:, :8]), STRATA)
-    block = measure_block(_window(drops.after[:, :8]), STRATA, baseline)
+    baseline = measure_baseline(counted(drops.before[:, :8], METRIC, HOSTS), STRATA)
+    block = measure_block(counted(drops.after[:, :8], METRIC, HOSTS), STRATA, baseline)
     rows = block["metrics"][METRIC]["hosts"]
     old = {host: [*row[:3], row[3 + NO_EFFECT], row[9 + NO_EFFECT]] for host, row in rows.items()}
     block["metrics"][METRIC]["hosts"] = old

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.judge.limits import beyond_limits, median_by_host
+from edgetune.judge.limits import beyond_limits, median_by_host, sickness
 from tests.builders import reading
 
 
@@ -51,3 +51,12 @@ def test_where_all_are_changed_they_are_held_against_each_other() -> None:
     assert list(beyond_limits(now, now, dict.fromkeys(now, 2.0), list(now))) == ["a"]
     slow = {name: {"health_p50_ms": 300.0} for name in "abcd"}
     assert beyond_limits(slow, slow, dict.fromkeys(slow, 2.0), list(slow)) == {}
+
+
+@pytest.mark.parametrize("damaged", [float("nan"), float("inf"), -1.0, "slow", None])
+def test_a_damaged_reading_makes_no_host_sick(damaged: Any) -> None:
+    """A rollback puts hosts in order by it."""
+    gauges = {"health_p50_ms": damaged, "health_failed": damaged}
+    assert sickness(gauges, 2.0) == 0.0
+    assert sickness({**gauges, "health_failed": 0.5}, 2.0) == 5.0
+    assert sickness(None, 2.0) == float("inf")

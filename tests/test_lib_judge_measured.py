@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from edgetune.judge.measured import measure_baseline, measure_block, rates_of, rows_of
-from edgetune.metrics.coverage import Coverage
-from edgetune.metrics.series import Series, Window
+from tests.soaks import counted
 
 Array = Any
 HOSTS = ("a", "b", "c", "d")
@@ -22,26 +21,11 @@ SHAPE = (len(HOSTS), 5)
 counts_of = arrays.arrays(float, SHAPE, elements=st.integers(0, 9).map(float))
 
 
-def _window(events: Array) -> Window:
-    return Window(
-        hosts=HOSTS,
-        start=0.0,
-        end=50.0,
-        slot=10.0,
-        metrics={"listen_drops": Series(events, np.full(SHAPE, 10.0))},
-        exposures={"listen_drops": "seconds"},
-        packets=np.full(SHAPE, 100.0),
-        samples=np.full(len(HOSTS), 6),
-        newest=np.full(len(HOSTS), 50.0),
-        flaws={},
-        coverage=Coverage(np.full(len(HOSTS), 50.0), {}, {}),
-        boots={},
-    )
-
-
 def _change(before: Array, blocks: list[Array]) -> Array:
-    baseline = measure_baseline(_window(before), STRATA)
-    soak = [measure_block(_window(block), STRATA, baseline) for block in blocks]
+    baseline = measure_baseline(counted(before, "listen_drops", HOSTS), STRATA)
+    soak = [
+        measure_block(counted(block, "listen_drops", HOSTS), STRATA, baseline) for block in blocks
+    ]
     rows = rows_of([baseline, *soak], "listen_drops", HOSTS)
     strata = np.zeros(len(HOSTS), dtype=int)
     return rates_of(rows[1:].sum(axis=0), strata) - rates_of(rows[0], strata)

@@ -73,33 +73,31 @@ def test_hosts_that_were_not_asked_yet_are_not_asked(world: World, clock: list[f
     assert set(world.at(2).values()) == {"done"}
 
 
-def test_an_owner_that_was_replaced_asks_no_further_host(world: World, clock: list[float]) -> None:
-    """Another one took the rollout over between two hosts of one step."""
-    world.roll(2, until=change.apply_tuning)
-    first = next(iter(world.at(2)))
+def replaced_after(world: World, moment: str, clock: list[float]) -> None:
+    """Let another owner take the rollout over at a moment."""
 
-    def take_over(moment: str) -> None:
-        if moment == f"after {first} apply":
+    def take_over(now: str) -> None:
+        if now == moment:
             world.site.claims.take("lab1", world.rollout, 120, after=world.epoch)
             clock[0] += 1.1
 
     world.moments.at = take_over
+
+
+def test_an_owner_that_was_replaced_asks_no_further_host(world: World, clock: list[float]) -> None:
+    world.roll(2, until=change.apply_tuning)
+    first = next(iter(world.at(2)))
+    replaced_after(world, f"after {first} apply", clock)
     with pytest.raises(FencedError):
         world.step(change.apply_tuning, 2)
     assert world.hosts.told("apply") == [first]
 
 
-def test_servers_of_an_owner_that_was_replaced_are_not_drained(
+def test_an_owner_that_was_replaced_drains_no_further_server(
     world: World, clock: list[float]
 ) -> None:
     first = next(iter(world.at(2)))
-
-    def take_over(moment: str) -> None:
-        if moment == f"after {first} drain":
-            world.site.claims.take("lab1", world.rollout, 120, after=world.epoch)
-            clock[0] += 1.1
-
-    world.moments.at = take_over
+    replaced_after(world, f"after {first} drain", clock)
     with pytest.raises(FencedError):
         world.step(drain.drain_hosts, 2)
     assert world.balancer.log == [(first, "drain")]
