@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 import yaml
 
-from edgetune.rollout.record import all_heads, read_rollout
+from edgetune.rollout.record import Head, all_heads, read_rollout
 from edgetune.rollout.site import Site
 from edgetune.rollout.status import out_of_service
 from lab import simulated
@@ -31,7 +31,7 @@ from lab.runner.runs import Run, ended_runs
 from tests.builders import ROOT
 
 PATIENCE = 400.0
-ROLLOUT = ["run", "rollout_pop", "pop=lab1", "tuning=accept_queue", "dry_run=false", "wait=true"]
+ROLLOUT = ["pop=lab1", "tuning=accept_queue", "dry_run=false", "wait=true"]
 SHORT = ["baseline=4", "soak=600", "interval=2", "warmup=1", "alpha_help=0.2", "alpha_harm=0.2"]
 
 
@@ -104,17 +104,30 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     simulated.down(home)
 
 
-def hosts_out(home: Path) -> list[str]:
+def unfinished(home: Path) -> Head | None:
+    """The rollout that wants a workflow."""
     site = Site(yaml.safe_load((home / "edgetune.yaml").read_text()))
-    heads = [head for head in all_heads(site) if head.wants_a_workflow]
-    return [name for h in heads for name in out_of_service(read_rollout(site, h.id).batches())]
+    (head,) = [head for head in all_heads(site) if head.wants_a_workflow] or [None]
+    return head
 
 
-def begun(home: Path) -> Terminal:
-    """A rollout that has taken hosts out of service."""
-    assert not hosts_out(home)  # of the case before this one
-    terminal = Terminal(home, [*ROLLOUT, *SHORT])
-    wait_until(lambda: hosts_out(home) or terminal.process.poll() is not None)
+def hosts_out(home: Path) -> list[str]:
+    head = unfinished(home)
+    site = Site(yaml.safe_load((home / "edgetune.yaml").read_text()))
+    return out_of_service(read_rollout(site, head.id).batches()) if head else []
+
+
+def begun(home: Path, *words: str) -> Terminal:
+    """A run that has a rollout in its hands, with hosts out of service."""
+    before = unfinished(home)
+    terminal = Terminal(home, ["run", "rollout_pop", *words])
+
+    def has_hosts_out() -> bool:
+        head = unfinished(home)
+        owned = head is not None and (before is None or head.owner != before.owner)
+        return owned and bool(hosts_out(home))
+
+    wait_until(lambda: has_hosts_out() or terminal.process.poll() is not None)
     return terminal
 
 
@@ -137,20 +150,9 @@ def assert_status_names_it_first(home: Path) -> str:
     return assert_named(home, lines)
 
 
-@pytest.mark.parametrize(
-    ("sent", "code"),
-    [
-        ([signal.SIGINT, signal.SIGINT], 130),
-        ([signal.SIGKILL], -9),
-        ([], 129),
-    ],
-    ids=["Ctrl-C twice", "kill -9", "closed terminal"],
-)
-def test_an_interrupted_rollout_says_what_it_leaves(
-    home: Path, sent: list[signal.Signals], code: int
-) -> None:
-    terminal = begun(home)
-    assert not ended_runs(home)
+def interrupted(home: Path, terminal: Terminal, sent: list[signal.Signals], code: int) -> str:
+    """End a run by signals, or by closing its terminal; the rollout that it leaves comes back."""
+    before = set(ended_runs(home))
     for number in sent:
         terminal.process.send_signal(number)
         time.sleep(0.3)  # two at once would be one
@@ -162,28 +164,31 @@ def test_an_interrupted_rollout_says_what_it_leaves(
         assert_named(home, lines)
         assert lines[-1].startswith("  roll back:")
     if code == 129:
-        (log,) = ended_runs(home)
+        (log,) = set(ended_runs(home)) - before
         assert "\x1b" not in log.read_text()
         assert_named(home, log.read_text().splitlines())
-    rollout = assert_status_names_it_first(home)
+    return assert_status_names_it_first(home)
+
+
+def test_a_rollout_that_is_interrupted_again_and_again_says_each_time_what_it_leaves(
+    home: Path,
+) -> None:
+    """One rollout, carried on after each: by Ctrl-C, two of them, `kill -9`, a closed terminal."""
+    terminal = begun(home, *ROLLOUT, *SHORT)
+    shown = edgetune(home, "status")
+    assert "changing" in shown.stdout
+    assert "WITHOUT AN OWNER" not in shown.stdout
+    assert not ended_runs(home)
+    rollout = interrupted(home, terminal, [signal.SIGINT], 130)
+    ways = [([signal.SIGINT, signal.SIGINT], 130), ([signal.SIGKILL], -9), ([], 129)]
+    for sent, code in ways:
+        terminal = begun(home, f"rollout={rollout}", "wait=true")
+        assert interrupted(home, terminal, sent, code) == rollout
     back = edgetune(home, "run", "roll_back_pop", f"rollout={rollout}", "--json")
     assert back.returncode == 0, back.stderr
     assert json.loads(back.stdout)["result"]["output"]["quarantined"] == {}
     assert "WITHOUT AN OWNER" not in edgetune(home, "status").stdout
     assert not list((home / "runs").iterdir())
-
-
-def test_a_run_that_goes_on_has_an_owner_until_ctrl_c(home: Path) -> None:
-    terminal = begun(home)
-    shown = edgetune(home, "status")
-    assert "changing" in shown.stdout
-    assert "WITHOUT AN OWNER" not in shown.stdout
-    terminal.process.send_signal(signal.SIGINT)
-    status, lines = terminal.wait()
-    assert status == 130, lines
-    rollout = assert_named(home, lines)
-    assert lines[-1].startswith("  roll back:")
-    edgetune(home, "run", "roll_back_pop", f"rollout={rollout}")
 
 
 def test_a_run_is_known_to_have_ended_when_its_process_has(tmp_path: Path) -> None:
