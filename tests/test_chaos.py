@@ -27,11 +27,13 @@ from bench.chaos.sight import HostState, Sight, Watch, lines_of, look_at_all
 from lab import pop as lab
 from tests.builders import ROOT
 
-# They hold nearly every kind of fault, early enough to come to pass; the longest run is first.
-EXCHANGED = 1  # before the plan is made
-SEEDS = (2015, 5331, 5634, EXCHANGED)
-# A dead sshd and a slow cable end in what a cut cable ends in: no answer in time.
-ELSEWHERE = {"sshd", "slow"}
+# Six kinds of faults, early enough to come to pass. `bench.chaos --seeds 1-60` holds every kind.
+SEEDS = (121875, 5331)
+# Each is tested closer elsewhere. A dead sshd and a slow cable end in no answer in time, as a cut
+# cable does. A lost store ends an action as its death does. test_lib_agent_faults.py kills agents
+# at every point, test_rollout_switch_steps.py stops everything, and test_rollout_refused_lab.py
+# exchanges addresses.
+ELSEWHERE = {"sshd", "slow", "agent", "store", "stop", "exchange"}
 
 needs_lab = pytest.mark.skipif(
     bool(chaos.missing_requirements()),
@@ -527,14 +529,13 @@ def test_the_fixed_seeds_hold_what_differs() -> None:
     assert {fault.kind for each in schedules for fault in each.faults} == set(KINDS) - ELSEWHERE
     assert {each.coordination for each in schedules} == {"sqlite", "redis"}
     assert {each.resume for each in schedules} == {"person", "recovery"}
-    assert {each.scenario for each in schedules} >= {"promoted", "harmful", "interrupted"}
+    # test_rollout_lab.py promotes a tuning, and takes it back.
+    assert {each.scenario for each in schedules} == {"harmful", "interrupted"}
 
 
 @pytest.mark.lab
 @needs_lab
-def test_four_seeds_keep_every_promise(capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_seeds_keep_every_promise(capsys: pytest.CaptureFixture[str]) -> None:
     figures = chaos.run_all(SEEDS, jobs=2)
-    (refused,) = [figure for figure in figures if figure["seed"] == EXCHANGED]
-    assert (refused["outcome"], refused["because"]) == ("none", "")
     lines = [line for figure in figures for line in chaos.broken_lines(figure)]
     assert not lines, capsys.readouterr().out
