@@ -182,7 +182,7 @@ def test_a_rollout_that_is_interrupted_again_and_again_says_each_time_what_it_le
     rollout = interrupted(home, terminal, [signal.SIGINT], 130)
     ways = [([signal.SIGINT, signal.SIGINT], 130), ([signal.SIGKILL], -9), ([], 129)]
     for sent, code in ways:
-        terminal = begun(home, f"rollout={rollout}", "wait=true")
+        terminal = begun(home, f"rollout={rollout}")
         assert interrupted(home, terminal, sent, code) == rollout
     back = edgetune(home, "run", "roll_back_pop", f"rollout={rollout}", "--json")
     assert back.returncode == 0, back.stderr
