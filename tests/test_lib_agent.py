@@ -25,6 +25,7 @@ from tests.agent_root import (
     NearRoot,
     agent_root,
     channels,
+    near_root,
     nginx,
     request,
     rps,
@@ -56,6 +57,13 @@ CHANGING: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[AgentRoot]:
+    with near_root(tmp_path / "host") as root:
+        yield root
+
+
+@pytest.fixture
+def real_host(tmp_path: Path) -> Iterator[AgentRoot]:
+    """One whose agent is a process, for what it leaves behind: timers, and commands that wait."""
     with agent_root(tmp_path / "host") as root:
         yield root
 
@@ -285,9 +293,9 @@ def test_tunings_of_different_things_are_taken_back_in_any_order(host: AgentRoot
     assert host.tree() == before and host.leftovers() == {"epoch"}
 
 
-def test_nothing_is_applied_beside_an_unconfirmed_tuning(host: AgentRoot) -> None:
-    host.apply(sysctl("4096"), tuning="a", confirm_within=300)
-    error = host.fail("apply", **host.change(thp("never"), tuning="b"))
+def test_nothing_is_applied_beside_an_unconfirmed_tuning(real_host: AgentRoot) -> None:
+    real_host.apply(sysctl("4096"), tuning="a", confirm_within=300)
+    error = real_host.fail("apply", **real_host.change(thp("never"), tuning="b"))
     assert error["reason"] == "refused" and "a on this host is provisional" in error["message"]
 
 
@@ -339,16 +347,16 @@ def test_a_service_that_is_down_does_not_verify(host: AgentRoot) -> None:
     assert not result["verified"] and result["services"] == {"nginx": "failed"}
 
 
-def test_confirm_keeps_only_what_verifies(host: AgentRoot) -> None:
-    host.apply(sysctl("4096"), confirm_within=300)
-    host.write("proc/sys/net/core/somaxconn", "64\n")
+def test_confirm_keeps_only_what_verifies(real_host: AgentRoot) -> None:
+    real_host.apply(sysctl("4096"), confirm_within=300)
+    real_host.write("proc/sys/net/core/somaxconn", "64\n")
     request: dict[str, Any] = {"epoch": 1, "tuning": "t", "settings": [sysctl("4096")]}
-    refused = host.ask("confirm", **request)
+    refused = real_host.ask("confirm", **request)
     assert not refused["confirmed"] and refused["state"] == "provisional"
-    host.write("proc/sys/net/core/somaxconn", "4096\n")
-    kept = host.ask("confirm", **request)
+    real_host.write("proc/sys/net/core/somaxconn", "4096\n")
+    kept = real_host.ask("confirm", **request)
     assert kept["confirmed"] and kept["state"] == "confirmed"
-    assert host.ask("confirm", **request)["confirmed"]
+    assert real_host.ask("confirm", **request)["confirmed"]
 
 
 @pytest.mark.parametrize(
@@ -363,14 +371,14 @@ def test_confirm_keeps_only_what_verifies(host: AgentRoot) -> None:
     ],
 )
 def test_confirm_keeps_nothing_that_it_was_not_asked_about(
-    host: AgentRoot, changes: dict[str, Any], message: str
+    real_host: AgentRoot, changes: dict[str, Any], message: str
 ) -> None:
     settings = [sysctl("4096"), thp("never")]
-    host.apply(*settings, confirm_within=300)
+    real_host.apply(*settings, confirm_within=300)
     request = {"epoch": 1, "tuning": "t", "digest": "sha256:1", "settings": settings}
-    error = host.fail("confirm", **{**request, **changes})
+    error = real_host.fail("confirm", **{**request, **changes})
     assert (error["reason"], error["message"]) == ("refused", message)
-    assert host.ask("confirm", **request)["confirmed"]
+    assert real_host.ask("confirm", **request)["confirmed"]
 
 
 def test_what_is_not_there_cannot_be_confirmed(host: AgentRoot) -> None:
@@ -387,57 +395,57 @@ def a_minute_passes(host: AgentRoot) -> None:
     host.write("run/edgetune-reboot", f"{boot_id} {float(sent) - 61:.3f}\n")
 
 
-def test_a_reboot_asked_for_again_at_once_is_not_sent_again(host: AgentRoot) -> None:
+def test_a_reboot_asked_for_again_at_once_is_not_sent_again(real_host: AgentRoot) -> None:
     for _ in range(2):
-        assert reboot(host) == {"rebooting": True, "boot_id": host.boot_id}
-    assert until(lambda: host.commands == ["reboot"])
+        assert reboot(real_host) == {"rebooting": True, "boot_id": real_host.boot_id}
+    assert until(lambda: real_host.commands == ["reboot"])
     time.sleep(0.5)
-    assert host.commands == ["reboot"]
+    assert real_host.commands == ["reboot"]
 
 
 def test_a_reboot_that_died_before_its_command_is_sent_later(
-    host: AgentRoot, monkeypatch: pytest.MonkeyPatch
+    real_host: AgentRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(Host, "detach", lambda *started: None)
-        answer(str(host.path), request("reboot", epoch=1, boot_id=host.boot_id))
-    reboot(host)
+        answer(str(real_host.path), request("reboot", epoch=1, boot_id=real_host.boot_id))
+    reboot(real_host)
     time.sleep(0.5)
-    assert not host.commands and not host.processes(), "it is too early to tell"
-    a_minute_passes(host)
-    assert reboot(host)["rebooting"]
-    assert until(lambda: host.commands == ["reboot"])
+    assert not real_host.commands and not real_host.processes(), "it is too early to tell"
+    a_minute_passes(real_host)
+    assert reboot(real_host)["rebooting"]
+    assert until(lambda: real_host.commands == ["reboot"])
 
 
 def test_an_agent_killed_before_it_sent_the_command_left_no_mark(
-    host: AgentRoot, monkeypatch: pytest.MonkeyPatch
+    real_host: AgentRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def killed(*given: Any) -> None:
         raise SystemExit
 
     with monkeypatch.context() as patch, pytest.raises(SystemExit):
         patch.setattr(Host, "detach", killed)
-        answer(str(host.path), request("reboot", epoch=1, boot_id=host.boot_id))
-    reboot(host)
-    assert until(lambda: host.commands == ["reboot"])
+        answer(str(real_host.path), request("reboot", epoch=1, boot_id=real_host.boot_id))
+    reboot(real_host)
+    assert until(lambda: real_host.commands == ["reboot"])
 
 
-def test_the_mark_of_another_boot_holds_no_reboot_up(host: AgentRoot) -> None:
-    reboot(host)
-    assert until(lambda: host.commands == ["reboot"])
-    old = host.boot_id
-    host.new_boot_id()
-    a_minute_passes(host)
-    assert not reboot(host, old)["rebooting"], "the host is back already"
-    assert reboot(host)["rebooting"]
-    assert until(lambda: host.commands == ["reboot", "reboot"])
+def test_the_mark_of_another_boot_holds_no_reboot_up(real_host: AgentRoot) -> None:
+    reboot(real_host)
+    assert until(lambda: real_host.commands == ["reboot"])
+    old = real_host.boot_id
+    real_host.new_boot_id()
+    a_minute_passes(real_host)
+    assert not reboot(real_host, old)["rebooting"], "the host is back already"
+    assert reboot(real_host)["rebooting"]
+    assert until(lambda: real_host.commands == ["reboot", "reboot"])
 
 
 @pytest.mark.parametrize("mark", ["", "{boot_id}", "{boot_id} soon", "{boot_id} -1", "\0"])
-def test_a_mark_that_says_nothing_is_none(host: AgentRoot, mark: str) -> None:
-    host.write("run/edgetune-reboot", mark.replace("{boot_id}", host.boot_id))
-    assert reboot(host)["rebooting"]
-    assert until(lambda: host.commands == ["reboot"])
+def test_a_mark_that_says_nothing_is_none(real_host: AgentRoot, mark: str) -> None:
+    real_host.write("run/edgetune-reboot", mark.replace("{boot_id}", real_host.boot_id))
+    assert reboot(real_host)["rebooting"]
+    assert until(lambda: real_host.commands == ["reboot"])
 
 
 def test_a_host_in_another_boot_does_not_reboot(host: AgentRoot) -> None:
