@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 import random
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgetune.errors import InputError
-from edgetune.judge.permutation import interval, make_draws, p_value
+from edgetune.judge.permutation import draws_of, interval, make_draws, p_value
 
 THREE = {"a": {"test": ["t1", "t2", "t3"], "control": ["c1", "c2", "c3"]}}
 TWO = {**THREE, "b": {"test": ["t4", "t5"], "control": ["c4", "c5", "c6"]}}
@@ -62,6 +63,54 @@ def test_many_hosts_are_sampled_with_the_real_draw_first() -> None:
     assert abs(draws.chosen[1:].mean(axis=0) - 0.5).max() < 0.03
     assert (make_draws(_large(30), seed=1).chosen == draws.chosen).all()
     assert (make_draws(_large(30), seed=2).chosen != draws.chosen).any()
+
+
+UNLIKE = {**_large(9), "b": {"test": ["x"], "control": ["y", "z"]}}
+
+
+@pytest.mark.parametrize(
+    "drawn_by, digest, first",
+    [
+        pytest.param({}, "c41c5f5778919a9e", [187, 133, 32], id="before"),
+        pytest.param({"draws": 2}, "42a8ea193bb2c49e", [73, 230, 136], id="by keys"),
+    ],
+)
+def test_a_plan_is_drawn_for_ever_as_when_it_was_made(
+    drawn_by: dict[str, int], digest: str, first: list[int]
+) -> None:
+    """The draws that are alive in the record of a look are told by their numbers alone."""
+    chosen = draws_of({"options": {"seed": 7}, **drawn_by}, UNLIKE).chosen
+    assert np.packbits(chosen[1]).tolist() == first
+    assert hashlib.sha256(np.packbits(chosen).tobytes()).hexdigest()[:16] == digest
+
+
+def test_a_plan_of_a_later_version_is_not_drawn() -> None:
+    with pytest.raises(InputError, match="plan: draws: is 3, which this version cannot draw by"):
+        draws_of({"options": {"seed": 7}, "draws": 3}, UNLIKE)
+
+
+def test_keys_that_tie_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = np.random.PCG64
+
+    class Tying:
+        """Its first bits are all alike."""
+
+        def __init__(self, seed: int) -> None:
+            self._dice, self._zero = real(seed), True
+
+        def random_raw(self, size: int) -> Any:
+            drawn: Any = self._dice.random_raw(size)
+            is_zero, self._zero = self._zero, False
+            return np.zeros_like(drawn) if is_zero else drawn
+
+    monkeypatch.setattr("numpy.random.PCG64", Tying)
+    draws = make_draws(_large(30), seed=1, draws=300)
+    assert set(draws.chosen.sum(axis=1)) == {30}
+    assert abs(draws.chosen[1:].mean(axis=0) - 0.5).max() < 0.2
+
+
+def test_a_seed_may_be_negative() -> None:
+    assert (make_draws(_large(9), -1).chosen != make_draws(_large(9), 1).chosen).any()
 
 
 @pytest.mark.parametrize("strata", [THREE, FEW])

@@ -52,6 +52,10 @@ def test_the_same_seed_gives_the_same_plan_and_another_one_another(tmp_path: Pat
     assert plan(tmp_path)["digest"] != plan(tmp_path, seed=8)["digest"]
 
 
+def test_a_plan_says_how_its_groups_are_drawn_again(tmp_path: Path) -> None:
+    assert plan(tmp_path)["draws"] == 2
+
+
 def test_a_pop_too_small_to_split_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="too small to split: lab: 2 against 2 .* 6 ways"):
         plan(tmp_path, hosts=4)

@@ -22,6 +22,9 @@ Document = dict[str, Any]
 MOST_WAYS = 10**18
 """Of drawing the groups that are told apart: Python refuses to write 4,300 digits, MongoDB 20."""
 
+DRAWN_BY = 2
+"""How the judge draws other groups for plans of today (see ``judge.permutation``)."""
+
 _LEAST_SAMPLES = 3
 _MOST_SEED = 2**63 - 1
 _BATCH_SECONDS = {"live": 5, "restart": 30, "drain": 30, "reboot": 30}
@@ -113,6 +116,7 @@ def make_plan(
         "hosts_in_pop": len(pop.hosts),
         "must_serve": pop.must_serve,
         "strata": strata,
+        "draws": DRAWN_BY,
         "unchanged": [host for host in rendered if not _changes(observed[host])],
         "profiles": _profiles(touched, rendered, observed, left_out),
         "machines": {host: dict(proofs[host]) for host in touched},

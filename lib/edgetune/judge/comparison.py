@@ -21,7 +21,7 @@ from edgetune.judge.measured import (
     rates_under,
     rows_of,
 )
-from edgetune.judge.permutation import Strata, interval, make_draws
+from edgetune.judge.permutation import Strata, draws_of, interval
 from edgetune.judge.scores import Column
 from edgetune.metrics.catalogue import METRICS
 
@@ -45,7 +45,7 @@ class Comparison:
         self.strata = strata
         self.baseline = baseline
         self.blocks = blocks
-        self.draws = make_draws(strata, plan["options"]["seed"])
+        self.draws = draws_of(plan, strata)
         self._known: dict[str, Array] = {}
         self._rates: dict[tuple[str, str], Array] = {}
         self._ratios: dict[tuple[str, str, float | None], float] = {}

@@ -18,12 +18,14 @@ from typing import Any
 import numpy as np
 
 from edgetune.errors import InputError
+from edgetune.plan import DRAWN_BY
 
 ENUMERATE_UP_TO = 20000
 DRAWS = 9999
 TIE = 1e-9
 """Scores closer than this are ties; they count against the draw that happened."""
 _ROWS_AT_ONCE = 1000
+_KEYED_AT_ONCE = 256
 
 Array = Any
 Strata = Mapping[str, Mapping[str, Sequence[str]]]
@@ -69,12 +71,19 @@ class Draws:
         return real - self.cost @ columns
 
 
-def make_draws(strata: Strata, seed: int, draws: int = DRAWS) -> Draws:
+def draws_of(plan: Mapping[str, Any], strata: Strata) -> Draws:
+    """Those of a plan; one that does not say how it is drawn is of a time with one way only."""
+    return make_draws(strata, plan["options"]["seed"], drawn_by=plan.get("draws", 1))
+
+
+def make_draws(strata: Strata, seed: int, draws: int = DRAWS, drawn_by: int = DRAWN_BY) -> Draws:
     """Enumerate the draws, or sample ``draws`` of them when there are too many.
 
-    Strata without a test or without a control host say nothing and are left out; InputError
-    when none is left.
+    ``drawn_by`` is a number of ``_WAYS_TO_DRAW``. Strata without a test or without a control host
+    say nothing and are left out; InputError when none is left, or for another number.
     """
+    if drawn_by not in _WAYS_TO_DRAW:
+        raise InputError("plan", "draws", f"is {drawn_by}, which this version cannot draw by")
     drawn = [(list(s["test"]), list(s["control"])) for s in strata.values()]
     drawn = [(test, control) for test, control in drawn if test and control]
     if not drawn:
@@ -84,10 +93,11 @@ def make_draws(strata: Strata, seed: int, draws: int = DRAWS) -> Draws:
     weights /= weights.sum()
     number = [test + control for test, control in sizes]
     gain = [w * (1 / test + 1 / control) for w, (test, control) in zip(weights, sizes)]
+    few = _ways(sizes) <= ENUMERATE_UP_TO
     return Draws(
         hosts=tuple(host for test, control in drawn for host in (*test, *control)),
         strata=np.repeat(np.arange(len(drawn)), number),
-        chosen=_every(sizes) if _ways(sizes) <= ENUMERATE_UP_TO else _some(sizes, seed, draws),
+        chosen=_every(sizes) if few else _some(sizes, seed, draws, drawn_by),
         gain=np.repeat(gain, number),
         cost=np.repeat([w / control for w, (_, control) in zip(weights, sizes)], number),
     )
@@ -108,13 +118,48 @@ def _every(sizes: Sequence[tuple[int, int]]) -> Array:
     return np.concatenate([block[rows] for block, rows in zip(blocks, index)], axis=1)
 
 
-def _some(sizes: Sequence[tuple[int, int]], seed: int, draws: int) -> Array:
+def _some(sizes: Sequence[tuple[int, int]], seed: int, draws: int, drawn_by: int) -> Array:
+    """The real draw, and others, shape (1 + draws, hosts)."""
+    chosen = np.empty((draws + 1, sum(map(sum, sizes))), dtype=bool)
+    chosen[0] = [group for test, control in sizes for group in (True,) * test + (False,) * control]
+    borders = np.cumsum([test + control for test, control in sizes])[:-1]
+    strata = np.split(chosen[1:], borders, axis=1)
+    _WAYS_TO_DRAW[drawn_by](strata, [test for test, _ in sizes], seed)
+    return chosen
+
+
+def _draw_by_shuffling(strata: Sequence[Array], tests: Sequence[int], seed: int) -> None:
     dice = np.random.default_rng(seed)
-    real = [[True] * test + [False] * control for test, control in sizes]
-    blocks = [np.tile(np.array(block), (draws + 1, 1)) for block in real]
-    for block in blocks:
-        dice.permuted(block[1:], axis=1, out=block[1:])
-    return np.concatenate(blocks, axis=1)
+    for chosen, test in zip(strata, tests):
+        chosen[:] = np.arange(chosen.shape[1]) < test
+        dice.permuted(chosen, axis=1, out=chosen)
+
+
+def _draw_by_keys(strata: Sequence[Array], tests: Sequence[int], seed: int) -> None:
+    """The test hosts of a draw are those with the smallest of random keys.
+
+    The stream of a bit generator is the same in all versions of numpy.
+    """
+    dice = np.random.PCG64(seed % 2**64)
+    for chosen, test in zip(strata, tests):
+        for row in range(0, len(chosen), _KEYED_AT_ONCE):
+            part = chosen[row : row + _KEYED_AT_ONCE]
+            part[:] = _least(dice, part.shape, test)
+            # Keys that tie at the border choose too many: drawn again, no host is preferred.
+            while (tied := np.flatnonzero(np.count_nonzero(part, axis=1) != test)).size:
+                part[tied] = _least(dice, (len(tied), part.shape[1]), test)
+
+
+def _least(dice: Any, shape: tuple[int, int], test: int) -> Array:
+    """True for the ``test`` smallest keys of 32 bits of each row, and for those that tie."""
+    rows, hosts = shape
+    raw = dice.random_raw((rows * hosts + 1) // 2).astype("<u8", copy=False)
+    keys = raw.view("<u4")[: rows * hosts].reshape(shape)
+    least: Array = keys <= np.partition(keys, test - 1, axis=1)[:, test - 1 : test]
+    return least
+
+
+_WAYS_TO_DRAW = {1: _draw_by_shuffling, 2: _draw_by_keys}
 
 
 def p_value(statistics: Array) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 
 from edgetune.judge.change import filled
 from edgetune.judge.measured import EVENTS, halves_of, rates_of
-from edgetune.judge.permutation import TIE, Draws, Strata, make_draws
+from edgetune.judge.permutation import TIE, Draws, Strata, draws_of
 
 Array = Any
 Document = dict[str, Any]
@@ -53,7 +53,7 @@ def prospect(plan: Mapping[str, Any], strata: Strata, baseline: Mapping[str, Any
     halves of the baseline differ more than two whole windows would; that makes up for a soak
     that is as short as a third of the baseline, and shorter ones count.
     """
-    draws = make_draws(strata, plan["options"]["seed"])
+    draws = draws_of(plan, strata)
     metric, alpha = plan["intent"]["metric"], plan["options"]["alpha_help"]
     halves = halves_of(baseline, metric, draws.hosts)
     rates = [rates_of(rows, draws.strata) for rows in halves]
