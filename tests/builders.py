@@ -89,7 +89,7 @@ def proofs(site: Pop) -> dict[str, dict[str, str]]:
 
 def reading(host: str, at: float, **gauges: float) -> dict[str, Any]:
     """A sample that tells nothing but these readings."""
-    known = {"schema": 1, "host": host, "time": at, "boot_id": "b", "uptime": 100.0}
+    known = {"host": host, "time": at, "boot_id": "b", "uptime": 100.0}
     return {**known, "counters": {}, "gauges": gauges}
 
 
@@ -105,7 +105,6 @@ def samples(
         for host, rate in rates.items():
             made.append(
                 {
-                    "schema": 1,
                     "host": host,
                     "time": start + 10 * step,
                     "boot_id": boot,

@@ -13,6 +13,7 @@ import numpy as np
 from edgetune.judge.look import Moment, take_look
 from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.metrics.series import read_window
+from edgetune.metrics.table import SampleTable
 from tests.builders import plan
 
 INTERVAL, LOOKS, SPAN = 10, 4, 600
@@ -78,20 +79,21 @@ class Fleet:
                 gauges = {**dict.fromkeys(GAUGES, dice.uniform(1, 1.2)), "health_failed": 0.0}
                 time = start + INTERVAL * step
                 row = {"host": host, "time": time, "uptime": time, "boot_id": "b"}
-                rows.append({"schema": 1, **row, "counters": counters, "gauges": gauges})
+                rows.append({**row, "counters": counters, "gauges": gauges})
         for change in changes:
             for row in rows:
                 change(row)
         return rows
 
     def _baseline(self, rows: list[Sample]) -> dict[str, Any]:
-        window = read_window(rows, self.hosts, 0, SPAN, INTERVAL, self._names())
+        window = read_window(SampleTable(rows), self.hosts, 0, SPAN, INTERVAL, self._names())
         return self._json(measure_baseline(window, self.plan["strata"]))
 
     def _block(self, rows: list[Sample], start: float) -> dict[str, Any]:
         exposures = {name: row["exposure"] for name, row in self.baseline["metrics"].items()}
         end = start + SPAN / LOOKS
-        window = read_window(rows, self.hosts, start, end, INTERVAL, self._names(), exposures)
+        table, names = SampleTable(rows), self._names()
+        window = read_window(table, self.hosts, start, end, INTERVAL, names, exposures)
         return self._json(measure_block(window, self.plan["strata"], self.baseline))
 
     def _json(self, document: Any) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Callable
 
-from edgetune.metrics.samples import Sample, Samples
+from edgetune.metrics.samples import Samples
+from edgetune.metrics.table import Sample, SampleTable
 from edgetune.rollout.record import read_rollout
 from tests.builders import samples
 from tests.world import World
@@ -70,8 +71,8 @@ class Altered:
     def add(self, pop: str, samples: Sequence[Sample]) -> None:
         self._samples.add(pop, samples)
 
-    def window(self, pop: str, start: float, end: float) -> list[Sample]:
-        found = [dict(sample) for sample in self._samples.window(pop, start, end)]
+    def window(self, pop: str, start: float, end: float) -> SampleTable:
+        found = [dict(sample) for sample in self._samples.window(pop, start, end).rows()]
         for sample in found:
             self._alter(sample)
-        return list(found)
+        return SampleTable(found)

@@ -21,7 +21,7 @@ class SampleHostsTestCase(EdgetuneActionTestCase):
         result = self.assert_succeeds()
         self.assertEqual((result["samples"], result["missing"]), (8, []))
         kept = self.world.site.samples.window("lab1", 0, time.time())
-        self.assertEqual({row["host"] for row in kept}, set(self.world.balancer.state))
+        self.assertEqual({*kept.hosts}, set(self.world.balancer.state))
         self.assertEqual(self.world.hosts.changing(), [])
 
     def test_samples_the_pop_of_a_rollout_also_after_its_end(self) -> None:

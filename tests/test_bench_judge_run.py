@@ -432,3 +432,15 @@ def test_a_look_over_many_hosts_costs_what_its_process_says() -> None:
     assert (found["hosts"], found["draws"]) == (40, 10000)
     assert 0 < found["seconds"] < 60
     assert 10 < found["megabytes"] < 2000
+
+
+@pytest.mark.parametrize(
+    "cost, reached",
+    [((3.0, 400.0), True), ((3.1, 400.0), False), ((3.0, 401.0), False)],
+)
+def test_a_look_has_to_be_quick_and_small(cost: tuple[float, float], reached: bool) -> None:
+    seconds, megabytes = cost
+    found = {"hosts": 5000, "draws": 10000, "seconds": seconds, "megabytes": megabytes}
+    (target,) = targets._large(found)
+    assert target.reached == reached
+    assert target.found == f"{seconds:.1f} s, {megabytes:.0f} MB"

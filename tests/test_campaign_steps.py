@@ -26,6 +26,7 @@ from edgetune.errors import FencedError, InputError, RefusedError
 from edgetune.judge import ring as ring_judge
 from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.metrics.series import read_window
+from edgetune.metrics.table import SampleTable
 from edgetune.rollout import approval, claims, looks, switch
 from edgetune.rollout.baseline import metrics_of
 from edgetune.rollout.lifecycle import claim_pop, mark_rollout
@@ -882,11 +883,11 @@ def soaked(world: CampaignWorld, pop: str, test: float) -> None:
     before = dict.fromkeys([*split["test"], *split["control"]], 3.0)
     hosts, metrics = list(before), metrics_of(opened.plan)
     taken = samples(before, 0, 600, seed=12)
-    baseline = measure_baseline(read_window(taken, hosts, 0, 600, 10, metrics), strata)
+    baseline = measure_baseline(read_window(SampleTable(taken), hosts, 0, 600, 10, metrics), strata)
     opened.save_baseline(baseline)
     exposures = {name: row["exposure"] for name, row in baseline["metrics"].items()}
     after = samples({**before, **dict.fromkeys(split["test"], test)}, 1000, 600)
-    window = read_window(after, hosts, 1000, 1600, 10, metrics, exposures)
+    window = read_window(SampleTable(after), hosts, 1000, 1600, 10, metrics, exposures)
     opened.save_look(0, {"until": 1600, "block": measure_block(window, strata, baseline)})
     head.looks = 1
     Rollout(world.site, head).save()

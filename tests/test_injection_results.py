@@ -146,11 +146,13 @@ def host_is_quarantined(world: World, text: str) -> Any:
 
 def sample_says(world: World, text: str) -> Any:
     """Whoever may write to Redis says what host a sample is of."""
-    sample = {"schema": 1, "host": text, "time": time.time(), "boot_id": text, "uptime": 1.0}
-    world.site.samples.add("lab1", [{**sample, "counters": {}, "gauges": {"drifted": 2}}])
+    sample = {"host": text, "time": time.time(), "boot_id": text, "uptime": 1.0, "counters": {}}
+    world.site.samples.add("lab1", [{**sample, "gauges": {"drifted": 2}}])
     told = act(status.rollout_status, rollout=world.rollout)
     # The next one is the only one.
-    world.site.samples.add("lab1", [{**sample, "host": "e0", "time": time.time() + 1e9}])
+    world.site.samples.add(
+        "lab1", [{**sample, "host": "e0", "time": time.time() + 1e9, "gauges": {}}]
+    )
     return told
 
 

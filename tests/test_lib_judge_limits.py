@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from edgetune.judge.limits import beyond_limits, median_by_host, sickness
+from edgetune.metrics.table import SampleTable
 from tests.builders import reading
 
 
 def test_a_reading_that_is_damaged_is_no_part_of_what_is_usual() -> None:
     values = (1.0, math.nan, math.inf, 10**400, None, 3.0)
     taken = [reading("a", at, health_p50_ms=value) for at, value in enumerate(values)]
-    assert median_by_host(taken) == {"a": 2.0}
+    assert median_by_host(SampleTable(taken)) == {"a": 2.0}
 
 
 @pytest.mark.parametrize(

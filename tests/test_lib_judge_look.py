@@ -18,6 +18,7 @@ from edgetune.judge.power import prospect
 from edgetune.judge.ring import PopRecord, judge_ring
 from edgetune.judge.sequential import unpack
 from edgetune.metrics.series import read_window
+from edgetune.metrics.table import SampleTable
 from tests.builders import plan, samples
 
 INTERVAL = 10
@@ -49,7 +50,7 @@ class Soak:
         self.taken: list[dict[str, Any]] = []
 
     def measure(self, taken: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        window = read_window(taken, self.hosts, 0, 600, INTERVAL, self.metrics)
+        window = read_window(SampleTable(taken), self.hosts, 0, 600, INTERVAL, self.metrics)
         return json.loads(json.dumps(measure_baseline(window, self.plan["strata"])))
 
     @property
@@ -60,7 +61,7 @@ class Soak:
         """The next look at samples of the whole soak."""
         number, part = len(self.taken), SOAK / self.looks
         start, end = SOAKS_AT + number * part, SOAKS_AT + (number + 1) * part
-        seen = [sample for sample in taken if start - 2 * INTERVAL <= sample["time"] <= end]
+        seen = SampleTable(taken).between(start - 2 * INTERVAL, end)
         exposures = {name: row["exposure"] for name, row in self.baseline["metrics"].items()}
         window = read_window(seen, self.hosts, start, end, INTERVAL, self.metrics, exposures)
         block = measure_block(window, self.plan["strata"], self.baseline)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from edgetune.errors import InputError
 from edgetune.metrics.catalogue import METRICS, UNITS, title
 from edgetune.metrics.series import REBOOTED, Window, join, read_window
+from edgetune.metrics.table import SampleTable
 from tests.builders import samples
 
 NAN = math.nan
@@ -23,7 +24,6 @@ NAN = math.nan
 def _sample(time: float, host: str = "a", boot: str = "b", **more: Any) -> dict[str, Any]:
     """A sample with ``more`` counters; ``gauges`` and ``uptime`` are told by these names."""
     return {
-        "schema": 1,
         "host": host,
         "time": time,
         "boot_id": boot,
@@ -35,7 +35,7 @@ def _sample(time: float, host: str = "a", boot: str = "b", **more: Any) -> dict[
 
 def _read(samples: list[dict[str, Any]], metric: str = "listen_drops", **more: Any) -> Window:
     given = {"hosts": ["a"], "start": 100.0, "end": 140.0, "slot": 20.0, **more}
-    return read_window(samples, metrics=[metric], **given)
+    return read_window(SampleTable(samples), metrics=[metric], **given)
 
 
 def _events(window: Window, metric: str = "listen_drops") -> Any:
@@ -339,7 +339,7 @@ def test_the_order_of_the_samples_does_not_matter(seed: int, order: int) -> None
     rows = _many(seed)
     mixed = random.Random(order).sample(rows, len(rows))
     names = ["listen_drops", "health_p50"]
-    one, other = (read_window(r, "abc", 100, 500, 40, names) for r in (rows, mixed))
+    one, other = (read_window(SampleTable(r), "abc", 100, 500, 40, names) for r in (rows, mixed))
     for left, right in zip(_arrays(one), _arrays(other)):
         np.testing.assert_array_equal(left, right)
     assert (one.flaws, one.boots) == (other.flaws, other.boots)
@@ -350,9 +350,10 @@ def test_the_order_of_the_samples_does_not_matter(seed: int, order: int) -> None
 def test_blocks_of_a_window_are_the_window(seed: int, cuts: list[int]) -> None:
     rows = _many(seed)
     names = ["listen_drops", "health_p50"]
-    whole = read_window(rows, "abc", 100, 500, 40, names)
+    table = SampleTable(rows)
+    whole = read_window(table, "abc", 100, 500, 40, names)
     borders = [100, *(100 + 40 * cut for cut in sorted(set(cuts))), 500]
-    parts = [read_window(rows, "abc", a, b, 40, names) for a, b in zip(borders, borders[1:])]
+    parts = [read_window(table, "abc", a, b, 40, names) for a, b in zip(borders, borders[1:])]
     for name in names:
         for kind in ("events", "exposure"):
             blocks = [getattr(part.metrics[name], kind) for part in parts]
@@ -373,8 +374,9 @@ def test_every_metric_reads_well() -> None:
 def test_windows_that_follow_each_other_are_as_one() -> None:
     taken = samples({"e000": 3.0, "e001": 5.0}, 0, 600)
     hosts, metrics = ["e000", "e001"], ["listen_drops", "health_p50"]
-    whole = read_window(taken, hosts, 0, 600, 10, metrics)
-    parts = [read_window(taken, hosts, 200 * i, 200 * (i + 1), 10, metrics) for i in range(3)]
+    table = SampleTable(taken)
+    whole = read_window(table, hosts, 0, 600, 10, metrics)
+    parts = [read_window(table, hosts, 200 * i, 200 * (i + 1), 10, metrics) for i in range(3)]
     joined = join(parts)
     for name in metrics:
         np.testing.assert_array_equal(joined.metrics[name].events, whole.metrics[name].events)

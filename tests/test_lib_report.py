@@ -21,6 +21,7 @@ from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.judge.outliers import odd_hosts
 from edgetune.judge.power import prospect
 from edgetune.metrics.series import Window, read_window
+from edgetune.metrics.table import SampleTable
 from edgetune.plan import groups
 from edgetune.report.axes import Axis, around, clock_ticks, number, of_ratios
 from edgetune.report.course import Course, courses
@@ -81,7 +82,7 @@ def said(html: str) -> str:
 
 def window(rates: dict[str, float], start: float, seconds: float) -> Window:
     rows = samples(rates, start, seconds, boot="one", seed=int(start) % 89)
-    return read_window(rows, list(rates), start, start + seconds, SLOT, METRICS)
+    return read_window(SampleTable(rows), list(rates), start, start + seconds, SLOT, METRICS)
 
 
 def history(*states: str) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import subprocess
 import threading
@@ -18,7 +19,8 @@ import pytest
 from edgetune.backends import Database
 from edgetune.config import read_config
 from edgetune.errors import FencedError, InputError, StoreError
-from edgetune.metrics.samples import RedisSamples, SqliteSamples
+from edgetune.metrics.samples import RedisSamples, SqliteSamples, make_sample
+from edgetune.metrics.table import SampleTable
 from edgetune.rollout.claims import Claim, RedisClaims, SqliteClaims
 from edgetune.rollout.store import SqliteStore, St2Store, open_store
 from tests.builders import reading
@@ -227,10 +229,10 @@ def test_samples_come_back_in_order_and_expire(samples: Any) -> None:
     rows = [reading(host, at) for at in (30.0, 10.0, 20.0) for host in ("a", "b")]
     samples.add("lab1", rows)
     samples.add("lab1", [])
-    assert [row["time"] for row in samples.window("lab1", 10, 20)] == [10.0, 10.0, 20.0, 20.0]
-    assert samples.window("lab2", 0, 99) == []
+    assert samples.window("lab1", 10, 20).time.tolist() == [10.0, 10.0, 20.0, 20.0]
+    assert len(samples.window("lab2", 0, 99)) == 0
     samples.add("lab1", [reading("a", 125.0)])
-    assert [row["time"] for row in samples.window("lab1", 0, 200)] == [30.0, 30.0, 125.0]
+    assert samples.window("lab1", 0, 200).time.tolist() == [30.0, 30.0, 125.0]
 
 
 @pytest.mark.parametrize(
@@ -251,7 +253,7 @@ def test_a_sample_with_a_field_of_another_type_is_left_out(
     good = [reading("a", 10.0), reading("b", 30.0, cpu=1.5)]
     samples.add("lab1", good)
     _insert(database, json.dumps({**reading("a", 20.0), field: value}))
-    assert samples.window("lab1", 0, 99) == good
+    assert [*samples.window("lab1", 0, 99).rows()] == good
 
 
 @pytest.mark.parametrize("text", ["", "{", '"', "7", "[]", "null", '{"host": "a"', "[" * 100_000])
@@ -261,10 +263,106 @@ def test_a_text_that_is_no_sample_is_left_out(tmp_path: Path, text: str) -> None
     good = [reading("a", 10.0), reading("b", 30.0, cpu=1.5)]
     samples.add("lab1", good)
     _insert(database, text)
-    assert samples.window("lab1", 0, 99) == good
+    assert [*samples.window("lab1", 0, 99).rows()] == good
+
+
+def test_samples_that_were_stored_alone_are_read_with_those_of_sweeps(tmp_path: Path) -> None:
+    """The store of the version before keeps them for two weeks."""
+    database = Database(f"sqlite:///{tmp_path}/state.sqlite")
+    samples = SqliteSamples(database, 100.0)
+    sweep = [reading("a", 10.0), reading("b", 10.0, cpu=1.5)]
+    alone = {**reading("c", 20.0, cpu=2.5), "counters": {"drops": 7, "packets": None}}
+    samples.add("lab1", sweep)
+    for host in ("c", "d"):
+        _insert(database, json.dumps({"schema": 1, **alone, "host": host}))
+    samples.add("lab1", [reading("a", 30.0)])
+    read = {**alone, "counters": {"drops": 7}}
+    expected = [*sweep, read, {**read, "host": "d"}, reading("a", 30.0)]
+    assert [*samples.window("lab1", 0, 99).rows()] == expected
+
+
+def _stored_sweep() -> dict[str, Any]:
+    rows = [reading("a", 20.0, cpu=1.0, load=3.0), reading("b", 20.0, cpu=2.0, load=4.0)]
+    return SampleTable([{**row, "counters": {"drops": 5}} for row in rows]).document()
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [
+        *(
+            (field, value)
+            for field in ("hosts", "boots")
+            for value in (None, "ab", ["a"], ["a", 7])
+        ),
+        *(("uptime", value) for value in (None, "", "AAAA", "no base64", ["a"], 7)),
+        *(("time", value) for value in (None, "7", True, -1.0, 1e999)),
+        *(("schema", value) for value in (None, 3, "2")),
+    ],
+)
+def test_a_sweep_that_does_not_say_whose_it_is_is_left_out(
+    tmp_path: Path, field: str, value: Any
+) -> None:
+    database = Database(f"sqlite:///{tmp_path}/state.sqlite")
+    samples = SqliteSamples(database, 100.0)
+    good = [reading("a", 10.0), reading("b", 30.0, cpu=1.5)]
+    samples.add("lab1", good)
+    _insert(database, json.dumps({**_stored_sweep(), field: value}))
+    assert [*samples.window("lab1", 0, 99).rows()] == good
+
+
+@pytest.mark.parametrize("value", [None, "", "AAAA", "no base64", "\xe4", [1.0, 2.0], 7])
+def test_a_damaged_column_of_a_sweep_costs_only_itself(tmp_path: Path, value: Any) -> None:
+    database = Database(f"sqlite:///{tmp_path}/state.sqlite")
+    stored = _stored_sweep()
+    stored["gauges"]["cpu"] = value
+    _insert(database, json.dumps(stored))
+    rows = [*SqliteSamples(database, 100.0).window("lab1", 0, 99).rows()]
+    assert [row["gauges"] for row in rows] == [{"load": 3.0}, {"load": 4.0}]
+    assert [row["counters"] for row in rows] == [{"drops": 5}] * 2
+
+
+@pytest.mark.parametrize("kind", ["counters", "gauges"])
+def test_readings_of_a_sweep_that_are_none_cost_only_themselves(tmp_path: Path, kind: str) -> None:
+    database = Database(f"sqlite:///{tmp_path}/state.sqlite")
+    _insert(database, json.dumps({**_stored_sweep(), kind: ["cpu"]}))
+    rows = [*SqliteSamples(database, 100.0).window("lab1", 0, 99).rows()]
+    assert [bool(row[own]) for row in rows for own in ("counters", "gauges")] == [
+        kind != own for _ in rows for own in ("counters", "gauges")
+    ]
+
+
+def test_a_number_that_no_host_counts_costs_only_itself(samples: Any) -> None:
+    values = (1.0, math.nan, 10**400, None, True, 3.0)
+    samples.add("lab1", [reading(f"e{at}", 10.0, cpu=value) for at, value in enumerate(values)])
+    kept = [row["gauges"] for row in samples.window("lab1", 0, 99).rows()]
+    assert kept == [{"cpu": 1.0}, {}, {}, {}, {}, {"cpu": 3.0}]
+
+
+def test_all_samples_are_read_however_many_share_a_time(
+    samples: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Redis gives some at a time; each host here is a document of its own."""
+    monkeypatch.setattr("edgetune.metrics.samples._READ_AT_ONCE", 3)
+    taken = [(host, at) for at in (1.0, 2.0, 2.5, 3.0) for host in "abcdefg"[: int(3 * at)]]
+    for host, at in taken:
+        samples.add("lab1", [reading(host, at)])
+    for start, end in ((0, 9), (1, 3), (2, 2), (2.5, 3), (1, 1), (4, 9)):
+        found = [(row["host"], row["time"]) for row in samples.window("lab1", start, end).rows()]
+        assert sorted(found) == sorted(own for own in taken if start <= own[1] <= end)
+        assert [at for _, at in found] == sorted(at for _, at in found)
+
+
+def test_of_an_answer_is_kept_what_is_read_of_it() -> None:
+    readings = {"rx_packets": 5, "rx_bytes": 7, "cpu_busy_ms": None}
+    data = {"boot_id": "b", "uptime": 1.5, "counters": readings, "drift": [], "health": ""}
+    sample = make_sample("a", 2.0, {**data, "gauges": {"drifted": 1, "load1": 0.5}})
+    assert sample["counters"] == {"rx_packets": 5, "cpu_busy_ms": None}
+    assert (sample["gauges"], sample["boot_id"], sample["uptime"]) == ({"drifted": 1}, "b", 1.5)
+    assert "drift" not in sample
 
 
 def _insert(database: Database, text: str) -> None:
+    """A text that somebody put among the samples."""
     with database.transaction() as db:
         db.execute("INSERT INTO samples VALUES ('lab1', 20.0, ?)", (text,))
 

@@ -357,7 +357,7 @@ def test_a_damaged_sample_ends_no_look(world: Soaking, drops: float) -> None:
     """Samples that others put into the store may be anything."""
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=0.9, began=700)
-    (some, *_) = world.site.samples.window("lab1", world.now - 600, world.now - 590)
+    (some, *_) = world.site.samples.window("lab1", world.now - 600, world.now - 590).rows()
     damaged = {"counters": {"listen_drops": drops}}, {"uptime": drops}, {"gauges": {"x": drops}}
     for number, damage in enumerate(damaged, 1):
         at = {"time": some["time"] + number, "uptime": some["uptime"] + number}
@@ -411,7 +411,8 @@ def test_a_sick_test_host_is_not_promoted(world: Soaking) -> None:
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=0.9, began=700)
     host, end = world.hosts_of("test")[0], world.head.soak[1]
-    (newest,) = (s for s in world.site.samples.window("lab1", end - 1, end) if s["host"] == host)
+    last = world.site.samples.window("lab1", end - 1, end).rows()
+    (newest,) = (sample for sample in last if sample["host"] == host)
     sick = {**newest, "time": end + 1, "uptime": newest["uptime"] + 1}
     sick["gauges"] = {"health_failed": 0.9, "health_p50_ms": 1.0}
     world.site.samples.add("lab1", [sick])

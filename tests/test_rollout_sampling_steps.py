@@ -6,12 +6,15 @@ from __future__ import annotations
 import json
 import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
-from edgetune.hosts.fleet import Fleet
+from edgetune.errors import FencedError
+from edgetune.hosts.fleet import Fleet, _together
 from edgetune.hosts.result import HostResult
 from edgetune.rollout import sampling
 from edgetune.rollout.record import Batch, HostStep, read_rollout
@@ -26,7 +29,7 @@ def world(tmp_path: Path) -> World:
 
 
 def kept(world: World) -> list[Any]:
-    return world.site.samples.window("lab1", 0, time.time() + 1)
+    return [*world.site.samples.window("lab1", 0, time.time() + 1).rows()]
 
 
 class Slow(Fleet):
@@ -40,6 +43,37 @@ class Slow(Fleet):
         if host.name == "e001":
             self.may_answer.wait(60)
         return HostResult(host.name, data=RESULTS["sample"])
+
+
+def test_hosts_that_answer_together_are_stored_together(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text for each host of a large PoP would be all that reading them costs."""
+    slow = Slow(threads=2)
+    slow.may_answer.set()
+    world.site.fleet = slow
+    stored: list[int] = []
+    monkeypatch.setattr("edgetune.hosts.fleet._TOGETHER", 600.0)
+    add = world.site.samples.add
+
+    def counted(pop: str, rows: Any) -> None:
+        stored.append(len(rows))
+        add(pop, rows)
+
+    monkeypatch.setattr(world.site.samples, "add", counted)
+    sampling.sample_hosts(world.site, "lab1")
+    assert (stored, len(kept(world))) == ([8], 8)
+
+
+def test_nobody_waits_for_others_once_one_host_may_not_be_asked() -> None:
+    told: SimpleQueue[Future[Any]] = SimpleQueue()
+    futures: list[Future[Any]] = [Future() for _ in range(3)]
+    futures[0].set_result("answer")
+    futures[1].set_exception(FencedError("somebody else holds it"))
+    futures[2].set_result("answer")
+    for future in futures:
+        told.put(future)
+    assert [_together(told, 9), _together(told, 1)] == [futures[:2], futures[2:]]
 
 
 def test_samples_are_kept_while_a_slow_host_is_awaited(world: World) -> None:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A look over many hosts, from the documents of a record, in a process of its own.
+"""The last look of a soak over many hosts, from the stored samples to the verdict.
 
-`python -m bench.judge.large HOSTS` prints the seconds it takes and the memory that it needs.
+`python -m bench.judge.large HOSTS` prints what it costs. `fill` stores the samples of one block and
+the documents of the baseline and of the blocks before; `look`, a process of its own, reads them.
 """
 
 from __future__ import annotations
@@ -13,85 +14,144 @@ import statistics
 import subprocess
 import sys
 import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
-from edgetune.judge.hypotheses import RATIOS
+from edgetune.backends import Database
 from edgetune.judge.look import Moment, take_look
+from edgetune.judge.measured import measure_baseline, measure_block
+from edgetune.metrics.catalogue import COUNTERS
+from edgetune.metrics.samples import SqliteSamples, make_sample
+from edgetune.metrics.series import Window, read_window
+from edgetune.metrics.table import Sample
+from edgetune.plan import DRAWN_BY
 
 HOSTS = 5000
 BLOCKS = 12
+SAMPLES = 120
+INTERVAL = 60.0
 METRICS = ("packet_drops", "health_p50", "retransmits", "cpu")
+_POP = "lab1"
+_LENGTH = SAMPLES * INTERVAL
+_START = (BLOCKS - 1) * _LENGTH
+_EACH_MINUTE = {"rx_packets": 1e5, "tcp_segments_out": 1e5, "cpu_total_ms": 6e5, "cpu_busy_ms": 6e4}
+_ANSWERED_TOGETHER = 250
 
 
 def measure(hosts: int = HOSTS, rounds: int = 3) -> dict[str, float]:
-    """Seconds of one look over that many hosts, and the peak memory of its process in MB; the
-    medians of some rounds."""
-    command = [sys.executable, "-m", "bench.judge.large", str(hosts)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    runs = [
-        subprocess.run(command, stdout=subprocess.PIPE, env=environment, check=True)
-        for _ in range(rounds)
-    ]
-    found = [json.loads(run.stdout) for run in runs]
+    """``seconds`` from the samples to the verdict, ``records`` the seconds before it to read the
+    documents, and the peak memory of the process in ``megabytes``; medians of some rounds."""
+    with TemporaryDirectory() as folder:
+        _run("fill", hosts, folder)
+        found = [json.loads(_run("look", hosts, folder)) for _ in range(rounds)]
     return {name: statistics.median(each[name] for each in found) for name in found[0]}
 
 
-def main(hosts: int) -> None:
+def _run(what: str, hosts: int, folder: str) -> bytes:
+    command = [sys.executable, "-m", "bench.judge.large", str(hosts), what, folder]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(command, stdout=subprocess.PIPE, env=environment, check=True).stdout
+
+
+def fill(hosts: int, folder: Path) -> None:
+    """Store what the look reads."""
+    samples, names = _samples(folder), _names(hosts)
+    for sweep in _sweeps(np.random.default_rng(1), names):
+        for part in range(0, hosts, _ANSWERED_TOGETHER):
+            samples.add(_POP, sweep[part : part + _ANSWERED_TOGETHER])
+    window = _window(samples, hosts, None)
+    baseline = measure_baseline(window, _strata(hosts))
+    block = measure_block(window, _strata(hosts), baseline)
+    blocks = [
+        {**block, "start": number * _LENGTH, "end": (number + 1) * _LENGTH}
+        for number in range(BLOCKS - 1)
+    ]
+    for name, document in enumerate([baseline, *blocks]):
+        (folder / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")
+
+
+def look(hosts: int, folder: Path) -> None:
     """Take the look and print what it cost."""
-    dice = np.random.default_rng(1)
-    names = [f"e{number:04}" for number in range(hosts)]
-    strata = {"any": {"test": names[: hosts // 2], "control": names[hosts // 2 :]}}
-    baseline = _document(dice, names, 0.0, 1)
-    blocks = [_document(dice, names, number + 1.0, len(RATIOS)) for number in range(BLOCKS)]
-    begun = time.perf_counter()
-    look = take_look(_plan(), strata, baseline, blocks, Moment(BLOCKS, BLOCKS, 1.0))
-    seconds = time.perf_counter() - begun
+    times = [time.perf_counter()]
+    texts = ((folder / f"{name}.json").read_text(encoding="utf-8") for name in range(BLOCKS))
+    baseline, *blocks = map(json.loads, texts)
+    times.append(time.perf_counter())
+    exposures = {name: row["exposure"] for name, row in baseline["metrics"].items()}
+    window = _window(_samples(folder), hosts, exposures)
+    blocks.append(measure_block(window, _strata(hosts), baseline))
+    del window
+    taken = take_look(_plan(), _strata(hosts), baseline, blocks, Moment(BLOCKS, BLOCKS, 1.0))
+    times.append(time.perf_counter())
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    found = {"hosts": hosts, "draws": look["draws"], "seconds": seconds, "megabytes": memory}
-    print(json.dumps(found))
+    records, seconds = np.diff(times).tolist()
+    found = {"hosts": hosts, "draws": taken["draws"], "seconds": seconds, "records": records}
+    print(json.dumps({**found, "megabytes": memory}))
+
+
+def _samples(folder: Path) -> SqliteSamples:
+    return SqliteSamples(Database(f"sqlite:///{folder}/state.sqlite"), 2 * _START)
+
+
+def _names(hosts: int) -> list[str]:
+    return [f"e{number:04}" for number in range(hosts)]
+
+
+def _strata(hosts: int) -> dict[str, dict[str, list[str]]]:
+    names = _names(hosts)
+    return {"any": {"test": names[: hosts // 2], "control": names[hosts // 2 :]}}
+
+
+def _window(samples: SqliteSamples, hosts: int, exposures: dict[str, str] | None) -> Window:
+    """As a soak reads it."""
+    end = _START + _LENGTH
+    around = samples.window(_POP, _START - 2 * INTERVAL, end + INTERVAL)
+    return read_window(around, _names(hosts), _START, end, INTERVAL, METRICS, exposures)
+
+
+def _sweeps(dice: np.random.Generator, names: list[str]) -> Iterator[list[Sample]]:
+    """Those of the block, and what is read around it; hosts answer in an order of chance."""
+    boots = [str(uuid.UUID(bytes=dice.bytes(16))) for _ in names]
+    minute = np.array([_EACH_MINUTE.get(counter, 100.0) for counter in COUNTERS])
+    counted = dice.integers(10**6, 10**10, (len(names), len(COUNTERS)))
+    for number in range(-2, SAMPLES + 2):
+        counted += dice.poisson(minute, counted.shape)
+        health = dice.uniform(0.5, 2.0, len(names)).round(3)
+        yield [
+            make_sample(
+                names[host],
+                _START + INTERVAL * number,
+                {
+                    "boot_id": boots[host],
+                    "uptime": 1e6 + INTERVAL * number + host / 1000,
+                    "counters": dict(zip(COUNTERS, counted[host].tolist())),
+                    "gauges": _gauges(float(health[host])),
+                },
+            )
+            for host in dice.permutation(len(names)).tolist()
+        ]
+
+
+def _gauges(health: float) -> dict[str, float]:
+    times = {f"health_p{share}_ms": health * share / 50 for share in (50, 95, 99)}
+    return {"drifted": 0, "health_failed": 0.0, **times}
 
 
 def _plan() -> dict[str, Any]:
     intent = {"goal": "improve", "metric": METRICS[0], "margin": 0.0}
     guards = [{"metric": metric, "margin": 0.1} for metric in METRICS[1:]]
     alphas = {"alpha_harm": 0.05, "alpha_help": 0.05}
-    times = {"soak": float(BLOCKS), "warmup": 0.0, "interval": 0.1, "looks": BLOCKS}
-    return {"intent": intent, "guards": guards, "options": {**alphas, **times, "seed": 1}}
-
-
-def _document(
-    dice: np.random.Generator, names: list[str], end: float, hypotheses: int
-) -> dict[str, Any]:
-    each = dict.fromkeys(names)
-    return {
-        "start": end - 1,
-        "end": end,
-        "metrics": {metric: _rows(dice, names, hypotheses) for metric in METRICS},
-        "facts": {
-            "samples": dict.fromkeys(names, 60),
-            "newest": dict.fromkeys(names, end),
-            "flaws": {},
-            "packets": each,
-            "idle": dict.fromkeys(names, 0.0),
-            "load": {"median": None, "peak": None},
-        },
-    }
-
-
-def _rows(dice: np.random.Generator, names: list[str], hypotheses: int) -> dict[str, Any]:
-    """Those of a baseline have halves, too."""
-    counted = dice.poisson(300 * dice.lognormal(0, 0.4, len(names))).astype(float)
-    plain = np.full(len(names), 300.0)
-    sums = [*[counted] * hypotheses, *[plain] * hypotheses]
-    rows = np.column_stack([counted, plain, counted, *sums])
-    found = {"exposure": "seconds", "hosts": dict(zip(names, rows.tolist()))}
-    if hypotheses == 1:
-        halves = np.concatenate([rows, rows], axis=1) / 2
-        found["halves"] = dict(zip(names, halves.tolist()))
-    return found
+    times = {"soak": BLOCKS * _LENGTH, "warmup": 0.0, "interval": INTERVAL, "looks": BLOCKS}
+    options = {**alphas, **times, "seed": 1}
+    return {"intent": intent, "guards": guards, "draws": DRAWN_BY, "options": options}
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    if sys.argv[2:]:
+        {"fill": fill, "look": look}[sys.argv[2]](int(sys.argv[1]), Path(sys.argv[3]))
+    else:
+        print(json.dumps(measure(int(sys.argv[1]))))

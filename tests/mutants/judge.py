@@ -190,8 +190,8 @@ JUDGE = (
         (
             "a sample that is stored twice counts twice",
             "series.py",
-            "    return order[fresh]\n",
-            "    return order\n",
+            "    return which[order[fresh]]\n",
+            "    return which[order]\n",
         ),
     ),
     *mutations_of(

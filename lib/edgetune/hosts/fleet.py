@@ -8,7 +8,8 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Any, Callable
 
 from edgetune import AGENT_PROTOCOL
@@ -22,6 +23,8 @@ from edgetune.hosts.ssh_files import load_key, load_known_hosts
 from edgetune.inventory import Host
 
 _AGAIN = 1.0
+# A sweep of thousands of hosts is stored in some dozens of parts, not in thousands.
+_TOGETHER = 1.0
 
 
 def packed(source: bytes) -> bytes:
@@ -64,7 +67,7 @@ class Fleet:
         timeout: float = 60,
         patience: float = 0,
     ) -> Iterator[list[tuple[Host, HostResult]]]:
-        """The same, in lists of those hosts that have answered by the time of each list."""
+        """The same, in lists of those hosts that answered within a second of each other."""
         if not hosts:
             return
         end = time.monotonic() + patience
@@ -84,7 +87,7 @@ class Fleet:
             left = len(asked)
             try:
                 while left:
-                    part = [told.get(), *(told.get() for _ in range(told.qsize()))]
+                    part = _together(told, left)
                     left -= len(part)
                     yield [future.result() for future in part]
             finally:
@@ -105,3 +108,13 @@ class Fleet:
         except Exception as error:  # noqa: BLE001 - a host makes paramiko raise whatever it likes
             text = str(error) or type(error).__name__
             return HostResult(host.name, error=f"{host.address}: {text}", reason="unreachable")
+
+
+def _together(told: SimpleQueue[Any], most: int) -> list[Future[tuple[Host, HostResult]]]:
+    """The next one, and what comes within ``_TOGETHER`` s of it, up to one that raised."""
+    part = [told.get()]
+    end = time.monotonic() + _TOGETHER
+    with suppress(Empty):
+        while len(part) < most and part[-1].exception() is None:
+            part.append(told.get(timeout=max(0.0, end - time.monotonic())))
+    return part

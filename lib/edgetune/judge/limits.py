@@ -12,21 +12,21 @@ import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from edgetune.metrics.samples import Sample, countable
+from edgetune.metrics.table import SampleTable, countable
 
 TIMES_USUAL = 10.0
 LEAST_MS = 50.0
 FAILED = 0.5
 
 
-def median_by_host(samples: Sequence[Sample]) -> dict[str, float]:
+def median_by_host(samples: SampleTable) -> dict[str, float]:
     """Each host's median of its health check's medians, in ms."""
-    seen: dict[str, list[float]] = {}
-    for sample in samples:
-        value = sample["gauges"].get("health_p50_ms")
+    seen: dict[int, list[float]] = {}
+    for host, value in zip(samples.host, samples.gauge("health_p50_ms")):
         if countable(value):
-            seen.setdefault(str(sample["host"]), []).append(float(value))
-    return {host: statistics.median(values) for host, values in seen.items()}
+            seen.setdefault(host, []).append(value)
+    hosts = samples.hosts
+    return {hosts[host]: statistics.median(values) for host, values in seen.items()}
 
 
 def beyond_limits(

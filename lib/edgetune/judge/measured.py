@@ -153,13 +153,16 @@ def _under(
     """What each host counted, and is expected to by the counts of all that a hypothesis evens."""
     counts = series.events / unit
     alike = counts * evened(test, ratio)[:, None]
-    means = expected(alike, series.exposure, numbers)
-    others = expected(alike, series.exposure, numbers, own_share(ratio))
+    means, share = expected(alike, series.exposure, numbers), own_share(ratio)
+    others = means if share == 1 else expected(alike, series.exposure, numbers, share)
     return observed_and_expected(counts, means, weights(others, spread))
 
 
 def _by_host(hosts: Sequence[str], rows: Array) -> dict[str, list[float]]:
-    return {host: [_short(value) for value in row] for host, row in zip(hosts, rows.tolist())}
+    shown = " ".join(["%.7g"] * rows.shape[1])
+    return {
+        host: [*map(float, (shown % tuple(row)).split())] for host, row in zip(hosts, rows.tolist())
+    }
 
 
 def _short(value: float) -> float:

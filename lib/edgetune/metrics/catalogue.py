@@ -111,6 +111,20 @@ METRICS: Mapping[str, Metric] = {
 }
 
 
+COUNTERS = sorted(
+    {PACKETS}.union(
+        name
+        for metric in METRICS.values()
+        for name in (*metric.counters, metric.per, metric.per_if_known)
+        if name
+    )
+)
+"""What is kept of the counters of a sample."""
+
+GAUGES = sorted({"drifted"}.union(metric.gauge for metric in METRICS.values() if metric.gauge))
+"""What is kept of its gauges: metrics, and how many settings have drifted."""
+
+
 def title(metric: str, exposure: str) -> str:
     """A metric's title with what it is counted per: "CPU time in use, share"."""
     return f"{METRICS[metric].title}, {UNITS[exposure].text}"

@@ -1,43 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
 """Samples of hosts, kept for a while in Redis, or SQLite in the local runner.
 
-A sample is ``{"schema": 1, "host", "time", "boot_id", "uptime", "counters", "gauges"}``:
-``time`` is the controller's clock in seconds, counters grow within one ``boot_id`` only.
+A sample is ``{"host", "time", "boot_id", "uptime", "counters", "gauges"}``: ``time`` is the
+controller's clock in seconds, counters grow within one ``boot_id`` only. What a sweep brings is
+stored in documents of columns (see ``table``). Versions before 0.8 stored each sample alone
+(schema 1); those are read until they expire.
 """
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, islice
 from typing import Any, Protocol
 
-from edgetune import SAMPLE_SCHEMA
 from edgetune.backends import SCHEME, Database, open_redis, redis_errors
 from edgetune.config import Config
+from edgetune.metrics.catalogue import COUNTERS, GAUGES
+from edgetune.metrics.table import Sample, SampleTable
 
-Sample = Mapping[str, Any]
-
-LARGEST = sys.float_info.max
-"""JSON has larger ones; no array takes them."""
-
-_NUMBERS = frozenset((int, float))
 # A reading that could not be taken is None.
 _READINGS = frozenset((int, float, type(None)))
-
-
-def countable(value: Any) -> bool:
-    """Whether a stored value is a number that a host can count: damaged samples hold others."""
-    return type(value) in _NUMBERS and 0 <= value <= LARGEST
+# A document of many hosts has a megabyte.
+_READ_AT_ONCE = 64
+_ALONE_AT_ONCE = 1000
 
 
 def make_sample(host: str, time: float, data: Mapping[str, Any]) -> Sample:
     """A sample from what a host answered to ``sample``, as ``hosts.answers`` let it pass.
 
-    Nothing else of the answer is kept, so a sample takes at most some kilobytes.
+    Nothing is kept of the answer that nothing reads.
     """
-    kept = {key: data[key] for key in ("boot_id", "uptime", "counters", "gauges")}
-    return {"schema": SAMPLE_SCHEMA, "host": host, "time": time, **kept}
+    return {
+        "host": host,
+        "time": time,
+        "boot_id": data["boot_id"],
+        "uptime": data["uptime"],
+        "counters": _kept(data["counters"], COUNTERS),
+        "gauges": _kept(data["gauges"], GAUGES),
+    }
+
+
+def _kept(readings: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: readings[name] for name in names if name in readings}
 
 
 class Samples(Protocol):
@@ -46,7 +51,7 @@ class Samples(Protocol):
     def add(self, pop: str, samples: Sequence[Sample]) -> None:
         """Keep them, and forget those past their retention."""
 
-    def window(self, pop: str, start: float, end: float) -> list[Sample]:
+    def window(self, pop: str, start: float, end: float) -> SampleTable:
         """All with start <= time <= end, oldest first, without those that are damaged."""
 
 
@@ -66,7 +71,7 @@ class SqliteSamples:
 
     def add(self, pop: str, samples: Sequence[Sample]) -> None:
         """Keep them, and forget those past their retention."""
-        rows = [(pop, sample["time"], json.dumps(sample)) for sample in samples]
+        rows = [(pop, time, text) for time, text in _documents(samples)]
         if not rows:
             return
         newest = max(row[1] for row in rows)
@@ -74,12 +79,11 @@ class SqliteSamples:
             db.executemany("INSERT INTO samples VALUES (?, ?, ?)", rows)
             db.execute("DELETE FROM samples WHERE time < ?", (newest - self._retention,))
 
-    def window(self, pop: str, start: float, end: float) -> list[Sample]:
+    def window(self, pop: str, start: float, end: float) -> SampleTable:
         """All with start <= time <= end, oldest first."""
         query = "SELECT value FROM samples WHERE pop = ? AND time BETWEEN ? AND ? ORDER BY time"
         with self._database.transaction() as db:
-            rows = db.execute(query, (pop, start, end)).fetchall()
-        return _read(row[0] for row in rows)
+            return _read(row[0] for row in db.execute(query, (pop, start, end)))
 
 
 class RedisSamples:
@@ -93,53 +97,75 @@ class RedisSamples:
         """Keep them, and forget those past their retention."""
         if not samples:
             return
-        newest = max(sample["time"] for sample in samples)
+        documents = {text: time for time, text in _documents(samples)}
+        newest = max(documents.values())
         pipe = self._client.pipeline()
-        pipe.zadd(_key(pop), {json.dumps(sample): sample["time"] for sample in samples})
+        pipe.zadd(_key(pop), documents)
         pipe.zremrangebyscore(_key(pop), "-inf", newest - self._retention)
         pipe.expire(_key(pop), int(self._retention))
         with redis_errors(_key(pop)):
             pipe.execute()
 
-    def window(self, pop: str, start: float, end: float) -> list[Sample]:
+    def window(self, pop: str, start: float, end: float) -> SampleTable:
         """All with start <= time <= end, oldest first."""
         with redis_errors(_key(pop)):
-            return _read(self._client.zrangebyscore(_key(pop), start, end))
+            return _read(self._texts(_key(pop), start, end))
+
+    def _texts(self, key: str, start: float, end: float) -> Iterator[str]:
+        """Some at a time: all of a large PoP would not fit into memory.
+
+        Each turn begins at the score at which the one before ended. Members may be added and
+        forgotten meanwhile, so none is told by its rank.
+        """
+        read: list[str] = []
+        while True:
+            many = len(read) + _READ_AT_ONCE
+            page = self._client.zrangebyscore(key, start, end, 0, many, withscores=True)
+            yield from (text for text, _ in page if text not in read)
+            if len(page) < many:
+                return
+            start = page[-1][1]
+            read = [text for text, score in page if score == start]
 
 
-def _read(texts: Iterable[str]) -> list[Sample]:
-    """All at once, so that they share their keys: a week of a PoP has millions of samples.
+def _documents(samples: Sequence[Sample]) -> Iterator[tuple[float, str]]:
+    """The samples of each time as one text."""
+    by_time: dict[float, list[Sample]] = {}
+    for sample in samples:
+        by_time.setdefault(sample["time"], []).append(sample)
+    for time, own in by_time.items():
+        yield time, json.dumps(SampleTable(own).document())
 
-    What is no sample is left out: damage, or of somebody else who writes there.
-    """
-    each = [text for text in texts if isinstance(text, str)]
+
+def _read(texts: Iterable[str]) -> SampleTable:
+    """What is no sample is left out: damage, or of somebody else who writes there."""
+    table = SampleTable()
+    for alone, values in groupby(map(_parsed, texts), _is_sample):
+        if alone:
+            while rows := [*islice(values, _ALONE_AT_ONCE)]:
+                table.add_rows(rows)
+        else:
+            for value in values:
+                table.add_document(value)
+    return table
+
+
+def _parsed(text: Any) -> Any:
     try:
-        found = _parsed(",".join(each))
-    except (ValueError, RecursionError):
-        found = [value for text in each for value in _parsed_alone(text)]
-    return [value for value in found if _is_sample(value)]
-
-
-def _parsed(texts: str) -> list[Any]:
-    values: list[Any] = json.loads(f"[{texts}]")
-    return values
-
-
-def _parsed_alone(text: str) -> list[Any]:
-    try:
-        return _parsed(text)
-    except (ValueError, RecursionError):
-        return []
+        return json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 def _is_sample(value: Any) -> bool:
-    """Whether every field is of its type. What a number may be is for its reader to say."""
+    """Whether it is a sample alone, every field of its type. What a number may be is for its
+    reader to say."""
     return (
         type(value) is dict
         and type(value.get("host")) is str
         and type(value.get("boot_id")) is str
-        and type(value.get("time")) in _NUMBERS
-        and type(value.get("uptime")) in _NUMBERS
+        and type(value.get("time")) in (int, float)
+        and type(value.get("uptime")) in (int, float)
         and _has_readings(value.get("counters"))
         and _has_readings(value.get("gauges"))
     )

@@ -12,9 +12,7 @@ without a time or an uptime is left out, and so is one that is stored twice.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +21,7 @@ import numpy as np
 from edgetune.errors import InputError
 from edgetune.metrics.catalogue import METRICS, PACKETS, READINGS, SECONDS, Metric
 from edgetune.metrics.coverage import Coverage, join_coverages
-from edgetune.metrics.samples import LARGEST, Sample, countable
+from edgetune.metrics.table import LARGEST, SampleTable
 
 REBOOTED = "rebooted"
 """The flaw of a host with more than one boot in the window."""
@@ -70,7 +68,7 @@ class Window:
 
 
 def read_window(
-    samples: Sequence[Sample],
+    samples: SampleTable,
     hosts: Sequence[str],
     start: float,
     end: float,
@@ -164,50 +162,43 @@ def _check(
 
 
 class _Table:
-    """The samples of the hosts as columns, sorted by host, boot and uptime."""
+    """The samples of the hosts as arrays, sorted by host, boot and uptime."""
 
-    def __init__(self, samples: Sequence[Sample], hosts: Sequence[str]) -> None:
-        self.hosts = hosts
+    def __init__(self, samples: SampleTable, hosts: Sequence[str]) -> None:
+        self.hosts, self.boots = hosts, samples.boots
+        self._samples = samples
         number = {host: index for index, host in enumerate(hosts)}
-        rows = [sample for sample in samples if sample["host"] in number]
-        time, uptime = (_numbers([row[name] for row in rows]) for name in ("time", "uptime"))
-        when = np.isfinite(time) & np.isfinite(uptime)
-        self._rows = [row for row, is_known in zip(rows, when.tolist()) if is_known]
-        numbers: dict[str, int] = {}
-        host = np.array([number[row["host"]] for row in self._rows], dtype=int)
-        boot = [numbers.setdefault(row["boot_id"], len(numbers)) for row in self._rows]
-        self._order = _in_order(host, np.array(boot, dtype=int), uptime[when], time[when])
-        self.host, self.boot = host[self._order], np.array(boot, dtype=int)[self._order]
-        self.time, self.uptime = time[when][self._order], uptime[when][self._order]
-        self.boots = list(numbers)
-        self._columns: dict[tuple[str, str], Array] = {}
+        numbers = np.array([number.get(host, -1) for host in samples.hosts], dtype=int)
+        host, boot = numbers[np.asarray(samples.host)], np.asarray(samples.boot)
+        time, uptime = _known(samples.time), _known(samples.uptime)
+        self._order = _in_order(host, boot, uptime, time)
+        self.host, self.boot = host[self._order], boot[self._order]
+        self.time, self.uptime = time[self._order], uptime[self._order]
 
-    def column(self, kind: str, name: str) -> Array:
-        """A counter or a gauge (``kind`` is its key in a sample), NaN where it was not read."""
-        if (kind, name) not in self._columns:
-            values = [row[kind].get(name) for row in self._rows]
-            self._columns[kind, name] = _numbers(values)[self._order]
-        return self._columns[kind, name]
+    def counter(self, name: str) -> Array:
+        """NaN where it was not read."""
+        return _known(self._samples.counter(name))[self._order]
+
+    def gauge(self, name: str) -> Array:
+        """NaN where it was not read."""
+        return _known(self._samples.gauge(name))[self._order]
 
 
 def _in_order(host: Array, boot: Array, uptime: Array, time: Array) -> Array:
-    """The order of samples; the second of two with one host, boot, uptime and time is left out."""
-    order = np.lexsort((time, uptime, boot, host))
+    """The order of samples of hosts (-1 for others) at known times; the second of two with one
+    host, boot, uptime and time is left out."""
+    which = np.flatnonzero((host >= 0) & np.isfinite(time) & np.isfinite(uptime))
+    columns = [column[which] for column in (host, boot, uptime, time)]
+    order = np.lexsort(columns[::-1])
     fresh = np.ones(len(order), dtype=bool)
-    steps = [np.diff(column[order]) != 0 for column in (host, boot, uptime, time)]
-    fresh[1:] = np.any(steps, axis=0)
-    return order[fresh]
+    fresh[1:] = np.any([np.diff(column[order]) != 0 for column in columns], axis=0)
+    return which[order[fresh]]
 
 
-def _numbers(values: Sequence[Any]) -> Array:
-    """The values as an array; NaN for each that is no number, or none that can be counted."""
-    # An integer may be larger than any float.
-    with suppress(OverflowError):
-        if set(map(type, values)) <= {int, float, type(None)}:
-            # None becomes NaN.
-            numbers = np.array(values, dtype=float)
-            return np.where((numbers >= 0) & (numbers <= LARGEST), numbers, np.nan)
-    return np.array([value if countable(value) else np.nan for value in values], dtype=float)
+def _known(values: Sequence[float]) -> Array:
+    """NaN for each that is none that can be counted."""
+    numbers = np.asarray(values)
+    return np.where((numbers >= 0) & (numbers <= LARGEST), numbers, np.nan)
 
 
 class _Steps:
@@ -233,7 +224,7 @@ class _Steps:
     def growth(self, counter: str) -> Array:
         """How much a counter grew in every step; NaN, and a flaw of the host, where it fell."""
         if counter not in self._grown:
-            column = self._table.column("counters", counter)
+            column = self._table.counter(counter)
             grown = self.of(column)
             fell = grown < 0
             for step in np.flatnonzero(fell):
@@ -254,21 +245,22 @@ class _Steps:
 
     def readings(self, gauge: str) -> Series:
         """A gauge's readings by slot."""
-        column, time = self._table.column("gauges", gauge), self._table.time
+        column, time = self._table.gauge(gauge), self._table.time
         read = ~np.isnan(column) & (time > self._start) & (time <= self._end)
         cell = self._cells(self._table.host[read], time[read])
         return Series(self._filled(cell, column[read]), self._filled(cell, np.ones(len(cell))))
 
     def sampled(self, which: Array) -> Array:
         """In how many slots each host has at least one of these samples, shape (hosts,)."""
-        cells = np.unique(self._cells(self._table.host[which], self._table.time[which]))
-        return np.bincount(cells // self.shape[1], minlength=self.shape[0])
+        cells = self._cells(self._table.host[which], self._table.time[which])
+        counts = np.bincount(cells, minlength=self.shape[0] * self.shape[1])
+        return np.count_nonzero(counts.reshape(self.shape), axis=1)
 
     def share_read(self, gauge: str) -> Array:
         """In which share of its samples in the window each host has a gauge; 0 without any."""
         table = self._table
         inside = (table.time > self._start) & (table.time <= self._end)
-        read = inside & ~np.isnan(table.column("gauges", gauge))
+        read = inside & ~np.isnan(table.gauge(gauge))
         counts = [np.bincount(table.host[own], minlength=self.shape[0]) for own in (read, inside)]
         return counts[0] / np.maximum(counts[1], 1)
 
@@ -294,7 +286,7 @@ def _exposure(table: _Table, metric: Metric) -> str:
     if metric.gauge:
         return READINGS
     if metric.per_if_known:
-        known = ~np.isnan(table.column("counters", metric.per_if_known))
+        known = ~np.isnan(table.counter(metric.per_if_known))
         if np.array_equal(np.unique(table.host[known]), np.unique(table.host)):
             return metric.per_if_known
     return metric.per or SECONDS
@@ -335,17 +327,21 @@ def _read_of(steps: _Steps, counter: str, seconds: Array) -> Array:
 
 def _boots(table: _Table, start: float, end: float) -> dict[str, tuple[str, str]]:
     """The boots of each host's first and last sample in the window."""
-    found: dict[str, tuple[str, str]] = {}
     inside = np.flatnonzero((table.time > start) & (table.time <= end))
-    for at in inside[np.argsort(table.time[inside], kind="stable")].tolist():
-        host, boot = table.hosts[table.host[at]], table.boots[table.boot[at]]
-        found[host] = (found.get(host, (boot,))[0], boot)
-    return found
+    in_time = inside[np.argsort(table.time[inside], kind="stable")]
+    first, last = np.zeros((2, len(table.hosts)), dtype=int)
+    # Of several values for one place the last one stays.
+    first[table.host[in_time[::-1]]] = table.boot[in_time[::-1]]
+    last[table.host[in_time]] = table.boot[in_time]
+    return {
+        table.hosts[host]: (table.boots[first[host]], table.boots[last[host]])
+        for host in np.unique(table.host[inside]).tolist()
+    }
 
 
 def _rebooted(table: _Table, start: float, end: float) -> list[str]:
     """Hosts with more than one boot in the window."""
     inside = (table.time > start) & (table.time <= end)
-    boots = set(zip(table.host[inside].tolist(), table.boot[inside].tolist()))
-    seen = Counter(host for host, _ in boots)
-    return [table.hosts[host] for host, count in seen.items() if count > 1]
+    host, boot = table.host[inside], table.boot[inside]
+    changes = (np.diff(host) == 0) & (np.diff(boot) != 0)
+    return [table.hosts[own] for own in np.unique(host[1:][changes]).tolist()]

@@ -21,6 +21,7 @@ from edgetune.rollout.site import Site
 
 if TYPE_CHECKING:
     from edgetune.metrics.series import Window
+    from edgetune.metrics.table import SampleTable
 
 Document = dict[str, Any]
 
@@ -120,7 +121,7 @@ def usual_load(opened: Rollout) -> float:
     return peak_load(_samples(opened), opened.plan["options"]["interval"])
 
 
-def _samples(opened: Rollout) -> list[Any]:
+def _samples(opened: Rollout) -> SampleTable:
     return opened.site.samples.window(opened.head.pop, *_span(opened))
 
 
@@ -176,7 +177,7 @@ def _parts(opened: Rollout, hosts: Sequence[str]) -> Iterator[_Part]:
         samples = opened.site.samples.window(
             opened.head.pop, start - 2 * interval, until + interval
         )
-        inside = [sample for sample in samples if start <= float(sample["time"]) <= until]
+        inside = samples.between(start, until)
         window = read_window(samples, hosts, start, until, interval, metrics_of(plan), exposures)
         exposures = exposures or window.exposures
         yield _Part(window, median_by_host(inside), peak_load(inside, interval))

@@ -7,13 +7,14 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgetune.config import Config
 from edgetune.errors import EdgetuneError, InputError, RefusedError
+from edgetune.metrics.table import SampleTable
 from edgetune.plan import groups
 from edgetune.report.phases import phases
 from edgetune.report.text import clock
@@ -23,7 +24,6 @@ from edgetune.rollout.record import ENDED, Head, Rollout, read_rollout
 from edgetune.rollout.site import Site
 
 if TYPE_CHECKING:
-    from edgetune.metrics.samples import Sample
     from edgetune.metrics.series import Window
     from edgetune.report.page import Material
 
@@ -137,16 +137,23 @@ def _window(
     except EdgetuneError as error:
         missing.append(f"The samples are not known: {error}.")
         return None
-    times = [sample["time"] for sample in samples if sample["host"] in window.hosts]
-    if not times:
+    begun = _first_of(samples, {*window.hosts})
+    if begun is None:
         missing.append("No samples of that time are left; the pictures show what the record holds.")
         return None
-    if min(times) > start + 2 * slot:
-        missing.append(f"The samples that are left begin at {clock(min(times))}.")
+    if begun > start + 2 * slot:
+        missing.append(f"The samples that are left begin at {clock(begun)}.")
     return window
 
 
-def _samples(opened: Rollout, start: float, end: float, slot: float) -> Sequence[Sample]:
+def _first_of(samples: SampleTable, hosts: Collection[str]) -> float | None:
+    """When the first sample of these hosts was taken."""
+    known = [name in hosts for name in samples.hosts]
+    times = (time for host, time in zip(samples.host, samples.time) if known[host])
+    return min(times, default=None)
+
+
+def _samples(opened: Rollout, start: float, end: float, slot: float) -> SampleTable:
     """Those around the border of each slot: counters tell by them what grew between.
 
     All samples of a large PoP over days would be millions.
@@ -156,4 +163,7 @@ def _samples(opened: Rollout, start: float, end: float, slot: float) -> Sequence
     if slot <= _SAMPLES * interval:
         return read(pop, start - 2 * interval, end)
     borders = [start + slot * each for each in range(math.ceil((end - start) / slot) + 1)]
-    return [sample for border in borders for sample in read(pop, border - 2 * interval, border)]
+    found = SampleTable()
+    for border in borders:
+        found.add_table(read(pop, border - 2 * interval, border))
+    return found

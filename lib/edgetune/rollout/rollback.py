@@ -104,5 +104,5 @@ def _sickest_first(opened: Rollout, names: Sequence[str]) -> list[str]:
         # It is good for the order only.
         return list(names)
     recent = samples.window(pop, now - _RECENT * opened.plan["options"]["interval"], now)
-    latest = {str(sample["host"]): sample["gauges"] for sample in recent}
+    latest = recent.latest_gauges()
     return sorted(names, key=lambda name: sickness(latest.get(name), usual.get(name)), reverse=True)

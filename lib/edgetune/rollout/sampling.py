@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edgetune.inventory import Host, Pop
-from edgetune.metrics.samples import Sample, make_sample
+from edgetune.metrics.samples import make_sample
+from edgetune.metrics.table import Sample, SampleTable
 from edgetune.report.text import drift_text
 from edgetune.rollout.bios_drift import bios_drift
 from edgetune.rollout.health import health_request
@@ -63,7 +64,7 @@ def sample_hosts(
     }
 
 
-def recent_samples(opened: Rollout, seconds: float, interval: float) -> list[Sample]:
+def recent_samples(opened: Rollout, seconds: float, interval: float) -> SampleTable:
     """The PoP's samples of the last ``seconds``; a new one is taken if there is none as fresh
     as ``interval``."""
     samples, pop, now = opened.site.samples, opened.pop, time.time()

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from edgetune.errors import InputError, RefusedError
 from edgetune.judge.limits import beyond_limits
-from edgetune.metrics.samples import Sample
 from edgetune.plan import groups, planned_looks
 from edgetune.rollout.baseline import kept_baseline, metrics_of, usual_health
 from edgetune.rollout.record import Rollout
@@ -18,6 +17,8 @@ from edgetune.rollout.record import Rollout
 if TYPE_CHECKING:
     from edgetune.judge.look import Moment
     from edgetune.judge.ring import PopRecord
+
+Gauges = Mapping[str, Mapping[str, float]]
 
 _SAME_TIME = 1e-6
 _SUMMARY = ("verdict", "decision", "reason", "look", "draws", "metrics", "power")
@@ -144,18 +145,18 @@ class Soak:
         baseline = kept_baseline(self._opened)
         judged = [look for look in self.looks if "block" in look]
         begin = max([self._start, *(float(look["block"]["end"]) for look in judged)])
-        block, samples = self._block(baseline, begin, end)
+        block, gauges = self._block(baseline, begin, end)
         blocks = [*(look["block"] for look in judged), block]
         earlier = judged[-1] if judged else None
         strata = _compared(self._opened)
         look = take_look(self._plan, strata, baseline, blocks, moment, earlier)
-        _hold_if_unwell(self._opened, look, samples)
+        _hold_if_unwell(self._opened, look, gauges)
         return {**look, "block": block}
 
     def _block(
         self, baseline: Mapping[str, Any], start: float, end: float
-    ) -> tuple[dict[str, Any], list[Sample]]:
-        """What was counted since the last look, and the samples that tell it."""
+    ) -> tuple[dict[str, Any], Gauges]:
+        """What was counted since the last look, and each host's gauges at its end."""
         from edgetune.judge.measured import measure_block
         from edgetune.metrics.series import read_window
 
@@ -169,7 +170,8 @@ class Soak:
         names = metrics_of(plan)
         window = read_window(around, hosts, start, end, interval, names, exposures, since)
         block = measure_block(window, plan["strata"], baseline)
-        return {**block, "resumed": self._opened.head.first_look > 0}, around
+        # The samples of many hosts are let go before the look needs its memory.
+        return {**block, "resumed": self._opened.head.first_look > 0}, around.latest_gauges()
 
 
 def _no_verdict(moment: Moment, error: str) -> dict[str, Any]:
@@ -188,11 +190,10 @@ def _no_verdict(moment: Moment, error: str) -> dict[str, Any]:
     }
 
 
-def _hold_if_unwell(opened: Rollout, look: dict[str, Any], after: Sequence[Sample]) -> None:
+def _hold_if_unwell(opened: Rollout, look: dict[str, Any], latest: Gauges) -> None:
     """A single sick host is nothing to the statistics; it is not promoted all the same."""
     if look["decision"] != "promote":
         return
-    latest = {str(sample["host"]): sample["gauges"] for sample in after}
     before = usual_health(opened)
     test = groups(opened.plan)["test"]
     for name, problem in beyond_limits(test, latest, before, test).items():

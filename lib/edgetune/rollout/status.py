@@ -163,7 +163,7 @@ def _drift(site: Site, head: Head) -> str:
         recent = site.samples.window(head.pop, now - _RECENT, now)
     except StoreError as error:
         return f"\n  drift is not known: {error}"
-    newest = {str(sample["host"]): sample["gauges"].get("drifted", 0) for sample in recent}
+    newest = {host: own.get("drifted", 0) for host, own in recent.latest_gauges().items()}
     hosts = [f"{one_line(host)} ({count:g})" for host, count in sorted(newest.items()) if count]
     if not hosts:
         return ""

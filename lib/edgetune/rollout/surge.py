@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from edgetune.judge.surge import peak_load
-from edgetune.metrics.samples import Sample
+from edgetune.metrics.table import SampleTable
 from edgetune.rollout.record import Rollout
 from edgetune.rollout.sampling import recent_samples
 
@@ -22,7 +20,7 @@ def surge_of(opened: Rollout) -> str:
     return surge_in(opened, recent_samples(opened, _RECENT * interval, interval))
 
 
-def surge_in(opened: Rollout, samples: Sequence[Sample]) -> str:
+def surge_in(opened: Rollout, samples: SampleTable) -> str:
     """The same of some samples."""
     if opened.head.usual_load <= 0:
         return ""

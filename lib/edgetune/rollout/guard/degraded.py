@@ -16,7 +16,7 @@ _CHANGED = ("changing", "soaking", "held", "promoting")
 _RECENT, _INTERVALS = 180.0, 3
 _SHOWN = 3
 
-Gauges = dict[str, Mapping[str, Any]]
+Gauges = dict[str, dict[str, float]]
 
 
 def sick_hosts(watched: Watched) -> Finding | None:
@@ -55,14 +55,19 @@ def sick_hosts(watched: Watched) -> Finding | None:
 
 def _last_two(watched: Watched) -> tuple[Gauges, Gauges]:
     """The gauges of each host's newest sample, and of the one before."""
-    newest: Gauges = {}
-    previous: Gauges = {}
-    for sample in watched.since(max(_RECENT, _INTERVALS * watched.interval)):
-        host = str(sample["host"])
+    samples = watched.since(max(_RECENT, _INTERVALS * watched.interval))
+    newest: dict[int, int] = {}
+    previous: dict[int, int] = {}
+    for row, host in enumerate(samples.host):
         if host in newest:
             previous[host] = newest[host]
-        newest[host] = sample["gauges"]
-    return newest, previous
+        newest[host] = row
+    hosts = samples.hosts
+    last, before = (
+        {hosts[host]: samples.gauges_of(row) for host, row in rows.items()}
+        for rows in (newest, previous)
+    )
+    return last, before
 
 
 def _most_fail(gauges: Sequence[Mapping[str, Any]]) -> bool:

@@ -24,7 +24,7 @@ def lost_hosts(watched: Watched) -> Finding | None:
     """
     if watched.head.state not in _STATES or not watched.samples:
         return None
-    seen, times = _last_seen(watched), sorted({float(s["time"]) for s in watched.samples})
+    seen, times = _last_seen(watched), sorted({*watched.samples.time})
     patience, known = _MISSED * watched.interval, _known_since(watched)
     in_hand = {*dict(under_way(watched.batches)), *watched.head.quarantined}
     lost = sorted(
@@ -51,8 +51,9 @@ def _last_seen(watched: Watched) -> dict[str, float]:
     for batch in watched.batches:
         for host in batch.at("done"):
             seen[host] = max(seen[host], batch.hosts[host].at)
-    for sample in watched.samples:
-        seen[str(sample["host"])] = max(seen[str(sample["host"])], float(sample["time"]))
+    hosts = watched.samples.hosts
+    for number, time in zip(watched.samples.host, watched.samples.time):
+        seen[hosts[number]] = max(seen[hosts[number]], time)
     return seen
 
 

@@ -11,7 +11,7 @@ from edgetune.texts import command
 def stale_samples(watched: Watched) -> Finding | None:
     """No fresh sample of any host of the PoP."""
     longest = watched.stale_after
-    newest = max([watched.head.created, *(float(s["time"]) for s in watched.samples)])
+    newest = max([watched.head.created, *watched.samples.time])
     if not watched.under_way or newest > watched.now - longest:
         return None
     reason = (

@@ -7,9 +7,7 @@ load that goes up and down would else begin a batch in each of its dips.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from edgetune.metrics.samples import Sample
+from edgetune.metrics.table import SampleTable
 from edgetune.rollout.guard.watched import Finding, Watched
 from edgetune.rollout.surge import surge_in
 
@@ -44,6 +42,6 @@ def _quiet(watched: Watched) -> float:
     return max(_QUIET, _QUIET_INTERVALS * watched.interval)
 
 
-def _covers(samples: Sequence[Sample], seconds: float) -> bool:
+def _covers(samples: SampleTable, seconds: float) -> bool:
     """Whether samples tell enough of a time to say that nothing happened in it."""
-    return bool(samples) and samples[-1]["time"] - samples[0]["time"] >= seconds / 2
+    return len(samples) > 0 and samples.time[-1] - samples.time[0] >= seconds / 2

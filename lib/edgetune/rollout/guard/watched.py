@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, MutableMapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from edgetune.metrics.samples import Sample
+from edgetune.metrics.table import SampleTable
 from edgetune.rollout.pause import Pause
 from edgetune.rollout.record import ENDED, Batch, Head, Rollout
 from edgetune.rollout.site import Site
@@ -70,7 +71,7 @@ class Watched:
         return self._soaks.setdefault((self.head.id, self.head.epoch), Soak(self.opened))
 
     @cached_property
-    def samples(self) -> list[Sample]:
+    def samples(self) -> SampleTable:
         """Those of the last ten minutes, or ten intervals, oldest first."""
         back = max(_BACK, _INTERVALS_BACK * self.interval)
         return self.opened.site.samples.window(self.head.pop, self.now - back, self.now)
@@ -80,15 +81,15 @@ class Watched:
         """How many seconds without a sample are too many."""
         return max(_STALE, _STALE_INTERVALS * self.interval)
 
-    def since(self, seconds: float) -> list[Sample]:
+    def since(self, seconds: float) -> SampleTable:
         """Those of the seconds before the newest one, which has the clock of who sampled, not ours.
 
         None once they are stale.
         """
-        if not self.samples or self.samples[-1]["time"] < self.now - self.stale_after:
-            return []
-        start = self.samples[-1]["time"] - seconds
-        return [sample for sample in self.samples if sample["time"] >= start]
+        newest = self.samples.time[-1] if self.samples else -math.inf
+        if newest < self.now - self.stale_after:
+            return SampleTable()
+        return self.samples.between(newest - seconds, math.inf)
 
     def is_paused(self, cause: str) -> bool:
         """Whether its PoP is paused for this cause."""
