@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Callable
 
@@ -14,6 +15,7 @@ from edgetune.judge.look import Moment, take_look
 from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.metrics.series import read_window
 from edgetune.metrics.table import SampleTable
+from edgetune.plan import SHARE_OF_WORK
 from tests.builders import plan
 
 INTERVAL, LOOKS, SPAN = 10, 4, 600
@@ -36,14 +38,14 @@ class Fleet:
         self.plan = plan(folder, hosts=hosts, **times)
         self.plan["disruption"] = "drain"
         self.plan["intent"] = {"goal": "no_harm", "metric": "retransmits", "margin": 0.2}
-        self.plan["guards"] = [{"metric": "packet_drops", "margin": 0.2}]
+        self.plan["guards"] = [{"metric": "packet_drops", "margin": 0.2}, asdict(SHARE_OF_WORK)]
         self.test, self.control = (self.plan["strata"]["lab"][g] for g in ("test", "control"))
         self.hosts = [*self.test, *self.control]
 
     def intends(self, goal: str, metric: str, *guards: str, optional: bool = False) -> Fleet:
         self.plan["intent"] = {"goal": goal, "metric": metric, "margin": 0.2 * (goal == "no_harm")}
         made = ({"metric": name, "margin": 0.2, "optional": optional} for name in guards)
-        self.plan["guards"] = list(made)
+        self.plan["guards"] = [*made, asdict(SHARE_OF_WORK)]
         return self
 
     def soaks(

@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from edgetune.judge.ring import PopRecord, judge_ring
+from edgetune.plan import SHARE_OF_WORK
 from tests.soaked_fleet import SPAN, Change, Fleet, Sample, kinds, times
 
-WORK = ("rx_packets", "tcp_segments_out", "cpu_busy_ms")
+FOLLOW = ("rx_packets", "tcp_segments_out", "cpu_busy_ms")
+"""What follows the load; drops follow its square."""
 
 
 @pytest.fixture
@@ -42,7 +45,7 @@ def drained(fleet: Fleet, hosts: Iterable[str], until: float = 1000 + SPAN) -> l
             if busy and host in gone and name != "cpu_total_ms":
                 factor = 0.001
             elif busy and host in others and name != "cpu_total_ms":
-                factor = load if name in WORK else load**2
+                factor = load if name in FOLLOW else load**2
             was, now = counted.get((host, name), (value, value))
             now += factor * (value - was)
             counted[host, name] = value, now
@@ -108,6 +111,7 @@ def test_an_imbalance_explains_as_much_as_traffic_moved(fleet: Fleet) -> None:
             row["counters"]["rx_packets"] *= 0.6
 
     # As many drops as before, of fewer packets.
+    fleet.plan["guards"].remove(asdict(SHARE_OF_WORK))
     quiet = fleet.soaks([], [fewer])
     assert {look["decision"] for look in quiet[:-1]} == {"wait"}
     (doubt,) = quiet[-1]["doubts"]

@@ -5,6 +5,7 @@ import json
 import math
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from edgetune.judge.ring import PopRecord, judge_ring
 from edgetune.judge.sequential import unpack
 from edgetune.metrics.series import read_window
 from edgetune.metrics.table import SampleTable
+from edgetune.plan import SHARE_OF_WORK
 from tests.builders import plan, samples
 
 INTERVAL = 10
@@ -266,9 +268,9 @@ def test_drops_are_counted_per_packet_where_packets_are_known(tmp_path: Path) ->
 def test_traffic_that_is_not_shared_fairly_holds(tmp_path: Path) -> None:
     made = planned(tmp_path)
     test = made["strata"]["lab"]["test"]
-    look = _with_packets(made, lambda host, time: 300 if host in test else 1000)
+    look = _with_packets(made, lambda host, time: 3000 if host in test else 1000)
     assert (look["verdict"], look["decision"]) == ("inconclusive", "hold")
-    assert "fewer packets than control" in look["reason"].partition("; but ")[2]
+    assert "more packets than control" in look["reason"].partition("; but ")[2]
     assert look["doubts"][0] == {**look["doubts"][0], "kind": "imbalance", "biased": True}
 
 
@@ -388,7 +390,8 @@ def test_a_biased_look_tests_no_benefit_and_no_harm_that_the_bias_explains(tmp_p
     soak = Soak(made, drops(made, 3, 3))
     even = _carrying(samples(drops(made, 3, 3), 0, 600, "one", seed=12), lambda *_: 1000)
     soak.baseline = soak.measure(even)
-    unfair = _carrying(after(drops(made, 3, 3)), lambda host, _: 300 if host in group else 1000)
+    unfair = _carrying(after(drops(made, 3, 3)), lambda host, _: 1000 if host in group else 3000)
+    made["guards"].remove(asdict(SHARE_OF_WORK))
     look = soak.look(unfair)
     assert look["decision"] == "wait" and look["doubts"][0]["biased"]
     assert look["tests"]["harm"]["p"] > 0.1

@@ -33,9 +33,10 @@ def _sample(time: float, host: str = "a", boot: str = "b", **more: Any) -> dict[
     }
 
 
-def _read(samples: list[dict[str, Any]], metric: str = "listen_drops", **more: Any) -> Window:
-    given = {"hosts": ["a"], "start": 100.0, "end": 140.0, "slot": 20.0, **more}
-    return read_window(SampleTable(samples), metrics=[metric], **given)
+def _read(samples: list[dict[str, Any]], *metrics: str, **more: Any) -> Window:
+    given = {"hosts": ["a"], "start": 100.0, "end": 140.0, "slot": 20.0}
+    judged = metrics or ("listen_drops",)
+    return read_window(SampleTable(samples), **{"metrics": judged, **given, **more})
 
 
 def _events(window: Window, metric: str = "listen_drops") -> Any:
@@ -239,8 +240,9 @@ def test_a_host_that_is_sampled_more_often_accuses_no_other() -> None:
 
 
 def _covered(rows: list[dict[str, Any]], metric: str, **more: Any) -> tuple[Any, ...]:
-    coverage = _read(rows, metric, **more).coverage
-    return coverage.watched.tolist(), coverage.known[metric].tolist(), coverage.known["rx_packets"]
+    coverage = _read(rows, metric, "packets", **more).coverage
+    known = [coverage.known[name].tolist() for name in (metric, "packets")]
+    return (coverage.watched.tolist(), *known)
 
 
 def test_measured_zero_never_measured_and_stopped_are_three_things() -> None:
@@ -287,7 +289,7 @@ def test_the_boots_of_a_window_are_those_of_its_first_and_last_sample() -> None:
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"metric": "drops"}, "metrics: no drops; there are listen_drops, packet_drops"),
+        ({"metrics": ["drops"]}, "metrics: no drops; there are listen_drops, packet_drops"),
         ({"hosts": []}, "hosts: there are none"),
         ({"end": 100.0}, "times out of order: 100.0 to 100.0"),
         ({"start": NAN}, "times out of order: nan to 140.0"),
@@ -368,7 +370,7 @@ def test_every_metric_reads_well() -> None:
             assert exposure is None or exposure in UNITS
         assert metric.mass == ("time" in metric.phrase), name
     assert title("packet_drops", "rx_packets") == "packets dropped on receive, per million packets"
-    assert title("cpu", "cpu_total_ms") == "CPU time in use, share"
+    assert title("cpu", "cpu_total_ms") == "CPU time in use, ms, per ms"
 
 
 def test_windows_that_follow_each_other_are_as_one() -> None:

@@ -33,7 +33,7 @@ from tests.builders import plan, samples
 from tests.hostile import HOSTILE
 
 START, SLOT = 1_790_000_000.0, 10
-METRICS = ("listen_drops", "health_failed")
+METRICS = ("listen_drops", "health_failed", "packets")
 OPTIONS = {"interval": SLOT, "baseline": 600, "soak": 610, "warmup": 10, "looks": 2, "seed": 7}
 TAGS = {
     *("html", "head", "meta", "title", "style", "body", "header", "aside", "section", "footer"),
@@ -306,7 +306,7 @@ def test_a_page_of_a_large_pop_is_small(tmp_path: Path) -> None:
 
 
 def test_the_course_is_relative_to_each_groups_own_baseline(whole: Material) -> None:
-    first, guard = courses(whole.plan, whole.baseline, whole.looks, whole.window)
+    first, guard, _ = courses(whole.plan, whole.baseline, whole.looks, whole.window)
     assert (first.metric, first.relative, guard.relative) == ("listen_drops", True, False)
     for group, factor in (("test", 0.3), ("control", 1.0)):
         assert [round(value, 1) for _, _, value in first.steps[group]] == [1, 1, factor, factor]
@@ -321,7 +321,7 @@ def test_the_course_after_a_baseline_without_events_has_a_unit(tmp_path: Path) -
     hosts = whole.looks[0]["block"]["metrics"]["listen_drops"]["hosts"]
     for host in groups(whole.plan)["test"]:
         hosts[host][0] = 60.0
-    (first, _) = courses(whole.plan, whole.baseline, whole.looks, None)
+    first, *_ = courses(whole.plan, whole.baseline, whole.looks, None)
     assert (first.relative, first.unit) == (False, "per million packets")
     assert round(first.steps["test"][2][2], 2) == 100
 

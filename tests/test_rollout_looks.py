@@ -123,7 +123,7 @@ def _lacking(world: Soaking, name: str, hosts: list[str]) -> None:
     [
         ("listen_drops", "listen_drops"),
         ("health_failed", "health_failed"),
-        ("rx_packets", "rx_packets"),
+        ("rx_packets", "packets"),
     ],
 )
 def test_what_a_host_does_not_measure_ends_the_baseline(
@@ -147,8 +147,8 @@ def test_a_baseline_without_packets_stands_where_the_plan_says_so(tmp_path: Path
     world.soak(test=0.9, began=700)
     found = looks.compare_pop(world.site, world.rollout)
     assert found["decision"] == "promote"
-    assert "; not watched, as it is optional: rx_packets on e0" in found["message"]
-    assert "  rx_packets     not watched, as it is optional, on e0" in found["text"]
+    assert "; not watched, as it is optional: packets on e0" in found["message"]
+    assert "  packets        not watched, as it is optional, on e0" in found["text"]
 
 
 @pytest.mark.parametrize("at", [-5, 150])

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from bench.judge.production import judge_soak
-from bench.judge.scenarios import Replicate, Series
+from bench.judge.scenarios import SOAK, Replicate, Series
 from edgetune.judge.change import change, filled, lasting
 from edgetune.judge.permutation import Draws, make_draws
-from edgetune.judge.scores import Column, harm
+from edgetune.judge.scores import Column, harm, work_margin
 from edgetune.judge.sequential import budget, spent, take_out
 from edgetune.judge.standardise import (
     dispersion,
@@ -29,13 +29,15 @@ from edgetune.judge.standardise import (
     smallest_unit,
     weights,
 )
+from edgetune.plan import SHARE_OF_WORK
 
 Array = Any
 
 ALPHA = 0.05
 DRAWS = 1999
-MARGINS = {"health": 0.2, "retransmits": 0.2, "cpu": 0.1}
-"""What the catalogue's tunings let their guards rise by; drops may not rise at all."""
+MARGINS = {"health": 0.2, "retransmits": 0.2, "cpu": 0.1, "packets": SHARE_OF_WORK.margin}
+"""What the catalogue's tunings let their guards rise by; drops may not rise at all. Of packets a
+loss is harm."""
 
 
 class Ours:
@@ -136,7 +138,10 @@ class _Groups:
         counts = metric.counts[:, until] - metric.counts[:, start]
         after = log_rates(metric.sums[:, until] - metric.sums[:, start], counts, strata)
         changes = filled(change(metric.before, after, metric.theta), strata)
-        return Column(name, window, changes, math.log1p(MARGINS.get(name, 0.0)))
+        margin = math.log1p(MARGINS.get(name, 0.0))
+        if name == SHARE_OF_WORK.metric:
+            changes, margin = -changes, work_margin(margin, until - start, SOAK)
+        return Column(name, window, changes, margin)
 
     def _metric(self, series: Series) -> _Metric:
         before, exposed = series.before[self.order], series.before_exposure[self.order]

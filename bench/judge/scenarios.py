@@ -27,6 +27,8 @@ MINUTES = BASELINE + SOAK
 PACKETS = 1e6
 CHECKS = 12
 """Packets, and health checks, of a host in a minute."""
+SHARE_VARIES = 0.1
+"""How much of the drops' spread and noise a host's share of the packets has."""
 
 SPILL = (5, 1.6, 0.4)
 """Minutes in which test hosts are not all back, and the pressure then on control and test hosts."""
@@ -83,7 +85,7 @@ class Replicate:
     """One simulated rollout: which hosts are test hosts, their strata, and what they counted.
 
     The first metric is the primary one (drops), then come the guards: health (ms summed over the
-    checks), retransmits, and cpu (per cent).
+    checks), retransmits, cpu (ms, per packet), and packets.
     """
 
     test: Array
@@ -104,7 +106,9 @@ class _Guard:
 
 HEALTH = _Guard("health", 20.0 * CHECKS, 0.15, 0.3)
 RETRANSMITS = _Guard("retransmits", 50.0, 0.6, 0.5)
-CPU = _Guard("cpu", 30.0, 0.3, 0.2)
+# In proportion to the packets: what a host spends for none of them would make CPU time per packet
+# rise on hosts that carry less.
+CPU = _Guard("cpu", 18000.0, 0.5, 0.2)
 GUARDS = (HEALTH, RETRANSMITS, CPU)
 
 SCENARIOS: Mapping[str, Scenario] = {
@@ -157,9 +161,10 @@ def measure(
     """Events and exposure of every metric, under a `pressure` and with drops multiplied by `harm`,
     both of shape (hosts, bins)."""
     shape = pressure.shape
-    drops_noise, *guard_noise = _noise(scenario, dice, strata, shape)
+    drops_noise, packets_noise, *guard_noise = _noise(scenario, dice, strata, shape)
     warmth = _cold_caches(scenario, dice, shape)
-    packets = PACKETS * np.sqrt(pressure) * np.exp(0.02 * dice.standard_normal(shape))
+    share = np.exp(SHARE_VARIES * packets_noise + 0.02 * dice.standard_normal(shape))
+    packets = PACKETS * np.sqrt(pressure) * share
     mean = _drops_mean(scenario, dice, pressure * warmth * np.exp(drops_noise)) * harm
     guards = {
         guard.name: guard.base * pressure**guard.follows * warmth * np.exp(guard.varies * noise)
@@ -169,7 +174,8 @@ def measure(
         "drops": (_negative_binomial(dice, mean, scenario.dispersion), packets),
         "health": (_gauge(dice, guards["health"]), np.full(shape, float(CHECKS))),
         "retransmits": (_negative_binomial(dice, guards["retransmits"], 5.0), packets / 2),
-        "cpu": (np.minimum(_gauge(dice, guards["cpu"]), 100.0), np.ones(shape)),
+        "cpu": (_gauge(dice, guards["cpu"]), packets),
+        "packets": (packets, np.ones(shape)),
     }
     return _with_gaps(dice, found, packets) if scenario.gaps else found
 
@@ -213,7 +219,7 @@ def _noise(
     scenario: Scenario, dice: np.random.Generator, strata: Array, shape: tuple[int, ...]
 ) -> Array:
     """Log level and AR(1) noise of each host, for drops and each guard: (metrics, hosts, bins)."""
-    metrics, (hosts, bins) = 1 + len(GUARDS), shape
+    metrics, (hosts, bins) = 2 + len(GUARDS), shape
     level = scenario.spread * dice.standard_normal((metrics, hosts))
     level += scenario.strata_spread * dice.standard_normal((metrics, scenario.strata))[:, strata]
     shocks = dice.standard_normal((bins, metrics, hosts))

@@ -14,8 +14,8 @@ from edgetune.documents import read_document
 from edgetune.errors import InputError, NothingToDo, RefusedError
 from edgetune.inventory import Host, Pop
 from edgetune.kinds import KINDS
-from edgetune.metrics.catalogue import METRICS
-from edgetune.tuning import DISRUPTIONS, Tuning, digest_of
+from edgetune.metrics.catalogue import METRICS, WORK
+from edgetune.tuning import DISRUPTIONS, Guard, Tuning, digest_of
 
 Document = dict[str, Any]
 
@@ -24,6 +24,9 @@ MOST_WAYS = 10**18
 
 DRAWN_BY = 2
 """How the judge draws other groups for plans of today (see ``judge.permutation``)."""
+SHARE_OF_WORK = Guard(WORK, 0.05)
+"""A guard of every rollout, but for tunings that name a margin of their own: hosts that do less of
+the PoP's work use less CPU time, too, and drop less."""
 
 _LEAST_SAMPLES = 3
 _MOST_SEED = 2**63 - 1
@@ -109,7 +112,7 @@ def make_plan(
         "pop": pop.name,
         "tuning": {"name": tuning.name, "version": tuning.version, "digest": tuning.digest},
         "intent": asdict(tuning.intent),
-        "guards": [asdict(guard) for guard in tuning.guards],
+        "guards": [asdict(guard) for guard in _guards(tuning)],
         "options": {**asdict(options), "exclude": list(options.exclude)},
         "disruption": disruption,
         "resets": _resets(pop, touched, disruption, options),
@@ -128,6 +131,11 @@ def make_plan(
     document["seconds"] = _seconds(document, pop, options)
     document["digest"] = digest_of(document)
     return document
+
+
+def _guards(tuning: Tuning) -> list[Guard]:
+    named = {tuning.intent.metric, *(guard.metric for guard in tuning.guards)}
+    return [*tuning.guards, *([] if WORK in named else [SHARE_OF_WORK])]
 
 
 def groups(plan: Mapping[str, Any]) -> dict[str, list[str]]:

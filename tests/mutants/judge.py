@@ -128,7 +128,7 @@ JUDGE = (
     ),
     *mutations_of(
         FOLDER,
-        ["lib_judge_coverage", "lib_judge_bias"],
+        ["lib_judge_coverage", "lib_judge_bias", "lib_judge_work"],
         (
             "what is not measured is no doubt",
             "coverage.py",
@@ -144,8 +144,8 @@ JUDGE = (
         (
             "packets that nobody counts are no doubt",
             "coverage.py",
-            "return {**found, PACKETS: ",
-            "return found or {PACKETS: ",
+            'without = guard["metric"] == WORK and ',
+            'without = guard["metric"] == WORK or ',
         ),
         (
             "records that do not say what was measured are taken as whole",
@@ -174,13 +174,31 @@ JUDGE = (
         (
             "a bias explains nothing",
             "look.py",
-            "explained = max(math.log(doubt.explains or 1.0) for doubt in biases)",
-            "explained = 0.0",
+            "return math.log(max(ratios, default=1.0))",
+            "return 0.0",
+        ),
+        (
+            "a bias explains the metric that shows it",
+            "look.py",
+            " for doubt in biases if doubt.shown_by != metric]",
+            " for doubt in biases]",
+        ),
+        (
+            "lost work counts against the look alone",
+            "scores.py",
+            "return margin * max(planned / lasted, 1.0)",
+            "return margin",
         ),
     ),
     *mutations_of(
         "lib/edgetune/metrics",
-        ["lib_metrics_facts", "lib_metrics_series", "lib_judge_coverage"],
+        ["lib_metrics_facts", "lib_metrics_series", "lib_judge_coverage", "lib_judge_work"],
+        (
+            "lost traffic is saved CPU time",
+            "catalogue.py",
+            "        per_if_known=PACKETS,\n        mass=True,\n",
+            "        mass=True,\n",
+        ),
         (
             "a reboot between two looks is none",
             "facts.py",

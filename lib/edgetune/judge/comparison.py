@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from edgetune.judge.change import change, filled, lasting
+from edgetune.judge.coverage import wanted
 from edgetune.judge.hypotheses import LOGS, root, under
 from edgetune.judge.measured import (
     COUNTS,
@@ -22,8 +23,8 @@ from edgetune.judge.measured import (
     rows_of,
 )
 from edgetune.judge.permutation import Strata, draws_of, interval
-from edgetune.judge.scores import Column
-from edgetune.metrics.catalogue import METRICS
+from edgetune.judge.scores import Column, work_margin
+from edgetune.metrics.catalogue import METRICS, WORK
 
 Array = Any
 Blocks = Sequence[Mapping[str, Any]]
@@ -50,8 +51,9 @@ class Comparison:
         self._rates: dict[tuple[str, str], Array] = {}
         self._ratios: dict[tuple[str, str, float | None], float] = {}
         self.margins = {self.metric: math.log1p(plan["intent"]["margin"])}
+        optional = wanted(plan)
         for guard in plan["guards"]:
-            if guard.get("optional", False) and not self.is_measured(guard["metric"], _BASELINE):
+            if optional[guard["metric"]] and not self.is_measured(guard["metric"], _BASELINE):
                 continue
             self.margins.setdefault(guard["metric"], math.log1p(guard["margin"]))
 
@@ -81,9 +83,9 @@ class Comparison:
     def columns(self) -> list[Column]:
         """What harm is looked for in: the intent's metric and all guards, in all windows."""
         return [
-            Column(metric, window, self._changes(metric, window), margin)
+            Column(metric, window, self._changes(metric, window), self._margin(metric, window))
             for window in self.windows
-            for metric, margin in self.margins.items()
+            for metric in self.margins
         ]
 
     @cached_property
@@ -101,13 +103,14 @@ class Comparison:
         names = [(column.metric, column.window) for column in self.columns]
         return self.statistics[:, names.index((metric, window))]
 
-    def beyond(self, bias: float, without: Collection[str]) -> Array:
-        """Those of the columns when a bias may have made the metrics of test hosts worse by a ratio
+    def beyond(self, bias: Mapping[str, float], without: Collection[str]) -> Array:
+        """Those of the columns when a bias may have made each metric of test hosts worse by a ratio
         of this logarithm, and hosts tell nothing, shape (draws, columns)."""
         silent = np.isin(self.draws.hosts, list(without))
         changes = [
-            self._changes(own.metric, own.window, worse(own.metric) * bias, silent=silent)
+            self._changes(name, own.window, worse(name) * bias[name], silent=silent)
             for own in self.columns
+            for name in [own.metric]
         ]
         return self.draws.statistics(np.stack(changes, axis=1))
 
@@ -142,6 +145,14 @@ class Comparison:
         changes = [column.changes for column in self.columns]
         changes += [*evened, allowed, self.draws.test]
         return self.draws.statistics(np.stack(changes, axis=1).astype(float))
+
+    def _margin(self, metric: str, window: str) -> float:
+        """The change that is no harm yet in a window, as a logarithm."""
+        if metric != WORK:
+            return self.margins[metric]
+        options = self.plan["options"]
+        lasted = sum(block["end"] - block["start"] for block in self.windows[window])
+        return work_margin(self.margins[metric], lasted, options["soak"] - options["warmup"])
 
     def _changes(
         self,

@@ -20,7 +20,7 @@ from edgetune.judge.soundness import (
     named,
     silent_hosts,
 )
-from edgetune.metrics.catalogue import METRICS, PACKETS
+from edgetune.metrics.catalogue import METRICS, WORK
 from edgetune.metrics.facts import Facts
 
 WATCHED_LEAST = 0.5
@@ -32,12 +32,12 @@ Lost = Mapping[str, Sequence[str]]
 
 
 def wanted(plan: Plan) -> dict[str, bool]:
-    """What a rollout rests on, by metric (and ``PACKETS``): True for what may stay unmeasured."""
+    """What a rollout rests on, by metric: True for what may stay unmeasured."""
     found = {str(plan["intent"]["metric"]): False}
     for guard in plan["guards"]:
-        found.setdefault(guard["metric"], bool(guard.get("optional", False)))
-    # Nobody sees without packets that traffic moved from one group to the other.
-    return {**found, PACKETS: bool(plan["options"].get("without_packets", False))}
+        without = guard["metric"] == WORK and plan["options"].get("without_packets", False)
+        found.setdefault(guard["metric"], bool(guard.get("optional", False) or without))
+    return found
 
 
 def baseline_doubts(plan: Plan, hosts: Sequence[str], baseline: Facts) -> list[Doubt]:
@@ -161,7 +161,7 @@ def _told(lost: Lost, facts: Facts, window: str, gone: str) -> Iterator[Doubt]:
         why = f" ({', '.join(unread)}: not read)" if unread else ""
         text = f"{', '.join(names)}: {what} {how} on {named(hosts)}{why}"
         blind = "; without packets nobody sees traffic move between the groups"
-        yield Doubt("unmeasured", text + blind * (PACKETS in names))
+        yield Doubt("unmeasured", text + blind * (WORK in names))
 
 
 def _unread(metrics: Sequence[str], hosts: Sequence[str], facts: Facts) -> list[str]:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from edgetune.judge.change import DIFFERENCE_IN_DIFFERENCES
-from edgetune.judge.comparison import Blocks, Comparison
+from edgetune.judge.comparison import Blocks, Comparison, worse
 from edgetune.judge.coverage import baseline_doubts, soak_doubts, unwatched
 from edgetune.judge.outliers import got_worse, outliers
 from edgetune.judge.permutation import Strata, p_value
@@ -82,9 +82,10 @@ def judge(
         goal=plan["intent"]["goal"],
         harmed=tests["harm"]["out"] and not _blind(biases),
         helped=tests["help"]["out"] and tests["help"]["score"] > 0,
-        better=(rows[0]["interval"][1] or math.inf) < 1,
+        better=_is_better(rows[0]),
         doubts=unsound,
         last=moment.passed >= 1,
+        worst=worst[0],
     )
     verdict, decision = decide(found)
     about = worst if verdict == "degraded" else (compared.metric, "soak")
@@ -170,9 +171,14 @@ def _statistics(compared: Comparison, biases: Sequence[Doubt]) -> Array:
     """Those of the columns, less what the biases explain, without hosts that are not comparable."""
     if not biases or _blind(biases):
         return compared.statistics
-    # Traffic that moved shows in several ways.
-    explained = max(math.log(doubt.explains or 1.0) for doubt in biases)
+    explained = {metric: _explained(metric, biases) for metric in compared.margins}
     return compared.beyond(explained, {host for doubt in biases for host in doubt.hosts})
+
+
+def _explained(metric: str, biases: Sequence[Doubt]) -> float:
+    """The logarithm of the ratio that biases explain: traffic that moved shows in several ways."""
+    ratios = [doubt.explains or 1.0 for doubt in biases if doubt.shown_by != metric]
+    return math.log(max(ratios, default=1.0))
 
 
 def _earlier(compared: Comparison, previous: Mapping[str, Any] | None, name: str) -> dict[str, Any]:
@@ -290,6 +296,12 @@ def _row(compared: Comparison, metric: str) -> Document:
         "ratio_at_theta_1": _ratio(whole),
         **_levels(compared, metric),
     }
+
+
+def _is_better(row: Mapping[str, Any]) -> bool:
+    """Whether all of a metric's interval is an improvement."""
+    low, high = row["interval"]
+    return (high or math.inf) < 1 if worse(row["metric"]) > 0 else (low or 0.0) > 1
 
 
 def _levels(compared: Comparison, metric: str) -> dict[str, float | None]:

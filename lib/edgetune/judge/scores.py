@@ -32,6 +32,15 @@ class Column:
     margin: float = 0.0
 
 
+def work_margin(margin: float, lasted: float, planned: float) -> float:
+    """What may be lost of the work in a window that ``lasted`` so long, as a logarithm.
+
+    The margin is of the whole soak that is ``planned``: hosts that were drained, and whose
+    connections live long, get their traffic back by and by.
+    """
+    return margin * max(planned / lasted, 1.0)
+
+
 def harm(statistics: Array, columns: Sequence[Column]) -> Array:
     """The harm that each draw shows in each column, shape (draws, columns).
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from edgetune.judge.change import filled
 from edgetune.judge.permutation import Draws, Strata, p_value
+from edgetune.metrics.catalogue import WORK
 from edgetune.metrics.facts import Facts, rebooted_between
 from edgetune.metrics.series import REBOOTED
 from edgetune.plan import both_groups
@@ -49,7 +50,8 @@ class Doubt:
     """One reason: its ``kind``, a part of a sentence, and whether it biases the comparison.
 
     ``explains`` is the ratio by which a bias can make metrics of test and control hosts differ at
-    most (None: by any), apart from those of ``hosts``, which are not comparable at all.
+    most (None: by any), apart from those of ``hosts``, which are not comparable at all. The metric
+    that it is ``shown_by`` is not explained by it: that is the same finding.
 
     Kinds: ``missing``, ``reset``, ``reboot``, ``stale``, ``spill_over``, ``imbalance``,
     ``no_peak``; of what was measured (``judge.coverage``), ``unmeasured``, ``one_sided`` and
@@ -61,6 +63,7 @@ class Doubt:
     biased: bool = False
     explains: float | None = None
     hosts: tuple[str, ...] = ()
+    shown_by: str = ""
 
 
 def doubts(
@@ -188,7 +191,7 @@ def _imbalance(draws: Draws, baseline: Facts, soak: Facts) -> Iterator[Doubt]:
         than = "packets than control relative to their own baseline"
         text = f"test hosts carry {much} {than} (p = {p:.3f})"
         explains = _carried_unlike(draws, changes, soak)
-        yield Doubt("imbalance", text, biased=True, explains=explains)
+        yield Doubt("imbalance", text, biased=True, explains=explains, shown_by=WORK)
 
 
 def _carried_unlike(draws: Draws, changes: Array, soak: Facts) -> float | None:

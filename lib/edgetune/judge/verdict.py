@@ -19,7 +19,7 @@ class Findings:
 
     ``harmed`` and ``helped`` are what both sequential tests say by now, ``harmed`` of harm beyond
     what biases explain; ``better`` whether the whole interval is an improvement; ``last`` whether
-    the soak is over.
+    the soak is over; ``worst`` is the metric in which test hosts look worst.
     """
 
     goal: str
@@ -28,6 +28,7 @@ class Findings:
     better: bool
     doubts: Sequence[Doubt]
     last: bool
+    worst: str = ""
 
 
 def decide(found: Findings) -> tuple[str, str]:
@@ -62,7 +63,8 @@ def _decision(found: Findings) -> str:
 def because(found: Findings, margin: float) -> str:
     """What the sentence about the numbers does not say."""
     if found.doubts:
-        biased = found.harmed and any(doubt.biased for doubt in found.doubts)
+        explaining = [doubt for doubt in found.doubts if doubt.biased]
+        biased = found.harmed and any(doubt.shown_by != found.worst for doubt in explaining)
         but = "more than is explained by" if biased else "but"
         return f"; {but} " + "; ".join(doubt.text for doubt in found.doubts)
     if found.harmed:

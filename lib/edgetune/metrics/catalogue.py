@@ -5,6 +5,9 @@ Counters only grow within one boot of a host and are compared per exposure: per 
 per packet where every host counts them (``per_if_known``), else per second. Gauges are averaged
 over their readings. ``rx_dropped`` and ``rx_missed`` are only ever used as a sum: kernels moved
 drops from one to the other.
+
+CPU time is compared per packet, for a host that lost its traffic uses less of it, too. Which share
+of the work a group does is a metric of its own, ``WORK``; every rollout has a guard of it.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 PACKETS = "rx_packets"
+WORK = "packets"
 SECONDS = "seconds"
 READINGS = "readings"
 
@@ -52,7 +56,8 @@ UNITS: Mapping[str, Unit] = {
     PACKETS: Unit("per million packets", 1e6),
     SECONDS: Unit("per s"),
     "tcp_segments_out": Unit("per segment sent"),
-    "cpu_total_ms": Unit("share"),
+    # Of records of version 0.7 and before.
+    "cpu_total_ms": Unit("per ms"),
     READINGS: Unit("mean"),
 }
 """By exposure, as in ``Window.exposures``."""
@@ -83,8 +88,13 @@ METRICS: Mapping[str, Metric] = {
         per="tcp_segments_out",
     ),
     "cpu": Metric(
-        "CPU time in use", "used {much} CPU time", ("cpu_busy_ms",), per="cpu_total_ms", mass=True
+        "CPU time in use, ms",
+        "used {much} CPU time",
+        ("cpu_busy_ms",),
+        per_if_known=PACKETS,
+        mass=True,
     ),
+    WORK: Metric("packets received", "received {much} packets", (PACKETS,), better="higher"),
     "health_p50": Metric(
         "health check, median, ms",
         "took {much} time for health checks (median)",
@@ -126,5 +136,5 @@ GAUGES = sorted({"drifted"}.union(metric.gauge for metric in METRICS.values() if
 
 
 def title(metric: str, exposure: str) -> str:
-    """A metric's title with what it is counted per: "CPU time in use, share"."""
+    """A metric's title with what it is counted per: "packets received, per s"."""
     return f"{METRICS[metric].title}, {UNITS[exposure].text}"

@@ -21,9 +21,9 @@ Document = Mapping[str, Any]
 class Coverage:
     """Seconds of a window, every array of shape (hosts,).
 
-    ``watched`` are those between samples of one boot. ``known`` are of these, by metric (and for
-    ``PACKETS``), those in whose slots the metric and what it is compared per are known. ``unread``
-    are, by counter or gauge, those in which it is not.
+    ``watched`` are those between samples of one boot. ``known`` are of these, by metric, those in
+    whose slots the metric and what it is compared per are known. ``unread`` are, by counter or
+    gauge, those in which it is not.
     """
 
     watched: Array

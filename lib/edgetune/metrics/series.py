@@ -316,7 +316,6 @@ def _coverage(
         known[name] = np.nansum(np.where(np.isnan(series.events), 0.0, seconds), axis=1)
         for counter in {*METRICS[name].counters, exposures[name]} - {SECONDS}:
             unread[counter] = watched - _read_of(steps, counter, seconds)
-    known[PACKETS] = _read_of(steps, PACKETS, seconds)
     return Coverage(watched, known, unread)
 
 
