@@ -15,6 +15,7 @@ import pytest
 from edgetune.hosts.agent import disk
 from edgetune.hosts.agent.answer import answer as answer_below
 from edgetune.hosts.agent.host import Host
+from tests.agent_programs import Addresses, instead
 from tests.agent_root import AgentRoot, FullDisk, agent_root, near_root, request, sysctl, thp
 
 MARKER = "var/lib/edgetune-not-ready"
@@ -49,6 +50,28 @@ def test_a_host_is_not_ready_until_it_is_said_to_be(host: AgentRoot) -> None:
     assert not told(host)
     assert ready(host, True) == {**told_so, "changed": True, "ready": True}
     assert told(host) and not host.exists(MARKER)
+
+
+@pytest.mark.parametrize("address", ["192.0.2.2", "fd00:0::2", "10.0.0.1"])
+def test_a_host_that_has_the_address_is_the_one_that_is_meant(
+    host: AgentRoot, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    instead(monkeypatch, Addresses())
+    asked = {"epoch": 1, "rollout": "r1", "ready": False, "address": address}
+    assert host.ask("ready", **asked)["changed"]
+
+
+def test_a_host_says_not_ready_for_no_other_machine(
+    host: AgentRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be in service. What cannot tell its addresses says it for nobody."""
+    asked = {"epoch": 1, "rollout": "r1", "ready": False, "address": "192.0.2.22"}
+    assert host.fail("ready", **asked)["reason"] == "failed"
+    instead(monkeypatch, Addresses())
+    error = host.fail("ready", **asked)
+    assert error["reason"] == "another_machine"
+    assert error["message"].endswith(", 192.0.2.2, fd00::2, 10.0.0.1, and not 192.0.2.22")
+    assert told(host) and host.ask("facts")["agent_state"]["epoch"] == 0
 
 
 @pytest.mark.parametrize("wanted", [True, False])

@@ -14,7 +14,7 @@ from typing import Any, Callable
 
 from edgetune.errors import HostError
 from edgetune.hosts.answers import read_answer
-from edgetune.hosts.result import HostResult
+from edgetune.hosts.result import ANOTHER_MACHINE, HostResult
 from edgetune.rollout import baseline, bios, change, drain, lifecycle, looks, preflight, reboot
 from edgetune.rollout.planning import plan_rollout
 from edgetune.rollout.record import Batch, Head, load_plan, read_rollout, save_plan
@@ -211,6 +211,9 @@ class Hosts:
             return HostResult(name, error=self.errors[name, verb], reason="failed")
         if request.get("drained") and name not in self.not_ready:
             return HostResult(name, error="this machine was not drained", reason="refused")
+        if (request.get("address") or self.addresses[name]) != self.addresses[name]:
+            text = f"this machine has {self.addresses[name]}, and not {request['address']}"
+            return HostResult(name, error=text, reason=ANOTHER_MACHINE)
         if request.get("epoch", self.epochs.get(name, 0)) < self.epochs.get(name, 0):
             return HostResult(name, error="epoch: is older than one seen", reason="refused")
         self.epochs[name] = request.get("epoch", self.epochs.get(name, 0))

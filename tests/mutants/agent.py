@@ -43,6 +43,12 @@ AGENT = (
             'OPEN_STATES = ("01",)',
         ),
         (
+            "a machine says not ready for another one",
+            "verbs/ready.py",
+            "    if address:\n",
+            "    if False:\n",
+        ),
+        (
             "a host is never marked as not ready",
             "verbs/ready.py",
             "            _mark_not_ready(host, rollout)\n",

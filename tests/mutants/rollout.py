@@ -207,6 +207,18 @@ MACHINES = mutations_of(
         "    return True\n",
     ),
     (
+        "a host is told without the address that it should have",
+        "readiness.py",
+        '"address": expected.get(host.name) or None}',
+        '"address": None}',
+    ),
+    (
+        "a host that says not ready is put back when another machine answers",
+        "readiness.py",
+        "for n in names if answers[n]",
+        "for n in answers if answers[n]",
+    ),
+    (
         "the check of another server may fail instead",
         "readiness.py",
         "    if fell:\n",

@@ -13,7 +13,7 @@ from typing import Any
 from edgetune import AGENT_PROTOCOL
 from edgetune.errors import HostError
 from edgetune.hosts.agent.protocol import TUNING
-from edgetune.hosts.result import HostResult
+from edgetune.hosts.result import ANOTHER_MACHINE, HostResult
 from edgetune.hosts.shapes import (
     LONGEST_NAME,
     LONGEST_TEXT,
@@ -37,7 +37,7 @@ from edgetune.hosts.shapes import (
 
 _BYTES = {"facts": 1 << 20, "sample": 1 << 20, "ready": 1 << 16, "reboot": 1 << 16}
 _MOST_BYTES = 4 << 20
-_REASONS = ("refused", "failed", "bad_request", "undone")
+_REASONS = ("refused", "failed", "bad_request", "undone", ANOTHER_MACHINE)
 
 _BOOT_ID = name(r"[!-~]{1,100}")
 _ID = name(rf"[ -~]{{1,{LONGEST_NAME}}}")

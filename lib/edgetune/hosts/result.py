@@ -9,6 +9,9 @@ from typing import Any
 
 from edgetune.texts import shortened
 
+ANOTHER_MACHINE = "another_machine"
+"""The reason of a host that is not the one that a request is for."""
+
 
 @dataclass(frozen=True)
 class HostResult:
@@ -17,9 +20,9 @@ class HostResult:
     ``error`` is one line of at most ``LONGEST_LINE`` characters, however long it was.
 
     From both: ``refused`` (nothing was done), ``failed``, ``unreachable``, ``garbage``. From an
-    agent also ``bad_request`` (nothing was done) and ``undone`` (it was tried, and all is seen to
-    be as before); from a BMC ``auth``, ``tls``, ``busy`` (nothing was done, it may
-    be asked again) and ``unknown`` (nobody can tell whether it was done).
+    agent also ``bad_request`` and ``another_machine`` (nothing was done) and ``undone`` (it was
+    tried, and all is seen to be as before); from a BMC ``auth``, ``tls``, ``busy`` (nothing was
+    done, it may be asked again) and ``unknown`` (nobody can tell whether it was done).
     """
 
     host: str

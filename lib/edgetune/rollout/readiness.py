@@ -8,19 +8,30 @@ machine: told over SSH, the check of its server fails, and of no other server th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from edgetune.hosts.result import HostResult
+from edgetune.hosts.result import ANOTHER_MACHINE, HostResult
 from edgetune.rollout import steady_clock
 from edgetune.rollout.identity import BY_INTERFACE, BY_INVENTORY
 from edgetune.rollout.record import Batch, Rollout
 from edgetune.traffic import DrainDriver, Server
 
 
-def set_ready(opened: Rollout, names: Sequence[str], ready: bool) -> Mapping[str, HostResult]:
-    """Let the hosts' own health answer, or answer "not ready"; by host, what it said."""
+def set_ready(
+    opened: Rollout,
+    names: Sequence[str],
+    ready: bool,
+    addresses: Mapping[str, str] | None = None,
+) -> Mapping[str, HostResult]:
+    """Let the hosts' own health answer, or answer "not ready"; by host, what it said.
+
+    A machine that does not have its address of ``addresses`` is left alone.
+    """
     request = {"rollout": opened.head.id, "ready": ready, "ports": list(opened.pop.ports)}
-    return opened.ask(names, "ready", lambda host: request)
+    expected = addresses or {}
+    return opened.ask(
+        names, "ready", lambda host: {**request, "address": expected.get(host.name) or None}
+    )
 
 
 def proven_by_effect(
@@ -34,7 +45,10 @@ def proven_by_effect(
     """
     if opened.pop.load_balancer.checks == "none" or work.what == "restore":
         return list(names)
-    _tell_not_ready(opened, work, driver, _next(opened, work, names))
+    others = _tell_not_ready(opened, work, driver, _next(opened, work, names))
+    if others:
+        _put_back(opened, work, driver, work.at("draining"), "; ".join(others.values()), others)
+        return []
     servers = driver.servers()
     told = [name for name in work.at("draining") if work.hosts[name].told_at]
     shown = [name for name in told if _shows(opened, work, servers, name)]
@@ -67,14 +81,23 @@ def _proven_by(opened: Rollout, name: str) -> str:
 
 def _tell_not_ready(
     opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]
-) -> None:
+) -> dict[str, str]:
+    """By host that was told nothing so far, what another machine said in its place."""
     if names:
         _write_down(opened, work, driver, names)
     # Those of before, too: whoever wrote them down may have died before telling them.
     told = [name for name in work.at("draining") if work.hosts[name].told_at]
-    for name, answer in set_ready(opened, told, ready=False).items():
-        if answer.failed:
+    addresses = {
+        name: str(opened.plan["machines"][name]["address"])
+        for name in told
+        if _proven_by(opened, name) == BY_INTERFACE and name in opened.plan.get("machines", {})
+    }
+    answers = set_ready(opened, told, ready=False, addresses=addresses)
+    others = {n: str(answers[n].error) for n in names if answers[n].reason == ANOTHER_MACHINE}
+    for name, answer in answers.items():
+        if answer.failed and name not in others:
             opened.fail(work, name, str(answer.error))
+    return others
 
 
 def _write_down(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]) -> None:
@@ -128,10 +151,18 @@ def _contradiction(
 
 
 def _put_back(
-    opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str], problem: str
+    opened: Rollout,
+    work: Batch,
+    driver: DrainDriver,
+    names: Sequence[str],
+    problem: str,
+    others: Collection[str] = (),
 ) -> None:
-    """Undo the drain of hosts that are changed in nothing else, and fail the batch by them."""
-    told = set_ready(opened, names, ready=True)
+    """Undo the drain of hosts that are changed in nothing else, and fail the batch by them.
+
+    In place of ``others`` another machine answers, which changed nothing.
+    """
+    told = set_ready(opened, [name for name in names if name not in others], ready=True)
     for name in names:
         host, answer = work.hosts[name], told.get(name, HostResult(name))
         if answer.failed:

@@ -33,6 +33,12 @@ class Refused(AgentError):
     reason = "refused"
 
 
+class AnotherMachine(AgentError):
+    """The request is for another machine than this one; nothing was touched."""
+
+    reason = "another_machine"
+
+
 class Failed(AgentError):
     """Something did not work; the message says what is left of it."""
 

@@ -40,7 +40,7 @@ def run(host: Host, request: Fields) -> Json:
         "time": time.time(),
         "cpus": cpu_facts(host),
         "memory": memory_facts(host),
-        "addresses": _addresses(host),
+        "addresses": _addresses_or_none(host),
         "nics": {name: _nic(host, name) for name in interfaces(host)},
         "thp": _huge_pages(host),
         "init": host.init,
@@ -55,12 +55,17 @@ def _machine(host: Host) -> Json:
     return {name: host.text(f"/sys/class/dmi/id/product_{name}") for name in ("uuid", "serial")}
 
 
-def _addresses(host: Host) -> Optional[List[Json]]:
-    """The addresses of its own interfaces; None where no program tells them."""
+def _addresses_or_none(host: Host) -> Optional[List[Json]]:
+    """None where no program tells them."""
     try:
-        lines = host.run("ip", "-o", "address", "show").splitlines()
+        return addresses(host)
     except Failed:
         return None
+
+
+def addresses(host: Host) -> List[Json]:
+    """The addresses of its own interfaces; Failed where no program tells them."""
+    lines = host.run("ip", "-o", "address", "show").splitlines()
     found = [ADDRESS.match(line) for line in lines]
     return [{"interface": each.group(1), "address": each.group(2)} for each in found if each]
 

@@ -2,9 +2,11 @@
 """``ready``: what the host's own health check says."""
 
 import os
+from ipaddress import ip_address
 
 from edgetune.hosts.agent.host import NOT_READY, Host, room_or_not
-from edgetune.hosts.agent.protocol import LINE, Fields, Json, read_epoch
+from edgetune.hosts.agent.protocol import LINE, AnotherMachine, Fields, Json, read_epoch
+from edgetune.hosts.agent.verbs.facts import addresses
 
 # Of include/net/tcp_states.h: established, FIN sent, and closed by the other side only.
 OPEN_STATES = ("01", "04", "08")
@@ -20,13 +22,17 @@ def run(host: Host, request: Fields) -> Json:
     The marker is one line, the rollout's id. A full disk stops neither: the marker is empty then,
     and where no epoch was ever seen this one is not remembered (nothing can be applied there).
     ``sessions`` counts what is open on ``ports``: a load balancer that was reloaded does not
-    know those of its former process.
+    know those of its former process. A machine none of whose interfaces has the ``address`` that
+    the load balancer sends requests to raises AnotherMachine: it may be in service.
     """
     epoch = read_epoch(request)
     rollout = request.text("rollout", LINE)
     ready = request.flag("ready")
     ports = request.wholes("ports", 1, 65535)
+    address = request.optional("address", LINE)
     request.done()
+    if address:
+        _refuse_for_another(host, address)
     with host.lock():
         with room_or_not():
             host.fence(epoch)
@@ -45,6 +51,12 @@ def run(host: Host, request: Fields) -> Json:
             "sessions": sum(_sessions(host, port) for port in ports),
             "boot_id": host.boot_id,
         }
+
+
+def _refuse_for_another(host: Host, address: str) -> None:
+    own = [each["address"] for each in addresses(host)]
+    if ip_address(address) not in map(ip_address, own):
+        raise AnotherMachine(f"this machine has {', '.join(own)}, and not {address}")
 
 
 def _sessions(host: Host, port: int) -> int:
