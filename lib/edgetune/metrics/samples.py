@@ -3,7 +3,7 @@
 
 A sample is ``{"host", "time", "boot_id", "uptime", "counters", "gauges"}``: ``time`` is the
 controller's clock in seconds, counters grow within one ``boot_id`` only. What a sweep brings is
-stored in documents of columns (see ``table``). Versions before 0.7 stored each sample alone
+stored in documents of columns (see ``table``). Versions before 0.8 stored each sample alone
 (schema 1); those are read until they expire.
 """
 
