@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ import numpy as np
 import pytest
 
 from bench.judge import __main__ as program
-from bench.judge import figures, large, oddities, peers, tables, targets, trials
+from bench.judge import figures, large, oddities, parts, peers, tables, targets, trials
 from bench.judge.articles import ARTICLES
+from bench.judge.parts import Parts
 from bench.judge.scenarios import SCENARIOS, Replicate
 from bench.judge.trials import LOOKS, Case, Decisions, Sizes
 
@@ -64,6 +66,44 @@ def alarms(found: trials.Trials) -> dict[tuple[Case, str], list[int | None]]:
     return {(case, name): one.alarms for case, of in found.items() for name, one in of.items()}
 
 
+def in_processes(jobs: int) -> trials.Each:
+    return partial(Parts().each, jobs=jobs)
+
+
+def _tenfold(item: tuple[int, str]) -> dict[str, Any]:
+    number, name = item
+    if name == "interrupted":
+        raise KeyboardInterrupt
+    return {"found": 10 * number, "least": 0.1, "none": None}
+
+
+def test_an_interrupted_run_goes_on_with_what_is_not_done(tmp_path: Path) -> None:
+    log = tmp_path / "parts.jsonl"
+    items = [(1, "a"), (2, "b"), (3, "interrupted"), (4, "c")]
+    with pytest.raises(KeyboardInterrupt):
+        list(Parts(log).each(_tenfold, items, 1))
+    log.write_text(log.read_text() + '{"program": "cut of')
+    again: list[Any] = []
+    items[2] = (3, "d")
+    found = list(Parts(log).each(lambda item: again.append(item) or _tenfold(item), items, 1))
+    assert found == [_tenfold(item) for item in items]
+    assert again == items[2:]
+    assert list(Parts(log).each(_never, items, 1)) == found
+
+
+def test_what_another_program_did_is_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, items = tmp_path / "parts.jsonl", [(1, "a")]
+    list(Parts(log).each(_tenfold, items, 1))
+    monkeypatch.setattr(parts, "_PROGRAM", ("bench/judge/parts.py",))
+    assert list(Parts(log).each(lambda item: "new", items, 1)) == ["new"]
+
+
+def _never(item: Any) -> Any:
+    raise AssertionError(item)
+
+
 @pytest.mark.parametrize(
     ("count", "of", "low", "high"),
     [(0, 300, 0, 0.01264), (5, 100, 0.02154, 0.11175), (300, 300, 0.98736, 1)],
@@ -76,7 +116,7 @@ def test_figures_do_not_depend_on_the_number_of_processes(monkeypatch: pytest.Mo
     monkeypatch.setattr(trials, "BLOCK", 2)
     chosen = trials.cases(["few"])[:2]
     sizes = Sizes(null=5, effect=5, slow=5, promise=0)
-    one, two = (alarms(trials.run(chosen, sizes, 1, jobs)) for jobs in (1, 2))
+    one, two = (alarms(trials.run(chosen, sizes, 1, in_processes(jobs))) for jobs in (1, 2))
     assert one == two
     assert all(len(of_case) == 5 for of_case in one.values())
 
@@ -96,7 +136,7 @@ def test_replicates_are_the_same_whatever_else_is_run_and_differ_among_themselve
 
 @pytest.mark.usefixtures("steady")
 def test_slow_peers_judge_the_first_replicates_only() -> None:
-    found = trials.run([Case("few"), Case("mild", 1.5)], TINY, 1, 1)
+    found = trials.run([Case("few"), Case("mild", 1.5)], TINY, 1, in_processes(1))
     null = found[Case("few")]
     assert len(null["steady"].improved) == 6
     slow = {peer.name for peer in peers.PEERS if isinstance(peer, peers.SLOW)}

@@ -29,8 +29,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from bench._log import append
 from bench._table import options, print_table, write_json
-from bench.chaos.log import append, mended, newest, present_commit, read_log
+from bench.chaos.log import mended, newest, present_commit, read_log
 from bench.chaos.run import run_seed
 from bench.chaos.sabotage import SABOTAGES, Caught, commit_sabotage
 from bench.chaos.schedule import make_schedule

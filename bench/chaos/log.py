@@ -7,12 +7,12 @@ seconds, broken, because (empty: the run counts), commit, stood_still, load, fil
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench._log import read_lines
 from lab import CHECKOUT
 
 Figure = dict[str, Any]
@@ -24,20 +24,7 @@ def read_log(log: Path | None) -> list[Figure]:
     Lines that are not whole, and those of harnesses that did not say which run counts, are left
     out: their seeds are run again.
     """
-    if log is None or not log.exists():
-        return []
-    lines = log.read_text(encoding="utf-8").splitlines()
-    return [figure for line in lines for figure in _whole(line)]
-
-
-def append(log: Path | None, figure: Figure) -> None:
-    """Add a run to the log, after a line that may have been cut off."""
-    if log is None:
-        return
-    with log.open("a+b") as file:
-        file.seek(max(0, file.tell() - 1))
-        start = b"" if file.read(1) in (b"", b"\n") else b"\n"
-        file.write(start + json.dumps(figure).encode() + b"\n")
+    return [figure for figure in read_lines(log) if "because" in figure]
 
 
 def newest(figures: Iterable[Figure]) -> dict[int, Figure]:
@@ -56,11 +43,3 @@ def present_commit() -> str:
     command = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
     return done.stdout.strip()
-
-
-def _whole(line: str) -> list[Figure]:
-    try:
-        figure = json.loads(line)
-    except ValueError:
-        return []
-    return [figure] if isinstance(figure, dict) and "because" in figure else []

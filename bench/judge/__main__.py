@@ -16,6 +16,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,9 +25,10 @@ import numpy as np
 from bench._table import carry_out, options
 from bench.judge import figures, large, oddities, peers, promises, targets, trials
 from bench.judge.articles import ARTICLES
+from bench.judge.parts import Parts
 from bench.judge.scenarios import SCENARIOS
 from bench.judge.tables import show
-from bench.judge.trials import Judge, Sizes
+from bench.judge.trials import Each, Judge, Sizes
 
 FULL = Sizes(null=4000, effect=1000, slow=300, promise=3000)
 QUICK = Sizes(null=60, effect=20, slow=20, promise=10)
@@ -39,13 +42,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--only", type=scenarios_of, default=list(SCENARIOS), metavar="NAME,..", help="scenarios"
     )
+    parser.add_argument(
+        "--resume", type=Path, metavar="FILE", help="keep what is done there, and go on from it"
+    )
     chosen = parser.parse_args(arguments)
     if chosen.jobs < 1:
         parser.error("--jobs: must be at least 1")
     found: dict[str, Any] = {}
 
     def work() -> dict[str, Any]:
-        found.update(run(chosen.only, QUICK if chosen.quick else FULL, chosen.seed, chosen.jobs))
+        each = partial(Parts(chosen.resume).each, jobs=chosen.jobs)
+        found.update(run(chosen.only, QUICK if chosen.quick else FULL, chosen.seed, each))
         return found
 
     status = carry_out("judge", chosen, work, show)
@@ -63,10 +70,10 @@ def scenarios_of(text: str) -> list[str]:
     return names
 
 
-def run(scenarios: Sequence[str], sizes: Sizes, seed: int, jobs: int) -> dict[str, Any]:
+def run(scenarios: Sequence[str], sizes: Sizes, seed: int, each: Each) -> dict[str, Any]:
     """Everything that the tables show."""
     ours = trials.ours()
-    found = trials.run(trials.cases(scenarios), sizes, seed, jobs)
+    found = trials.run(trials.cases(scenarios), sizes, seed, each)
     installed, left_out = peers.installed()
     if ours is None:
         left_out = {"edgetune": f"no {trials.OURS}", **left_out}
@@ -82,7 +89,7 @@ def run(scenarios: Sequence[str], sizes: Sizes, seed: int, jobs: int) -> dict[st
         "oddities": oddities.decide([*([ours] if ours else []), *installed], seed),
         "cpu": figures.cpu(found),
         "articles": judge_articles(ours, seed) if ours else [],
-        "promises": promises.run(sizes.promise, seed, jobs) if ours else [],
+        "promises": promises.run(sizes.promise, seed, each) if ours else [],
         "large": large.measure() if ours and sizes is FULL else {},
     }
     checked = targets.check(ours.name, document) if ours else []

@@ -15,6 +15,7 @@ from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.metrics.coverage import Coverage
 from edgetune.metrics.series import Series as Counted
 from edgetune.metrics.series import Window
+from edgetune.plan import DRAWN_BY
 
 METRIC = "packet_drops"
 MINUTE = 60.0
@@ -33,6 +34,7 @@ def judge_soak(
     plan = {
         "intent": {"goal": goal, "metric": METRIC, "margin": margin},
         "guards": [],
+        "draws": DRAWN_BY,
         "options": {"alpha_harm": ALPHA, "alpha_help": ALPHA, "seed": seed, **times},
     }
     strata = _strata(replicate)

@@ -15,8 +15,8 @@ import signal
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Callable, Protocol, TypeVar
+from dataclasses import asdict, dataclass, field
+from typing import Any, Callable, Protocol, TypeVar
 
 import numpy as np
 
@@ -112,6 +112,8 @@ class Decisions:
 
 Trials = dict[Case, dict[str, Decisions]]
 """By case, then by method."""
+Each = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
+"""Does the work of all items, in order (see ``parts``)."""
 
 
 def cases(scenarios: Iterable[str]) -> list[Case]:
@@ -137,19 +139,19 @@ def variants() -> Sequence[peers.Peer]:
     return found
 
 
-def run(chosen: Iterable[Case], sizes: Sizes, seed: int, jobs: int) -> Trials:
+def run(chosen: Iterable[Case], sizes: Sizes, seed: int, each: Each) -> Trials:
     """Judge all of it. What interrupts this ends the processes, too."""
     blocks = [block for case in chosen for block in _blocks(case, sizes, seed)]
     trials: Trials = {}
-    for block, found in zip(blocks, spread(run_block, blocks, jobs)):
+    for block, found in zip(blocks, each(run_block, blocks)):
         of_case = trials.setdefault(block.case, {})
         for name, decisions in found.items():
-            of_case.setdefault(name, Decisions()).add(decisions)
+            of_case.setdefault(name, Decisions()).add(Decisions(**decisions))
     return trials
 
 
-def run_block(block: Block) -> dict[str, Decisions]:
-    """Judge one block, by method."""
+def run_block(block: Block) -> dict[str, dict[str, Any]]:
+    """Judge one block, by method: Decisions as documents."""
     own = ours()
     methods: list[peers.Peer] = [own] if own else []
     methods += variants() if block.with_slow else []
@@ -163,7 +165,7 @@ def run_block(block: Block) -> dict[str, Decisions]:
             _decide(method, replicate, found[method.name])
         if own and block.case.effect <= 1:
             found[own.name].improved.append(own.improved(replicate, LOOKS))
-    return found
+    return {name: asdict(decisions) for name, decisions in found.items()}
 
 
 def _decide(method: peers.Peer, replicate: Replicate, decisions: Decisions) -> None:
