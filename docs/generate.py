@@ -36,6 +36,10 @@ where a host does not support it.
 TUNINGS_HEAD = """# Tunings
 
 The catalogue in `tunings/`. Written by `python docs/generate.py`; edit the YAML instead.
+
+Every rollout has one more guard, of the share of the work: test hosts may not lose more than
+5 % of their `packets` against control hosts over the soak. A tuning that moves packets on purpose
+names `packets` with a margin of its own.
 """
 
 

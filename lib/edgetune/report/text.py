@@ -27,6 +27,7 @@ def plan_text(plan: Mapping[str, Any]) -> str:
         f"  intent      {_intent(plan['intent'])}",
         f"  disruption  {plan['disruption']}; at least {plan['must_serve']} of "
         f"{plan['hosts_in_pop']} hosts stay in service",
+        *_guards(plan),
         f"  duration    about {duration(plan['seconds'])} "
         f"({duration(options['baseline'])} baseline, {duration(options['soak'])} soak)",
         f"  looks       {_looks(options)}",
@@ -64,6 +65,16 @@ def plan_text(plan: Mapping[str, Any]) -> str:
             f"    {index}  {what:<11} {batch['group']:<8}{listed(batch['hosts'])}{promoted}"
         )
     return _page(lines)
+
+
+def _guards(plan: Mapping[str, Any]) -> list[str]:
+    """What may not get worse, by how much it may."""
+    told = [
+        f"{guard['metric']} {guard['margin']:.0%}{' (optional)' * guard.get('optional', False)}"
+        for guard in plan["guards"]
+    ]
+    text = f"not worse by more than: {', '.join(told) or 'none'}"
+    return textwrap.wrap(text, 78, initial_indent="  guards      ", subsequent_indent=14 * " ")
 
 
 def _machines(plan: Mapping[str, Any]) -> list[str]:
