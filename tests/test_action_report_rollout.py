@@ -18,6 +18,10 @@ from tests.builders import reading
 from tests.hostile import HOSTILE
 from tests.test_rollout_looks import Soaking
 
+SLOTS = 4
+"""Courses of samples in a page: of drops and of packets, for each group. Of what never happened
+there are none."""
+
 
 class Away:
     """Samples in a store that does not answer."""
@@ -56,7 +60,7 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
         self.assertEqual(path.stat().st_mode & 0o777, 0o644)
         page = path.read_text(encoding="utf-8")
         self.assertIn("Test hosts dropped 7", page)
-        self.assertEqual(page.count('class="slots'), 2)
+        self.assertEqual(page.count('class="slots'), SLOTS)
         self.assertEqual(page.count("<aside>"), 0)
 
     def test_changes_nothing(self) -> None:
@@ -124,7 +128,7 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
         self.world.site.samples.add("lab1", [reading("e000", later)])
         page = self.report()
         self.assertIn("No samples of that time are left", page)
-        self.assertEqual((page.count('class="slots'), page.count('class="steps test"')), (0, 2))
+        self.assertEqual((page.count('class="slots'), page.count('class="steps test"')), (0, 3))
         self.assertEqual(opened.head.looks, 4)
 
     def test_samples_that_are_away_hide_nothing_else(self) -> None:
@@ -145,4 +149,4 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
         self.judge()
         with mock.patch.object(reporting, "_SLOTS", 20):
             page = self.report()
-        self.assertEqual(page.count('class="slots'), 2)
+        self.assertEqual(page.count('class="slots'), SLOTS)
