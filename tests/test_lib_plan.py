@@ -166,12 +166,10 @@ def test_a_damaged_plan_is_refused(tmp_path: Path) -> None:
 
 def test_the_text_shows_by_what_the_tuning_is_judged(tmp_path: Path) -> None:
     made = plan(tmp_path)
-    assert "  guards      not worse by more than: health_failed 50%, packets 5%\n" in plan_text(
-        made
-    )
+    assert "  guards      harm beyond health_failed +50%, packets -5%\n" in plan_text(made)
     made["guards"] = [{**guard, "optional": True} for guard in 4 * made["guards"]]
     text = plan_text(made)
-    assert "health_failed 50% (optional)," in text
+    assert "health_failed +50% (optional)," in text
     assert max(len(line) for line in text.splitlines() if "(optional)" in line) <= 78
 
 

@@ -166,6 +166,7 @@ def test_a_page_says_what_was_done_and_what_came_of_it(whole: Material) -> None:
     assert "sysctl:net.core.somaxconn 8 4096 8: e000..e007" in text
     assert "2 of 2 2026-09-21 14:53:20Z 100 % improved → promote 0.293×" in text
     assert "Nothing happened, on any host, of: health checks that failed, share." in text
+    assert "health_failed +50 %, packets -5 %" in text
     assert "would be seen with 80% power" in text
     first, second = "baseline baseline begins (ana)", "batch 0 change: e006: 1 done"
     assert f"2026-09-21 14:23:20Z {first} 2026-09-21 14:25:00Z {second}" in text

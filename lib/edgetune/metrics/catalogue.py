@@ -39,6 +39,11 @@ class Metric:
     better: str = "lower"
 
     @property
+    def sign_of_worse(self) -> str:
+        """Of a change to the worse, for people."""
+        return "+" if self.better == "lower" else "-"
+
+    @property
     def asks_service(self) -> bool:
         """Whether it is known only where a PoP has a health check."""
         return (self.gauge or "").startswith("health_")

@@ -217,6 +217,7 @@ def _templates() -> jinja2.Environment:
         number=number,
         p=_probability,
         title=lambda metric: METRICS[metric].title,
+        worse=lambda metric: METRICS[metric].sign_of_worse,
         unit=lambda exposure: UNITS[exposure].text,
         value=value_text,
         words=lambda text: str(text).replace("_", " "),

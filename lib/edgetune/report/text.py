@@ -10,7 +10,7 @@ from typing import Any
 
 from edgetune.hosts.agent.contents import in_a_line
 from edgetune.judge.outliers import outlier_text
-from edgetune.metrics.catalogue import UNITS
+from edgetune.metrics.catalogue import METRICS, UNITS
 from edgetune.plan import MOST_WAYS, planned_looks
 from edgetune.texts import command, one_line
 
@@ -70,10 +70,12 @@ def plan_text(plan: Mapping[str, Any]) -> str:
 def _guards(plan: Mapping[str, Any]) -> list[str]:
     """What may not get worse, by how much it may."""
     told = [
-        f"{guard['metric']} {guard['margin']:.0%}{' (optional)' * guard.get('optional', False)}"
+        f"{name} {METRICS[name].sign_of_worse}{guard['margin']:.0%}"
+        f"{' (optional)' * guard.get('optional', False)}"
         for guard in plan["guards"]
+        for name in [guard["metric"]]
     ]
-    text = f"not worse by more than: {', '.join(told) or 'none'}"
+    text = f"harm beyond {', '.join(told)}" if told else "none"
     return textwrap.wrap(text, 78, initial_indent="  guards      ", subsequent_indent=14 * " ")
 
 
