@@ -220,7 +220,7 @@ def test_a_plan_shows_a_file_in_one_short_line(host: AgentRoot) -> None:
     plan.update(tuning={"name": "t", "version": "1"}, intent={"goal": "improve", "metric": "cpu"})
     plan.update(dict.fromkeys(("must_serve", "hosts_in_pop", "seconds", "assignments"), 1))
     options = {"baseline": 1, "soak": 1, "warmup": 0, "interval": 1, "alpha_harm": 0.05, "seed": 1}
-    plan.update(options=options, strata={}, unchanged=[])
+    plan.update(options=options, strata={}, unchanged=[], guards=[])
     plan.update(batches=[], promote_batches=[], profiles=[{"hosts": ["e000"], "before": [row]}])
     lines = [line for line in plan_text(plan).splitlines() if "file:" in line]
     assert len(lines) == 1
