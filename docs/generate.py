@@ -8,11 +8,13 @@ python docs/generate.py --check    write nothing; exit 1 and name each file that
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Callable
 
 ROOT = Path(__file__).resolve().parents[1]
+WIDTH = 120  # of Markdown, but for tables
 sys.path.insert(0, str(ROOT / "lib"))
 
 from edgetune.errors import InputError  # noqa: E402
@@ -310,7 +312,10 @@ def kinds_table() -> str:
 
 def tuning_part(tuning: Tuning) -> str:
     """One tuning: what it is for, and each value with its reason and source."""
-    guards = ", ".join(map(guard_of, tuning.guards))
+    told = ", ".join(map(guard_of, tuning.guards)) or "none"
+    guards = textwrap.fill(
+        f"* Guards, which may not get worse: {told}", WIDTH, subsequent_indent="  "
+    )
     rows = [
         (code(setting.id), value_of(setting), effect_of(setting), setting.why, setting.source)
         for setting in tuning.settings
@@ -321,7 +326,7 @@ def tuning_part(tuning: Tuning) -> str:
 
 * For: {audience_of(tuning)}
 * Intent: {intent_of(tuning)}
-* Guards, which may not get worse: {guards or "none"}
+{guards}
 * Disruption: {tuning.disruption}
 
 {table("setting, value, asks for, why, source", rows)}
