@@ -5,6 +5,9 @@ import re
 from typing import Dict, Iterator, List, Optional, Tuple
 
 from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.protocol import Json
+
+_ADDRESS = re.compile(r"\d+:\s+(\S+)\s+inet6?\s+([0-9A-Fa-f.:]+)[/\s]")
 
 
 def interfaces(host: Host) -> List[str]:
@@ -23,6 +26,13 @@ def interfaces(host: Host) -> List[str]:
         and not name.startswith("ifb")
         and not any(host.exists(f"{base}/{name}/{mark}") for mark in marks)
     ]
+
+
+def addresses(host: Host) -> List[Json]:
+    """``{"interface", "address"}`` of its own interfaces; Failed where no program tells them."""
+    lines = host.run("ip", "-o", "address", "show").splitlines()
+    found = [_ADDRESS.match(line) for line in lines]
+    return [{"interface": each.group(1), "address": each.group(2)} for each in found if each]
 
 
 def first_number(host: Host, file: str) -> Optional[float]:

@@ -2,12 +2,11 @@
 """``facts``: what a host is."""
 
 import os
-import re
 import sys
 import time
 from typing import Dict, List, Optional
 
-from edgetune.hosts.agent.counters import first_number, interfaces
+from edgetune.hosts.agent.counters import addresses, first_number, interfaces
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Journals
 from edgetune.hosts.agent.kinds.memory_thp import MemoryThp
@@ -21,7 +20,6 @@ from edgetune.hosts.agent.topology import cpu_facts, memory_facts, node_of
 # Of IF_OPER_* (RFC 2863); drivers that do not tell are "unknown".
 DOWN = ("down", "lowerlayerdown", "notpresent")
 # A line of `ip -o address show`, by iproute2 and BusyBox alike.
-ADDRESS = re.compile(r"\d+:\s+(\S+)\s+inet6?\s+([0-9A-Fa-f.:]+)[/\s]")
 # Where the files of settings go, and the journal of each tuning.
 WRITTEN = ("/etc", "/var/lib")
 
@@ -40,7 +38,7 @@ def run(host: Host, request: Fields) -> Json:
         "time": time.time(),
         "cpus": cpu_facts(host),
         "memory": memory_facts(host),
-        "addresses": _addresses_or_none(host),
+        "addresses": _addresses(host),
         "nics": {name: _nic(host, name) for name in interfaces(host)},
         "thp": _huge_pages(host),
         "init": host.init,
@@ -55,19 +53,12 @@ def _machine(host: Host) -> Json:
     return {name: host.text(f"/sys/class/dmi/id/product_{name}") for name in ("uuid", "serial")}
 
 
-def _addresses_or_none(host: Host) -> Optional[List[Json]]:
+def _addresses(host: Host) -> Optional[List[Json]]:
     """None where no program tells them."""
     try:
         return addresses(host)
     except Failed:
         return None
-
-
-def addresses(host: Host) -> List[Json]:
-    """The addresses of its own interfaces; Failed where no program tells them."""
-    lines = host.run("ip", "-o", "address", "show").splitlines()
-    found = [ADDRESS.match(line) for line in lines]
-    return [{"interface": each.group(1), "address": each.group(2)} for each in found if each]
 
 
 def _os_release(host: Host) -> Json:

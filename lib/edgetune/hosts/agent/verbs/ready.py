@@ -4,9 +4,9 @@
 import os
 from ipaddress import ip_address
 
+from edgetune.hosts.agent.counters import addresses
 from edgetune.hosts.agent.host import NOT_READY, Host, room_or_not
 from edgetune.hosts.agent.protocol import LINE, AnotherMachine, Fields, Json, read_epoch
-from edgetune.hosts.agent.verbs.facts import addresses
 
 # Of include/net/tcp_states.h: established, FIN sent, and closed by the other side only.
 OPEN_STATES = ("01", "04", "08")
