@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from edgetune.errors import InputError
 from edgetune.metrics.catalogue import METRICS, UNITS, title
+from edgetune.metrics.samples import make_sample
 from edgetune.metrics.series import REBOOTED, Window, join, read_window
 from edgetune.metrics.table import SampleTable
 from tests.builders import samples
@@ -389,3 +390,15 @@ def test_windows_that_follow_each_other_are_as_one() -> None:
     for name, known in whole.coverage.known.items():
         np.testing.assert_allclose(joined.coverage.known[name], known)
     assert joined.coverage.watched.tolist() == whole.coverage.watched.tolist() == [600, 600]
+
+
+def test_a_soak_is_read_per_what_the_baseline_of_an_earlier_version_was() -> None:
+    """CPU time was compared per CPU time; hosts still tell it, and samples keep it."""
+    counted = {"cpu_busy_ms": 20, "cpu_total_ms": 100, "rx_packets": 7}
+    rows = []
+    for step in range(5):
+        counters = {name: step * grown for name, grown in counted.items()}
+        told = {"boot_id": "b", "uptime": step * 10.0, "counters": counters, "gauges": {}}
+        rows.append(make_sample("a", 100.0 + 10 * step, told))
+    (series,) = _read(rows, "cpu", exposures={"cpu": "cpu_total_ms"}).metrics.values()
+    assert (series.events.sum(), series.exposure.sum()) == (80, 400)

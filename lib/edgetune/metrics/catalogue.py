@@ -127,14 +127,11 @@ METRICS: Mapping[str, Metric] = {
 
 
 COUNTERS = sorted(
-    {PACKETS}.union(
-        name
-        for metric in METRICS.values()
-        for name in (*metric.counters, metric.per, metric.per_if_known)
-        if name
+    ({*UNITS} - {SECONDS, READINGS}).union(
+        *(metric.counters for metric in METRICS.values()),
     )
 )
-"""What is kept of the counters of a sample."""
+"""What is kept of the counters of a sample: what happens, and all that it may be counted per."""
 
 GAUGES = sorted({"drifted"}.union(metric.gauge for metric in METRICS.values() if metric.gauge))
 """What is kept of its gauges: metrics, and how many settings have drifted."""
