@@ -235,6 +235,16 @@ def test_samples_come_back_in_order_and_expire(samples: Any) -> None:
     assert samples.window("lab1", 0, 200).time.tolist() == [30.0, 30.0, 125.0]
 
 
+def _is_left_out(folder: Path, text: str) -> None:
+    """Of what is stored beside good samples."""
+    database = Database(f"sqlite:///{folder}/state.sqlite")
+    samples = SqliteSamples(database, 100.0)
+    good = [reading("a", 10.0), reading("b", 30.0, cpu=1.5)]
+    samples.add("lab1", good)
+    _insert(database, text)
+    assert [*samples.window("lab1", 0, 99).rows()] == good
+
+
 @pytest.mark.parametrize(
     "field, value",
     [
@@ -248,22 +258,12 @@ def test_a_sample_with_a_field_of_another_type_is_left_out(
     tmp_path: Path, field: str, value: Any
 ) -> None:
     """Who reads them would end in the middle of its step: hosts are keys, times are compared."""
-    database = Database(f"sqlite:///{tmp_path}/state.sqlite")
-    samples = SqliteSamples(database, 100.0)
-    good = [reading("a", 10.0), reading("b", 30.0, cpu=1.5)]
-    samples.add("lab1", good)
-    _insert(database, json.dumps({**reading("a", 20.0), field: value}))
-    assert [*samples.window("lab1", 0, 99).rows()] == good
+    _is_left_out(tmp_path, json.dumps({**reading("a", 20.0), field: value}))
 
 
 @pytest.mark.parametrize("text", ["", "{", '"', "7", "[]", "null", '{"host": "a"', "[" * 100_000])
 def test_a_text_that_is_no_sample_is_left_out(tmp_path: Path, text: str) -> None:
-    database = Database(f"sqlite:///{tmp_path}/state.sqlite")
-    samples = SqliteSamples(database, 100.0)
-    good = [reading("a", 10.0), reading("b", 30.0, cpu=1.5)]
-    samples.add("lab1", good)
-    _insert(database, text)
-    assert [*samples.window("lab1", 0, 99).rows()] == good
+    _is_left_out(tmp_path, text)
 
 
 def test_samples_that_were_stored_alone_are_read_with_those_of_sweeps(tmp_path: Path) -> None:
@@ -302,12 +302,7 @@ def _stored_sweep() -> dict[str, Any]:
 def test_a_sweep_that_does_not_say_whose_it_is_is_left_out(
     tmp_path: Path, field: str, value: Any
 ) -> None:
-    database = Database(f"sqlite:///{tmp_path}/state.sqlite")
-    samples = SqliteSamples(database, 100.0)
-    good = [reading("a", 10.0), reading("b", 30.0, cpu=1.5)]
-    samples.add("lab1", good)
-    _insert(database, json.dumps({**_stored_sweep(), field: value}))
-    assert [*samples.window("lab1", 0, 99).rows()] == good
+    _is_left_out(tmp_path, json.dumps({**_stored_sweep(), field: value}))
 
 
 @pytest.mark.parametrize("value", [None, "", "AAAA", "no base64", "\xe4", [1.0, 2.0], 7])
