@@ -132,8 +132,8 @@ JUDGE = (
         (
             "what is not measured is no doubt",
             "coverage.py",
-            "if h not in silent and _share(metric, h, facts) < ENOUGH]",
-            "if h not in silent and _share(metric, h, facts) < 0]",
+            "if host not in silent and shares[host] < ENOUGH]",
+            "if host not in silent and shares[host] < 0]",
         ),
         (
             "what one group alone loses is no finding",

@@ -90,20 +90,25 @@ def _most_watched(facts: Facts) -> float:
     return float(max(facts["measured"]["watched"].values(), default=0.0))
 
 
-def _share(metric: str, host: str, facts: Facts) -> float:
-    """In which share of its samples' time a host has a metric; of "samples", the share of the
+def _shares(metric: str, hosts: Sequence[str], facts: Facts) -> dict[str, float]:
+    """In which share of its samples' time each host has a metric; of "samples", the share of the
     best sampled host's time."""
     measured = facts["measured"]
-    watched = float(measured["watched"].get(host, 0.0))
+    watched = {host: float(measured["watched"].get(host, 0.0)) for host in hosts}
     if metric == "samples":
-        return watched / max(_most_watched(facts), 1e-9)
-    return float(measured["known"].get(metric, {}).get(host, 0.0)) / watched if watched else 0.0
+        most = max(_most_watched(facts), 1e-9)
+        return {host: seconds / most for host, seconds in watched.items()}
+    known = measured["known"].get(metric, {})
+    return {
+        host: float(known.get(host, 0.0)) / seconds if seconds else 0.0
+        for host, seconds in watched.items()
+    }
 
 
 def _lost(metric: str, hosts: Sequence[str], facts: Facts) -> list[str]:
     """The hosts without the metric; those without samples are told as that."""
-    silent = silent_hosts(hosts, facts)
-    return [h for h in hosts if h not in silent and _share(metric, h, facts) < ENOUGH]
+    silent, shares = silent_hosts(hosts, facts), _shares(metric, hosts, facts)
+    return [host for host in hosts if host not in silent and shares[host] < ENOUGH]
 
 
 def _watched(metric: str, groups: Groups, baseline: Facts) -> dict[str, list[str]]:
@@ -111,7 +116,7 @@ def _watched(metric: str, groups: Groups, baseline: Facts) -> dict[str, list[str
     if baseline.get("measured") is None:
         return {group: [*hosts] for group, hosts in groups.items()}
     return {
-        group: [host for host in hosts if _share(metric, host, baseline) >= ENOUGH]
+        group: [host for host, share in _shares(metric, hosts, baseline).items() if share >= ENOUGH]
         for group, hosts in groups.items()
     }
 
@@ -123,7 +128,7 @@ def _one_sided(metric: str, groups: Groups, soak: Facts) -> tuple[str, list[str]
     """
     silent = silent_hosts(everyone(groups), soak) if metric != "samples" else {}
     loss = {
-        group: {host: 1 - _share(metric, host, soak) for host in hosts if host not in silent}
+        group: {h: 1 - share for h, share in _shares(metric, hosts, soak).items() if h not in silent}
         for group, hosts in groups.items()
     }
     shares = {group: sum(own.values()) / max(1, len(own)) for group, own in loss.items()}
@@ -154,7 +159,7 @@ def _together(
 
 def _told(lost: Lost, facts: Facts, window: str, gone: str) -> Iterator[Doubt]:
     for (_, hosts), names in _together({metric: ("", *own) for metric, own in lost.items()}):
-        share = max(_share(metric, host, facts) for metric in names for host in hosts)
+        share = max(max(_shares(metric, hosts, facts).values()) for metric in names)
         how = f"in at most {100 * share:.0f} % of the {window}" if share else f"in the {window}"
         what = "was measured" if share else gone
         unread = _unread(names, hosts, facts)
