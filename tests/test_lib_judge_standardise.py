@@ -55,15 +55,6 @@ def test_expected_is_exposure_times_the_rate_of_the_stratum_in_the_slot() -> Non
     assert expected(events, exposure, STRATA) == pytest.approx(np.array(by_hand))
 
 
-def test_a_host_may_be_held_against_the_others_alone() -> None:
-    events = np.array([[4.0, 0], [2, 0], [0, 9], [5, 0], [5, 0]])
-    exposure = np.array([[1.0, 1], [1, 1], [2, 1], [1, 1], [4, 1]])
-    by_hand = [[2 / 3, 4.5], [4 / 3, 4.5], [6, 0], [1.25, 0], [20, 0]]
-    assert expected(events, exposure, STRATA, 0.0) == pytest.approx(np.array(by_hand))
-    alone = expected(events[:1], exposure[:1], STRATA[:1], 0.0)
-    assert alone.tolist() == [[0.0, 0.0]], "nobody else says anything"
-
-
 def test_what_is_unknown_is_in_no_rate() -> None:
     events = np.array([[4.0], [2], [np.nan], [5], [5]])
     exposure = np.array([[1.0], [1], [1], [1], [np.nan]])

@@ -128,7 +128,9 @@ def _one_sided(metric: str, groups: Groups, soak: Facts) -> tuple[str, list[str]
     """
     silent = silent_hosts(everyone(groups), soak) if metric != "samples" else {}
     loss = {
-        group: {h: 1 - share for h, share in _shares(metric, hosts, soak).items() if h not in silent}
+        group: {
+            h: 1 - share for h, share in _shares(metric, hosts, soak).items() if h not in silent
+        }
         for group, hosts in groups.items()
     }
     shares = {group: sum(own.values()) / max(1, len(own)) for group, own in loss.items()}

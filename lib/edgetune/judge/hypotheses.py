@@ -34,10 +34,11 @@ def evened(test: Array, ratio: float) -> Array:
 
 
 def own_share(ratio: float) -> float:
-    """The weight of a host's own events in the weights of its slots (see ``expected``).
+    """What a host's own events and exposure weigh in the rate that weighs its slots.
 
-    They make a host's own bursts count for less. Under a ratio below 1 the smaller counts of test
-    hosts are burstier than the evened ones of control: there it would lower the estimate.
+    Those of the other hosts weigh 1. Its own make a host's bursts count for less. Under a ratio
+    below 1 the smaller counts of test hosts are burstier than the evened ones of control: there
+    that would lower the estimate.
     """
     return min(ratio, 1.0)
 

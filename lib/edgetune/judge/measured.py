@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from edgetune.judge.hypotheses import NO_EFFECT, RATIOS, evened, own_share
+from edgetune.judge.hypotheses import NO_EFFECT, RATIOS, evened
 from edgetune.judge.permutation import Strata
 from edgetune.judge.standardise import (
     dispersion,
@@ -25,6 +25,7 @@ from edgetune.judge.standardise import (
     smallest_unit,
     weights,
 )
+from edgetune.judge.sums import sums_under
 from edgetune.metrics.facts import window_facts
 from edgetune.metrics.series import Series, Window
 
@@ -70,10 +71,9 @@ def measure_block(window: Window, strata: Strata, baseline: Mapping[str, Any]) -
     for name, series in window.metrics.items():
         before = baseline["metrics"][name]
         unit = before["unit"] or smallest_unit(series.events)
-        sums = [
-            _under(ratio, series, test, unit, before["dispersion"], numbers) for ratio in RATIOS
-        ]
-        rows = np.column_stack([_plain(series, unit), *np.transpose(sums, (2, 1, 0))])
+        counts, spread = series.events / unit, before["dispersion"]
+        sums = sums_under(counts, series.exposure, test, numbers, spread)
+        rows = np.column_stack([_plain(series, unit), *sums.reshape(len(test), -1).T])
         metrics[name] = {"hosts": _by_host(window.hosts, rows)}
     return _document(window, metrics, baseline["facts"]["packets"])
 
@@ -145,17 +145,6 @@ def _plain(series: Series, unit: float) -> Array:
     """Events, exposure and counts of each host."""
     sums = (series.events, series.exposure, series.events / unit)
     return np.column_stack([np.nansum(what, axis=1) for what in sums])
-
-
-def _under(
-    ratio: float, series: Series, test: Array, unit: float, spread: float, numbers: Array
-) -> Array:
-    """What each host counted, and is expected to by the counts of all that a hypothesis evens."""
-    counts = series.events / unit
-    alike = counts * evened(test, ratio)[:, None]
-    means, share = expected(alike, series.exposure, numbers), own_share(ratio)
-    others = means if share == 1 else expected(alike, series.exposure, numbers, share)
-    return observed_and_expected(counts, means, weights(others, spread))
 
 
 def _by_host(hosts: Sequence[str], rows: Array) -> dict[str, list[float]]:

@@ -18,7 +18,8 @@ import numpy as np
 
 Array = Any
 
-_LAST_DIGITS = 1e-9
+LAST_DIGITS = 1e-9
+"""Sums differ by this share of them for no other reason than their order."""
 _LEAST = 1e-3
 
 
@@ -34,24 +35,18 @@ def smallest_unit(events: Array) -> float:
         return 1.0
     steps = np.diff(amounts)
     # Sums of fractions differ in their last digits.
-    smallest = steps[steps > _LAST_DIGITS * counted[-1]].min(initial=counted[-1])
+    smallest = steps[steps > LAST_DIGITS * counted[-1]].min(initial=counted[-1])
     return float(max(smallest, _LEAST * np.median(counted)))
 
 
-def expected(events: Array, exposure: Array, strata: Array, own: float = 1.0) -> Array:
-    """Exposure times the stratum's rate in each slot, shape (hosts, slots); NaN if unknown.
-
-    ``own`` is the weight of a host's own events and exposure in the rate that it is held against;
-    those of the other hosts weigh 1.
-    """
+def expected(events: Array, exposure: Array, strata: Array) -> Array:
+    """Exposure times the stratum's rate in each slot, shape (hosts, slots); NaN if unknown."""
     known = np.isfinite(events) & np.isfinite(exposure)
-    counted, exposed = np.where(known, events, 0.0), np.where(known, exposure, 0.0)
-    member = (strata[:, None] == np.unique(strata)).astype(float)
-    happened, total = (member @ (member.T @ each) - (1 - own) * each for each in (counted, exposed))
-    # What is left of an only host's exposure are last digits.
-    some = total > _LAST_DIGITS * exposed
-    rate = np.divide(happened, total, out=np.zeros_like(total), where=some)
-    return np.where(known, exposed * np.maximum(rate, 0.0), np.nan)
+    numbers, stratum = np.unique(strata, return_inverse=True)
+    members = (strata == numbers[:, None]).astype(float)
+    happened, total = (members @ np.where(known, each, 0.0) for each in (events, exposure))
+    rate = np.divide(happened, total, out=np.zeros_like(total), where=total > 0)
+    return np.where(known, exposure * rate[stratum], np.nan)
 
 
 def dispersion(events: Array, means: Array) -> float:
