@@ -101,9 +101,9 @@ def test_a_block_of_an_older_version_is_compared_as_it_was() -> None:
     drops = replicate.metrics[0]
     baseline = measure_baseline(counted(drops.before[:, :8], METRIC, HOSTS), STRATA)
     block = measure_block(counted(drops.after[:, :8], METRIC, HOSTS), STRATA, baseline)
-    rows = block["metrics"][METRIC]["hosts"]
-    old = {host: [*row[:3], row[3 + NO_EFFECT], row[9 + NO_EFFECT]] for host, row in rows.items()}
-    block["metrics"][METRIC]["hosts"] = old
+    rows = rows_of([block], METRIC, HOSTS)[0]
+    kept = [0, 1, 2, 3 + NO_EFFECT, 9 + NO_EFFECT]
+    block["metrics"][METRIC] = {"hosts": dict(zip(HOSTS, rows[:, kept].tolist()))}
     rates = rates_under(rows_of([block], METRIC, HOSTS)[0], ONE, TEST)
     differences = rates[TEST].mean(axis=0) - rates[~TEST].mean(axis=0)
     assert differences == pytest.approx(np.full(len(RATIOS), differences[NO_EFFECT]), abs=0.05)

@@ -9,6 +9,7 @@ import json
 import math
 import random
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,9 +18,10 @@ from typing import Any
 import pytest
 
 from edgetune.judge.look import Moment, take_look
-from edgetune.judge.measured import measure_baseline, measure_block
+from edgetune.judge.measured import EVENTS, measure_baseline, measure_block, rows_of
 from edgetune.judge.outliers import odd_hosts
 from edgetune.judge.power import prospect
+from edgetune.judge.rows import packed_rows
 from edgetune.metrics.series import Window, read_window
 from edgetune.metrics.table import SampleTable
 from edgetune.plan import groups
@@ -317,11 +319,16 @@ def test_the_course_is_relative_to_each_groups_own_baseline(whole: Material) -> 
     assert set(guard.values) == {0.0}
 
 
+def set_events(block: dict[str, Any], hosts: Sequence[str], events: float) -> None:
+    """Say that hosts dropped so many connections in a block."""
+    rows = rows_of([block], "listen_drops", block["hosts"])[0]
+    rows[[block["hosts"].index(host) for host in hosts], EVENTS] = events
+    block["metrics"]["listen_drops"]["rows"] = packed_rows(rows)
+
+
 def test_the_course_after_a_baseline_without_events_has_a_unit(tmp_path: Path) -> None:
     whole = material(tmp_path, usual=0.0)
-    hosts = whole.looks[0]["block"]["metrics"]["listen_drops"]["hosts"]
-    for host in groups(whole.plan)["test"]:
-        hosts[host][0] = 60.0
+    set_events(whole.looks[0]["block"], groups(whole.plan)["test"], 60.0)
     first, *_ = courses(whole.plan, whole.baseline, whole.looks, None)
     assert (first.relative, first.unit) == (False, "per million packets")
     assert round(first.steps["test"][2][2], 2) == 100
@@ -330,7 +337,7 @@ def test_the_course_after_a_baseline_without_events_has_a_unit(tmp_path: Path) -
 def test_hosts_that_were_not_compared_are_not_in_the_course(whole: Material) -> None:
     gone = groups(whole.plan)["test"][0]
     del whole.looks[-1]["hosts"]["listen_drops"][gone]
-    whole.looks[0]["block"]["metrics"]["listen_drops"]["hosts"][gone][0] = 1e9
+    set_events(whole.looks[0]["block"], [gone], 1e9)
     first = courses(whole.plan, whole.baseline, whole.looks, None)[0]
     assert max(first.values) < 2
     assert f"{gone} test changed, not compared" in said(page(whole))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Baseline and blocks of a soak as small documents: all that the verdict rests on.
 
-For each metric every host has a row ``[events, exposure, counts, *observed, *expected]``: events
-as they were counted, counts the same in the metric's ``unit``, and of these the weighted sums
-(see ``standardise``): in a baseline under no effect, in a block under each of ``RATIOS`` (see
-``hypotheses``). Blocks of version 0.7 have those under no effect alone.
+For each metric every host has a row ``[events, exposure, counts, *observed, *expected]`` (see
+``rows``): events as they were counted, counts the same in the metric's ``unit``, and of these the
+weighted sums (see ``standardise``): in a baseline under no effect, in a block under each of
+``RATIOS`` (see ``hypotheses``). Blocks of version 0.7 have those under no effect alone.
 A block is the part of a soak between two looks; rows of consecutive blocks add up.
 """
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from edgetune.judge.hypotheses import NO_EFFECT, RATIOS, evened
 from edgetune.judge.permutation import Strata
+from edgetune.judge.rows import packed_rows, rows_in
 from edgetune.judge.standardise import (
     dispersion,
     expected,
@@ -35,6 +36,7 @@ Document = dict[str, Any]
 EVENTS, EXPOSURE, COUNTS, OBSERVED = range(4)
 EXPECTED = OBSERVED + len(RATIOS)
 _UNDER_NO_EFFECT_ALONE = 5
+_WIDTHS = (_UNDER_NO_EFFECT_ALONE, OBSERVED + 2 * len(RATIOS))
 
 
 def measure_baseline(window: Window, strata: Strata) -> Document:
@@ -53,8 +55,8 @@ def measure_baseline(window: Window, strata: Strata) -> Document:
             "exposure": window.exposures[name],
             "unit": unit if np.nansum(series.events) > 0 else None,
             "dispersion": _short(spread),
-            "hosts": _by_host(window.hosts, rows),
-            "halves": _by_host(window.hosts, np.concatenate([first, second], axis=1)),
+            "rows": packed_rows(rows),
+            "halves": packed_rows(np.concatenate([first, second], axis=1)),
         }
     return _document(window, metrics, None)
 
@@ -74,7 +76,7 @@ def measure_block(window: Window, strata: Strata, baseline: Mapping[str, Any]) -
         counts, spread = series.events / unit, before["dispersion"]
         sums = sums_under(counts, series.exposure, test, numbers, spread)
         rows = np.column_stack([_plain(series, unit), *sums.reshape(len(test), -1).T])
-        metrics[name] = {"hosts": _by_host(window.hosts, rows)}
+        metrics[name] = {"rows": packed_rows(rows)}
     return _document(window, metrics, baseline["facts"]["packets"])
 
 
@@ -84,14 +86,7 @@ def rows_of(parts: Sequence[Mapping[str, Any]], metric: str, hosts: Sequence[str
     What is known under no effect alone is as if it were so under every hypothesis; NaN for an
     unknown host.
     """
-    return np.stack([_wide_rows(part["metrics"][metric]["hosts"], hosts) for part in parts])
-
-
-def _wide_rows(kept: Mapping[str, Sequence[float]], hosts: Sequence[str]) -> Array:
-    """The rows of a document; all of them have the same length."""
-    length = len(next(iter(kept.values()), ())) or _UNDER_NO_EFFECT_ALONE
-    unknown = [np.nan] * length
-    return _wide(np.array([kept.get(host, unknown) for host in hosts], dtype=float))
+    return np.stack([_wide(rows_in(part, metric, "rows", hosts, _WIDTHS)) for part in parts])
 
 
 def _wide(rows: Array) -> Array:
@@ -123,8 +118,8 @@ def rates_under(rows: Array, strata: Array, test: Array) -> Array:
 def halves_of(
     baseline: Mapping[str, Any], metric: str, hosts: Sequence[str]
 ) -> tuple[Array, Array]:
-    """The rows of hosts in both halves of the baseline."""
-    both = np.array([baseline["metrics"][metric]["halves"][host] for host in hosts], dtype=float)
+    """The rows of hosts in both halves of the baseline, as ``rows_of`` has them."""
+    both = rows_in(baseline, metric, "halves", hosts, [2 * width for width in _WIDTHS])
     first, second = np.split(both, 2, axis=1)
     return _wide(first), _wide(second)
 
@@ -147,13 +142,6 @@ def _plain(series: Series, unit: float) -> Array:
     return np.column_stack([np.nansum(what, axis=1) for what in sums])
 
 
-def _by_host(hosts: Sequence[str], rows: Array) -> dict[str, list[float]]:
-    shown = " ".join(["%.7g"] * rows.shape[1])
-    return {
-        host: [*map(float, (shown % tuple(row)).split())] for host, row in zip(hosts, rows.tolist())
-    }
-
-
 def _short(value: float) -> float:
     return float(f"{value:.7g}")
 
@@ -165,6 +153,7 @@ def _document(
         "start": window.start,
         "end": window.end,
         "slot": window.slot,
+        "hosts": [*window.hosts],
         "metrics": dict(metrics),
         "facts": window_facts(window, usual),
     }

@@ -7,14 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from edgetune.errors import InputError
 from edgetune.judge.comparison import Comparison
 from edgetune.judge.look import Moment, doubts_of, judge, too_little, unwatched_of
-from edgetune.judge.measured import rows_of
+from edgetune.judge.measured import halves_of, rows_of
 from edgetune.judge.permutation import Strata
+from edgetune.judge.rows import hosts_of, packed_rows
 from edgetune.judge.soundness import Doubt
 
 Document = dict[str, Any]
+Parts = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -75,35 +79,33 @@ def _strata(pop: str, own: PopRecord) -> Iterator[tuple[str, dict[str, list[str]
         yield f"{pop}/{name}", hosts
 
 
-def _joined(parts: Mapping[str, Sequence[Mapping[str, Any]]]) -> Document:
+def _joined(parts: Parts) -> Document:
     """One document of the sums of each PoP's."""
     each = [document for documents in parts.values() for document in documents]
+    hosts = {pop: hosts_of(documents[0]) for pop, documents in parts.items()}
     return {
         "start": min(document["start"] for document in each),
         "end": max(document["end"] for document in each),
+        "hosts": [f"{pop}/{host}" for pop, own in hosts.items() for host in own],
         "metrics": {
-            metric: {"exposure": row.get("exposure"), "hosts": rows, "halves": halves}
+            metric: {
+                "exposure": row.get("exposure"),
+                "rows": _rows(parts, metric, hosts),
+                **_halves(parts, metric, hosts),
+            }
             for metric, row in each[0]["metrics"].items()
-            for rows, halves in [(_rows(parts, metric), _halves(parts, metric))]
         },
     }
 
 
-def _rows(parts: Mapping[str, Sequence[Mapping[str, Any]]], metric: str) -> dict[str, list[float]]:
-    found = {}
-    for pop, documents in parts.items():
-        hosts = list(documents[0]["metrics"][metric]["hosts"])
-        rows = rows_of(documents, metric, hosts).sum(axis=0).tolist()
-        found.update({f"{pop}/{host}": row for host, row in zip(hosts, rows)})
-    return found
+def _rows(parts: Parts, metric: str, hosts: Mapping[str, Sequence[str]]) -> str:
+    found = [rows_of(own, metric, hosts[pop]).sum(axis=0) for pop, own in parts.items()]
+    return packed_rows(np.concatenate(found))
 
 
-def _halves(
-    parts: Mapping[str, Sequence[Mapping[str, Any]]], metric: str
-) -> dict[str, list[float]]:
+def _halves(parts: Parts, metric: str, hosts: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """Those of the baselines; the blocks of a soak have none."""
-    return {
-        f"{pop}/{host}": row
-        for pop, documents in parts.items()
-        for host, row in documents[0]["metrics"][metric].get("halves", {}).items()
-    }
+    if not all("halves" in documents[0]["metrics"][metric] for documents in parts.values()):
+        return {}
+    found = [np.hstack(halves_of(own[0], metric, hosts[pop])) for pop, own in parts.items()]
+    return {"halves": packed_rows(np.concatenate(found))}

@@ -4,22 +4,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from edgetune.judge.measured import EVENTS, EXPOSURE, halves_of, rows_of
 from edgetune.metrics.catalogue import UNITS
 from edgetune.plan import groups
 
 if TYPE_CHECKING:
     from edgetune.metrics.series import Window
 
+Array = Any
 Document = Mapping[str, Any]
 Step = tuple[float, float, float]
 Point = tuple[float, float]
-
-_EVENTS, _EXPOSURE = 0, 1
-_HALF = 5
 
 
 @dataclass(frozen=True)
@@ -75,11 +76,7 @@ def _course(
     blocks: Sequence[Document],
     window: Window | None,
 ) -> Course:
-    parts = _parts(metric, baseline, blocks)
-    steps = {
-        group: [(start, end, _rate(rows, hosts)) for start, end, rows in parts]
-        for group, hosts in members.items()
-    }
+    steps = {group: _steps(metric, hosts, baseline, blocks) for group, hosts in members.items()}
     slots = {group: _slots(metric, hosts, window) for group, hosts in members.items()}
     usual = {group: _usual(metric, hosts, baseline) for group, hosts in members.items()}
     relative = all(math.isfinite(rate) and rate > 0 for rate in usual.values())
@@ -94,34 +91,35 @@ def _course(
     )
 
 
-def _parts(
-    metric: str, baseline: Document | None, blocks: Sequence[Document]
-) -> list[tuple[float, float, Mapping[str, Sequence[float]]]]:
-    """(start, end, rows of hosts) of all that the record holds of a metric."""
-    parts = []
-    if baseline is not None:
-        start, end = baseline["start"], baseline["end"]
-        middle, halves = (start + end) / 2, baseline["metrics"][metric]["halves"]
-        parts.append((start, middle, {host: row[:_HALF] for host, row in halves.items()}))
-        parts.append((middle, end, {host: row[_HALF:] for host, row in halves.items()}))
-    return parts + [(b["start"], b["end"], b["metrics"][metric]["hosts"]) for b in blocks]
+def _steps(
+    metric: str, hosts: Sequence[str], baseline: Document | None, blocks: Sequence[Document]
+) -> list[Step]:
+    """All that the record holds of some hosts."""
+    steps = [
+        (block["start"], block["end"], _rate(rows_of([block], metric, hosts)[0]))
+        for block in blocks
+    ]
+    if baseline is None:
+        return steps
+    start, end = baseline["start"], baseline["end"]
+    middle = (start + end) / 2
+    first, second = map(_rate, halves_of(baseline, metric, hosts))
+    return [(start, middle, first), (middle, end, second), *steps]
 
 
 def _usual(metric: str, hosts: Sequence[str], baseline: Document | None) -> float:
-    return _rate(baseline["metrics"][metric]["hosts"], hosts) if baseline else math.nan
+    return _rate(rows_of([baseline], metric, hosts)[0]) if baseline else math.nan
 
 
-def _rate(rows: Mapping[str, Sequence[float]], hosts: Iterable[str]) -> float:
-    own = [rows[host] for host in hosts if host in rows]
-    exposure = sum(row[_EXPOSURE] for row in own)
-    return sum(row[_EVENTS] for row in own) / exposure if exposure > 0 else math.nan
+def _rate(rows: Array) -> float:
+    """That of hosts together; unknown ones have no part in it."""
+    events, exposure = (float(np.nansum(rows[:, column])) for column in (EVENTS, EXPOSURE))
+    return events / exposure if exposure > 0 else math.nan
 
 
 def _slots(metric: str, hosts: Sequence[str], window: Window | None) -> list[Point]:
     if window is None:
         return []
-    import numpy as np
-
     own = [at for at, host in enumerate(window.hosts) if host in hosts]
     series = window.metrics[metric]
     events, exposure = (np.nansum(what[own], axis=0) for what in (series.events, series.exposure))
