@@ -13,9 +13,12 @@ import math
 import sys
 from array import array
 from binascii import a2b_base64, b2a_base64
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import compress
+from itertools import accumulate, chain, compress, islice
+from struct import pack
 from typing import Any
 
 from edgetune import SAMPLE_SCHEMA
@@ -40,15 +43,14 @@ class SampleTable:
 
     ``host`` and ``boot`` number ``hosts`` and ``boots``; ``time`` and ``uptime`` are in seconds. A
     number that was not read is NaN. One that was damaged in the store may be any (see
-    ``countable``).
+    ``countable``). Readings are decoded whenever they are asked for: most never are.
     """
 
     def __init__(self, rows: Sequence[Sample] = ()) -> None:
-        self._hosts: dict[str, int] = {}
-        self._boots: dict[str, int] = {}
+        self._hosts, self._boots = _no_numbers(), _no_numbers()
         self.host, self.boot = array("i"), array("i")
         self.time, self.uptime = array("d"), array("d")
-        self._readings: dict[tuple[str, str], Column] = {}
+        self._parts: list[_Readings] = []
         if rows:
             self.add_rows(rows)
 
@@ -73,27 +75,38 @@ class SampleTable:
         """One number for each row."""
         return self._column("gauges", name)
 
-    def gauges_of(self, row: int) -> dict[str, float]:
-        """Those of one sample that were read."""
-        return self._readings_of("gauges", row)
+    def gauges_of(self, rows: Iterable[int]) -> list[dict[str, float]]:
+        """Those of some samples that were read, one after the other."""
+        ends = [*accumulate(part.size for part in self._parts)]
+        decoded: dict[int, dict[str, Column]] = {}
+        found = []
+        for row in rows:
+            number = bisect_right(ends, row)
+            part = self._parts[number]
+            if number not in decoded:
+                decoded[number] = part.columns("gauges")
+            found.append(_read_at(decoded[number], row - ends[number] + part.size))
+        return found
 
     def latest_gauges(self) -> dict[str, dict[str, float]]:
         """Those of the last sample of each host."""
         last = dict(zip(self.host, range(len(self))))
         hosts = self.hosts
-        return {hosts[host]: self.gauges_of(row) for host, row in last.items()}
+        return dict(zip((hosts[host] for host in last), self.gauges_of(last.values())))
 
     def rows(self) -> Iterator[Sample]:
         """Each sample alone, as ``samples.make_sample`` makes it."""
         hosts, boots = self.hosts, self.boots
-        for row, (host, boot) in enumerate(zip(self.host, self.boot)):
+        kinds = ("counters", "gauges")
+        readings = chain.from_iterable(zip(*map(part.rows, kinds)) for part in self._parts)
+        columns = zip(self.host, self.time, self.boot, self.uptime, readings)
+        for host, time, boot, uptime, own in columns:
             yield {
                 "host": hosts[host],
-                "time": self.time[row],
+                "time": time,
                 "boot_id": boots[boot],
-                "uptime": self.uptime[row],
-                "counters": self._readings_of("counters", row),
-                "gauges": self._readings_of("gauges", row),
+                "uptime": uptime,
+                **dict(zip(kinds, own)),
             }
 
     def between(self, start: float, end: float) -> SampleTable:
@@ -105,9 +118,8 @@ class SampleTable:
         found.time, found.uptime = (
             array("d", compress(column, inside)) for column in (self.time, self.uptime)
         )
-        found._readings = {
-            key: array("d", compress(column, inside)) for key, column in self._readings.items()
-        }
+        of_part = iter(inside)
+        found._parts = [part.where([*islice(of_part, part.size)]) for part in self._parts]
         return found
 
     def add_rows(self, rows: Sequence[Sample]) -> None:
@@ -119,7 +131,7 @@ class SampleTable:
         }
         hosts, boots = ([row[key] for row in rows] for key in ("host", "boot_id"))
         time, uptime = (_amounts([row[key] for row in rows]) for key in ("time", "uptime"))
-        self._add(hosts, boots, time, uptime, readings)
+        self._add(hosts, boots, time, uptime, [_Readings(len(rows), readings)])
 
     def add_document(self, value: Any) -> None:
         """Those of a stored document; a damaged column is as one that was not read.
@@ -135,12 +147,12 @@ class SampleTable:
         if uptime is None or len(hosts) != len(boots) or not countable(time):
             return
         readings = {
-            (kind, name): column
+            (kind, name): text
             for kind in ("counters", "gauges")
             for name, text in _mapping(kept.get(kind)).items()
-            if (column := _unpacked(text, len(hosts))) is not None
         }
-        self._add(hosts, boots, array("d", [float(time)]) * len(hosts), uptime, readings)
+        times = array("d", [float(time)]) * len(hosts)
+        self._add(hosts, boots, times, uptime, [_Readings(len(hosts), readings)])
 
     def add_table(self, other: SampleTable) -> None:
         """All rows of another one."""
@@ -150,15 +162,16 @@ class SampleTable:
             [boots[number] for number in other.boot],
             other.time,
             other.uptime,
-            other._readings,
+            other._parts,
         )
 
     def document(self) -> dict[str, Any]:
         """As it is stored; of samples of one time."""
         hosts, boots = self.hosts, self.boots
+        keys = dict.fromkeys(key for part in self._parts for key in part.columns_of)
         kinds: dict[str, dict[str, str]] = {"counters": {}, "gauges": {}}
-        for (kind, name), column in self._readings.items():
-            kinds[kind][name] = _packed(column)
+        for kind, name in keys:
+            kinds[kind][name] = _packed(self._column(kind, name))
         return {
             "schema": SAMPLE_SCHEMA,
             "time": self.time[0],
@@ -174,36 +187,65 @@ class SampleTable:
         boots: Sequence[str],
         time: Column,
         uptime: Column,
-        readings: Mapping[tuple[str, str], Column],
+        parts: Sequence[_Readings],
     ) -> None:
-        for key in readings.keys() - self._readings.keys():
-            self._readings[key] = _unread(len(self))
-        self.host.extend(_numbered(hosts, self._hosts))
-        self.boot.extend(_numbered(boots, self._boots))
+        _extend(self.host, hosts, self._hosts)
+        _extend(self.boot, boots, self._boots)
         self.time.extend(time)
         self.uptime.extend(uptime)
-        for key, column in self._readings.items():
-            column.extend(readings[key] if key in readings else _unread(len(hosts)))
+        self._parts.extend(parts)
 
     def _column(self, kind: str, name: str) -> Column:
-        found = self._readings.get((kind, name))
-        return _unread(len(self)) if found is None else found
-
-    def _readings_of(self, kind: str, row: int) -> dict[str, float]:
-        own = {name: column[row] for (of, name), column in self._readings.items() if of == kind}
-        return {name: value for name, value in own.items() if not math.isnan(value)}
+        found = array("d")
+        for part in self._parts:
+            found.extend(part.column((kind, name)))
+        return found
 
 
-def _numbered(names: Sequence[str], numbers: dict[str, int]) -> Iterable[int]:
-    """Their numbers; a new name gets the next one."""
-    for name in names:
-        if name not in numbers:
-            numbers[name] = len(numbers)
-    return map(numbers.__getitem__, names)
+class _Readings:
+    """The counters and gauges of some samples, by kind and name; a text is a stored column."""
+
+    def __init__(self, size: int, columns_of: Mapping[tuple[str, str], Any]) -> None:
+        self.size = size
+        self.columns_of = columns_of
+
+    def column(self, key: tuple[str, str]) -> Column:
+        """One number for each sample."""
+        kept = self.columns_of.get(key)
+        found = kept if isinstance(kept, array) else _unpacked(kept, self.size)
+        return array("d", [math.nan]) * self.size if found is None else found
+
+    def columns(self, kind: str) -> dict[str, Column]:
+        """All of a kind, by name."""
+        return {key[1]: self.column(key) for key in self.columns_of if key[0] == kind}
+
+    def rows(self, kind: str) -> list[dict[str, float]]:
+        """Those of each sample that were read."""
+        columns = self.columns(kind)
+        return [_read_at(columns, row) for row in range(self.size)]
+
+    def where(self, inside: Sequence[bool]) -> _Readings:
+        """Those of the samples that are ``inside``."""
+        if all(inside):
+            return self
+        found = {key: array("d", compress(self.column(key), inside)) for key in self.columns_of}
+        return _Readings(sum(inside), found if any(inside) else {})
 
 
-def _unread(size: int) -> Column:
-    return array("d", [math.nan]) * size
+def _read_at(columns: Mapping[str, Column], row: int) -> dict[str, float]:
+    return {name: own[row] for name, own in columns.items() if not math.isnan(own[row])}
+
+
+def _no_numbers() -> dict[str, int]:
+    """The numbers of names; a new name gets the next one."""
+    found: defaultdict[str, int] = defaultdict()
+    found.default_factory = found.__len__
+    return found
+
+
+def _extend(column: Column, names: Sequence[str], numbers: dict[str, int]) -> None:
+    # An array takes integers one by one much more slowly.
+    column.frombytes(pack(f"{len(names)}i", *map(numbers.__getitem__, names)))
 
 
 def _amounts(values: Sequence[Any]) -> Column:

@@ -64,7 +64,7 @@ def _last_two(watched: Watched) -> tuple[Gauges, Gauges]:
         newest[host] = row
     hosts = samples.hosts
     last, before = (
-        {hosts[host]: samples.gauges_of(row) for host, row in rows.items()}
+        dict(zip((hosts[host] for host in rows), samples.gauges_of(rows.values())))
         for rows in (newest, previous)
     )
     return last, before
