@@ -208,8 +208,8 @@ JUDGE = (
         (
             "a sample that is stored twice counts twice",
             "series.py",
-            "    return which[order[fresh]]\n",
-            "    return which[order]\n",
+            "    return order[fresh]\n",
+            "    return order\n",
         ),
     ),
     *mutations_of(

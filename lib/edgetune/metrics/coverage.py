@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -70,13 +71,19 @@ def merge_coverage_documents(parts: Sequence[Document | None]) -> dict[str, Any]
     }
 
 
+def by_hosts(parts: Sequence[Mapping[str, float | None]], hosts: Sequence[str]) -> Array:
+    """Values of hosts in some documents, shape (documents, hosts); NaN where one is not known."""
+    known = [[*map(part.get, hosts)] for part in parts]
+    return np.array(known, dtype=float).reshape(len(parts), len(hosts))
+
+
 def _by_host(hosts: Sequence[str], values: Array) -> dict[str, float]:
     return {host: round(value, 1) for host, value in zip(hosts, values.tolist())}
 
 
 def _summed(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    hosts = dict.fromkeys(host for part in parts for host in part)
-    return {host: round(sum(part.get(host, 0.0) for part in parts), 1) for host in hosts}
+    hosts = list(dict.fromkeys(chain.from_iterable(parts)))
+    return _by_host(hosts, np.nansum(by_hosts(parts, hosts), axis=0))
 
 
 def _summed_by_name(

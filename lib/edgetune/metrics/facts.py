@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from edgetune.metrics.coverage import coverage_document, merge_coverage_documents
+from edgetune.metrics.coverage import by_hosts, coverage_document, merge_coverage_documents
 from edgetune.metrics.series import REBOOTED, Window
 
 IDLE = 0.1
@@ -32,14 +33,16 @@ Facts = Mapping[str, Any]
 
 def window_facts(window: Window, usual: Mapping[str, float | None] | None = None) -> dict[str, Any]:
     """The facts of one window; ``usual`` are the packets per second of its baseline."""
-    rates = dict(zip(window.hosts, window.packets))
-    means = {host: _mean(row) for host, row in rates.items()}
-    idle = {host: _idle(row, (usual or {}).get(host)) for host, row in rates.items()}
+    known = ~np.isnan(window.packets)
+    slots, total = known.sum(axis=1), np.nansum(window.packets, axis=1)
+    means = np.divide(total, slots, out=np.full(len(slots), np.nan), where=slots > 0)
+    few = window.packets < IDLE * by_hosts([usual or {}], window.hosts).T
+    idle = dict(zip(window.hosts, (few.sum(axis=1) / np.maximum(slots, 1)).tolist()))
     return {
         "samples": dict(zip(window.hosts, window.samples.tolist())),
-        "newest": {host: _known(time) for host, time in zip(window.hosts, window.newest.tolist())},
+        "newest": _known(window.hosts, window.newest),
         "flaws": dict(window.flaws),
-        "packets": means,
+        "packets": _known(window.hosts, means),
         "idle": idle,
         "idlest": idle,
         "boots": {host: list(boots) for host, boots in window.boots.items()},
@@ -55,14 +58,19 @@ def merge_facts(parts: Sequence[Facts]) -> dict[str, Any]:
     the blocks' medians. A host whose boot is another one than at the end of the block before has
     rebooted.
     """
-    hosts = list(dict.fromkeys(host for part in parts for host in part["samples"]))
+    hosts = list(dict.fromkeys(chain.from_iterable(part["samples"] for part in parts)))
+    samples, newest, packets, idle = (
+        by_hosts([part[fact] for part in parts], hosts)
+        for fact in ("samples", "newest", "packets", "idle")
+    )
+    idlest = by_hosts([part.get("idlest", part["idle"]) for part in parts], hosts)
     return {
-        "samples": {host: sum(part["samples"].get(host, 0) for part in parts) for host in hosts},
-        "newest": {host: max(_values(parts, "newest", host), default=None) for host in hosts},
+        "samples": dict(zip(hosts, np.nansum(samples, axis=0).astype(int).tolist())),
+        "newest": _known(hosts, np.fmax.reduce(newest)),
         "flaws": _flaws(parts),
-        "packets": {host: _weighted(parts, "packets", host) for host in hosts},
-        "idle": {host: _weighted(parts, "idle", host) or 0.0 for host in hosts},
-        "idlest": {host: _idlest(parts, host) for host in hosts},
+        "packets": _known(hosts, _weighted(packets, samples)),
+        "idle": _or_zero(hosts, _weighted(idle, samples)),
+        "idlest": _or_zero(hosts, np.fmax.reduce(idlest)),
         "boots": _boots(parts),
         "measured": merge_coverage_documents([part.get("measured") for part in parts]),
         "load": {
@@ -72,45 +80,30 @@ def merge_facts(parts: Sequence[Facts]) -> dict[str, Any]:
     }
 
 
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value
+def _known(hosts: Sequence[str], values: Array) -> dict[str, float | None]:
+    return {
+        host: None if math.isnan(value) else value for host, value in zip(hosts, values.tolist())
+    }
 
 
-def _mean(row: Array) -> float | None:
-    known = row[~np.isnan(row)]
-    return float(known.mean()) if known.size else None
+def _or_zero(hosts: Sequence[str], values: Array) -> dict[str, float]:
+    return dict(zip(hosts, np.where(np.isnan(values), 0.0, values).tolist()))
 
 
-def _idle(row: Array, usual: float | None) -> float:
-    known = row[~np.isnan(row)]
-    return float(np.mean(known < IDLE * usual)) if usual and known.size else 0.0
+def _weighted(values: Array, samples: Array) -> Array:
+    """The mean of each host over blocks by its samples; NaN without any."""
+    weights = np.where(np.isnan(values), 0.0, samples)
+    weight, total = weights.sum(axis=0), np.nansum(weights * values, axis=0)
+    return np.divide(total, weight, out=np.full(len(weight), np.nan), where=weight > 0)
 
 
-def _load(packets: Array, means: Mapping[str, float | None]) -> dict[str, float | None]:
+def _load(packets: Array, means: Array) -> dict[str, float | None]:
     """By slot in which any host is known; one that is not counts with its mean."""
-    mean = np.array([np.nan if value is None else value for value in means.values()])
-    filled = np.where(np.isnan(packets), mean[:, None], packets)
+    filled = np.where(np.isnan(packets), means[:, None], packets)
     load = np.nansum(filled, axis=0)[~np.isnan(packets).all(axis=0)]
     if not load.size:
         return {"median": None, "peak": None}
     return {"median": float(np.median(load)), "peak": float(load.max())}
-
-
-def _values(parts: Sequence[Facts], fact: str, host: str) -> Iterator[Any]:
-    found = (part[fact].get(host) for part in parts)
-    return (value for value in found if value is not None)
-
-
-def _weighted(parts: Sequence[Facts], fact: str, host: str) -> float | None:
-    known = [part for part in parts if part[fact].get(host) is not None]
-    weight = sum(part["samples"][host] for part in known)
-    if not weight:
-        return None
-    return float(sum(part["samples"][host] * part[fact][host] for part in known) / weight)
-
-
-def _idlest(parts: Sequence[Facts], host: str) -> float:
-    return max(float(part.get("idlest", part["idle"]).get(host, 0.0)) for part in parts)
 
 
 def _flaws(parts: Sequence[Facts]) -> dict[str, str]:

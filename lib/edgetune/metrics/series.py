@@ -91,9 +91,9 @@ def read_window(
     used = {
         name: (exposures or {}).get(name) or _exposure(table, METRICS[name]) for name in metrics
     }
-    seconds = steps.sums(steps.of(table.uptime))
+    seconds = steps.seconds()
     with np.errstate(divide="ignore", invalid="ignore"):
-        packets = np.where(seconds > 0, steps.sums(steps.growth(PACKETS)) / seconds, np.nan)
+        packets = np.where(seconds > 0, steps.grown(PACKETS) / seconds, np.nan)
     found = {name: _series(steps, METRICS[name], used[name], seconds) for name in metrics}
     inside = (table.time >= start) & (table.time <= end)
     newest = np.full(len(hosts), -np.inf)
@@ -188,11 +188,28 @@ def _in_order(host: Array, boot: Array, uptime: Array, time: Array) -> Array:
     """The order of samples of hosts (-1 for others) at known times; the second of two with one
     host, boot, uptime and time is left out."""
     which = np.flatnonzero((host >= 0) & np.isfinite(time) & np.isfinite(uptime))
-    columns = [column[which] for column in (host, boot, uptime, time)]
-    order = np.lexsort(columns[::-1])
-    fresh = np.ones(len(order), dtype=bool)
-    fresh[1:] = np.any([np.diff(column[order]) != 0 for column in columns], axis=0)
-    return which[order[fresh]]
+    # Samples are mostly read in the order of time: then to sort by host is enough.
+    small = host[which].astype(np.min_scalar_type(host.max(initial=0)))
+    order = which[np.argsort(small, kind="stable")]
+    columns = (host, boot, uptime, time)
+    if not _are_sorted([column[order] for column in columns]):
+        order = which[np.lexsort([column[which] for column in columns[::-1]])]
+    fresh = np.zeros(len(order), dtype=bool)
+    fresh[:1] = True
+    for column in columns:
+        fresh[1:] |= np.diff(column[order]) != 0
+    return order[fresh]
+
+
+def _are_sorted(columns: Sequence[Array]) -> bool:
+    """Whether rows are sorted by the first column, then by the next."""
+    tied: Array | bool = True
+    for column in columns:
+        change = np.diff(column)
+        if np.any(tied & (change < 0)):
+            return False
+        tied = tied & (change == 0)
+    return True
 
 
 def _known(values: Sequence[float]) -> Array:
@@ -217,31 +234,34 @@ class _Steps:
         self._grown: dict[str, Array] = {}
         self._flaws: list[tuple[float, str, str]] = []
 
-    def of(self, column: Array) -> Array:
-        """How much a column changed in every step."""
+    def seconds(self) -> Array:
+        """For how long each host was watched in each slot, shape (hosts, slots); NaN if not."""
+        return self._filled(self._cell, self._changed(self._table.uptime))
+
+    def grown(self, counter: str) -> Array:
+        """How much a counter grew, shape (hosts, slots); NaN where it is unknown in any step."""
+        if counter not in self._grown:
+            self._grown[counter] = self._filled(self._cell, self._growth(counter))
+        return self._grown[counter]
+
+    def _changed(self, column: Array) -> Array:
         return column[self._at + 1] - column[self._at]
 
-    def growth(self, counter: str) -> Array:
+    def _growth(self, counter: str) -> Array:
         """How much a counter grew in every step; NaN, and a flaw of the host, where it fell."""
-        if counter not in self._grown:
-            column = self._table.counter(counter)
-            grown = self.of(column)
-            fell = grown < 0
-            for step in np.flatnonzero(fell):
-                at = self._at[step]
-                host = self._table.hosts[self._table.host[at]]
-                text = _fall(counter, column[at], column[at + 1])
-                self._flaws.append((self._middle[step], host, text))
-            self._grown[counter] = np.where(fell, np.nan, grown)
-        return self._grown[counter]
+        column = self._table.counter(counter)
+        grown = self._changed(column)
+        fell = grown < 0
+        for step in np.flatnonzero(fell):
+            at = self._at[step]
+            host = self._table.hosts[self._table.host[at]]
+            text = _fall(counter, column[at], column[at + 1])
+            self._flaws.append((self._middle[step], host, text))
+        return np.where(fell, np.nan, grown)
 
     def flaws(self) -> dict[str, str]:
         """The first flaw of each host, of the counters read so far."""
         return {host: text for _, host, text in sorted(self._flaws, reverse=True)}
-
-    def sums(self, grown: Array) -> Array:
-        """The steps' values added up by slot (hosts, slots); NaN in one makes the slot NaN."""
-        return self._filled(self._cell, grown)
 
     def readings(self, gauge: str) -> Series:
         """A gauge's readings by slot."""
@@ -295,8 +315,8 @@ def _exposure(table: _Table, metric: Metric) -> str:
 def _series(steps: _Steps, metric: Metric, exposure: str, seconds: Array) -> Series:
     if metric.gauge:
         return steps.readings(metric.gauge)
-    events = sum(steps.sums(steps.growth(counter)) for counter in metric.counters)
-    base = seconds if exposure == SECONDS else steps.sums(steps.growth(exposure))
+    events = sum(map(steps.grown, metric.counters))
+    base = seconds if exposure == SECONDS else steps.grown(exposure)
     unknown = np.isnan(events) | np.isnan(base)
     return Series(np.where(unknown, np.nan, events), np.where(unknown, np.nan, base))
 
@@ -320,8 +340,7 @@ def _coverage(
 
 
 def _read_of(steps: _Steps, counter: str, seconds: Array) -> Array:
-    grown = steps.sums(steps.growth(counter))
-    return np.nansum(np.where(np.isnan(grown), 0.0, seconds), axis=1)
+    return np.nansum(np.where(np.isnan(steps.grown(counter)), 0.0, seconds), axis=1)
 
 
 def _boots(table: _Table, start: float, end: float) -> dict[str, tuple[str, str]]:
