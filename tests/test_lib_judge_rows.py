@@ -19,7 +19,7 @@ from tests.soaked_fleet import Fleet
 
 Document = dict[str, Any]
 HOSTS = ["e2", "e0", "e1"]
-ROWS = np.array([[1.0, 2, 3, 4, 5], [-1e300, np.nan, 5e-324, 0, 0.1], [6, 7, 8, 9, 1e10]])
+ROWS = np.array([[1.0, 2, 3, 4, 5], [1e-9, np.nan, 1 / 3, 0, 1e30], [6, 7, 8, 9, 123456789]])
 
 
 def made(rows: Any = ROWS, hosts: list[str] = HOSTS) -> Document:
@@ -42,10 +42,16 @@ def as_of_0_7(document: Document) -> Document:
 
 def test_rows_come_back_as_they_were_in_any_order_of_hosts() -> None:
     document = json.loads(json.dumps(made()))
-    np.testing.assert_array_equal(rows_in(document, "cpu", "rows", HOSTS, [5]), ROWS)
+    found = rows_in(document, "cpu", "rows", HOSTS, [5])
+    np.testing.assert_allclose(found, ROWS, rtol=1e-7)
     found = rows_in(document, "cpu", "rows", ["e1", "unknown", "e2"], [5])
-    np.testing.assert_array_equal(found, [ROWS[2], [np.nan] * 5, ROWS[0]])
+    np.testing.assert_allclose(found, [ROWS[2], [np.nan] * 5, ROWS[0]], rtol=1e-7)
     assert rows_in(document, "cpu", "rows", [], [5]).shape == (0, 5)
+
+
+def test_numbers_that_no_host_counts_stay_large_and_finite() -> None:
+    found = rows_in(made(np.array([[1e300, -1e300, 5e-324]])[[0, 0, 0]]), "cpu", "rows", HOSTS, [3])
+    assert found[0].tolist() == pytest.approx([3.4e38, -3.4e38, 0.0], rel=1e-2)
 
 
 @pytest.mark.parametrize(

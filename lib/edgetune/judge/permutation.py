@@ -24,7 +24,8 @@ ENUMERATE_UP_TO = 20000
 DRAWS = 9999
 TIE = 1e-9
 """Scores closer than this are ties; they count against the draw that happened."""
-_ROWS_AT_ONCE = 1000
+# Larger parts of many hosts come from the system, page by page, each time.
+_ROWS_AT_ONCE = 200
 _KEYED_AT_ONCE = 256
 
 Array = Any

@@ -2,8 +2,8 @@
 """Rows of numbers, one for each host of a document, as the document keeps them.
 
 ``{"hosts": [name], "metrics": {metric: {"rows": text, ...}}}``: a text is the base64 of
-little-endian doubles, row by row in the order of ``hosts``. In documents of version 0.7 and before
-a metric has a list of numbers for each host instead.
+little-endian floats of 32 bits (seven digits), row by row in the order of ``hosts``. In documents
+of version 0.7 and before a metric has a list of numbers for each host instead.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ from edgetune.errors import InputError
 Array = Any
 Document = Mapping[str, Any]
 
+_LARGEST = float(np.finfo("f4").max)
+"""Counters that are damaged can be larger."""
 _OF_OLD = {"rows": "hosts", "halves": "halves"}
 
 
 def packed_rows(rows: Array) -> str:
     """The text of rows, shape (hosts, numbers)."""
-    return b2a_base64(np.asarray(rows).astype("<f8").tobytes(), newline=False).decode("ascii")
+    kept = np.clip(rows, -_LARGEST, _LARGEST).astype("<f4")
+    return b2a_base64(kept.tobytes(), newline=False).decode("ascii")
 
 
 def hosts_of(document: Document) -> list[str]:
@@ -55,7 +58,7 @@ def rows_in(
 
 def _unpacked(text: Any, hosts: int) -> Array | None:
     try:
-        return np.frombuffer(a2b_base64(text), dtype="<f8").astype(float).reshape(hosts, -1)
+        return np.frombuffer(a2b_base64(text), dtype="<f4").astype(float).reshape(hosts, -1)
     except (TypeError, ValueError):
         return None
 

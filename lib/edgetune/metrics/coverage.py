@@ -73,8 +73,10 @@ def merge_coverage_documents(parts: Sequence[Document | None]) -> dict[str, Any]
 
 def by_hosts(parts: Sequence[Mapping[str, float | None]], hosts: Sequence[str]) -> Array:
     """Values of hosts in some documents, shape (documents, hosts); NaN where one is not known."""
-    known = [[*map(part.get, hosts)] for part in parts]
-    return np.array(known, dtype=float).reshape(len(parts), len(hosts))
+    wanted = [*hosts]
+    # The hosts of all blocks are mostly the same, in one order.
+    known = [[*part.values()] if [*part] == wanted else [*map(part.get, wanted)] for part in parts]
+    return np.array(known, dtype=float).reshape(len(parts), len(wanted))
 
 
 def _by_host(hosts: Sequence[str], values: Array) -> dict[str, float]:

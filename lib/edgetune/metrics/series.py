@@ -167,6 +167,7 @@ class _Table:
     def __init__(self, samples: SampleTable, hosts: Sequence[str]) -> None:
         self.hosts, self.boots = hosts, samples.boots
         self._samples = samples
+        self._gauges: dict[str, Array] = {}
         number = {host: index for index, host in enumerate(hosts)}
         numbers = np.array([number.get(host, -1) for host in samples.hosts], dtype=int)
         host, boot = numbers[np.asarray(samples.host)], np.asarray(samples.boot)
@@ -181,7 +182,9 @@ class _Table:
 
     def gauge(self, name: str) -> Array:
         """NaN where it was not read."""
-        return _known(self._samples.gauge(name))[self._order]
+        if name not in self._gauges:
+            self._gauges[name] = _known(self._samples.gauge(name))[self._order]
+        return self._gauges[name]
 
 
 def _in_order(host: Array, boot: Array, uptime: Array, time: Array) -> Array:
