@@ -35,8 +35,13 @@ def lasting(before: Array, first: Array, second: Array, strata: Array) -> float:
     return min(max(1 - passing / between, 0.0), 1.0) if between > 0 else 1.0
 
 
+def numbers_of(strata: Array) -> Array:
+    """The strata that hosts are in; ``strata`` numbers that of each from 0 on."""
+    return np.flatnonzero(np.bincount(strata))
+
+
 def _squares(values: Array, strata: Array, known: Array) -> float:
-    groups = [values[known & (strata == stratum)] for stratum in np.unique(strata)]
+    groups = [values[known & (strata == stratum)] for stratum in numbers_of(strata)]
     return sum(float(((own - own.mean()) ** 2).sum()) for own in groups if own.size)
 
 
@@ -46,7 +51,7 @@ def filled(values: Array, strata: Array) -> Array:
     What is unknown in a whole stratum is 0.
     """
     found = values.copy()
-    for stratum in np.unique(strata):
+    for stratum in numbers_of(strata):
         own = strata == stratum
         known = own & np.isfinite(values)
         found[own & ~known] = values[known].mean() if known.any() else 0.0

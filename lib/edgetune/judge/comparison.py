@@ -48,6 +48,7 @@ class Comparison:
         self.blocks = blocks
         self.draws = draws_of(plan, strata)
         self._known: dict[str, Array] = {}
+        self._before: dict[str, Array] = {}
         self._rates: dict[tuple[str, str], Array] = {}
         self._ratios: dict[tuple[str, str, float | None], float] = {}
         self.margins = {self.metric: math.log1p(plan["intent"]["margin"])}
@@ -182,7 +183,9 @@ class Comparison:
 
     def before(self, metric: str) -> Array:
         """The logarithm of each host's rate in the baseline."""
-        return rates_of(self._rows(metric)[0], self.draws.strata)
+        if metric not in self._before:
+            self._before[metric] = rates_of(self._rows(metric)[0], self.draws.strata)
+        return self._before[metric]
 
     def after(self, metric: str, window: str, supposed: float = 0.0) -> Array:
         """The logarithm of each host's rate in a window of the soak, when the ratio of which

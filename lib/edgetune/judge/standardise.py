@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from edgetune.judge.change import numbers_of
+
 Array = Any
 
 LAST_DIGITS = 1e-9
@@ -89,7 +91,7 @@ def log_rates(sums: Array, counts: Array, strata: Array, scale: Array | float = 
     scales = np.broadcast_to(scale, len(sums))
     observed, means = sums[:, 0] * scales, sums[:, 1]
     found = np.zeros(len(sums))
-    for stratum in np.unique(strata):
+    for stratum in numbers_of(strata):
         own = strata == stratum
         if observed[own].sum() <= 0 or means[own].sum() <= 0:
             continue

@@ -80,7 +80,8 @@ def by_hosts(parts: Sequence[Mapping[str, float | None]], hosts: Sequence[str]) 
 
 
 def _by_host(hosts: Sequence[str], values: Array) -> dict[str, float]:
-    return {host: round(value, 1) for host, value in zip(hosts, values.tolist())}
+    rounded: Array = np.round(values, 1)
+    return dict(zip(hosts, rounded.tolist()))
 
 
 def _summed(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -121,11 +121,12 @@ def _flaws(parts: Sequence[Facts]) -> dict[str, str]:
 
 def _boots(parts: Sequence[Facts]) -> dict[str, list[str]]:
     """The first and the last of each host in all blocks together."""
-    found: dict[str, list[str]] = {}
-    for part in parts:
-        for host, (first, last) in part.get("boots", {}).items():
-            found[host] = [found.get(host, [first])[0], last]
-    return found
+    earliest: dict[str, list[str]] = {}
+    latest: dict[str, list[str]] = {}
+    for earlier, later in zip(parts[::-1], parts):
+        earliest.update(earlier.get("boots", {}))
+        latest.update(later.get("boots", {}))
+    return {host: [earliest[host][0], boots[1]] for host, boots in latest.items()}
 
 
 def rebooted_between(boots: Mapping[str, Sequence[str]], later: Facts) -> list[str]:
