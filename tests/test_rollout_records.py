@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from edgetune import RECORD_SCHEMA
 from edgetune.errors import RefusedError
 from edgetune.rollout import lifecycle, status
 from edgetune.rollout.record import read_rollout, save_plan
@@ -62,7 +63,7 @@ def test_it_is_taken_back_to_the_end(tmp_path: Path) -> None:
     assert set(world.hosts.told("restore")) == TUNED
     assert set(world.balancer.state.values()) == {"ready"}
     text = world.site.store.get(HEAD)
-    assert text is not None and json.loads(text)["schema"] == 2
+    assert text is not None and json.loads(text)["schema"] == RECORD_SCHEMA
 
 
 def test_it_is_promoted_to_the_end(tmp_path: Path) -> None:
@@ -88,8 +89,8 @@ def test_a_quarantine_of_the_first_version_is_understood(tmp_path: Path) -> None
 
 
 def test_a_record_of_a_newer_version_is_refused_with_the_way_out(tmp_path: Path) -> None:
-    world = _world(tmp_path, schema=3)
-    says = r"a record has schema 3, this edgetune understands up to 2; carry the rollout on with "
+    world = _world(tmp_path, schema=4)
+    says = r"a record has schema 4, this edgetune understands up to 3; carry the rollout on with "
     with pytest.raises(RefusedError, match=says + "the version of the pack that wrote it"):
         read_rollout(world.site, ROLLOUT)
     with pytest.raises(RefusedError, match=says):
@@ -99,20 +100,20 @@ def test_a_record_of_a_newer_version_is_refused_with_the_way_out(tmp_path: Path)
 def test_a_batch_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     world = _world(tmp_path)
     (key,) = [key for key in DOCUMENTS if key.endswith(f"batch.{ROLLOUT}.0")]
-    world.site.store.put(key, json.dumps({**DOCUMENTS[key], "schema": 3}))
-    with pytest.raises(RefusedError, match="a record has schema 3"):
+    world.site.store.put(key, json.dumps({**DOCUMENTS[key], "schema": 4}))
+    with pytest.raises(RefusedError, match="a record has schema 4"):
         world.batch(0)
 
 
 @pytest.mark.parametrize("state", ["changing", "soaking", "rolling_back"])
 def test_a_newer_version_s_rollout_blocks_its_pop(tmp_path: Path, state: str) -> None:
-    world = _world(tmp_path, schema=3, state=state)
+    world = _world(tmp_path, schema=4, state=state)
     with pytest.raises(RefusedError, match=f"lab1 has a rollout that is {state}: {ROLLOUT}"):
         _begin(world, tmp_path)
 
 
 def test_one_that_a_newer_version_ended_blocks_nothing(tmp_path: Path) -> None:
-    assert _begin(_world(tmp_path, schema=3, state="complete"), tmp_path)["claimed"]
+    assert _begin(_world(tmp_path, schema=4, state="complete"), tmp_path)["claimed"]
 
 
 def _begin(world: EmptyWorld, folder: Path) -> dict[str, Any]:
