@@ -30,7 +30,7 @@ from bench.judge.scenarios import SCENARIOS
 from bench.judge.tables import show
 from bench.judge.trials import Each, Judge, Sizes
 
-FULL = Sizes(null=4000, effect=1000, slow=300, promise=3000)
+FULL = Sizes(null=4000, effect=1000, slow=150, promise=3000)
 QUICK = Sizes(null=60, effect=20, slow=20, promise=10)
 
 

@@ -34,7 +34,7 @@ BLOCK = 20
 EFFECTS = ((1.25, 0), (1.5, 0), (2.0, 0), (1.5, 120))
 IMPROVEMENT = 0.7
 MAIN = ("full", "few", "sparse", "five_pops")
-"""Scenarios whose effects are judged in all replicates, not only in those of the slow peers."""
+"""Scenarios whose effects are judged in all replicates, not only in a third of them."""
 
 
 class Judge(peers.Peer, Protocol):
@@ -177,7 +177,7 @@ def _decide(method: peers.Peer, replicate: Replicate, decisions: Decisions) -> N
 
 
 def _blocks(case: Case, sizes: Sizes, seed: int) -> Iterator[Block]:
-    with_effect = sizes.effect if case.scenario in MAIN else sizes.slow
+    with_effect = sizes.effect if case.scenario in MAIN else max(sizes.slow, sizes.effect // 3)
     count = sizes.null if case.effect == 1 else with_effect
     for first, last, with_slow in ((0, sizes.slow, True), (sizes.slow, count, False)):
         for start in range(first, last, BLOCK):
