@@ -221,6 +221,17 @@ def test_names_in_a_result_are_texts_too() -> None:
     assert safe({"{{ a }}": [("<% b %>",)]}) == {"{ { a }}": [["< % b %>"]]}
 
 
+def test_the_error_of_a_step_has_an_end(world: World) -> None:
+    def fails(site: Any) -> dict[str, Any]:
+        return {"failed": ["e001"], "error": "e001: no way; " * 10_000}
+
+    def refuses(site: Any) -> dict[str, Any]:
+        raise RefusedError("no way; " * 10_000)
+
+    for step in (fails, refuses):
+        assert len(act(step)["error"]) == entry.MOST_ERROR
+
+
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_an_error_is_one_line(world: World, text: str) -> None:
     def fails(site: Any) -> dict[str, Any]:

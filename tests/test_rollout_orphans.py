@@ -127,7 +127,10 @@ def test_a_host_that_failed_decides_against_the_tuning(tmp_path: Path) -> None:
     (host,) = world.at(0)
     world.hosts.errors[host, "apply"] = "Read-only file system"
     world.roll(0, until=reboot.reboot_hosts)
-    assert _survey(world) == ("roll_back", f"roll_back: {host}: Read-only file system")
+    assert _survey(world) == (
+        "roll_back",
+        f"roll_back: batch 0: {host} (changing): Read-only file system",
+    )
 
 
 def test_who_dies_again_and_again_is_taken_back(tmp_path: Path) -> None:

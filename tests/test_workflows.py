@@ -12,7 +12,7 @@ from lab.runner.inspection import inspect
 from lab.runner.metadata import Pack
 from lab.runner.orquesta_compat import specs
 from tests.metadata.values import Document, altered, documents, known
-from tests.metadata.workflows import workflow_problems
+from tests.metadata.workflows import ERROR, workflow_problems
 
 ROOT = Path(__file__).resolve().parents[1]
 KNOWN = known(ROOT)
@@ -61,7 +61,7 @@ ACTIONS: dict[str, Document] = {
 }
 FLOW: Document = {
     "input": ["host"],
-    "vars": [{"answer": ""}],
+    "vars": [{"answer": ""}, {"message": ""}],
     "tasks": {
         "ask": {
             "action": "edgetune.ask",
@@ -71,7 +71,8 @@ FLOW: Document = {
                     "when": "<% succeeded() %>",
                     "publish": [{"answer": "<% result().result.answer %>"}],
                     "do": "again",
-                }
+                },
+                {"when": "<% failed() %>", "publish": [{"message": f"ask: {ERROR}"}]},
             ],
         },
         "again": {"action": "core.noop", "next": [{"do": ["again", "fail"]}]},
@@ -84,6 +85,10 @@ BROKEN: list[tuple[str, Any, str]] = [
     ("output", [], "output: answer is missing"),
     ("output", [{"answer": "<% ctx(anser) %>"}], "output: ctx(anser) is not in vars"),
     ("vars", [], "publish: answer is not in vars"),
+    ("tasks.ask.next.1.publish", [], "tasks.ask.next: does not tell in message why"),
+    ("tasks.ask.next.1.publish", [{"message": ERROR}], "tasks.ask.next: does not tell in message"),
+    ("tasks.ask.next.1.when", "<% succeeded() %>", "tasks.ask.next: does not tell in message"),
+    ("tasks.ask.action", "edgetune.flow", "tasks.ask.next: does not tell in message why"),
     ("tasks.ask.action", "edgetune.aks", "tasks.ask.input: there is no action 'edgetune.aks'"),
     ("tasks.ask.delay", "<% ctx(host) %>", "tasks.ask.delay: '<% ctx(host) %>' may not be a whole"),
     ("tasks.ask.input", {}, "tasks.ask.input.host: is required by edgetune.ask"),

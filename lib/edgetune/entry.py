@@ -15,7 +15,7 @@ from edgetune.errors import EdgetuneError
 from edgetune.files import load_yaml
 from edgetune.report.chat import chat_text
 from edgetune.rollout.site import Site
-from edgetune.texts import one_line, printable
+from edgetune.texts import one_line, printable, shortened
 
 Result = tuple[bool, dict[str, Any]]
 
@@ -23,6 +23,8 @@ ACTIONS = Path(__file__).resolve().parents[2] / "actions"
 SECONDS = "EDGETUNE_SECONDS"
 # Seconds for the engine to end the action first, which then knows that it was the timeout.
 GRACE = 30.0
+MOST_ERROR = 2_000
+"""Characters of an error, which may name every host of a batch: workflows hand it on."""
 _LONGEST = 600.0
 
 
@@ -41,9 +43,11 @@ def run_step(
         with own_clock(step.__name__):
             result = step(Site(config or {}), **given)
     except EdgetuneError as error:
-        return False, {"error": safe_text(one_line(str(error))), "reason": error.reason}
+        return False, {"error": safe_text(_error(str(error))), "reason": error.reason}
     if "message" in result:
         result = {**result, "message": one_line(result["message"])}
+    if "error" in result:
+        result = {**result, "error": _error(result["error"])}
     result = safe(result)
     if "text" in result:
         result["chat"] = chat_text(result["text"], os.environ.get("ST2_ACTION_EXECUTION_ID", ""))
@@ -75,6 +79,10 @@ def _timeout_of(action: str) -> float:
     if not metadata.is_file():
         return _LONGEST
     return float(load_yaml(metadata)["parameters"]["timeout"]["default"])
+
+
+def _error(text: str) -> str:
+    return shortened(text, MOST_ERROR)
 
 
 def _given(value: Any) -> Any:

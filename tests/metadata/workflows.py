@@ -16,8 +16,17 @@ NOOP: Document = {"runner_type": "noop", "parameters": {}, "output_schema": {"pr
 
 _FUNCTION = re.compile(r"\b(task|st2kv)\s*\(")
 _CONTEXT = re.compile(r"\bctx\((\w+)\)")
-_RESULT = re.compile(r"\bresult\(\)\.(result|output)\.(\w+)")
+_RESULT = re.compile(r"\bresult\(\)\.(result|output)\.(\w+)\b(?!\()")
 _KEYS = {"python-script": "result", "orquesta": "output"}
+# Why a task failed. An action that was killed or took too long leaves no result to look into.
+ERROR = (
+    "<% coalesce(switch(isDict(result()?.get(result)) => result().result.get(error)), "
+    "result()?.get(error), 'no answer') %>"
+)
+MESSAGE = (
+    "<% switch(coalesce(result()?.get(output)?.get(message), '') != '' => "
+    "result().output.message, true => '{}: no answer') %>"
+)
 
 
 def workflow_problems(name: str, flow: Document, actions: Mapping[str, Document]) -> list[str]:
@@ -32,7 +41,7 @@ def workflow_problems(name: str, flow: Document, actions: Mapping[str, Document]
         *(
             f"tasks.{task}.{problem}"
             for task, body in flow["tasks"].items()
-            for problem in task_problems(name, body, called)
+            for problem in [*task_problems(name, body, called), *silence(task, body, called)]
         ),
     ]
 
@@ -126,6 +135,26 @@ def _result_problems(body: Document, action: Document) -> list[str]:
         for found in _RESULT.findall(text)
         if found not in known
     ]
+
+
+def silence(task: str, body: Document, actions: Mapping[str, Document]) -> list[str]:
+    """A task that fails says in the workflow's message which it is and why."""
+    runner = actions.get(body.get("action", ""), NOOP)["runner_type"]
+    told = MESSAGE.format(task) if runner == "orquesta" else f"{task}: {ERROR}"
+    said = [
+        text
+        for transition in body.get("next", [])
+        for text in _messages(transition)
+        if "failed()" in transition.get("when", "")
+    ]
+    whatever = [each for each in body.get("next", []) if "ed()" not in each.get("when", "")]
+    matters = runner in _KEYS and "with" not in body and not whatever
+    good = any(text.endswith(told) for text in said)
+    return ["next: does not tell in message why it failed"] if matters and not good else []
+
+
+def _messages(transition: Document) -> list[str]:
+    return [str(each["message"]) for each in transition.get("publish", []) if "message" in each]
 
 
 def names_of(document: Document, field: str) -> set[str]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgetune.errors import EdgetuneError, FencedError, InputError, RefusedError
+from edgetune.report.text import listed
 from edgetune.rollout import steady_clock
 from edgetune.rollout.approval import use_approval, valid_approval
 from edgetune.rollout.baseline import usual_load
@@ -26,7 +27,7 @@ from edgetune.rollout.record import (
     read_heads,
     read_rollout,
 )
-from edgetune.rollout.recovery import is_orphaned
+from edgetune.rollout.recovery import failures_text, is_orphaned, under_way
 from edgetune.rollout.rollback import plan_restore
 from edgetune.rollout.site import Site
 from edgetune.rollout.switch import refuse_if_stopped
@@ -130,7 +131,7 @@ def mark_rollout(
     _refuse_hosts(head, hosts)
     if state == "rolled_back":
         look_at_quarantined(opened, list(head.quarantined))
-    head.enter(state, by, reason or _reason(opened, state))
+    head.enter(state, by, _with_hosts_under_way(opened, state, reason or _reason(opened, state)))
     ttl = site.config.claim_ttl
     head.epoch = site.claims.take(head.pop, rollout, ttl, after=epoch, above=epoch).epoch
     head.owner = owner or head.owner
@@ -153,7 +154,7 @@ def mark_rollout(
         "until": until[-1],
         "quarantined": {host: why["reason"] for host, why in head.quarantined.items()},
         "channel": head.channel,
-        "message": f"{state}: {head.history[-1]['reason']}",
+        "message": _entered(head),
     }
 
 
@@ -321,6 +322,26 @@ def _claimed(opened: Rollout) -> dict[str, Any]:
     }
 
 
+def _entered(head: Head) -> str:
+    """The state that was entered and why, in one line; where all ends, also what led there."""
+    told = f"{head.state}: {head.history[-1]['reason']}"
+    return f"{told}; it was taken back for: {head.cause}" if head.state == "rolled_back" else told
+
+
+def _with_hosts_under_way(opened: Rollout, state: str, reason: str) -> str:
+    """A step that did not end, or an aborted one, names no host: its batch tells them."""
+    if state != "rolling_back":
+        return reason
+    try:
+        hosts = dict(under_way(opened.batches()))
+    except RefusedError:
+        # What cannot be read keeps nobody from deciding to take it back.
+        return reason
+    told = [f"{name} ({host.step})" for name, host in hosts.items()]
+    named = not told or any(name in reason for name in hosts)
+    return reason if named else f"{reason}; under way: {listed(told)}"
+
+
 def _reason(opened: Rollout, state: str) -> str:
     if state == "rolling_back":
         return _what_failed(opened) or "asked for"
@@ -343,11 +364,7 @@ def _reason(opened: Rollout, state: str) -> str:
 
 
 def _what_failed(opened: Rollout) -> str:
-    failed = [
-        f"batch {batch.number}: {name}: {error}"
-        for batch in opened.batches()
-        for name, error in batch.failures.items()
-    ]
+    failed = list(failures_text(opened))
     if failed:
         return "; ".join(failed[:3])
     verdict = opened.head.verdict

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Callable
 from zoneinfo import ZoneInfoNotFoundError
 
@@ -260,6 +261,13 @@ class Head:
         if self.state == "rolled_back" and self.quarantined:
             return ("rolling_back",)
         return FORWARD[self.state]
+
+    @property
+    def cause(self) -> str:
+        """Why it was taken back the last time, or is; empty if it never was."""
+        runs = groupby(self.history, key=lambda entry: entry["state"])
+        causes = [next(own)["reason"] for state, own in runs if state == "rolling_back"]
+        return str(causes[-1]) if causes else ""
 
     @property
     def wants_a_workflow(self) -> bool:

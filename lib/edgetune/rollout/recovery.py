@@ -72,15 +72,22 @@ def _decide(opened: Rollout, ended: str, findings: Mapping[str, str]) -> tuple[s
         return "none", f"rollout {head.id} is {head.state}"
     if head.state == "rolling_back":
         return "roll_back", "it was being taken back"
-    failed = {name: e for batch in opened.batches() for name, e in batch.failures.items()}
+    failed = "; ".join(failures_text(opened))
     if failed:
-        return "roll_back", "; ".join(f"{name}: {error}" for name, error in failed.items())
+        return "roll_back", failed
     if ended in ENDED_BADLY:
         return "roll_back", f"the workflow that carried it on ended as {ended}"
     if head.recoveries >= MOST_RECOVERIES:
         return "roll_back", f"its owner died {head.recoveries} times in the state {head.state}"
     hosts = f"{len(findings)} hosts" if findings else "no host"
     return "carry_on", f"its owner is gone, {hosts} under way"
+
+
+def failures_text(opened: Rollout) -> Iterator[str]:
+    """Each host that failed its batch: batch, name, the step where it stands, error."""
+    for batch in opened.batches():
+        for name, error in batch.failures.items():
+            yield f"batch {batch.number}: {name} ({batch.hosts[name].step}): {error}"
 
 
 def _findings(opened: Rollout) -> dict[str, str]:

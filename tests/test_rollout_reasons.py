@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a rollout was taken back or failed: the step, the host and the error, wherever it is told.
+
+The workflows are conducted by the local runner, on a PoP in memory.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.entry import safe, safe_text
+from edgetune.errors import DrainError, EdgetuneError
+from edgetune.rollout import bios, change, drain, lifecycle, looks, reboot
+from edgetune.rollout.status import rollout_status
+from edgetune.texts import one_line
+from lab.runner import Engine, Execution, Pack
+from tests.builders import ROOT
+from tests.world import World, changing
+
+_STEPS = {
+    step.__name__: step
+    for step in (
+        lifecycle.claim_pop,
+        lifecycle.mark_rollout,
+        lifecycle.release_pop,
+        drain.drain_hosts,
+        drain.check_drained,
+        bios.set_bios,
+        change.apply_tuning,
+        change.restore_hosts,
+        reboot.reboot_hosts,
+        reboot.check_rebooted,
+        change.verify_hosts,
+        drain.undrain_hosts,
+        looks.check_health,
+    )
+}
+_DONE: dict[str, Any] = {
+    "sample_hosts": {"time": 1e12, "sampled": 8},
+    "check_baseline": {"message": "enough"},
+    "compare_pop": {"epoch": 0, "decision": "", "verdict": "", "message": "", "text": ""},
+}
+_ENVELOPE = {"exit_code": 1, "stdout": "", "stderr": "Traceback {{ }} <% 1 %>"}
+_TIMEOUT = "Action failed to complete in 60 seconds"
+
+# How an action can end without having done its work, as StackStorm tells it; and what is told.
+ENDS: dict[str, tuple[str, Any, str]] = {
+    "error": ("failed", {"result": {"error": "e001: no way", "reason": "host"}}, "e001: no way"),
+    "timeout": ("timeout", {"result": "None", **_ENVELOPE, "error": _TIMEOUT}, _TIMEOUT),
+    "killed": ("failed", {"result": "None", **_ENVELOPE}, "no answer"),
+    "abandoned": ("abandoned", {}, "no answer"),
+    "lost": ("failed", None, "no answer"),
+}
+
+
+class Conductor(Engine):
+    """Has steps done on a world; the task ``fails``, once, in that way."""
+
+    def __init__(self, world: World, home: Path, fails: str = "", way: str = "error") -> None:
+        super().__init__(Pack(ROOT), world.config, home)
+        self.canceled = _Impatient()
+        self.looks: dict[str, Any] = {}
+        self.at_failure: Callable[[], None] = lambda: None
+        self._world, self._fails, self._way = world, fails, way
+
+    def output(self, workflow: str, **given: Any) -> tuple[str, Any]:
+        """How it ended, and what it put out."""
+        execution = self.run(workflow, given)
+        return execution.status, execution.payload
+
+    def _run(self, execution: Execution) -> tuple[str, Any]:
+        name = execution.action.ref.partition(".")[2]
+        if execution.task == self._fails:
+            self._fails = ""
+            self.at_failure()
+            return ENDS[self._way][:2]
+        if name in _DONE:
+            return _ended({**_DONE[name], **self.looks})
+        if name not in _STEPS:
+            return super()._run(execution)
+        try:
+            result = _STEPS[name](self._world.site, **dict(execution.parameters))
+        except EdgetuneError as error:
+            return _ended({"failed": True, "error": safe_text(one_line(str(error)))})
+        self._world.hosts.reboot()
+        return _ended(safe(result))
+
+
+class _Impatient(threading.Event):
+    """No task is delayed."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return self.is_set()
+
+
+def _ended(result: dict[str, Any]) -> tuple[str, Any]:
+    status = "failed" if result.get("failed") else "succeeded"
+    return status, {"result": result, "exit_code": 0, "stdout": "", "stderr": ""}
+
+
+def _rollback(world: World) -> tuple[str, str]:
+    """Why the rollback began, and by whom, as its record tells."""
+    (entry,) = [own for own in world.head.history if own["state"] == "rolling_back"]
+    return entry["reason"], entry["by"]
+
+
+@pytest.mark.parametrize(
+    ("task", "told", "way"),
+    [
+        ("begin_baseline", "begin_baseline", "error"),
+        ("sample_first", "sample_first", "killed"),
+        ("sample_baseline", "sample_baseline", "timeout"),
+        *(("check_baseline", "check_baseline", way) for way in ENDS),
+        ("begin_changes", "begin_changes", "abandoned"),
+        ("drain_hosts", "batch 0: drain_hosts", "timeout"),
+        *(("apply_tuning", "batch 0: apply_tuning", way) for way in ENDS),
+        ("verify_hosts", "batch 0: verify_hosts", "timeout"),
+        ("check_health", "batch 0: check_health", "killed"),
+        ("begin_soak", "begin_soak", "error"),
+    ],
+)
+def test_a_step_that_fails_is_the_reason_of_the_rollback(
+    tmp_path: Path, task: str, told: str, way: str
+) -> None:
+    world = World(tmp_path)
+    status, output = Conductor(world, tmp_path, task, way).output(
+        "rollout_pop", rollout=world.rollout, dry_run=False, by="ana"
+    )
+    assert (status, output["outcome"]) == ("failed", "rolled_back")
+    reason, by = _rollback(world)
+    assert (reason.startswith(f"{told}: {ENDS[way][2]}"), by) == (True, "rollout_pop"), reason
+    ended = "rolled_back: every host is as it was; it was taken back for: "
+    assert output["message"] == f"{ended}{reason}"
+    assert f" {reason} (rollout_pop)" in rollout_status(world.site, world.rollout)["text"]
+
+
+@pytest.mark.parametrize("way", ["timeout", "killed"])
+def test_a_step_that_names_no_host_is_told_with_the_hosts_that_it_had_in_hand(
+    tmp_path: Path, way: str
+) -> None:
+    world = changing(tmp_path)
+    (host,) = world.at(0)
+    Conductor(world, tmp_path, "apply_tuning", way).output(
+        "rollout_pop", rollout=world.rollout, dry_run=False
+    )
+    assert _rollback(world)[0].endswith(f"; under way: {host} (drained)")
+
+
+def test_a_host_that_fails_is_named_once(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    (host,) = world.at(0)
+    world.hosts.errors[host, "apply"] = "Read-only file system"
+    Conductor(world, tmp_path).output("rollout_pop", rollout=world.rollout, dry_run=False)
+    assert _rollback(world)[0] == f"batch 0: apply_tuning: {host}: Read-only file system"
+
+
+def test_a_text_that_a_workflow_would_obey_reaches_the_record(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    (host,) = world.at(0)
+    world.hosts.errors[host, "apply"] = "said {{ 1 + 1 }} <% 1 + 1 %> {% raw %} {# no #}"
+    Conductor(world, tmp_path).output("rollout_pop", rollout=world.rollout, dry_run=False)
+    assert _rollback(world)[0].endswith(
+        f"{host}: said {{ {{ 1 + 1 }}}} < % 1 + 1 %> {{ % raw %}} {{ # no #}}"
+    )
+
+
+def test_a_rollback_that_fails_tells_what_led_to_it_and_why_it_failed(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    conductor = Conductor(world, tmp_path, "apply_tuning")
+
+    def away(pop: object) -> Any:
+        raise DrainError("HAProxy does not answer")
+
+    conductor.at_failure = lambda: setattr(world.site, "load_balancer", away)
+    status, output = conductor.output("rollout_pop", rollout=world.rollout, dry_run=False)
+    assert (status, output["outcome"]) == ("failed", "failed")
+    because = "batch 0: apply_tuning: e001: no way"
+    then = "taking it back: begin_rollback: HAProxy does not answer"
+    assert output["message"] == f"{because}; {then}"
+    assert _rollback(world)[0].startswith(because)
+
+
+@pytest.mark.parametrize("way", ["error", "timeout"])
+def test_a_promotion_that_fails_is_told_by_its_step_and_not_by_its_verdict(
+    tmp_path: Path, way: str
+) -> None:
+    world = _soaking(tmp_path)
+    conductor = Conductor(world, tmp_path, "apply_tuning", way)
+    conductor.looks = {"decision": "promote", "epoch": world.epoch, "message": "improved: a lot"}
+    _, output = conductor.output("advance_pop", rollout=world.rollout, by="ana")
+    assert output["outcome"] == "rolled_back"
+    reason, by = _rollback(world)
+    assert (f": apply_tuning: {ENDS[way][2]}" in reason, by) == (True, "promote_pop"), reason
+    assert output["message"] == output["text"]
+    assert output["message"].endswith(reason)
+
+
+def test_a_verdict_is_the_reason_of_its_rollback(tmp_path: Path) -> None:
+    world = _soaking(tmp_path)
+    conductor = Conductor(world, tmp_path)
+    conductor.looks = {"decision": "roll_back", "epoch": world.epoch, "message": "degraded: slow"}
+    status, output = conductor.output("advance_pop", rollout=world.rollout, by="ana")
+    assert (status, output["outcome"], output["message"]) == (
+        "succeeded",
+        "rolled_back",
+        "degraded: slow",
+    )
+    assert _rollback(world) == ("degraded: slow", "advance_pop")
+
+
+@pytest.mark.parametrize(
+    ("workflow", "task", "given"),
+    [
+        ("rollout_pop", "plan_rollout", {"pop": "lab1", "tuning": "accept_queue"}),
+        ("rollout_pop", "take_over", {"rollout": "ID", "dry_run": False}),
+        ("roll_back_pop", "begin_rollback", {"rollout": "ID"}),
+        ("roll_back_pop", "finish", {"rollout": "ID"}),
+        ("advance_pop", "compare_pop", {"rollout": "ID"}),
+        ("recover_pop", "claim_pop", {"rollout": "ID"}),
+        ("release_host", "find_rollout", {"host": "e001"}),
+        ("retire_tuning", "find_standing", {"pop": "lab1", "tuning": "accept_queue"}),
+        ("advance_campaign", "next_of_campaign", {}),
+        ("advance_soaking", "list_soaking", {}),
+        ("recover_orphans", "list_orphans", {}),
+    ],
+)
+def test_a_workflow_that_fails_says_why(
+    tmp_path: Path, workflow: str, task: str, given: dict[str, Any]
+) -> None:
+    world = changing(tmp_path)
+    way = "timeout"
+    named = {key: world.rollout if value == "ID" else value for key, value in given.items()}
+    status, output = Conductor(world, tmp_path, task, way).output(workflow, **named)
+    assert (status, output["message"]) == ("failed", f"{task}: {ENDS[way][2]}")
+
+
+def test_a_rollback_that_is_carried_on_keeps_its_reason(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    world.mark("rolling_back", reason="the fans are loud")
+    _, output = Conductor(world, tmp_path).output(
+        "rollout_pop", rollout=world.rollout, dry_run=False
+    )
+    assert output["message"].endswith("; it was taken back for: the fans are loud")
+    assert world.head.history[-2]["reason"] == "it was being taken back"
+
+
+def _soaking(folder: Path) -> World:
+    world = changing(folder)
+    world.roll_all({"first_batch": 0, "end_batch": 4})
+    world.mark("soaking")
+    return world
