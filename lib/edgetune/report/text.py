@@ -131,13 +131,20 @@ def verdict_text(look: Mapping[str, Any]) -> str:
     return _page(lines)
 
 
-def rollout_text(head: Mapping[str, Any]) -> str:
-    """A rollout and what happened to it so far."""
+def wait_text(wait: Mapping[str, Any]) -> str:
+    """What a batch waits for, in one line."""
+    until = f"; until {wait['until']}" if wait["until"] else ""
+    return one_line(f"waits since {clock(wait['since'])}: {wait['why']}{until}")
+
+
+def rollout_text(head: Mapping[str, Any], wait: str = "") -> str:
+    """A rollout, what it waits for (see ``wait_text``), and what happened to it so far."""
     lines = [
         f"{head['id']}  {head['tuning']} on {head['pop']}: {head['state']}",
         f"  plan {head['plan']}, epoch {head['epoch']}, by {head['by'] or 'unknown'}"
         + (f", tells {head['channel']}" if head["channel"] else ""),
     ]
+    lines += [f"  {wait}"] if wait else []
     for entry in head["history"]:
         who = f" ({entry['by']})" if entry["by"] else ""
         lines.append(f"  {clock(entry['at'])}  {entry['state']:<12} {entry['reason']}{who}")

@@ -15,10 +15,11 @@ from edgetune.rollout.pause import why_frozen, why_paused
 from edgetune.rollout.quarantine import LOST, take_out_quarantined
 from edgetune.rollout.readiness import proven_by_effect, set_ready
 from edgetune.rollout.recognition import recognised, without_strangers
-from edgetune.rollout.record import UNTOUCHED_STEPS, Batch, Rollout, open_rollout
+from edgetune.rollout.record import UNTOUCHED_STEPS, Batch, Rollout, Wait, open_rollout
 from edgetune.rollout.reverts import waits_for_revert
 from edgetune.rollout.site import Site
 from edgetune.rollout.surge import surge_of
+from edgetune.texts import shortened
 from edgetune.traffic import DrainDriver, Server
 
 _POLL = 0.5
@@ -42,9 +43,10 @@ def drain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, A
     opened = open_rollout(site, rollout, epoch)
     work = opened.batch(batch)
     names = work.at("planned", "draining")
-    why, again_in = _held_up(opened, work)
+    why, until, again_in = _held_up(opened, work)
     if why:
-        return _began(opened, work, f"{why}; no further batch begins", len(names), again_in)
+        told = f"{why}; no further batch begins"
+        return _waits(opened, work, told, until, len(names), again_in)
     driver = site.load_balancer(opened.pop)
     if not opened.drains:
         _recognise_live(opened, work, driver, names)
@@ -58,13 +60,27 @@ def drain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, A
     serving = [name for name in names if serves(servers[opened.pop.host(name).server])]
     surge = surge_of(opened) if serving else ""
     if surge:
-        return _began(opened, work, surge, waiting=len(names))
+        return _waits(opened, work, surge, _until_calm(opened), len(names))
     try:
         servers = _wait_for_room(opened, driver, names, work.what != "restore")
     except RefusedError as error:
         if work.what != "restore":
             raise
-        return _began(opened, work, str(error), waiting=len(names))
+        return _waits(opened, work, str(error), _until_room(opened), len(names))
+    _drain(opened, work, driver, names, servers)
+    too_few = _give_room_back(opened, driver, work, serving)
+    if too_few:
+        return _waits(opened, work, too_few, _until_room(opened), len(serving))
+    return _began(opened, work, f"draining {', '.join(names)}")
+
+
+def _drain(
+    opened: Rollout,
+    work: Batch,
+    driver: DrainDriver,
+    names: Sequence[str],
+    servers: Mapping[str, Server],
+) -> None:
     for name in names:
         host = work.hosts[name]
         host.lb_before = host.lb_before or servers[opened.pop.host(name).server].state
@@ -73,9 +89,6 @@ def drain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, A
         if servers[each.server].state == "ready":
             opened.permit()
             driver.set_state(each.server, "drain")
-    too_few = _give_room_back(opened, driver, work, serving)
-    waiting = len(serving) if too_few else 0
-    return _began(opened, work, too_few or f"draining {', '.join(names)}", waiting)
 
 
 def check_drained(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
@@ -176,15 +189,25 @@ def _open_sessions(opened: Rollout, hosts: Sequence[Host]) -> Iterator[int]:
         yield 1 if answer.failed else int(answer.data["sessions"])
 
 
-def _held_up(opened: Rollout, work: Batch) -> tuple[str, int]:
-    """Why a batch may not begin now, or nothing; and in how many seconds to ask again."""
+def _held_up(opened: Rollout, work: Batch) -> tuple[str, str, int]:
+    """Why a batch may not begin now, or nothing; until what; in how many seconds to ask again."""
     if not _may_wait(work):
-        return "", 0
+        return "", "", 0
     frozen = why_frozen(opened.head)
     # So often that its owner is seen to live.
     rarely = max(_SOON, round(opened.site.config.owner_timeout / 3))
     paused = min(_PAUSED, rarely)
-    return (frozen, rarely) if frozen else (why_paused(opened.site, opened.head.pop), paused)
+    if frozen:
+        return frozen, "", rarely
+    return why_paused(opened.site, opened.head.pop), "resume_pop lets it go on", paused
+
+
+def _until_calm(opened: Rollout) -> str:
+    return f"it carries at most {opened.site.config.surge_factor:g} times its usual load"
+
+
+def _until_room(opened: Rollout) -> str:
+    return f"more than {opened.pop.must_serve} hosts are in service"
 
 
 def _may_wait(work: Batch) -> bool:
@@ -193,9 +216,25 @@ def _may_wait(work: Batch) -> bool:
     return work.what != "restore" and bool(work.at("planned")) and not begun
 
 
+def _waits(
+    opened: Rollout, work: Batch, why: str, until: str, waiting: int, again_in: int = _SOON
+) -> dict[str, Any]:
+    """Have it called again, and write down what it waits for."""
+    before = work.wait
+    same = before is not None and before.until == until
+    wait = Wait(before.since if before and same else time.time(), shortened(why), until)
+    if wait != before:
+        work.wait = wait
+        opened.save_batch(work)
+    return _began(opened, work, why, waiting, again_in)
+
+
 def _began(
     opened: Rollout, work: Batch, message: str, waiting: int = 0, again_in: int = _SOON
 ) -> dict[str, Any]:
+    if work.wait and not waiting:
+        work.wait = None
+        opened.save_batch(work)
     return {
         "what": work.what,
         "reboot": any(host.reboot for host in work.hosts.values()),

@@ -140,13 +140,25 @@ class Unreadable:
         return self.may_be_on(head.pop) and self.state != "rolled_back" and not earlier
 
 
+@dataclass(frozen=True)
+class Wait:
+    """Why a batch may not begin: ``since`` when (epoch seconds), ``why``, and ``until`` what.
+
+    ``until`` is empty where ``why`` tells it.
+    """
+
+    since: float
+    why: str
+    until: str = ""
+
+
 @dataclass
 class Batch:
     """Hosts that take the same way together; ``what`` is change, sham or restore.
 
     ``checked`` says that they were held against the hard limits once they served again.
     ``passing`` are the servers whose check passed when hosts were last told to say "not ready".
-    ``clock`` was read when it was last written.
+    ``clock`` was read when it was last written. ``wait`` is there while it may not begin.
     """
 
     rollout: str
@@ -157,6 +169,7 @@ class Batch:
     checked: bool = False
     passing: list[str] = field(default_factory=list)
     clock: Reading | None = None
+    wait: Wait | None = None
 
     def at(self, *steps: str) -> list[str]:
         """Names of the hosts that stand at one of these steps."""
@@ -365,6 +378,13 @@ class Rollout:
         reboot = self.plan["disruption"] == "reboot"
         hosts = {host: HostStep(reboot=reboot) for host in planned[number]["hosts"]}
         return Batch(self.head.id, number, planned[number]["what"], planned[number]["group"], hosts)
+
+    @property
+    def wait(self) -> Wait | None:
+        """What the present state waits for, if it waits."""
+        numbers = self.numbers(self.head.state)
+        waits = [batch.wait for batch in self.batches() if batch.number in numbers and batch.wait]
+        return waits[-1] if waits else None
 
     def renew(self) -> None:
         """Keep the claim; FencedError if somebody else owns the rollout by now, and who."""
@@ -690,7 +710,8 @@ def _load_batch(rollout: str, number: int, text: str) -> Batch:
     values = _known(key, text)
     check_fields(key, Batch, values)
     hosts = {name: HostStep(**host) for name, host in values["hosts"].items()}
-    batch = Batch(**{**values, "hosts": hosts, "clock": _reading_of(values)})
+    wait = Wait(**values["wait"]) if values.get("wait") else None
+    batch = Batch(**{**values, "hosts": hosts, "clock": _reading_of(values), "wait": wait})
     shift = steady_clock.shift_since(batch.clock)
     for host in hosts.values():
         host.shift(shift)

@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import asdict
 from typing import Any
 
 from edgetune.errors import EdgetuneError, InputError, StoreError
 from edgetune.report.chat import color_of
-from edgetune.report.text import left_text, rollout_text, verdict_text
+from edgetune.report.text import left_text, rollout_text, verdict_text, wait_text
 from edgetune.rollout.pause import all_pauses, pause_text, why_frozen
 from edgetune.rollout.record import (
+    CHANGES_HOSTS,
     ENDED,
     FORWARD,
     Batch,
@@ -78,15 +79,20 @@ def rollout_status(
     ownerless, unknown = _without_an_owner(site, chosen, ended)
     left = {head.id: _left(site, head) for head in ownerless}
     chosen.sort(key=lambda head: head.id not in left)
+    waits = {head.id: _wait(site, head) for head in chosen if head.state in CHANGES_HOSTS}
     notices = [*_stopped(stopped), *left.values(), *unknown, *map(one_line, damaged)]
     notices += [*_paused(site, pop or told), *_frozen(chosen)]
     return {
-        "rollouts": [{**_short(head), "left": left.get(head.id, "")} for head in chosen],
+        "rollouts": [
+            {**_short(head), "left": left.get(head.id, ""), "waits": waits.get(head.id, "")}
+            for head in chosen
+        ],
         "ids": [head.id for head in (_in_turn(site, chosen) if state else chosen)],
         "color": _color(chosen[0]) if rollout and chosen else "",
         "unreadable": damaged,
         "message": "; ".join([_counted(chosen, left), *damaged]),
-        "text": _text(notices, chosen) + (_drift(site, chosen[0]) if rollout and chosen else ""),
+        "text": _text(notices, chosen, waits)
+        + (_drift(site, chosen[0]) if rollout and chosen else ""),
     }
 
 
@@ -134,8 +140,17 @@ def _in_turn(site: Site, heads: list[Head]) -> list[Head]:
     return sorted(heads, key=lambda head: order[head.id], reverse=True)
 
 
-def _text(notices: list[str], heads: list[Head]) -> str:
-    texts = [rollout_text(asdict(head)) for head in heads] or ["No rollouts."]
+def _wait(site: Site, head: Head) -> str:
+    try:
+        wait = Rollout(site, head).wait
+    except EdgetuneError as error:
+        return f"what it waits for is not known: {one_line(str(error))}"
+    return wait_text(asdict(wait)) if wait else ""
+
+
+def _text(notices: list[str], heads: list[Head], waits: Mapping[str, str]) -> str:
+    texts = [rollout_text(asdict(head), waits.get(head.id, "")) for head in heads]
+    texts = texts or ["No rollouts."]
     return "\n\n".join([*notices, *texts])
 
 
