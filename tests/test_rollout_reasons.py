@@ -43,7 +43,7 @@ _STEPS = {
 _DONE: dict[str, Any] = {
     "sample_hosts": {"time": 1e12, "sampled": 8},
     "check_baseline": {"message": "enough"},
-    "compare_pop": {"epoch": 0, "decision": "", "verdict": "", "message": "", "text": ""},
+    "compare_pop": {"decision": "", "verdict": "", "message": "", "text": ""},
 }
 _ENVELOPE = {"exit_code": 1, "stdout": "", "stderr": "Traceback {{ }} <% 1 %>"}
 _TIMEOUT = "Action failed to complete in 60 seconds"
@@ -80,7 +80,7 @@ class Conductor(Engine):
             self.at_failure()
             return ENDS[self._way][:2]
         if name in _DONE:
-            return _ended({**_DONE[name], **self.looks})
+            return _ended({**_DONE[name], "epoch": self._world.head.epoch, **self.looks})
         if name not in _STEPS:
             return super()._run(execution)
         try:
@@ -191,7 +191,7 @@ def test_a_promotion_that_fails_is_told_by_its_step_and_not_by_its_verdict(
 ) -> None:
     world = _soaking(tmp_path)
     conductor = Conductor(world, tmp_path, "apply_tuning", way)
-    conductor.looks = {"decision": "promote", "epoch": world.epoch, "message": "improved: a lot"}
+    conductor.looks = {"decision": "promote", "message": "improved: a lot"}
     _, output = conductor.output("advance_pop", rollout=world.rollout, by="ana")
     assert output["outcome"] == "rolled_back"
     reason, by = _rollback(world)
@@ -200,10 +200,36 @@ def test_a_promotion_that_fails_is_told_by_its_step_and_not_by_its_verdict(
     assert output["message"].endswith(reason)
 
 
+def test_a_held_rollout_tells_its_verdict_first_and_no_error(tmp_path: Path) -> None:
+    world = _soaking(tmp_path)
+    conductor = Conductor(world, tmp_path)
+    verdict = {"verdict": "inconclusive", "message": "inconclusive: a", "text": "inconclusive: a"}
+    conductor.looks = {"decision": "hold", **verdict}
+    given = {"rollout": world.rollout, "dry_run": False, "wait": True}
+    execution = conductor.run("rollout_pop", given)
+    assert (execution.status, list(execution.result)) == ("succeeded", ["output"])
+    output = execution.payload
+    assert (output["outcome"], output["message"]) == ("held", "inconclusive: a")
+    assert world.head.state == "held"
+
+
+def test_a_rollout_that_its_verdict_takes_back_fails(tmp_path: Path) -> None:
+    world = _soaking(tmp_path)
+    conductor = Conductor(world, tmp_path)
+    conductor.looks = {"decision": "roll_back", "message": "degraded: slow"}
+    given = {"rollout": world.rollout, "dry_run": False, "wait": True}
+    status, output = conductor.output("rollout_pop", **given)
+    assert (status, output["outcome"], output["message"]) == (
+        "failed",
+        "rolled_back",
+        "degraded: slow",
+    )
+
+
 def test_a_verdict_is_the_reason_of_its_rollback(tmp_path: Path) -> None:
     world = _soaking(tmp_path)
     conductor = Conductor(world, tmp_path)
-    conductor.looks = {"decision": "roll_back", "epoch": world.epoch, "message": "degraded: slow"}
+    conductor.looks = {"decision": "roll_back", "message": "degraded: slow"}
     status, output = conductor.output("advance_pop", rollout=world.rollout, by="ana")
     assert (status, output["outcome"], output["message"]) == (
         "succeeded",
