@@ -10,5 +10,14 @@ from edgetune.entry import Result, run_step
 class NextOfCampaign(Action):
     """Take the next step of campaigns."""
 
-    def run(self, campaign: str = "", owner: str = "", by: str = "") -> Result:
-        return run_step(next_of_campaign, self.config, campaign=campaign, owner=owner, by=by)
+    def run(
+        self, campaign: str = "", owner: str = "", by: str = "", periodic: bool = False
+    ) -> Result:
+        return run_step(
+            next_of_campaign,
+            self.config,
+            campaign=campaign,
+            owner=owner,
+            by=by,
+            periodic=periodic,
+        )

@@ -19,6 +19,7 @@ class RolloutStatus(Action):
         orphaned: bool = False,
         verdict: bool = False,
         ended: list[str] | None = None,
+        periodic: bool = False,
     ) -> Result:
         return run_step(
             rollout_status,
@@ -30,4 +31,5 @@ class RolloutStatus(Action):
             orphaned=orphaned,
             verdict=verdict,
             ended=ended,
+            periodic=periodic,
         )

@@ -11,7 +11,12 @@ class SampleHosts(Action):
     """Take one sample of every host."""
 
     def run(
-        self, pop: str = "", rollout: str = "", epoch: int = 0, standing: bool = False
+        self,
+        pop: str = "",
+        rollout: str = "",
+        epoch: int = 0,
+        standing: bool = False,
+        periodic: bool = False,
     ) -> Result:
         return run_step(
             sample_hosts,
@@ -20,4 +25,5 @@ class SampleHosts(Action):
             rollout=rollout,
             epoch=epoch,
             standing=standing,
+            periodic=periodic,
         )

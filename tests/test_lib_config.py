@@ -10,6 +10,8 @@ import pytest
 from edgetune.config import Config, read_config
 from edgetune.entry import run_step, safe
 from edgetune.errors import InputError
+from edgetune.files import load_yaml
+from tests.builders import ROOT
 
 GOOD = {"inventory": "/i.yaml", "ssh_key_file": "/k", "ssh_known_hosts": "/h"}
 
@@ -71,9 +73,45 @@ def test_threads_are_whole() -> None:
 
 
 def test_an_error_becomes_a_result_with_one_line() -> None:
-    ok, result = run_step(lambda site: {}, {})
+    ok, result = run_step(lambda site: {}, {"ssh_key_file": "/k"})
     assert not ok
     assert result == {"error": "configuration: inventory: is missing", "reason": "input"}
+
+
+DEFAULTS = {
+    name: own["default"]
+    for name, own in load_yaml(ROOT / "config.schema.yaml").items()
+    if "default" in own
+}
+
+
+@pytest.mark.parametrize("config", [{}, None, DEFAULTS], ids=["empty", "none", "defaults"])
+@pytest.mark.parametrize("periodic", [False, None, True])
+def test_without_any_configuration_a_person_is_told_and_a_timer_waits(
+    config: Any, periodic: bool | None
+) -> None:
+    def sample_hosts(site: Any) -> dict[str, Any]:
+        raise AssertionError("nothing is done")
+
+    ok, result = run_step(sample_hosts, config, periodic)
+    told = result["message" if periodic else "error"]
+    assert told.startswith("/opt/stackstorm/configs/edgetune.yaml: is not there, or not registered")
+    assert told.endswith("then run: st2ctl reload --register-configs")
+    assert ok is bool(periodic)
+    if periodic:
+        assert (result["samples"], result["missing"], result["drift"]) == (0, [], {})
+    else:
+        assert result["reason"] == "unconfigured"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"ssh_key_file": "/k"}, {"coordination": "redis://other/0"}, {"inventry": "/i"}],
+)
+def test_a_wrong_configuration_is_an_error_also_for_a_timer(given: dict[str, Any]) -> None:
+    ok, result = run_step(lambda site: {}, {**DEFAULTS, **given}, True)
+    assert (ok, result["reason"]) == (False, "input")
+    assert result["error"] == "configuration: inventory: is missing"
 
 
 def test_a_step_that_failed_on_hosts_is_a_failure() -> None:

@@ -8,13 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgetune.errors import InputError
+from edgetune import PACK
+from edgetune.errors import InputError, UnconfiguredError
 from edgetune.fields import Fields
+from edgetune.files import load_yaml
 
 _STORE = r"st2|sqlite:///\S.*"
 _COORDINATION = r"rediss?://[^\s?@]+|sqlite:///\S.*"
 _REPORT_DIR = r"(/.*)?"
 _REPORT_URL = r"(https?://\S+)?"
+FILE = f"/opt/stackstorm/configs/{PACK}.yaml"
+_SCHEMA = Path(__file__).resolve().parents[2] / "config.schema.yaml"
 PACK_TUNINGS = Path(__file__).resolve().parents[2] / "tunings"
 
 
@@ -58,7 +62,14 @@ class Config:
 
 
 def read_config(data: Mapping[str, Any]) -> Config:
-    """Check a configuration mapping; InputError names the key."""
+    """Check a configuration mapping; InputError names the key, UnconfiguredError the file."""
+    if _is_none(data or {}):
+        raise UnconfiguredError(
+            FILE,
+            None,
+            f"is not there, or not registered: write it as {PACK}.yaml.example of the pack shows, "
+            "then run: st2ctl reload --register-configs",
+        )
     fields = Fields(data or {}, "configuration")
     _refuse_secrets(data or {})
     config = Config(
@@ -102,6 +113,15 @@ def read_config(data: Mapping[str, Any]) -> Config:
             "claim_ttl", f"must be longer than owner_timeout, {config.owner_timeout}"
         )
     return config
+
+
+def _is_none(data: Mapping[str, Any]) -> bool:
+    """Whether nobody wrote a configuration: StackStorm then hands over the schema's defaults."""
+    if "inventory" in data:
+        return False
+    schema = load_yaml(_SCHEMA)
+    defaults = {name: own["default"] for name, own in schema.items() if "default" in own}
+    return all(name in defaults and value == defaults[name] for name, value in data.items())
 
 
 def _refuse_secrets(data: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable
 
-from edgetune.errors import EdgetuneError
+from edgetune.errors import EdgetuneError, UnconfiguredError
 from edgetune.files import load_yaml
 from edgetune.report.chat import chat_text
 from edgetune.rollout.site import Site
@@ -26,10 +26,17 @@ GRACE = 30.0
 MOST_ERROR = 2_000
 """Characters of an error, which may name every host of a batch: workflows hand it on."""
 _LONGEST = 600.0
+_EMPTY: dict[str, Callable[[], Any]] = {
+    **{"array": list, "object": dict, "string": str},
+    **{"integer": int, "number": int, "boolean": bool},
+}
 
 
 def run_step(
-    step: Callable[..., dict[str, Any]], config: Mapping[str, Any], **parameters: Any
+    step: Callable[..., dict[str, Any]],
+    config: Mapping[str, Any],
+    periodic: bool | None = False,
+    **parameters: Any,
 ) -> Result:
     """Run a step of the library for an action.
 
@@ -37,11 +44,16 @@ def run_step(
     part of its work answers with ``"failed": [hosts]`` and is a failure, too; one with a ``text``
     answers with ``chat`` as well, as much of it as a message in chat holds. Parameters that are
     None (StackStorm's word for "not given") take the step's default; texts are one line.
+    ``periodic`` says that a timer calls: before the pack is configured that is no failure.
     """
     try:
         given = {name: _given(value) for name, value in parameters.items() if value is not None}
         with own_clock(step.__name__):
             result = step(Site(config or {}), **given)
+    except UnconfiguredError as error:
+        told = safe_text(str(error))
+        idle = {**_nothing_done(step.__name__), "message": told}
+        return (True, idle) if periodic else (False, {"error": told, "reason": error.reason})
     except EdgetuneError as error:
         return False, {"error": safe_text(_error(str(error))), "reason": error.reason}
     if "message" in result:
@@ -79,6 +91,12 @@ def _timeout_of(action: str) -> float:
     if not metadata.is_file():
         return _LONGEST
     return float(load_yaml(metadata)["parameters"]["timeout"]["default"])
+
+
+def _nothing_done(action: str) -> dict[str, Any]:
+    """What the action's output schema names, and nothing in it."""
+    properties = load_yaml(ACTIONS / f"{action}.yaml")["output_schema"]["properties"]
+    return {name: _EMPTY[own["type"]]() for name, own in properties.items()}
 
 
 def _error(text: str) -> str:

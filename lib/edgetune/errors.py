@@ -3,6 +3,7 @@
 
 EdgetuneError
 ├── InputError      something given to us is wrong; names file and field; nothing was touched
+│   └── UnconfiguredError nobody has configured the pack yet
 ├── RefusedError    a precondition does not hold; nothing was touched
 │   ├── FencedError somebody else owns the PoP by now
 │   ├── NothingToDo every host is as the tuning wants it
@@ -37,6 +38,10 @@ class InputError(EdgetuneError):
         super().__init__(": ".join(part for part in parts if part))
         self.where = where
         self.field = field
+
+
+class UnconfiguredError(InputError):
+    """The pack has no configuration at all; names the file and the command."""
 
 
 class RefusedError(EdgetuneError):
