@@ -29,7 +29,8 @@ class Conductor(Engine):
         self._one_at_a_time = threading.Lock()
 
     def _run(self, execution: Execution) -> tuple[str, Any]:
-        given = dict(execution.parameters)
+        # run_step keeps it from the step.
+        given = {k: v for k, v in execution.parameters.items() if k != "periodic"}
         if execution.action.ref == "edgetune.next_of_campaign":
             result = safe(next_of_campaign(self._world.site, **given))
             result["errors"] += [self._error] if self._error else []

@@ -105,7 +105,7 @@ class RolloutGuardTestCase(BaseSensorTestCase):
         sensor = self.get_sensor_instance()
         sensor.setup()
         sensor.poll()
-        self.assertIn("inventory: ", self.logged())
+        self.assertIn("edgetune.yaml: is not there, or not registered", self.logged())
 
     def test_a_store_that_fails_is_logged(self) -> None:
         self.sample(**{self.sick: 900.0})
