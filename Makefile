@@ -2,11 +2,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+CLIENT := $(VENV)/st2client
 
 # Each of the thousands of processes that tests start would compile the pack anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup packages demo test mutants lint docs bench clean
+.PHONY: help setup client packages demo test mutants lint docs bench clean
 
 help:
 	@echo "make demo    bring a lab PoP up, roll out tunings that help, that hurt, and whose hosts fall ill"
@@ -23,13 +24,19 @@ $(STAMP): requirements.txt requirements-tests.txt pyproject.toml
 	@./lab/setup.sh venv "$(PYTHON)" "$(VENV)"
 	@touch $(STAMP)
 
+client: $(CLIENT)/.ready
+
+$(CLIENT)/.ready: $(STAMP) requirements-client.txt
+	@./lab/setup.sh client "$(BIN)/python" "$(CLIENT)"
+	@touch $(CLIENT)/.ready
+
 packages:
 	@./lab/setup.sh packages
 
 demo: setup packages
 	@$(BIN)/python -m lab.demo
 
-test: setup packages lint
+test: setup client packages lint
 	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 mutants: setup packages

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the virtualenv, and names or installs the Debian packages that the namespaced lab needs.
 #   lab/setup.sh venv PYTHON DIRECTORY
+#   lab/setup.sh client PYTHON DIRECTORY     StackStorm's client, whose parser tests ask
 #   lab/setup.sh packages        installs with YES=1 or CI set, asks otherwise
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -33,6 +34,12 @@ LINK
 exec "\$(dirname "\$0")/python" -m lab.cli "\$@"
 COMMAND
   chmod +x "$place/bin/edgetune"
+}
+
+build_client() {
+  # It holds versions that the environment of the pack cannot have.
+  "$1" -m venv --clear "$2"
+  "$2/bin/pip" install --quiet --disable-pip-version-check -r requirements-client.txt
 }
 
 install_packages() {
@@ -71,6 +78,7 @@ offer_packages() {
 
 case ${1:-} in
   venv) build_venv "$2" "$3" ;;
+  client) build_client "$2" "$3" ;;
   packages) offer_packages ;;
-  *) echo "usage: lab/setup.sh venv PYTHON DIRECTORY | packages" >&2; exit 2 ;;
+  *) echo "usage: lab/setup.sh venv PYTHON DIRECTORY | client PYTHON DIRECTORY | packages" >&2; exit 2 ;;
 esac

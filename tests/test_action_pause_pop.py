@@ -29,7 +29,9 @@ class PausePopTestCase(EdgetuneActionTestCase):
         )
         self.assertEqual(self.world.step(drain.drain_hosts, 0)["waiting"], 1)
         text = status.rollout_status(self.world.site, self.world.rollout)["text"]
-        self.assertTrue(text.startswith(f"{why}; resume_pop lets it go on.\n\n"), text)
+        self.assertTrue(
+            text.startswith(f"{why}; st2 run edgetune.resume_pop pop=lab1 lets it go on.\n\n"), text
+        )
 
     def test_a_second_time_changes_nothing(self) -> None:
         self.assert_succeeds(pop="lab1", cause="surge", reason="2.4 times its usual load")

@@ -49,5 +49,5 @@ class PlanRolloutTestCase(EdgetuneActionTestCase):
         self.world.roll(0)
         self.world.hosts.errors[host, "restore"] = "Read-only file system"
         self.world.roll_back()
-        says = f"{host}: is quarantined by rollout {self.world.rollout} -> release_host"
+        says = f"{host}: is quarantined by rollout {self.world.rollout} -> st2 run edgetune"
         self.assert_refused("refused", says, pop="lab1", tuning="accept_queue")

@@ -56,7 +56,8 @@ class RolloutStatusTestCase(EdgetuneActionTestCase):
                 gauges = {"drifted": drifted}
                 data = {"boot_id": "b", "uptime": 1.0, "counters": {}, "gauges": gauges}
                 self.world.site.samples.add("lab1", [make_sample(host, at, data)])
-        told = "settings that have drifted: e002 (2); sample_hosts says which"
+        says = "st2 run edgetune.sample_hosts pop=lab1 says which"
+        told = f"settings that have drifted: e002 (2); {says}"
         text = self.assert_succeeds(rollout=self.world.rollout)["text"]
         self.assertEqual(text.splitlines()[-1].strip(), told)
         self.assertNotIn("drift", self.assert_succeeds()["text"])

@@ -15,14 +15,14 @@ class StopAllTestCase(EdgetuneActionTestCase):
 
     def test_nothing_is_changed_any_more_and_status_says_why(self) -> None:
         result = self.assert_succeeds(by="ana", reason="errors everywhere")
-        why = "stopped by ana: errors everywhere"
+        why, permits = "stopped by ana: errors everywhere", "st2 run edgetune.resume_all"
         self.assertTrue(result["stopped"])
-        self.assertEqual(result["message"], f"{why}; hosts stay as they are until resume_all")
+        self.assertEqual(result["message"], f"{why}; hosts stay as they are until {permits}")
         with pytest.raises(RefusedError, match=f"everything is stopped .*{why}"):
             self.world.step(drain.drain_hosts, 0)
         self.assertEqual((self.world.hosts.changing(), self.world.balancer.log), ([], []))
         text = status.rollout_status(self.world.site)["text"]
-        self.assertTrue(text.startswith(f"Everything is stopped ({why}); resume_all"), text)
+        self.assertTrue(text.startswith(f"Everything is stopped ({why}); {permits}"), text)
 
     def test_a_reason_is_not_needed(self) -> None:
         message = self.assert_succeeds()["message"]

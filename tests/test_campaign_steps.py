@@ -236,9 +236,7 @@ def test_a_pop_that_went_wrong_holds_the_campaign(tmp_path: Path, state: str) ->
     rollout = world.record.pops["ams1"].rollout
     assert (world.record.state, world.last) == ("held", f"held: ams1: rollout {rollout} is {state}")
     if state != "rolled_back":
-        with pytest.raises(
-            RefusedError, match=f"ams1: rollout {rollout} is {state}; rollout_pop soaks"
-        ):
+        with pytest.raises(RefusedError, match=f"ams1: rollout {rollout} is {state}; st2 run"):
             resume_campaign(world.site, world.id, by="ben")
 
 

@@ -44,6 +44,7 @@ REQUIRED_FILES = [
     "icon.png",
     "pack.yaml",
     "pyproject.toml",
+    "requirements-client.txt",
     "requirements-tests.txt",
     "requirements.txt",
 ]

@@ -50,7 +50,8 @@ def test_an_approval_begins_one_rollout(tmp_path: Path) -> None:
     assert kept is not None and kept.used_by == first
     assert world.take_over()["claimed"]
     world.end()
-    said = f"was for one rollout, and {first} was begun with it: approve {world.digest} again"
+    again = f"st2 run edgetune.approve digest={world.digest} approves it again"
+    said = f"was for one rollout, and {first} was begun with it: {again}"
     with pytest.raises(RefusedError, match=said):
         world.start()
     assert world.site.claims.holder("lab1") is None

@@ -486,7 +486,7 @@ def test_a_plan_sees_that_a_machine_was_replaced(world: BiosWorld) -> None:
     rollout = world.complete()
     world.bmcs.system["e002"] = "uuid-new"
     world.bmcs.current["e002"][SNOOP] = EARLY
-    says = f"e002: the machine is uuid-new, and the BIOS of uuid-e002 was set by {rollout}; adopt"
+    says = f"e002: the machine is uuid-new, and the BIOS of uuid-e002 was set by {rollout}; st2 run"
     with pytest.raises(RefusedError, match=says):
         _plan(world)
 

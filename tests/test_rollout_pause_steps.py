@@ -105,7 +105,7 @@ def read_claim(world: World) -> Any:
 def test_no_rollout_begins(tmp_path: Path) -> None:
     world = EmptyWorld(tmp_path)
     pause_pop(world.site, "lab1", reason="a final", by="ana")
-    said = r"lab1 is paused \(asked, by ana: a final\); resume_pop lets it go on"
+    said = r"lab1 is paused \(asked, by ana: a final\); st2 run edgetune.resume_pop pop=lab1 lets"
     with pytest.raises(RefusedError, match=said):
         world.begin(tmp_path)
     assert world.site.claims.holder("lab1") is None
@@ -133,7 +133,7 @@ def test_pauses_are_those_of_one_pop(tmp_path: Path) -> None:
     pause_pop(world.site, "ams1", by="ana")
     pause_pop(world.site, "lax1", "surge", by="ben")
     text = status.rollout_status(world.site)["text"]
-    assert "ams1 is paused (asked, by ana); resume_pop lets it go on." in text
+    assert "ams1 is paused (asked, by ana); st2 run edgetune.resume_pop pop=ams1 lets it" in text
     assert "lax1 is paused (surge, by ben)" in text
     assert "lax1" not in status.rollout_status(world.site, pop="ams1")["text"]
     resume_pop(world.site, "lax1")

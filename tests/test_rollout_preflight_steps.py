@@ -87,7 +87,9 @@ def test_hosts_out_of_service_are_found_by_the_dry_run(world: EmptyWorld) -> Non
 def test_of_many_findings_the_first_are_named_and_the_others_counted(world: EmptyWorld) -> None:
     world.hosts.health = {f"e00{n}": f"answers 50{n} Odd" for n in range(5)}
     refusal = _refusal(world)
-    assert refusal.count("answers 50") == 3 and "; and 2 more (doctor_pop" in refusal
+    assert (
+        refusal.count("answers 50") == 3 and "; and 2 more (st2 run edgetune.doctor_pop" in refusal
+    )
 
 
 def test_a_clock_of_one_host_is_told_beside_the_plan(world: EmptyWorld) -> None:
@@ -248,7 +250,7 @@ def test_the_doctor_lists_everything_that_is_wrong_and_what_to_do(tmp_path: Path
     assert found.pop("records") == ""
     parts = {
         "claim": f"lab1 is held by rollout {world.rollout} (changing) -> wait for its end",
-        "permission": "everything is stopped: stopped by ana -> resume_all",
+        "permission": "everything is stopped: stopped by ana -> st2 run edgetune.resume_all",
         "load balancer": ": Permission denied -> let edgetune set states",
         "machines": "",
         "hosts": "e004: cannot be asked: timed out -> mend it",
@@ -326,7 +328,7 @@ def test_a_record_that_cannot_be_read_is_named_by_the_doctor(world: EmptyWorld) 
     rollout = "lab1-20261121T052018-503b"
     world.site.store.put(f"edgetune.rollout.{rollout}", "{")
     found = _checks(doctor_pop(world.site, "lab1"))["records"]
-    assert rollout in found and found.endswith(f"give it up: release_record {rollout}")
+    assert rollout in found and found.endswith(f"rollout={rollout}")
 
 
 def test_a_server_that_the_load_balancer_lacks_is_named(world: EmptyWorld) -> None:

@@ -68,7 +68,9 @@ def test_evidence_of_a_quarantine_is_in_the_status(world: World) -> None:
     assert (
         f"at the step changing of batch 6, last seen in boot {host}-boot-1+, ready in the" in text
     )
-    assert "release_host brings a mended host back, adopt_host a replaced one" in text
+    assert f"once mended: st2 run edgetune.release_host host={host}\n" in text
+    adopts = f"st2 run edgetune.adopt_host host={host} rollout={world.rollout}"
+    assert f"if replaced: {adopts}" in text
     assert status.rollout_status(world.site, host="e099")["ids"] == []
 
 
@@ -156,8 +158,10 @@ def test_a_pop_with_a_quarantined_host_is_not_planned(world: World) -> None:
     host = _quarantine(world)
     _replaced(world, host)
     says = (
-        f"{host}: is quarantined by rollout {world.rollout} -> release_host (mended), "
-        "adopt_host (replaced), or leave it out: exclude= (doctor_pop pop=lab1 shows all)"
+        f"{host}: is quarantined by rollout {world.rollout} -> "
+        "st2 run edgetune.release_host host=HOST (mended), "
+        f"st2 run edgetune.adopt_host host=HOST rollout={world.rollout} (replaced), "
+        "or leave it out: exclude= (st2 run edgetune.doctor_pop pop=lab1 shows all)"
     )
     with pytest.raises(RefusedError) as caught:
         _plan(world)

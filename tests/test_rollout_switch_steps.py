@@ -159,7 +159,8 @@ def test_the_key_set_by_hand_stops(world: World, value: str) -> None:
     with pytest.raises(RefusedError, match="everything is stopped"):
         world.step(drain.drain_hosts, 0)
     text = status.rollout_status(world.site)["text"]
-    assert f"Everything is stopped ({value.strip()}); resume_all permits changes again." in text
+    permits = "st2 run edgetune.resume_all permits changes again"
+    assert f"Everything is stopped ({value.strip()}); {permits}." in text
 
 
 @pytest.mark.parametrize("value", ["", "false", "0", "no", "False\n"])

@@ -179,7 +179,10 @@ def test_it_is_told_and_stops_nobody_else(tmp_path: Path, rollout: str, text: st
     told = status.rollout_status(world.site)
     assert told["ids"] == [world.rollout]
     (line,) = told["unreadable"]
-    assert f"edgetune.rollout.{rollout} is damaged" in line and f"release_record {rollout}" in line
+    assert (
+        f"edgetune.rollout.{rollout} is damaged" in line
+        and f"release_record rollout={rollout}" in line
+    )
     assert line in told["message"] and rollout in told["text"]
     (found,) = list(Guard(no_complaint).look(world.site))
     assert (found.trigger, found.payload["rollout"]) == ("rollout_stalled", rollout)
@@ -242,7 +245,7 @@ def test_another_text_under_the_key_is_judged_anew(tmp_path: Path) -> None:
     assert len(unreadable_rollouts(world.site)) == 1
     put_head(world, world.rollout, good)
     assert [head.id for head in all_heads(world.site)] == [world.rollout]
-    with pytest.raises(RefusedError, match="can be read: rollout_pop carries it on"):
+    with pytest.raises(RefusedError, match="can be read: st2 run edgetune.rollout_pop rollout="):
         release_record(world.site, world.rollout)
     with pytest.raises(InputError, match="there is no rollout 'nothing'"):
         release_record(world.site, "nothing")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 
 # How an action is run here; the local runner says it in the environment.
 RUN = "EDGETUNE_RUN"
@@ -26,8 +27,9 @@ def one_line(text: str) -> str:
 
 def command(action: str, **parameters: str) -> str:
     """What a person types to run an action: with the local runner where that runs us, else with
-    StackStorm's client."""
-    words = [f"{name}={value}" for name, value in parameters.items()]
+    StackStorm's client. Each parameter has its name: the client takes any other word for one
+    that is called ``cmd``."""
+    words = [f"{name}={shlex.quote(value)}" for name, value in parameters.items()]
     return " ".join([f"{os.environ.get(RUN) or 'st2 run edgetune.'}{action}", *words])
 
 

@@ -12,6 +12,7 @@ from edgetune.rollout.approval import refuse_own
 from edgetune.rollout.record import ENDED as ROLLOUT_ENDED
 from edgetune.rollout.record import all_heads
 from edgetune.rollout.site import Site
+from edgetune.texts import command
 
 
 def hold_campaign(site: Site, campaign: str, reason: str = "", by: str = "") -> dict[str, Any]:
@@ -82,8 +83,9 @@ def _refuse_undecided(record: Record, states: dict[str, str]) -> None:
         state = states.get(pop.rollout, "")
         if not pop.left_out and state in UNWELL and state not in ROLLOUT_ENDED:
             raise RefusedError(
-                f"{name}: rollout {pop.rollout} is {state}; rollout_pop soaks again, "
-                "roll_back_pop takes it back"
+                f"{name}: rollout {pop.rollout} is {state}; "
+                f"{command('rollout_pop', rollout=pop.rollout)} soaks again, "
+                f"{command('roll_back_pop', rollout=pop.rollout)} takes it back"
             )
 
 

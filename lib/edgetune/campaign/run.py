@@ -26,6 +26,7 @@ from edgetune.rollout.lifecycle import refuse_unfinished
 from edgetune.rollout.planning import make_for
 from edgetune.rollout.site import Site
 from edgetune.rollout.switch import refuse_if_stopped
+from edgetune.texts import command
 
 # No name of a PoP.
 _BEGINNING = "campaign/"
@@ -78,7 +79,8 @@ def run_campaign(
 def _message(record: Record | None, pops: int, rings: int, refused: Mapping[str, str]) -> str:
     size = f"{pops} PoPs in {rings} rings"
     if record:
-        return f"campaign {record.id} begins: {size}; advance_campaign moves it on"
+        moves = command("advance_campaign", campaign=record.id)
+        return f"campaign {record.id} begins: {size}; {moves} moves it on"
     return f"a dry run: {size}, {len(refused)} refused now"
 
 

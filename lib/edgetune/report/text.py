@@ -154,8 +154,8 @@ def rollout_text(head: Mapping[str, Any], wait: str = "") -> str:
         lines += [f"  quarantined: {host}: {why['reason']}", f"    {_evidence(why)}"]
         lines.append(f"    {service_text(why)}")
         lines += [f"    {_event(event)}" for event in why.get("bmc", {}).get("events", [])]
-    if head["quarantined"]:
-        lines.append("  release_host brings a mended host back, adopt_host a replaced one")
+        lines.append(f"    once mended: {command('release_host', host=host)}")
+        lines.append(f"    if replaced: {command('adopt_host', host=host, rollout=head['id'])}")
     return _page(lines)
 
 

@@ -21,6 +21,7 @@ from edgetune.rollout.record import (
     read_rollout,
 )
 from edgetune.rollout.site import Site
+from edgetune.texts import command
 
 
 def adopt_host(site: Site, rollout: str, host: str, by: str = "") -> dict[str, Any]:
@@ -82,12 +83,12 @@ def _refuse_tuned(opened: Rollout, host: str) -> None:
     if opened.sets_bios and still_set(opened, host):
         raise RefusedError(
             f"{host} is no new machine: {opened.head.tuning} stands in its BIOS; "
-            "roll_back_pop takes it back"
+            f"{command('roll_back_pop', rollout=opened.head.id)} takes it back"
         )
     if stands:
         raise RefusedError(
             f"{host} is no new machine: {opened.head.tuning} is {stands.get('state')} there; "
-            "roll_back_pop takes it back"
+            f"{command('roll_back_pop', rollout=opened.head.id)} takes it back"
         )
 
 

@@ -16,6 +16,7 @@ from edgetune.errors import RefusedError
 from edgetune.people import same_person
 from edgetune.rollout.record import has_record
 from edgetune.rollout.site import Site
+from edgetune.texts import command
 
 
 @dataclass(frozen=True)
@@ -65,9 +66,11 @@ def valid_approval(
     """
     found = load_approval(site, digest)
     if found is None:
-        raise RefusedError(f"{what} waits for an approval: approve digest={digest}")
+        approves = command("approve", digest=digest)
+        raise RefusedError(f"{what} waits for an approval: {approves}")
     if found.expires <= time.time():
-        raise RefusedError(f"the approval of {what} by {found.by} has expired: approve {digest}")
+        approves = command("approve", digest=digest)
+        raise RefusedError(f"the approval of {what} by {found.by} has expired: {approves}")
     _refuse_used(site, found, what)
     if not self_approval:
         refuse_own(found.by, requester, what)
@@ -82,16 +85,18 @@ def use_approval(site: Site, digest: str, what: str, rollout: str) -> None:
     """
     found = load_approval(site, digest)
     if found is None:
-        raise RefusedError(f"{what} waits for an approval: approve digest={digest}")
+        approves = command("approve", digest=digest)
+        raise RefusedError(f"{what} waits for an approval: {approves}")
     _refuse_used(site, found, what)
     save_approval(site, replace(found, used_by=rollout))
 
 
 def _refuse_used(site: Site, found: Approval, what: str) -> None:
     if found.used_by and has_record(site, found.used_by):
+        approves = command("approve", digest=found.digest)
         raise RefusedError(
             f"the approval of {what} by {found.by} was for one rollout, and {found.used_by} was "
-            f"begun with it: approve {found.digest} again"
+            f"begun with it: {approves} approves it again"
         )
 
 

@@ -19,6 +19,7 @@ from edgetune.documents import check_fields, check_is, read_document
 from edgetune.errors import RefusedError
 from edgetune.hosts.result import HostResult
 from edgetune.rollout.site import Site
+from edgetune.texts import command
 
 SCHEMA = 1
 _NEWEST = 100_000
@@ -98,9 +99,10 @@ class BiosJournal:
         """RefusedError when the entries are of another machine than this one."""
         if self.entries and system != self.system:
             rollouts = ", ".join(entry.rollout for entry in self.entries)
+            adopts = command("adopt_host", host=self.host, rollout=self.entries[-1].rollout)
             raise RefusedError(
                 f"the machine is {system}, and the BIOS of {self.system} was set by {rollouts}; "
-                "adopt_host takes a replaced machine"
+                f"{adopts} takes a replaced machine"
             )
 
     def _after(self, entry: Entry) -> list[Entry]:

@@ -28,6 +28,7 @@ from edgetune.rollout.preflight import (
 )
 from edgetune.rollout.site import Site
 from edgetune.rollout.unreadable import unreadable_rollouts
+from edgetune.texts import command
 from edgetune.tuning import Tuning
 
 
@@ -92,7 +93,8 @@ def check_records(subject: Subject) -> Iterable[Finding]:
         yield Finding(refusal, "mend the record store, or who asks it")
     for each in unreadable_rollouts(subject.site):
         if each.may_be_on(subject.pop.name):
-            yield Finding(each.why, f"put it back, or give it up: release_record {each.id}")
+            gives_up = command("release_record", rollout=each.id)
+            yield Finding(each.why, f"put it back, or give it up: {gives_up}")
 
 
 def check_settings(tuning: Tuning, subject: Subject) -> Iterable[Finding]:

@@ -32,6 +32,7 @@ from edgetune.rollout.rollback import plan_restore
 from edgetune.rollout.site import Site
 from edgetune.rollout.switch import refuse_if_stopped
 from edgetune.rollout.unreadable import keeping_their_pop, unreadable_text
+from edgetune.texts import command
 
 _UNRECORDED = 60.0
 
@@ -195,7 +196,7 @@ def _refuse_second_rollback(site: Site, rollout: str, state: str) -> None:
         other = head.history[-1]["by"] or "unknown"
         raise FencedError(
             f"rollout {rollout} is being rolled back already by {other}; should that one be gone, "
-            f"recover_pop rollout={rollout} carries it on"
+            f"{command('recover_pop', rollout=rollout)} carries it on"
         )
 
 

@@ -21,6 +21,7 @@ from edgetune.freezes import in_force, read_written
 from edgetune.report.text import clock
 from edgetune.rollout.record import ENDED, Head, all_heads
 from edgetune.rollout.site import Site
+from edgetune.texts import command
 
 CAUSES = ("asked", "surge", "lost_host")
 _SCHEMA = 1
@@ -76,7 +77,7 @@ def refuse_if_paused(site: Site, pop: str) -> None:
     """RefusedError while a PoP is paused."""
     why = why_paused(site, pop)
     if why:
-        raise RefusedError(f"{why}; resume_pop lets it go on")
+        raise RefusedError(f"{why}; {command('resume_pop', pop=pop)} lets it go on")
 
 
 def why_paused(site: Site, pop: str) -> str:

@@ -23,7 +23,7 @@ from edgetune.rollout.pause import why_paused
 from edgetune.rollout.record import ENDED, all_heads
 from edgetune.rollout.site import Site
 from edgetune.rollout.switch import stopped_by
-from edgetune.texts import one_line
+from edgetune.texts import command, one_line
 from edgetune.traffic.driver import Server
 
 CLOCKS_APART = 10.0
@@ -90,24 +90,26 @@ def check_claim(subject: Subject) -> Iterable[Finding]:
         yield Finding(f"claims cannot be written: {refusal}", "mend the claims store")
     unfinished = [h for h in all_heads(site) if h.pop == pop and h.state not in ENDED]
     for head in unfinished:
-        advice = f"wait for its end, or take it back: roll_back_pop rollout={head.id}"
+        back = command("roll_back_pop", rollout=head.id)
+        advice = f"wait for its end, or take it back: {back}"
         what = f"{pop} is held by rollout {head.id} ({head.state})"
         yield Finding(what, advice, refuses=False)
     holder = site.claims.holder(pop)
     if holder is not None and holder.rollout not in [head.id for head in unfinished]:
         left = site.claims.expiries([pop])[pop]
         what = f"{pop} is claimed by rollout {holder.rollout} for {left:.0f} s"
-        yield Finding(what, f"wait; rollout_status rollout={holder.rollout}", refuses=False)
+        shows = command("rollout_status", rollout=holder.rollout)
+        yield Finding(what, f"wait; {shows} shows it", refuses=False)
 
 
 def check_permission(subject: Subject) -> Iterable[Finding]:
     """Nobody has stopped everything, or paused the PoP."""
     stopped = stopped_by(subject.site)
     if stopped:
-        yield Finding(f"everything is stopped: {stopped}", "resume_all", refuses=False)
+        yield Finding(f"everything is stopped: {stopped}", command("resume_all"), refuses=False)
     paused = why_paused(subject.site, subject.pop.name)
     if paused:
-        yield Finding(paused, f"resume_pop pop={subject.pop.name}", refuses=False)
+        yield Finding(paused, command("resume_pop", pop=subject.pop.name), refuses=False)
 
 
 def check_load_balancer(subject: Subject) -> Iterable[Finding]:
@@ -138,7 +140,10 @@ def check_hosts(subject: Subject) -> Iterable[Finding]:
     for head in all_heads(subject.site):
         for host in subject.hosts:
             if head.pop == subject.pop.name and host.name in head.quarantined:
-                advice = "release_host (mended), adopt_host (replaced), or leave it out: exclude="
+                # The same for all hosts of a rollout, which are told together.
+                mended = command("release_host", host="HOST")
+                replaced = command("adopt_host", host="HOST", rollout=head.id)
+                advice = f"{mended} (mended), {replaced} (replaced), or leave it out: exclude="
                 yield Finding(f"is quarantined by rollout {head.id}", advice, host.name)
     for name, answer in subject.facts.items():
         if answer.failed:
@@ -260,5 +265,6 @@ def refuse_unfit(subject: Subject) -> list[Finding]:
         seen = {f.host: f for f in reversed(refusing) if f.host}
         refusing = [f for f in refusing if not f.host or seen[f.host] is f]
         told = "; ".join(findings_text(refusing, advised=True))
-        raise RefusedError(f"{told} (doctor_pop pop={subject.pop.name} shows all)")
+        shows = command("doctor_pop", pop=subject.pop.name)
+        raise RefusedError(f"{told} ({shows} shows all)")
     return found

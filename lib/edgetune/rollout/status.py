@@ -27,7 +27,7 @@ from edgetune.rollout.recovery import is_orphaned
 from edgetune.rollout.site import Site
 from edgetune.rollout.switch import stopped_by
 from edgetune.rollout.unreadable import keeping_their_pop, unreadable_text
-from edgetune.texts import one_line
+from edgetune.texts import command, one_line
 
 _RECENT = 900.0
 
@@ -155,15 +155,20 @@ def _text(notices: list[str], heads: list[Head], waits: Mapping[str, str]) -> st
 
 
 def _stopped(why: str) -> list[str]:
-    notice = f"Everything is stopped ({one_line(why)}); resume_all permits changes again."
+    permits = f"{command('resume_all')} permits changes again"
+    notice = f"Everything is stopped ({one_line(why)}); {permits}."
     return [notice] if why else []
 
 
 def _paused(site: Site, pop: str) -> list[str]:
     """Of one PoP, or of all."""
     pauses = sorted(all_pauses(site).items())
-    whys = [pause_text(name, own) for name, own in pauses if pop in ("", name)]
-    return [f"{one_line(why)}; resume_pop lets it go on." for why in whys if why]
+    whys = {name: pause_text(name, own) for name, own in pauses if pop in ("", name)}
+    return [
+        f"{one_line(why)}; {command('resume_pop', pop=name)} lets it go on."
+        for name, why in whys.items()
+        if why
+    ]
 
 
 def _frozen(heads: list[Head]) -> list[str]:
@@ -182,7 +187,8 @@ def _drift(site: Site, head: Head) -> str:
     hosts = [f"{one_line(host)} ({count:g})" for host, count in sorted(newest.items()) if count]
     if not hosts:
         return ""
-    return f"\n  settings that have drifted: {', '.join(hosts)}; sample_hosts says which"
+    says = f"{command('sample_hosts', pop=head.pop)} says which"
+    return f"\n  settings that have drifted: {', '.join(hosts)}; {says}"
 
 
 def _short(head: Head) -> dict[str, Any]:

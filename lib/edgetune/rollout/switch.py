@@ -20,6 +20,7 @@ from edgetune import CAMPAIGN_SCHEMA, PACK
 from edgetune.documents import read_document
 from edgetune.errors import DamagedError, RefusedError, StoreError
 from edgetune.rollout.site import Site
+from edgetune.texts import command
 
 STOP_KEY = f"{PACK}.stop_all"
 RESUMED_KEY = f"{PACK}.resumed"
@@ -33,7 +34,8 @@ def stop_all(site: Site, by: str = "", reason: str = "") -> dict[str, Any]:
     why = f"stopped by {by or 'unknown'}" + (f": {reason}" if reason else "")
     site.store.put(STOP_KEY, why)
     _take_permit_away(site, why)
-    return {"stopped": True, "message": f"{why}; hosts stay as they are until resume_all"}
+    message = f"{why}; hosts stay as they are until {command('resume_all')}"
+    return {"stopped": True, "message": message}
 
 
 def resume_all(site: Site, by: str = "") -> dict[str, Any]:
@@ -72,7 +74,8 @@ def refuse_if_stopped(site: Site) -> None:
     why = stopped_by(site)
     if why:
         _take_permit_away(site, why)
-        raise RefusedError(f"everything is stopped ({STOP_KEY}: {why}); resume_all permits changes")
+        permits = f"{command('resume_all')} permits changes"
+        raise RefusedError(f"everything is stopped ({STOP_KEY}: {why}); {permits}")
 
 
 def _told(value: str | None, stop: str) -> str:

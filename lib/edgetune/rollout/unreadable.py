@@ -19,6 +19,7 @@ from edgetune import CAMPAIGN_SCHEMA
 from edgetune.errors import InputError, RefusedError
 from edgetune.rollout.record import ENDED, Unreadable, is_released, read_heads, release_key
 from edgetune.rollout.site import Site
+from edgetune.texts import command
 
 
 def unreadable_rollouts(site: Site) -> list[Unreadable]:
@@ -43,7 +44,7 @@ def unreadable_text(each: Unreadable) -> str:
     where = each.pop or "any PoP"
     return (
         f"{each.why}; no rollout begins on {where} until that record is put back, or until "
-        f"release_record {each.id} gives it up"
+        f"{command('release_record', rollout=each.id)} gives it up"
     )
 
 
@@ -56,8 +57,9 @@ def release_record(site: Site, rollout: str, reason: str = "", by: str = "") -> 
     heads, unreadable = read_heads(site)
     if rollout in [head.id for head in heads]:
         raise RefusedError(
-            f"the record of rollout {rollout} can be read: rollout_pop carries it on, "
-            "roll_back_pop takes it back"
+            f"the record of rollout {rollout} can be read: "
+            f"{command('rollout_pop', rollout=rollout)} carries it on, "
+            f"{command('roll_back_pop', rollout=rollout)} takes it back"
         )
     found = next((each for each in unreadable if each.id == rollout), None)
     if found is None:

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every command that people are shown is one that StackStorm takes.
+
+The parser is that of StackStorm's released client, which `make test` installs in an environment of
+its own. What it understood is checked by the metadata of the actions, as StackStorm's API does.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.runner import MetadataError, Pack, ParameterError
+from lab.runner.parameters import from_words, live
+from tests.builders import ROOT
+from tests.printed import (
+    Printed,
+    commands,
+    of_messages,
+    of_metadata,
+    of_pages,
+    parts_of_messages,
+    parts_of_pages,
+)
+
+CLIENT = Path(sys.prefix) / "st2client/bin/python"
+PACK = Pack(ROOT)
+SOURCES = {"pages": of_pages, "metadata": of_metadata, "messages": of_messages}
+MOST = {"pages": 100, "metadata": 1, "messages": 30}
+
+needs_client = pytest.mark.skipif(
+    not CLIENT.exists(), reason="StackStorm's client is not installed; `make client` does that"
+)
+
+
+@needs_client
+@pytest.mark.parametrize("source", SOURCES)
+def test_every_command_is_taken(source: str) -> None:
+    printed = list(SOURCES[source]())
+    assert len(printed) >= MOST[source]
+    assert refused(printed) == []
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_local_runner_takes_the_same(source: str) -> None:
+    runs = [each.words[1:] for each in SOURCES[source]() if each.words[0] == "run"]
+    for ref, *words in runs:
+        assert from_words(PACK.action(ref), words).keys() == {w.partition("=")[0] for w in words}
+
+
+def test_a_part_of_a_command_names_parameters_that_there_are() -> None:
+    parts = list(parts_of_pages())
+    assert parts
+    for part in parts:
+        _, action, *words = part.words
+        assert from_words(PACK.action(action), words), part
+
+
+def test_no_message_shows_a_part_of_a_command() -> None:
+    """It would be typed as it stands; `edgetune.texts.command` makes it whole."""
+    assert parts_of_messages() == []
+
+
+@needs_client
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("run edgetune.run_campaign queue", 'edgetune.run_campaign has no parameter "cmd"'),
+        ("run edgetune.retire_tuning lab1 tuning=nic_ring", 'has no parameter "cmd"'),
+        ("run edgetune.run_campaign campain=queue", 'has no parameter "campain"'),
+        ("run edgetune.run_campaign dry_run=false", 'requires the parameter "campaign"'),
+        ("run edgetune.rollout_pop pop=lab1 soak=long", "could not convert string"),
+        ("run edgetune.resume_pop pop=lab1 cause=weather", 'parameter "cause"'),
+        ("run edgetune.start_campaign campaign=queue", "edgetune.start_campaign"),
+        ("rule enable", "the following arguments are required: ref-or-id"),
+        ("rule start edgetune.recover_left", "invalid choice: 'start'"),
+        ("key set edgetune.stop_all true does the same", "unrecognized arguments: does the same"),
+    ],
+)
+def test_what_would_be_refused_is_found(text: str, why: str) -> None:
+    (found,) = refused(commands("here", f"`st2 {text}`"))
+    assert found.startswith(f"here: st2 {text}: ") and why in found
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("so `st2 run edgetune.approve digest=a` again", ["run edgetune.approve digest=a"]),
+        ("$ st2 run edgetune.x a=b   # why", ["run edgetune.x a=b"]),
+        ("| st2 rule list | st2 key get KEY; then |", ["rule list", "key get KEY"]),
+        ('st2 run edgetune.x reason="a `b` c" d=e', ["run edgetune.x reason=a `b` c d=e"]),
+        (".venv/bin/edgetune run x a=b\n", ["run edgetune.x a=b"]),
+        ("`edgetune run ACTION key=value` is `st2 run edgetune.ACTION`; `st2 run` does", []),
+    ],
+)
+def test_commands_are_found_in_a_text(text: str, words: list[str]) -> None:
+    assert [" ".join(each.words) for each in commands("here", text)] == words
+
+
+def refused(printed: Iterable[Printed]) -> list[str]:
+    """Each command that StackStorm would refuse, and why."""
+    given = list(printed)
+    answers = zip(given, understood([each.words for each in given]))
+    return [f"{each}: {why}" for each, answer in answers if (why := why_refused(each, answer))]
+
+
+def understood(asked: list[tuple[str, ...]]) -> list[dict[str, Any]]:
+    """What StackStorm's client makes of the words after ``st2``."""
+    actions = {
+        ref: {"parameters": action.parameters, "runner_parameters": action.runner_parameters}
+        for ref, action in PACK.actions.items()
+    }
+    done = subprocess.run(
+        [CLIENT, ROOT / "tests/st2client_words.py"],
+        input=json.dumps({"actions": actions, "commands": asked}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    answers: list[dict[str, Any]] = json.loads(done.stdout)
+    return answers
+
+
+def why_refused(printed: Printed, answer: dict[str, Any]) -> str:
+    if "error" in answer:
+        return str(answer["error"])
+    if printed.words[0] != "run":
+        return ""
+    try:
+        live(PACK.action(printed.words[1]), answer["parameters"], {"user": "ana"}, {})
+    except (MetadataError, ParameterError) as error:
+        return str(error)
+    return ""
