@@ -87,7 +87,7 @@ def status(home: Path) -> dict[str, Any] | None:
 
 def set_load(home: Path, on: bool, times: int = 1) -> None:
     """Start or stop the client's requests, or make `times` the usual ones, as if another PoP had
-    failed; they stop by themselves after an hour."""
+    failed; they go on as long as the lab is up."""
     request(home, "set_load", on=on, times=times)
 
 

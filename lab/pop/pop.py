@@ -116,6 +116,7 @@ class PoP:
 
     def describe(self) -> dict[str, Any]:
         """For `status`; what dies is missed here."""
+        client = self.client is not None and self.client.poll() is None
         return {
             "kind": "namespaces",
             "hosts": [
@@ -128,10 +129,10 @@ class PoP:
                 }
                 for item in self.hosts.values()
             ],
-            "load": self.load,
+            "load": self.load and client,
             "surge": self.surge,
             "load_balancer": self.balancer is not None and self.balancer.is_running(),
-            "client": self.client is not None and self.client.poll() is None,
+            "client": client,
             "bmcs": not self.bmcs.has_ended,
             "drops_by_snoop_mode": self.drops.possible,
             "faults": {name: sorted(getattr(self, name)) for name in FAULTS},
