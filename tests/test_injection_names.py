@@ -18,6 +18,7 @@ from edgetune.metrics.samples import RedisSamples, SqliteSamples
 from edgetune.rollout.claims import RedisClaims, SqliteClaims
 from edgetune.rollout.record import load_plan, open_rollout, read_rollout
 from edgetune.rollout.site import Site
+from edgetune.rollout.stackstorm import StackStorm
 from edgetune.rollout.store import SqliteStore, St2Store
 from edgetune.traffic import haproxy
 from edgetune.traffic.haproxy import Haproxy
@@ -142,7 +143,7 @@ def test_a_key_is_one_part_of_a_url(text: str, monkeypatch: pytest.MonkeyPatch) 
         return answer
 
     monkeypatch.setattr(requests.Session, "request", request)
-    store = St2Store({"ST2_ACTION_API_URL": "http://127.0.0.1:9101"})
+    store = St2Store(StackStorm({"ST2_ACTION_API_URL": "http://127.0.0.1:9101"}))
     try:
         assert store.get(f"edgetune.plan.{text}") is None
     finally:

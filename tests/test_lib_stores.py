@@ -18,10 +18,13 @@ import pytest
 
 from edgetune.backends import Database
 from edgetune.config import read_config
-from edgetune.errors import FencedError, InputError, StoreError
+from edgetune.errors import FencedError, InputError, NoAnswerError, StoreError
 from edgetune.metrics.samples import RedisSamples, SqliteSamples, make_sample
 from edgetune.metrics.table import SampleTable
+from edgetune.rollout import stackstorm
+from edgetune.rollout import store as stores
 from edgetune.rollout.claims import Claim, RedisClaims, SqliteClaims
+from edgetune.rollout.stackstorm import StackStorm
 from edgetune.rollout.store import SqliteStore, St2Store, open_store
 from tests.builders import reading
 
@@ -395,10 +398,27 @@ class _Keys(BaseHTTPRequestHandler):
     user: dict[str, Any] = {}
     broken = False
     may_view = may_list = True
+    unheard: list[str] = []
+    """What happens to the next requests: "lost" before they are carried out, "cut" after it."""
+    writes = 0
+
+    def parse_request(self) -> bool:
+        if not super().parse_request():
+            return False
+        self.fate = self.unheard.pop(0) if self.unheard else ""
+        if self.fate == "lost":
+            self.close_connection = True
+            return False
+        return True
 
     def _answer(self, status: int, document: Any) -> None:
         import json
 
+        if self.fate == "cut":
+            self.close_connection = True
+            return
+        if self.fate.isdigit():
+            self.broken, status = False, int(self.fate)
         body = json.dumps(document).encode()
         self.send_response(500 if self.broken else status)
         self.send_header("Content-Length", str(len(body)))
@@ -439,6 +459,7 @@ class _Keys(BaseHTTPRequestHandler):
 
         document = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.keys[document["name"]] = document["value"]
+        type(self).writes += 1
         self._answer(200, document)
 
     def log_message(self, *args: Any) -> None:
@@ -446,9 +467,11 @@ class _Keys(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def api() -> Iterator[Any]:
+def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     _Keys.keys, _Keys.broken, _Keys.may_view, _Keys.may_list = {}, False, True, True
-    _Keys.user = {}
+    _Keys.user, _Keys.unheard, _Keys.writes = {}, [], 0
+    monkeypatch.setattr(stackstorm, "_PAUSE", 0)
+    monkeypatch.setattr(stores, "_PAUSES", (0, 0, 0))
     server = HTTPServer(("127.0.0.1", 0), _Keys)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -456,9 +479,9 @@ def api() -> Iterator[Any]:
         "ST2_ACTION_API_URL": f"http://127.0.0.1:{server.server_port}",
         "ST2_ACTION_AUTH_TOKEN": "token",
     }
-    store = St2Store(environment)
-    yield store
-    store.close()
+    records = St2Store(StackStorm(environment))
+    yield records
+    records.close()
     server.shutdown()
     thread.join()
     server.server_close()
@@ -495,7 +518,7 @@ def test_an_api_key_goes_before_the_token_of_the_execution(
 ) -> None:
     file = tmp_path / "key"
     file.write_text("key\n")
-    monkeypatch.setenv("ST2_ACTION_API_URL", api._base)
+    monkeypatch.setenv("ST2_ACTION_API_URL", api._api.url)
     monkeypatch.setenv("ST2_ACTION_AUTH_TOKEN", "token of a user without grants")
     given = {"inventory": "i", "ssh_key_file": "k", "ssh_known_hosts": "h"}
     store = open_store(read_config({**given, "records_api_key_file": str(file)}))
@@ -542,6 +565,55 @@ def test_an_api_that_fails_is_no_missing_record(api: St2Store) -> None:
         api.get("x")
 
 
+@pytest.mark.parametrize("fate", ["lost", "cut", "502", "503", "504"])
+def test_a_read_that_is_not_answered_is_repeated(api: St2Store, fate: str) -> None:
+    api.put("edgetune.stop_all", "true")
+    _Keys.unheard = [fate] * (stackstorm.TRIES - 1)
+    assert api.get("edgetune.stop_all") == "true"
+    _Keys.unheard = [fate]
+    assert api.list("edgetune.") == {"edgetune.stop_all": "true"}
+    _Keys.unheard = [fate] * stackstorm.TRIES
+    with pytest.raises(StoreError, match="GET /keys/edgetune.stop_all: ") as raised:
+        api.get("edgetune.stop_all")
+    assert raised.value.reason == "store"
+
+
+@pytest.mark.parametrize("known", [None, "old"])
+@pytest.mark.parametrize("fate", ["lost", "cut", "503"])
+def test_a_write_that_is_not_answered_is_made_once(
+    api: St2Store, fate: str, known: str | None
+) -> None:
+    if known:
+        _Keys.keys["x"] = known
+    assert api.get("x") == known
+    _Keys.unheard = [fate] * (1 if fate == "cut" else 3)
+    api.put("x", "new")
+    assert (_Keys.keys, _Keys.writes) == ({"x": "new"}, 1)
+
+
+def test_a_write_is_given_up_when_nothing_is_answered(api: St2Store) -> None:
+    _Keys.unheard = ["lost"] * 100
+    with pytest.raises(NoAnswerError, match="StackStorm's datastore: .* /keys/x: "):
+        api.put("x", "new")
+    assert _Keys.keys == {}
+
+
+@pytest.mark.parametrize("theirs", ["theirs", None])
+def test_what_somebody_else_wrote_meanwhile_is_not_written_over(
+    api: St2Store, theirs: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.put("x", "old")
+
+    def meanwhile(seconds: float) -> None:
+        _Keys.keys = {"x": theirs} if theirs else {}
+
+    monkeypatch.setattr(stores.time, "sleep", meanwhile)
+    _Keys.unheard = ["lost"]
+    with pytest.raises(StoreError, match="x was written by somebody else meanwhile"):
+        api.put("x", "new")
+    assert _Keys.keys == ({"x": theirs} if theirs else {})
+
+
 def test_no_api_url_is_said() -> None:
     with pytest.raises(StoreError, match="ST2_ACTION_API_URL is not set"):
-        St2Store({})
+        StackStorm({})

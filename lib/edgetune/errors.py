@@ -9,6 +9,7 @@ EdgetuneError
 │   ├── NothingToDo every host is as the tuning wants it
 │   └── DamagedError a record of ours cannot be read; names key and field
 ├── StoreError      a store could not be reached; never the same as "not there"
+│   └── NoAnswerError a change that was asked for may be made, or not
 ├── DrainError      the load balancer did not do or did not know what was asked
 ├── HostError       a host could not be reached or did not answer as the agent does
 └── BmcError        a BMC did not do what was asked (``bmc.payload``); becomes a HostResult
@@ -75,6 +76,15 @@ class DamagedError(RefusedError):
 
 class StoreError(EdgetuneError):
     """A store could not be reached or answered an error. Stops everything."""
+
+
+class NoAnswerError(StoreError):
+    """A store did not answer: a change that was asked for may be made, or not."""
+
+    @property
+    def reason(self) -> str:
+        """A store that is away, like any other."""
+        return "store"
 
 
 class DrainError(EdgetuneError):

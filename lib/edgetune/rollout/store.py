@@ -8,16 +8,20 @@ own ``get_value`` answers None for both, so its API is asked instead.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Any, Protocol
 from urllib.parse import quote
 
 from edgetune.backends import SCHEME, Database, read_secret
 from edgetune.config import Config
-from edgetune.errors import StoreError
+from edgetune.errors import NoAnswerError, StoreError
+from edgetune.rollout.stackstorm import StackStorm
 
-TIMEOUT = 15
 PAGE = 100
+_PAUSES = (0.2, 1.0, 4.0)
+"""Seconds before a write is tried again; less than any claim lasts."""
 
 
 class Store(Protocol):
@@ -44,7 +48,7 @@ def open_store(config: Config) -> Store:
     if config.records.startswith(SCHEME):
         return SqliteStore(Database(config.records))
     key = read_secret(config.records_api_key_file, "records_api_key_file")
-    return St2Store(os.environ, key)
+    return St2Store(StackStorm(os.environ, key))
 
 
 class SqliteStore:
@@ -128,38 +132,36 @@ class SensorStore:
 
 
 class St2Store:
-    """StackStorm's datastore (system scope) through its API.
+    """StackStorm's datastore (system scope) through its API."""
 
-    With an API key, or with the action's own token, which is of the user of its execution.
-    """
-
-    def __init__(self, environment: Mapping[str, str], api_key: str | None = None) -> None:
-        import requests
-
-        url = environment.get("ST2_ACTION_API_URL") or environment.get("ST2_API_URL")
-        if not url:
-            raise StoreError("records: st2 is configured, but ST2_ACTION_API_URL is not set")
-        self._base = url.rstrip("/")
-        if not self._base.endswith("/v1"):
-            self._base += "/v1"
-        self._session = requests.Session()
-        # A proxy of the environment is not for the API beside us.
-        self._session.trust_env = False
-        token = environment.get("ST2_ACTION_AUTH_TOKEN") or environment.get("ST2_AUTH_TOKEN")
-        if api_key:
-            self._session.headers["St2-Api-Key"] = api_key
-        elif token:
-            self._session.headers["X-Auth-Token"] = token
+    def __init__(self, api: StackStorm) -> None:
+        self._api = api
+        self._seen: dict[str, str | None] = {}
 
     def get(self, key: str) -> str | None:
         """The value, or None if there is none."""
-        answer = self._call("GET", f"/keys/{quote(key, safe='')}", (404,))
-        return None if answer is None else str(answer["value"])
+        answer = self._call("GET", _path(key), (404,))
+        return self._note(key, None if answer is None else str(answer["value"]))
 
     def put(self, key: str, value: str) -> None:
-        """Write the value, new or over the old one."""
-        body = {"name": key, "value": value, "scope": "st2kv.system"}
-        self._call("PUT", f"/keys/{quote(key, safe='')}", json=body)
+        """Write the value, new or over the old one.
+
+        An answer that is lost leaves open whether the value is written. Then StackStorm is asked,
+        and the value is written again if the key still has the value that this process saw last.
+        """
+        before = self._seen.get(key)
+        for pause in (*_PAUSES, None):
+            try:
+                self._write(key, value)
+            except NoAnswerError:
+                if pause is None:
+                    raise
+                time.sleep(pause)
+                if not self._is_to_be_written(key, value, before):
+                    break
+            else:
+                break
+        self._note(key, value)
 
     def list(self, prefix: str) -> Mapping[str, str]:
         """All keys that begin with ``prefix``, with their values, page by page."""
@@ -171,14 +173,15 @@ class St2Store:
             if not all(item["name"].startswith(prefix) for item in page):
                 text = f"its user may not list {prefix}*: give it records_api_key_file"
                 raise StoreError(f"StackStorm's datastore: {text}")
-            found.update((item["name"], item["value"]) for item in page)
+            for item in page:
+                found[item["name"]] = item["value"]
+                self._note(item["name"], item["value"])
             if len(page) < PAGE:
                 return dict(sorted(found.items()))
 
     def secret(self, key: str) -> str | None:
         """The decrypted value, or None; with RBAC also where the user may not view the key."""
-        path, query = f"/keys/{quote(key, safe='')}", {"decrypt": "true"}
-        answer = self._call("GET", path, (404, 403), params=query)
+        answer = self._call("GET", _path(key), (404, 403), params={"decrypt": "true"})
         return None if answer is None else str(answer["value"])
 
     def refuses_changes(self) -> str:
@@ -196,16 +199,37 @@ class St2Store:
 
     def close(self) -> None:
         """Close the connections to the API."""
-        self._session.close()
+        self._api.close()
+
+    def _write(self, key: str, value: str) -> None:
+        body = {"name": key, "value": value, "scope": "st2kv.system"}
+        self._call("PUT", _path(key), json=body)
+
+    def _is_to_be_written(self, key: str, value: str, before: str | None) -> bool:
+        """StoreError if somebody else has written the key meanwhile."""
+        now = self.get(key)
+        if now == value:
+            return False
+        if _digest(now) != before:
+            raise StoreError(
+                f"StackStorm's datastore: {key} was written by somebody else meanwhile"
+            )
+        return True
+
+    def _note(self, key: str, value: str | None) -> str | None:
+        self._seen[key] = _digest(value)
+        return value
 
     def _call(self, method: str, path: str, none: Sequence[int] = (), **more: Any) -> Any:
-        import requests
-
         try:
-            answer = self._session.request(method, self._base + path, timeout=TIMEOUT, **more)
-            if answer.status_code in none:
-                return None
-            answer.raise_for_status()
-            return answer.json()
-        except (requests.RequestException, ValueError) as error:
-            raise StoreError(f"StackStorm's datastore: {method} {path}: {error}") from None
+            return self._api.call(method, path, none, **more)
+        except StoreError as error:
+            raise type(error)(f"StackStorm's datastore: {error}") from None
+
+
+def _path(key: str) -> str:
+    return f"/keys/{quote(key, safe='')}"
+
+
+def _digest(value: str | None) -> str | None:
+    return None if value is None else sha256(value.encode()).hexdigest()

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""StackStorm's API (version 1), as an action calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from edgetune.errors import NoAnswerError, StoreError
+
+TIMEOUT = 15
+"""Seconds for one answer."""
+TRIES = 6
+_PAUSE = 0.5
+AWAY = (502, 503, 504)
+"""Answers of a proxy whose StackStorm is away."""
+
+
+class StackStorm:
+    """The API that an environment names, with an API key or else with the action's own token.
+
+    gunicorn closes a connection that is idle for two seconds, maybe as the next request is sent;
+    and services are restarted. So a read is tried ``TRIES`` times in 15 s. Any other request is
+    tried again only if it never reached StackStorm. StoreError without a URL.
+    """
+
+    def __init__(self, environment: Mapping[str, str], api_key: str | None = None) -> None:
+        import requests
+        from requests.adapters import HTTPAdapter
+        from urllib3.util import Retry
+
+        url = environment.get("ST2_ACTION_API_URL") or environment.get("ST2_API_URL")
+        if not url:
+            raise StoreError("records: st2 is configured, but ST2_ACTION_API_URL is not set")
+        self.url = url.rstrip("/")
+        if not self.url.endswith("/v1"):
+            self.url += "/v1"
+        self._session = requests.Session()
+        # A proxy of the environment is not for the API beside us.
+        self._session.trust_env = False
+        again = Retry(
+            TRIES - 1,
+            backoff_factor=_PAUSE,
+            status_forcelist=AWAY,
+            allowed_methods=["GET"],
+            raise_on_status=False,
+        )
+        self._session.mount(self.url, HTTPAdapter(max_retries=again))
+        token = environment.get("ST2_ACTION_AUTH_TOKEN") or environment.get("ST2_AUTH_TOKEN")
+        if api_key:
+            self._session.headers["St2-Api-Key"] = api_key
+        elif token:
+            self._session.headers["X-Auth-Token"] = token
+
+    def call(self, method: str, path: str, none: Sequence[int] = (), **more: Any) -> Any:
+        """The answer's JSON; None for a status in ``none``.
+
+        NoAnswerError if StackStorm did not answer, StoreError if it refused.
+        """
+        import requests
+
+        where = f"{method} {path}"
+        try:
+            answer = self._session.request(method, self.url + path, timeout=TIMEOUT, **more)
+            if answer.status_code in none:
+                return None
+            if answer.status_code in AWAY:
+                raise NoAnswerError(f"{where}: {answer.status_code} {answer.reason}")
+            answer.raise_for_status()
+            return answer.json()
+        except (requests.ConnectionError, requests.Timeout) as error:
+            raise NoAnswerError(f"{where}: {error}") from None
+        except (requests.RequestException, ValueError) as error:
+            raise StoreError(f"{where}: {error}") from None
+
+    def close(self) -> None:
+        """Close the connections to the API."""
+        self._session.close()
