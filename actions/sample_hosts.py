@@ -10,20 +10,5 @@ from edgetune.rollout.sampling import sample_hosts
 class SampleHosts(Action):
     """Take one sample of every host."""
 
-    def run(
-        self,
-        pop: str = "",
-        rollout: str = "",
-        epoch: int = 0,
-        standing: bool = False,
-        periodic: bool = False,
-    ) -> Result:
-        return run_step(
-            sample_hosts,
-            self.config,
-            pop=pop,
-            rollout=rollout,
-            epoch=epoch,
-            standing=standing,
-            periodic=periodic,
-        )
+    def run(self, pop: str = "", rollout: str = "", epoch: int = 0) -> Result:
+        return run_step(sample_hosts, self.config, pop=pop, rollout=rollout, epoch=epoch)

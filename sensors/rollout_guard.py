@@ -5,11 +5,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from st2common.util.config_loader import ContentPackConfigLoader
 from st2reactor.sensor.base import PollingSensor
 
 # A sensor has only its own folder on the path, not the pack's lib.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "lib"))
 
+from edgetune import PACK  # noqa: E402
 from edgetune.entry import safe  # noqa: E402
 from edgetune.errors import EdgetuneError  # noqa: E402
 from edgetune.rollout.guard import Guard  # noqa: E402
@@ -27,7 +29,8 @@ class RolloutGuard(PollingSensor):
     def poll(self) -> None:
         # An exception here ends the sensor's process, and after two more tries for good.
         try:
-            site = Site(self.config or {})
+            # StackStorm gives a sensor the configuration of its start, and tells of no change.
+            site = Site(ContentPackConfigLoader(pack_name=PACK).get_config())
             if site.config.records == "st2":
                 site.store = SensorStore(self.sensor_service)
             for trigger, payload in self._guard.look(site):

@@ -30,25 +30,6 @@ class SampleHostsTestCase(EdgetuneActionTestCase):
         self.assertEqual(self.assert_succeeds()["samples"], 0)
         self.assertEqual(self.assert_succeeds(rollout=self.world.rollout)["samples"], 8)
 
-    def test_samples_every_other_pop_on_which_a_tuning_stands(self) -> None:
-        self.assertEqual(self.assert_succeeds(standing=True)["samples"], 0)
-        for state in ("soaking", "promoting", "complete"):
-            self.world.mark(state)
-        self.assertEqual(self.assert_succeeds()["samples"], 0)
-        self.assertEqual(self.assert_succeeds(standing=True)["samples"], 8)
-        self.assertEqual(self.world.hosts.changing(), [])
-        for state in ("rolling_back", "rolled_back"):
-            self.world.mark(state)
-        self.assertEqual(self.assert_succeeds(standing=True)["samples"], 0)
-
-    def test_a_pop_that_is_no_more_stops_no_watch(self) -> None:
-        for state in ("soaking", "promoting", "complete"):
-            self.world.mark(state)
-        gone = replace(self.world.head, id="gone", pop="gone1")
-        text = json.dumps({"schema": RECORD_SCHEMA, **asdict(gone)})
-        self.world.site.store.put("edgetune.rollout.gone", text)
-        self.assertEqual(self.assert_succeeds(standing=True)["samples"], 8)
-
     def test_a_pop_that_is_no_more_stops_no_sampling(self) -> None:
         gone = replace(self.world.head, id="gone", pop="gone1")
         text = json.dumps({"schema": RECORD_SCHEMA, **asdict(gone)})

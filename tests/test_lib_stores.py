@@ -18,12 +18,18 @@ import pytest
 
 from edgetune.backends import Database
 from edgetune.config import read_config
-from edgetune.errors import FencedError, InputError, NoAnswerError, StoreError
+from edgetune.errors import DamagedError, FencedError, InputError, NoAnswerError, StoreError
 from edgetune.metrics.samples import RedisSamples, SqliteSamples, make_sample
 from edgetune.metrics.table import SampleTable
 from edgetune.rollout import stackstorm
 from edgetune.rollout import store as stores
 from edgetune.rollout.claims import Claim, RedisClaims, SqliteClaims
+from edgetune.rollout.heartbeat import (
+    Heartbeat,
+    Heartbeats,
+    RedisHeartbeats,
+    SqliteHeartbeats,
+)
 from edgetune.rollout.stackstorm import StackStorm
 from edgetune.rollout.store import SqliteStore, St2Store, open_store
 from tests.builders import reading
@@ -99,6 +105,35 @@ def samples(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 def test_whether_claims_can_be_written_is_seen_without_writing(claims: Any) -> None:
     assert claims.refuses_changes() == ""
     assert claims.take("lab1", "one", 60).epoch == 1
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def heartbeats(request: pytest.FixtureRequest, tmp_path: Path) -> Heartbeats:
+    if request.param == "sqlite":
+        return SqliteHeartbeats(Database(f"sqlite:///{tmp_path}/state.sqlite"))
+    client = request.getfixturevalue("redis_client")
+    client.flushall()
+    return RedisHeartbeats(client)
+
+
+def test_the_last_heartbeat_is_kept(heartbeats: Heartbeats) -> None:
+    assert heartbeats.last("guard") is None
+    for heartbeat in (Heartbeat(7.5), Heartbeat(8.0, "\u00e9 {% x %}")):
+        heartbeats.beat("guard", heartbeat)
+        assert heartbeats.last("guard") == heartbeat
+
+
+@pytest.mark.parametrize(
+    "text", ["", "7", "{", '{"time": "7", "problem": ""}', '{"time": 7.0}', '{"problem": ""}']
+)
+def test_what_is_no_heartbeat_is_damaged(redis_client: Any, tmp_path: Path, text: str) -> None:
+    redis_client.set("edgetune:heartbeat:guard", text)
+    database = Database(f"sqlite:///{tmp_path}/state.sqlite")
+    with database.transaction() as db:
+        db.execute("INSERT INTO heartbeats VALUES (?, ?)", ("edgetune:heartbeat:guard", text))
+    for kept in (RedisHeartbeats(redis_client), SqliteHeartbeats(database)):
+        with pytest.raises(DamagedError, match="edgetune:heartbeat:guard is damaged"):
+            kept.last("guard")
 
 
 def test_redis_that_takes_no_writes_is_seen_without_writing(redis_client: Any) -> None:

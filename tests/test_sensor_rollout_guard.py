@@ -52,9 +52,20 @@ class RolloutGuardTestCase(BaseSensorTestCase):
             self.world.site.samples.add("lab1", rows)
 
     def poll(self, **config: Any) -> list[dict[str, Any]]:
-        sensor = self.get_sensor_instance({**self.world.config, **config})
+        return self.poll_again(self.started(), {**self.world.config, **config})
+
+    def started(self) -> Any:
+        """Before the pack is configured, as by an installation that follows the README."""
+        sensor = self.get_sensor_instance()
         sensor.setup()
-        sensor.poll()
+        return sensor
+
+    def poll_again(self, sensor: Any, config: dict[str, Any]) -> list[dict[str, Any]]:
+        loader = mock.Mock()
+        loader.return_value.get_config.return_value = config
+        with mock.patch("rollout_guard.ContentPackConfigLoader", loader):
+            sensor.poll()
+        loader.assert_called_once_with(pack_name="edgetune")
         found: list[dict[str, Any]] = self.get_dispatched_triggers()
         return found
 
@@ -102,10 +113,33 @@ class RolloutGuardTestCase(BaseSensorTestCase):
         self.assertIn("claim_ttl: ", self.logged())
 
     def test_an_unconfigured_pack_is_logged(self) -> None:
-        sensor = self.get_sensor_instance()
-        sensor.setup()
-        sensor.poll()
+        self.poll_again(self.started(), {})
         self.assertIn("edgetune.yaml: is not there, or not registered", self.logged())
+
+    def test_the_configuration_of_now_counts(self) -> None:
+        self.sample(**{self.sick: 900.0})
+        sensor = self.started()
+        self.assertEqual(self.poll_again(sensor, {}), [])
+        self.assert_found(self.poll_again(sensor, self.world.config))
+
+    def test_a_configuration_that_cannot_be_read_is_logged(self) -> None:
+        sensor = self.started()
+        broken = mock.Mock(side_effect=ValueError("no key of the datastore: edgetune_inventory"))
+        with mock.patch("rollout_guard.ContentPackConfigLoader", broken):
+            sensor.poll()
+        self.assertIn("no key of the datastore", self.logged())
+
+    def test_each_look_is_told_with_its_problem(self) -> None:
+        self.assertIsNone(self.world.site.heartbeats.last("guard"))
+        self.poll()
+        last = self.world.site.heartbeats.last("guard")
+        self.assertIsNotNone(last)
+        self.assertLess(abs(time.time() - last.time), 60)
+        self.assertEqual(last.problem, "")
+        down = mock.Mock(side_effect=requests.ConnectionError("connection refused"))
+        with mock.patch.object(self.sensor_service, "list_values", down):
+            self.poll(records="st2")
+        self.assertIn("connection refused", self.world.site.heartbeats.last("guard").problem)
 
     def test_a_store_that_fails_is_logged(self) -> None:
         self.sample(**{self.sick: 900.0})

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import threading
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -62,6 +63,8 @@ def main() -> None:
 def _sensor(request: dict[str, Any]) -> Any:
     use_standins()
     given = request["sensor"]
+    configs = import_module("st2common.util.config_loader").ContentPackConfigLoader.configs
+    configs[given["pack"]] = request["config"]
     file = Path(given["file"])
     sys.path.append(str(file.parent))
     sensor_class = getattr(load_module(file.stem, file), given["class_name"])

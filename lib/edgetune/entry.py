@@ -7,13 +7,14 @@ import faulthandler
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Callable
 
 from edgetune.errors import EdgetuneError, UnconfiguredError
 from edgetune.files import load_yaml
 from edgetune.report.chat import chat_text
+from edgetune.rollout.heartbeat import heartbeat_of
 from edgetune.rollout.site import Site
 from edgetune.texts import one_line, printable, shortened
 
@@ -48,8 +49,9 @@ def run_step(
     """
     try:
         given = {name: _given(value) for name, value in parameters.items() if value is not None}
-        with own_clock(step.__name__):
-            result = step(Site(config or {}), **given)
+        site = Site(config or {})
+        with own_clock(step.__name__), _signs_of_life(site):
+            result = step(site, **given)
     except UnconfiguredError as error:
         told = safe_text(str(error))
         idle = {**_nothing_done(step.__name__), "message": told}
@@ -80,6 +82,14 @@ def own_clock(action: str) -> Iterator[None]:
         yield
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+def _signs_of_life(site: Site) -> AbstractContextManager[None]:
+    """For StackStorm, which does not notice when an action dies with its action runner."""
+    execution = os.environ.get("ST2_ACTION_EXECUTION_ID", "")
+    if not execution or not os.environ.get("ST2_ACTION_API_URL"):
+        return nullcontext()
+    return heartbeat_of(execution, lambda: site.heartbeats)
 
 
 def _timeout_of(action: str) -> float:

@@ -15,7 +15,8 @@ READ_ONLY = {
     "edgetune.plan_rollout",
     "edgetune.post",
     "edgetune.rollout_status",
-    "edgetune.sample_hosts",
+    "edgetune.sample_running",
+    "edgetune.watch_drift",
 }
 RECOVERY = ("recover_left", "recover_orphans")
 

@@ -49,7 +49,7 @@ class Material:
 
     ``batches`` are those that there are or will be; ``pauses`` are the last ones of the PoP in
     its time, each with its ``cause``, ``paused`` says which stand; ``missing`` says in sentences
-    what is not known, ``made`` is when this was read.
+    what is not known, ``off`` what does not go on by itself, ``made`` is when this was read.
     """
 
     head: Document
@@ -61,6 +61,7 @@ class Material:
     pauses: Sequence[Document]
     paused: str
     missing: Sequence[str]
+    off: Sequence[str]
     made: float
 
 
@@ -82,6 +83,7 @@ def page(material: Material) -> str:
             made=material.made,
             paused=material.paused,
             missing=material.missing,
+            off=material.off,
             verdict=head["verdict"].get("verdict", ""),
             sentence=head["verdict"].get("reason", ""),
             since=runs(head["history"])[-1][0]["at"],

@@ -12,6 +12,7 @@ from edgetune.hosts.result import HostResult
 from edgetune.plan import settings_by_agent
 from edgetune.rendering import misfits, render
 from edgetune.report.findings import doctor_text, grouped
+from edgetune.rollout.automation import ALWAYS, SOAKING, what_is_off
 from edgetune.rollout.preflight import (
     CLOCKS_APART,
     Check,
@@ -57,6 +58,7 @@ def _checks(subject: Subject, tuning: Tuning | None) -> Iterable[_Named]:
     count = len(subject.hosts)
     yield _Named("records", "rollouts can be read, and written where that shows", check_records)
     yield _Named("claim", "the PoP is free, and could be claimed", check_claim)
+    yield _Named("automation", "rules and sensor are on, as rollouts need them", check_automation)
     yield _Named("permission", "nothing is stopped or paused", check_permission)
     in_service = f"obeys, and has all {count} hosts in service"
     yield _Named("load balancer", in_service, check_load_balancer)
@@ -95,6 +97,12 @@ def check_records(subject: Subject) -> Iterable[Finding]:
         if each.may_be_on(subject.pop.name):
             gives_up = command("release_record", rollout=each.id)
             yield Finding(each.why, f"put it back, or give it up: {gives_up}")
+
+
+def check_automation(subject: Subject) -> Iterable[Finding]:
+    """StackStorm's rules and the sensor do what a rollout without ``wait`` needs."""
+    for text in what_is_off(subject.site, {**ALWAYS, **SOAKING}):
+        yield Finding(text.rstrip("."), "switch it on", refuses=False)
 
 
 def check_settings(tuning: Tuning, subject: Subject) -> Iterable[Finding]:

@@ -12,6 +12,7 @@ from edgetune.errors import EdgetuneError, FencedError, InputError, RefusedError
 from edgetune.report.text import listed
 from edgetune.rollout import steady_clock
 from edgetune.rollout.approval import use_approval, valid_approval
+from edgetune.rollout.automation import needed_rules, what_is_off
 from edgetune.rollout.baseline import usual_load
 from edgetune.rollout.pause import refuse_if_paused
 from edgetune.rollout.quarantine import in_service_still, look_at_quarantined
@@ -155,7 +156,7 @@ def mark_rollout(
         "until": until[-1],
         "quarantined": {host: why["reason"] for host, why in head.quarantined.items()},
         "channel": head.channel,
-        "message": _entered(head),
+        "message": _told(opened),
     }
 
 
@@ -239,6 +240,16 @@ def _begin_state(opened: Rollout, before: str) -> None:
         head.first_look = head.looks
     if head.state == "rolling_back":
         plan_restore(opened)
+
+
+def _told(opened: Rollout) -> str:
+    """The state and why; where hosts begin to change, also what would not go on by itself."""
+    head = opened.head
+    told = _entered(head)
+    if head.state not in ("changing", "soaking"):
+        return told
+    off = what_is_off(opened.site, needed_rules([head]))
+    return " ".join([f"{told}.", *off]) if off else told
 
 
 def _left_unfinished(head: Head, execution: str) -> bool:

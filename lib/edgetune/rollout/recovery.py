@@ -7,20 +7,26 @@ hosts stands. What is decided here is only the direction: carried on, or taken b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from edgetune.errors import DrainError, RefusedError
+from edgetune.rollout.heartbeat import SILENT
 from edgetune.rollout.record import (
+    ENDED,
     SETTLED_STEPS,
     Batch,
     Head,
     HostStep,
     Rollout,
     idle_time,
+    idle_times,
     open_rollout,
+    read_heads,
 )
 from edgetune.rollout.site import Site
+from edgetune.rollout.switch import stopped_by
+from edgetune.rollout.unreadable import keeping_their_pop, unreadable_text
 from edgetune.traffic import Server
 
 # A rollout whose owner dies again and again is taken back rather than tried for ever.
@@ -29,7 +35,11 @@ ENDED_BADLY = ("failed", "timeout", "canceled")
 
 
 def is_orphaned(site: Site, head: Head) -> bool:
-    """Whether somebody should be carrying the rollout on, and has not for ``owner_timeout`` s."""
+    """Whether somebody should be carrying the rollout on, and nobody is.
+
+    That is seen when StackStorm still runs its owner, and the owner's action is dead; else after
+    ``owner_timeout`` seconds without a step.
+    """
     if not head.wants_a_workflow:
         return False
     try:
@@ -38,7 +48,48 @@ def is_orphaned(site: Site, head: Head) -> bool:
         # A damaged plan must not hide the other orphans.
         interval = 0
     idle = idle_time(site, head.pop)
-    return idle >= site.config.claim_ttl or idle > site.config.owner_timeout + interval
+    if idle >= site.config.claim_ttl or idle > site.config.owner_timeout + interval:
+        return True
+    return idle > SILENT and head.owner in _dead_owners(site)
+
+
+def _dead_owners(site: Site) -> Collection[str]:
+    return site.executions.dead_workflows if site.executions else ()
+
+
+def find_orphans(site: Site) -> dict[str, Any]:
+    """The rollouts that nobody carries on, the ones that waited longest first.
+
+    Executions of the pack that are dead are ended in StackStorm, where a policy would count them
+    for ever: not those whose rollout is still to be taken over, as their workflow would go on.
+    """
+    heads, unreadable = read_heads(site)
+    orphans = [] if stopped_by(site) else [head for head in heads if is_orphaned(site, head)]
+    waited = idle_times(site, [head.pop for head in orphans])
+    ids = [head.id for head in sorted(orphans, key=lambda head: -waited[head.pop])]
+    damaged = [unreadable_text(each) for each in keeping_their_pop(site, unreadable)]
+    ended = _end_dead(site, {head.id: head for head in heads})
+    told = [f"{len(ids)} rollouts without an owner", *damaged]
+    told += [f"dead executions ended: {', '.join(ended)}"] if ended else []
+    return {"ids": ids, "unreadable": damaged, "ended": ended, "message": "; ".join(told)}
+
+
+def _end_dead(site: Site, heads: Mapping[str, Head]) -> list[str]:
+    if site.executions is None:
+        return []
+    owners = {head.owner for head in heads.values() if head.wants_a_workflow}
+    ended = []
+    for execution in site.executions.dead:
+        holds = owners.intersection(site.executions.ancestors(execution))
+        if not holds and not _is_of_its_epoch(execution.parameters, heads):
+            site.executions.abandon(execution)
+            ended.append(execution.id)
+    return ended
+
+
+def _is_of_its_epoch(parameters: Mapping[str, Any], heads: Mapping[str, Head]) -> bool:
+    head = heads.get(parameters.get("rollout", ""))
+    return head is not None and head.state not in ENDED and head.epoch == parameters.get("epoch")
 
 
 def survey_rollout(

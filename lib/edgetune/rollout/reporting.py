@@ -18,6 +18,7 @@ from edgetune.metrics.table import SampleTable
 from edgetune.plan import groups
 from edgetune.report.phases import phases
 from edgetune.report.text import clock
+from edgetune.rollout.automation import needed_rules, what_is_off
 from edgetune.rollout.baseline import metrics_of
 from edgetune.rollout.pause import Pause, pause_text, pauses_of, why_frozen
 from edgetune.rollout.record import ENDED, Head, Rollout, read_rollout
@@ -93,6 +94,7 @@ def _material(opened: Rollout) -> Material:
         pauses=_pauses(head, pauses),
         paused="" if head.state in ENDED else pause_text(head.pop, pauses) or why_frozen(head),
         missing=missing,
+        off=what_is_off(opened.site, needed_rules([head])),
         made=now,
     )
 

@@ -64,6 +64,16 @@ def sample_hosts(
     }
 
 
+def sample_running(site: Site) -> dict[str, Any]:
+    """Take one sample of every host of every PoP with a rollout under way."""
+    return sample_hosts(site)
+
+
+def watch_drift(site: Site) -> dict[str, Any]:
+    """Take one sample of every host of the other PoPs on which a tuning stands."""
+    return sample_hosts(site, standing=True)
+
+
 def recent_samples(opened: Rollout, seconds: float, interval: float) -> SampleTable:
     """The PoP's samples of the last ``seconds``; a new one is taken if there is none as fresh
     as ``interval``."""

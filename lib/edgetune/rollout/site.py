@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from edgetune.config import read_config
+from edgetune.errors import EdgetuneError
 from edgetune.inventory import Inventory, Pop, YamlInventory
 from edgetune.rollout.claims import Claims, open_claims
-from edgetune.rollout.store import Store, open_store
+from edgetune.rollout.stackstorm import StackStorm
+from edgetune.rollout.store import Store, open_stackstorm, open_store
 from edgetune.traffic import DrainDriver, driver_for
 from edgetune.tuning import Tuning, find_tuning
 
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from edgetune.bmc.bmcs import Bmcs
     from edgetune.hosts.fleet import Fleet
     from edgetune.metrics.samples import Samples
+    from edgetune.rollout.executions import Executions
+    from edgetune.rollout.heartbeat import Heartbeats
 
 
 class Site:
@@ -36,6 +41,30 @@ class Site:
     def store(self) -> Store:
         """Where records live."""
         return open_store(self.config)
+
+    @cached_property
+    def stackstorm(self) -> StackStorm | None:
+        """The API of the StackStorm that runs this action, or None in the local runner."""
+        if not os.environ.get("ST2_ACTION_API_URL"):
+            return None
+        return open_stackstorm(self.config)
+
+    @cached_property
+    def executions(self) -> Executions | None:
+        """What runs in StackStorm, as seen once; None where that is not to be known."""
+        from edgetune.rollout.executions import Executions
+
+        # With RBAC a user may not be permitted to see that.
+        with suppress(EdgetuneError):
+            return Executions(self.stackstorm, self.heartbeats) if self.stackstorm else None
+        return None
+
+    @cached_property
+    def heartbeats(self) -> Heartbeats:
+        """Signs of life of the guard and of actions."""
+        from edgetune.rollout.heartbeat import open_heartbeats
+
+        return open_heartbeats(self.config)
 
     @cached_property
     def claims(self) -> Claims:

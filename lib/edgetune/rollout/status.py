@@ -11,6 +11,7 @@ from typing import Any
 from edgetune.errors import EdgetuneError, InputError, StoreError
 from edgetune.report.chat import color_of
 from edgetune.report.text import left_text, rollout_text, verdict_text, wait_text
+from edgetune.rollout.automation import needed_rules, what_is_off
 from edgetune.rollout.pause import all_pauses, pause_text, why_frozen
 from edgetune.rollout.record import (
     CHANGES_HOSTS,
@@ -82,6 +83,7 @@ def rollout_status(
     waits = {head.id: _wait(site, head) for head in chosen if head.state in CHANGES_HOSTS}
     notices = [*_stopped(stopped), *left.values(), *unknown, *map(one_line, damaged)]
     notices += [*_paused(site, pop or told), *_frozen(chosen)]
+    notices += _off(site, chosen)
     return {
         "rollouts": [
             {**_short(head), "left": left.get(head.id, ""), "waits": waits.get(head.id, "")}
@@ -174,6 +176,11 @@ def _paused(site: Site, pop: str) -> list[str]:
 def _frozen(heads: list[Head]) -> list[str]:
     under_way = [head for head in heads if head.state not in ENDED]
     return [f"{why}." for why in map(why_frozen, under_way) if why]
+
+
+def _off(site: Site, heads: list[Head]) -> list[str]:
+    found = what_is_off(site, needed_rules(heads))
+    return ["\n".join(map(one_line, found))] if found else []
 
 
 def _drift(site: Site, head: Head) -> str:

@@ -47,8 +47,13 @@ def open_store(config: Config) -> Store:
     """The store of a configuration's ``records``: ``st2`` or ``sqlite:///PATH``."""
     if config.records.startswith(SCHEME):
         return SqliteStore(Database(config.records))
+    return St2Store(open_stackstorm(config))
+
+
+def open_stackstorm(config: Config) -> StackStorm:
+    """The API of the StackStorm around this process; StoreError if there is none."""
     key = read_secret(config.records_api_key_file, "records_api_key_file")
-    return St2Store(StackStorm(os.environ, key))
+    return StackStorm(os.environ, key)
 
 
 class SqliteStore:

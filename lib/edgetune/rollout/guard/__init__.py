@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the guard watches, from records and stored samples alone: it asks no host, writes nothing.
+"""What the guard watches, from records and stored samples alone: it asks no host, and writes
+nothing but when it looked last.
 
 Each check finds at most one thing about the rollout under way on a PoP, or its last one, and speaks
 as one trigger. What a rule acts on is told at each look as long as it stands, for its action does
@@ -11,15 +12,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Callable, NamedTuple
 
-from edgetune.errors import StoreError
+from edgetune.errors import EdgetuneError, StoreError
 from edgetune.rollout.guard.degraded import sick_hosts, worse_group
 from edgetune.rollout.guard.lost import lost_hosts
 from edgetune.rollout.guard.stale import stale_samples
 from edgetune.rollout.guard.stalled import stalled_rollout
 from edgetune.rollout.guard.surge import surge_now, surge_over
 from edgetune.rollout.guard.watched import Finding, Soaks, Watched
+from edgetune.rollout.heartbeat import GUARD, Heartbeat
 from edgetune.rollout.pause import all_pauses
 from edgetune.rollout.record import ENDED, Unreadable, read_heads
 from edgetune.rollout.site import Site
@@ -56,11 +59,24 @@ class Guard:
 
     def __init__(self, complain: Callable[[str], None]) -> None:
         self._complain = complain
+        self._problem = ""
         self._told: dict[tuple[str, str], float] = {}
         self._soaks: Soaks = {}
 
     def look(self, site: Site) -> Iterator[Found]:
         """Everything that stands now; StoreError if a store cannot be read."""
+        self._problem = ""
+        try:
+            yield from self._look(site)
+        except EdgetuneError as error:
+            self._problem = str(error)
+            raise
+        finally:
+            # Without its heartbeat people are told that it does not look, which is as good.
+            with suppress(EdgetuneError):
+                site.heartbeats.beat(GUARD, Heartbeat(time.time(), one_line(self._problem)))
+
+    def _look(self, site: Site) -> Iterator[Found]:
         now, stopped, pauses = time.time(), stopped_by(site), all_pauses(site)
         self._told = {key: at for key, at in self._told.items() if at > now - AN_HOUR}
         # What is under way comes after what has ended, be it older: one that is retired, say.
@@ -88,7 +104,8 @@ class Guard:
         # Whatever it is, it concerns one PoP: StackStorm ends a sensor that raises, for good.
         except Exception as error:  # noqa: BLE001
             what = f"{type(error).__name__}: {error}"
-            self._complain(f"{watched.head.pop}, {watched.head.id}: {check.__name__}: {what}")
+            self._problem = f"{watched.head.pop}, {watched.head.id}: {check.__name__}: {what}"
+            self._complain(self._problem)
             return None
 
     def _told_now(

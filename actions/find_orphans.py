@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from st2common.runners.base_action import Action
+
+from edgetune.entry import Result, run_step
+from edgetune.rollout.recovery import find_orphans
+
+
+class FindOrphans(Action):
+    """Find the rollouts that nobody carries on, and end dead executions."""
+
+    def run(self) -> Result:
+        return run_step(find_orphans, self.config, periodic=True)

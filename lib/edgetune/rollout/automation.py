@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What StackStorm has to do by itself for rollouts under way, and what of that is off.
+
+Registering the pack again, as an upgrade does, switches every rule to what its file says; a sensor
+may be off, unconfigured or dead. Then nothing fails, and nothing happens. The local runner has no
+StackStorm to ask; it says itself what it serves.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+
+from edgetune import PACK
+from edgetune.errors import EdgetuneError
+from edgetune.report.text import duration
+from edgetune.rollout.heartbeat import GUARD, Heartbeat
+from edgetune.rollout.record import ENDED, Head
+from edgetune.rollout.site import Site
+
+OVERRIDES = f"/opt/stackstorm/overrides/{PACK}.yaml"
+QUIET = 180.0
+"""Seconds without a look of the guard, which looks every 30 s, before that is told."""
+
+ALWAYS = {
+    "recover_left": "what a workflow leaves that fails or is canceled stays as it is",
+    "recover_orphans": "what a workflow leaves that dies stays as it is",
+    "sample_running": "hosts are sampled only while a workflow of their rollout does it",
+    "roll_back_degraded": "hosts that the tuning makes ill are not rolled back",
+}
+SOAKING = {"advance_soaking": "soaks are not looked at, promoted or rolled back"}
+CAMPAIGNS = {"advance_campaigns": "no campaign begins its next PoP"}
+
+
+def needed_rules(heads: Iterable[Head]) -> dict[str, str]:
+    """The rules that rollouts under way need, with what happens while one is off."""
+    under_way = [head for head in heads if head.state not in ENDED]
+    if all(head.wait for head in under_way):
+        return dict(ALWAYS) if under_way else {}
+    return {**ALWAYS, **SOAKING}
+
+
+def what_is_off(site: Site, needed: Mapping[str, str]) -> list[str]:
+    """In a sentence each: rules that are needed and off, and a guard that does not look."""
+    if site.stackstorm is None or not needed:
+        return []
+    return [*_rules_off(site, needed), *_guard_off(site)]
+
+
+def _rules_off(site: Site, needed: Mapping[str, str]) -> list[str]:
+    query = {"pack": PACK, "limit": "100"}
+    try:
+        known = site.stackstorm.call("GET", "/rules", params=query) if site.stackstorm else []
+    except EdgetuneError as error:
+        return [f"Which rules are on is not known: {error}."]
+    on = {rule["name"] for rule in known if rule["pack"] == PACK and rule["enabled"]}
+    return [
+        f"The rule {name} is off, so {why} (st2 rule enable {PACK}.{name};"
+        f" {OVERRIDES} keeps it on)."
+        for name, why in needed.items()
+        if name not in on
+    ]
+
+
+def _guard_off(site: Site) -> list[str]:
+    try:
+        last = site.heartbeats.last(GUARD)
+    except EdgetuneError as error:
+        return [f"Whether the sensor RolloutGuard looks is not known: {error}."]
+    why = _quiet(last, time.time())
+    return [f"The sensor RolloutGuard {why}, so illness is not noticed."] if why else []
+
+
+def _quiet(last: Heartbeat | None, now: float) -> str:
+    if last is None:
+        return "has never looked"
+    if now - last.time > QUIET:
+        return f"has not looked for {duration(round(now - last.time))}"
+    return f"cannot look: {last.problem}" if last.problem else ""

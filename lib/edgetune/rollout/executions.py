@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""StackStorm's running executions of the pack, and which of them are dead.
+
+An action whose action runner was killed is shown as running for ever, and so is its workflow.
+The process of an action gives signs of life (see ``heartbeat``): one without them is dead.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from edgetune import PACK
+from edgetune.errors import StoreError
+from edgetune.rollout.heartbeat import SILENT, Heartbeats
+from edgetune.rollout.stackstorm import StackStorm
+
+PAGE = 100
+_MOST = 10 * PAGE
+_FIELDS = "id,action,runner,parent,parameters,start_timestamp"
+_DEAD = "its process gives no sign of life any more"
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One that is running; ``parent`` is "" for one that a person or a rule began, ``started`` in
+    epoch seconds."""
+
+    id: str
+    action: str
+    parent: str
+    parameters: Mapping[str, Any]
+    started: float
+    is_workflow: bool
+
+
+class Executions:
+    """Those that run, as they were when they were first asked for."""
+
+    def __init__(self, api: StackStorm, heartbeats: Heartbeats) -> None:
+        self._api = api
+        self._running = {each.id: each for each in _running(api)}
+        self.dead = [each for each in self._actions() if _is_dead(each, heartbeats)]
+
+    def ancestors(self, execution: Execution) -> Iterator[str]:
+        """The workflows that an execution is a part of, the nearest first."""
+        parent = execution.parent
+        while parent:
+            yield parent
+            above = self._running.get(parent)
+            parent = above.parent if above else ""
+
+    @property
+    def dead_workflows(self) -> set[str]:
+        """Those that wait for nothing but dead actions."""
+        dead = {each.id for each in self.dead}
+        waited_for = (each for each in self._actions() if each.id not in dead)
+        return self._above(self.dead) - self._above(waited_for)
+
+    def abandon(self, execution: Execution) -> None:
+        """Let StackStorm know that it is dead; its workflow goes on from there as it can."""
+        body = {"status": "abandoned", "result": {"error": _DEAD}}
+        self._api.call("PUT", f"/executions/{execution.id}", (400,), json=body)
+
+    def _actions(self) -> Iterator[Execution]:
+        own = (each for each in self._running.values() if each.action.startswith(f"{PACK}."))
+        return (each for each in own if not each.is_workflow)
+
+    def _above(self, executions: Iterable[Execution]) -> set[str]:
+        return {above for each in executions for above in self.ancestors(each)}
+
+
+def _running(api: StackStorm) -> list[Execution]:
+    found: list[Execution] = []
+    for offset in range(0, _MOST, PAGE):
+        query = {"status": "running", "include_attributes": _FIELDS}
+        page = {"limit": str(PAGE), "offset": str(offset)}
+        rows = api.call("GET", "/executions", params={**query, **page})
+        found += map(_execution, rows)
+        if len(rows) < PAGE:
+            return found
+    raise StoreError(f"StackStorm runs more than {_MOST} executions")
+
+
+def _execution(row: Mapping[str, Any]) -> Execution:
+    started = datetime.fromisoformat(row["start_timestamp"].replace("Z", "+00:00"))
+    return Execution(
+        id=row["id"],
+        action=row["action"]["ref"],
+        parent=row.get("parent") or "",
+        parameters=row.get("parameters") or {},
+        started=started.timestamp(),
+        is_workflow=row["runner"]["name"] == "orquesta",
+    )
+
+
+def _is_dead(execution: Execution, heartbeats: Heartbeats) -> bool:
+    now = time.time()
+    if now - execution.started <= SILENT:
+        return False
+    last = heartbeats.last(execution.id)
+    return now - (last.time if last else execution.started) > SILENT
