@@ -117,7 +117,8 @@ RULE = closed(
 )
 POLICY = closed(
     "name description enabled resource_ref policy_type parameters",
-    name={"type": "string", "pattern": r"^edgetune\.[a-z][a-z0-9_]*$"},
+    # StackStorm puts the pack before it; one was named otherwise before, and is switched off by it.
+    name={"type": "string", "pattern": r"^(edgetune\.one_rollout_per_pop|[a-z][a-z0-9_]*)$"},
     pack=TEXT,
     description=SENTENCE,
     enabled=FLAG,
