@@ -80,7 +80,9 @@ def test_rule(name: str) -> None:
 @pytest.mark.parametrize("name", documents(ROOT, "policies"))
 def test_policy(name: str) -> None:
     policy = documents(ROOT, "policies")[name]
-    found = name_problems(policy, f"edgetune.{name}") + policy_problems(policy, KNOWN.actions)
+    # The one of earlier versions has in their databases the pack's name in its own.
+    was = "edgetune." if name == "one_rollout_per_pop" else ""
+    found = name_problems(policy, was + name) + policy_problems(policy, KNOWN.actions)
     check(f"policies/{name}.yaml", found)
 
 

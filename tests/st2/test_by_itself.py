@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +30,7 @@ from tests.st2.stackstorm import (
     states,
     status,
     until,
+    wait_for,
 )
 
 pytestmark = needs_stackstorm
@@ -106,20 +108,57 @@ def _in_order(campaign: str) -> Any:
 @one_pop
 def test_a_killed_action_runner_is_survived() -> None:
     """Killed with all it runs while hosts are changed, and started again as it was."""
-    runners = list(_action_runners())
-    if not runners:
-        pytest.skip("st2actionrunner does not run on this machine")
+    runner = _action_runner()
     execution = start("rollout_pop", tuning="accept_queue", **{**REAL, "wait": False})
     until(lambda: "changing" in states(), 200)
-    until(lambda: len(_below(runners[0])) > 0, 60)
-    _restart(runners[0])
+    until(lambda: len(_below(runner)) > 0, 60)
+    _restart(runner)
+    killed = time.monotonic()
+    # What is dead refuses nothing that a person asks for.
+    assert run("rollout_pop", pop="lab1", tuning="accept_queue")["status"] != "canceled"
+    until(lambda: "recover_orphans" in _history(), 150 - (time.monotonic() - killed))
     until(lambda: not {"changing", "rolling_back"} & set(states()), 400)
     (latest,) = run("rollout_status", pop="lab1")["result"]["result"]["rollouts"][-1:]
     assert latest["state"] in ("soaking", "rolled_back") and latest["quarantined"] == {}
     back = run("roll_back_pop", rollout=latest["rollout"])
     assert back["result"]["output"]["outcome"] in ("rolled_back", "nothing")
-    if call("GET", f"/executions/{execution}")["status"] not in ENDED:
-        call("DELETE", f"/executions/{execution}")
+    until(lambda: call("GET", f"/executions/{execution}")["status"] in ENDED, 200)
+
+
+@one_pop
+def test_a_tick_that_died_holds_up_no_other() -> None:
+    """The policy counts it until it is ended."""
+    runner = _action_runner()
+    begun = start("rollout_pop", tuning="accept_queue", **{**REAL, "baseline": 900})
+    until(lambda: "baseline" in states(), 100)
+    lab.inject(HOME, "cut", _hosts()[0])
+    try:
+        until(lambda: _newest_tick()["status"] == "running", 100)
+        dead = _newest_tick()["id"]
+        _restart(runner)
+    finally:
+        lab.heal(HOME)
+    until(lambda: _newest_tick()["status"] == "canceled", 100)
+    until(lambda: _newest_tick()["status"] == "succeeded", 200)
+    assert call("GET", f"/executions/{dead}")["status"] == "abandoned"
+    (latest,) = run("rollout_status", pop="lab1")["result"]["result"]["rollouts"][-1:]
+    run("roll_back_pop", rollout=latest["rollout"])
+    wait_for(begun, 200)
+
+
+def _newest_tick() -> Any:
+    (newest,) = call("GET", "/executions?action=edgetune.sample_running&limit=1")
+    return newest
+
+
+def _history() -> str:
+    return str(run("rollout_status", pop="lab1")["result"]["result"]["text"])
+
+
+def _action_runner() -> int:
+    for process in _action_runners():
+        return process
+    pytest.skip("st2actionrunner does not run on this machine")
 
 
 def _action_runners() -> Iterator[int]:
