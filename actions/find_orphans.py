@@ -10,5 +10,5 @@ from edgetune.rollout.recovery import find_orphans
 class FindOrphans(Action):
     """Find the rollouts that nobody carries on, and end dead executions."""
 
-    def run(self) -> Result:
-        return run_step(find_orphans, self.config, periodic=True)
+    def run(self, periodic: bool = False) -> Result:
+        return run_step(find_orphans, self.config, periodic=periodic)

@@ -252,7 +252,7 @@ def test_a_verdict_is_the_reason_of_its_rollback(tmp_path: Path) -> None:
         ("retire_tuning", "find_standing", {"pop": "lab1", "tuning": "accept_queue"}),
         ("advance_campaign", "next_of_campaign", {}),
         ("advance_soaking", "list_soaking", {}),
-        ("recover_orphans", "list_orphans", {}),
+        ("recover_orphans", "find_orphans", {}),
     ],
 )
 def test_a_workflow_that_fails_says_why(
