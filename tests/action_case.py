@@ -76,6 +76,9 @@ class EdgetuneActionTestCase(BaseActionTestCase):
 
     def assert_fits(self, result: dict[str, Any]) -> None:
         self.assertEqual(shape(result, self.metadata["output_schema"]), [])
+        # `st2 run` prints all of it.
+        pages = [text for text in result.values() if isinstance(text, str) and "\n" in text]
+        self.assertEqual(pages[1:], [])
 
     def test_a_wrong_configuration_is_named(self) -> None:
         self.world.config["claim_ttl"] = "a day"

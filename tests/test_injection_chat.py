@@ -26,6 +26,12 @@ TEXTS = [
     for name, parameter in own_parameters(own).items()
     if parameter["type"] in ("string", "array")
 ]
+WITH_PAGES = [
+    name
+    for name, alias in ALIASES.items()
+    if alias["action_ref"] not in WORKFLOWS
+    and "text" in ACTIONS[alias["action_ref"]]["output_schema"]["properties"]
+]
 EXPRESSIONS = ("jinja", "jinja block", "jinja in pieces", "yaql", "yaql in pieces")
 environment = SandboxedEnvironment(
     undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -50,7 +56,7 @@ def execution_of(alias: dict[str, Any], status: str, text: str) -> dict[str, Any
     action = ACTIONS[alias["action_ref"]]
     told = {**dict.fromkeys(action["output_schema"]["properties"], text), "error": text}
     key = "output" if action["runner_type"] == "orquesta" else "result"
-    return {"status": status, "result": {key: safe(told)}}
+    return {"id": "64f1", "status": status, "result": {key: safe(told)}}
 
 
 def answer(alias: dict[str, Any], execution: dict[str, Any]) -> str:
@@ -106,10 +112,37 @@ def test_an_answer_that_is_one_long_line_fits_into_one_message(name: str) -> Non
             assert html.unescape(shown).startswith(f"```failed: {text[:1400]}")
 
 
+@pytest.mark.parametrize("name", WITH_PAGES)
+@pytest.mark.parametrize("line", ["a row of the table", "p < 3 && q > 4 <<<<", "", "x" * 2000])
+def test_a_page_that_is_too_long_ends_with_a_whole_line(name: str, line: str) -> None:
+    """Counted as it is sent, which is escaped."""
+    lines = [f"{number} {line}" for number in range(2000)]
+    execution = execution_of(ALIASES[name], "failed", "\n".join(lines))
+    *kept, last = html.unescape(answer(ALIASES[name], execution)[3:-3]).split("\n")
+    assert kept[1:] == lines[1 : len(kept)] and kept[0] == f"failed: {lines[0]}"
+    assert last == f"... {2000 - len(kept)} lines more: st2 execution get 64f1"
+    said = answer(ALIASES[name], execution)
+    assert 7900 > len(said) > 7700 - len(html.escape(line)) - 10
+
+
+@pytest.mark.parametrize("name", WITH_PAGES)
+def test_a_page_that_fits_is_shown_whole(name: str) -> None:
+    for text in ("one\ntwo", "x\n" * 3850, "<\n" * 1500):
+        said = answer(ALIASES[name], execution_of(ALIASES[name], "succeeded", text))
+        assert html.unescape(said) == f"```{text}```"
+
+
+@pytest.mark.parametrize("name", WITH_PAGES)
+def test_a_line_that_is_too_long_is_left_out(name: str) -> None:
+    execution = execution_of(ALIASES[name], "failed", "x" * 8000 + "\nlast")
+    said = "```failed: \n... 2 lines more: st2 execution get 64f1```"
+    assert answer(ALIASES[name], execution) == said
+
+
 @pytest.mark.parametrize("name", ALIASES)
 def test_an_execution_without_a_result_is_answered(name: str) -> None:
     for kept in NOTHING:
-        execution = {"status": "canceled", **kept}
+        execution = {"id": "64f1", "status": "canceled", **kept}
         assert answer(ALIASES[name], execution) == "```canceled: no answer```"
         assert look(ALIASES[name], execution)["color"] == "danger"
 

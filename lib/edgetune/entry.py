@@ -13,7 +13,6 @@ from typing import Any, Callable
 
 from edgetune.errors import EdgetuneError, UnconfiguredError
 from edgetune.files import load_yaml
-from edgetune.report.chat import chat_text
 from edgetune.rollout.heartbeat import heartbeat_of
 from edgetune.rollout.site import Site
 from edgetune.texts import one_line, printable, shortened
@@ -42,8 +41,7 @@ def run_step(
     """Run a step of the library for an action.
 
     ``(True, result)``, or ``(False, {"error": one line, "reason": word, ...})``: a step that did
-    part of its work answers with ``"failed": [hosts]`` and is a failure, too; one with a ``text``
-    answers with ``chat`` as well, as much of it as a message in chat holds. Parameters that are
+    part of its work answers with ``"failed": [hosts]`` and is a failure, too. Parameters that are
     None (StackStorm's word for "not given") take the step's default; texts are one line.
     ``periodic`` says that a timer calls: before the pack is configured that is no failure.
     """
@@ -63,8 +61,6 @@ def run_step(
     if "error" in result:
         result = {**result, "error": _error(result["error"])}
     result = safe(result)
-    if "text" in result:
-        result["chat"] = chat_text(result["text"], os.environ.get("ST2_ACTION_EXECUTION_ID", ""))
     return not result.get("failed"), result
 
 
