@@ -120,3 +120,9 @@ def test_an_island_of_tasks_is_seen() -> None:
     loop = {"action": "core.noop", "next": [{"do": "island"}]}
     found = workflow_problems("flow", altered(FLOW, "tasks.island", loop), ACTIONS)
     assert found == ["tasks.island: is never reached"]
+
+
+def test_a_task_that_the_errors_of_its_workflow_may_not_name_is_seen() -> None:
+    flow = altered(FLOWS["roll_batch"], "tasks.more", {"action": "edgetune.check_health"})
+    found = workflow_problems("roll_batch", flow, KNOWN.actions)
+    assert "output: message does not name more" in found
