@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,23 @@ class AliasCase(BaseActionAliasTestCase):
                 self.assertEqual(len(own), 1)
                 self.assertExtractedParametersMatch(own[0], command, parameters)
 
+    def test_no_case_is_needed_and_that_of_a_name_is_kept(self) -> None:
+        """A phone begins with a capital letter; `LAB1` may be another PoP than `lab1`."""
+        for command, parameters in self.understood.items():
+            with self.subTest(command):
+                shouted, given = in_capitals(command, parameters)
+                (own,) = self.formats_of(shouted)
+                self.assertExtractedParametersMatch(own, shouted, given)
+
+    def test_the_bot_takes_a_command_for_the_same(self) -> None:
+        """It looks for itself, and hands StackStorm the first format that fits."""
+        for command, parameters in self.understood.items():
+            for typed in (command, in_capitals(command, parameters)[0]):
+                with self.subTest(typed):
+                    fitting = [own for own in FORMATS if pattern_of_bot(own).search(typed)]
+                    self.assertEqual(fitting[:1], self.formats_of(typed))
+                    self.assertLessEqual({*fitting}, {*self.action_alias_db.get_format_strings()})
+
     def test_other_commands_are_not_understood(self) -> None:
         for command in self.others:
             self.assertEqual(self.formats_of(command), [], command)
@@ -60,6 +78,31 @@ class AliasCase(BaseActionAliasTestCase):
         except AssertionError:
             return False
         return True
+
+
+def in_capitals(command: str, parameters: dict[str, str]) -> tuple[str, dict[str, str]]:
+    """A command and what it says, but for `key=value` as at the end of it."""
+    words = [word if "=" in word else word.upper() for word in command.split(" ")]
+    given = {
+        name: value if f"{name}={value}" in command else value.upper()
+        for name, value in parameters.items()
+    }
+    return " ".join(words), given
+
+
+def pattern_of_bot(own: str) -> re.Pattern[str]:
+    """What hubot-stackstorm makes of a format (`getRegexForFormatString`), in JavaScript."""
+    pairs = r"""(\s+(\S+)\s*=("([\s\S]*?)"|'([\s\S]*?)'|({[\s\S]*?})|(\S+))\s*)*"""
+    optional = r"(\s*){{\s*\S+\s*=\s*(?:({.+?}|.+?))\s*}}(\s*)"
+    own = re.sub(optional, r"\\s*(\1([\\s\\S]+?)\3)?\\s*", own)
+    own = re.sub(r"\s*{{.+?}}\s*", r"\\s*([\\s\\S]+?)\\s*", own)
+    return re.compile(rf"^\s*{own}{pairs}\s*$", re.IGNORECASE)
+
+
+def in_both_cases(own: str) -> str:
+    """The same format with each letter in both cases; what is in both already stays."""
+    parts = re.findall(r"\{\{.*?\}\}|\(\?.|\\.|\[[^]]*\]|.", own)
+    return "".join(f"[{p.upper()}{p.lower()}]" if p.isalpha() else p for p in parts)
 
 
 class PlanAliasTestCase(AliasCase):
@@ -98,7 +141,10 @@ class StartAliasTestCase(AliasCase):
 class CarryOnAliasTestCase(AliasCase):
     __test__ = True
     action_alias_name = "edgetune_carry_on"
-    understood = {"edgetune carry on lab1-7": {"rollout": "lab1-7"}}
+    understood = {
+        "edgetune carry on lab1-7": {"rollout": "lab1-7"},
+        "edgetune carry-on lab1-7": {"rollout": "lab1-7"},
+    }
     others = ("edgetune carry on", "edgetune carry lab1-7")
 
 
@@ -107,12 +153,14 @@ class RollBackAliasTestCase(AliasCase):
     action_alias_name = "edgetune_roll_back"
     understood = {
         "edgetune roll back lab1-7": {"rollout": "lab1-7", "reason": ""},
+        "edgetune rollback lab1-7": {"rollout": "lab1-7", "reason": ""},
+        "edgetune roll-back lab1-7": {"rollout": "lab1-7", "reason": ""},
         "edgetune roll back lab1-7 because of its p95": {
             "rollout": "lab1-7",
             "reason": "of its p95",
         },
     }
-    others = ("edgetune roll back", "edgetune rollback lab1-7")
+    others = ("edgetune roll back", "edgetune rollback", "edgetune rollbacks lab1-7")
 
 
 class RetireAliasTestCase(AliasCase):
@@ -189,7 +237,13 @@ class ResumeAliasTestCase(AliasCase):
         "edgetune resume allentown": {"pop": "allentown"},
         "edgetune resume lab1 cause=surge": {"pop": "lab1", "cause": "surge"},
     }
-    others = ("edgetune resume", "edgetune resume all", "edgetune resume  all ")
+    others = (
+        "edgetune resume",
+        "edgetune resume all",
+        "edgetune resume  all ",
+        "edgetune resume ALL",
+        "Edgetune Resume All",
+    )
 
 
 class ApproveAliasTestCase(AliasCase):
@@ -261,6 +315,8 @@ class StopAllAliasTestCase(AliasCase):
     action_alias_name = "edgetune_stop_all"
     understood = {
         "edgetune stop all": {},
+        "edgetune stopall": {},
+        "edgetune stop-all": {},
         "edgetune stop all errors in every PoP": {"reason": "errors in every PoP"},
     }
     others = ("edgetune stop", "edgetune stop lab1")
@@ -269,13 +325,20 @@ class StopAllAliasTestCase(AliasCase):
 class ResumeAllAliasTestCase(AliasCase):
     __test__ = True
     action_alias_name = "edgetune_resume_all"
-    understood = {"edgetune resume all": {}}
+    understood = {"edgetune resume all": {}, "edgetune resumeall": {}, "edgetune resume-all": {}}
     others = ("edgetune resume",)
 
 
 def test_each_alias_has_its_cases() -> None:
     tried = {case.action_alias_name for case in AliasCase.__subclasses__()}
     assert tried == {load_yaml(path)["name"] for path in (ROOT / "aliases").glob("*.yaml")}
+
+
+@pytest.mark.parametrize("own", FORMATS)
+def test_each_letter_is_taken_in_both_cases(own: str) -> None:
+    """By classes of letters: StackStorm minds the case, and the bot's JavaScript knows no (?i)."""
+    assert own == in_both_cases(own)
+    assert set(re.findall(r"\(\?(.)", own)) <= {":", "!"}
 
 
 @pytest.mark.parametrize("name", ALIASES)

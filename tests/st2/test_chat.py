@@ -7,14 +7,15 @@ import pytest
 
 from tests.st2.stackstorm import call, needs_stackstorm, refused, run, status, until, wait_for
 from tests.st2.test_by_itself import one_pop
-from tests.test_action_aliases import AliasCase
+from tests.test_action_aliases import AliasCase, in_capitals
 
 pytestmark = needs_stackstorm
 CHANNEL = "C0EDGETUNE"
 COMMANDS = {
-    command: case.action_alias_name
+    typed: case.action_alias_name
     for case in AliasCase.__subclasses__()
-    for command in case.understood
+    for command, parameters in case.understood.items()
+    for typed in (command, in_capitals(command, parameters)[0])
 }
 
 
