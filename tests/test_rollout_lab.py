@@ -51,6 +51,30 @@ def test_a_tuning_that_hurts_is_taken_back_to_the_byte(practice: Practice) -> No
     assert practice.lost() == lost
 
 
+def test_a_host_that_fails_in_the_baseline_is_the_reason_that_is_told(practice: Practice) -> None:
+    """By the workflow, the status and the page; nobody asked for this rollback."""
+    process = practice.start("run", "rollout_pop", "tuning=accept_queue", *FOUR, "--json")
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "sample_first" in line:
+            break
+    practice.on("e003", "printf '#!/bin/sh\\necho hello\\n' > /usr/local/sbin/python3")
+    practice.on("e003", "chmod +x /usr/local/sbin/python3")
+    try:
+        out, err = process.communicate(timeout=400)
+    finally:
+        practice.on("e003", "rm /usr/local/sbin/python3")
+    output = json.loads(out)["result"]["output"]
+    assert (process.returncode, output["outcome"]) == (1, "rolled_back"), err
+    ended = "rolled_back: every host is as it was; it was taken back for: check_baseline: "
+    assert output["message"].startswith(ended)
+    assert "e003" in output["message"]
+    reason = output["message"].removeprefix("rolled_back: every host is as it was; ")
+    status = practice.edgetune("status", f"rollout={output['rollout']}")[1]
+    assert f"{reason.partition(': ')[2]} (rollout_pop)" in status
+    assert "asked for" not in status
+
+
 def test_an_interrupted_rollout_is_taken_back(practice: Practice) -> None:
     before, lost = practice.fingerprints(), practice.lost()
     process = practice.start("run", "rollout_pop", "tuning=accept_queue", *FOUR, "--json")
