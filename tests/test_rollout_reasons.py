@@ -292,6 +292,30 @@ def test_a_workflow_that_fails_says_why(
     assert (status, output["message"]) == ("failed", f"{task}: {ENDS[way][2]}")
 
 
+@pytest.mark.parametrize("workflow", ["advance_soaking", "recover_orphans"])
+def test_a_workflow_over_rollouts_says_why_some_of_them_failed(
+    tmp_path: Path, workflow: str
+) -> None:
+    lost = {"output": None, "errors": [{"message": "a task is not there"}]}
+    ends = {
+        "one": ("failed", {"output": {"message": "compare_pop: no way"}, "errors": []}),
+        "two": ("succeeded", {"output": {"message": "fine"}}),
+        "three": ("failed", lost),
+        "four": ("failed", None),
+    }
+
+    class Items(Conductor):
+        def _run(self, execution: Execution) -> tuple[str, Any]:
+            if execution.action.ref in ("edgetune.rollout_status", "edgetune.find_orphans"):
+                return _ended({"ids": list(ends), "unreadable": []})
+            if execution.item is not None:
+                return ends[execution.parameters["rollout"]]
+            return super()._run(execution)
+
+    status, output = Items(changing(tmp_path), tmp_path).output(workflow)
+    assert (status, output["message"]) == ("failed", "compare_pop: no way; no answer")
+
+
 def test_a_rollback_that_is_carried_on_keeps_its_reason(tmp_path: Path) -> None:
     world = changing(tmp_path)
     world.mark("rolling_back", reason="the fans are loud")
