@@ -94,7 +94,7 @@ def _survey(world: World, ended: str = "") -> tuple[str, str]:
     [
         ("", "carry_on"),
         ("abandoned", "carry_on"),
-        ("failed", "roll_back"),
+        ("failed", "carry_on"),
         ("timeout", "roll_back"),
         ("canceled", "roll_back"),
     ],

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from edgetune.entry import safe, safe_text
-from edgetune.errors import DrainError, EdgetuneError
+from edgetune.errors import AWAY, DrainError, EdgetuneError
 from edgetune.rollout import bios, change, drain, lifecycle, looks, reboot
+from edgetune.rollout.recovery import MOST_RECOVERIES, survey_rollout
 from edgetune.rollout.status import rollout_status
 from edgetune.texts import one_line
 from lab.runner import Engine, Execution, Pack
@@ -56,6 +57,7 @@ ENDS: dict[str, tuple[str, Any, str]] = {
     "timeout": ("timeout", {"result": "None", **_ENVELOPE, "error": _TIMEOUT}, _TIMEOUT),
     "killed": ("failed", {"result": "None", **_ENVELOPE}, "no answer"),
     "abandoned": ("abandoned", {}, "no answer"),
+    "away": ("failed", {"result": {"error": f"{AWAY}: Redis: refused"}}, "a store is away"),
     "lost": ("failed", None, "no answer"),
     "runner": (
         "failed",
@@ -63,6 +65,8 @@ ENDS: dict[str, tuple[str, Any, str]] = {
         "cannot render (( x }}",
     ),
 }
+
+TAKEN_BACK = [way for way in ENDS if way != "away"]
 
 
 class Conductor(Engine):
@@ -130,10 +134,10 @@ def _rollback(world: World) -> tuple[str, str]:
         ("begin_baseline", "begin_baseline", "error"),
         ("sample_first", "sample_first", "killed"),
         ("sample_baseline", "sample_baseline", "timeout"),
-        *(("check_baseline", "check_baseline", way) for way in ENDS),
+        *(("check_baseline", "check_baseline", way) for way in TAKEN_BACK),
         ("begin_changes", "begin_changes", "abandoned"),
         ("drain_hosts", "batch 0: drain_hosts", "timeout"),
-        *(("apply_tuning", "batch 0: apply_tuning", way) for way in ENDS),
+        *(("apply_tuning", "batch 0: apply_tuning", way) for way in TAKEN_BACK),
         ("check_rebooted", "batch 0: check_rebooted", "timeout"),
         ("verify_hosts", "batch 0: verify_hosts", "timeout"),
         ("check_health", "batch 0: check_health", "killed"),
@@ -225,6 +229,44 @@ def test_a_promotion_that_fails_is_told_by_its_step_and_not_by_its_verdict(
     assert (reason.startswith(told + why(told, way)), by) == (True, "promote_pop"), reason
     assert output["message"] == output["text"]
     assert output["message"].endswith(reason)
+
+
+@pytest.mark.parametrize(
+    "task", ["sample_baseline", "begin_changes", "drain_hosts", "check_health"]
+)
+def test_nothing_is_taken_back_because_a_store_is_away(tmp_path: Path, task: str) -> None:
+    world = World(tmp_path)
+    conductor = Conductor(world, tmp_path, task, "away")
+    given = {"rollout": world.rollout, "dry_run": False, "by": "ana"}
+    status, output = conductor.output("rollout_pop", **given)
+    assert (status, output["outcome"]) == ("failed", "failed")
+    assert "a store is away: Redis: refused" in output["message"]
+    assert "recover_orphans goes on" in output["message"]
+    before = world.head.state
+    assert before in ("baseline", "changing")
+    world.take_over()
+    assert _survey(world, "failed")["decision"] == "carry_on"
+    assert world.head.state == before
+    status, output = conductor.output("rollout_pop", **given)
+    assert (status, output["outcome"]) == ("succeeded", "soaking")
+
+
+def test_a_person_takes_back_whatever_the_reason(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    conductor = Conductor(world, tmp_path)
+    reason = f"slow, and {AWAY}: Redis: refused"
+    _, output = conductor.output("roll_back_pop", rollout=world.rollout, reason=reason)
+    assert output["outcome"] == "rolled_back"
+
+
+def test_a_workflow_that_fails_again_and_again_is_taken_back(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    decisions = [_survey(world, "failed")["decision"] for _ in range(MOST_RECOVERIES + 1)]
+    assert decisions == ["carry_on"] * MOST_RECOVERIES + ["roll_back"]
+
+
+def _survey(world: World, ended: str) -> dict[str, Any]:
+    return survey_rollout(world.site, world.rollout, world.epoch, ended=ended)
 
 
 def test_a_held_rollout_tells_its_verdict_first_and_no_error(tmp_path: Path) -> None:

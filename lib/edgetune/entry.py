@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Callable
 
-from edgetune.errors import EdgetuneError, UnconfiguredError
+from edgetune.errors import AWAY, EdgetuneError, StoreError, UnconfiguredError
 from edgetune.files import load_yaml
 from edgetune.rollout.heartbeat import heartbeat_of
 from edgetune.rollout.site import Site
@@ -54,6 +54,8 @@ def run_step(
         told = safe_text(str(error))
         idle = {**_nothing_done(step.__name__), "message": told}
         return (True, idle) if periodic else (False, {"error": told, "reason": error.reason})
+    except StoreError as error:
+        return False, {"error": safe_text(_error(f"{AWAY}: {error}")), "reason": error.reason}
     except EdgetuneError as error:
         return False, {"error": safe_text(_error(str(error))), "reason": error.reason}
     if "message" in result:

@@ -74,6 +74,11 @@ class DamagedError(RefusedError):
         self.field = field
 
 
+AWAY = "a store is away"
+"""With these words a step that failed with a StoreError begins its error: they tell a workflow's
+rollback that nothing speaks against the tuning."""
+
+
 class StoreError(EdgetuneError):
     """A store could not be reached or answered an error. Stops everything."""
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from edgetune.errors import EdgetuneError, FencedError, InputError, RefusedError
+from edgetune.errors import AWAY, EdgetuneError, FencedError, InputError, RefusedError
 from edgetune.report.text import listed
 from edgetune.rollout import steady_clock
 from edgetune.rollout.approval import use_approval, valid_approval
@@ -121,12 +121,28 @@ def mark_rollout(
     Of two callers with the same epoch one wins, the other gets FencedError; epoch 0 takes the
     rollout over from whoever holds it, and ``entered`` is False if nothing can follow any more.
     Entering the present state again carries it on where it stands. With ``hosts`` a rollback
-    visits no other host.
+    visits no other host. A workflow (it knows the epoch) takes nothing back because a store is
+    away: RefusedError, and the rollout is carried on once the store is there again.
     """
     if state not in FORWARD:
         raise InputError("parameter", "state", f"{state!r} is none of {', '.join(FORWARD)}")
     if not epoch:
         return _seize(site, rollout, state, owner, by, reason, hosts)
+    if state == "rolling_back" and AWAY in reason:
+        raise RefusedError(f"{reason}; nothing is taken back for that, recover_orphans goes on")
+    return _enter(site, rollout, epoch, state, owner, by, reason, hosts)
+
+
+def _enter(
+    site: Site,
+    rollout: str,
+    epoch: int,
+    state: str,
+    owner: str,
+    by: str,
+    reason: str,
+    hosts: Sequence[str],
+) -> dict[str, Any]:
     opened = open_rollout(site, rollout, epoch)
     head = opened.head
     before = head.state
@@ -181,13 +197,13 @@ def _seize(
             "message": taken["message"],
         }
     try:
-        return mark_rollout(site, rollout, taken["epoch"], state, owner, by, reason, hosts)
+        return _enter(site, rollout, taken["epoch"], state, owner, by, reason, hosts)
     except FencedError:
         _refuse_second_rollback(site, rollout, state)
         taken = claim_pop(site, rollout=rollout, owner=owner, by=by)
         if not taken["claimed"]:
             raise
-        return mark_rollout(site, rollout, taken["epoch"], state, owner, by, reason, hosts)
+        return _enter(site, rollout, taken["epoch"], state, owner, by, reason, hosts)
 
 
 def _refuse_second_rollback(site: Site, rollout: str, state: str) -> None:

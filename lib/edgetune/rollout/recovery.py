@@ -31,7 +31,7 @@ from edgetune.traffic import Server
 
 # A rollout whose owner dies again and again is taken back rather than tried for ever.
 MOST_RECOVERIES = 3
-ENDED_BADLY = ("failed", "timeout", "canceled")
+ENDED_BADLY = ("timeout", "canceled")
 
 
 def is_orphaned(site: Site, head: Head) -> bool:
@@ -131,7 +131,9 @@ def _decide(opened: Rollout, ended: str, findings: Mapping[str, str]) -> tuple[s
     if head.recoveries >= MOST_RECOVERIES:
         return "roll_back", f"its owner died {head.recoveries} times in the state {head.state}"
     hosts = f"{len(findings)} hosts" if findings else "no host"
-    return "carry_on", f"its owner is gone, {hosts} under way"
+    # A workflow whose step fails takes the rollout back itself, unless a store is away.
+    how = "its workflow failed and took nothing back" if ended == "failed" else "its owner is gone"
+    return "carry_on", f"{how}, {hosts} under way"
 
 
 def failures_text(opened: Rollout) -> Iterator[str]:
