@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -125,14 +126,14 @@ def test_servers_that_were_not_drained_yet_are_not_drained(
 def test_one_look_at_the_switch_holds_for_a_second(world: World, clock: list[float]) -> None:
     world.roll(2, until=change.apply_tuning)
     looks: list[str] = []
-    real = world.site.store.get
+    real = world.site.store.list
 
-    def get(key: str) -> str | None:
-        if key == switch.STOP_KEY:
-            looks.append(key)
-        return real(key)
+    def listed(prefix: str) -> Mapping[str, str]:
+        if prefix == switch.STOP_KEY:
+            looks.append(prefix)
+        return real(prefix)
 
-    world.site.store.get = get  # type: ignore[method-assign]
+    world.site.store.list = listed  # type: ignore[method-assign]
     world.step(change.apply_tuning, 2)
     assert (len(world.hosts.told("apply")), len(looks)) == (3, 1)
 

@@ -19,6 +19,7 @@ from edgetune.documents import check_fields, check_is, read_document
 from edgetune.errors import RefusedError
 from edgetune.hosts.result import HostResult
 from edgetune.rollout.site import Site
+from edgetune.rollout.store import value_of
 from edgetune.texts import command
 
 SCHEMA = 1
@@ -115,7 +116,7 @@ def load_journal(site: Site, pop: str, host: str) -> BiosJournal:
     RefusedError if it is too new, DamagedError if it cannot be read.
     """
     key = _key(pop, host)
-    text = site.store.get(key)
+    text = value_of(site.store, key)
     if text is None:
         return BiosJournal(pop, host)
     document = read_document(key, text)

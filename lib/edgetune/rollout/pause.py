@@ -21,6 +21,7 @@ from edgetune.freezes import in_force, read_written
 from edgetune.report.text import clock
 from edgetune.rollout.record import ENDED, Head, all_heads
 from edgetune.rollout.site import Site
+from edgetune.rollout.store import value_of
 from edgetune.texts import command
 
 CAUSES = ("asked", "surge", "lost_host")
@@ -100,7 +101,7 @@ def pause_text(pop: str, pauses: Mapping[str, Pause]) -> str:
 def pauses_of(site: Site, pop: str) -> dict[str, Pause]:
     """The pauses of a PoP by cause, also those that were lifted."""
     keys = {cause: _key(cause, pop) for cause in CAUSES}
-    texts = {cause: site.store.get(key) for cause, key in keys.items()}
+    texts = {cause: value_of(site.store, key) for cause, key in keys.items()}
     return {cause: _load(keys[cause], text) for cause, text in texts.items() if text is not None}
 
 

@@ -43,6 +43,14 @@ class Store(Protocol):
         """Why ``put`` would be refused, or "" as far as that shows; writes nothing."""
 
 
+def value_of(store: Store, key: str) -> str | None:
+    """The value of a key that mostly is not there, or None.
+
+    StackStorm writes a warning into its log for each key that is asked for by name and not there.
+    """
+    return store.list(key).get(key)
+
+
 def open_store(config: Config) -> Store:
     """The store of a configuration's ``records``: ``st2`` or ``sqlite:///PATH``."""
     if config.records.startswith(SCHEME):

@@ -20,6 +20,7 @@ from edgetune import CAMPAIGN_SCHEMA, PACK
 from edgetune.documents import read_document
 from edgetune.errors import DamagedError, RefusedError, StoreError
 from edgetune.rollout.site import Site
+from edgetune.rollout.store import value_of
 from edgetune.texts import command
 
 STOP_KEY = f"{PACK}.stop_all"
@@ -59,7 +60,7 @@ def resume_all(site: Site, by: str = "") -> dict[str, Any]:
 
 def stopped_by(site: Site) -> str:
     """Why everything is stopped; nothing while it is not."""
-    text, value = site.store.get(RESUMED_KEY), site.store.get(STOP_KEY)
+    text, value = (value_of(site.store, key) for key in (RESUMED_KEY, STOP_KEY))
     if text is None:
         why = (value or "").strip()
         return "" if why.lower() in _OFF else why
@@ -88,7 +89,7 @@ def _told(value: str | None, stop: str) -> str:
 
 def _take_permit_away(site: Site, why: str) -> None:
     """Remember a stop where those who may only stop cannot write."""
-    text = site.store.get(RESUMED_KEY)
+    text = value_of(site.store, RESUMED_KEY)
     if text is not None and not _kept(text)[0]:
         return
     # The stop stands in any case; a user who may not write this key has stopped all the same.
