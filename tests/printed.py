@@ -13,7 +13,8 @@ from pathlib import Path
 from edgetune.texts import command
 from tests.builders import ROOT
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+NAMES = ("README.md", "CONTRIBUTING.md", "docs/*.md", "tests/st2/README.md")
+PAGES = [path for name in NAMES for path in sorted(ROOT.glob(name))]
 FOLDERS = ("actions", "aliases", "policies", "rules", "sensors", "triggers", "tunings", "workflows")
 SOURCES = ("actions", "lab", "lib/edgetune", "sensors")
 ACTIONS = "|".join(sorted(path.stem for path in (ROOT / "actions").glob("*.yaml")))

@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import pytest
@@ -16,13 +19,15 @@ import requests
 from tests.builders import ROOT
 
 URL = os.environ.get("ST2_API_URL", "").rstrip("/").removesuffix("/v1")
+# Else that of `make client`.
+CLIENT = os.environ.get("ST2_CLIENT") or which("st2") or f"{sys.prefix}/st2client/bin/st2"
 HOME = Path(os.environ.get("EDGETUNE_HOME") or ROOT / ".edgetune")
 SHORT = {"baseline": 14, "soak": 18, "interval": 2, "warmup": 3}
 REAL = {"pop": "lab1", "dry_run": False, "wait": True, **SHORT}
 ENDED = ("succeeded", "failed", "timeout", "canceled", "abandoned")
 
 needs_stackstorm = pytest.mark.skipif(
-    not URL, reason="no running StackStorm: ST2_API_URL is not set (see tests/st2/__init__.py)"
+    not URL, reason="no running StackStorm: ST2_API_URL is not set (see tests/st2/README.md)"
 )
 
 
@@ -64,8 +69,15 @@ def run(action: str, **parameters: Any) -> Any:
     return wait_for(start(action, **parameters))
 
 
+def st2(*words: str) -> subprocess.CompletedProcess[str]:
+    """What a person sees who types that."""
+    return subprocess.run(
+        [CLIENT, *words], capture_output=True, text=True, timeout=400, check=False
+    )
+
+
 def states() -> list[str]:
-    """The states of all rollouts that have not ended."""
+    """The states of all rollouts."""
     return [row["state"] for row in run("rollout_status")["result"]["result"]["rollouts"]]
 
 
@@ -81,6 +93,50 @@ def until(condition: Callable[[], Any], seconds: float) -> Any:
         assert time.monotonic() < deadline, f"not so after {seconds} s"
         time.sleep(3)
     return found
+
+
+@contextmanager
+def as_found() -> Iterator[None]:
+    """What of the pack was on before is on afterwards, what was off is off, with its trigger."""
+    before = _switches()
+    try:
+        yield
+    finally:
+        now = _switches()
+        for path in (path for path in before if now.get(path, before[path]) != before[path]):
+            row = call("GET", path)
+            kind = path.split("/")[1]
+            call("PUT", f"/{kind}/{row['id']}", json={**row, **before[path]})
+
+
+def _switches() -> dict[str, dict[str, Any]]:
+    """By path: whether it is on, and what of a rule's trigger somebody may have changed."""
+    found = {}
+    for kind in ("actions", "actionalias", "policies", "rules", "sensortypes"):
+        for row in call("GET", f"/{kind}?pack=edgetune&limit=100"):
+            own = {"enabled": row["enabled"]}
+            if row.get("trigger"):
+                own["trigger"] = {name: row["trigger"][name] for name in ("type", "parameters")}
+            found[f"/{kind}/{row['ref']}"] = own
+    return found
+
+
+@contextmanager
+def key(name: str, value: str, secret: bool = False) -> Iterator[None]:
+    """Set a key of the datastore for a while."""
+    path = f"/keys/{name}"
+    found = ask("GET", f"{path}?decrypt=true")
+    assert found.status_code in (200, 404), found.text
+    row = {"name": name, "scope": "st2kv.system"}
+    call("PUT", path, json={**row, "value": value, "secret": secret})
+    try:
+        yield
+    finally:
+        if found.ok:
+            before = found.json()
+            call("PUT", path, json={**row, "value": before["value"], "secret": before["secret"]})
+        else:
+            ask("DELETE", path)
 
 
 @contextmanager

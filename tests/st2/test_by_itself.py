@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -26,6 +25,7 @@ from tests.st2.stackstorm import (
     needs_stackstorm,
     rule,
     run,
+    st2,
     start,
     states,
     status,
@@ -38,16 +38,13 @@ INVENTORY = HOME / "lab/inventory.yaml"
 TWO = INVENTORY.exists() and len(load_yaml(INVENTORY)["pops"]) > 1
 one_pop = pytest.mark.skipif(TWO, reason="four hosts a PoP decide nothing at alpha 0.05")
 two_pops = pytest.mark.skipif(not TWO, reason="the lab has one PoP (edgetune lab up --pops 2)")
-CLIENT = os.environ.get("ST2_CLIENT", "st2")
 
 
 @one_pop
-@pytest.mark.skipif(not shutil.which(CLIENT), reason="no client `st2` (ST2_CLIENT names another)")
 def test_st2_run_begins_a_soak_that_sensor_and_rule_roll_back() -> None:
     options = {**REAL, "tuning": "accept_queue", "wait": False, "soak": 1800}
     words = [f"{key}={json.dumps(v) if isinstance(v, bool) else v}" for key, v in options.items()]
-    command = [CLIENT, "run", "--json", "edgetune.rollout_pop", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+    done = st2("run", "--json", "edgetune.rollout_pop", *words)
     # The client goes on with a table of the tasks.
     shown, _ = json.JSONDecoder().raw_decode(done.stdout[done.stdout.index("{") :])
     output = shown["result"]["output"]
@@ -83,12 +80,16 @@ def test_cron_promotes_a_campaign_of_two_rings() -> None:
     begun = run("run_campaign", campaign="practice", dry_run=False)
     assert begun["status"] == "succeeded", begun["result"]
     campaign = begun["result"]["result"]["campaign"]
-    with (
-        rule("advance_campaigns", minute="*", second="*/30"),
-        rule("advance_soaking", unit="seconds", delta=10),
-        rule("sample_running", unit="seconds", delta=5),
-    ):
-        until(lambda: _in_order(campaign)["state"] != "running", 900)
+    try:
+        with (
+            rule("advance_campaigns", minute="*", second="*/30"),
+            rule("advance_soaking", unit="seconds", delta=10),
+            rule("sample_running", unit="seconds", delta=5),
+        ):
+            until(lambda: _in_order(campaign)["state"] != "running", 900)
+    finally:
+        # Refused once it is complete.
+        run("abort_campaign", campaign=campaign)
     ended = _in_order(campaign)
     assert ended["state"] == "complete", ended
     assert [ring["verdict"] for ring in ended["rings"]] == ["improved", "improved"]

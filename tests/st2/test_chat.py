@@ -86,10 +86,13 @@ def test_a_pop_is_held_and_goes_on() -> None:
     def shown() -> str:
         return str(run("rollout_status", pop="lab1")["result"]["result"]["text"])
 
-    assert answer(begin("edgetune hold lab1 because it is a test"))[1] == "good"
-    assert "by ana" in shown() and "it is a test" in shown()
-    assert answer(begin("edgetune resume lab1"))[1] == "good"
-    assert "it is a test" not in shown()
+    try:
+        assert answer(begin("edgetune hold lab1 because it is a test"))[1] == "good"
+        assert "by ana" in shown() and "it is a test" in shown()
+        assert answer(begin("edgetune resume lab1"))[1] == "good"
+        assert "it is a test" not in shown()
+    finally:
+        run("resume_pop", pop="lab1", cause="asked")
 
 
 @one_pop

@@ -22,8 +22,10 @@ from tests.st2.stackstorm import (
     REAL,
     SHORT,
     call,
+    key,
     needs_stackstorm,
     run,
+    st2,
     start,
     states,
     wait_for,
@@ -86,7 +88,10 @@ def story_of_runner(document: Any) -> list[Any]:
 
 
 def test_the_pack_registers_again_without_a_failure() -> None:
-    """StackStorm logs and skips what it cannot read, unless it is to fail on it."""
+    """StackStorm logs and skips what it cannot read, unless it is to fail on it.
+
+    It also switches off what was switched on by hand, which `left_as_found` puts right.
+    """
     body = {"types": ["all"], "packs": ["edgetune"], "fail_on_failure": True}
     counts = call("POST", "/packs/register", json=body)
     for folder in ("actions", "rules", "policies", "sensors", "aliases"):
@@ -131,6 +136,18 @@ def test_a_dry_run_touches_nothing() -> None:
     assert "sysctl:net.core.somaxconn: 8 -> 4096" in ended["result"]["output"]["text"]
 
 
+def test_a_person_sees_a_text_once() -> None:
+    seen = st2("run", "edgetune.plan_rollout", "pop=lab1", "tuning=accept_queue")
+    assert seen.stdout.count("Plan sha256:") == 1, seen.stdout
+
+
+def test_a_word_without_the_name_of_its_parameter_is_refused() -> None:
+    """As it was taken for when commands were written so; `tests/test_commands.py` has them all."""
+    seen = st2("run", "edgetune.doctor_pop", "lab1")
+    assert seen.returncode and "cmd" in seen.stdout + seen.stderr
+    assert "lab1: " in st2("run", "edgetune.doctor_pop", "pop=lab1").stdout
+
+
 def test_the_same_story_and_verdict_as_the_local_runner(locally: Any) -> None:
     """Promoted on StackStorm, taken back there, and promoted by the local runner."""
     there = run("rollout_pop", tuning="accept_queue", **REAL)
@@ -167,12 +184,14 @@ def test_stop_all_by_hand_stops_a_rollout_and_the_sweep_carries_it_on() -> None:
     while "changing" not in states():
         assert time.monotonic() < deadline
         time.sleep(0.5)
-    key = {"name": "edgetune.stop_all", "value": "true", "scope": "st2kv.system"}
-    call("PUT", "/keys/edgetune.stop_all", json=key)
-    assert wait_for(execution)["status"] == "failed"
-    status = run("rollout_status")["result"]["result"]
-    assert "Everything is stopped (true)" in status["text"]
-    run("resume_all")
+    stop = {"name": "edgetune.stop_all", "value": "true", "scope": "st2kv.system"}
+    try:
+        call("PUT", "/keys/edgetune.stop_all", json=stop)
+        assert wait_for(execution)["status"] == "failed"
+        status = run("rollout_status")["result"]["result"]
+        assert "Everything is stopped (true)" in status["text"]
+    finally:
+        run("resume_all")
     while set(states()) & {"changing", "rolling_back"}:
         assert time.monotonic() < deadline
         time.sleep(2)
@@ -200,16 +219,15 @@ def test_a_bios_setting_is_rolled_out_and_taken_back() -> None:
     """Logged in with what the encrypted datastore holds, which shows nowhere."""
     text = (HOME / "lab/bmc-credentials.yaml").read_text(encoding="utf-8")
     login = yaml.safe_load(text)["lab"]
-    key = {"name": "edgetune.bmc.lab", "scope": "st2kv.system", "secret": True}
-    call("PUT", "/keys/edgetune.bmc.lab", json={**key, "value": json.dumps(login)})
-    ended = run("rollout_pop", tuning="home_snoop", **REAL)
-    output = ended["result"]["output"]
-    found = (ended["status"], output["outcome"], output["verdict"])
-    assert found == ("succeeded", "promoted", "improved"), output["text"]
-    assert _snoop_modes() == {"home"}
-    back = run("roll_back_pop", rollout=output["rollout"])
-    assert back["result"]["output"]["outcome"] == "rolled_back"
-    assert _snoop_modes() == {"early"}
+    with key("edgetune.bmc.lab", json.dumps(login), secret=True):
+        ended = run("rollout_pop", tuning="home_snoop", **REAL)
+        output = ended["result"]["output"]
+        found = (ended["status"], output["outcome"], output["verdict"])
+        assert found == ("succeeded", "promoted", "improved"), output["text"]
+        assert _snoop_modes() == {"home"}
+        back = run("roll_back_pop", rollout=output["rollout"])
+        assert back["result"]["output"]["outcome"] == "rolled_back"
+        assert _snoop_modes() == {"early"}
     for execution in (ended["id"], back["id"]):
         told = json.dumps(call("GET", f"/executions/{execution}/children?depth=-1"))
         assert login["password"] not in told
