@@ -89,9 +89,11 @@ def test_a_quarantine_of_the_first_version_is_understood(tmp_path: Path) -> None
 
 
 def test_a_record_of_a_newer_version_is_refused_with_the_way_out(tmp_path: Path) -> None:
-    world = _world(tmp_path, schema=4)
-    says = r"a record has schema 4, this edgetune understands up to 3; carry the rollout on with "
-    with pytest.raises(RefusedError, match=says + "the version of the pack that wrote it"):
+    world = _world(tmp_path, schema=RECORD_SCHEMA + 1)
+    says = rf"schema {RECORD_SCHEMA + 1}, this edgetune understands up to {RECORD_SCHEMA}; carry "
+    with pytest.raises(
+        RefusedError, match=says + "the rollout on with the version of the pack that wrote it"
+    ):
         read_rollout(world.site, ROLLOUT)
     with pytest.raises(RefusedError, match=says):
         lifecycle.claim_pop(world.site, rollout=ROLLOUT)
@@ -100,20 +102,20 @@ def test_a_record_of_a_newer_version_is_refused_with_the_way_out(tmp_path: Path)
 def test_a_batch_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     world = _world(tmp_path)
     (key,) = [key for key in DOCUMENTS if key.endswith(f"batch.{ROLLOUT}.0")]
-    world.site.store.put(key, json.dumps({**DOCUMENTS[key], "schema": 4}))
-    with pytest.raises(RefusedError, match="a record has schema 4"):
+    world.site.store.put(key, json.dumps({**DOCUMENTS[key], "schema": RECORD_SCHEMA + 1}))
+    with pytest.raises(RefusedError, match=f"a record has schema {RECORD_SCHEMA + 1}"):
         world.batch(0)
 
 
 @pytest.mark.parametrize("state", ["changing", "soaking", "rolling_back"])
 def test_a_newer_version_s_rollout_blocks_its_pop(tmp_path: Path, state: str) -> None:
-    world = _world(tmp_path, schema=4, state=state)
+    world = _world(tmp_path, schema=RECORD_SCHEMA + 1, state=state)
     with pytest.raises(RefusedError, match=f"lab1 has a rollout that is {state}: {ROLLOUT}"):
         _begin(world, tmp_path)
 
 
 def test_one_that_a_newer_version_ended_blocks_nothing(tmp_path: Path) -> None:
-    assert _begin(_world(tmp_path, schema=4, state="complete"), tmp_path)["claimed"]
+    assert _begin(_world(tmp_path, schema=RECORD_SCHEMA + 1, state="complete"), tmp_path)["claimed"]
 
 
 def _begin(world: EmptyWorld, folder: Path) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from pathlib import Path
@@ -121,3 +122,14 @@ def test_a_batch_that_cannot_be_read_hides_no_status(world: World) -> None:
     text = rollout_status(world.site)["text"]
     assert "what it waits for is not known: edgetune.batch." in text
     assert "rolling_back" in text
+
+
+def test_a_batch_of_the_version_before_waits_for_nothing(world: World) -> None:
+    number = world.head.first_restore
+    opened = read_rollout(world.site, world.rollout)
+    opened.save_batch(opened.batch(number))
+    key = f"edgetune.batch.{world.rollout}.{number}"
+    document = json.loads(world.site.store.get(key) or "")
+    del document["wait"]
+    world.site.store.put(key, json.dumps({**document, "schema": 3}))
+    assert (world.batch(number).wait, told(world)) == (None, [])
