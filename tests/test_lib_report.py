@@ -140,7 +140,7 @@ def material(
         }
         for number, batch in enumerate(planned)
     ]
-    return Material(head, made, baseline, looks, batches, before, [], "", [], START + 2400)
+    return Material(head, made, baseline, looks, batches, before, [], "", [], [], START + 2400)
 
 
 @pytest.fixture(scope="module")
