@@ -21,6 +21,7 @@ from edgetune.rollout.status import rollout_status
 from edgetune.texts import one_line
 from lab.runner import Engine, Execution, Pack
 from tests.builders import ROOT
+from tests.test_injection_chat import ALIASES, answer
 from tests.world import World, changing
 
 _STEPS = {
@@ -332,6 +333,17 @@ def test_a_workflow_that_fails_says_why(
     named = {key: world.rollout if value == "ID" else value for key, value in given.items()}
     status, output = Conductor(world, tmp_path, task, way).output(workflow, **named)
     assert (status, output["message"]) == ("failed", f"{task}: {ENDS[way][2]}")
+
+
+@pytest.mark.parametrize("way", ["error", "timeout", "killed"])
+def test_chat_is_told_what_the_workflow_says(tmp_path: Path, way: str) -> None:
+    world = World(tmp_path)
+    conductor = Conductor(world, tmp_path, "check_baseline", way)
+    done = conductor.run("rollout_pop", {"rollout": world.rollout, "dry_run": False})
+    shown = {"id": done.id, "status": done.status, "result": done.result}
+    cause = f"it was taken back for: check_baseline: {ENDS[way][2]}"
+    ended = f"rolled_back: every host is as it was; {cause}"
+    assert answer(ALIASES["carry_on"], shown) == f"```failed: {world.rollout}: {ended}```"
 
 
 @pytest.mark.parametrize("workflow", ["advance_soaking", "recover_orphans"])
