@@ -12,6 +12,7 @@ from st2tests.base import BaseActionAliasTestCase
 
 from edgetune.files import load_yaml
 from tests.metadata.values import documents, own_parameters
+from tests.printed import PAGES
 from tests.test_security_page import roles
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -339,6 +340,15 @@ def test_each_letter_is_taken_in_both_cases(own: str) -> None:
     """By classes of letters: StackStorm minds the case, and the bot's JavaScript knows no (?i)."""
     assert own == in_both_cases(own)
     assert set(re.findall(r"\(\?(.)", own)) <= {":", "!"}
+
+
+def test_every_command_of_chat_that_a_page_shows_is_understood() -> None:
+    shown = [
+        typed for page in PAGES for typed in re.findall(r"`!(edgetune [^`]+)`", page.read_text())
+    ]
+    assert shown
+    for typed in shown:
+        assert len([own for own in FORMATS if pattern_of_bot(own).search(typed)]) == 1, typed
 
 
 @pytest.mark.parametrize("name", ALIASES)

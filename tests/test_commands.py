@@ -8,6 +8,7 @@ its own. What it understood is checked by the metadata of the actions, as StackS
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from edgetune.texts import command
 from lab.runner import MetadataError, Pack, ParameterError
 from lab.runner.parameters import from_words, live
 from tests.builders import ROOT
@@ -101,6 +103,12 @@ def test_what_would_be_refused_is_found(text: str, why: str) -> None:
 )
 def test_commands_are_found_in_a_text(text: str, words: list[str]) -> None:
     assert [" ".join(each.words) for each in commands("here", text)] == words
+
+
+def test_a_value_is_one_word_whatever_it_holds() -> None:
+    for value in ("lab1-7", "a b", "it's; rm -r *", "", "$(reboot)"):
+        words = shlex.split(command("release_record", rollout=value))
+        assert words == ["st2", "run", "edgetune.release_record", f"rollout={value}"]
 
 
 def refused(printed: Iterable[Printed]) -> list[str]:
