@@ -169,7 +169,7 @@ def test_a_quarantined_host_that_serves_is_taken_out(tmp_path: Path) -> None:
     marked = world.roll_back()
     assert (world.balancer.state[host], world.hosts.not_ready) == ("maint", {host})
     assert world.head.quarantined[host]["out_of_service"] is True
-    assert marked["message"].endswith(f"but {host}, quarantined")
+    assert marked["message"].count(f" but {host}, quarantined;") == 1
     assert "    out of service: maint in the load balancer" in _told(world)
 
 

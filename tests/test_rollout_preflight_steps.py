@@ -216,7 +216,7 @@ def _checks(result: Mapping[str, Any]) -> dict[str, str]:
 def test_the_doctor_of_a_pop_that_is_well_finds_nothing(world: EmptyWorld) -> None:
     result = doctor_pop(world.site, "lab1", "accept_queue")
     assert result["failed"] == []
-    assert result["message"] == "lab1: all 10 checks are well"
+    assert result["message"] == "lab1: all 11 checks are well"
     assert set(_checks(result).values()) == {""}
     assert "\n  ok      health        http://127.0.0.1:80/health is answered well" in result["text"]
 
@@ -253,6 +253,7 @@ def test_the_doctor_lists_everything_that_is_wrong_and_what_to_do(tmp_path: Path
         "permission": "everything is stopped: stopped by ana -> st2 run edgetune.resume_all",
         "load balancer": ": Permission denied -> let edgetune set states",
         "machines": "",
+        "automation": "",
         "hosts": "e004: cannot be asked: timed out -> mend it",
         "disks": "e002: /etc cannot be written: read-only, or not there -> mend its disk",
         "health": f"e000,e001,e002,e003,e005,e006,e007: {URL} answers 404 Not Found -> mend the",
