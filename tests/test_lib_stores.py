@@ -600,7 +600,7 @@ def test_an_api_that_fails_is_no_missing_record(api: St2Store) -> None:
         api.get("x")
 
 
-@pytest.mark.parametrize("fate", ["lost", "cut", "502", "503", "504"])
+@pytest.mark.parametrize("fate", ["lost", "cut", "500", "502", "503", "504"])
 def test_a_read_that_is_not_answered_is_repeated(api: St2Store, fate: str) -> None:
     api.put("edgetune.stop_all", "true")
     _Keys.unheard = [fate] * (stackstorm.TRIES - 1)
@@ -614,7 +614,7 @@ def test_a_read_that_is_not_answered_is_repeated(api: St2Store, fate: str) -> No
 
 
 @pytest.mark.parametrize("known", [None, "old"])
-@pytest.mark.parametrize("fate", ["lost", "cut", "503"])
+@pytest.mark.parametrize("fate", ["lost", "cut", "500", "503"])
 def test_a_write_that_is_not_answered_is_made_once(
     api: St2Store, fate: str, known: str | None
 ) -> None:

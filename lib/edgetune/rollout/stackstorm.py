@@ -12,8 +12,8 @@ TIMEOUT = 15
 """Seconds for one answer."""
 TRIES = 6
 _PAUSE = 0.5
-AWAY = (502, 503, 504)
-"""Answers of a proxy whose StackStorm is away."""
+AWAY = (500, 502, 503, 504)
+"""Answers of a StackStorm whose database is away, and of a proxy whose StackStorm is."""
 
 
 class StackStorm:
@@ -46,6 +46,8 @@ class StackStorm:
             raise_on_status=False,
         )
         self._session.mount(self.url, HTTPAdapter(max_retries=again))
+        # Without authentication StackStorm has no user to tell of, and answers 500.
+        self._session.mount(f"{self.url}/user", HTTPAdapter())
         token = environment.get("ST2_ACTION_AUTH_TOKEN") or environment.get("ST2_AUTH_TOKEN")
         if api_key:
             self._session.headers["St2-Api-Key"] = api_key

@@ -202,7 +202,7 @@ class St2Store:
 
         Only a write would prove that the database takes it. A dry run, which keeps its plan, does.
         """
-        # Without authentication StackStorm has no user to tell of, and answers 500.
+        # 500: without authentication there is no user.
         user = self._call("GET", "/user", (404, 500)) or {}
         rbac = user.get("rbac") or {}
         if not rbac.get("enabled") or rbac.get("is_admin"):
