@@ -24,6 +24,45 @@ RELEASE = mutations_of(
     ),
 )
 
+STACKSTORM = (
+    *mutations_of(
+        FOLDER,
+        ["rollout_reasons"],
+        (
+            "a store that is away takes a rollout back",
+            "lifecycle.py",
+            '    if state == "rolling_back" and AWAY in reason:\n',
+            "    if False:\n",
+        ),
+    ),
+    *mutations_of(
+        FOLDER,
+        ["lib_stores"],
+        (
+            "a write that was not answered is made over what another one wrote",
+            "store.py",
+            "        if _digest(now) != before:\n",
+            "        if False:\n",
+        ),
+    ),
+    *mutations_of(
+        FOLDER,
+        ["action_find_orphans"],
+        (
+            "a dead action is ended while its workflow would still roll back",
+            "recovery.py",
+            "        if not holds and not _is_of_its_epoch(execution.parameters, heads):\n",
+            "        if True:\n",
+        ),
+        (
+            "a workflow with an action that works is taken for dead",
+            "executions.py",
+            "        return self._above(self.dead) - self._above(waited_for)\n",
+            "        return self._above(self.dead)\n",
+        ),
+    ),
+)
+
 PERMITS = mutations_of(
     FOLDER,
     ["rollout_switch_steps", "rollout_lost_claims", "action_drain_hosts"],
@@ -325,4 +364,7 @@ BACK = mutations_of(
     ),
 )
 
-ROLLOUT = (*RELEASE, *PERMITS, *RECOVERY, *OWNERS, *TRAFFIC, *MACHINES, *VERIFIED, *HOSTS, *BACK)
+ROLLOUT = (
+    *(*RELEASE, *PERMITS, *STACKSTORM, *RECOVERY, *OWNERS),
+    *(*TRAFFIC, *MACHINES, *VERIFIED, *HOSTS, *BACK),
+)
