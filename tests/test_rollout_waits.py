@@ -131,5 +131,5 @@ def test_a_batch_of_the_version_before_waits_for_nothing(world: World) -> None:
     key = f"edgetune.batch.{world.rollout}.{number}"
     document = json.loads(world.site.store.get(key) or "")
     del document["wait"]
-    world.site.store.put(key, json.dumps({**document, "schema": 3}))
+    world.site.store.put(key, json.dumps({**document, "schema": 2}))
     assert (world.batch(number).wait, told(world)) == (None, [])

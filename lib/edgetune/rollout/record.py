@@ -756,10 +756,9 @@ def _from_first(name: str, value: Any) -> Any:
 
 _UNDERSTOOD: dict[Any, Callable[[str, Any], Any]] = {
     1: _from_first,
-    # Baselines and looks had their rows as lists of numbers (see judge/rows.py).
+    # Baselines and looks had their rows as lists of numbers (see judge/rows.py); batches did not
+    # say what they wait for.
     2: lambda name, value: value,
-    # Batches did not say what they wait for.
-    3: lambda name, value: value,
     RECORD_SCHEMA: lambda name, value: value,
 }
 
