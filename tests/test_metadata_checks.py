@@ -76,7 +76,7 @@ RULE: Document = {
     "action": {"ref": "edgetune.ask", "parameters": {"host": "{{ trigger.host }}", "tries": 1}},
 }
 POLICY: Document = {
-    "name": "edgetune.one_ask",
+    "name": "one_ask",
     "description": "One at a time.",
     "enabled": True,
     "resource_ref": "edgetune.ask",
@@ -259,7 +259,7 @@ def test_an_immutable_parameter_cannot_be_given() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "expected"),
     [
-        ("name", "one_ask", "name: 'one_ask' does not match"),
+        ("name", "edgetune.one_ask", "name: 'edgetune.one_ask' does not match"),
         ("resource_ref", "edgetune.aks", "resource_ref: there is no action"),
         ("policy_type", "action.once", "policy_type: 'action.once' is none of"),
         ("parameters.threshold", REMOVED, "parameters: 'threshold' is a required property"),
