@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import disk, files, host, image, network, processes, readiness, services
-from .balancer import Balancer
 from .bmcs import Bmcs
 from .drops import Drops
 from .layout import (
@@ -26,6 +25,7 @@ from .layout import (
     addresses,
     sites,
 )
+from .load_balancer import Balancer
 
 # busybox init takes SIGUSR2 for "power off", SIGTERM for "reboot"; process 1 of a PID namespace
 # dies of SIGKILL at once.

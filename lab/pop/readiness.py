@@ -9,8 +9,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from .balancer import Balancer
 from .layout import Address, LabError
+from .load_balancer import Balancer
 
 SECONDS = 60.0
 
