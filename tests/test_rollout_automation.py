@@ -14,7 +14,7 @@ from edgetune.backends import Database
 from edgetune.errors import StoreError
 from edgetune.files import load_yaml
 from edgetune.rollout import doctor, reporting, status
-from edgetune.rollout.automation import ALWAYS, CAMPAIGNS, QUIET, SOAKING
+from edgetune.rollout.automation import ALWAYS, QUIET, SOAKING
 from edgetune.rollout.heartbeat import GUARD, Heartbeat, SqliteHeartbeats
 from tests.builders import ROOT
 from tests.world import World
@@ -126,4 +126,4 @@ def test_what_has_ended_needs_no_rule(world: World) -> None:
 
 def test_each_rule_is_one_of_the_pack() -> None:
     shipped = {load_yaml(path)["name"] for path in (ROOT / "rules").glob("*.yaml")}
-    assert shipped >= {*NEEDED, *CAMPAIGNS}
+    assert shipped >= {*NEEDED}

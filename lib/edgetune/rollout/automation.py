@@ -29,7 +29,6 @@ ALWAYS = {
     "roll_back_degraded": "hosts that the tuning makes ill are not rolled back",
 }
 SOAKING = {"advance_soaking": "soaks are not looked at, promoted or rolled back"}
-CAMPAIGNS = {"advance_campaigns": "no campaign begins its next PoP"}
 
 
 def needed_rules(heads: Iterable[Head]) -> dict[str, str]:
