@@ -24,7 +24,7 @@ class Api:
     def __init__(self) -> None:
         self.running: list[dict[str, Any]] = []
         self.ended: list[str] = []
-        self.refuses = False
+        self.refuses = self.refuses_changes = False
 
     def begin(
         self, execution: str, action: str, parent: str = "", age: float = 600.0, **given: Any
@@ -42,6 +42,8 @@ class Api:
 
     def call(self, method: str, path: str, none: Any = (), **more: Any) -> Any:
         if self.refuses:
+            raise StoreError(f"{method} {path}: 403 Client Error: Forbidden")
+        if method == "PUT" and self.refuses_changes:
             raise StoreError(f"{method} {path}: 403 Client Error: Forbidden")
         if method == "PUT":
             assert more["json"]["status"] == "abandoned"
@@ -147,6 +149,12 @@ class FindOrphansTestCase(EdgetuneActionTestCase):
         self.api.refuses = True
         self.assertEqual(self.found(), ([], []))
         self.quiet_for(self.world.site.config.owner_timeout + 100)
+        self.assertEqual(self.found(), ([self.world.rollout], []))
+
+    def test_where_nothing_may_be_ended_rollouts_are_found_all_the_same(self) -> None:
+        self.api.begin("drain", "drain_hosts", "batch", **self.held)
+        self.api.begin("tick", "sample_running")
+        self.api.refuses_changes = True
         self.assertEqual(self.found(), ([self.world.rollout], []))
 
     def test_nothing_is_recovered_while_everything_is_stopped(self) -> None:

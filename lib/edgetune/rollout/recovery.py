@@ -8,9 +8,10 @@ hosts stands. What is decided here is only the direction: carried on, or taken b
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
-from edgetune.errors import DrainError, RefusedError
+from edgetune.errors import DrainError, RefusedError, StoreError
 from edgetune.rollout.heartbeat import SILENT
 from edgetune.rollout.record import (
     ENDED,
@@ -82,8 +83,10 @@ def _end_dead(site: Site, heads: Mapping[str, Head]) -> list[str]:
     for execution in site.executions.dead:
         holds = owners.intersection(site.executions.ancestors(execution))
         if not holds and not _is_of_its_epoch(execution.parameters, heads):
-            site.executions.abandon(execution)
-            ended.append(execution.id)
+            # A user that may not end them has its rollouts recovered all the same.
+            with suppress(StoreError):
+                site.executions.abandon(execution)
+                ended.append(execution.id)
     return ended
 
 
