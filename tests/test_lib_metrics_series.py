@@ -179,6 +179,17 @@ def test_a_counter_that_shrinks_is_a_flaw(old: int, new: int, how: str) -> None:
     np.testing.assert_array_equal(window.metrics["listen_drops"].exposure, [[NAN, 8]])
 
 
+def test_cpu_time_that_falls_by_a_few_ticks_was_not_reset() -> None:
+    """As seen on a virtual machine under load."""
+    seen = (99879760, 99879750, 99881000)
+    rows = [_sample(100.0 + 8 * i, cpu_busy_ms=busy) for i, busy in enumerate(seen)]
+    window = _read(rows, "cpu")
+    assert window.flaws == {}
+    np.testing.assert_array_equal(_events(window, "cpu"), [[1250, NAN]])
+    rows[1] = _sample(108.0, cpu_busy_ms=seen[0] - 1001)
+    assert "cpu_busy_ms fell from" in _read(rows, "cpu").flaws["a"]
+
+
 def test_a_reset_of_one_counter_does_not_hide_behind_another() -> None:
     rows = [
         _sample(100.0, rx_dropped=0, rx_missed=50),

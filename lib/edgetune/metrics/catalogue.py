@@ -133,6 +133,13 @@ COUNTERS = sorted(
 )
 """What is kept of the counters of a sample: what happens, and all that it may be counted per."""
 
+UNSTEADY: Mapping[str, float] = {"cpu_busy_ms": 1000.0}
+"""By how much counters may fall without having been reset.
+
+Linux adds the time of all CPUs up anew for each reader of /proc/stat, and does not see to it that
+a later sum is none the less (Documentation/filesystems/proc.rst).
+"""
+
 GAUGES = sorted({"drifted"}.union(metric.gauge for metric in METRICS.values() if metric.gauge))
 """What is kept of its gauges: metrics, and how many settings have drifted."""
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from edgetune.errors import InputError
-from edgetune.metrics.catalogue import METRICS, PACKETS, READINGS, SECONDS, Metric
+from edgetune.metrics.catalogue import METRICS, PACKETS, READINGS, SECONDS, UNSTEADY, Metric
 from edgetune.metrics.coverage import Coverage, join_coverages
 from edgetune.metrics.table import LARGEST, SampleTable
 
@@ -254,6 +254,8 @@ class _Steps:
         """How much a counter grew in every step; NaN, and a flaw of the host, where it fell."""
         column = self._table.counter(counter)
         grown = self._changed(column)
+        slack = UNSTEADY.get(counter, 0.0)
+        grown = np.where((grown < 0) & (grown >= -slack), 0.0, grown)
         fell = grown < 0
         for step in np.flatnonzero(fell):
             at = self._at[step]
