@@ -216,7 +216,7 @@ def _checks(result: Mapping[str, Any]) -> dict[str, str]:
 def test_the_doctor_of_a_pop_that_is_well_finds_nothing(world: EmptyWorld) -> None:
     result = doctor_pop(world.site, "lab1", "accept_queue")
     assert result["failed"] == []
-    assert result["message"] == "lab1: all 11 checks are well"
+    assert result["message"] == "lab1: all 12 checks are well"
     assert set(_checks(result).values()) == {""}
     assert "\n  ok      health        http://127.0.0.1:80/health is answered well" in result["text"]
 

@@ -13,6 +13,7 @@ from edgetune.plan import settings_by_agent
 from edgetune.rendering import misfits, render
 from edgetune.report.findings import doctor_text, grouped
 from edgetune.rollout.automation import ALWAYS, SOAKING, what_is_off
+from edgetune.rollout.nodes import differences, this_node
 from edgetune.rollout.preflight import (
     CLOCKS_APART,
     Check,
@@ -59,6 +60,8 @@ def _checks(subject: Subject, tuning: Tuning | None) -> Iterable[_Named]:
     yield _Named("records", "rollouts can be read, and written where that shows", check_records)
     yield _Named("claim", "the PoP is free, and could be claimed", check_claim)
     yield _Named("automation", "rules and sensor are on, as rollouts need them", check_automation)
+    alike = "hold the same keys, inventory, tunings and pack"
+    yield _Named("nodes", f"those that ran actions in the last hour {alike}", check_nodes)
     yield _Named("permission", "nothing is stopped or paused", check_permission)
     in_service = f"obeys, and has all {count} hosts in service"
     yield _Named("load balancer", in_service, check_load_balancer)
@@ -103,6 +106,15 @@ def check_automation(subject: Subject) -> Iterable[Finding]:
     """StackStorm's rules and the sensor do what a rollout without ``wait`` needs."""
     for text in what_is_off(subject.site, {**ALWAYS, **SOAKING}):
         yield Finding(text.rstrip("."), "switch it on", refuses=False)
+
+
+def check_nodes(subject: Subject) -> Iterable[Finding]:
+    """Every node of StackStorm holds what actions need, and the same."""
+    site = subject.site
+    this = this_node(site.config)
+    others = [node for node in site.nodes.all() if node.name != this.name]
+    for text in differences([this, *others]):
+        yield Finding(text, "make the nodes alike", refuses=False)
 
 
 def check_settings(tuning: Tuning, subject: Subject) -> Iterable[Finding]:

@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from edgetune.errors import DrainError, RefusedError, StoreError
+from edgetune.errors import DrainError, EdgetuneError, RefusedError, StoreError
 from edgetune.rollout.heartbeat import SILENT
+from edgetune.rollout.nodes import this_node
 from edgetune.rollout.record import (
     ENDED,
     SETTLED_STEPS,
@@ -58,12 +59,19 @@ def _dead_owners(site: Site) -> Collection[str]:
     return site.executions.dead_workflows if site.executions else ()
 
 
+def _leave_word(site: Site) -> None:
+    """What this node holds: a timer calls this, on whichever node has an action runner free."""
+    with suppress(EdgetuneError):
+        site.nodes.keep(this_node(site.config))
+
+
 def find_orphans(site: Site) -> dict[str, Any]:
     """The rollouts that nobody carries on, the ones that waited longest first.
 
     Executions of the pack that are dead are ended in StackStorm, where a policy would count them
     for ever: not those whose rollout is still to be taken over, as their workflow would go on.
     """
+    _leave_word(site)
     heads, unreadable = read_heads(site)
     orphans = [] if stopped_by(site) else [head for head in heads if is_orphaned(site, head)]
     waited = idle_times(site, [head.pop for head in orphans])

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from edgetune.metrics.samples import Samples
     from edgetune.rollout.executions import Executions
     from edgetune.rollout.heartbeat import Heartbeats
+    from edgetune.rollout.nodes import Nodes
 
 
 class Site:
@@ -65,6 +66,13 @@ class Site:
         from edgetune.rollout.heartbeat import open_heartbeats
 
         return open_heartbeats(self.config)
+
+    @cached_property
+    def nodes(self) -> Nodes:
+        """What the nodes of StackStorm hold."""
+        from edgetune.rollout.nodes import open_nodes
+
+        return open_nodes(self.config)
 
     @cached_property
     def claims(self) -> Claims:
