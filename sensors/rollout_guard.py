@@ -43,7 +43,7 @@ class RolloutGuard(PollingSensor):
             self._logger.error("cannot look at running rollouts: %r", error)
 
     def cleanup(self) -> None:
-        pass
+        self._guard.stop()
 
     def add_trigger(self, trigger: dict[str, Any]) -> None:
         pass

@@ -24,12 +24,14 @@ from edgetune.metrics.table import SampleTable
 from edgetune.rollout import stackstorm
 from edgetune.rollout import store as stores
 from edgetune.rollout.claims import Claim, RedisClaims, SqliteClaims
+from edgetune.rollout.guard.turns import AN_HOUR, TURN, Alone, RedisTurns
 from edgetune.rollout.heartbeat import (
     Heartbeat,
     Heartbeats,
     RedisHeartbeats,
     SqliteHeartbeats,
 )
+from edgetune.rollout.nodes import FRESH, Node, RedisNodes
 from edgetune.rollout.stackstorm import StackStorm
 from edgetune.rollout.store import SqliteStore, St2Store, open_store
 from tests.builders import reading
@@ -134,6 +136,43 @@ def test_what_is_no_heartbeat_is_damaged(redis_client: Any, tmp_path: Path, text
     for kept in (RedisHeartbeats(redis_client), SqliteHeartbeats(database)):
         with pytest.raises(DamagedError, match="edgetune:heartbeat:guard is damaged"):
             kept.last("guard")
+
+
+def test_of_two_guards_one_looks_until_it_stops(redis_client: Any) -> None:
+    redis_client.flushall()
+    turns = RedisTurns(redis_client)
+    assert [turns.has(name) for name in ("one", "two", "one", "two")] == [True, False, True, False]
+    turns.give_up("two")
+    assert not turns.has("two")
+    turns.give_up("one")
+    assert turns.has("two") and not turns.has("one")
+    assert 0 < redis_client.ttl("edgetune:guard:turn") <= TURN
+
+
+def test_people_are_told_once_whichever_guard_tells_them(redis_client: Any) -> None:
+    redis_client.flushall()
+    turns, alone = RedisTurns(redis_client), Alone()
+    for each in (turns, alone):
+        assert [each.tells(what) for what in ("a", "b", "a")] == [True, True, False]
+    assert not RedisTurns(redis_client).tells("b")
+    assert 0 < redis_client.ttl("edgetune:told:a") <= AN_HOUR
+
+
+def test_what_nodes_hold_is_kept_by_their_names(redis_client: Any) -> None:
+    redis_client.flushall()
+    nodes, now = RedisNodes(redis_client), time.time()
+    one, two = Node("one", now, {"inventory": "a"}), Node("two", now, {"inventory": "b"})
+    for node in (two, one._replace(holds={}), one, Node("gone", now - FRESH - 1, {})):
+        nodes.keep(node)
+    assert nodes.all() == [one, two]
+
+
+@pytest.mark.parametrize("text", ["", "7", '{"time": "7", "holds": {}}', '{"time": 7.0}'])
+def test_what_is_no_node_is_damaged(redis_client: Any, text: str) -> None:
+    redis_client.flushall()
+    redis_client.hset("edgetune:nodes", "one", text)
+    with pytest.raises(DamagedError, match="edgetune:nodes one is damaged"):
+        RedisNodes(redis_client).all()
 
 
 def test_redis_that_takes_no_writes_is_seen_without_writing(redis_client: Any) -> None:

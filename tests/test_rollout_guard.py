@@ -19,8 +19,9 @@ from edgetune.errors import StoreError
 from edgetune.plan import groups
 from edgetune.rollout import guard, looks, reboot, recovery, soak
 from edgetune.rollout.baseline import check_baseline
-from edgetune.rollout.guard import Guard
+from edgetune.rollout.guard import Guard, turns
 from edgetune.rollout.guard.degraded import worse_group
+from edgetune.rollout.guard.turns import Alone
 from edgetune.rollout.guard.watched import Soaks, Watched
 from edgetune.rollout.pause import pause_pop, resume_pop
 from edgetune.rollout.record import read_rollout
@@ -260,7 +261,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = time.time()
-        for module in (guard, soak):
+        for module in (guard, soak, turns):
             monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: self.now))
 
     def hide_later(self, world: EmptyWorld) -> None:
@@ -576,6 +577,46 @@ class TestStalled:
             clock.now += later
             assert len(found(world, "rollout_stalled", by=one)) == told
         assert len(found(world, "rollout_stalled")) == 1
+
+
+class TestSeveral:
+    def test_a_guard_whose_turn_it_is_not_finds_nothing_and_leaves_no_heartbeat(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        world.site.claims.renew("lab1", read_rollout(world.site, world.rollout).claim, 60)
+        others = Others()
+        monkeypatch.setattr("edgetune.rollout.guard.open_turns", lambda config, alone: others)
+        one = Guard(refuse)
+        assert found(world, by=one) == []
+        assert world.site.heartbeats.last("guard") is None
+        one.stop()
+        assert others.gave_up == others.asked
+
+    def test_what_another_told_is_told_to_nobody_again(
+        self, world: World, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        world.site.claims.renew("lab1", read_rollout(world.site, world.rollout).claim, 60)
+        shared = Alone()
+        monkeypatch.setattr("edgetune.rollout.guard.open_turns", lambda config, alone: shared)
+        clock.now += 5000
+        assert len(found(world, "rollout_stalled")) == 1
+        assert found(world, "rollout_stalled") == []
+
+
+class Others(Alone):
+    """It is always another guard's turn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+        self.gave_up: list[str] = []
+
+    def has(self, guard: str) -> bool:
+        self.asked.append(guard)
+        return False
+
+    def give_up(self, guard: str) -> None:
+        self.gave_up.append(guard)
 
 
 class TestStale:

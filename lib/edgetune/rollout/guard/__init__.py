@@ -10,7 +10,9 @@ is stopped.
 
 from __future__ import annotations
 
+import socket
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Callable, NamedTuple
@@ -21,6 +23,7 @@ from edgetune.rollout.guard.lost import lost_hosts
 from edgetune.rollout.guard.stale import stale_samples
 from edgetune.rollout.guard.stalled import stalled_rollout
 from edgetune.rollout.guard.surge import surge_now, surge_over
+from edgetune.rollout.guard.turns import Alone, Turns, open_turns
 from edgetune.rollout.guard.watched import Finding, Soaks, Watched
 from edgetune.rollout.heartbeat import GUARD, Heartbeat
 from edgetune.rollout.pause import all_pauses
@@ -41,7 +44,6 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("rollout_stalled", stalled_rollout),
     ("samples_stale", stale_samples),
 )
-AN_HOUR = 3600.0
 
 
 class Found(NamedTuple):
@@ -52,7 +54,7 @@ class Found(NamedTuple):
 
 
 class Guard:
-    """Looks at every PoP, and remembers what people were told, and which looks it judged.
+    """Looks at every PoP while it is its turn, and remembers which looks it judged.
 
     ``complain`` is called with one line for each check that failed; the others go on.
     """
@@ -60,14 +62,22 @@ class Guard:
     def __init__(self, complain: Callable[[str], None]) -> None:
         self._complain = complain
         self._problem = ""
-        self._told: dict[tuple[str, str], float] = {}
+        self._name = f"{socket.gethostname()}-{uuid.uuid4()}"
+        self._alone = Alone()
+        self._turns: Turns = self._alone
         self._soaks: Soaks = {}
 
     def look(self, site: Site) -> Iterator[Found]:
-        """Everything that stands now; StoreError if a store cannot be read."""
+        """Everything that stands now, or nothing while another guard looks.
+
+        StoreError if a store cannot be read.
+        """
         self._problem = ""
+        self._turns = turns = open_turns(site.config, self._alone)
+        if not turns.has(self._name):
+            return
         try:
-            yield from self._look(site)
+            yield from self._look(site, turns)
         except EdgetuneError as error:
             self._problem = str(error)
             raise
@@ -76,13 +86,17 @@ class Guard:
             with suppress(EdgetuneError):
                 site.heartbeats.beat(GUARD, Heartbeat(time.time(), one_line(self._problem)))
 
-    def _look(self, site: Site) -> Iterator[Found]:
+    def stop(self) -> None:
+        """Let another guard look; this one will not any more."""
+        with suppress(EdgetuneError):
+            self._turns.give_up(self._name)
+
+    def _look(self, site: Site, turns: Turns) -> Iterator[Found]:
         now, stopped, pauses = time.time(), stopped_by(site), all_pauses(site)
-        self._told = {key: at for key, at in self._told.items() if at > now - AN_HOUR}
         # What is under way comes after what has ended, be it older: one that is retired, say.
         readable, unreadable = read_heads(site)
         for each in keeping_their_pop(site, unreadable):
-            yield from self._told_now("rollout_stalled", _told_of(site, each), now, again=False)
+            yield from _told_now(turns, "rollout_stalled", _told_of(site, each), again=False)
         heads = sorted(readable, key=lambda head: head.state not in ENDED)
         last = {head.pop: head for head in heads}
         epochs = {(head.id, head.epoch) for head in last.values()}
@@ -94,7 +108,7 @@ class Guard:
                 if finding:
                     # No rule can do anything while all is stopped; its action would fail each time.
                     again = finding.is_acted_on and not stopped
-                    yield from self._told_now(trigger, finding.payload, now, again)
+                    yield from _told_now(turns, trigger, finding.payload, again)
 
     def _found(self, check: Check, watched: Watched) -> Finding | None:
         try:
@@ -108,14 +122,13 @@ class Guard:
             self._complain(self._problem)
             return None
 
-    def _told_now(
-        self, trigger: str, payload: Mapping[str, Any], now: float, again: bool
-    ) -> Iterator[Found]:
-        key = trigger, payload["id"]
-        first = key not in self._told
-        self._told.setdefault(key, now)
-        if first or again:
-            yield Found(trigger, {**payload, "first": first})
+
+def _told_now(
+    turns: Turns, trigger: str, payload: Mapping[str, Any], again: bool
+) -> Iterator[Found]:
+    first = turns.tells(f"{trigger}:{payload['id']}")
+    if first or again:
+        yield Found(trigger, {**payload, "first": first})
 
 
 def _told_of(site: Site, each: Unreadable) -> dict[str, Any]:

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Of several guards one looks at a time, and people are told a thing once, whichever tells them.
+
+StackStorm runs a sensor in each of its sensor containers, unless they are partitioned.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Protocol
+
+from edgetune.backends import SCHEME, open_redis, redis_errors
+from edgetune.config import Config
+
+TURN = 75
+"""Seconds for which a guard that looks keeps its turn, and looks every 30 s."""
+AN_HOUR = 3600
+"""Seconds in which people are told a thing once."""
+_TURN_KEY = "edgetune:guard:turn"
+
+
+class Turns(Protocol):
+    """What guards agree on; every call raises StoreError when the backend fails."""
+
+    def has(self, guard: str) -> bool:
+        """Whether it is this guard's turn to look; it keeps it by asking again in time."""
+
+    def tells(self, what: str) -> bool:
+        """Whether nobody was told that within the hour; from now on somebody was."""
+
+    def give_up(self, guard: str) -> None:
+        """Let another look at once, if it is this guard's turn."""
+
+
+def open_turns(config: Config, alone: Turns) -> Turns:
+    """Those of a configuration's ``coordination``; beside a SQLite file a guard is ``alone``."""
+    return alone if config.coordination.startswith(SCHEME) else RedisTurns(open_redis(config))
+
+
+class Alone:
+    """Of a guard that has no other beside it."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, float] = {}
+
+    def has(self, guard: str) -> bool:
+        """Always."""
+        return True
+
+    def tells(self, what: str) -> bool:
+        """Whether it told nobody within the hour."""
+        now = time.time()
+        self._told = {key: at for key, at in self._told.items() if at > now - AN_HOUR}
+        first = what not in self._told
+        self._told.setdefault(what, now)
+        return first
+
+    def give_up(self, guard: str) -> None:
+        """There is nobody to give it to."""
+
+
+class RedisTurns:
+    """In Redis, which forgets by itself."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def has(self, guard: str) -> bool:
+        """Whether nobody else's turn has not yet run out."""
+        with redis_errors(_TURN_KEY):
+            if self._client.set(_TURN_KEY, guard, nx=True, ex=TURN):
+                return True
+            return bool(
+                self._client.get(_TURN_KEY) == guard and self._client.expire(_TURN_KEY, TURN)
+            )
+
+    def tells(self, what: str) -> bool:
+        """Whether nobody was told that within the hour."""
+        key = f"edgetune:told:{what}"
+        with redis_errors(key):
+            return bool(self._client.set(key, "1", nx=True, ex=AN_HOUR))
+
+    def give_up(self, guard: str) -> None:
+        """Let another look at once, if it is this guard's turn."""
+        with redis_errors(_TURN_KEY):
+            if self._client.get(_TURN_KEY) == guard:
+                self._client.delete(_TURN_KEY)
