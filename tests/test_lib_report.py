@@ -140,7 +140,7 @@ def material(
         }
         for number, batch in enumerate(planned)
     ]
-    return Material(head, made, baseline, looks, batches, before, [], "", [], [], START + 2400)
+    return Material(head, made, baseline, looks, batches, before, [], "", "", [], [], START + 2400)
 
 
 @pytest.fixture(scope="module")
@@ -218,9 +218,12 @@ def test_a_look_without_numbers_says_why(whole: Material) -> None:
 def test_pauses_are_told(whole: Material) -> None:
     own = {"cause": "surge", "paused": True, "at": START + 900, "by": "", "reason": "2.4 times"}
     over = {"cause": "asked", "paused": False, "at": START + 950, "by": "bo", "reason": ""}
-    told = replace(whole, pauses=[own, over], paused="lab1 is paused (surge)")
+    told = replace(
+        whole, pauses=[own, over], paused="lab1 is paused (surge)", waits="waits since noon"
+    )
     text = said(page(told))
     assert "lab1 is paused (surge). No further batch begins." in text
+    assert "The present batch waits since noon." in text
     assert "14:28:20Z paused surge: 2.4 times 2026-09-21 14:29:10Z resumed asked (bo)" in text
 
 
@@ -282,7 +285,9 @@ def test_every_text_is_only_shown(whole: Material, text: str) -> None:
     profile["before"][0]["attributes"] = {text: {"wanted": text}}
     documents["plan"].update(unchanged=[text], digest=text)
     pause = {"cause": text, "paused": True, "at": START, "by": text, "reason": text}
-    html = page(replace(whole, **documents, missing=[text], pauses=[pause], paused=text))
+    html = page(
+        replace(whole, **documents, missing=[text], pauses=[pause], paused=text, waits=text)
+    )
     read = Reader(html)
     assert read.tags <= TAGS
     assert not any(name.startswith("on") for name, _ in read.attributes)

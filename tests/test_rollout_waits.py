@@ -14,6 +14,7 @@ import pytest
 from edgetune.rollout import drain
 from edgetune.rollout.pause import pause_pop
 from edgetune.rollout.record import read_rollout
+from edgetune.rollout.reporting import _waits
 from edgetune.rollout.status import rollout_status
 from tests.world import World, changing
 
@@ -57,10 +58,12 @@ def test_a_rollback_without_room_says_so_until_there_is_some(world: World) -> No
     assert drained(world)["waiting"] == 1
     ((_, why),) = told(world)
     assert why == f"lab1: draining {host} would leave 0 hosts in service, 4 must stay; {_ROOM}"
+    assert _waits(read_rollout(world.site, world.rollout)).endswith(f": {why}")
     for name in world.balancer.state:
         world.balancer.state[name] = "ready"
     assert drained(world)["waiting"] == 0
     assert told(world) == []
+    assert _waits(read_rollout(world.site, world.rollout)) == ""
 
 
 def test_a_rollback_in_a_surge_tells_its_latest_load_and_since_when_it_waits(

@@ -48,8 +48,9 @@ class Material:
     """Documents of the record as it keeps them, and what the samples tell, if they are there.
 
     ``batches`` are those that there are or will be; ``pauses`` are the last ones of the PoP in
-    its time, each with its ``cause``, ``paused`` says which stand; ``missing`` says in sentences
-    what is not known, ``off`` what does not go on by itself, ``made`` is when this was read.
+    its time, each with its ``cause``, ``paused`` says which stand, ``waits`` what the present
+    batch waits for; ``missing`` says in sentences what is not known, ``off`` what does not go on
+    by itself, ``made`` is when this was read.
     """
 
     head: Document
@@ -60,6 +61,7 @@ class Material:
     window: Window | None
     pauses: Sequence[Document]
     paused: str
+    waits: str
     missing: Sequence[str]
     off: Sequence[str]
     made: float
@@ -82,6 +84,7 @@ def page(material: Material) -> str:
             version=__version__,
             made=material.made,
             paused=material.paused,
+            waits=material.waits,
             missing=material.missing,
             off=material.off,
             verdict=head["verdict"].get("verdict", ""),

@@ -17,11 +17,11 @@ from edgetune.errors import EdgetuneError, InputError, RefusedError
 from edgetune.metrics.table import SampleTable
 from edgetune.plan import groups
 from edgetune.report.phases import phases
-from edgetune.report.text import clock
+from edgetune.report.text import clock, wait_text
 from edgetune.rollout.automation import needed_rules, what_is_off
 from edgetune.rollout.baseline import metrics_of
 from edgetune.rollout.pause import Pause, pause_text, pauses_of, why_frozen
-from edgetune.rollout.record import ENDED, Head, Rollout, read_rollout
+from edgetune.rollout.record import CHANGES_HOSTS, ENDED, Head, Rollout, read_rollout
 from edgetune.rollout.site import Site
 
 if TYPE_CHECKING:
@@ -93,10 +93,17 @@ def _material(opened: Rollout) -> Material:
         window=_window(opened, baseline, phases(head.history, now)[-1].end, missing),
         pauses=_pauses(head, pauses),
         paused="" if head.state in ENDED else pause_text(head.pop, pauses) or why_frozen(head),
+        waits=_waits(opened),
         missing=missing,
         off=what_is_off(opened.site, needed_rules([head])),
         made=now,
     )
+
+
+def _waits(opened: Rollout) -> str:
+    """What the present batch waits for; a state that changes no host has none."""
+    wait = opened.wait if opened.head.state in CHANGES_HOSTS else None
+    return wait_text(asdict(wait)) if wait else ""
 
 
 def _pauses(head: Head, pauses: Mapping[str, Pause]) -> list[Document]:
