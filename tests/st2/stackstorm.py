@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -22,7 +23,13 @@ URL = os.environ.get("ST2_API_URL", "").rstrip("/").removesuffix("/v1")
 # Else that of `make client`.
 CLIENT = os.environ.get("ST2_CLIENT") or which("st2") or f"{sys.prefix}/st2client/bin/st2"
 HOME = Path(os.environ.get("EDGETUNE_HOME") or ROOT / ".edgetune")
-SHORT = {"baseline": 14, "soak": 18, "interval": 2, "warmup": 3}
+# The first rollout of the README.
+SHORT = {
+    name: int(number)
+    for name, number in re.findall(
+        r"(baseline|soak|interval|warmup)=(\d+)", (ROOT / "README.md").read_text(encoding="utf-8")
+    )[:4]
+}
 REAL = {"pop": "lab1", "dry_run": False, "wait": True, **SHORT}
 ENDED = ("succeeded", "failed", "timeout", "canceled", "abandoned")
 

@@ -4,19 +4,14 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from edgetune.files import load_yaml
 from lab import pop as lab
+from tests.st2.services import below, restart, services
 from tests.st2.stackstorm import (
     ENDED,
     HOME,
@@ -109,11 +104,11 @@ def _in_order(campaign: str) -> Any:
 @one_pop
 def test_a_killed_action_runner_is_survived() -> None:
     """Killed with all it runs while hosts are changed, and started again as it was."""
-    runner = _action_runner()
+    runner = services("st2actionrunner")[0]
     execution = start("rollout_pop", tuning="accept_queue", **{**REAL, "wait": False})
     until(lambda: "changing" in states(), 200)
-    until(lambda: len(_below(runner)) > 0, 60)
-    _restart(runner)
+    until(lambda: len(below(runner)) > 0, 60)
+    restart(runner)
     killed = time.monotonic()
     # What is dead refuses nothing that a person asks for.
     assert run("rollout_pop", pop="lab1", tuning="accept_queue")["status"] != "canceled"
@@ -129,14 +124,14 @@ def test_a_killed_action_runner_is_survived() -> None:
 @one_pop
 def test_a_tick_that_died_holds_up_no_other() -> None:
     """The policy counts it until it is ended."""
-    runner = _action_runner()
+    runner = services("st2actionrunner")[0]
     begun = start("rollout_pop", tuning="accept_queue", **{**REAL, "baseline": 900})
     until(lambda: "baseline" in states(), 100)
     lab.inject(HOME, "cut", _hosts()[0])
     try:
         until(lambda: _newest_tick()["status"] == "running", 100)
         dead = _newest_tick()["id"]
-        _restart(runner)
+        restart(runner)
     finally:
         lab.heal(HOME)
     until(lambda: _newest_tick()["status"] == "canceled", 100)
@@ -154,52 +149,3 @@ def _newest_tick() -> Any:
 
 def _history() -> str:
     return str(run("rollout_status", pop="lab1")["result"]["result"]["text"])
-
-
-def _action_runner() -> int:
-    for process in _action_runners():
-        return process
-    pytest.skip("st2actionrunner does not run on this machine")
-
-
-def _action_runners() -> Iterator[int]:
-    """Those of our network namespace, first the parent."""
-    here = Path("/proc/self/ns/net").readlink()
-    for path in sorted(Path("/proc").glob("[0-9]*"), key=lambda each: int(each.name)):
-        with suppress(OSError):
-            words = (path / "cmdline").read_bytes().split(b"\0")
-            named = any(word.endswith(b"/st2actionrunner") for word in words[:3])
-            if named and (path / "ns/net").readlink() == here:
-                yield int(path.name)
-
-
-def _below(parent: int) -> list[int]:
-    """All processes that a process started, and those that these did."""
-    with suppress(OSError):
-        text = Path(f"/proc/{parent}/task/{parent}/children").read_text(encoding="ascii")
-        own = [int(word) for word in text.split()]
-        return own + [each for child in own for each in _below(child)]
-    return []
-
-
-def _restart(runner: int) -> None:
-    """Kill -9 a process and all below it, and start it again with the same words and settings."""
-    path = Path(f"/proc/{runner}")
-    words = [os.fsdecode(word) for word in (path / "cmdline").read_bytes().split(b"\0")[:-1]]
-    pairs = (os.fsdecode(row) for row in (path / "environ").read_bytes().split(b"\0") if row)
-    environment = dict(pair.split("=", 1) for pair in pairs)
-    folder, log = (path / "cwd").readlink(), (path / "fd/1").readlink()
-    for process in [runner, *_below(runner)]:
-        with suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
-    with log.open("ab") as stream:
-        # setsid forks, so that it is nobody's child here.
-        subprocess.run(
-            ["setsid", "--fork", *words],
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=stream,
-            check=True,
-        )

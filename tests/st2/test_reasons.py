@@ -33,7 +33,7 @@ def test_a_host_that_fails_in_the_baseline_is_the_reason_that_is_told() -> None:
         _on_host("rm -f /usr/local/sbin/python3")
     output = ended["result"]["output"]
     assert (ended["status"], output["outcome"]) == ("failed", "rolled_back"), output
-    ended_as = "rolled_back: every host is as it was; it was taken back for: check_baseline: "
+    ended_as = "rolled_back: every host is as it was; why it was taken back: check_baseline: "
     assert output["message"].startswith(ended_as)
     assert HOST in output["message"]
     told = run("rollout_status", rollout=output["rollout"])["result"]["result"]["text"]
