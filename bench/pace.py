@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What StackStorm adds to rollouts: their tasks, the CPU of its workflow engine, and time.
+
+Asks the StackStorm of ST2_API_URL (token: ST2_AUTH_TOKEN) to roll tunings over a PoP of the lab and
+to take them back, each in its turn in every round. With --ref, more than once, it has the pack
+installed from each of these commits in turn by --install, a program that takes one as its last
+word: versions are compared on one machine within the same minutes.
+
+Unavoidable is what the rollout has to wait for: baseline and soak with its warm-up as they were
+asked for, and a boot for each batch that reboots, each as long as the shortest one that was seen.
+What draining takes is not in it. The CPU is user and system time of the processes named
+st2workflowengine on this machine; without one here it is left out.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from bench._table import BenchError, carry_out, options, print_table
+from edgetune.errors import EdgetuneError
+from edgetune.rollout.stackstorm import StackStorm
+
+TUNINGS = ("accept_queue", "steady_window")
+"""One that reboots its hosts, and one that changes them while they serve."""
+OPTIONS = {"baseline": 60, "soak": 90, "interval": 5, "warmup": 10}
+HEADERS = [
+    "pack",
+    "tuning",
+    "tasks a batch (median, most)",
+    "tasks in all",
+    "engine CPU s",
+    "wall s",
+    "unavoidable s",
+    "wall to unavoidable",
+]
+_ENDED = ("succeeded", "failed", "timeout", "canceled", "abandoned")
+_LONGEST = 3600.0
+_ENGINE = "st2workflowengine"
+
+
+@dataclass(frozen=True)
+class Task:
+    """An execution of the pack within a rollout; times in epoch seconds."""
+
+    id: str
+    action: str
+    parent: str
+    start: float
+    end: float
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark; the exit status comes back."""
+    parser = options(__doc__ or "")
+    parser.add_argument("--pop", default="lab1", help="the PoP, one of the lab")
+    parser.add_argument("--ref", action="append", metavar="COMMIT", help="a version of the pack")
+    parser.add_argument("--install", metavar="PROGRAM", help="installs the pack of a COMMIT")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="3, or 1 with --quick")
+    chosen = parser.parse_args(arguments)
+    if bool(chosen.ref) != bool(chosen.install):
+        parser.error("--ref and --install need each other")
+    if not os.environ.get("ST2_API_URL"):
+        print("bench.pace: nothing is measured: no running StackStorm (ST2_API_URL is not set)")
+        return 0
+    rounds = 1 if chosen.quick else chosen.rounds
+    refs = chosen.ref or [""]
+    return carry_out("pace", chosen, lambda: run(chosen.pop, refs, chosen.install, rounds), show)
+
+
+def run(pop: str, refs: Sequence[str], install: str, rounds: int) -> dict[str, Any]:
+    """Measure each tuning with each version in every round; BenchError if a rollout is not
+    promoted, or cannot be taken back."""
+    api = StackStorm({"ST2_API_URL": os.environ["ST2_API_URL"], **_token()})
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for _ in range(rounds):
+        for ref in refs:
+            if ref:
+                _install(install, ref)
+            for tuning in TUNINGS:
+                found.setdefault((ref, tuning), []).append(_measure(api, pop, tuning))
+    boots = [boot for rows in found.values() for row in rows for boot in row["boots"]]
+    rows = [
+        {"ref": ref, "tuning": tuning, **_summary(runs, min(boots, default=0.0))}
+        for (ref, tuning), runs in found.items()
+    ]
+    boot = min(boots, default=0.0)
+    return {
+        "benchmark": "pace",
+        "options": OPTIONS,
+        "rounds": rounds,
+        "boot": boot,
+        "figures": rows,
+    }
+
+
+def _measure(api: StackStorm, pop: str, tuning: str) -> dict[str, Any]:
+    cpu, began = _engine_cpu(), time.monotonic()
+    given = {"pop": pop, "tuning": tuning, "dry_run": False, "wait": True, **OPTIONS}
+    ended = _carried_out(api, "rollout_pop", given)
+    wall = time.monotonic() - began
+    used = _engine_cpu() - cpu
+    output = ended["result"]["output"]
+    if output["outcome"] != "promoted":
+        raise BenchError(f"{tuning}: {output['outcome']}: {output['message']}")
+    tasks = list(_tasks(api, ended["id"]))
+    batches = [each.id for each in tasks if each.action == "roll_batch"]
+    back = {"rollout": output["rollout"], "by": "bench"}
+    if _carried_out(api, "roll_back_pop", back)["status"] != "succeeded":
+        raise BenchError(f"{output['rollout']} was not taken back")
+    return {
+        "wall": wall,
+        "cpu": used,
+        "tasks": len(tasks),
+        "a_batch": [sum(each.parent == batch for each in tasks) for batch in batches],
+        "boots": [boot for batch in batches for boot in _boot(tasks, batch)],
+    }
+
+
+def _boot(tasks: Sequence[Task], batch: str) -> list[float]:
+    """How long the hosts of a batch were seen to boot, if they did."""
+    own = [task for task in tasks if task.parent == batch]
+    told = [task.end for task in own if task.action == "reboot_hosts"]
+    seen = [task.start for task in own if task.action == "check_rebooted"]
+    return [max(seen) - told[-1]] if told else []
+
+
+def _summary(runs: Sequence[Mapping[str, Any]], boot: float) -> dict[str, Any]:
+    batches = [count for run in runs for count in run["a_batch"]]
+    boots = statistics.median(len(run["boots"]) for run in runs)
+    unavoidable = OPTIONS["baseline"] + OPTIONS["soak"] + boots * boot
+    wall = statistics.median(run["wall"] for run in runs)
+    return {
+        "a_batch": {"median": statistics.median(batches), "most": max(batches)},
+        "tasks": statistics.median(run["tasks"] for run in runs),
+        "cpu": statistics.median(run["cpu"] for run in runs),
+        "wall": wall,
+        "unavoidable": unavoidable,
+        "ratio": wall / unavoidable,
+    }
+
+
+def show(document: Mapping[str, Any]) -> None:
+    """Print what was found."""
+    given = " ".join(f"{name}={value}" for name, value in document["options"].items())
+    print(f"{given}; medians of {document['rounds']} rounds; a boot takes {document['boot']:.1f} s")
+    print_table(
+        HEADERS,
+        [
+            [
+                row["ref"] or "as installed",
+                row["tuning"],
+                f"{row['a_batch']['median']:g}, {row['a_batch']['most']}",
+                f"{row['tasks']:g}",
+                f"{row['cpu']:.1f}" if row["cpu"] else "unknown",
+                f"{row['wall']:.0f}",
+                f"{row['unavoidable']:.0f}",
+                f"{row['ratio']:.2f}",
+            ]
+            for row in document["figures"]
+        ],
+    )
+
+
+def _install(program: str, ref: str) -> None:
+    words = [*shlex.split(program), ref]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
+    if done.returncode:
+        raise BenchError(f"{program} {ref}: {(done.stderr or done.stdout).strip()[-200:]}")
+
+
+def _token() -> dict[str, str]:
+    token = os.environ.get("ST2_AUTH_TOKEN")
+    return {"ST2_AUTH_TOKEN": token} if token else {}
+
+
+def _carried_out(api: StackStorm, action: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    body = {"action": f"edgetune.{action}", "parameters": given}
+    try:
+        execution = api.call("POST", "/executions", json=body)["id"]
+        deadline = time.monotonic() + _LONGEST
+        while time.monotonic() < deadline:
+            found: dict[str, Any] = api.call("GET", f"/executions/{execution}")
+            if found["status"] in _ENDED:
+                return found
+            time.sleep(0.5)
+    except EdgetuneError as error:
+        raise BenchError(f"{action}: {error}") from None
+    raise BenchError(f"{action} did not end within {_LONGEST:.0f} s")
+
+
+def _tasks(api: StackStorm, execution: str) -> Iterator[Task]:
+    """Everything that a workflow did, in the workflows below, too."""
+    for child in api.call("GET", f"/executions/{execution}/children", params={"depth": "1"}):
+        action = child["action"]["ref"].partition(".")[2]
+        # An execution starts, for StackStorm, before it is delayed.
+        ran = [each["timestamp"] for each in child["log"] if each["status"] == "running"]
+        start, end = map(_seconds, ((ran or [child["start_timestamp"]])[0], child["end_timestamp"]))
+        yield Task(child["id"], action, execution, start, end)
+        if child["runner"]["name"] == "orquesta":
+            yield from _tasks(api, child["id"])
+
+
+def _seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
+
+
+def _engine_cpu() -> float:
+    """User and system time of the workflow engines on this machine, in seconds."""
+    ticks = 0
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (place / "cmdline").read_bytes().split(b"\0")
+            if any(Path(os.fsdecode(word)).name == _ENGINE for word in words[:2]):
+                fields = (place / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+                ticks += int(fields[11]) + int(fields[12])
+        except OSError:
+            # It ended meanwhile.
+            continue
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""bench.pace reads what a running StackStorm tells of a rollout; it needs one to measure."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import pace
+from bench._table import BenchError
+
+RECORDED = json.loads(
+    (Path(__file__).parent / "fixtures/stackstorm_rollout.json").read_text(encoding="utf-8")
+)
+
+
+class Recorded:
+    """The API of a StackStorm on which the recorded rollout ended."""
+
+    def __init__(self, outcome: str = "promoted", back: str = "succeeded") -> None:
+        self.asked: list[str] = []
+        self._outcome, self._back = outcome, back
+
+    def call(self, method: str, path: str, **more: Any) -> Any:
+        words = path.strip("/").split("/")
+        if method == "POST":
+            self.asked.append(more["json"]["action"])
+            return {"id": "back" if "roll_back" in self.asked[-1] else RECORDED["rollout"]}
+        if words[-1] == "children":
+            return RECORDED["children"][words[1]]
+        output = {"outcome": self._outcome, "rollout": "lab1-1", "message": "as it came"}
+        status = self._back if words[1] == "back" else "succeeded"
+        return {"id": words[1], "status": status, "result": {"output": output}}
+
+
+def test_the_tasks_of_each_batch_are_counted_and_its_boots_are_timed() -> None:
+    found = pace._measure(Recorded(), "lab1", "accept_queue")  # type: ignore[arg-type]
+    assert (found["tasks"], found["a_batch"]) == (99, [7, 6, 8, 7, 7, 8])
+    assert len(found["boots"]) == 6
+    assert all(0 < boot < 20 for boot in found["boots"])
+
+
+def test_a_rollout_that_is_not_promoted_is_no_figure() -> None:
+    with pytest.raises(BenchError, match="accept_queue: held: as it came"):
+        pace._measure(Recorded(outcome="held"), "lab1", "accept_queue")  # type: ignore[arg-type]
+
+
+def test_what_is_not_taken_back_ends_the_benchmark() -> None:
+    with pytest.raises(BenchError, match="lab1-1 was not taken back"):
+        pace._measure(Recorded(back="failed"), "lab1", "accept_queue")  # type: ignore[arg-type]
+
+
+def test_versions_stand_beside_each_other(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    installed: list[str] = []
+    monkeypatch.setenv("ST2_API_URL", "http://127.0.0.1:1")
+    monkeypatch.setattr(pace, "StackStorm", lambda environment: Recorded())
+    monkeypatch.setattr(pace, "_install", lambda program, ref: installed.append(ref))
+    words = ["--ref", "old", "--ref", "new", "--install", "x", "--rounds", "2"]
+    assert pace.main([*words, "--json", str(tmp_path / "figures.json")]) == 0
+    assert installed == ["old", "new", "old", "new"]
+    shown = capsys.readouterr().out
+    assert shown.count("\n| old ") == shown.count("\n| new ") == 2
+    figures = json.loads((tmp_path / "figures.json").read_text())["figures"]
+    assert figures[0]["a_batch"] == {"median": 7, "most": 8}
+
+
+def test_without_a_running_stackstorm_it_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("ST2_API_URL", raising=False)
+    assert pace.main([]) == 0
+    assert "no running StackStorm (ST2_API_URL is not set)" in capsys.readouterr().out
