@@ -26,7 +26,7 @@ from lab import CHECKOUT
 from lab.fingerprint import fingerprint
 
 HELPS, HURTS, HARMLESS = "accept_queue", "tiny_accept_queue", "steady_window"
-TIMES = ("baseline=10", "soak=14", "interval=2", "warmup=3")
+TIMES = ("baseline=10", "soak=24", "interval=2", "warmup=3")
 LONG = ("baseline=10", "soak=600", "interval=2", "warmup=3")
 SETTLE_SECONDS = 6.0
 _MOST_REBOOTS = 3  # one may meet a moment without a request

@@ -13,7 +13,7 @@ class CheckDrainedTestCase(BatchActionTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.world.step(drain.drain_hosts, 0)
+        self.world.step(drain.begin_drain, 0)
         (self.host,) = self.world.at(0)
 
     def test_a_host_without_sessions_is_drained(self) -> None:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from unittest.mock import patch
+
 from drain_hosts import DrainHosts
 
 from tests.action_case import BatchActionTestCase
@@ -15,8 +17,16 @@ class DrainHostsTestCase(BatchActionTestCase):
         for _ in range(2):
             result = self.assert_succeeds(**self.of_batch(0))
             self.assertEqual(result["hosts"], [host])
-            self.assertEqual((result["what"], result["reboot"]), ("change", True))
-        self.assertEqual(self.world.balancer.log, [(host, "drain")])
+            self.assertEqual((result["waiting"], result["next"]), (0, "apply_tuning"))
+        self.assertEqual(self.world.balancer.log, [(host, "drain"), (host, "maint")])
+        self.assertEqual(self.world.at(0), {host: "drained"})
+
+    def test_hosts_with_sessions_are_for_another_task(self) -> None:
+        (host,) = self.world.at(0)
+        self.world.balancer.sessions[host] = 3
+        with patch("edgetune.rollout.drain._AT_ONCE", 0):
+            result = self.assert_succeeds(**self.of_batch(0))
+        self.assertEqual((result["waiting"], result["next"]), (1, "check_drained"))
         self.assertEqual(self.world.at(0), {host: "draining"})
 
     def test_a_server_the_load_balancer_does_not_know_is_named(self) -> None:

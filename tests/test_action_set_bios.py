@@ -24,7 +24,7 @@ class SetBiosTestCase(BatchActionTestCase):
 
     def test_sets_what_the_next_boot_brings(self) -> None:
         result = self.assert_succeeds(**self.of_batch(0))
-        self.assertEqual((result["waiting"], result["reboot"]), (0, True))
+        self.assertEqual((result["waiting"], result["next"]), (0, "apply_tuning"))
         self.assertEqual(result["message"], f"BIOS set on {self.host}")
         self.assertEqual(self.world.bmcs.mode(self.host), (EARLY, HOME))
 
@@ -59,6 +59,6 @@ class SetBiosTestCase(BatchActionTestCase):
         self.world.roll(back, until=bios.set_bios)
         result = self.assert_succeeds(**self.of_batch(back))
         self.assertEqual(result["message"], f"BIOS taken back on {self.host}")
-        self.assertEqual(
-            (result["reboot"], self.world.bmcs.mode(self.host)), (False, (EARLY, None))
-        )
+        self.assertEqual(result["next"], "restore_hosts")
+        self.assertEqual(self.world.bmcs.mode(self.host), (EARLY, None))
+        self.assertFalse(any(host.reboot for host in self.world.batch(back).hosts.values()))

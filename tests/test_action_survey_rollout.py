@@ -17,7 +17,7 @@ class SurveyRolloutTestCase(EdgetuneActionTestCase):
         return {"rollout": self.world.rollout, "epoch": self.world.epoch, **more}
 
     def test_a_vanished_owner_says_nothing_against_the_tuning(self) -> None:
-        self.world.step(drain.drain_hosts, 0)
+        self.world.step(drain.begin_drain, 0)
         (host,) = self.world.at(0)
         result = self.assert_succeeds(**self.of_rollout())
         self.assertEqual((result["decision"], result["state"]), ("carry_on", "changing"))

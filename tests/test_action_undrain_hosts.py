@@ -29,6 +29,6 @@ class UndrainHostsTestCase(BatchActionTestCase):
 
     def test_hosts_that_are_not_verified_stay_drained(self) -> None:
         (host,) = self.world.at(0)
-        self.world.step(drain.drain_hosts, 0)
+        self.world.step(drain.begin_drain, 0)
         self.assertEqual(self.assert_succeeds(**self.of_batch(0))["done"], [])
         self.assertEqual(self.world.balancer.state[host], "drain")

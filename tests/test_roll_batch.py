@@ -3,49 +3,21 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from edgetune.entry import safe
-from edgetune.rollout import bios, change, drain, looks, reboot
+from edgetune.rollout import drain, reboot
 from lab.runner import Engine, Execution, Pack
 from tests.bmcs import EARLY, HOME
 from tests.builders import ROOT
+from tests.conducting import STEPS, Impatient
 from tests.world import BiosWorld, EmptyWorld, changing
 
-_STEPS = {
-    step.__name__: step
-    for step in (
-        drain.drain_hosts,
-        drain.check_drained,
-        bios.set_bios,
-        change.apply_tuning,
-        change.restore_hosts,
-        reboot.reboot_hosts,
-        reboot.check_rebooted,
-        change.verify_hosts,
-        drain.undrain_hosts,
-        looks.check_health,
-    )
-}
-_DRAINED = ["drain_hosts", "check_drained"]
 _VERIFIED = ["verify_hosts", "undrain_hosts", "check_health"]
 _REBOOTED = ["reboot_hosts", "check_rebooted"]
-
-
-class _Impatient(threading.Event):
-    """No task is delayed; ``delays`` says by how much it would have been."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.delays: list[float | None] = []
-
-    def wait(self, timeout: float | None = None) -> bool:
-        self.delays.append(timeout)
-        return self.is_set()
 
 
 class Conductor(Engine):
@@ -53,7 +25,7 @@ class Conductor(Engine):
 
     def __init__(self, world: EmptyWorld, home: Path) -> None:
         super().__init__(Pack(ROOT), world.config, home)
-        self.canceled = self.patience = _Impatient()
+        self.canceled = self.patience = Impatient()
         self.steps: list[str] = []
         self._world = world
 
@@ -66,11 +38,11 @@ class Conductor(Engine):
 
     def _run(self, execution: Execution) -> tuple[str, Any]:
         name = execution.action.ref.partition(".")[2]
-        if name not in _STEPS:
+        if name not in STEPS:
             return super()._run(execution)
         self.steps.append(name)
         parameters = dict(execution.parameters)
-        result = _STEPS[name](self._world.site, **parameters)
+        result = STEPS[name](self._world.site, **parameters)
         self._world.hosts.reboot()
         status = "failed" if result.get("failed") else "succeeded"
         return status, {"result": safe(result), "exit_code": 0, "stdout": "", "stderr": ""}
@@ -85,9 +57,9 @@ def world(tmp_path: Path) -> BiosWorld:
 
 def test_a_change_sets_the_bios_before_the_one_reboot(world: BiosWorld, tmp_path: Path) -> None:
     conductor = Conductor(world, tmp_path)
-    status, output = conductor.roll(0)
-    assert (status, output["what"]) == ("succeeded", "change")
-    assert conductor.steps == [*_DRAINED, "set_bios", "apply_tuning", *_REBOOTED, *_VERIFIED]
+    status, _ = conductor.roll(0)
+    assert status == "succeeded"
+    assert conductor.steps == ["drain_hosts", "set_bios", "apply_tuning", *_REBOOTED, *_VERIFIED]
     (host,) = world.at(0)
     assert (world.bmcs.mode(host), world.hosts.reboots(host)) == ((HOME, None), 1)
 
@@ -95,7 +67,7 @@ def test_a_change_sets_the_bios_before_the_one_reboot(world: BiosWorld, tmp_path
 def test_a_sham_is_looked_at_before_its_reboot(world: BiosWorld, tmp_path: Path) -> None:
     conductor = Conductor(world, tmp_path)
     assert conductor.roll(1)[0] == "succeeded"
-    assert conductor.steps == [*_DRAINED, "set_bios", *_REBOOTED, *_VERIFIED]
+    assert conductor.steps == ["drain_hosts", "set_bios", *_REBOOTED, *_VERIFIED]
     assert world.bmcs.sent == []
 
 
@@ -123,7 +95,7 @@ def test_a_freeze_is_waited_for_in_few_steps(tmp_path: Path, monkeypatch: Any) -
     monkeypatch.setattr(drain, "why_frozen", lambda head: frozen.pop() if frozen else "")
     conductor = Conductor(world, tmp_path)
     assert conductor.roll(0)[0] == "succeeded"
-    assert conductor.steps[:4] == ["drain_hosts", "drain_hosts", *_DRAINED]
+    assert conductor.steps[:3] == ["drain_hosts"] * 3
     assert conductor.patience.delays.count(300) == 2
 
 
@@ -133,8 +105,8 @@ def test_a_rollback_sets_the_bios_back_before_it_reboots(world: BiosWorld, tmp_p
     back = world.mark("rolling_back")["first_batch"]
     conductor = Conductor(world, tmp_path)
     assert conductor.roll(back)[0] == "succeeded"
-    ways = ["check_rebooted", "set_bios", "restore_hosts"]
-    assert conductor.steps == [*_DRAINED, *ways, *_REBOOTED, *_VERIFIED]
+    ways = ["drain_hosts", "set_bios", "restore_hosts"]
+    assert conductor.steps == [*ways, *_REBOOTED, *_VERIFIED]
     assert (world.bmcs.mode(host), world.hosts.reboots(host)) == ((EARLY, None), 2)
 
 
@@ -145,9 +117,66 @@ def test_a_rollback_of_what_only_waits_for_a_boot_reboots_nobody(
     back = world.mark("rolling_back")["first_batch"]
     conductor = Conductor(world, tmp_path)
     assert conductor.roll(back)[0] == "succeeded"
-    ways = ["check_rebooted", "set_bios", "restore_hosts"]
-    assert conductor.steps == [*_DRAINED, *ways, *_VERIFIED]
+    assert conductor.steps == ["drain_hosts", "set_bios", "restore_hosts", *_VERIFIED]
     assert world.hosts.told("reboot") == []
+
+
+def test_a_rollback_waits_for_a_host_that_boots(world: BiosWorld, tmp_path: Path) -> None:
+    world.roll(0, until=reboot.check_rebooted)
+    back = world.mark("rolling_back")["first_batch"]
+    conductor = Conductor(world, tmp_path)
+    assert conductor.roll(back)[0] == "succeeded"
+    waits = ["drain_hosts", "check_rebooted", "drain_hosts"]
+    assert conductor.steps == [*waits, "set_bios", "restore_hosts", *_REBOOTED, *_VERIFIED]
+
+
+def test_a_batch_takes_few_steps_and_fewer_where_hosts_serve_on(tmp_path: Path) -> None:
+    for disruption, last in (("reboot", _VERIFIED), ("live", ["verify_hosts", "check_health"])):
+        world = changing(tmp_path / disruption, disruption=disruption)
+        boots = _REBOOTED if disruption == "reboot" else []
+        conductor = Conductor(world, tmp_path)
+        assert conductor.roll(0)[0] == "succeeded"
+        assert conductor.steps == ["drain_hosts", "apply_tuning", *boots, *last]
+        back = world.mark("rolling_back")["first_batch"]
+        conductor.steps.clear()
+        assert conductor.roll(back)[0] == "succeeded"
+        assert conductor.steps == ["drain_hosts", "restore_hosts", *boots, *last]
+        assert set(world.at(back).values()) == {"done"}
+
+
+def test_a_drain_that_lasts_is_looked_at_more_and_more_rarely(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(drain, "_AT_ONCE", 0)
+    world = EmptyWorld(tmp_path, drain_deadline=600)
+    world.begin(tmp_path)
+    for state in ("baseline", "changing"):
+        world.mark(state)
+    (host,) = world.at(0)
+    world.balancer.sessions[host] = 1
+    conductor = Conductor(world, tmp_path)
+
+    def passes(seconds: float) -> None:
+        world.age(0, seconds)
+        if sum(conductor.patience.delays) > 100:
+            world.balancer.sessions[host] = 0
+
+    conductor.patience.passes = passes
+    assert conductor.roll(0)[0] == "succeeded"
+    *delays, _ = conductor.patience.delays
+    assert delays == sorted(delays)
+    assert (delays[0], delays[-1]) == (2, 15)
+    assert len(delays) < 20
+
+
+def test_a_boot_is_awaited_as_long_as_the_one_before(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    conductor = Conductor(world, tmp_path)
+    conductor.patience.passes = lambda seconds: world.age(0, 100) if seconds == 2 else None
+    assert conductor.roll(0)[0] == "succeeded"
+    conductor.patience.delays.clear()
+    assert conductor.roll(1)[0] == "succeeded"
+    assert conductor.patience.delays == [77]
 
 
 def test_nothing_follows_a_bios_that_is_refused(world: BiosWorld, tmp_path: Path) -> None:
@@ -155,7 +184,7 @@ def test_nothing_follows_a_bios_that_is_refused(world: BiosWorld, tmp_path: Path
     world.bmcs.pending[host] = {"BootMode": "Bios"}
     conductor = Conductor(world, tmp_path)
     assert conductor.roll(0)[0] == "failed"
-    assert conductor.steps == [*_DRAINED, "set_bios"]
+    assert conductor.steps == ["drain_hosts", "set_bios"]
 
 
 def test_other_tunings_have_nothing_to_do_with_bmcs(tmp_path: Path) -> None:

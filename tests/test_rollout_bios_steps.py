@@ -520,10 +520,10 @@ def test_another_version_of_a_tuning_is_refused(world: BiosWorld) -> None:
 
 def test_bios_that_is_not_as_left_is_drift(world: BiosWorld) -> None:
     world.complete()
-    assert sampling.sample_hosts(world.site, standing=True)["drift"] == {}
+    assert sampling.watch_drift(world.site)["drift"] == {}
     world.bmcs.current["e003"][SNOOP] = EARLY
     world.bmcs.faults["e005"] = {"unreachable"}
-    drift = sampling.sample_hosts(world.site, standing=True)["drift"]
+    drift = sampling.watch_drift(world.site)["drift"]
     assert drift == {
         "e003": ["BIOS: SnoopMode is EarlySnoop, and HomeSnoop is not pending"],
         "e005": ["BIOS: timed out"],
@@ -533,16 +533,16 @@ def test_bios_that_is_not_as_left_is_drift(world: BiosWorld) -> None:
 def test_a_value_that_reverts_with_the_next_boot_is_drift(world: BiosWorld) -> None:
     world.bmcs.faults["e003"] = {"reverts"}
     world.complete()
-    assert sampling.sample_hosts(world.site, standing=True)["drift"] == {}
+    assert sampling.watch_drift(world.site)["drift"] == {}
     world.hosts.restart("e003", "GracefulRestart")
     world.hosts.reboot()
-    assert list(sampling.sample_hosts(world.site, standing=True)["drift"]) == ["e003"]
+    assert list(sampling.watch_drift(world.site)["drift"]) == ["e003"]
 
 
 def test_drift_asks_no_bmc_of_hosts_that_no_tuning_touched(world: BiosWorld) -> None:
     world.complete(exclude=("e003",), alpha_help=0.1)
     asked = len(world.bmcs.asked)
-    sampling.sample_hosts(world.site, standing=True)
+    sampling.watch_drift(world.site)
     assert {name for name, _, _ in world.bmcs.asked[asked:]} == world.hosts.boot.keys() - {"e003"}
 
 

@@ -84,7 +84,7 @@ def test_sessions_have_the_whole_drain_deadline(
 ) -> None:
     (host,) = world.at(FIRST)
     world.balancer.sessions[host] = 3
-    world.step(drain.drain_hosts, FIRST)
+    world.step(drain.begin_drain, FIRST)
     between(seconds)
     assert (_step(world, drain.check_drained), world.at(FIRST)) == ((1, []), {host: "draining"})
     controller.wait(DEADLINE + 1)
@@ -97,7 +97,7 @@ def test_a_check_has_the_whole_health_deadline_to_fail(
 ) -> None:
     (host,) = world.at(FIRST)
     world.balancer.heeds_marker = False
-    world.step(drain.drain_hosts, FIRST)
+    world.step(drain.begin_drain, FIRST)
     assert _step(world, drain.check_drained) == (1, [])
     between(seconds)
     assert _step(world, drain.check_drained) == (1, [])
@@ -159,7 +159,7 @@ def test_steps_that_take_turns_on_two_machines_reach_a_deadline_in_its_time(
     """Their clocks differ, and a step runs every 5 s on the other one."""
     (host,) = world.at(FIRST)
     world.balancer.sessions[host] = 3
-    world.step(drain.drain_hosts, FIRST)
+    world.step(drain.begin_drain, FIRST)
     polls = 0
     waiting = 1
     while waiting and polls < 3 * DEADLINE / 5:
@@ -179,7 +179,7 @@ def test_a_record_of_an_earlier_version_waits_from_now(
     """It holds no reading of the clocks, and its times lie in the future by now."""
     (host,) = world.at(FIRST)
     world.balancer.sessions[host] = 3
-    world.step(drain.drain_hosts, FIRST)
+    world.step(drain.begin_drain, FIRST)
     key = f"edgetune.batch.{world.rollout}.{FIRST}"
     document = json.loads(world.site.store.get(key) or "")
     del document["clock"]

@@ -85,7 +85,7 @@ def test_addresses_that_are_exchanged_after_the_plan_stop_the_batch(world: World
     other = next(name for name in world.hosts.boot if name != host)
     _exchange(world, host, other)
     with pytest.raises(RefusedError, match=f"{host}: the load balancer sends requests for {host}"):
-        world.step(drain.drain_hosts, 0)
+        world.step(drain.begin_drain, 0)
     assert _untouched(world) and world.hosts.changing() == []
     assert "the load balancer sends" in str(world.batch(0).hosts[host].error)
     assert world.roll_back()["state"] == "rolled_back"
@@ -96,7 +96,7 @@ def test_exchanged_addresses_stop_a_batch_that_drains_nothing(tmp_path: Path) ->
     (host,) = _hosts(world)
     _exchange(world, host, next(name for name in world.hosts.boot if name != host))
     with pytest.raises(RefusedError, match=f"{host}: the load balancer sends requests for {host}"):
-        world.step(drain.drain_hosts, 0)
+        world.step(drain.begin_drain, 0)
     assert _untouched(world) and world.hosts.changing() == []
 
 
@@ -104,14 +104,14 @@ def test_a_silent_host_is_not_drained(world: World) -> None:
     (host,) = _hosts(world)
     world.hosts.unreachable.add(host)
     with pytest.raises(RefusedError, match=f"{host}: timed out"):
-        world.step(drain.drain_hosts, 0)
+        world.step(drain.begin_drain, 0)
     assert _untouched(world)
 
 
 def test_a_machine_that_serves_says_not_ready_for_no_other(world: World) -> None:
     """The addresses are exchanged between the drain and the first request to the host."""
     (host,) = _hosts(world)
-    world.step(drain.drain_hosts, 0)
+    world.step(drain.begin_drain, 0)
     other = next(name for name in world.hosts.boot if name != host)
     world.hosts.lies = lambda name, reply: _never_told(name == other, reply)
     _exchange(world, host, other)
@@ -127,7 +127,7 @@ def test_a_machine_that_serves_says_not_ready_for_no_other(world: World) -> None
 def test_a_host_that_says_not_ready_is_not_put_back_when_another_answers(world: World) -> None:
     (host,) = _hosts(world)
     world.balancer.heeds_marker = False
-    world.roll(0, until=drain.check_drained)
+    world.step(drain.begin_drain, 0)
     world.step(drain.check_drained, 0)
     assert world.hosts.not_ready == {host}
     _exchange(world, host, next(name for name in world.hosts.boot if name != host))
@@ -147,7 +147,7 @@ def test_a_machine_that_serves_and_is_told_instead_is_told_to_serve_again(
     """A host behind NAT does not know the address that it is reached by."""
     world, _ = _vouched_changing(tmp_path)
     (host,) = _hosts(world)
-    world.step(drain.drain_hosts, 0)
+    world.step(drain.begin_drain, 0)
     other = next(name for name in world.hosts.boot if name != host)
     _exchange(world, host, other)
     result = world.step(drain.check_drained, 0)
@@ -175,7 +175,7 @@ def test_a_machine_that_was_not_drained_refuses_what_disturbs(world: World, step
 def test_a_check_that_never_fails_proves_nothing(world: World) -> None:
     (host,) = _hosts(world)
     world.balancer.heeds_marker = False
-    world.step(drain.drain_hosts, 0)
+    world.step(drain.begin_drain, 0)
     result = world.step(drain.check_drained, 0)
     assert (result["waiting"], result["failed"]) == (1, [])
     assert world.balancer.state[host] == "drain"
@@ -196,7 +196,7 @@ def _draining(tmp_path: Path, count: int) -> tuple[World, int, list[str]]:
     batch = next(n for n, b in enumerate(batches) if b["what"] == "change" and len(b["hosts"]) > 1)
     names = _hosts(world, batch)
     assert len(names) >= count
-    world.step(drain.drain_hosts, batch)
+    world.step(drain.begin_drain, batch)
     return world, batch, names
 
 
@@ -235,7 +235,7 @@ def test_nothing_is_told_to_a_stranger_in_a_rollback(world: World) -> None:
     batch = next(
         n for n in range(marked["first_batch"], marked["end_batch"]) if host in world.batch(n).hosts
     )
-    world.step(drain.drain_hosts, batch)
+    world.step(drain.begin_drain, batch)
     assert world.at(batch)[host] == "draining"
     other = next(name for name in world.hosts.boot if name not in world.hosts.tuned)
     _exchange(world, host, other)
@@ -251,7 +251,7 @@ def test_without_checks_the_address_has_to_do(world: World, tmp_path: Path) -> N
     document["pops"]["lab1"]["load_balancer"]["checks"] = "none"
     world.site.inventory = YamlInventory(write_yaml(tmp_path / "unchecked.yaml", document))
     world.balancer.heeds_marker = False
-    world.step(drain.drain_hosts, 0)
+    world.step(drain.begin_drain, 0)
     assert world.step(drain.check_drained, 0)["waiting"] == 0
     assert world.at(0) == {host: "drained"}
 
@@ -261,7 +261,7 @@ def test_hosts_that_the_inventory_vouches_for_are_told_one_by_one(tmp_path: Path
     numbers = [n for n in range(batches) if len(world.batch(n).hosts) == 3]
     batch = numbers[0]
     names = _hosts(world, batch)
-    world.step(drain.drain_hosts, batch)
+    world.step(drain.begin_drain, batch)
     for done in range(1, 4):
         result = world.step(drain.check_drained, batch)
         assert list(world.at(batch).values()).count("drained") == done
@@ -284,7 +284,7 @@ def test_a_stranger_in_a_rollback_is_quarantined_alone(world: World) -> None:
 
 def test_a_batch_that_died_while_it_was_told_is_proven_by_the_next_step(world: World) -> None:
     (host,) = _hosts(world)
-    world.step(drain.drain_hosts, 0)
+    world.step(drain.begin_drain, 0)
     opened = read_rollout(world.site, world.rollout)
     work = opened.batch(0)
     readiness.proven_by_effect(opened, work, world.balancer, [host])

@@ -66,7 +66,7 @@ def test_a_host_that_fails_in_the_baseline_is_the_reason_that_is_told(practice: 
         practice.on("e003", "rm /usr/local/sbin/python3")
     output = json.loads(out)["result"]["output"]
     assert (process.returncode, output["outcome"]) == (1, "rolled_back"), err
-    ended = "rolled_back: every host is as it was; it was taken back for: check_baseline: "
+    ended = "rolled_back: every host is as it was; why it was taken back: check_baseline: "
     assert output["message"].startswith(ended)
     assert "e003" in output["message"]
     reason = output["message"].removeprefix("rolled_back: every host is as it was; ")

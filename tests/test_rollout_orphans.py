@@ -78,7 +78,7 @@ def test_a_claim_that_was_lost_has_no_owner(tmp_path: Path) -> None:
 
 def test_every_step_of_an_owner_keeps_its_rollout(tmp_path: Path) -> None:
     world = changing(tmp_path)
-    for step in (drain.drain_hosts, drain.check_drained, change.apply_tuning, reboot.reboot_hosts):
+    for step in (drain.begin_drain, drain.check_drained, change.apply_tuning, reboot.reboot_hosts):
         _idle(world, 2000)
         world.step(step, 0)
         assert _orphans(world) == [], step
@@ -101,7 +101,7 @@ def _survey(world: World, ended: str = "") -> tuple[str, str]:
 )
 def test_how_the_workflow_ended_decides(tmp_path: Path, ended: str, decision: str) -> None:
     world = changing(tmp_path)
-    world.step(drain.drain_hosts, 0)
+    world.step(drain.begin_drain, 0)
     made, message = _survey(world, ended)
     assert made == decision
     last = world.head.history[-1]["reason"]
@@ -162,7 +162,7 @@ def test_findings_say_what_the_record_and_what_the_world_says(tmp_path: Path) ->
 
 def test_a_load_balancer_that_is_away_keeps_nobody_from_deciding(tmp_path: Path) -> None:
     world = changing(tmp_path)
-    world.step(drain.drain_hosts, 0)
+    world.step(drain.begin_drain, 0)
 
     def away() -> None:
         raise DrainError("HAProxy does not answer")

@@ -6,7 +6,6 @@ The workflows are conducted by the local runner, on a PoP in memory.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,35 +14,17 @@ import pytest
 
 from edgetune.entry import safe, safe_text
 from edgetune.errors import AWAY, DrainError, EdgetuneError
-from edgetune.rollout import bios, change, drain, lifecycle, looks, reboot
 from edgetune.rollout.recovery import MOST_RECOVERIES, survey_rollout
 from edgetune.rollout.status import rollout_status
 from edgetune.texts import one_line
 from lab.runner import Engine, Execution, Pack
 from tests.builders import ROOT
+from tests.conducting import STEPS, Impatient
 from tests.test_injection_chat import ALIASES, answer
 from tests.world import World, changing
 
-_STEPS = {
-    step.__name__: step
-    for step in (
-        lifecycle.claim_pop,
-        lifecycle.mark_rollout,
-        lifecycle.release_pop,
-        drain.drain_hosts,
-        drain.check_drained,
-        bios.set_bios,
-        change.apply_tuning,
-        change.restore_hosts,
-        reboot.reboot_hosts,
-        reboot.check_rebooted,
-        change.verify_hosts,
-        drain.undrain_hosts,
-        looks.check_health,
-    )
-}
 _DONE: dict[str, Any] = {
-    "sample_hosts": {"time": 1e12, "sampled": 8},
+    "sample_hosts": {"due": True, "again_in": 0},
     "check_baseline": {"message": "enough"},
     "compare_pop": {"decision": "", "verdict": "", "message": "", "text": ""},
 }
@@ -75,7 +56,7 @@ class Conductor(Engine):
 
     def __init__(self, world: World, home: Path, fails: str = "", way: str = "error") -> None:
         super().__init__(Pack(ROOT), world.config, home)
-        self.canceled = _Impatient()
+        self.canceled = Impatient()
         self.looks: dict[str, Any] = {}
         self.at_failure: Callable[[], None] = lambda: None
         self._world, self._fails, self._way = world, fails, way
@@ -93,21 +74,14 @@ class Conductor(Engine):
             return ENDS[self._way][:2]
         if name in _DONE:
             return _ended({**_DONE[name], "epoch": self._world.head.epoch, **self.looks})
-        if name not in _STEPS:
+        if name not in STEPS:
             return super()._run(execution)
         try:
-            result = _STEPS[name](self._world.site, **dict(execution.parameters))
+            result = STEPS[name](self._world.site, **dict(execution.parameters))
         except EdgetuneError as error:
             return _ended({"failed": True, "error": safe_text(one_line(str(error)))})
         self._world.hosts.reboot()
         return _ended(safe(result))
-
-
-class _Impatient(threading.Event):
-    """No task is delayed."""
-
-    def wait(self, timeout: float | None = None) -> bool:
-        return self.is_set()
 
 
 def _ended(result: dict[str, Any]) -> tuple[str, Any]:
@@ -133,7 +107,7 @@ def _rollback(world: World) -> tuple[str, str]:
     ("task", "told", "way"),
     [
         ("begin_baseline", "begin_baseline", "error"),
-        ("sample_first", "sample_first", "killed"),
+        ("sample_baseline", "sample_baseline", "killed"),
         ("sample_baseline", "sample_baseline", "timeout"),
         *(("check_baseline", "check_baseline", way) for way in TAKEN_BACK),
         ("begin_changes", "begin_changes", "abandoned"),
@@ -155,7 +129,7 @@ def test_a_step_that_fails_is_the_reason_of_the_rollback(
     assert (status, output["outcome"]) == ("failed", "rolled_back")
     reason, by = _rollback(world)
     assert (reason.startswith(f"{told}{why(told, way)}"), by) == (True, "rollout_pop"), reason
-    ended = "rolled_back: every host is as it was; it was taken back for: "
+    ended = "rolled_back: every host is as it was; why it was taken back: "
     assert output["message"] == f"{ended}{reason}"
     assert f" {reason} (rollout_pop)" in rollout_status(world.site, world.rollout)["text"]
 
@@ -341,7 +315,7 @@ def test_chat_is_told_what_the_workflow_says(tmp_path: Path, way: str) -> None:
     conductor = Conductor(world, tmp_path, "check_baseline", way)
     done = conductor.run("rollout_pop", {"rollout": world.rollout, "dry_run": False})
     shown = {"id": done.id, "status": done.status, "result": done.result}
-    cause = f"it was taken back for: check_baseline: {ENDS[way][2]}"
+    cause = f"why it was taken back: check_baseline: {ENDS[way][2]}"
     ended = f"rolled_back: every host is as it was; {cause}"
     assert answer(ALIASES["carry_on"], shown) == f"```failed: {world.rollout}: {ended}```"
 
@@ -376,7 +350,7 @@ def test_a_rollback_that_is_carried_on_keeps_its_reason(tmp_path: Path) -> None:
     _, output = Conductor(world, tmp_path).output(
         "rollout_pop", rollout=world.rollout, dry_run=False
     )
-    assert output["message"].endswith("; it was taken back for: the fans are loud")
+    assert output["message"].endswith("; why it was taken back: the fans are loud")
     assert world.head.history[-2]["reason"] == "it was being taken back"
 
 

@@ -45,8 +45,8 @@ def test_every_step_is_harmless_the_second_time(world: World) -> None:
 def test_drain_is_never_taken_for_the_previous_state(world: World) -> None:
     (host,) = world.plan["batches"][0]["hosts"]
     world.balancer.state[host] = "maint"
-    world.step(drain.drain_hosts, 0)
-    world.step(drain.drain_hosts, 0)
+    world.step(drain.begin_drain, 0)
+    world.step(drain.begin_drain, 0)
     step = read_rollout(world.site, world.rollout).batch(0).hosts[host]
     assert step.lb_before == "maint"
     assert world.balancer.log == []
@@ -67,7 +67,7 @@ def test_the_drain_is_written_down_before_it_happens(world: World) -> None:
 
     world.balancer.set_state = dies  # type: ignore[method-assign]
     with pytest.raises(DrainError):
-        world.step(drain.drain_hosts, 0)
+        world.step(drain.begin_drain, 0)
     assert set(world.at(0).values()) == {"draining"}
 
 
@@ -78,7 +78,7 @@ def test_the_floor_of_the_pop_holds_against_everybody_s_drains(world: World) -> 
     if not serving:
         pytest.fail("the seed of the plan must leave a serving host in batch 2")
     with pytest.raises(RefusedError, match=r"would leave \d hosts in service, 4 must stay"):
-        world.step(drain.drain_hosts, 2)
+        world.step(drain.begin_drain, 2)
     assert world.balancer.log == []
 
 
@@ -86,7 +86,7 @@ def test_hosts_that_serve_nothing_need_no_room(world: World) -> None:
     out = world.plan["batches"][2]["hosts"]
     for name in [*out, *world.plan["batches"][3]["hosts"]]:
         world.balancer.up[name] = False
-    world.step(drain.drain_hosts, 2)
+    world.step(drain.begin_drain, 2)
     assert set(world.at(2).values()) == {"draining"}
 
 
@@ -94,14 +94,14 @@ def test_an_unknown_server_is_named_and_nobody_is_drained(world: World) -> None:
     (host,) = world.plan["batches"][0]["hosts"]
     del world.balancer.state[host]
     with pytest.raises(DrainError, match=f"has no server '{host}'"):
-        world.step(drain.drain_hosts, 0)
+        world.step(drain.begin_drain, 0)
     assert world.balancer.log == []
 
 
 def test_a_host_whose_sessions_never_end_is_put_back_and_skipped(world: World) -> None:
     (host,) = world.plan["batches"][0]["hosts"]
     world.balancer.sessions[host] = 3
-    world.step(drain.drain_hosts, 0)
+    world.step(drain.begin_drain, 0)
     assert world.step(drain.check_drained, 0)["waiting"] == 1
     world.age(0)
     result = world.step(drain.check_drained, 0)
@@ -117,7 +117,7 @@ def test_a_plan_with_force_goes_on_with_sessions(tmp_path: Path) -> None:
         world.mark(state)
     (host,) = world.plan["batches"][0]["hosts"]
     world.balancer.sessions[host] = 3
-    world.step(drain.drain_hosts, 0)
+    world.step(drain.begin_drain, 0)
     assert world.step(drain.check_drained, 0)["waiting"] == 1
     world.age(0)
     world.step(drain.check_drained, 0)
@@ -126,7 +126,7 @@ def test_a_plan_with_force_goes_on_with_sessions(tmp_path: Path) -> None:
 
 def test_a_host_that_does_not_come_back_fails_the_batch(world: World) -> None:
     (host,) = world.plan["batches"][0]["hosts"]
-    world.step(drain.drain_hosts, 0)
+    world.step(drain.begin_drain, 0)
     world.step(drain.check_drained, 0)
     world.step(change.apply_tuning, 0)
     world.step(reboot.reboot_hosts, 0)
@@ -139,7 +139,7 @@ def test_a_host_that_does_not_come_back_fails_the_batch(world: World) -> None:
 
 def test_the_boot_id_is_written_down_before_the_reboot_is_sent(world: World) -> None:
     (host,) = world.plan["batches"][0]["hosts"]
-    world.step(drain.drain_hosts, 0)
+    world.step(drain.begin_drain, 0)
     world.step(drain.check_drained, 0)
     world.step(change.apply_tuning, 0)
     world.hosts.errors[host, "reboot"] = "the connection broke"
@@ -153,7 +153,7 @@ def test_the_boot_id_is_written_down_before_the_reboot_is_sent(world: World) -> 
 def test_an_older_epoch_can_do_nothing(world: World) -> None:
     old = world.epoch
     taken = lifecycle.claim_pop(world.site, rollout=world.rollout)
-    for function in (drain.drain_hosts, change.apply_tuning, reboot.reboot_hosts):
+    for function in (drain.begin_drain, change.apply_tuning, reboot.reboot_hosts):
         with pytest.raises(FencedError, match="has lost its claim on lab1"):
             function(world.site, world.rollout, old, 0)
     assert taken["epoch"] == old + 1
@@ -191,7 +191,7 @@ def test_a_rollback_restores_every_touched_host_and_only_those(world: World) -> 
 def test_a_rollback_begins_with_hosts_that_are_out_of_service(world: World) -> None:
     world.roll(0)
     world.roll(1)
-    for step in (drain.drain_hosts, drain.check_drained, change.apply_tuning):
+    for step in (drain.begin_drain, drain.check_drained, change.apply_tuning):
         world.step(step, 2)
     marked = world.mark("rolling_back")
     first = read_rollout(world.site, world.rollout).batch(marked["first_batch"])
@@ -254,7 +254,7 @@ def test_a_look_waits_for_the_end_of_the_soak(world: World) -> None:
     ("call", "says"),
     [
         (lambda w: read_rollout(w.site, "nothing"), "rollout: there is no rollout 'nothing'"),
-        (lambda w: w.step(drain.drain_hosts, 99), "has no batch 99"),
+        (lambda w: w.step(drain.begin_drain, 99), "has no batch 99"),
         (lambda w: w.mark("tuned"), "state: 'tuned' is none of"),
         (lambda w: status.rollout_status(w.site, state="x"), "state: 'x' is none of"),
         (lambda w: status.rollout_status(w.site, pop="x"), "there is no PoP 'x'"),
@@ -289,7 +289,7 @@ def test_a_drain_that_waited_too_long_drains_nobody(world: World) -> None:
 
     world.balancer.servers = somebody_takes_over  # type: ignore[method-assign]
     with pytest.raises(FencedError):
-        world.step(drain.drain_hosts, 0)
+        world.step(drain.begin_drain, 0)
     assert world.balancer.log == []
     assert set(world.at(0).values()) == {"planned"}
 
@@ -327,7 +327,7 @@ def test_a_rollback_of_a_sick_pop_goes_on_with_fewer_hosts_at_once(world: World)
 
 def test_a_load_balancer_that_forgot_the_drain_is_told_again(world: World) -> None:
     (host,) = world.plan["batches"][0]["hosts"]
-    world.step(drain.drain_hosts, 0)
+    world.step(drain.begin_drain, 0)
     world.balancer.state[host] = "ready"
     assert world.step(drain.check_drained, 0)["waiting"] == 1
     assert world.balancer.state[host] == "drain"
@@ -336,7 +336,7 @@ def test_a_load_balancer_that_forgot_the_drain_is_told_again(world: World) -> No
 
 def test_a_reboot_that_is_refused_fails_at_once(world: World) -> None:
     (host,) = world.plan["batches"][0]["hosts"]
-    for step in (drain.drain_hosts, drain.check_drained, change.apply_tuning):
+    for step in (drain.begin_drain, drain.check_drained, change.apply_tuning):
         world.step(step, 0)
     world.hosts.errors[host, "reboot"] = "there is no program reboot"
     result = world.step(reboot.reboot_hosts, 0)
@@ -344,7 +344,7 @@ def test_a_reboot_that_is_refused_fails_at_once(world: World) -> None:
 
 
 def test_a_host_whose_reboot_never_happened_is_taken_back_as_it_stands(world: World) -> None:
-    for step in (drain.drain_hosts, drain.check_drained, change.apply_tuning, reboot.reboot_hosts):
+    for step in (drain.begin_drain, drain.check_drained, change.apply_tuning, reboot.reboot_hosts):
         world.step(step, 0)
     world.age(0)
     marked = world.mark("rolling_back")
@@ -366,7 +366,7 @@ def test_what_is_quarantined_is_said_at_the_end(world: World) -> None:
     for batch in range(marked["first_batch"], marked["end_batch"]):
         world.roll(batch)
     ended = world.mark("rolled_back")
-    said = f"rolled_back: every host is as it was but {host}, quarantined; it was taken back for: "
+    said = f"rolled_back: every host is as it was but {host}, quarantined; why it was taken back: "
     assert ended["message"].startswith(said)
 
 

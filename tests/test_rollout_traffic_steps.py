@@ -45,7 +45,7 @@ def _watch_readiness(world: World, batch: int) -> None:
             seen.append(rest[0])
 
     world.moments.at = look
-    world.step(drain.drain_hosts, batch)
+    world.step(drain.begin_drain, batch)
     assert (world.balancer.state[host], host in world.hosts.not_ready) == ("drain", False)
     world.step(drain.check_drained, batch)
     assert host in world.hosts.not_ready
@@ -166,7 +166,7 @@ def test_a_host_that_does_not_get_rid_of_its_sessions_is_not_touched(world: Worl
 def test_sessions_that_only_the_host_still_counts_are_waited_for(world: World) -> None:
     """A reloaded load balancer counts no session of its former process."""
     (host,) = world.at(0)
-    world.step(drain.drain_hosts, 0)
+    world.step(drain.begin_drain, 0)
     world.hosts.sessions = lambda name: 2
     assert world.step(drain.check_drained, 0)["waiting"] == 1
     assert world.at(0) == {host: "draining"}
@@ -184,7 +184,7 @@ def test_when_somebody_else_drains_at_the_same_moment_ours_go_back_and_wait(worl
             world.balancer.state.update(dict.fromkeys(others, "drain"))
 
     world.moments.at = drained_by_others
-    result = world.step(drain.drain_hosts, 2)
+    result = world.step(drain.begin_drain, 2)
     assert result["waiting"] == 3
     assert result["message"].endswith("went back: 3 hosts in service, 4 must stay")
     assert set(world.at(2).values()) == {"planned"}
@@ -239,7 +239,7 @@ def _usually(world: World, load: float) -> None:
 def test_during_a_surge_nothing_is_drained(world: World) -> None:
     _usually(world, 300.0)
     _load(world, 100.0, 50.0)
-    result = world.step(drain.drain_hosts, 2)
+    result = world.step(drain.begin_drain, 2)
     assert result["waiting"] == 3
     assert result["message"] == "lab1 carries 2.7 times its usual load; nothing is drained now"
     assert world.balancer.log == []
@@ -270,7 +270,7 @@ def test_in_a_surge_live_settings_go_back_in_place_and_the_rest_when_it_is_over(
     monkeypatch.setattr(drain, "surge_of", lambda opened: surge[0])
     world.balancer.log.clear()
     for _ in range(3):
-        assert world.step(drain.drain_hosts, batch)["waiting"] == 1
+        assert world.step(drain.begin_drain, batch)["waiting"] == 1
         world.step(change.restore_hosts, batch, live=True)
     (asked,) = [request for _, verb, request in world.hosts.asked if verb == "restore"]
     assert asked["live"] == ["sysctl:net.core.somaxconn"]

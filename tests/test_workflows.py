@@ -36,6 +36,13 @@ def test_orquesta_finds_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FLOWS)
+def test_a_running_stackstorm_can_load_it(name: str) -> None:
+    """Its own loader knows aliases of YAML, and no merge keys."""
+    text = (ROOT / "workflows" / f"{name}.yaml").read_text(encoding="utf-8")
+    assert "<<:" not in text
+
+
+@pytest.mark.parametrize("name", FLOWS)
 def test_workflow_fits_its_actions(name: str) -> None:
     problems = workflow_problems(name, FLOWS[name], KNOWN.actions)
     if problems:

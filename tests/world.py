@@ -29,7 +29,7 @@ from tests.builders import inventory_document, observed, plan, tuning, write_yam
 # What failed is looked at a second time; here at once.
 preflight._AGAIN = baseline._LOOK_AGAIN = 0.0
 
-_FIRST = (drain.drain_hosts, drain.check_drained)
+_FIRST = (drain.begin_drain, drain.check_drained)
 _LAST = (
     reboot.reboot_hosts,
     reboot.check_rebooted,
@@ -330,10 +330,12 @@ class EmptyWorld:
     def __init__(self, folder: Path, bmcs: bool = False, **config: Any) -> None:
         state = f"sqlite:///{folder}/state.sqlite"
         inventory = write_yaml(folder / "inventory.yaml", inventory_document(bmcs=bmcs))
+        for file in ("key", "known_hosts"):
+            (folder / file).write_text("of nobody", encoding="utf-8")
         self.config = {
             "inventory": str(inventory),
-            "ssh_key_file": "/none",
-            "ssh_known_hosts": "/none",
+            "ssh_key_file": f"{folder}/key",
+            "ssh_known_hosts": f"{folder}/known_hosts",
             "records": state,
             "coordination": state,
             "drain_deadline": 1,
@@ -444,7 +446,8 @@ class EmptyWorld:
             result = self.step(step, batch)
             self.hosts.reboot()
             assert result.get("failed", []) == [], result
-            if not result.get("waiting"):
+            begun = step is drain.begin_drain and result["next"] == "check_drained"
+            if begun or not result.get("waiting"):
                 return
             if step is reboot.check_rebooted:
                 # Nobody is on the way any more: whoever is awaited was never told.

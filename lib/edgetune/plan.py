@@ -28,7 +28,8 @@ SHARE_OF_WORK = Guard(WORK, 0.05)
 """A guard of every rollout, but for tunings that name a margin of their own: hosts that do less of
 the PoP's work use less CPU time, too, and drop less."""
 
-_LEAST_SAMPLES = 3
+LEAST_SAMPLES = 3
+"""Samples that a look needs at least."""
 _MOST_SEED = 2**63 - 1
 _BATCH_SECONDS = {"live": 5, "restart": 30, "drain": 30, "reboot": 30}
 
@@ -173,7 +174,7 @@ def _kind_of(row: Mapping[str, Any]) -> str:
 
 def planned_looks(options: Mapping[str, Any]) -> int:
     """How often a soak is looked at: as often as asked for, but over three samples at least."""
-    room = (options["soak"] - options["warmup"]) / (_LEAST_SAMPLES * options["interval"])
+    room = (options["soak"] - options["warmup"]) / (LEAST_SAMPLES * options["interval"])
     return max(1, min(int(options.get("looks", Options.looks)), int(room)))
 
 

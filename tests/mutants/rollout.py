@@ -24,6 +24,69 @@ RELEASE = mutations_of(
     ),
 )
 
+PACE = (
+    *mutations_of(
+        FOLDER,
+        ["roll_batch"],
+        (
+            "a host is restored while it boots",
+            "steps.py",
+            '        return "wait_for_hosts"\n',
+            '        return "restore_hosts"\n',
+        ),
+        (
+            "hosts that were drained are not put back",
+            "steps.py",
+            '    left = work.at("verified", "undraining", "quarantined")\n',
+            "    left: list[str] = []\n",
+        ),
+        (
+            "what lasts long is looked at every two seconds",
+            "steps.py",
+            "min(max(waited / 4, least), most, config.owner_timeout / 3)",
+            "min(least, config.owner_timeout / 3)",
+        ),
+    ),
+    *mutations_of(
+        FOLDER,
+        ["rollout_pace"],
+        (
+            "what a task costs is added to the interval",
+            "sampling.py",
+            "    left = interval - (now - head.created) % interval\n",
+            "    left = interval\n",
+        ),
+        (
+            "a soak without the samples of one look is begun",
+            "baseline.py",
+            '    if options["soak"] >= least:\n',
+            "    if True:\n",
+        ),
+        (
+            "who stays with a soak loses its claim",
+            "sampling.py",
+            "        opened.renew()\n",
+            "        pass\n",
+        ),
+    ),
+    *mutations_of(
+        FOLDER,
+        ["lib_stores"],
+        (
+            "every guard looks",
+            "guard/turns.py",
+            "self._client.get(_TURN_KEY) == guard and self._client.expire",
+            "self._client.expire",
+        ),
+        (
+            "every guard tells people",
+            "guard/turns.py",
+            'self._client.set(key, "1", nx=True, ex=AN_HOUR)',
+            'self._client.set(key, "1", ex=AN_HOUR)',
+        ),
+    ),
+)
+
 STACKSTORM = (
     *mutations_of(
         FOLDER,
@@ -365,6 +428,6 @@ BACK = mutations_of(
 )
 
 ROLLOUT = (
-    *(*RELEASE, *PERMITS, *STACKSTORM, *RECOVERY, *OWNERS),
+    *(*RELEASE, *PERMITS, *PACE, *STACKSTORM, *RECOVERY, *OWNERS),
     *(*TRAFFIC, *MACHINES, *VERIFIED, *HOSTS, *BACK),
 )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from edgetune.errors import InputError, RefusedError
 from edgetune.judge.limits import median_by_host
 from edgetune.judge.surge import peak_load
-from edgetune.plan import groups
+from edgetune.plan import LEAST_SAMPLES, groups
 from edgetune.report.findings import findings_text
 from edgetune.report.text import prospect_text
 from edgetune.rollout.preflight import Finding, Subject, unfit_hosts
@@ -27,13 +28,16 @@ Document = dict[str, Any]
 
 _AT_ONCE = 6 * 3600.0
 _LOOK_AGAIN = 2.0
+# How far back it is looked how far apart samples come, in intervals.
+_RECENT = 20
 
 
 def check_baseline(site: Site, rollout: str, epoch: int) -> dict[str, Any]:
     """Measure the baseline and say what effect it permits to see, before anything is touched.
 
     RefusedError when that is more than ``detectable_effect`` of the configuration, when a host's
-    samples do not tell, or when a host fails already: it would be taken for a failure of ours.
+    samples do not tell, when the soak would end without those of a single look, or when a host
+    fails already: it would be taken for a failure of ours.
     """
     opened = open_rollout(site, rollout, epoch)
     if opened.head.state != "baseline":
@@ -48,7 +52,8 @@ def check_baseline(site: Site, rollout: str, epoch: int) -> dict[str, Any]:
     power = baseline["power"]
     text = prospect_text(power)
     opened.head.note("", text)
-    why = _useless(baseline, text, site.config.detectable_effect) or _failing(opened)
+    useless = _too_short(opened) or _useless(baseline, text, site.config.detectable_effect)
+    why = useless or _failing(opened)
     if why:
         raise _ended(opened, why)
     opened.save()
@@ -61,6 +66,21 @@ def _ended(opened: Rollout, why: str) -> RefusedError:
     opened.head.verdict = {"verdict": "inconclusive", "decision": "roll_back", "reason": why}
     opened.save()
     return RefusedError(why)
+
+
+def _too_short(opened: Rollout) -> str:
+    """Why the soak is too short for a look, going by how far apart samples came, or nothing."""
+    options, end = opened.plan["options"], opened.head.baseline[1]
+    begin = max(opened.head.baseline[0], end - _RECENT * options["interval"])
+    times = sorted({*opened.site.samples.window(opened.head.pop, begin, end).time})
+    if len(times) < LEAST_SAMPLES:
+        return ""
+    apart = statistics.median(later - time for time, later in zip(times, times[1:]))
+    least = math.ceil(options["warmup"] + LEAST_SAMPLES * apart)
+    if options["soak"] >= least:
+        return ""
+    told = f"samples came {apart:.1f} s apart, and a look needs {LEAST_SAMPLES}"
+    return f"soak={options['soak']} is too short: {told}; begin again with soak={least}"
 
 
 def _useless(baseline: Mapping[str, Any], text: str, most: float) -> str:

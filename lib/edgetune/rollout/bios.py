@@ -28,7 +28,10 @@ from edgetune.rollout.bios_journal import (
 from edgetune.rollout.drain import keep_out
 from edgetune.rollout.record import Batch, Rollout, open_rollout
 from edgetune.rollout.site import Site
+from edgetune.rollout.steps import after_bios, again_in
 
+# Seconds between two tries with a BMC that is busy.
+_LOOK = (5, 60)
 # The states of a BIOS that does not hold what it should.
 _NOT_THERE = ("failed", "absent")
 # Nothing is wrong yet, and nothing is lost by asking again.
@@ -50,7 +53,7 @@ def set_bios(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]
 
     What was there is written down first. A control host is only looked at: a reboot would bring
     in what somebody else left pending, so that fails it. ``waiting`` counts BMCs that cannot do
-    it yet: the step is to be called again then. ``reboot`` says whether any host has to boot.
+    it yet: the step is to be called again then.
     """
     opened = open_rollout(site, rollout, epoch)
     work = opened.batch(batch)
@@ -67,9 +70,11 @@ def set_bios(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]
     waiting = [name for name in stay if work.hosts[name].bios != "set"]
     errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
     why = "; ".join(f"{name}: {answers[name].error}" for name in waiting)
+    waited = steady_clock.now() - min((work.hosts[name].bios_at for name in waiting), default=0.0)
     return {
         "waiting": len(waiting),
-        "reboot": any(host.reboot for host in work.hosts.values()),
+        "next": "set_bios" if waiting else after_bios(work),
+        "again_in": again_in(site.config, waited, *_LOOK) if waiting else 0,
         "failed": failed,
         "error": errors,
         "message": errors or why or f"{_DONE[work.what]} on {', '.join(answers) or 'no host'}",

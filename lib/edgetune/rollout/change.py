@@ -13,6 +13,7 @@ from edgetune.inventory import Host
 from edgetune.kinds import KINDS
 from edgetune.plan import profile_of, settings_by_agent
 from edgetune.report.text import was_and_is_text
+from edgetune.rollout import steady_clock
 from edgetune.rollout.bios import forget, settled
 from edgetune.rollout.drain import keep_out
 from edgetune.rollout.health import sick_services
@@ -27,8 +28,11 @@ from edgetune.rollout.reverts import (
     waits_for_revert,
 )
 from edgetune.rollout.site import Site
+from edgetune.rollout.steps import after_change, after_proof, again_in
 
 _POLL = 1.0
+# Seconds between two looks at hosts that take a change back by themselves.
+_LOOK = (5, 15)
 # What an agent answers that changed nothing, or has proven that all is as before.
 _UNTOUCHED = ("refused", "bad_request", "undone")
 
@@ -57,7 +61,7 @@ def apply_tuning(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
         if answers[name].reason in _UNTOUCHED:
             work.hosts[name].reverts_at = 0.0
             work.hosts[name].go("drained")
-    return _settled(opened, work, answers, "changed")
+    return {**_settled(opened, work, answers, "changed"), "next": after_change(work)}
 
 
 def restore_hosts(
@@ -91,7 +95,13 @@ def restore_hosts(
     report = _settled(opened, work, final, "changed")
     if waiting:
         report["message"] = waiting_text(work, waiting)
-    return {**report, "waiting": len(waiting)}
+    waited = steady_clock.now() - min((work.hosts[name].at for name in waiting), default=0.0)
+    return {
+        **report,
+        "waiting": len(waiting),
+        "next": "restore_hosts" if waiting else after_change(work),
+        "again_in": again_in(site.config, waited, *_LOOK) if waiting else 0,
+    }
 
 
 def verify_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
@@ -99,7 +109,7 @@ def verify_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
 
     So is their BIOS, where the tuning has to do with it. Changed hosts are confirmed by it: a
     provisional change becomes a kept one. Restored hosts are compared with what the plan saw
-    before; what was never ours need only answer.
+    before; what was never ours need only answer. Hosts that served all the while are done.
     """
     opened = open_rollout(site, rollout, epoch)
     work = opened.batch(batch)
@@ -112,7 +122,11 @@ def verify_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     answers = {**answers, **_serve(opened, work, well)}
     if work.what == "restore":
         forget(opened, [name for name in well if not answers[name].failed])
-    return _settled(opened, work, answers, "verified")
+    report = _settled(opened, work, answers, "verified")
+    served = [name for name in work.at("verified") if work.hosts[name].lb_before is None]
+    if served:
+        opened.move(work, served, "done")
+    return {**report, "next": after_proof(work)}
 
 
 def _foresee(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
@@ -177,7 +191,7 @@ def _restore_live(opened: Rollout, work: Batch) -> dict[str, Any]:
         work.hosts[name].ours |= answer.changed
     opened.save_batch(work)
     report = _report(answers, "back in what they can take back while they serve", [])
-    return {**report, "waiting": 0}
+    return {**report, "waiting": 0, "next": "drain_hosts", "again_in": 0}
 
 
 def _proofs(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:

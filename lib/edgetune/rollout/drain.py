@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from edgetune.errors import DrainError, RefusedError
@@ -18,6 +19,7 @@ from edgetune.rollout.recognition import recognised, without_strangers
 from edgetune.rollout.record import UNTOUCHED_STEPS, Batch, Rollout, Wait, open_rollout
 from edgetune.rollout.reverts import waits_for_revert
 from edgetune.rollout.site import Site
+from edgetune.rollout.steps import after_drain, again_in, has_live_left
 from edgetune.rollout.surge import surge_of
 from edgetune.texts import shortened
 from edgetune.traffic import DrainDriver, Server
@@ -25,28 +27,44 @@ from edgetune.traffic import DrainDriver, Server
 _POLL = 0.5
 # For so long a server is looked at until its absence is believed, in seconds.
 _SURE = 5.0
-# Seconds until who waits asks again: each time costs a workflow more than the one before, and a
-# pause may last for a night, a freeze for days.
-_SOON, _PAUSED = 15, 60
+# A drain that is over within so many seconds needs no task of its own, which would take longer.
+_AT_ONCE = 5.0
+# Seconds between two looks at a drain, and between two tries where there is no room; a pause may
+# last for a night, a freeze for days.
+_LOOK, _SOON, _PAUSED = (2, 15), (15, 60), (60, 60)
+_LONG = 3600
 
 
 def drain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+    """Begin to drain the hosts of a batch, and see for a moment whether that is over.
+
+    A drain that takes longer is for ``check_drained`` to await.
+    """
+    told = begin_drain(site, rollout, epoch, batch)
+    deadline = time.monotonic() + _AT_ONCE
+    while told["next"] == "check_drained":
+        told = check_drained(site, rollout, epoch, batch)
+        if told["failed"] or time.monotonic() > deadline:
+            break
+        time.sleep(_POLL)
+    return told
+
+
+def begin_drain(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
     """Begin to drain the hosts of a batch, once the PoP has room for it.
 
     What each server was before is written down first, and only once: a second run never takes
     our own "drain" for the previous state. Live tunings drain nothing. ``waiting`` counts hosts
     that cannot be drained now, because of a freeze or a surge, because the PoP is paused, or
-    because a rollback finds no room under the floor; the step is to be called again in
-    ``again_in`` seconds then. Where a rollback finds room for some of them, these go first, and
-    ``check_health`` tells that the others are left.
+    because a rollback finds no room under the floor. Where a rollback finds room for some of
+    them, these go first, and ``check_health`` tells that the others are left.
     """
     opened = open_rollout(site, rollout, epoch)
     work = opened.batch(batch)
     names = work.at("planned", "draining")
-    why, until, again_in = _held_up(opened, work)
-    if why:
-        told = f"{why}; no further batch begins"
-        return _waits(opened, work, told, until, len(names), again_in)
+    held = _held_up(opened, work)
+    if held:
+        return _waits(opened, work, held, len(names))
     driver = site.load_balancer(opened.pop)
     if not opened.drains:
         _recognise_live(opened, work, driver, names)
@@ -60,17 +78,17 @@ def drain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, A
     serving = [name for name in names if serves(servers[opened.pop.host(name).server])]
     surge = surge_of(opened) if serving else ""
     if surge:
-        return _waits(opened, work, surge, _until_calm(opened), len(names))
+        return _waits(opened, work, _Held(surge, _until_calm(opened)), len(names))
     try:
         servers = _wait_for_room(opened, driver, names, work.what != "restore")
     except RefusedError as error:
         if work.what != "restore":
             raise
-        return _waits(opened, work, str(error), _until_room(opened), len(names))
+        return _waits(opened, work, _Held(str(error), _until_room(opened)), len(names))
     _drain(opened, work, driver, names, servers)
     too_few = _give_room_back(opened, driver, work, serving)
     if too_few:
-        return _waits(opened, work, too_few, _until_room(opened), len(serving))
+        return _waits(opened, work, _Held(too_few, _until_room(opened)), len(serving))
     return _began(opened, work, f"draining {', '.join(names)}")
 
 
@@ -114,15 +132,32 @@ def check_drained(site: Site, rollout: str, epoch: int, batch: int) -> dict[str,
         ]
         _take_out(opened, work, driver, proven_by_effect(opened, work, driver, empty))
         opened.save_batch(work)
-    failed = [name for name in work.at("draining", "planned") if work.hosts[name].error]
-    waiting = [name for name in work.at("draining") if name not in failed]
+    return _drained(opened, work, "drained")
+
+
+def _failed(work: Batch) -> list[str]:
+    return [name for name in work.at("draining", "planned") if work.hosts[name].error]
+
+
+def _still_draining(work: Batch) -> list[str]:
+    return [name for name in work.at("draining") if not work.hosts[name].error]
+
+
+def _drained(opened: Rollout, work: Batch, message: str) -> dict[str, Any]:
+    """How far the drain is."""
+    failed, draining = _failed(work), _still_draining(work)
     errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
+    since = min((work.hosts[name].at for name in draining), default=0.0)
+    waited = steady_clock.now() - since
     return {
-        "waiting": len(waiting),
+        "hosts": list(work.hosts),
+        "waiting": len(draining),
         "skipped": work.at("skipped"),
         "failed": failed,
         "error": errors,
-        "message": errors or _waits_for(work, waiting) or "drained",
+        "next": "check_drained" if draining else after_drain(opened, work),
+        "again_in": again_in(opened.site.config, waited, *_LOOK) if draining else 0,
+        "message": errors or _waits_for(work, draining) or message,
     }
 
 
@@ -189,17 +224,26 @@ def _open_sessions(opened: Rollout, hosts: Sequence[Host]) -> Iterator[int]:
         yield 1 if answer.failed else int(answer.data["sessions"])
 
 
-def _held_up(opened: Rollout, work: Batch) -> tuple[str, str, int]:
-    """Why a batch may not begin now, or nothing; until what; in how many seconds to ask again."""
+@dataclass(frozen=True)
+class _Held:
+    """Why a batch may not begin now, and until what; tried again within these seconds."""
+
+    why: str
+    until: str = ""
+    least: int = _SOON[0]
+    most: int = _SOON[1]
+
+
+def _held_up(opened: Rollout, work: Batch) -> _Held | None:
+    """What keeps a batch from beginning, apart from room; None if nothing does."""
     if not _may_wait(work):
-        return "", "", 0
+        return None
     frozen = why_frozen(opened.head)
-    # So often that its owner is seen to live.
-    rarely = max(_SOON, round(opened.site.config.owner_timeout / 3))
-    paused = min(_PAUSED, rarely)
     if frozen:
-        return frozen, "", rarely
-    return why_paused(opened.site, opened.head.pop), "resume_pop lets it go on", paused
+        return _Held(f"{frozen}; no further batch begins", "", _LONG, _LONG)
+    paused = why_paused(opened.site, opened.head.pop)
+    told = f"{paused}; no further batch begins"
+    return _Held(told, "resume_pop lets it go on", *_PAUSED) if paused else None
 
 
 def _until_calm(opened: Rollout) -> str:
@@ -216,34 +260,33 @@ def _may_wait(work: Batch) -> bool:
     return work.what != "restore" and bool(work.at("planned")) and not begun
 
 
-def _waits(
-    opened: Rollout, work: Batch, why: str, until: str, waiting: int, again_in: int = _SOON
-) -> dict[str, Any]:
+def _waits(opened: Rollout, work: Batch, held: _Held, waiting: int) -> dict[str, Any]:
     """Have it called again, and write down what it waits for."""
     before = work.wait
-    same = before is not None and before.until == until
-    wait = Wait(before.since if before and same else time.time(), shortened(why), until)
+    same = before is not None and before.until == held.until
+    since = before.since if before and same else time.time()
+    wait = Wait(since, shortened(held.why), held.until)
     if wait != before:
         work.wait = wait
         opened.save_batch(work)
-    return _began(opened, work, why, waiting, again_in)
-
-
-def _began(
-    opened: Rollout, work: Batch, message: str, waiting: int = 0, again_in: int = _SOON
-) -> dict[str, Any]:
-    if work.wait and not waiting:
-        work.wait = None
-        opened.save_batch(work)
+    waited = time.time() - since
     return {
-        "what": work.what,
-        "reboot": any(host.reboot for host in work.hosts.values()),
-        "bios": opened.sets_bios,
         "hosts": list(work.hosts),
         "waiting": waiting,
-        "again_in": again_in,
-        "message": message,
+        "skipped": [],
+        "failed": [],
+        "error": "",
+        "next": "restore_live" if has_live_left(work) else "drain_hosts",
+        "again_in": again_in(opened.site.config, waited, held.least, held.most),
+        "message": held.why,
     }
+
+
+def _began(opened: Rollout, work: Batch, message: str) -> dict[str, Any]:
+    if work.wait:
+        work.wait = None
+        opened.save_batch(work)
+    return _drained(opened, work, message)
 
 
 def _known_servers(

@@ -30,6 +30,7 @@ from edgetune.rollout.record import (
 )
 from edgetune.rollout.recovery import failures_text, is_orphaned, under_way
 from edgetune.rollout.rollback import plan_restore
+from edgetune.rollout.sampling import SAMPLED_EVERY
 from edgetune.rollout.site import Site
 from edgetune.rollout.switch import refuse_if_stopped
 from edgetune.rollout.unreadable import keeping_their_pop, unreadable_text
@@ -345,7 +346,6 @@ def _claimed(opened: Rollout) -> dict[str, Any]:
         "epoch": head.epoch,
         "state": head.state,
         "wait": head.wait,
-        "interval": opened.plan["options"]["interval"],
         "message": f"{head.id} holds {head.pop}, epoch {head.epoch}",
     }
 
@@ -353,7 +353,7 @@ def _claimed(opened: Rollout) -> dict[str, Any]:
 def _entered(head: Head) -> str:
     """The state that was entered and why, in one line; where all ends, also what led there."""
     told = f"{head.state}: {head.history[-1]['reason']}"
-    return f"{told}; it was taken back for: {head.cause}" if head.state == "rolled_back" else told
+    return f"{told}; why it was taken back: {head.cause}" if head.state == "rolled_back" else told
 
 
 def _with_hosts_under_way(opened: Rollout, state: str, reason: str) -> str:
@@ -382,13 +382,31 @@ def _reason(opened: Rollout, state: str) -> str:
     inside = in_service_still(opened.head.quarantined)
     quarantined += f" and NOT seen out of service: {', '.join(inside)}" if inside else ""
     return {
-        "baseline": "measuring the baseline",
+        "baseline": f"measuring the baseline{_pace(opened)}",
         "changing": "changing the test group",
         "soaking": "the test group is changed; both groups are watched",
         "promoting": str(opened.head.verdict.get("reason", "asked for")),
         "complete": f"every host of the plan is changed{skipped}",
         "rolled_back": f"every host is as it was{quarantined}",
     }[state]
+
+
+def _pace(opened: Rollout) -> str:
+    """What is to be told of an interval that cannot be kept, or nothing.
+
+    How long a task takes shows between the claim and this one.
+    """
+    head, options = opened.head, opened.plan["options"]
+    if head.state != "claimed":
+        return ""
+    interval, apart = options["interval"], time.time() - head.history[-1]["at"]
+    if apart > interval:
+        told = f"from one task to the next {apart:.1f} s pass here"
+        return f"; interval={interval} cannot always be kept: {told}"
+    if interval < SAMPLED_EVERY and not head.wait:
+        told = f"the rule sample_running samples every {SAMPLED_EVERY} s"
+        return f"; interval={interval} is that of the baseline alone: in the soak {told}"
+    return ""
 
 
 def _what_failed(opened: Rollout) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -49,6 +50,7 @@ def check_health(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     errors = "; ".join(f"{name}: {problem}" for name, problem in failed.items())
     return {
         "left": left,
+        "next": "drain_hosts" if left else "",
         "failed": list(failed),
         "error": errors,
         "channel": "" if left else opened.head.channel,
@@ -91,6 +93,9 @@ def compare_pop(site: Site, rollout: str, now: bool = False) -> dict[str, Any]:
         ends = soak.due(now)
         if not ends:
             return _decided(opened, "wait", soak.until_next())
+        if not site.samples.window(head.pop, ends[-1], time.time()):
+            # What was counted until the look's end shows in the sample after it.
+            sample_pop(site, opened.pop)
         if not _take_turn(opened):
             return _decided(opened, "wait", f"somebody else is looking at {rollout}")
         for end in ends:

@@ -57,7 +57,6 @@ def plan_rollout(
         "control": split["control"],
         "batches": len(made["batches"]) + len(made["promote_batches"]),
         "seconds": made["seconds"],
-        "interval": made["options"]["interval"],
         "message": f"{made['digest']}: {counts}, {made['disruption']}",
         "text": preflight_text(plan_text(made), notes),
     }

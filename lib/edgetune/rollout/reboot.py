@@ -21,8 +21,14 @@ from edgetune.rollout.drain import keep_out
 from edgetune.rollout.record import Batch, HostStep, Rollout, open_rollout
 from edgetune.rollout.reverts import expect_revert, waits_for_revert
 from edgetune.rollout.site import Site
+from edgetune.rollout.steps import again_in
 
 _TIMEOUT = 20
+# Seconds between two looks at hosts that boot.
+_LOOK = (2, 30)
+# A boot is looked at first after this much of what the shortest one took before, which was seen a
+# quarter late at most, and less what a task takes on StackStorm until it looks, in seconds.
+_SHORTER, _A_TASK = 0.8, 3.0
 # What an agent answers when it will not reboot; no answer at all may mean that it does.
 _NO = ("refused", "failed", "bad_request")
 # What a BMC answers that did nothing, and may do it when it is asked again.
@@ -72,7 +78,12 @@ def reboot_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     failed += [name for name in said_no if opened.fail(work, name, str(sent[name].error))]
     opened.save_batch(work)
     errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
-    return {"failed": failed, "error": errors, "message": errors or f"rebooting {', '.join(sent)}"}
+    return {
+        "failed": failed,
+        "error": errors,
+        "again_in": _first_look(opened, work),
+        "message": errors or f"rebooting {', '.join(sent)}",
+    }
 
 
 def check_rebooted(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
@@ -88,6 +99,8 @@ def check_rebooted(site: Site, rollout: str, epoch: int, batch: int) -> dict[str
         host = work.hosts[name]
         if name in back and not bios[name].failed:
             host.resets = []
+            if host.step == "rebooting":
+                host.boot_took = steady_clock.now() - host.at
             host.go("rebooted" if host.step == "rebooting" else "drained")
         elif name in back:
             host.back_at = host.back_at or steady_clock.now()
@@ -111,12 +124,22 @@ def check_rebooted(site: Site, rollout: str, epoch: int, batch: int) -> dict[str
     opened.save_batch(work)
     waiting = [name for name in work.at("rebooting", "coming_back") if name not in failed]
     errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
+    waited = steady_clock.now() - min((work.hosts[name].at for name in waiting), default=0.0)
     return {
         "waiting": len(waiting),
         "failed": failed,
         "error": errors,
+        "again_in": again_in(site.config, waited, *_LOOK) if waiting else 0,
         "message": errors or (f"waiting for {', '.join(waiting)}" if waiting else "all are back"),
     }
+
+
+def _first_look(opened: Rollout, work: Batch) -> int:
+    """Seconds until the first of the hosts may be back, going by the batch before."""
+    before = opened.batch(work.number - 1).hosts.values() if work.number else ()
+    shortest = min((host.boot_took for host in before if host.boot_took), default=0.0)
+    soon = min(_SHORTER * shortest - _A_TASK, opened.site.config.owner_timeout / 3)
+    return max(_LOOK[0], int(soon))
 
 
 def _is_back(work: Batch, answer: HostResult) -> bool:

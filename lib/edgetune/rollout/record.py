@@ -76,7 +76,8 @@ class HostStep:
     by id what settings go back to where that is not what the plan saw: None where a tuning that
     came later holds them. ``told_at`` is when the drained host was told to say "not ready", 0
     before. From ``reverts_at`` on a host has taken a change back by itself that nobody confirmed;
-    0 where it waits for no confirmation.
+    0 where it waits for no confirmation. ``boot_took`` is how long its reboot lasted, in seconds,
+    0 where none was seen to end.
     """
 
     step: str = "planned"
@@ -94,6 +95,7 @@ class HostStep:
     error: str | None = None
     goes_back_to: dict[str, dict[str, Any] | None] = field(default_factory=dict)
     told_at: float = 0.0
+    boot_took: float = 0.0
 
     def go(self, step: str, error: str | None = None) -> None:
         """The host is now at ``step``."""

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from edgetune.errors import FencedError
 from edgetune.inventory import Host, Pop
 from edgetune.metrics.samples import make_sample
 from edgetune.metrics.table import Sample, SampleTable
@@ -17,30 +19,83 @@ from edgetune.rollout.bios_drift import bios_drift
 from edgetune.rollout.health import health_request
 from edgetune.rollout.record import ENDED, Rollout, all_heads, open_rollout, read_rollout
 from edgetune.rollout.site import Site
+from edgetune.rollout.soak import Soak
 from edgetune.texts import shortened
 
 if TYPE_CHECKING:
     from edgetune.hosts.result import HostResult
 
 HEALTH_REQUESTS = 5
+SAMPLED_EVERY = 60
+"""Seconds between two samples of PoPs with a rollout by the rule sample_running."""
+# Samples that follow each other within so many seconds are taken by one task.
+_A_WHILE = 15.0
+_ALREADY: Mapping[str, Any] = {
+    "samples": 0,
+    "missing": [],
+    "errors": {},
+    "drift": {},
+    "message": "sampled already",
+}
 _APART = 2.0
 # Settings of one host that are told one by one.
 _MOST_DRIFT = 50
 
 
-def sample_hosts(
-    site: Site, pop: str = "", rollout: str = "", epoch: int = 0, standing: bool = False
-) -> dict[str, Any]:
+def sample_hosts(site: Site, pop: str = "", rollout: str = "", epoch: int = 0) -> dict[str, Any]:
     """Take one sample of every host of a PoP, of a rollout's PoP, or of all with a rollout.
 
-    The latter are those with one under way, or, with ``standing``, the others on which a tuning
-    stands. With ``epoch`` the rollout's owner keeps its claim by it; FencedError if it lost it.
+    Of a rollout, as many as its interval asks for in a while; none where somebody else, as the
+    rule sample_running, took one in this interval already. ``due`` says that its baseline is over
+    or that a look at it is due, and ``again_in`` in how many seconds the next sample is. With
+    ``epoch`` the rollout's owner keeps its claim by it; FencedError if it lost it.
     """
-    if epoch:
-        open_rollout(site, rollout, epoch)
-    if rollout:
-        pop = read_rollout(site, rollout).head.pop
-    pops = [pop] if pop else _pops_standing(site) if standing else _pops_under_way(site)
+    if not rollout:
+        return {
+            **_sample(site, [pop] if pop else _pops_under_way(site)),
+            "due": False,
+            "again_in": 0,
+        }
+    end = time.monotonic() + _A_WHILE
+    opened = _of_owner(site, rollout, epoch)
+    others_sample = _was_sampled(opened)
+    told = _ALREADY if others_sample else _sample(site, [opened.head.pop])
+    while not (due := _is_due(opened)):
+        left = _next_sample(opened, others_sample)
+        if time.monotonic() + left > end:
+            break
+        time.sleep(left)
+        opened = _of_owner(site, rollout, epoch)
+        told = _sample(site, [opened.head.pop])
+    return {**told, "due": due, "again_in": int(_next_sample(opened, others_sample))}
+
+
+def _of_owner(site: Site, rollout: str, epoch: int) -> Rollout:
+    return open_rollout(site, rollout, epoch) if epoch else read_rollout(site, rollout)
+
+
+def _was_sampled(opened: Rollout) -> bool:
+    """Whether there is a sample of this interval, which is none of ours.
+
+    Who samples every few seconds does not look for others.
+    """
+    interval, now = opened.plan["options"]["interval"], time.time()
+    if interval < SAMPLED_EVERY:
+        return False
+    return len(opened.site.samples.window(opened.head.pop, now - 0.9 * interval, now)) > 0
+
+
+def sample_running(site: Site) -> dict[str, Any]:
+    """Take one sample of every host of every PoP with a rollout under way."""
+    return _sample(site, _pops_under_way(site))
+
+
+def watch_drift(site: Site) -> dict[str, Any]:
+    """Take one sample of every host of the other PoPs on which a tuning stands."""
+    return _sample(site, _pops_standing(site), standing=True)
+
+
+def _sample(site: Site, pops: Sequence[str], standing: bool = False) -> dict[str, Any]:
     taken, missing, drift = 0, [], {}
     errors: dict[str, str] = {}
     for name, swept in _sweep(site, [site.inventory.pop(name) for name in pops]).items():
@@ -59,19 +114,40 @@ def sample_hosts(
         "missing": missing,
         "errors": errors,
         "drift": drift,
-        "time": time.time(),
         "message": f"{taken} hosts sampled{lost}{adrift}",
     }
 
 
-def sample_running(site: Site) -> dict[str, Any]:
-    """Take one sample of every host of every PoP with a rollout under way."""
-    return sample_hosts(site)
+def _is_due(opened: Rollout) -> bool:
+    """Whether something is to be done with the samples; of a soak this is who stays with it."""
+    head = opened.head
+    if head.state == "baseline":
+        return time.time() >= head.baseline[1]
+    if head.state != "soaking":
+        return True
+    try:
+        opened.renew()
+    except FencedError:
+        # Somebody else is at work on it, which the look finds out.
+        return True
+    return Soak(opened).waits_since is not None
 
 
-def watch_drift(site: Site) -> dict[str, Any]:
-    """Take one sample of every host of the other PoPs on which a tuning stands."""
-    return sample_hosts(site, standing=True)
+def _next_sample(opened: Rollout, others_sample: bool) -> float:
+    """Seconds until the next sample: on a grid, so that the time a task takes adds nothing.
+
+    The moment that is waited for has one of its own. Where others sample it is waited for, so
+    often that the owner is seen to live: a task for each sample of a day would be 1,440.
+    """
+    head, now = opened.head, time.time()
+    interval: float = opened.plan["options"]["interval"]
+    left = interval - (now - head.created) % interval
+    if others_sample:
+        left = max(left, opened.site.config.owner_timeout / 3)
+    ends = {"baseline": head.baseline[1:]}.get(head.state, [])
+    if head.state == "soaking":
+        ends = [Soak(opened).next_end]
+    return min([left, *(math.ceil(end - now) for end in ends if end > now)])
 
 
 def recent_samples(opened: Rollout, seconds: float, interval: float) -> SampleTable:

@@ -50,6 +50,11 @@ class Soak:
         fresh = at - max([until, *ends]) >= 2 * self._plan["options"]["interval"]
         return [*ends, at] if now and fresh and at < self._over else ends
 
+    @property
+    def next_end(self) -> float:
+        """When the next look is due, or was; the end of the soak where none is left."""
+        return next((end for end in self._schedule if end > self._until + _SAME_TIME), self._over)
+
     def until_next(self) -> str:
         """When the next look is due, in words."""
         ahead = [end for end in self._schedule if end > self._until + _SAME_TIME]

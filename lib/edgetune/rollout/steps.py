@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way of a batch through the workflow ``roll_batch``: what follows each step, and when.
+
+Each step tells ``next``, the task to follow, and ``again_in``, the seconds until then.
+"""
+
+from __future__ import annotations
+
+from edgetune.config import Config
+from edgetune.rollout.record import Batch, Rollout
+
+_ON_THE_WAY = ("rebooting", "coming_back")
+_CHANGE = {"change": "apply_tuning", "sham": "reboot_hosts", "restore": "restore_hosts"}
+
+
+def after_drain(opened: Rollout, work: Batch) -> str:
+    """A rollback may find hosts in the middle of a reboot, which can be told nothing yet."""
+    if work.what == "restore" and work.at(*_ON_THE_WAY):
+        return "wait_for_hosts"
+    return "set_bios" if opened.sets_bios else after_bios(work)
+
+
+def after_bios(work: Batch) -> str:
+    """Nothing of a BIOS is in force before the host boots, so it comes first."""
+    return _CHANGE[work.what]
+
+
+def after_change(work: Batch) -> str:
+    """Hosts that need no reboot are proven at once."""
+    reboots = any(host.reboot for host in work.hosts.values())
+    return "reboot_hosts" if reboots else "verify_hosts"
+
+
+def after_proof(work: Batch) -> str:
+    """Hosts that were not drained serve all the while; quarantined ones are seen out of service."""
+    left = work.at("verified", "undraining", "quarantined")
+    return "undrain_hosts" if left else "check_health"
+
+
+def has_live_left(work: Batch) -> bool:
+    """Whether a rollback has to take something back that it can while the hosts serve.
+
+    That waits for no room, nor for the end of a surge.
+    """
+    planned = [work.hosts[name] for name in work.at("planned")]
+    return work.what == "restore" and not all(host.live_back for host in planned)
+
+
+def again_in(config: Config, waited: float, least: float, most: float) -> int:
+    """Seconds until something that has lasted for ``waited`` seconds is looked at again.
+
+    A quarter of that time, so it is seen late by a quarter at most: each look is a task, and a
+    workflow pays for each more than for the one before. Its owner is seen to live all the while.
+    """
+    return max(1, round(min(max(waited / 4, least), most, config.owner_timeout / 3)))

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Samples keep their interval whatever a task costs; one that cannot be kept is told."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.errors import FencedError, RefusedError
+from edgetune.files import load_yaml
+from edgetune.rollout import looks, sampling
+from edgetune.rollout.baseline import _too_short, check_baseline
+from edgetune.rollout.record import Rollout, read_rollout
+from edgetune.rollout.sampling import SAMPLED_EVERY
+from tests.builders import ROOT
+from tests.soaking import Soaking
+from tests.world import World
+
+
+@pytest.fixture(autouse=True)
+def one_sample_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "_A_WHILE", 0)
+
+
+def began(tmp_path: Path, ago: float, wait: bool = True, **planned: Any) -> World:
+    """A world whose PoP was claimed some seconds ago."""
+    options = {"interval": 2, "baseline": 20, "warmup": 5, "soak": 30}
+    world = World(tmp_path, **{**options, **planned})
+    opened = read_rollout(world.site, world.rollout)
+    opened.head.history[-1]["at"] -= ago
+    opened.head.wait = wait
+    opened.save()
+    return world
+
+
+def test_an_interval_that_cannot_be_kept_is_told_before_the_baseline(tmp_path: Path) -> None:
+    world = began(tmp_path, ago=5)
+    told = world.mark("baseline")["message"]
+    assert told.startswith("baseline: measuring the baseline; interval=2 cannot always ")
+    assert "be kept: from one task to the next 5." in told
+
+
+@pytest.mark.parametrize(("soak", "short"), [(34, True), (35, False)])
+def test_a_soak_too_short_for_one_look_is_refused_before_the_first_change(
+    tmp_path: Path, monkeypatch: Any, soak: int, short: bool
+) -> None:
+    world = World(tmp_path, interval=10, baseline=60, warmup=5, soak=soak)
+    world.mark("baseline")
+    now = time.time()
+    for ago in (50, 40, 30, 20, 10):
+        monkeypatch.setattr(sampling.time, "time", lambda at=now - ago: at)
+        sampling.sample_hosts(world.site, "lab1")
+    monkeypatch.setattr(sampling.time, "time", lambda: now)
+    opened = read_rollout(world.site, world.rollout)
+    opened.head.baseline = [now - 60, now]
+    opened.save()
+    told = "soak=34 is too short: samples came 10.0 s apart, and a look needs 3; "
+    if short:
+        with pytest.raises(RefusedError, match=f"^{told}begin again with soak=35$"):
+            check_baseline(world.site, world.rollout, world.epoch)
+    assert _too_short(opened) == (f"{told}begin again with soak=35" if short else "")
+
+
+def test_nothing_is_told_of_an_interval_that_is_kept(tmp_path: Path) -> None:
+    world = began(tmp_path, ago=5, interval=10, baseline=60, soak=60)
+    assert world.mark("baseline")["message"] == "baseline: measuring the baseline"
+
+
+def test_without_a_workflow_a_soak_is_sampled_as_the_rule_does(tmp_path: Path) -> None:
+    world = began(tmp_path, ago=0, wait=False)
+    told = world.mark("baseline")["message"]
+    assert told.endswith(f"in the soak the rule sample_running samples every {SAMPLED_EVERY} s")
+    trigger = load_yaml(ROOT / "rules/sample_running.yaml")["trigger"]
+    assert trigger["parameters"] == {"unit": "seconds", "delta": SAMPLED_EVERY}
+
+
+def test_what_a_task_costs_is_not_added_to_the_interval(tmp_path: Path, monkeypatch: Any) -> None:
+    world = World(tmp_path, interval=10, baseline=600)
+    world.mark("baseline")
+    opened = read_rollout(world.site, world.rollout)
+    now = opened.head.created
+    monkeypatch.setattr(sampling.time, "time", lambda: now)
+    moments = []
+    for lag in (2.5, 0.5, 4.0, 3.0, 9.0):
+        now += lag
+        moments.append(now - opened.head.created)
+        now += sampling._next_sample(opened, False)
+    assert [int(moment // 10) for moment in moments] == [0, 1, 2, 3, 4]
+
+
+def test_a_baseline_is_over_with_the_sample_that_ends_it(tmp_path: Path) -> None:
+    world = World(tmp_path, interval=10, baseline=600)
+    world.mark("baseline")
+    given = {"rollout": world.rollout, "epoch": world.epoch}
+    early = sampling.sample_hosts(world.site, **given)
+    assert (early["due"], early["again_in"] <= 10) == (False, True)
+    opened = read_rollout(world.site, world.rollout)
+    opened.head.baseline[1] = time.time() + 1.5
+    assert sampling._next_sample(opened, False) <= 2
+    opened.head.baseline[1] = time.time()
+    opened.save()
+    assert sampling.sample_hosts(world.site, **given)["due"]
+
+
+def test_a_soak_is_looked_at_when_a_look_is_due(tmp_path: Path) -> None:
+    world = Soaking(tmp_path)
+    world.soak(test=1.0, began=100)
+    opened = read_rollout(world.site, world.rollout)
+    soaking = looks.Soak(opened)
+    assert sampling._is_due(opened) == bool(soaking.due(now=False))
+
+
+def test_who_stays_with_a_soak_keeps_its_claim(tmp_path: Path, monkeypatch: Any) -> None:
+    world = World(tmp_path)
+    for state in ("baseline", "changing", "soaking"):
+        world.mark(state)
+    kept: list[str] = []
+    monkeypatch.setattr(Rollout, "renew", lambda opened: kept.append(opened.head.id))
+    assert not sampling.sample_hosts(world.site, rollout=world.rollout)["due"]
+    assert kept == [world.rollout]
+
+
+def test_samples_that_follow_soon_are_taken_by_one_task(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(sampling, "_A_WHILE", 3.5)
+    world = World(tmp_path, interval=1, baseline=600)
+    world.mark("baseline")
+    begun = time.time()
+    told = sampling.sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
+    times = sorted({*world.site.samples.window("lab1", begun, time.time()).time})
+    assert len(times) in (3, 4)
+    assert all(later - at == pytest.approx(1, abs=0.5) for at, later in zip(times, times[1:]))
+    assert not told["due"]
+
+
+def test_a_task_that_samples_ends_with_its_claim(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(sampling, "_A_WHILE", 60)
+    world = World(tmp_path, interval=1, baseline=600)
+    world.mark("baseline")
+    monkeypatch.setattr(
+        sampling.time, "sleep", lambda seconds: world.site.claims.take("lab1", "another", 60)
+    )
+    with pytest.raises(FencedError):
+        sampling.sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
+
+
+def test_what_the_rule_samples_is_not_sampled_again(tmp_path: Path) -> None:
+    world = World(tmp_path, interval=SAMPLED_EVERY, baseline=6000)
+    world.mark("baseline")
+    first = sampling.sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
+    assert (first["samples"], first["again_in"] <= SAMPLED_EVERY) == (8, True)
+    sampling.sample_running(world.site)
+    later = sampling.sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
+    assert (later["samples"], later["message"]) == (0, "sampled already")
+    assert later["again_in"] == world.site.config.owner_timeout // 3
+    opened = read_rollout(world.site, world.rollout)
+    opened.head.baseline[1] = time.time() + 20
+    opened.save()
+    soon = sampling.sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
+    assert soon["again_in"] <= 20
