@@ -24,7 +24,7 @@ from edgetune.metrics.table import SampleTable
 from edgetune.rollout import stackstorm
 from edgetune.rollout import store as stores
 from edgetune.rollout.claims import Claim, RedisClaims, SqliteClaims
-from edgetune.rollout.guard.turns import AN_HOUR, TURN, Alone, RedisTurns
+from edgetune.rollout.guard.turns import TURN, Alone, RedisTurns
 from edgetune.rollout.heartbeat import (
     Heartbeat,
     Heartbeats,
@@ -153,9 +153,14 @@ def test_people_are_told_once_whichever_guard_tells_them(redis_client: Any) -> N
     redis_client.flushall()
     turns, alone = RedisTurns(redis_client), Alone()
     for each in (turns, alone):
-        assert [each.tells(what) for what in ("a", "b", "a")] == [True, True, False]
-    assert not RedisTurns(redis_client).tells("b")
-    assert 0 < redis_client.ttl("edgetune:told:a") <= AN_HOUR
+        assert not each.was_told("a")
+        each.tell("a")
+        assert each.was_told("a") and not each.was_told("b")
+        redis_client.expire("edgetune:told:a", 7)
+        each.tell("a")
+    # That it is told again each time keeps it no longer.
+    assert redis_client.ttl("edgetune:told:a") <= 7
+    assert RedisTurns(redis_client).was_told("a")
 
 
 def test_what_nodes_hold_is_kept_by_their_names(redis_client: Any) -> None:
@@ -165,6 +170,7 @@ def test_what_nodes_hold_is_kept_by_their_names(redis_client: Any) -> None:
     for node in (two, one._replace(holds={}), one, Node("gone", now - FRESH - 1, {})):
         nodes.keep(node)
     assert nodes.all() == [one, two]
+    assert redis_client.hkeys("edgetune:nodes") == ["two", "one"]
 
 
 @pytest.mark.parametrize("text", ["", "7", '{"time": "7", "holds": {}}', '{"time": 7.0}'])

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -602,18 +603,52 @@ class TestSeveral:
         assert len(found(world, "rollout_stalled")) == 1
         assert found(world, "rollout_stalled") == []
 
+    @pytest.mark.parametrize("error", [KeyError("gauges"), StoreError("Redis: refused")])
+    def test_a_guard_that_cannot_look_lets_another(
+        self, world: World, monkeypatch: pytest.MonkeyPatch, error: Exception
+    ) -> None:
+        others = Others(my_turn=True)
+        monkeypatch.setattr("edgetune.rollout.guard.open_turns", lambda config, alone: others)
+        fails = mock.Mock(side_effect=error, __name__="fails")
+        monkeypatch.setattr(guard, "CHECKS", (("health_degraded", fails), *guard.CHECKS))
+        with suppress(StoreError):
+            list(Guard(lambda problem: None).look(world.site))
+        assert others.gave_up == others.asked
+
+    def test_what_a_guard_found_and_could_not_tell_is_told_by_the_next(
+        self, world: World, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        others = Others(my_turn=True)
+        monkeypatch.setattr("edgetune.rollout.guard.open_turns", lambda config, alone: others)
+        clock.now += 5000
+        look = Guard(refuse).look(world.site)
+        untold = next(look)
+        look.close()
+        assert others.gave_up == others.asked
+        assert next(Guard(refuse).look(world.site)) == untold
+        assert untold.payload["first"]
+
+    def test_a_guard_that_can_look_keeps_its_turn(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        others = Others(my_turn=True)
+        monkeypatch.setattr("edgetune.rollout.guard.open_turns", lambda config, alone: others)
+        found(world)
+        assert (len(others.asked), others.gave_up) == (1, [])
+
 
 class Others(Alone):
-    """It is always another guard's turn."""
+    """It is another guard's turn, or mine until I give it up."""
 
-    def __init__(self) -> None:
+    def __init__(self, my_turn: bool = False) -> None:
         super().__init__()
+        self.my_turn = my_turn
         self.asked: list[str] = []
         self.gave_up: list[str] = []
 
     def has(self, guard: str) -> bool:
         self.asked.append(guard)
-        return False
+        return self.my_turn
 
     def give_up(self, guard: str) -> None:
         self.gave_up.append(guard)

@@ -72,12 +72,13 @@ class Guard:
 
         StoreError if a store cannot be read.
         """
-        self._problem = ""
+        self._problem, is_whole = "", False
         self._turns = turns = open_turns(site.config, self._alone)
         if not turns.has(self._name):
             return
         try:
             yield from self._look(site, turns)
+            is_whole = not self._problem
         except EdgetuneError as error:
             self._problem = str(error)
             raise
@@ -85,9 +86,12 @@ class Guard:
             # Without its heartbeat people are told that it does not look, which is as good.
             with suppress(EdgetuneError):
                 site.heartbeats.beat(GUARD, Heartbeat(time.time(), one_line(self._problem)))
+            if not is_whole:
+                # On another node a guard may see what this one does not.
+                self.stop()
 
     def stop(self) -> None:
-        """Let another guard look; this one will not any more."""
+        """Let another guard look, if it is the turn of this one."""
         with suppress(EdgetuneError):
             self._turns.give_up(self._name)
 
@@ -126,9 +130,12 @@ class Guard:
 def _told_now(
     turns: Turns, trigger: str, payload: Mapping[str, Any], again: bool
 ) -> Iterator[Found]:
-    first = turns.tells(f"{trigger}:{payload['id']}")
+    what = f"{trigger}:{payload['id']}"
+    first = not turns.was_told(what)
     if first or again:
         yield Found(trigger, {**payload, "first": first})
+        # Only now: a guard that dies before has told nobody.
+        turns.tell(what)
 
 
 def _told_of(site: Site, each: Unreadable) -> dict[str, Any]:

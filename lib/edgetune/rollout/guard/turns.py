@@ -25,8 +25,11 @@ class Turns(Protocol):
     def has(self, guard: str) -> bool:
         """Whether it is this guard's turn to look; it keeps it by asking again in time."""
 
-    def tells(self, what: str) -> bool:
-        """Whether nobody was told that within the hour; from now on somebody was."""
+    def was_told(self, what: str) -> bool:
+        """Whether people were told that within the hour."""
+
+    def tell(self, what: str) -> None:
+        """Keep that people were told, for an hour from when they were first."""
 
     def give_up(self, guard: str) -> None:
         """Let another look at once, if it is this guard's turn."""
@@ -47,13 +50,15 @@ class Alone:
         """Always."""
         return True
 
-    def tells(self, what: str) -> bool:
-        """Whether it told nobody within the hour."""
+    def was_told(self, what: str) -> bool:
+        """Whether it told that within the hour."""
         now = time.time()
         self._told = {key: at for key, at in self._told.items() if at > now - AN_HOUR}
-        first = what not in self._told
-        self._told.setdefault(what, now)
-        return first
+        return what in self._told
+
+    def tell(self, what: str) -> None:
+        """Keep it for an hour from when it was first told."""
+        self._told.setdefault(what, time.time())
 
     def give_up(self, guard: str) -> None:
         """There is nobody to give it to."""
@@ -74,14 +79,22 @@ class RedisTurns:
                 self._client.get(_TURN_KEY) == guard and self._client.expire(_TURN_KEY, TURN)
             )
 
-    def tells(self, what: str) -> bool:
-        """Whether nobody was told that within the hour."""
-        key = f"edgetune:told:{what}"
-        with redis_errors(key):
-            return bool(self._client.set(key, "1", nx=True, ex=AN_HOUR))
+    def was_told(self, what: str) -> bool:
+        """Whether people were told that within the hour."""
+        with redis_errors(_told_key(what)):
+            return bool(self._client.exists(_told_key(what)))
+
+    def tell(self, what: str) -> None:
+        """Keep it for an hour from when it was first told."""
+        with redis_errors(_told_key(what)):
+            self._client.set(_told_key(what), "1", nx=True, ex=AN_HOUR)
 
     def give_up(self, guard: str) -> None:
         """Let another look at once, if it is this guard's turn."""
         with redis_errors(_TURN_KEY):
             if self._client.get(_TURN_KEY) == guard:
                 self._client.delete(_TURN_KEY)
+
+
+def _told_key(what: str) -> str:
+    return f"edgetune:told:{what}"
