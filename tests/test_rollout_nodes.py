@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Callable
 
 import pytest
 
 from edgetune.config import Config
+from edgetune.rollout import nodes
 from edgetune.rollout.doctor import check_nodes
-from edgetune.rollout.nodes import differences, this_node
+from edgetune.rollout.nodes import Node, differences, this_node
 from edgetune.rollout.preflight import Subject
 from edgetune.rollout.recovery import find_orphans
 from tests.world import World
@@ -36,11 +39,11 @@ def test_nodes_that_hold_the_same_differ_in_nothing(config: Config) -> None:
 def test_the_node_that_holds_something_else_is_named(
     tmp_path: Path, config: Config, what: str
 ) -> None:
-    nodes = [this_node(config)._replace(name=name) for name in ("one", "two")]
+    alike = [this_node(config)._replace(name=name) for name in ("one", "two")]
     other = tmp_path / "other"
     other.write_text("something else")
     third = this_node(replace(config, **{what: other}))._replace(name="three")
-    assert list(differences([third, *nodes])) == [f"{what} on three is not that on one, two"]
+    assert list(differences([third, *alike])) == [f"{what} on three is not that on one, two"]
 
 
 def test_what_a_node_cannot_read_is_told(tmp_path: Path, config: Config) -> None:
@@ -50,6 +53,69 @@ def test_what_a_node_cannot_read_is_told(tmp_path: Path, config: Config) -> None
         "inventory cannot be read (No such file or directory) on one",
         f"tunings {tmp_path}/no is not there on one",
     ]
+
+
+def test_a_folder_that_cannot_be_read_is_told(config: Config, monkeypatch: Any) -> None:
+    def walk(folder: Path, onerror: Callable[[OSError], None]) -> Iterator[Any]:
+        onerror(PermissionError(13, "Permission denied", f"{folder}/own"))
+        yield from ()
+
+    monkeypatch.setattr(nodes.os, "walk", walk)
+    told = "cannot be read (Permission denied: "
+    assert this_node(config).holds[f"tunings {config.tunings[0]}"].startswith(told)
+
+
+def test_an_empty_file_is_told(tmp_path: Path, config: Config) -> None:
+    empty = tmp_path / "empty"
+    empty.write_text("")
+    node = this_node(replace(config, ssh_known_hosts=empty))._replace(name="one")
+    assert list(differences([node])) == ["ssh_known_hosts is empty on one"]
+
+
+def test_a_file_is_told_to_its_end(tmp_path: Path, config: Config) -> None:
+    large = tmp_path / "large"
+    config = replace(config, inventory=large)
+    told = []
+    for end in ("a", "b"):
+        large.write_bytes(bytes(11 << 20) + end.encode())
+        told.append(this_node(config).holds["inventory"])
+    assert told[0] != told[1]
+
+
+def test_the_pack_is_told_by_what_stackstorm_runs(tmp_path: Path, monkeypatch: Any) -> None:
+    for name in ("actions", "workflows", "sensors", "lib", ".git"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file.yaml").write_text("one")
+    monkeypatch.setattr(nodes, "_ROOT", tmp_path)
+    before = nodes._of_pack()
+    (tmp_path / "lib/file.pyc").write_text("compiled")
+    (tmp_path / ".git/file.yaml").write_text("two")
+    assert nodes._of_pack() == before
+    for name in ("actions", "workflows", "sensors", "lib"):
+        (tmp_path / name / "file.yaml").write_text("two")
+        assert nodes._of_pack() != before
+        (tmp_path / name / "file.yaml").write_text("one")
+
+
+def test_what_one_node_alone_is_configured_with_is_told() -> None:
+    now = time.time()
+    with_ca = Node("three", now - 600, {"bmc_ca_file": "a", "ssh_key_file": "k"})
+    others = [Node(name, now, {"ssh_key_file": "k"}) for name in ("one", "two")]
+    told = "bmc_ca_file is configured on three (10 min ago), and not on one, two"
+    assert list(differences([with_ca, *others])) == [told]
+    one_without = [with_ca, others[0], with_ca._replace(name="two", time=now)]
+    told = "bmc_ca_file is configured on three, two, and not on one"
+    assert list(differences(one_without)) == [told]
+
+
+def test_digests_made_with_other_keys_are_not_compared(tmp_path: Path, config: Config) -> None:
+    file = tmp_path / "passwords"
+    file.write_text("lab: secret")
+    config = replace(config, bmc_credentials_file=str(file))
+    one = this_node(config)._replace(name="one")
+    config.ssh_key_file.write_text("another key")
+    two = this_node(config)._replace(name="two")
+    assert list(differences([one, two])) == ["ssh_key_file on two is not that on one"]
 
 
 def test_a_folder_is_told_by_its_files_and_their_names(tmp_path: Path, config: Config) -> None:

@@ -254,6 +254,7 @@ def test_the_doctor_lists_everything_that_is_wrong_and_what_to_do(tmp_path: Path
         "load balancer": ": Permission denied -> let edgetune set states",
         "machines": "",
         "automation": "",
+        "nodes": "",
         "hosts": "e004: cannot be asked: timed out -> mend it",
         "disks": "e002: /etc cannot be written: read-only, or not there -> mend its disk",
         "health": f"e000,e001,e002,e003,e005,e006,e007: {URL} answers 404 Not Found -> mend the",

@@ -2,8 +2,8 @@
 """What every node of StackStorm has to hold alike to run actions: keys, inventory, tunings, pack.
 
 StackStorm gives an action to whichever action runner is free. Each node leaves digests of what it
-holds beside the claims, and the doctor compares them. A digest of the BMCs' passwords is made with
-the SSH key, so it tells nobody anything who does not have that.
+holds beside the claims, and the doctor compares them. A digest of passwords is made with the SSH
+key, so it tells nobody anything who does not have that; with other keys there are other digests.
 """
 
 from __future__ import annotations
@@ -11,17 +11,21 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import os
 import socket
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Callable, NamedTuple, Protocol
 
 import edgetune
 from edgetune.backends import SCHEME, open_redis, redis_errors
 from edgetune.config import Config
 from edgetune.documents import check_is, read_document
+from edgetune.errors import DamagedError
+from edgetune.report.text import duration
 
 FRESH = 3600.0
 """Seconds after which a node that left nothing counts as gone."""
@@ -33,7 +37,13 @@ _SECRETS = (
     "coordination_password_file",
     "records_api_key_file",
 )
-_MOST = 10_000_000
+# What StackStorm runs from the disk of a node, or registers from there.
+_PACK = ("actions", "aliases", "lib", "policies", "rules", "sensors", "triggers", "workflows")
+_ROOT = Path(edgetune.__file__).resolve().parents[2]
+_AT_ONCE = 1 << 20
+_JUST_NOW = 120.0
+_WRONG = ("cannot be", "is not there", "is empty")
+_ABSENT = "is not configured"
 
 
 class Node(NamedTuple):
@@ -89,12 +99,21 @@ class RedisNodes:
         with redis_errors(_KEY):
             self._client.hset(_KEY, node.name, json.dumps(document))
             self._client.expire(_KEY, round(FRESH))
+            # Where nodes come and go that never happens, for the key expires as a whole.
+            for name, text in self._client.hgetall(_KEY).items():
+                with suppress(DamagedError):
+                    if not _is_fresh(_node(name, text)):
+                        self._client.hdel(_KEY, name)
 
     def all(self) -> list[Node]:
         """The fresh ones."""
         with redis_errors(_KEY):
             kept = [_node(name, text) for name, text in self._client.hgetall(_KEY).items()]
-        return sorted(node for node in kept if node.time > time.time() - FRESH)
+        return sorted(filter(_is_fresh, kept))
+
+
+def _is_fresh(node: Node) -> bool:
+    return node.time > time.time() - FRESH
 
 
 def _node(name: str, text: Any) -> Node:
@@ -111,17 +130,17 @@ def _node(name: str, text: Any) -> Node:
 def this_node(config: Config) -> Node:
     """What this node holds."""
     holds = {
-        "pack": f"{edgetune.__version__} {_digest(Path(edgetune.__file__).parent, '*.py')}",
-        "inventory": _digest(config.inventory),
-        "ssh_key_file": _digest(config.ssh_key_file),
-        "ssh_known_hosts": _digest(config.ssh_known_hosts),
+        "pack": f"{edgetune.__version__} {_of_pack()}",
+        "inventory": _of_file(config.inventory),
+        "ssh_key_file": _of_file(config.ssh_key_file),
+        "ssh_known_hosts": _of_file(config.ssh_known_hosts),
     }
     for name in _SECRETS:
         if getattr(config, name):
-            holds[name] = _digest(Path(getattr(config, name)), key=config.ssh_key_file)
+            holds[name] = _of_file(Path(getattr(config, name)), key=config.ssh_key_file)
     for name, folders in (("tunings", config.tunings), ("campaigns", config.campaigns)):
         for folder in folders:
-            holds[f"{name} {folder}"] = _digest(folder, "*.yaml")
+            holds[f"{name} {folder}"] = _of_folder(folder, lambda file: file.suffix == ".yaml")
     return Node(socket.gethostname(), time.time(), holds)
 
 
@@ -129,27 +148,87 @@ def differences(nodes: Iterable[Node]) -> Iterator[str]:
     """In a sentence each, what nodes hold that most others do not, and what they cannot read."""
     known = list(nodes)
     for what in sorted({what for node in known for what in node.holds}):
-        held = {node.name: node.holds.get(what, "is not configured") for node in known}
-        usual, _ = Counter(held.values()).most_common(1)[0]
-        for name, own in held.items():
-            if own.startswith(("cannot", "is not")):
-                yield f"{what} {own} on {name}"
-            elif own != usual:
-                others = ", ".join(other for other, theirs in held.items() if theirs == usual)
-                yield f"{what} on {name} is not that on {others}"
+        for alike in _comparable(what, known):
+            yield from _differ(what, alike)
 
 
-def _digest(place: Path, pattern: str = "", key: Path | None = None) -> str:
-    """Of a file, or of the files below a folder with their names; why there is none, in words."""
+def _comparable(what: str, nodes: Iterable[Node]) -> Iterable[list[Node]]:
+    """Nodes by SSH key where digests are made with it."""
+    by_key: dict[str, list[Node]] = defaultdict(list)
+    for node in nodes:
+        by_key[node.holds.get("ssh_key_file", "") if what in _SECRETS else ""].append(node)
+    return by_key.values()
+
+
+def _differ(what: str, nodes: Iterable[Node]) -> Iterator[str]:
+    held = [(node, node.holds.get(what, _ABSENT)) for node in nodes]
+    usual, _ = Counter(own for _, own in held).most_common(1)[0]
+    others = ", ".join(node.name for node, own in held if own == usual)
+    for node, own in held:
+        if own.startswith(_WRONG):
+            yield f"{what} {own} on {_shown(node)}"
+        elif own != usual and _ABSENT in (own, usual):
+            there, not_there = (_shown(node), others) if usual == _ABSENT else (others, node.name)
+            yield f"{what} is configured on {there}, and not on {not_there}"
+        elif own != usual:
+            yield f"{what} on {_shown(node)} is not that on {others}"
+
+
+def _shown(node: Node) -> str:
+    """Its name; with when it said so, if that was not just now."""
+    ago = time.time() - node.time
+    return node.name if ago < _JUST_NOW else f"{node.name} ({duration(ago)} ago)"
+
+
+def _of_pack() -> str:
+    parts = (_of_folder(_ROOT / name, lambda file: file.suffix != ".pyc") for name in _PACK)
+    return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:_DIGITS]
+
+
+def _of_file(file: Path, key: Path | None = None) -> str:
+    """Its digest; why there is none, in words."""
     try:
         secret = key.read_bytes() if key else b"edgetune"
+        if not secret:
+            return f"cannot be told: {key} is empty"
         made = hmac.new(secret, digestmod=hashlib.sha256)
-        for file in sorted(place.rglob(pattern)) if pattern else [place]:
-            made.update(str(file.relative_to(place)).encode() if pattern else b"")
-            with file.open("rb") as opened:
-                made.update(opened.read(_MOST))
-        if pattern and not place.is_dir():
-            return "is not there"
+        if not _add(made, file):
+            return "is empty"
     except OSError as error:
         return f"cannot be read ({error.strerror})"
     return made.hexdigest()[:_DIGITS]
+
+
+def _of_folder(folder: Path, is_wanted: Callable[[Path], bool]) -> str:
+    """The digest of its files below and their names; why there is none, in words."""
+    made = hashlib.sha256()
+    if not folder.is_dir():
+        return "is not there"
+    try:
+        for file in _files(folder):
+            if is_wanted(file):
+                made.update(f"{file.relative_to(folder)}\0".encode())
+                _add(made, file)
+    except OSError as error:
+        return f"cannot be read ({error.strerror}: {error.filename})"
+    return made.hexdigest()[:_DIGITS]
+
+
+def _files(folder: Path) -> list[Path]:
+    """All below a folder; OSError if one cannot be read, of which ``rglob`` says nothing."""
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    found = os.walk(folder, onerror=refuse)
+    return sorted(Path(where, name) for where, _, names in found for name in names)
+
+
+def _add(made: Any, file: Path) -> int:
+    """Add a file to a digest; how many bytes it has."""
+    size = 0
+    with file.open("rb") as opened:
+        while part := opened.read(_AT_ONCE):
+            made.update(part)
+            size += len(part)
+    return size
