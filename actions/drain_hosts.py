@@ -8,7 +8,7 @@ from edgetune.rollout.drain import drain_hosts
 
 
 class DrainHosts(Action):
-    """Begin to take the hosts of a batch out of traffic."""
+    """Take the hosts of a batch out of traffic, or begin to."""
 
     def run(self, rollout: str, epoch: int, batch: int) -> Result:
         return run_step(

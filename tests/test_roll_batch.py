@@ -10,6 +10,7 @@ import pytest
 
 from edgetune.entry import safe
 from edgetune.rollout import drain, reboot
+from edgetune.rollout.record import read_rollout
 from lab.runner import Engine, Execution, Pack
 from tests.bmcs import EARLY, HOME
 from tests.builders import ROOT
@@ -18,6 +19,10 @@ from tests.world import BiosWorld, EmptyWorld, changing
 
 _VERIFIED = ["verify_hosts", "undrain_hosts", "check_health"]
 _REBOOTED = ["reboot_hosts", "check_rebooted"]
+
+
+def _in_service(world: EmptyWorld) -> list[str]:
+    return [name for name, server in world.balancer.servers().items() if server.in_service]
 
 
 class Conductor(Engine):
@@ -126,8 +131,47 @@ def test_a_rollback_waits_for_a_host_that_boots(world: BiosWorld, tmp_path: Path
     back = world.mark("rolling_back")["first_batch"]
     conductor = Conductor(world, tmp_path)
     assert conductor.roll(back)[0] == "succeeded"
-    waits = ["drain_hosts", "check_rebooted", "drain_hosts"]
+    waits = ["drain_hosts", "check_rebooted"]
     assert conductor.steps == [*waits, "set_bios", "restore_hosts", *_REBOOTED, *_VERIFIED]
+
+
+@pytest.mark.parametrize("held_by", ["room", "surge"])
+def test_hosts_that_boot_do_not_wait_for_one_that_has_to_serve_on(
+    tmp_path: Path, monkeypatch: Any, held_by: str
+) -> None:
+    world = changing(tmp_path, disruption="reboot", batch_size=3)
+    world.roll(0)
+    world.roll(1, until=reboot.check_rebooted)
+    back = world.mark("rolling_back")["first_batch"]
+    opened = read_rollout(world.site, world.rollout)
+    batch = opened.batch(back)
+    serving, *booting = batch.hosts
+    assert set(world.at(back).values()) == {"coming_back"}
+    batch.hosts[serving].step, batch.hosts[serving].lb_before = "planned", None
+    opened.save_batch(batch)
+    world.balancer.state[serving], world.balancer.up[serving] = "ready", True
+    world.hosts.not_ready.discard(serving)
+    if held_by == "room":
+        others = [name for name in world.balancer.state if name not in batch.hosts]
+        for name in others[:2]:
+            world.balancer.state[name] = "maint"
+    else:
+        monkeypatch.setattr(
+            drain,
+            "surge_of",
+            lambda opened: "" if set(booting) & set(_in_service(world)) else "too much to carry",
+        )
+    conductor = Conductor(world, tmp_path)
+
+    def passes(seconds: float) -> None:
+        if len(conductor.steps) > 30:
+            conductor.canceled.set()
+
+    conductor.patience.passes = passes
+    assert conductor.roll(back)[0] == "succeeded"
+    assert conductor.steps[:3] == ["drain_hosts", "check_rebooted", "restore_hosts"]
+    assert conductor.steps.count("drain_hosts") == 2
+    assert set(world.at(back).values()) == {"done"}
 
 
 def test_a_batch_takes_few_steps_and_fewer_where_hosts_serve_on(tmp_path: Path) -> None:

@@ -16,7 +16,14 @@ from edgetune.rollout.pause import why_frozen, why_paused
 from edgetune.rollout.quarantine import LOST, take_out_quarantined
 from edgetune.rollout.readiness import proven_by_effect, set_ready
 from edgetune.rollout.recognition import recognised, without_strangers
-from edgetune.rollout.record import UNTOUCHED_STEPS, Batch, Rollout, Wait, open_rollout
+from edgetune.rollout.record import (
+    SETTLED_STEPS,
+    UNTOUCHED_STEPS,
+    Batch,
+    Rollout,
+    Wait,
+    open_rollout,
+)
 from edgetune.rollout.reverts import waits_for_revert
 from edgetune.rollout.site import Site
 from edgetune.rollout.steps import after_drain, again_in, has_live_left
@@ -40,11 +47,12 @@ def drain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, A
 
     A drain that takes longer is for ``check_drained`` to await.
     """
-    told = begin_drain(site, rollout, epoch, batch)
+    # From here: what has taken long to begin leaves the rest to a task with a timeout of its own.
     deadline = time.monotonic() + _AT_ONCE
-    while told["next"] == "check_drained":
+    told = begin_drain(site, rollout, epoch, batch)
+    while told["next"] == "check_drained" and time.monotonic() < deadline:
         told = check_drained(site, rollout, epoch, batch)
-        if told["failed"] or time.monotonic() > deadline:
+        if told["failed"]:
             break
         time.sleep(_POLL)
     return told
@@ -57,7 +65,8 @@ def begin_drain(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, A
     our own "drain" for the previous state. Live tunings drain nothing. ``waiting`` counts hosts
     that cannot be drained now, because of a freeze or a surge, because the PoP is paused, or
     because a rollback finds no room under the floor. Where a rollback finds room for some of
-    them, these go first, and ``check_health`` tells that the others are left.
+    them, or can go on with hosts that are out of service, these go first, and ``check_health``
+    tells that the others are left.
     """
     opened = open_rollout(site, rollout, epoch)
     work = opened.batch(batch)
@@ -73,11 +82,13 @@ def begin_drain(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, A
         return _began(opened, work, "nothing to drain")
     names = _without_lost(opened, work, driver, names)
     names = without_strangers(opened, work, _known_servers(opened, driver, names), names)
-    names = _with_room(opened, driver, names) if work.what == "restore" else names
+    names = _with_room(opened, driver, work, names) if work.what == "restore" else names
     servers = _known_servers(opened, driver, names)
     serving = [name for name in names if serves(servers[opened.pop.host(name).server])]
     surge = surge_of(opened) if serving else ""
-    if surge:
+    if surge and _others_go_on(work, serving):
+        names = [name for name in names if name not in serving]
+    elif surge:
         return _waits(opened, work, _Held(surge, _until_calm(opened)), len(names))
     try:
         servers = _wait_for_room(opened, driver, names, work.what != "restore")
@@ -89,7 +100,7 @@ def begin_drain(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, A
     too_few = _give_room_back(opened, driver, work, serving)
     if too_few:
         return _waits(opened, work, _Held(too_few, _until_room(opened)), len(serving))
-    return _began(opened, work, f"draining {', '.join(names)}")
+    return _began(opened, work, f"draining {', '.join(names)}" if names else "nothing to drain")
 
 
 def _drain(
@@ -339,15 +350,24 @@ def _recognise_live(
         without_strangers(opened, work, _known_servers(opened, driver, names), names)
 
 
-def _with_room(opened: Rollout, driver: DrainDriver, names: Sequence[str]) -> list[str]:
+def _with_room(
+    opened: Rollout, driver: DrainDriver, work: Batch, names: Sequence[str]
+) -> list[str]:
     """As many as the PoP has room for by now: it may have lost hosts since the batch was planned.
 
-    All of them where there is no room at all, for which somebody has to wait.
+    All of them where there is no room at all and nothing else to do: they have to wait for it.
     """
-    serving = hosts_in_service(opened.pop, driver.servers())
-    room = len(serving) - opened.pop.must_serve
-    last = [name for name in names if name in serving][max(0, room) :] if room > 0 else []
-    return [name for name in names if name not in last]
+    in_service = hosts_in_service(opened.pop, driver.servers())
+    room = max(0, len(in_service) - opened.pop.must_serve)
+    last = [name for name in names if name in in_service][room:]
+    go_on = room > 0 or _others_go_on(work, last)
+    return [name for name in names if not (go_on and name in last)]
+
+
+def _others_go_on(work: Batch, names: Sequence[str]) -> bool:
+    """Whether a rollback can bring hosts back that are out of service, while these serve on."""
+    others = [name for name in work.hosts if name not in (*names, *work.at(*SETTLED_STEPS))]
+    return work.what == "restore" and bool(others)
 
 
 def _wait_for_room(

@@ -21,7 +21,7 @@ from edgetune.rollout.drain import keep_out
 from edgetune.rollout.record import Batch, HostStep, Rollout, open_rollout
 from edgetune.rollout.reverts import expect_revert, waits_for_revert
 from edgetune.rollout.site import Site
-from edgetune.rollout.steps import again_in
+from edgetune.rollout.steps import after_drain, again_in
 
 _TIMEOUT = 20
 # Seconds between two looks at hosts that boot.
@@ -129,6 +129,7 @@ def check_rebooted(site: Site, rollout: str, epoch: int, batch: int) -> dict[str
         "waiting": len(waiting),
         "failed": failed,
         "error": errors,
+        "next": after_drain(opened, work),
         "again_in": again_in(site.config, waited, *_LOOK) if waiting else 0,
         "message": errors or (f"waiting for {', '.join(waiting)}" if waiting else "all are back"),
     }
@@ -136,6 +137,8 @@ def check_rebooted(site: Site, rollout: str, epoch: int, batch: int) -> dict[str
 
 def _first_look(opened: Rollout, work: Batch) -> int:
     """Seconds until the first of the hosts may be back, going by the batch before."""
+    if not work.at("rebooting", "coming_back"):
+        return 0
     before = opened.batch(work.number - 1).hosts.values() if work.number else ()
     shortest = min((host.boot_took for host in before if host.boot_took), default=0.0)
     soon = min(_SHORTER * shortest - _A_TASK, opened.site.config.owner_timeout / 3)
