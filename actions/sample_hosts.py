@@ -8,7 +8,7 @@ from edgetune.rollout.sampling import sample_hosts
 
 
 class SampleHosts(Action):
-    """Take one sample of every host."""
+    """Sample every host of a PoP."""
 
     def run(self, pop: str = "", rollout: str = "", epoch: int = 0) -> Result:
         return run_step(sample_hosts, self.config, pop=pop, rollout=rollout, epoch=epoch)

@@ -149,6 +149,6 @@ def test_the_drift_of_the_other_hosts_is_told(world: BiosWorld) -> None:
     world.roll(SECOND)
     told = _damage(world, hurt)
     world.bmcs.system[other] = "uuid-new"
-    drift = sampling._sample(world.site, ["lab1"], standing=True)["drift"]
+    drift = sampling._sample(world.site, ["lab1"], standing=True).drift
     assert set(drift) == {hurt, other}
     assert told in drift[hurt][0]

@@ -13,12 +13,13 @@ from typing import Any, Callable
 import pytest
 
 from edgetune.errors import InputError, RefusedError
+from edgetune.metrics.table import SampleTable
 from edgetune.report.text import prospect_text
 from edgetune.rollout import baseline, looks, sampling, soak, status
 from edgetune.rollout.baseline import _useless, check_baseline
 from edgetune.rollout.record import read_rollout
 from tests.builders import samples
-from tests.soaking import SEEDS, TIMES, USUAL, Soaking
+from tests.soaking import SEEDS, TIMES, USUAL, Altered, Soaking
 from tests.world import World
 
 
@@ -387,6 +388,34 @@ def test_samples_that_make_no_sense_are_no_answer(world: Soaking, drops: int) ->
     }
     found = sampling.sample_hosts(world.site, pop="lab1")
     assert (found["samples"], found["missing"]) == (7, ["e002"])
+
+
+class HalfASweep(Altered):
+    """Of one host there is no sample yet after a moment; somebody else's sweep is under way."""
+
+    host, after = "", 0.0
+
+    def window(self, pop: str, start: float, end: float) -> SampleTable:
+        rows = super().window(pop, start, end).rows()
+        return SampleTable(
+            [row for row in rows if row["host"] != self.host or row["time"] < self.after]
+        )
+
+
+@pytest.mark.parametrize("host", ["", "e002"])
+def test_a_look_has_a_sample_of_every_host_after_its_end(
+    world: Soaking, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    check_baseline(world.site, world.rollout, world.epoch)
+    world.soak(test=USUAL, began=160)
+    (end,) = soak.Soak(read_rollout(world.site, world.rollout)).due(now=False)
+    half = HalfASweep(world.site.samples, lambda row: None)
+    half.host, half.after = host, end
+    world.site.samples = half
+    taken: list[str] = []
+    monkeypatch.setattr(looks, "sample_pop", lambda site, pop: taken.append(pop.name))
+    looks.compare_pop(world.site, world.rollout)
+    assert taken == (["lab1"] if host else [])
 
 
 def test_two_who_look_at_once_take_one_look(

@@ -4,17 +4,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from edgetune.errors import FencedError, RefusedError
+from edgetune.errors import FencedError, InputError, RefusedError
 from edgetune.files import load_yaml
+from edgetune.plan import Options
 from edgetune.rollout import looks, sampling
+from edgetune.rollout.automation import SAMPLED_EVERY
 from edgetune.rollout.baseline import _too_short, check_baseline
+from edgetune.rollout.heartbeat import Heartbeat
 from edgetune.rollout.record import Rollout, read_rollout
-from edgetune.rollout.sampling import SAMPLED_EVERY
+from edgetune.rollout.site import Site
 from tests.builders import ROOT
 from tests.soaking import Soaking
 from tests.world import World
@@ -43,25 +47,40 @@ def test_an_interval_that_cannot_be_kept_is_told_before_the_baseline(tmp_path: P
     assert "be kept: from one task to the next 5." in told
 
 
-@pytest.mark.parametrize(("soak", "short"), [(34, True), (35, False)])
+@pytest.mark.parametrize(
+    ("apart", "soak", "wait", "told"),
+    [
+        (12, 40, True, "samples came 12.0 s apart, and a look needs 3; begin again with soak=41"),
+        (12, 41, True, ""),
+        # Hosts do not answer to the millisecond.
+        (10.5, 35, True, ""),
+        (10, 184, False, "the rule sample_running samples every 60 s, and a look needs 3; begin "),
+        (10, 185, False, ""),
+    ],
+)
 def test_a_soak_too_short_for_one_look_is_refused_before_the_first_change(
-    tmp_path: Path, monkeypatch: Any, soak: int, short: bool
+    tmp_path: Path, monkeypatch: Any, apart: float, soak: int, wait: bool, told: str
 ) -> None:
-    world = World(tmp_path, interval=10, baseline=60, warmup=5, soak=soak)
+    world = began(tmp_path, 0, wait, interval=10, baseline=60, warmup=5, soak=soak)
     world.mark("baseline")
     now = time.time()
-    for ago in (50, 40, 30, 20, 10):
-        monkeypatch.setattr(sampling.time, "time", lambda at=now - ago: at)
+    for ago in range(5, 0, -1):
+        monkeypatch.setattr(sampling.time, "time", lambda at=now - ago * apart: at)
         sampling.sample_hosts(world.site, "lab1")
     monkeypatch.setattr(sampling.time, "time", lambda: now)
     opened = read_rollout(world.site, world.rollout)
-    opened.head.baseline = [now - 60, now]
+    opened.head.baseline = [now - 61, now]
     opened.save()
-    told = "soak=34 is too short: samples came 10.0 s apart, and a look needs 3; "
-    if short:
-        with pytest.raises(RefusedError, match=f"^{told}begin again with soak=35$"):
+    why = f"soak={soak} is too short: {told}" if told else ""
+    assert _too_short(opened).startswith(why) and bool(why) == bool(_too_short(opened))
+    if told:
+        with pytest.raises(RefusedError, match=f"^{why}"):
             check_baseline(world.site, world.rollout, world.epoch)
-    assert _too_short(opened) == (f"{told}begin again with soak=35" if short else "")
+
+
+def test_a_soak_for_fewer_samples_than_a_look_needs_is_no_plan(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="soak: 34 is not between 35 and"):
+        Options(interval=10, baseline=60, warmup=5, soak=34).checked()
 
 
 def test_nothing_is_told_of_an_interval_that_is_kept(tmp_path: Path) -> None:
@@ -72,9 +91,16 @@ def test_nothing_is_told_of_an_interval_that_is_kept(tmp_path: Path) -> None:
 def test_without_a_workflow_a_soak_is_sampled_as_the_rule_does(tmp_path: Path) -> None:
     world = began(tmp_path, ago=0, wait=False)
     told = world.mark("baseline")["message"]
+    assert "cannot" not in told
     assert told.endswith(f"in the soak the rule sample_running samples every {SAMPLED_EVERY} s")
     trigger = load_yaml(ROOT / "rules/sample_running.yaml")["trigger"]
     assert trigger["parameters"] == {"unit": "seconds", "delta": SAMPLED_EVERY}
+
+
+def test_both_things_are_told_of_an_interval(tmp_path: Path) -> None:
+    world = began(tmp_path, ago=5, wait=False)
+    told = world.mark("baseline")["message"]
+    assert "interval=2 cannot always be kept" in told and "is that of the baseline alone" in told
 
 
 def test_what_a_task_costs_is_not_added_to_the_interval(tmp_path: Path, monkeypatch: Any) -> None:
@@ -153,10 +179,45 @@ def test_what_the_rule_samples_is_not_sampled_again(tmp_path: Path) -> None:
     assert (first["samples"], first["again_in"] <= SAMPLED_EVERY) == (8, True)
     sampling.sample_running(world.site)
     later = sampling.sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
-    assert (later["samples"], later["message"]) == (0, "sampled already")
+    assert later["samples"] == 0
+    assert later["message"] == "the rule sample_running sampled it in this interval already"
     assert later["again_in"] == world.site.config.owner_timeout // 3
     opened = read_rollout(world.site, world.rollout)
     opened.head.baseline[1] = time.time() + 20
     opened.save()
     soon = sampling.sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
     assert soon["again_in"] <= 20
+
+
+@pytest.mark.parametrize("ago", [None, SAMPLED_EVERY + 1, -3600])
+def test_a_sample_of_ours_does_not_stand_for_one_of_the_rule(
+    tmp_path: Path, ago: float | None
+) -> None:
+    world = World(tmp_path, interval=SAMPLED_EVERY, baseline=6000)
+    world.mark("baseline")
+    if ago is not None:
+        world.site.heartbeats.beat("sample_running:lab1", Heartbeat(time.time() - ago))
+    given = {"rollout": world.rollout, "epoch": world.epoch}
+    told = [sampling.sample_hosts(world.site, **given) for _ in range(2)]
+    assert [(each["samples"], each["again_in"] <= SAMPLED_EVERY) for each in told] == [
+        (8, True)
+    ] * 2
+
+
+def test_a_task_tells_of_every_sample_that_it_took(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(sampling, "_A_WHILE", 1.5)
+    world = World(tmp_path, interval=1, baseline=600)
+    world.mark("baseline")
+    sampled, found = sampling._sample, [["e002"], []]
+
+    def without(site: Site, pops: Sequence[str], standing: bool = False) -> Any:
+        told = sampled(site, pops, standing)
+        for name in found.pop(0) if found else ():
+            told.answered.discard(name)
+            told.errors[name] = "no answer"
+        return told
+
+    monkeypatch.setattr(sampling, "_sample", without)
+    told = sampling.sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
+    assert not found
+    assert (told["samples"], told["missing"]) == (8, ["e002"])

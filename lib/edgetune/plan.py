@@ -65,7 +65,7 @@ class Options:
         _between("batch_size", self.batch_size, 0, 10000)
         _between("interval", self.interval, 1, 3600)
         _between("baseline", self.baseline, 2 * self.interval, 30 * 86400)
-        _between("soak", self.soak, 2 * self.interval + self.warmup, 30 * 86400)
+        _between("soak", self.soak, LEAST_SAMPLES * self.interval + self.warmup, 30 * 86400)
         _between("warmup", self.warmup, 0, 86400)
         _between("looks", self.looks, 1, 1000)
         _between("alpha_help", self.alpha_help, 0.0001, 0.5)

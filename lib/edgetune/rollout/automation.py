@@ -21,6 +21,8 @@ from edgetune.rollout.site import Site
 OVERRIDES = f"/opt/stackstorm/overrides/{PACK}.yaml"
 QUIET = 180.0
 """Seconds without a look of the guard, which looks every 30 s, before that is told."""
+SAMPLED_EVERY = 60
+"""Seconds between two samples of PoPs with a rollout by the rule sample_running."""
 
 ALWAYS = {
     "recover_left": "what a workflow leaves that fails or is canceled stays as it is",

@@ -16,6 +16,7 @@ from edgetune.judge.surge import peak_load
 from edgetune.plan import LEAST_SAMPLES, groups
 from edgetune.report.findings import findings_text
 from edgetune.report.text import prospect_text
+from edgetune.rollout.automation import SAMPLED_EVERY
 from edgetune.rollout.preflight import Finding, Subject, unfit_hosts
 from edgetune.rollout.record import Rollout, open_rollout
 from edgetune.rollout.site import Site
@@ -28,6 +29,8 @@ Document = dict[str, Any]
 
 _AT_ONCE = 6 * 3600.0
 _LOOK_AGAIN = 2.0
+# Samples that come so much farther apart than the interval come as often as was asked for.
+_JITTER = 1.1
 # How far back it is looked how far apart samples come, in intervals.
 _RECENT = 20
 
@@ -42,7 +45,7 @@ def check_baseline(site: Site, rollout: str, epoch: int) -> dict[str, Any]:
     opened = open_rollout(site, rollout, epoch)
     if opened.head.state != "baseline":
         raise RefusedError(f"rollout {rollout} is {opened.head.state}; its baseline is over")
-    # The sweep that ended it belongs to it, too.
+    # The sweep at its end belongs to it, too.
     opened.head.baseline[1] = time.time()
     try:
         baseline = _measure(opened)
@@ -69,18 +72,26 @@ def _ended(opened: Rollout, why: str) -> RefusedError:
 
 
 def _too_short(opened: Rollout) -> str:
-    """Why the soak is too short for a look, going by how far apart samples came, or nothing."""
-    options, end = opened.plan["options"], opened.head.baseline[1]
-    begin = max(opened.head.baseline[0], end - _RECENT * options["interval"])
+    """Why the soak is too short for a look, going by how far apart samples come, or nothing."""
+    options, apart = opened.plan["options"], _apart(opened)
+    told = f"samples came {apart:.1f} s apart"
+    if not opened.head.wait and apart < SAMPLED_EVERY:
+        apart, told = SAMPLED_EVERY, f"the rule sample_running samples every {SAMPLED_EVERY} s"
+    least = math.ceil(options["warmup"] + LEAST_SAMPLES * apart)
+    if apart <= _JITTER * options["interval"] or options["soak"] >= least:
+        return ""
+    why = f"{told}, and a look needs {LEAST_SAMPLES}"
+    return f"soak={options['soak']} is too short: {why}; begin again with soak={least}"
+
+
+def _apart(opened: Rollout) -> float:
+    """Seconds from one of the last samples to the next, usually; 0 where there are too few."""
+    interval, end = opened.plan["options"]["interval"], opened.head.baseline[1]
+    begin = max(opened.head.baseline[0], end - _RECENT * interval)
     times = sorted({*opened.site.samples.window(opened.head.pop, begin, end).time})
     if len(times) < LEAST_SAMPLES:
-        return ""
-    apart = statistics.median(later - time for time, later in zip(times, times[1:]))
-    least = math.ceil(options["warmup"] + LEAST_SAMPLES * apart)
-    if options["soak"] >= least:
-        return ""
-    told = f"samples came {apart:.1f} s apart, and a look needs {LEAST_SAMPLES}"
-    return f"soak={options['soak']} is too short: {told}; begin again with soak={least}"
+        return 0.0
+    return statistics.median(later - time for time, later in zip(times, times[1:]))
 
 
 def _useless(baseline: Mapping[str, Any], text: str, most: float) -> str:

@@ -12,7 +12,7 @@ from edgetune.errors import AWAY, EdgetuneError, FencedError, InputError, Refuse
 from edgetune.report.text import listed
 from edgetune.rollout import steady_clock
 from edgetune.rollout.approval import use_approval, valid_approval
-from edgetune.rollout.automation import needed_rules, what_is_off
+from edgetune.rollout.automation import SAMPLED_EVERY, needed_rules, what_is_off
 from edgetune.rollout.baseline import usual_load
 from edgetune.rollout.pause import refuse_if_paused
 from edgetune.rollout.quarantine import in_service_still, look_at_quarantined
@@ -30,7 +30,6 @@ from edgetune.rollout.record import (
 )
 from edgetune.rollout.recovery import failures_text, is_orphaned, under_way
 from edgetune.rollout.rollback import plan_restore
-from edgetune.rollout.sampling import SAMPLED_EVERY
 from edgetune.rollout.site import Site
 from edgetune.rollout.switch import refuse_if_stopped
 from edgetune.rollout.unreadable import keeping_their_pop, unreadable_text
@@ -400,13 +399,14 @@ def _pace(opened: Rollout) -> str:
     if head.state != "claimed":
         return ""
     interval, apart = options["interval"], time.time() - head.history[-1]["at"]
+    told = ""
     if apart > interval:
-        told = f"from one task to the next {apart:.1f} s pass here"
-        return f"; interval={interval} cannot always be kept: {told}"
+        why = f"from one task to the next {apart:.1f} s pass here"
+        told = f"; interval={interval} cannot always be kept: {why}"
     if interval < SAMPLED_EVERY and not head.wait:
-        told = f"the rule sample_running samples every {SAMPLED_EVERY} s"
-        return f"; interval={interval} is that of the baseline alone: in the soak {told}"
-    return ""
+        why = f"the rule sample_running samples every {SAMPLED_EVERY} s"
+        told += f"; interval={interval} is that of the baseline alone: in the soak {why}"
+    return told
 
 
 def _what_failed(opened: Rollout) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from edgetune.errors import FencedError
 from edgetune.judge.limits import beyond_limits
+from edgetune.plan import groups
 from edgetune.report.text import listed, verdict_text
 from edgetune.rollout.baseline import usual_health
 from edgetune.rollout.record import Batch, Rollout, idle_time, open_rollout, read_rollout
@@ -93,8 +94,7 @@ def compare_pop(site: Site, rollout: str, now: bool = False) -> dict[str, Any]:
         ends = soak.due(now)
         if not ends:
             return _decided(opened, "wait", soak.until_next())
-        if not site.samples.window(head.pop, ends[-1], time.time()):
-            # What was counted until the look's end shows in the sample after it.
+        if not _has_samples_after(opened, ends[-1]):
             sample_pop(site, opened.pop)
         if not _take_turn(opened):
             return _decided(opened, "wait", f"somebody else is looking at {rollout}")
@@ -107,6 +107,15 @@ def compare_pop(site: Site, rollout: str, now: bool = False) -> dict[str, Any]:
     told = taken and look["decision"] == "wait"
     channel = head.channel if told else ""
     return _decided(opened, look["decision"], message, look, channel)
+
+
+def _has_samples_after(opened: Rollout, end: float) -> bool:
+    """Whether every host has one: what was counted until a look's end shows in the sample after it.
+
+    A sweep of somebody else may still be under way.
+    """
+    samples = opened.site.samples.window(opened.head.pop, end, time.time())
+    return {host for group in groups(opened.plan).values() for host in group} <= {*samples.hosts}
 
 
 def _take_turn(opened: Rollout) -> bool:

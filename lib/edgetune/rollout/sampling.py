@@ -7,7 +7,7 @@ import math
 import random
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from edgetune.errors import FencedError
@@ -15,8 +15,10 @@ from edgetune.inventory import Host, Pop
 from edgetune.metrics.samples import make_sample
 from edgetune.metrics.table import Sample, SampleTable
 from edgetune.report.text import drift_text
+from edgetune.rollout.automation import SAMPLED_EVERY
 from edgetune.rollout.bios_drift import bios_drift
 from edgetune.rollout.health import health_request
+from edgetune.rollout.heartbeat import Heartbeat
 from edgetune.rollout.record import ENDED, Rollout, all_heads, open_rollout, read_rollout
 from edgetune.rollout.site import Site
 from edgetune.rollout.soak import Soak
@@ -26,17 +28,15 @@ if TYPE_CHECKING:
     from edgetune.hosts.result import HostResult
 
 HEALTH_REQUESTS = 5
-SAMPLED_EVERY = 60
-"""Seconds between two samples of PoPs with a rollout by the rule sample_running."""
-# Samples that follow each other within so many seconds are taken by one task.
-_A_WHILE = 15.0
-_ALREADY: Mapping[str, Any] = {
+_BY_RULE: Mapping[str, Any] = {
     "samples": 0,
     "missing": [],
     "errors": {},
     "drift": {},
-    "message": "sampled already",
+    "message": "the rule sample_running sampled it in this interval already",
 }
+# Samples that follow each other within so many seconds are taken by one task.
+_A_WHILE = 15.0
 _APART = 2.0
 # Settings of one host that are told one by one.
 _MOST_DRIFT = 50
@@ -45,77 +45,100 @@ _MOST_DRIFT = 50
 def sample_hosts(site: Site, pop: str = "", rollout: str = "", epoch: int = 0) -> dict[str, Any]:
     """Take one sample of every host of a PoP, of a rollout's PoP, or of all with a rollout.
 
-    Of a rollout, as many as its interval asks for in a while; none where somebody else, as the
-    rule sample_running, took one in this interval already. ``due`` says that its baseline is over
-    or that a look at it is due, and ``again_in`` in how many seconds the next sample is. With
-    ``epoch`` the rollout's owner keeps its claim by it; FencedError if it lost it.
+    Of a rollout, as many as its interval asks for in a while; none where the rule sample_running
+    took one in this interval. ``due`` says that its baseline is over or that a look at it is due,
+    and ``again_in`` in how many seconds the next sample is. With ``epoch`` the rollout's owner
+    keeps its claim by it; FencedError if it lost it.
     """
     if not rollout:
-        return {
-            **_sample(site, [pop] if pop else _pops_under_way(site)),
-            "due": False,
-            "again_in": 0,
-        }
+        found = _sample(site, [pop] if pop else _pops_under_way(site))
+        return {**found.told(), "due": False, "again_in": 0}
     end = time.monotonic() + _A_WHILE
     opened = _of_owner(site, rollout, epoch)
-    others_sample = _was_sampled(opened)
-    told = _ALREADY if others_sample else _sample(site, [opened.head.pop])
+    by_rule = _was_sampled_by_rule(opened)
+    found = _Found() if by_rule else _sample(site, [opened.head.pop])
     while not (due := _is_due(opened)):
-        left = _next_sample(opened, others_sample)
+        left = _next_sample(opened, by_rule)
         if time.monotonic() + left > end:
             break
         time.sleep(left)
         opened = _of_owner(site, rollout, epoch)
-        told = _sample(site, [opened.head.pop])
-    return {**told, "due": due, "again_in": int(_next_sample(opened, others_sample))}
+        found.add(_sample(site, [opened.head.pop]))
+    told = found.told() if found.answered or found.errors else _BY_RULE
+    return {**told, "due": due, "again_in": int(_next_sample(opened, by_rule))}
 
 
 def _of_owner(site: Site, rollout: str, epoch: int) -> Rollout:
     return open_rollout(site, rollout, epoch) if epoch else read_rollout(site, rollout)
 
 
-def _was_sampled(opened: Rollout) -> bool:
-    """Whether there is a sample of this interval, which is none of ours.
+def _was_sampled_by_rule(opened: Rollout) -> bool:
+    """Whether the rule sample_running went over the whole PoP in this interval.
 
-    Who samples every few seconds does not look for others.
+    Only what the rule says of itself shows that: there are samples of ours, too. A workflow that
+    samples every few seconds does not ask.
     """
-    interval, now = opened.plan["options"]["interval"], time.time()
+    interval = opened.plan["options"]["interval"]
     if interval < SAMPLED_EVERY:
         return False
-    return len(opened.site.samples.window(opened.head.pop, now - 0.9 * interval, now)) > 0
+    last = opened.site.heartbeats.last(_by_rule(opened.head.pop))
+    return last is not None and 0 <= time.time() - last.time < interval
+
+
+def _by_rule(pop: str) -> str:
+    return f"sample_running:{pop}"
 
 
 def sample_running(site: Site) -> dict[str, Any]:
-    """Take one sample of every host of every PoP with a rollout under way."""
-    return _sample(site, _pops_under_way(site))
+    """Take one sample of every host of every PoP with a rollout under way, and say so by PoP."""
+    began, pops = time.time(), _pops_under_way(site)
+    found = _sample(site, pops)
+    for pop in pops:
+        site.heartbeats.beat(_by_rule(pop), Heartbeat(began))
+    return found.told()
 
 
 def watch_drift(site: Site) -> dict[str, Any]:
     """Take one sample of every host of the other PoPs on which a tuning stands."""
-    return _sample(site, _pops_standing(site), standing=True)
+    return _sample(site, _pops_standing(site), standing=True).told()
 
 
-def _sample(site: Site, pops: Sequence[str], standing: bool = False) -> dict[str, Any]:
-    taken, missing, drift = 0, [], {}
-    errors: dict[str, str] = {}
+@dataclass
+class _Found:
+    """What one or more sweeps found: who answered, and of each host the last problem and drift."""
+
+    answered: set[str] = field(default_factory=set)
+    errors: dict[str, str] = field(default_factory=dict)
+    drift: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, later: _Found) -> None:
+        self.answered |= later.answered
+        self.errors.update(later.errors)
+        self.drift.update(later.drift)
+
+    def told(self) -> dict[str, Any]:
+        """The result of an action."""
+        lost = f"; no answer from {', '.join(self.errors)}" if self.errors else ""
+        adrift = f"; {len(self.drift)} with drift: {', '.join(self.drift)}" if self.drift else ""
+        return {
+            "samples": len(self.answered),
+            "missing": list(self.errors),
+            "errors": self.errors,
+            "drift": self.drift,
+            "message": f"{len(self.answered)} hosts sampled{lost}{adrift}",
+        }
+
+
+def _sample(site: Site, pops: Sequence[str], standing: bool = False) -> _Found:
+    found = _Found()
     for name, swept in _sweep(site, [site.inventory.pop(name) for name in pops]).items():
-        taken += len(swept.samples)
-        failed = {own.host: str(own.error) for own in swept.answers if own.failed}
-        missing += list(failed)
-        errors.update(failed)
-        drift.update(_drift(swept.answers))
+        errors = {own.host: str(own.error) for own in swept.answers if own.failed}
+        answered = {own.host for own in swept.answers} - {*errors}
+        found.add(_Found(answered, errors, _drift(swept.answers)))
         if standing:
             for host, rows in bios_drift(site, name).items():
-                drift[host] = [*drift.get(host, []), *rows]
-    lost = f"; no answer from {', '.join(missing)}" if missing else ""
-    adrift = f"; {len(drift)} with drift: {', '.join(drift)}" if drift else ""
-    return {
-        "samples": taken,
-        "missing": missing,
-        "errors": errors,
-        "drift": drift,
-        "message": f"{taken} hosts sampled{lost}{adrift}",
-    }
+                found.drift[host] = [*found.drift.get(host, []), *rows]
+    return found
 
 
 def _is_due(opened: Rollout) -> bool:
@@ -133,16 +156,16 @@ def _is_due(opened: Rollout) -> bool:
     return Soak(opened).waits_since is not None
 
 
-def _next_sample(opened: Rollout, others_sample: bool) -> float:
+def _next_sample(opened: Rollout, by_rule: bool) -> float:
     """Seconds until the next sample: on a grid, so that the time a task takes adds nothing.
 
-    The moment that is waited for has one of its own. Where others sample it is waited for, so
+    The moment that is waited for has one of its own. Where the rule samples it is waited for, so
     often that the owner is seen to live: a task for each sample of a day would be 1,440.
     """
     head, now = opened.head, time.time()
     interval: float = opened.plan["options"]["interval"]
     left = interval - (now - head.created) % interval
-    if others_sample:
+    if by_rule:
         left = max(left, opened.site.config.owner_timeout / 3)
     ends = {"baseline": head.baseline[1:]}.get(head.state, [])
     if head.state == "soaking":
