@@ -74,7 +74,7 @@ def test_the_digest_covers_everything(tmp_path: Path) -> None:
         ("rings.1.name", "canary", "rings[1].name: canary is there twice"),
         ("rings.1.pops", ["ams1"], "rings[1].pops[0]: ams1 is in ring canary already"),
         ("rings.0.pops", [], "rings[0].pops: is missing: a ring has pops, regions or labels"),
-        ("rings.0.soak", 1, "rings[0].soak: 1 is not between 320 and"),
+        ("rings.0.soak", 1, "rings[0].soak: 1 is not between 330 and"),
         ("rings.0.gates", {"freeze": []}, "gates.freeze: is not known here (did you mean freezes"),
         ("rollout.looks", 2.5, "rollout.looks: must be a whole number"),
         ("rollout.fraction", 0.99, "rollout.fraction: 0.99 is not between 0.05 and 0.95"),

@@ -29,6 +29,12 @@ PACE = (
         FOLDER,
         ["roll_batch"],
         (
+            "hosts that boot wait for one that has to serve on",
+            "drain.py",
+            "    go_on = room > 0 or _others_go_on(work, last)\n",
+            "    go_on = room > 0\n",
+        ),
+        (
             "a host is restored while it boots",
             "steps.py",
             '        return "wait_for_hosts"\n',
@@ -59,8 +65,14 @@ PACE = (
         (
             "a soak without the samples of one look is begun",
             "baseline.py",
-            '    if options["soak"] >= least:\n',
+            '    if apart <= _JITTER * options["interval"] or options["soak"] >= least:\n',
             "    if True:\n",
+        ),
+        (
+            "a sample of ours passes for one of the rule",
+            "sampling.py",
+            "    return last is not None and 0 <= time.time() - last.time < interval\n",
+            "    return True\n",
         ),
         (
             "who stays with a soak loses its claim",
@@ -81,8 +93,8 @@ PACE = (
         (
             "every guard tells people",
             "guard/turns.py",
-            'self._client.set(key, "1", nx=True, ex=AN_HOUR)',
-            'self._client.set(key, "1", ex=AN_HOUR)',
+            'self._client.set(_told_key(what), "1", nx=True, ex=AN_HOUR)',
+            "pass",
         ),
     ),
 )
@@ -225,8 +237,8 @@ TRAFFIC = mutations_of(
     (
         "a rollback drains one host more than there is room for",
         "drain.py",
-        "    room = len(serving) - opened.pop.must_serve\n",
-        "    room = len(serving) - opened.pop.must_serve + 1\n",
+        "    room = max(0, len(in_service) - opened.pop.must_serve)\n",
+        "    room = max(0, len(in_service) - opened.pop.must_serve + 1)\n",
     ),
     (
         "what somebody else drains at the same moment is not seen",
