@@ -16,7 +16,6 @@ from edgetune.judge.surge import peak_load
 from edgetune.plan import LEAST_SAMPLES, groups
 from edgetune.report.findings import findings_text
 from edgetune.report.text import prospect_text
-from edgetune.rollout.automation import SAMPLED_EVERY
 from edgetune.rollout.preflight import Finding, Subject, unfit_hosts
 from edgetune.rollout.record import Rollout, open_rollout
 from edgetune.rollout.site import Site
@@ -72,16 +71,13 @@ def _ended(opened: Rollout, why: str) -> RefusedError:
 
 
 def _too_short(opened: Rollout) -> str:
-    """Why the soak is too short for a look, going by how far apart samples come, or nothing."""
+    """Why the soak is too short for a look, going by how far apart samples came, or nothing."""
     options, apart = opened.plan["options"], _apart(opened)
-    told = f"samples came {apart:.1f} s apart"
-    if not opened.head.wait and apart < SAMPLED_EVERY:
-        apart, told = SAMPLED_EVERY, f"the rule sample_running samples every {SAMPLED_EVERY} s"
     least = math.ceil(options["warmup"] + LEAST_SAMPLES * apart)
     if apart <= _JITTER * options["interval"] or options["soak"] >= least:
         return ""
-    why = f"{told}, and a look needs {LEAST_SAMPLES}"
-    return f"soak={options['soak']} is too short: {why}; begin again with soak={least}"
+    told = f"samples came {apart:.1f} s apart, and a look needs {LEAST_SAMPLES}"
+    return f"soak={options['soak']} is too short: {told}; begin again with soak={least}"
 
 
 def _apart(opened: Rollout) -> float:

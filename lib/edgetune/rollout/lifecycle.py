@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgetune.errors import AWAY, EdgetuneError, FencedError, InputError, RefusedError
+from edgetune.plan import LEAST_SAMPLES
 from edgetune.report.text import listed
 from edgetune.rollout import steady_clock
 from edgetune.rollout.approval import use_approval, valid_approval
@@ -406,6 +407,8 @@ def _pace(opened: Rollout) -> str:
     if interval < SAMPLED_EVERY and not head.wait:
         why = f"the rule sample_running samples every {SAMPLED_EVERY} s"
         told += f"; interval={interval} is that of the baseline alone: in the soak {why}"
+        if options["soak"] < options["warmup"] + LEAST_SAMPLES * SAMPLED_EVERY:
+            told += f", too rarely for a look within soak={options['soak']:g}"
     return told
 
 
