@@ -56,7 +56,7 @@ def test_a_host_that_fails_in_the_baseline_is_the_reason_that_is_told(practice: 
     process = practice.start("run", "rollout_pop", "tuning=accept_queue", *FOUR, "--json")
     assert process.stderr is not None
     for line in process.stderr:
-        if "sample_first" in line:
+        if "sample_baseline" in line:
             break
     practice.on("e003", "printf '#!/bin/sh\\necho hello\\n' > /usr/local/sbin/python3")
     practice.on("e003", "chmod +x /usr/local/sbin/python3")

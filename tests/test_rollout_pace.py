@@ -29,6 +29,21 @@ def one_sample_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "_A_WHILE", 0)
 
 
+class Clock:
+    """In place of ``time``: it goes on only while somebody sleeps."""
+
+    def __init__(self, begun: float) -> None:
+        self.begun = self.now = begun
+
+    def time(self) -> float:
+        return self.now
+
+    monotonic = time
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
 def began(tmp_path: Path, ago: float, wait: bool = True, **planned: Any) -> World:
     """A world whose PoP was claimed some seconds ago."""
     options = {"interval": 2, "baseline": 20, "warmup": 5, "soak": 30}
@@ -153,15 +168,16 @@ def test_who_stays_with_a_soak_keeps_its_claim(tmp_path: Path, monkeypatch: Any)
 
 
 def test_samples_that_follow_soon_are_taken_by_one_task(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(sampling, "_A_WHILE", 3.5)
-    world = World(tmp_path, interval=1, baseline=600)
+    monkeypatch.setattr(sampling, "_A_WHILE", 15)
+    world = World(tmp_path, interval=5, baseline=600)
     world.mark("baseline")
-    begun = time.time()
+    clock = Clock(begun=read_rollout(world.site, world.rollout).head.created + 2)
+    monkeypatch.setattr(sampling, "time", clock)
     told = sampling.sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
-    times = sorted({*world.site.samples.window("lab1", begun, time.time()).time})
-    assert len(times) in (3, 4)
-    assert all(later - at == pytest.approx(1, abs=0.5) for at, later in zip(times, times[1:]))
-    assert not told["due"]
+    times = {*world.site.samples.window("lab1", clock.begun, clock.now).time}
+    # At once, and then on the grid: 3 s later, 8, 13, and no more in a while.
+    assert sorted(round(at - clock.begun, 3) for at in times) == [0, 3, 8, 13]
+    assert (told["due"], told["again_in"]) == (False, 5)
 
 
 def test_a_task_that_samples_ends_with_its_claim(tmp_path: Path, monkeypatch: Any) -> None:
@@ -208,9 +224,11 @@ def test_a_sample_of_ours_does_not_stand_for_one_of_the_rule(
 
 
 def test_a_task_tells_of_every_sample_that_it_took(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(sampling, "_A_WHILE", 1.5)
-    world = World(tmp_path, interval=1, baseline=600)
+    monkeypatch.setattr(sampling, "_A_WHILE", 15)
+    world = World(tmp_path, interval=10, baseline=600)
     world.mark("baseline")
+    clock = Clock(begun=read_rollout(world.site, world.rollout).head.created)
+    monkeypatch.setattr(sampling, "time", clock)
     sampled, found = sampling._sample, [["e002"], []]
 
     def without(site: Site, pops: Sequence[str], standing: bool = False) -> Any:
