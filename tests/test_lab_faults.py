@@ -260,6 +260,18 @@ class TestBalancer:
         assert count(home, "requests") > requests
         assert (count(home, "lost"), count(home, "unready")) == (lost, unready)
 
+    def test_requests_wait_for_a_first_check_that_is_late(self, home: Path) -> None:
+        """As on a machine that is busy: HAProxy's first check of a host takes some seconds."""
+        haproxy(home, "set server edges/e000 state drain")
+        wait_until(lambda: server(home, "e000")["scur"] == "0", "drain")
+        sh(home, "e000", f"touch {MARK}")
+        lost, unready = count(home, "lost"), count(home, "unready")
+        sh(home, "e000", "pkill -STOP nginx; (sleep 2; pkill -CONT nginx) >/dev/null 2>&1 &")
+        pop.balancer(home, "forget")
+        wait_until(lambda: server(home, "e000")["status"] == "DOWN", "the first check")
+        time.sleep(1)
+        assert (count(home, "lost"), count(home, "unready")) == (lost, unready)
+
     def test_one_that_forgets_sends_nothing_to_a_host_that_reboots(self, home: Path) -> None:
         haproxy(home, "set server edges/e000 state drain")
         wait_until(lambda: server(home, "e000")["scur"] == "0", "drain")

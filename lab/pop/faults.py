@@ -81,8 +81,8 @@ def balancer(home: Path, how: str) -> None:
     it afresh at once: connections are lost, and all servers are ready again.
 
     Comes back when the new process answers; soon after a "forget" or "kill" it waits for the end
-    of its first checks (1 s). After a reload the old process goes on with the sessions it has,
-    which nothing counts any more; a state set in the moment of a reload may be lost.
+    of its first checks. After a reload the old process goes on with the sessions it has, which
+    nothing counts any more; a state set in the moment of a reload may be lost.
     """
     request(home, "balancer_fault", how=how)
 

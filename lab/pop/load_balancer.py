@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import csv
-import os
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,11 @@ from . import network, unix
 from .layout import LOAD_BALANCER, LabError, Layout, Site
 
 CONFIGURATION = Path(__file__).with_name("haproxy.cfg")
+FIRST_CHECKS = Path(__file__).with_name("first_checks.lua")
 # Names within the lab's disks, where HAProxy runs; they stand in haproxy.cfg too.
 SOCKET = "haproxy.sock"
 STATES = "haproxy.state"
 
-SETTLE_MS = 1000  # haproxy.cfg says what for
 ANSWER_SECONDS = 15.0
 START_SECONDS = 30.0
 # Bits of srv_admin_state, HAProxy's management guide, "show servers state".
@@ -37,8 +36,9 @@ class Balancer:
         self._former: list[subprocess.Popen[bytes]] = []
         text = CONFIGURATION.read_text() + "".join(map(_proxies, sites))
         (self._directory / "haproxy.cfg").write_text(text)
-        self._process = self._start(settle=SETTLE_MS)
-        self._wait_until_it_answers()
+        (self._directory / FIRST_CHECKS.name).write_text(FIRST_CHECKS.read_text())
+        self._process = self._start()
+        self._wait_until(self._answers)
 
     def is_running(self) -> bool:
         return self._process.poll() is None
@@ -48,10 +48,10 @@ class Balancer:
         faults = {"reload": self._reload, "forget": self._forget, "kill": self._kill}
         if how not in faults:
             raise LabError(f"a load balancer can {', '.join(faults)}, not {how}")
-        # One that ends before its first checks would still let the waiting requests go.
-        time.sleep(max(0.0, self._settled - time.monotonic()))
+        # A process that ends checks nothing any more, and requests wait for its first checks.
+        self._wait_until(self._has_checked)
         faults[how]()
-        self._wait_until_it_answers()
+        self._wait_until(self._answers)
 
     def servers(self) -> dict[str, dict[str, Any]]:
         """{server: {"admin": ready, drain or maint, "up": bool, "sessions": int}}."""
@@ -74,11 +74,11 @@ class Balancer:
 
     def _reload(self) -> None:
         (self._directory / STATES).write_text(self._ask("show servers state"))
-        self._succeed(settle=1)
+        self._succeed()
 
     def _forget(self) -> None:
         (self._directory / STATES).unlink(missing_ok=True)
-        self._succeed(settle=SETTLE_MS)
+        self._succeed()
 
     def _kill(self) -> None:
         """All of it, with what an earlier reload left to end its sessions."""
@@ -87,38 +87,43 @@ class Balancer:
             process.wait()
         self._former = []
         (self._directory / STATES).unlink(missing_ok=True)
-        self._process = self._start(settle=SETTLE_MS)
+        self._process = self._start()
 
-    def _succeed(self, settle: int) -> None:
+    def _succeed(self) -> None:
         """The new process takes the listening sockets over, so that no connection in their queues
         is lost; the old one ends once its sessions have.
         """
         former = self._process
         self._former = [old for old in (*self._former, former) if old.poll() is None]
-        self._process = self._start("-x", SOCKET, "-sf", str(former.pid), settle=settle)
+        self._process = self._start("-x", SOCKET, "-sf", str(former.pid))
 
-    def _start(self, *options: str, settle: int) -> subprocess.Popen[bytes]:
+    def _start(self, *options: str) -> subprocess.Popen[bytes]:
         command = ["haproxy", "-db", "-f", "haproxy.cfg", *options]
-        self._settled = time.monotonic() + settle / 1000
         with network.inside(self._namespace), self._console.open("ab") as log:
             return subprocess.Popen(
                 command,
                 cwd=self._directory,
-                env={**os.environ, "SETTLE": str(settle)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
 
-    def _wait_until_it_answers(self) -> None:
-        """The one started last, and not its predecessor."""
+    def _wait_until(self, holds: Callable[[], bool]) -> None:
         end = time.monotonic() + START_SECONDS
-        while not self._answers():
+        while not holds():
             if time.monotonic() > end or not self.is_running():
                 raise LabError(f"HAProxy did not come up: see {self._console}")
             time.sleep(0.005)
 
+    def _has_checked(self) -> bool:
+        """Whether it knows its servers, from its predecessor or by a check of each."""
+        return (self._directory / STATES).exists() or all(
+            "INI" not in row["check_status"] or "MAINT" in row["status"]
+            for row in self._statistics()
+        )
+
     def _answers(self) -> bool:
+        """The process started last, and not its predecessor."""
         try:
             return f"\nPid: {self._process.pid}\n" in self._ask("show info")
         except LabError:
