@@ -32,6 +32,8 @@ from edgetune.rollout.stackstorm import StackStorm
 
 TUNINGS = ("accept_queue", "steady_window")
 """One that reboots its hosts, and one that changes them while they serve."""
+TRIES = 3
+"""A machine that is busy can keep a verdict from being proven: such a rollout is repeated."""
 OPTIONS = {"baseline": 60, "soak": 90, "interval": 5, "warmup": 10}
 HEADERS = [
     "pack",
@@ -87,7 +89,7 @@ def run(pop: str, refs: Sequence[str], install: str, rounds: int) -> dict[str, A
             if ref:
                 _install(install, ref)
             for tuning in TUNINGS:
-                found.setdefault((ref, tuning), []).append(_measure(api, pop, tuning))
+                found.setdefault((ref, tuning), []).append(_promoted(api, pop, tuning))
     boots = [boot for rows in found.values() for row in rows for boot in row["boots"]]
     rows = [
         {"ref": ref, "tuning": tuning, **_summary(runs, min(boots, default=0.0))}
@@ -103,6 +105,15 @@ def run(pop: str, refs: Sequence[str], install: str, rounds: int) -> dict[str, A
     }
 
 
+def _promoted(api: StackStorm, pop: str, tuning: str) -> dict[str, Any]:
+    for _ in range(TRIES):
+        measured = _measure(api, pop, tuning)
+        if measured["outcome"] == "promoted":
+            return measured
+        print(f"bench.pace: {tuning}: {measured['message']}", file=sys.stderr, flush=True)
+    raise BenchError(f"{tuning}: held {TRIES} times")
+
+
 def _measure(api: StackStorm, pop: str, tuning: str) -> dict[str, Any]:
     cpu, began = _engine_cpu(), time.monotonic()
     given = {"pop": pop, "tuning": tuning, "dry_run": False, "wait": True, **OPTIONS}
@@ -110,7 +121,7 @@ def _measure(api: StackStorm, pop: str, tuning: str) -> dict[str, Any]:
     wall = time.monotonic() - began
     used = _engine_cpu() - cpu
     output = ended["result"]["output"]
-    if output["outcome"] != "promoted":
+    if output["outcome"] not in ("promoted", "held"):
         raise BenchError(f"{tuning}: {output['outcome']}: {output['message']}")
     tasks = list(_tasks(api, ended["id"]))
     batches = [each.id for each in tasks if each.action == "roll_batch"]
@@ -118,6 +129,8 @@ def _measure(api: StackStorm, pop: str, tuning: str) -> dict[str, Any]:
     if _carried_out(api, "roll_back_pop", back)["status"] != "succeeded":
         raise BenchError(f"{output['rollout']} was not taken back")
     return {
+        "outcome": output["outcome"],
+        "message": output["message"],
         "wall": wall,
         "cpu": used,
         "tasks": len(tasks),

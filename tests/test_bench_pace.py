@@ -20,15 +20,18 @@ RECORDED = json.loads(
 class Recorded:
     """The API of a StackStorm on which the recorded rollout ended."""
 
-    def __init__(self, outcome: str = "promoted", back: str = "succeeded") -> None:
+    def __init__(self, *outcomes: str, back: str = "succeeded") -> None:
         self.asked: list[str] = []
-        self._outcome, self._back = outcome, back
+        self._outcomes, self._outcome, self._back = iter(outcomes), "promoted", back
 
     def call(self, method: str, path: str, **more: Any) -> Any:
         words = path.strip("/").split("/")
         if method == "POST":
             self.asked.append(more["json"]["action"])
-            return {"id": "back" if "roll_back" in self.asked[-1] else RECORDED["rollout"]}
+            if "roll_back" in self.asked[-1]:
+                return {"id": "back"}
+            self._outcome = next(self._outcomes, self._outcome)
+            return {"id": RECORDED["rollout"]}
         if words[-1] == "children":
             return RECORDED["children"][words[1]]
         output = {"outcome": self._outcome, "rollout": "lab1-1", "message": "as it came"}
@@ -43,9 +46,21 @@ def test_the_tasks_of_each_batch_are_counted_and_its_boots_are_timed() -> None:
     assert all(0 < boot < 20 for boot in found["boots"])
 
 
-def test_a_rollout_that_is_not_promoted_is_no_figure() -> None:
-    with pytest.raises(BenchError, match="accept_queue: held: as it came"):
-        pace._measure(Recorded(outcome="held"), "lab1", "accept_queue")  # type: ignore[arg-type]
+def test_a_rollout_that_is_held_is_taken_back_and_repeated() -> None:
+    api = Recorded("held", "promoted")
+    found = pace._promoted(api, "lab1", "accept_queue")  # type: ignore[arg-type]
+    assert found["outcome"] == "promoted"
+    assert api.asked == 2 * ["edgetune.rollout_pop", "edgetune.roll_back_pop"]
+
+
+def test_a_rollout_that_is_always_held_is_no_figure() -> None:
+    with pytest.raises(BenchError, match="accept_queue: held 3 times"):
+        pace._promoted(Recorded("held"), "lab1", "accept_queue")  # type: ignore[arg-type]
+
+
+def test_a_rollout_that_takes_itself_back_is_no_figure() -> None:
+    with pytest.raises(BenchError, match="accept_queue: rolled_back: as it came"):
+        pace._promoted(Recorded("rolled_back"), "lab1", "accept_queue")  # type: ignore[arg-type]
 
 
 def test_what_is_not_taken_back_ends_the_benchmark() -> None:
