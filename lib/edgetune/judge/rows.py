@@ -3,7 +3,7 @@
 
 ``{"hosts": [name], "metrics": {metric: {"rows": text, ...}}}``: a text is the base64 of
 little-endian floats of 32 bits (seven digits), row by row in the order of ``hosts``. In documents
-of version 0.7 and before a metric has a list of numbers for each host instead.
+of version 0.8 and before a metric has a list of numbers for each host instead.
 """
 
 from __future__ import annotations
