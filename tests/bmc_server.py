@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import socket
 import ssl
@@ -54,6 +55,29 @@ def drip(handler: Handler) -> Reply:
             handler.wfile.write(b" ")
     handler.close_connection = True
     return None
+
+
+def _breaks_off(*parts: bytes) -> Behaviour:
+    """Send so much of an answer, and end the connection."""
+
+    def behave(handler: Handler) -> Reply:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\n" + b"\r\n".join(parts))
+        handler.close_connection = True
+        return None
+
+    return behave
+
+
+_BEGUN = b'{"Name": "thi'
+_PACKED = gzip.compress(b'{"Name": "thing"}')[:-9]
+CUT_OFF = {
+    "counted": _breaks_off(b"Content-Length: 17", b"", _BEGUN),
+    "in chunks": _breaks_off(b"Transfer-Encoding: chunked", b"", b"11", _BEGUN),
+    "after a chunk": _breaks_off(b"Transfer-Encoding: chunked", b"", b"d", _BEGUN, b""),
+    "packed": _breaks_off(b"Content-Length: %d" % len(_PACKED), b"", _PACKED),
+    "until the end": _breaks_off(b"Connection: close", b"", _BEGUN),
+}
+"""Answers that end early, by how they tell their length."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,18 @@ from edgetune.bmc.payload import BmcError
 from edgetune.config import read_config
 from edgetune.errors import InputError
 from lab.bmc.certificates import Certificates, make_certificates
-from tests.bmc_server import ROOT, SESSIONS, Handler, Reply, ScriptedBmc, cut, drip, hang, reply
+from tests.bmc_server import (
+    CUT_OFF,
+    ROOT,
+    SESSIONS,
+    Handler,
+    Reply,
+    ScriptedBmc,
+    cut,
+    drip,
+    hang,
+    reply,
+)
 
 SESSION = f"{SESSIONS}/1"
 LOGIN = Login("edgetune", "one-that-nobody-may-see")
@@ -159,6 +170,19 @@ class TestGet:
         with talk(bmc) as client:
             assert client.get("/thing").data == {"Name": "at last"}
         assert bmc.count("GET", "/thing") == 3
+
+    @pytest.mark.parametrize("length", CUT_OFF)
+    def test_is_repeated_if_its_body_ends_early(self, bmc: ScriptedBmc, length: str) -> None:
+        bmc.on("GET", "/thing", CUT_OFF[length], CUT_OFF[length], reply(200, {"Name": "thing"}))
+        with talk(bmc) as client:
+            assert client.get("/thing").data == {"Name": "thing"}
+        assert bmc.count("GET", "/thing") == 3
+
+    @pytest.mark.parametrize("length", CUT_OFF)
+    def test_that_always_ends_early_is_no_answer(self, bmc: ScriptedBmc, length: str) -> None:
+        bmc.on("GET", "/thing", CUT_OFF[length])
+        assert reason_of(bmc) == "unreachable"
+        assert bmc.count("GET", "/thing") == 4
 
     @pytest.mark.parametrize(
         ("fault", "reason"),

@@ -295,17 +295,22 @@ class Client:
         connection.request(method, path, data, headers)
         response = connection.getresponse()
         with response:
-            raw = response.read(MAX_ANSWER + 1)
+            raw = self._unpacked(path, response.read(MAX_ANSWER + 1))
+        if method == "GET" and _ended_early(response, raw):
+            raise _EndedEarly
         received = {name.lower(): value for name, value in response.getheaders()}
-        return Answer(path, response.status, received, {}), self._unpacked(path, raw)
+        return Answer(path, response.status, received, {}), raw
 
     def _unpacked(self, path: str, raw: bytes) -> bytes:
         # By its first bytes: an iLO 4 also keeps registries compressed without saying so.
         if raw[:2] == b"\x1f\x8b":
+            packed = zlib.decompressobj(31)
             try:
-                raw = zlib.decompressobj(31).decompress(raw, MAX_ANSWER + 1)
+                raw = packed.decompress(raw, MAX_ANSWER + 1)
             except zlib.error:
                 raise BmcError("garbage", f"{said(path)} is no gzip") from None
+            if not packed.eof and len(raw) <= MAX_ANSWER:
+                raise _EndedEarly
         if len(raw) > MAX_ANSWER:
             raise BmcError("garbage", f"{said(path)} has more than {MAX_ANSWER} bytes")
         return raw
@@ -365,6 +370,13 @@ class Client:
         return BmcError("unreachable", _what(error))
 
 
+class _EndedEarly(http.client.HTTPException):
+    """The connection ended within a body."""
+
+    def __str__(self) -> str:
+        return "the connection ended within the answer"
+
+
 class _Connection(http.client.HTTPSConnection):
     """A connection whose answer has to be through within ``patience`` seconds.
 
@@ -422,6 +434,16 @@ class _Reader(io.RawIOBase):
     def close(self) -> None:
         self._raw.close()
         super().close()
+
+
+def _ended_early(response: http.client.HTTPResponse, body: bytes) -> bool:
+    """Whether less came than was announced, which ``read`` tells of chunks alone.
+
+    Where nothing was announced the end of the connection is that of the body: half an object.
+    """
+    if response.length is not None or response.chunked:
+        return bool(response.length)
+    return body.lstrip()[:1] == b"{" and _json(body) is None
 
 
 def _what(error: Exception) -> str:
