@@ -299,6 +299,22 @@ def test_a_boot_that_is_read_late_is_waited_for(world: BiosWorld) -> None:
     assert world.step(change.verify_hosts, FIRST)["failed"] == [host]
 
 
+@pytest.mark.parametrize("fault", ["unreachable", "busy"])
+def test_one_answer_that_is_lost_after_the_boot_fails_no_host(
+    world: BiosWorld, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    world.enter()
+    host = _host(world, FIRST)
+    world.roll(FIRST, until=change.verify_hosts)
+    world.bmcs.faults[host] = {fault}
+    clock = SimpleNamespace(
+        monotonic=time.monotonic, sleep=lambda seconds: world.bmcs.faults[host].clear()
+    )
+    monkeypatch.setattr(change, "time", clock)
+    assert world.step(change.verify_hosts, FIRST)["failed"] == []
+    assert world.at(FIRST) == {host: "verified"}
+
+
 def test_a_boot_that_is_never_read_fails_the_batch(world: BiosWorld) -> None:
     world.enter()
     host = _host(world, FIRST)

@@ -117,7 +117,7 @@ def verify_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     answers = _proofs(opened, work, names)
     well = [name for name in names if not answers[name].failed]
     if opened.sets_bios and work.what != "sham":
-        wrong = {name: told for name, told in settled(opened, work, well).items() if told.failed}
+        wrong = _wrong_bios(opened, work, well)
         answers, well = {**answers, **wrong}, [name for name in well if name not in wrong]
     answers = {**answers, **_serve(opened, work, well)}
     if work.what == "restore":
@@ -127,6 +127,25 @@ def verify_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     if served:
         opened.move(work, served, "done")
     return {**report, "next": after_proof(work)}
+
+
+def _wrong_bios(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
+    """Whose BIOS is not as it should be.
+
+    A BMC that is busy, or whose answer is lost, is asked again for ``health_deadline``.
+    """
+    deadline = time.monotonic() + opened.site.config.health_deadline
+    wrong: dict[str, HostResult] = {}
+    while names:
+        answers = settled(opened, work, names)
+        wrong.update((name, answer) for name, answer in answers.items() if answer.failed)
+        names = [name for name, answer in answers.items() if answer.reason == "busy"]
+        if not names or time.monotonic() > deadline:
+            break
+        time.sleep(_POLL)
+        opened.permit()
+        wrong = {name: answer for name, answer in wrong.items() if name not in names}
+    return wrong
 
 
 def _foresee(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
