@@ -42,6 +42,11 @@ LATER = {
 }
 
 
+def told(name: str, **more: Any) -> dict[str, Any]:
+    """An error with one message."""
+    return {"error": {"@Message.ExtendedInfo": [{"MessageId": name, **more}]}}
+
+
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return make_certificates(tmp_path_factory.mktemp("tls"), ["127.0.0.1"])
@@ -118,16 +123,46 @@ class TestSession:
             pass
         assert bmc.count("POST", SESSIONS) == bmc.count("DELETE", SESSION) == 1
 
-    @pytest.mark.parametrize("status", [400, 401, 403])
-    def test_refused_login_is_tried_once(self, bmc: ScriptedBmc, status: int) -> None:
-        bmc.on("POST", SESSIONS, reply(status))
-        assert reason_of(bmc) == "auth"
+    @pytest.mark.parametrize(
+        ("status", "body", "reason"),
+        [
+            (401, None, "auth"),
+            (403, None, "auth"),
+            (400, told("iLO.0.10.UnauthorizedLoginAttempt"), "auth"),
+            (400, None, "failed"),
+            (404, None, "failed"),
+        ],
+    )
+    def test_refused_login_is_tried_once(
+        self, bmc: ScriptedBmc, status: int, body: Any, reason: str
+    ) -> None:
+        bmc.on("POST", SESSIONS, reply(status, body))
+        assert reason_of(bmc) == reason
         assert bmc.count("POST", SESSIONS) == 1
 
-    def test_full_table_is_no_wrong_password(self, bmc: ScriptedBmc) -> None:
-        info = [{"MessageId": "Base.1.8.SessionLimitExceeded"}]
-        bmc.on("POST", SESSIONS, reply(400, {"error": {"@Message.ExtendedInfo": info}}))
+    @pytest.mark.parametrize(
+        "full",
+        [
+            reply(400, told("Base.1.8.SessionLimitExceeded")),
+            reply(400, told("IDRAC.2.8.RAC0218")),
+            reply(503),
+            reply(500),
+        ],
+    )
+    def test_full_table_is_waited_for(self, bmc: ScriptedBmc, full: Any) -> None:
+        bmc.on("POST", SESSIONS, full, full, reply(201, {}, X_Auth_Token="t", Location=SESSION))
+        with talk(bmc) as client:
+            client.get("/thing")
+        assert bmc.count("POST", SESSIONS) == 3
+        bmc.on("POST", SESSIONS, full)
         assert reason_of(bmc) == "busy"
+
+    def test_basic_where_none_can_be_opened(self, bmc: ScriptedBmc) -> None:
+        bmc.on("POST", SESSIONS, reply(405))
+        bmc.pages["/s"] = {}
+        with talk(bmc) as client:
+            client.get("/thing")
+        assert bmc.requests[-1].headers["Authorization"].startswith("Basic ")
         assert bmc.count("POST", SESSIONS) == 1
 
     def test_lost_login_is_not_repeated(self, bmc: ScriptedBmc) -> None:
@@ -211,6 +246,20 @@ class TestGet:
         with client:
             client.get("/thing")
         assert waited == [waits]
+
+    @pytest.mark.parametrize(
+        ("body", "reason"),
+        [
+            (told("Base.1.8.GeneralError", Message="no"), "garbage"),
+            ({"error": {"code": "Base.1.0.GeneralError", "message": "no"}}, "garbage"),
+            (LATER, "busy"),
+        ],
+    )
+    def test_error_that_calls_itself_a_success(
+        self, bmc: ScriptedBmc, body: Any, reason: str
+    ) -> None:
+        bmc.on("GET", "/thing", reply(200, body))
+        assert reason_of(bmc) == reason
 
     def test_waits_no_longer_than_there_is_time(self, bmc: ScriptedBmc) -> None:
         bmc.on("GET", "/thing", reply(503, Retry_After="10"))
@@ -339,6 +388,55 @@ class TestChange:
                 client.change("PATCH", "/thing", {})
             assert not client.has_changed
         assert (caught.value.reason, bmc.count("PATCH", "/thing")) == (reason, 1)
+
+    @pytest.mark.parametrize("method", ["PATCH", "POST"])
+    @pytest.mark.parametrize(
+        "body",
+        [
+            told("Base.1.8.GeneralError", Severity="Critical"),
+            {"error": {"code": "Base.1.0.GeneralError", "message": "no"}},
+        ],
+    )
+    def test_error_that_calls_itself_a_success(
+        self, bmc: ScriptedBmc, method: str, body: Any
+    ) -> None:
+        bmc.on(method, "/thing", reply(200, body))
+        with talk(bmc) as client:
+            with pytest.raises(Lost):
+                client.change(method, "/thing", {})
+            assert client.has_changed
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            told("iLO.2.14.SystemResetRequired"),
+            told("Base.1.8.Success", Severity="OK"),
+            told("IDRAC.1.6.SYS413", Severity="Informational"),
+        ],
+    )
+    def test_success_within_an_error(self, bmc: ScriptedBmc, body: Any) -> None:
+        bmc.on("PATCH", "/thing", reply(200, body))
+        with talk(bmc) as client:
+            assert client.change("PATCH", "/thing", {}).data == body
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            {"@Message.ExtendedInfo": {"MessageId": "Base.1.5.GeneralError", "Message": "no such"}},
+            {"code": "Base.1.0.GeneralError", "message": "no such"},
+            {"@Message.ExtendedInfo": [{"MessageId": "x", "Message": "no such"}], "message": "?"},
+            {
+                "@Message.ExtendedInfo": [
+                    {"MessageId": "Base.1.0.Success", "Message": "done"},
+                    {"MessageId": "Base.1.0.PropertyUnknown", "Message": "no such"},
+                ]
+            },
+        ],
+    )
+    def test_each_way_of_vendors_to_say_why(self, bmc: ScriptedBmc, error: Any) -> None:
+        bmc.on("PATCH", "/thing", reply(400, {"error": error}))
+        with talk(bmc) as client, pytest.raises(BmcError, match=": no such$"):
+            client.change("PATCH", "/thing", {})
 
     def test_says_what_the_bmc_said(self, bmc: ScriptedBmc) -> None:
         info = {"@Message.ExtendedInfo": [{"MessageId": "x", "Message": "no\x1b[31m such\nvalue"}]}

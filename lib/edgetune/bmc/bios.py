@@ -13,7 +13,17 @@ from typing import Any
 
 from edgetune.bmc.client import Answer, Client
 from edgetune.bmc.jobs import Jobs
-from edgetune.bmc.payload import BmcError, at, is_secret, list_at, messages_of, said, same, text_at
+from edgetune.bmc.payload import (
+    BmcError,
+    at,
+    is_bad,
+    is_secret,
+    list_at,
+    messages_of,
+    said,
+    same,
+    text_at,
+)
 from edgetune.bmc.registry import Registry
 from edgetune.bmc.system import bios_link, find_registry, settings_link
 
@@ -21,7 +31,6 @@ Values = Mapping[str, Any]
 # What is beside the attributes in the resource of a Gen9, which has them at its top.
 _NO_ATTRIBUTES = ("Id", "Name", "Type", "Description", "AttributeRegistry", "Modified")
 _MOST_MESSAGES = 10
-_GOOD = ("Success", "NoOperation", "SystemResetRequired", "ResetRequired")
 
 
 @dataclass(frozen=True)
@@ -75,7 +84,7 @@ class State:
         bad = [
             message["text"]
             for message in messages_of(result)
-            if _is_bad(message) and (ours & message["about"] or not others & message["about"])
+            if is_bad(message) and (ours & message["about"] or not others & message["about"])
         ]
         return bad[:_MOST_MESSAGES]
 
@@ -149,9 +158,3 @@ def _attributes(answer: Answer) -> dict[str, Any]:
 
 def _is_flat_attribute(name: str, value: Any) -> bool:
     return not (name in _NO_ATTRIBUTES or "@" in name or isinstance(value, (dict, list)))
-
-
-def _is_bad(message: Mapping[str, Any]) -> bool:
-    if message["severity"]:
-        return bool(message["severity"] != "OK")
-    return message["id"].replace(":", ".").rpartition(".")[2] not in _GOOD

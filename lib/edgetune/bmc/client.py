@@ -14,15 +14,15 @@ import json
 import ssl
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Callable
 from urllib.parse import urljoin, urlsplit
 
 from edgetune.bmc.credentials import Login
-from edgetune.bmc.payload import BmcError, at, link_at, messages_of, said
+from edgetune.bmc.payload import BmcError, at, errors_of, link_at, messages_of, said
 from edgetune.config import Config
 from edgetune.errors import InputError
 
@@ -36,18 +36,24 @@ _REDIRECTS = 3
 _FAREWELL = 0.1
 # UnicodeError: a name that no resolver would take.
 _BROKEN = (OSError, http.client.HTTPException, UnicodeError)
-# What a BMC says that did nothing now but will later: HPE, Dell, and Base of DSP0268.
+# What a BMC says that did nothing now but will later: HPE, Dell, and Base of DSP0268. RAC0218 is
+# an iDRAC on which as many people are logged in as may be.
 _LATER = (
     "InvalidOperationForSystemState",
     "UnableToModifyDuringSystemPOST",
     "SYS518",
     "RAC0679",
+    "RAC0218",
     "SessionLimitExceeded",
     "CreateLimitReachedForResource",
     "ServiceTemporarilyUnavailable",
     "ServiceInUnknownState",
     "ServiceShuttingDown",
 )
+
+
+# What a BMC may say of a wrong password with another status than 401: HPE.
+_WRONG_LOGIN = ("UnauthorizedLoginAttempt",)
 
 
 class Lost(BmcError):
@@ -166,19 +172,15 @@ class Client:
             try:
                 answer, body = self._follow(link)
             except _BROKEN as error:
-                problem, wait = self._broken(error), pause
-            else:
-                if answer.status < 300:
-                    return self._parsed(answer, body)
-                if answer.status in (404, 410):
-                    return None
-                problem = self._refusal("GET", answer, body)
-                wait = pause if problem.reason == "busy" else None
-                if wait:
-                    wait = max(wait, _retry_after(answer))
-            if wait is None or problem.reason == "tls" or self._left() < wait:
-                raise problem
-            self._sleep(wait)
+                self._pause(self._broken(error), pause)
+                continue
+            if answer.status in (404, 410):
+                return None
+            if answer.status < 300:
+                found = self._parsed(answer, body)
+                if not errors_of(found.data):
+                    return found
+            self._pause(self._refusal("GET", answer, body), pause, _retry_after(answer))
         raise AssertionError("the last pause is None")
 
     def change(
@@ -213,6 +215,26 @@ class Client:
         body: Mapping[str, Any] | None = None,
         etag: str | None = None,
     ) -> Answer:
+        answer, raw = self._sent(method, link, body, etag)
+        if answer.status == 412:
+            raise Outdated(f"{said(link)} changed in between")
+        data = _json(raw)
+        if answer.status < 300 and not errors_of(data):
+            return replace(answer, data=data) if isinstance(data, dict) else answer
+        problem = self._refusal(method, answer, raw)
+        # Whatever stands before a BMC may answer 503 after the BMC acted; a message is its own. An
+        # error that calls itself a success may have done a part.
+        if not 300 <= answer.status < 500 and not _says_later(data):
+            raise Lost(str(problem))
+        raise problem
+
+    def _sent(
+        self,
+        method: str,
+        link: str,
+        body: Mapping[str, Any] | None = None,
+        etag: str | None = None,
+    ) -> tuple[Answer, bytes]:
         path = self._path(link)
         condition = {"If-Match": etag} if etag else {}
         # A connection that was kept may be gone by now, and nobody could tell what arrived.
@@ -222,44 +244,50 @@ class Client:
             except _BROKEN as error:
                 raise self._broken(error) from None
             try:
-                answer, raw = self._exchange(connection, method, path, body, condition)
+                return self._exchange(connection, method, path, body, condition)
             except (*_BROKEN, BmcError) as error:
                 raise Lost(f"no answer to {method} {said(link)}: {_what(error)}") from None
-        if answer.status == 412:
-            raise Outdated(f"{said(link)} changed in between")
-        if answer.status < 300:
-            with suppress(BmcError):
-                return self._parsed(answer, raw)
-            return answer
-        problem = self._refusal(method, answer, raw)
-        # Whatever stands before a BMC may answer 503 after the BMC acted; a message is its own.
-        if answer.status >= 500 and not _says_later(_json(raw)):
-            raise Lost(str(problem))
-        raise problem
 
     def _log_in(self) -> None:
         links = at(self.root, "Links") or at(self.root, "links")
         sessions = link_at(links, "Sessions")
-        if not sessions:
-            pair = f"{self._login.username}:{self._login.password}".encode()
-            self._headers["Authorization"] = "Basic " + base64.b64encode(pair).decode()
-            # Only what may not be read by everybody shows whether the BMC takes them.
-            self.get(link_at(self.root, "Systems"))
+        if sessions and self._open_session(sessions):
             return
+        pair = f"{self._login.username}:{self._login.password}".encode()
+        self._headers["Authorization"] = "Basic " + base64.b64encode(pair).decode()
+        # Only what may not be read by everybody shows whether the BMC takes them.
+        self.get(link_at(self.root, "Systems"))
+
+    def _open_session(self, sessions: str) -> bool:
+        """False where the BMC has none to open (405). One that has no room has it soon."""
         body = {"UserName": self._login.username, "Password": self._login.password}
-        try:
-            answer = self._send("POST", sessions, body)
-        except Lost as error:
-            raise BmcError("unreachable", str(error)) from None
-        except BmcError as error:
-            if error.reason != "failed":
-                raise
-            raise BmcError("auth", str(error)) from None
-        token = answer.headers.get("x-auth-token", "")
-        if not token:
-            raise BmcError("garbage", "opened a session without a token")
-        self._headers["X-Auth-Token"] = token
-        self._session = self.location(answer) or link_at(answer.data)
+        for pause in (*_PAUSES, None):
+            try:
+                answer, raw = self._sent("POST", sessions, body)
+            except Lost as error:
+                raise BmcError("unreachable", str(error)) from None
+            if answer.status == 405:
+                return False
+            token = answer.headers.get("x-auth-token", "")
+            if answer.status < 300 and token:
+                self._headers["X-Auth-Token"] = token
+                self._session = self.location(answer) or link_at(_json(raw))
+                return True
+            if answer.status < 300 and not errors_of(_json(raw)):
+                raise BmcError("garbage", "opened a session without a token")
+            problem = self._refusal("POST", answer, raw)
+            if answer.status >= 500:
+                problem = BmcError("busy", str(problem))
+            self._pause(problem, pause, _retry_after(answer))
+        raise AssertionError("the last pause is None")
+
+    def _pause(self, problem: BmcError, pause: float | None, at_least: float = 0.0) -> None:
+        """Wait for what is over soon; raises the problem if it is another one, or time is up."""
+        is_over_soon = problem.reason in ("busy", "unreachable")
+        wait = max(pause or 0.0, at_least)
+        if pause is None or not is_over_soon or self._left() < wait:
+            raise problem
+        self._sleep(wait)
 
     def _follow(self, link: str) -> tuple[Answer, bytes]:
         for _ in range(_REDIRECTS):
@@ -325,10 +353,12 @@ class Client:
         """What an answer that is no success means."""
         data = _json(raw)
         what = f"answered {answer.status} to {method} {said(answer.link)}{_why(data)}"
-        if answer.status in (401, 403):
+        if answer.status in (401, 403) or _says(data, _WRONG_LOGIN):
             return BmcError("auth", what)
         if answer.status in (429, 503) or _says_later(data):
             return BmcError("busy", what)
+        if answer.status < 300:
+            return BmcError("garbage", what)
         if answer.status < 400:
             place = said(answer.headers.get("location", ""))
             return BmcError("refused", f"{what}: a redirect of a change to {place!r}")
@@ -458,16 +488,18 @@ def _json(raw: bytes) -> Any:
 
 
 def _why(data: Any) -> str:
-    """The first message of an error, as ``: text``."""
-    found = messages_of(data) if isinstance(data, dict) else []
-    error = data.get("error") if isinstance(data, dict) else None
-    found = messages_of(error) or found
+    """The first message of an error that tells what is wrong, as ``: text``."""
+    found = errors_of(data) or messages_of(at(data, "error")) or messages_of(data)
     return f": {found[0]['text']}" if found else ""
 
 
 def _says_later(data: Any) -> bool:
-    found = messages_of(data) + messages_of(data.get("error")) if isinstance(data, dict) else []
-    return any(word in message["id"] for message in found for word in _LATER)
+    return _says(data, _LATER)
+
+
+def _says(data: Any, words: Sequence[str]) -> bool:
+    found = messages_of(data) + messages_of(at(data, "error"))
+    return any(word in message["id"] for message in found for word in words)
 
 
 def _retry_after(answer: Answer) -> float:

@@ -10,6 +10,7 @@ from edgetune.errors import EdgetuneError
 
 MAX_TEXT = 200
 MAX_ERROR = 2000
+_GOOD = ("Success", "NoOperation", "SystemResetRequired", "ResetRequired")
 
 
 class BmcError(EdgetuneError):
@@ -82,10 +83,12 @@ def messages_of(data: Any) -> list[dict[str, Any]]:
     """Messages of an error or of a resource, each ``{id, severity, text, about}``.
 
     ``about`` are the properties and arguments it names. An iLO 4 spells ``MessageID``, and
-    gives neither severity nor text (HewlettPackard/ilo-rest-api-docs, ``_ilo4_errors.md``).
+    gives neither severity nor text (HewlettPackard/ilo-rest-api-docs, ``_ilo4_errors.md``). An
+    iDRAC 8 gives one message instead of a list (openstack/sushy, ``exceptions.py``), and some
+    BMCs nothing but the ``code`` and the ``message`` of the error.
     """
     found = []
-    for message in list_at(data, "@Message.ExtendedInfo") or list_at(data, "Messages"):
+    for message in _listed(data):
         name = text_at(message, "MessageId") or text_at(message, "MessageID")
         about = list_at(message, "RelatedProperties") + list_at(message, "MessageArgs")
         found.append(
@@ -97,3 +100,31 @@ def messages_of(data: Any) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def is_bad(message: Mapping[str, Any]) -> bool:
+    """Whether one of ``messages_of`` tells of something that was not done."""
+    if message["id"].replace(":", ".").rpartition(".")[2] in _GOOD:
+        return False
+    # "Informational" is of an iDRAC.
+    return message["severity"] not in ("OK", "Informational")
+
+
+def errors_of(data: Any) -> list[dict[str, Any]]:
+    """The messages of an ``error`` that tell of something that was not done.
+
+    HPE puts what succeeded into an ``error``, too: "SystemResetRequired".
+    """
+    return [message for message in messages_of(at(data, "error")) if is_bad(message)]
+
+
+def _listed(data: Any) -> list[Any]:
+    info = at(data, "@Message.ExtendedInfo")
+    if isinstance(info, Mapping):
+        return [info]
+    alone = {"MessageId": at(data, "code"), "Message": at(data, "message")}
+    return (
+        list_at(data, "@Message.ExtendedInfo")
+        or list_at(data, "Messages")
+        or [alone] * bool(text_at(data, "message"))
+    )
