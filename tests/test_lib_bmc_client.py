@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,6 +37,7 @@ from tests.bmc_server import (
 )
 
 SESSION = f"{SESSIONS}/1"
+TOKEN = "9f8e7d6c5b4a39281706"
 LOGIN = Login("edgetune", "one-that-nobody-may-see")
 LATER = {
     "error": {"@Message.ExtendedInfo": [{"MessageId": "iLO.2.14.InvalidOperationForSystemState"}]}
@@ -444,6 +446,19 @@ class TestChange:
         with talk(bmc) as client, pytest.raises(BmcError, match=r"no\[31m such value"):
             client.change("PATCH", "/thing", {})
 
+    @pytest.mark.parametrize(
+        "text", ["{} is wrong", "x" * 190 + " {}", 'a "quoted" {}', "\u00e4 {}"]
+    )
+    def test_strikes_out_what_the_bmc_repeats(self, bmc: ScriptedBmc, text: str) -> None:
+        repeated = text.format(f"{LOGIN.password} and {TOKEN}")
+        bmc.on("POST", SESSIONS, reply(201, {}, X_Auth_Token=TOKEN, Location=SESSION))
+        bmc.on("PATCH", "/thing", reply(400, told("x", Message=repeated)))
+        with talk(bmc) as client, pytest.raises(BmcError) as caught:
+            client.change("PATCH", "/thing", {})
+        assert "***" in str(caught.value)
+        assert LOGIN.password[:6] not in str(caught.value)
+        assert TOKEN[:6] not in str(caught.value)
+
     def test_on_what_is_no_longer_so(self, bmc: ScriptedBmc) -> None:
         bmc.on("PATCH", "/thing", reply(412))
         with talk(bmc) as client, pytest.raises(Outdated):
@@ -485,14 +500,30 @@ class TestTrust:
         assert caught.value.reason == "tls"
         assert bmc.arrived == []
 
-    def test_certificate_for_another_address(self, tmp_path: Path) -> None:
-        bmc = ScriptedBmc(make_certificates(tmp_path, ["192.0.2.1"]))
+    @pytest.mark.parametrize(
+        ("address", "days", "says"),
+        [
+            ("192.0.2.1", 30, "127.0.0.1.*have bmc.address name it"),
+            ("127.0.0.1", -0.5, "expired; give it a new one"),
+        ],
+    )
+    def test_hint_fits_what_is_wrong_with_a_certificate(
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        address: str,
+        days: float,
+        says: str,
+    ) -> None:
+        monkeypatch.setattr("lab.bmc.certificates.LIFE", timedelta(days=days))
+        bmc = ScriptedBmc(make_certificates(tmp_path, [address]))
         try:
-            with pytest.raises(BmcError, match="127.0.0.1") as caught, talk(bmc):
+            with pytest.raises(BmcError, match=says) as caught, talk(bmc):
                 pass
         finally:
             bmc.close()
         assert caught.value.reason == "tls"
+        assert "bmc_ca_file" not in str(caught.value)
 
     def test_not_verified_when_told_so(self, bmc: ScriptedBmc) -> None:
         with talk(bmc, bmc_ca_file="", bmc_verify=False) as client:

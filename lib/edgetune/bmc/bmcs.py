@@ -86,9 +86,9 @@ def _converse(
             refuse_another(system, asked.get("system", ""))
             return _VERBS[verb](client, system, asked)
     except BmcError as error:
-        if client.has_changed and error.reason not in ("failed", "refused"):
-            raise BmcError("unknown", str(error)) from None
-        raise
+        is_unknown = client.has_changed and error.reason not in ("failed", "refused")
+        reason = "unknown" if is_unknown else error.reason
+        raise BmcError(reason, client.without_secrets(str(error))) from None
 
 
 def _failure(host: Host, reason: str, text: str) -> HostResult:

@@ -22,7 +22,7 @@ from typing import Any, Callable
 from urllib.parse import urljoin, urlsplit
 
 from edgetune.bmc.credentials import Login
-from edgetune.bmc.payload import BmcError, at, errors_of, link_at, messages_of, said
+from edgetune.bmc.payload import MAX_TEXT, BmcError, at, errors_of, link_at, messages_of, said
 from edgetune.config import Config
 from edgetune.errors import InputError
 
@@ -36,6 +36,19 @@ _REDIRECTS = 3
 _FAREWELL = 0.1
 # UnicodeError: a name that no resolver would take.
 _BROKEN = (OSError, http.client.HTTPException, UnicodeError)
+_UNKNOWN_CA = "; name the CA that signed it, or the certificate itself, in bmc_ca_file"
+_OTHER_NAME = "; give it one for this address, or have bmc.address name it as its certificate does"
+# By the code of OpenSSL (x509_vfy.h, X509_V_ERR_*).
+_HINTS = {
+    9: "; set its clock, or this one",
+    10: "; give it a new one, or set its clock and this one",
+    **dict.fromkeys((2, 18, 19, 20, 21), _UNKNOWN_CA),
+    **dict.fromkeys((62, 64), _OTHER_NAME),
+}
+_STRUCK_OUT = "***"
+# Shorter ones would stand in every other word.
+_SHORTEST_SECRET = 4
+_SHOWN = 40
 # What a BMC says that did nothing now but will later: HPE, Dell, and Base of DSP0268. RAC0218 is
 # an iDRAC on which as many people are logged in as may be.
 _LATER = (
@@ -200,6 +213,18 @@ class Client:
         self.has_changed = True
         return answer
 
+    def without_secrets(self, text: str) -> str:
+        """The same text; what the BMC was logged in to with, and may repeat, is struck out."""
+        for secret in self._secrets:
+            text = text.replace(secret, _STRUCK_OUT)
+        return text
+
+    @property
+    def _secrets(self) -> list[str]:
+        names = ("X-Auth-Token", "Authorization")
+        own = [self._login.password, *(self._headers.get(name, "") for name in names)]
+        return [secret for secret in own if len(secret) >= _SHORTEST_SECRET]
+
     def location(self, answer: Answer) -> str:
         """The path of what a change created, or ""; a BMC may know itself by another name."""
         try:
@@ -218,7 +243,7 @@ class Client:
         answer, raw = self._sent(method, link, body, etag)
         if answer.status == 412:
             raise Outdated(f"{said(link)} changed in between")
-        data = _json(raw)
+        data = self._json(raw)
         if answer.status < 300 and not errors_of(data):
             return replace(answer, data=data) if isinstance(data, dict) else answer
         problem = self._refusal(method, answer, raw)
@@ -271,9 +296,9 @@ class Client:
             token = answer.headers.get("x-auth-token", "")
             if answer.status < 300 and token:
                 self._headers["X-Auth-Token"] = token
-                self._session = self.location(answer) or link_at(_json(raw))
+                self._session = self.location(answer) or link_at(self._json(raw))
                 return True
-            if answer.status < 300 and not errors_of(_json(raw)):
+            if answer.status < 300 and not errors_of(self._json(raw)):
                 raise BmcError("garbage", "opened a session without a token")
             problem = self._refusal("POST", answer, raw)
             if answer.status >= 500:
@@ -344,14 +369,15 @@ class Client:
         return raw
 
     def _parsed(self, answer: Answer, raw: bytes) -> Answer:
-        data = _json(raw)
+        data = self._json(raw)
         if not isinstance(data, dict):
-            raise BmcError("garbage", f"{said(answer.link)} is no JSON object: {raw[:40]!r}")
+            begun = said(self.without_secrets(raw[:MAX_TEXT].decode(errors="replace")), _SHOWN)
+            raise BmcError("garbage", f"{said(answer.link)} is no JSON object: {begun!r}")
         return Answer(answer.link, answer.status, answer.headers, data)
 
     def _refusal(self, method: str, answer: Answer, raw: bytes) -> BmcError:
         """What an answer that is no success means."""
-        data = _json(raw)
+        data = self._json(raw)
         what = f"answered {answer.status} to {method} {said(answer.link)}{_why(data)}"
         if answer.status in (401, 403) or _says(data, _WRONG_LOGIN):
             return BmcError("auth", what)
@@ -363,6 +389,21 @@ class Client:
             place = said(answer.headers.get("location", ""))
             return BmcError("refused", f"{what}: a redirect of a change to {place!r}")
         return BmcError("busy" if method == "GET" and answer.status >= 500 else "failed", what)
+
+    def _json(self, raw: bytes) -> Any:
+        data = _json(raw)
+        text = raw.decode(errors="replace")
+        written = [*self._secrets, *(json.dumps(secret)[1:-1] for secret in self._secrets)]
+        return self._struck(data) if any(secret in text for secret in written) else data
+
+    def _struck(self, data: Any) -> Any:
+        """The same without secrets in its texts; a value that happens to be one is left alone."""
+        if isinstance(data, dict):
+            return {name: self._struck(value) for name, value in data.items()}
+        if isinstance(data, list):
+            return [self._struck(value) for value in data]
+        is_text = isinstance(data, str) and data not in self._secrets
+        return self.without_secrets(data) if is_text else data
 
     def _path(self, link: str) -> str:
         """A link as a path of this BMC."""
@@ -393,8 +434,8 @@ class Client:
 
     def _broken(self, error: Exception) -> BmcError:
         if isinstance(error, ssl.SSLCertVerificationError):
-            hint = "name the CA that signed it, or the certificate itself, in bmc_ca_file"
-            return BmcError("tls", f"its certificate is not trusted: {_what(error)}; {hint}")
+            hint = _HINTS.get(error.verify_code, "")
+            return BmcError("tls", f"its certificate is not trusted: {_what(error)}{hint}")
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
             return BmcError("tls", f"TLS failed: {_what(error)}")
         return BmcError("unreachable", _what(error))
