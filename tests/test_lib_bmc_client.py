@@ -459,6 +459,20 @@ class TestChange:
         assert LOGIN.password[:6] not in str(caught.value)
         assert TOKEN[:6] not in str(caught.value)
 
+    def test_is_given_time_to_be_done_unanswered(self, bmc: ScriptedBmc) -> None:
+        waited: list[float] = []
+        client = talk(bmc, timeout=60)
+        client._sleep = waited.append
+        with client:
+            client.let_settle()
+            client._end = time.monotonic() + 1
+            client.let_settle()
+            client._end = 0
+            client.let_settle()
+        assert waited[0] == 2
+        assert 0 <= waited[1] <= 0.25
+        assert waited[2] == 0
+
     def test_on_what_is_no_longer_so(self, bmc: ScriptedBmc) -> None:
         bmc.on("PATCH", "/thing", reply(412))
         with talk(bmc) as client, pytest.raises(Outdated):

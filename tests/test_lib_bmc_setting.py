@@ -102,6 +102,7 @@ class Small(ScriptedBmc):
 @pytest.fixture
 def bmc(certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> Iterator[Small]:
     monkeypatch.setattr(client_module, "_PAUSES", (0.01, 0.01, 0.01))
+    monkeypatch.setattr(client_module, "_SETTLE", 0.0)
     small = Small(certificates)
     yield small
     small.close()
@@ -121,6 +122,14 @@ class TestLost:
         bmc.on("PATCH", SETTINGS, bmc.take_and_cut)
         result = bmc.set()
         assert (result.error, result.changed) == (None, True)
+        assert len(bmc.patches) == 1
+
+    def test_that_is_done_a_little_later_is_not_sent_again(
+        self, bmc: Small, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bmc.on("PATCH", SETTINGS, cut, bmc.take)
+        monkeypatch.setattr(client_module.Client, "let_settle", lambda own: bmc.stage(**WANTED))
+        assert bmc.set().error is None
         assert len(bmc.patches) == 1
 
     def test_that_did_not_arrive_is_sent_again_after_a_look(self, bmc: Small) -> None:

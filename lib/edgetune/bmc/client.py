@@ -31,6 +31,8 @@ MAX_ANSWER = 16 << 20
 _CONNECT = 10.0
 _PAUSES = (0.25, 1.0, 2.0)
 _LONGEST_PAUSE = 10.0
+# Seconds in which a BMC may still do what it did not answer.
+_SETTLE = 2.0
 _REDIRECTS = 3
 # Of the time of a conversation: what is kept to end its session.
 _FAREWELL = 0.1
@@ -212,6 +214,10 @@ class Client:
             raise
         self.has_changed = True
         return answer
+
+    def let_settle(self) -> None:
+        """Wait until it is worth a look what became of a change whose answer was lost."""
+        self._sleep(max(0.0, min(_SETTLE, self._left() / 4)))
 
     def without_secrets(self, text: str) -> str:
         """The same text; what the BMC was logged in to with, and may repeat, is struck out."""

@@ -90,6 +90,7 @@ def _send(bios: Bios, state: State, needed: Values, ours: Sequence[Values]) -> t
             state.refuse_foreign(*ours)
             strong = state.version == before
         except Lost:
+            bios.client.let_settle()
             state = bios.read()
             if state.fits(values):
                 return "", state
@@ -132,13 +133,13 @@ def _withdraw(bios: Bios, state: State) -> State:
     job = bios.jobs.waiting()
     if job is not None:
         link = job.link
-        _settle(lambda: bios.jobs.delete(job), lambda: not _waits(bios.jobs.find(link)))
+        _settle(bios, lambda: bios.jobs.delete(job), lambda: not _waits(bios.jobs.find(link)))
         state = bios.read()
     actions = at(state.settings.data, "Actions") if state.settings else None
     clear = [at(place, "#DellManager.ClearPending") for place in (at(actions, "Oem"), actions)]
     target = link_at(clear[0], "target") or link_at(clear[1], "target")
     if state.pending and target:
-        _settle(lambda: bios.client.change("POST", target), lambda: not bios.read().pending)
+        _settle(bios, lambda: bios.client.change("POST", target), lambda: not bios.read().pending)
         state = bios.read()
     return state
 
@@ -151,6 +152,7 @@ def _find_job(bios: Bios, state: State) -> tuple[str, bool]:
     try:
         return bios.jobs.create(state.settings.link), True
     except Lost:
+        bios.client.let_settle()
         job = bios.jobs.waiting()
         if job is None:
             raise
@@ -161,10 +163,11 @@ def _waits(job: Job | None) -> bool:
     return job is not None and job.state == "waiting"
 
 
-def _settle(act: Callable[[], Any], is_done: Callable[[], bool]) -> None:
+def _settle(bios: Bios, act: Callable[[], Any], is_done: Callable[[], bool]) -> None:
     """Do it; where no answer comes, look, and do it once more if it was not done."""
     try:
         act()
     except Lost:
+        bios.client.let_settle()
         if not is_done():
             act()
