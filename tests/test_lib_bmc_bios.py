@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from edgetune.bmc import checking
+from edgetune.bmc import checking, jobs
 from edgetune.bmc import client as client_module
 from edgetune.hosts.result import HostResult
 from lab.bmc import Machine, Service
+from lab.bmc.jobs import Job
 from tests.bmc_site import PASSWORD, Site, give_changes_up_soon, setting, snoop
 
 # What home means on each, and what it is before.
@@ -225,6 +226,46 @@ class TestJobs:
         assert result.error is None
         assert result.data["job"].endswith(dell.machine.jobs[0].id)
         assert dell.changes == ["POST"]
+
+    @pytest.mark.parametrize("offers_whole_lists", [True, False])
+    def test_is_found_among_many_whose_numbers_began_anew(
+        self, dell: Box, monkeypatch: pytest.MonkeyPatch, offers_whole_lists: bool
+    ) -> None:
+        if not offers_whole_lists:
+            monkeypatch.setattr(jobs, "expanded", lambda client: "")
+        monkeypatch.setattr("lab.bmc.jobs.FIRST", 10**12 - 1)
+        dell.machine.jobs += [Job(f"JID_9999999999{n}", "", "Completed") for n in range(10, 50)]
+        dell.set()
+        assert dell.machine.jobs[-1].id == "JID_000000000000"
+        assert dell.set(ours=dell.home).changed is False
+        assert dell.changes == ["PATCH"]
+        assert dell.set(dell.first, ours=dell.home).error is None
+        assert dell.changes == ["PATCH", "DELETE"]
+        assert dell.machine.pending == {}
+
+    @pytest.mark.parametrize("state", ["Scheduled", "Running"])
+    def test_update_that_a_boot_would_start_is_of_somebody_else(
+        self, dell: Box, state: str
+    ) -> None:
+        dell.machine.jobs.append(Job("JID_1", "TIME_NOW", state, "FirmwareUpdate"))
+        for refused in (dell.plan(), dell.set()):
+            assert refused.reason == "refused"
+            assert f"FirmwareUpdate JID_1 ({state}: " in str(refused.error)
+        assert dell.changes == []
+        (foreign,) = dell.check().data["foreign"]
+        assert foreign.startswith("FirmwareUpdate JID_1")
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            Job("JID_1", "2999-01-01T02:00:00", "Scheduled", "FirmwareUpdate"),
+            Job("JID_1", "TIME_NOW", "Completed", "FirmwareUpdate"),
+            Job("JID_1", "TIME_NOW", "Running", "ExportConfiguration"),
+        ],
+    )
+    def test_that_no_boot_concerns_refuses_nothing(self, dell: Box, other: Job) -> None:
+        dell.machine.jobs.append(other)
+        assert (dell.plan().error, dell.set().error) == (None, None)
 
     def test_what_no_job_has_is_cleared(self, dell: Box) -> None:
         dell.machine.stage(dell.home, scheduled=False)

@@ -14,7 +14,14 @@ from edgetune.bmc.client import Answer, Client
 from edgetune.bmc.jobs import Jobs
 from edgetune.bmc.logical import find_knob
 from edgetune.bmc.payload import BmcError, messages_of
-from edgetune.bmc.system import bios_link, find_registry, in_post, reset_action, settings_link
+from edgetune.bmc.system import (
+    bios_link,
+    find_registry,
+    in_post,
+    members,
+    reset_action,
+    settings_link,
+)
 
 FIXTURES = Path(__file__).parent / "fixtures" / "redfish"
 
@@ -164,10 +171,36 @@ def test_jobs_of_an_idrac() -> None:
     pages = Pages(**{link: load("dell_manager"), jobs: {"Members": []}, "/task": task})
     found = Jobs(pages, answer("dell_system"))
     assert found.are_listed
-    assert found.waiting() is None
+    assert (found.of_bios(), found.foreign()) == ([], [])
     job = found.find("/task")
     assert job is not None
     assert (job.state, job.text) == ("waiting", "Scheduled: Task successfully scheduled.")
+
+
+@pytest.mark.parametrize("place", ["Links", "Oem"])
+def test_jobs_are_listed_on_pages_where_makers_link_them(place: str) -> None:
+    """An iDRAC 10 has the link elsewhere; the last of 60 jobs is what somebody else scheduled."""
+    system, manager = load("dell_system"), load("dell_manager")
+    link = manager["Links"].pop("Oem")["Dell"]["Jobs"]
+    dell = {"Dell": {"Jobs": link}}
+    manager.update({"Oem": dell} if place == "Oem" else {"Links": {"Oem": dell}})
+    done = [{"@odata.id": f"/jobs/{n}", "JobState": "Completed"} for n in range(59)]
+    update = {"@odata.id": "/jobs/JID_7", "JobType": "FirmwareUpdate", "JobState": "Scheduled"}
+    pages = Pages(
+        **{
+            system["Links"]["ManagedBy"][0]["@odata.id"]: manager,
+            link["@odata.id"]: {"Members": done, "Members@odata.nextLink": "/more"},
+            "/more": {"Members": [update]},
+        }
+    )
+    found = Jobs(pages, answer("dell_system"))
+    assert found.foreign() == ["FirmwareUpdate JID_7 (Scheduled)"]
+
+
+def test_a_list_without_an_end_is_no_whole_one() -> None:
+    pages = Pages(**{"/list": {"Members": [{}], "Members@odata.nextLink": "/list"}})
+    with pytest.raises(BmcError, match="has more pages than 20"):
+        list(members(pages, "/list"))
 
 
 def test_task_that_ended_well() -> None:

@@ -20,11 +20,14 @@ class Job:
     id: str
     created: str
     state: str = "Scheduled"
+    kind: str = "BIOSConfiguration"
 
     @property
     def open(self) -> bool:
-        return self.state in ("Scheduled", "Running")
+        """Whether it has what is pending for the BIOS, or applies it now."""
+        return self.kind == "BIOSConfiguration" and self.state in ("Scheduled", "Running")
 
 
 def new_job(number: int, created: str) -> Job:
-    return Job(f"JID_{FIRST + number}", created)
+    """Numbers have twelve digits, and begin anew after the last."""
+    return Job(f"JID_{(FIRST + number) % 10**12:012d}", created)

@@ -11,7 +11,7 @@ from typing import Any, Callable
 
 from .attributes import registry
 from .jobs import STATES, Job
-from .machine import Event, Machine
+from .machine import Event, Machine, now
 from .messages import Refused, message
 from .personality import Personality
 
@@ -130,7 +130,14 @@ def _root(machine: Machine, item: str) -> Body:
         "SessionService": _to(machine, "session_service"),
         "Links": {"Sessions": _to(machine, "sessions")},
     }
-    return {**body, "Tasks": _to(machine, "task_service")} if machine.personality.jobs else body
+    if not machine.personality.jobs:
+        return body
+    expand = {"ExpandQuery": {"NoLinks": True, "Levels": True, "MaxLevels": 1}}
+    return {
+        **body,
+        "Tasks": _to(machine, "task_service"),
+        "ProtocolFeaturesSupported": expand,
+    }
 
 
 def _system(machine: Machine, item: str) -> Body:
@@ -226,6 +233,7 @@ def _manager(machine: Machine, item: str) -> Body:
         "Name": "Manager",
         "ManagerType": "BMC",
         "Model": machine.personality.manager_model,
+        "DateTime": now(),
         "LogServices": _to(machine, "log_services"),
         "Links": {"ManagerForServers": [_to(machine, "system")]},
     }
@@ -316,7 +324,7 @@ def _job(machine: Machine, item: str) -> Body:
     return {
         "Id": job.id,
         "Name": "ConfigBIOS:BIOS.Setup.1-1",
-        "JobType": "BIOSConfiguration",
+        "JobType": job.kind,
         "JobState": job.state,
         "Message": text,
         "MessageId": identity,

@@ -111,6 +111,13 @@ class Bios:
         }
         return State(bios, settings, current, pending)
 
+    def refuse_foreign_jobs(self) -> None:
+        """BmcError ``refused`` if a reboot would start a job that is not of the BIOS."""
+        foreign = self.jobs.foreign()
+        if foreign:
+            text = ", ".join(foreign)
+            raise BmcError("refused", f"jobs of somebody else wait for the next boot: {text}")
+
     def registry(self, state: State) -> Registry | None:
         """What its attributes may be; None where the BMC has no registry for them."""
         return find_registry(self.client, state.bios)

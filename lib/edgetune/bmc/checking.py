@@ -18,8 +18,9 @@ def check(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[st
 
     ``state`` is ``done``; ``boot`` (accepted, waits for a boot); ``running`` (a job or POST is
     under way); ``absent`` (neither there nor pending: it was not taken, or the BMC has not read
-    yet what the boot made of it); or ``failed``. ``foreign`` says what else is pending. An
-    attribute that is shown no more is BmcError ``garbage``.
+    yet what the boot made of it); or ``failed``. ``foreign`` says what else is pending, and
+    which jobs of others a reboot would start. An attribute that is shown no more is BmcError
+    ``garbage``.
     """
     bios, wanted = Bios(client, system), request["attributes"]
     state = bios.read()
@@ -34,7 +35,7 @@ def check(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[st
         "state": verdict,
         "reason": said(reason, MAX_ERROR),
         "messages": messages,
-        "foreign": state.foreign(wanted, request["ours"]),
+        "foreign": [*state.foreign(wanted, request["ours"]), *bios.jobs.foreign()],
         **state.part(names),
     }
 

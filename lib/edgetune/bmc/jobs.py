@@ -9,21 +9,39 @@ from typing import Any
 
 from edgetune.bmc.client import Answer, Client
 from edgetune.bmc.payload import BmcError, at, last_part, link_at, messages_of, text_at
-from edgetune.bmc.system import managers, members, whole
+from edgetune.bmc.system import expanded, managers, members, whole
 
-_WAITING = ("New", "Scheduled", "Pending", "Starting", "Suspended", "Downloaded", "Waiting")
+_WAITING = (
+    *("New", "Scheduled", "Pending", "Starting", "Suspended", "Downloaded", "Waiting"),
+    # Of an iDRAC, too (DellJob, JobState).
+    *("Scheduling", "PendingActivation", "ReadyForExecution", "RebootPending", "Paused"),
+)
+_ENDED = ("Completed", "RebootCompleted")
 _BAD = ("Exception", "Killed", "Cancelled", "Interrupted")
-# The last ones count; an iDRAC keeps up to 256 and does not always show them whole.
-_NEWEST = 20
 
 
 @dataclass(frozen=True)
 class Job:
-    """``state`` is ``waiting`` (for a boot), ``running``, ``ended`` or ``failed``."""
+    """``state`` is ``waiting`` (for a boot), ``running``, ``ended`` or ``failed``.
+
+    ``kind`` and ``start`` (a time of the BMC's own clock, without zone) are those of an iDRAC.
+    """
 
     link: str
     state: str
     text: str
+    kind: str = ""
+    start: str = ""
+
+    @property
+    def is_of_bios(self) -> bool:
+        """Whether it brings BIOS settings into force."""
+        return "BIOS" in self.kind
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it waits or runs."""
+        return self.state in ("waiting", "running")
 
 
 class Jobs:
@@ -34,10 +52,13 @@ class Jobs:
 
     @functools.cached_property
     def _list(self) -> str:
-        # Where an iDRAC links its jobs (openstack/sushy-oem-idrac, manager.py).
+        return link_at(self._manager, *_where(self._manager))
+
+    @functools.cached_property
+    def _manager(self) -> Any:
+        """The manager that has jobs, or None."""
         found = managers(self._client, self._system)
-        links = [link_at(manager.data, "Links", "Oem", "Dell", "Jobs") for manager in found]
-        return next(filter(None, links), "")
+        return next((manager.data for manager in found if _where(manager.data)), None)
 
     @property
     def are_listed(self) -> bool:
@@ -49,17 +70,32 @@ class Jobs:
         answer = self._client.find(link)
         return _job(link, answer.data, answer.status) if answer else None
 
-    def waiting(self) -> Job | None:
-        """The job of the BIOS that waits or runs, if there is one."""
+    def of_bios(self) -> list[Job]:
+        """The jobs of the BIOS that wait or run, the latest first."""
+        found = [job for job in self._open() if job.is_of_bios]
+        return sorted(found, key=lambda job: job.start, reverse=True)
+
+    def foreign(self) -> list[str]:
+        """What else a reboot would start or break off, each as one text: updates of firmware.
+
+        What is to begin later is none of that yet.
+        """
+        now = text_at(self._manager, "DateTime")
+        return [
+            f"{job.kind} {last_part(job.link)} ({job.text})"
+            for job in self._open()
+            if not job.is_of_bios and (job.state == "waiting" or "Firmware" in job.kind)
+            if not _is_later(job.start, now)
+        ]
+
+    def _open(self) -> list[Job]:
+        """All that wait or run. Numbers say nothing: they begin anew every few years."""
         if not self._list:
-            return None
-        listed = sorted(members(self._client, self._list), key=_number)
-        for member in reversed(listed[-_NEWEST:]):
-            data = whole(self._client, member)
-            job = _job(link_at(member), data, 200)
-            if "BIOS" in text_at(data, "JobType") and job.state in ("waiting", "running"):
-                return job
-        return None
+            return []
+        link = self._list + expanded(self._client)
+        listed = [(one, whole(self._client, one)) for one in members(self._client, link)]
+        jobs = [_job(link_at(one), data, 200) for one, data in listed]
+        return [job for job in jobs if job.is_open]
 
     def of(self, answer: Answer) -> str:
         """The job or task that an accepted change made, or ""."""
@@ -82,10 +118,16 @@ class Jobs:
         self._client.change("DELETE", job.link)
 
 
-def _number(member: Any) -> tuple[int, str]:
-    name = last_part(link_at(member))
-    digits = "".join(filter(str.isdecimal, name))
-    return int(digits[:18] or 0), name
+def _where(manager: Any) -> tuple[str, ...]:
+    """Where an iDRAC links its jobs (openstack/sushy-oem-idrac, manager.py), or ()."""
+    places = (("Links", "Oem", "Dell", "Jobs"), ("Oem", "Dell", "Jobs"))
+    return next((place for place in places if link_at(manager, *place)), ())
+
+
+def _is_later(start: str, now: str) -> bool:
+    """Whether a time is after another, both without their zones: "TIME_NOW" is not."""
+    length = len("2027-01-31T12:00:00")
+    return start[:1].isdigit() and now[:1].isdigit() and start[:length] > now[:length]
 
 
 def _job(link: str, data: Any, status: int) -> Job:
@@ -94,7 +136,8 @@ def _job(link: str, data: Any, status: int) -> Job:
     state = dell or text_at(data, "TaskState")
     texts = [text_at(data, "Message"), *(message["text"] for message in messages_of(data))]
     text = ": ".join(filter(None, (state, next(filter(None, texts), ""))))
-    return Job(link, _state(state, at(data, "TaskStatus"), status), text)
+    kind, start = text_at(data, "JobType"), text_at(data, "StartTime")
+    return Job(link, _state(state, at(data, "TaskStatus"), status), text, kind, start)
 
 
 def _state(state: str, health: Any, status: int) -> str:
@@ -103,6 +146,6 @@ def _state(state: str, health: Any, status: int) -> str:
         return "waiting" if status == 202 else "ended"
     if state in _BAD or "Fail" in state or "Error" in state:
         return "failed"
-    if state == "Completed":
+    if state in _ENDED:
         return "failed" if health in ("Warning", "Critical") else "ended"
     return "waiting" if state in _WAITING else "running"

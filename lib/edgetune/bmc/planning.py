@@ -30,10 +30,11 @@ class _Reading:
 
 
 def plan(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[str, Any]:
-    """A row for each of ``settings``; BmcError ``refused`` if more than ``ours`` is pending."""
+    """A row for each of ``settings``; BmcError ``refused`` if more than ``ours`` would come."""
     bios = Bios(client, system)
     state = bios.read()
     state.refuse_foreign(request["ours"])
+    bios.refuse_foreign_jobs()
     registry = bios.registry(state)
     readings = [_read(setting, state, registry) for setting in request["settings"]]
     return {

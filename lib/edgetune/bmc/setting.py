@@ -31,6 +31,7 @@ def set_attributes(client: Client, system: Answer, request: Mapping[str, Any]) -
     ours = (wanted, request["ours"])
     state = bios.read()
     state.refuse_foreign(*ours)
+    bios.refuse_foreign_jobs()
     target = {**state.pending, **wanted}
     needed = {n: v for n, v in target.items() if not same(state.current.get(n), v)}
     changed, job = False, ""
@@ -130,10 +131,8 @@ def _withdraw(bios: Bios, state: State) -> State:
     """Take away the job that waits, and what is pending with it (Dell: deltas and their job)."""
     if not state.pending:
         return state
-    job = bios.jobs.waiting()
-    if job is not None:
-        link = job.link
-        _settle(bios, lambda: bios.jobs.delete(job), lambda: not _waits(bios.jobs.find(link)))
+    for job in bios.jobs.of_bios():
+        _delete(bios, job)
         state = bios.read()
     actions = at(state.settings.data, "Actions") if state.settings else None
     clear = [at(place, "#DellManager.ClearPending") for place in (at(actions, "Oem"), actions)]
@@ -144,19 +143,26 @@ def _withdraw(bios: Bios, state: State) -> State:
     return state
 
 
+def _delete(bios: Bios, job: Job) -> None:
+    def is_gone() -> bool:
+        return not _waits(bios.jobs.find(job.link))
+
+    _settle(bios, lambda: bios.jobs.delete(job), is_gone)
+
+
 def _find_job(bios: Bios, state: State) -> tuple[str, bool]:
     """The job that brings what is pending into force, and whether it had to be created."""
-    job = bios.jobs.waiting()
-    if job or state.settings is None:
-        return (job.link if job else ""), False
+    found = bios.jobs.of_bios()
+    if found or state.settings is None:
+        return (found[0].link if found else ""), False
     try:
         return bios.jobs.create(state.settings.link), True
     except Lost:
         bios.client.let_settle()
-        job = bios.jobs.waiting()
-        if job is None:
+        found = bios.jobs.of_bios()
+        if not found:
             raise
-        return job.link, True
+        return found[0].link, True
 
 
 def _waits(job: Job | None) -> bool:

@@ -12,6 +12,7 @@ from edgetune.bmc.registry import Registry
 
 # Where POST is, by DSP2046, ComputerSystem.BootProgress: in all other states it is under way.
 _NOT_IN_POST = ("", "None", "OSBootStarted", "OSRunning", "OEM")
+_MOST_PAGES = 20
 # DSP2046 knows 13 kinds of resets.
 _MOST_KINDS = 20
 
@@ -36,18 +37,33 @@ def refuse_another(system: Answer, uuid: str) -> None:
 
 def members(client: Client, collection: str) -> Iterator[Any]:
     """The members of a collection: links, or whole where the BMC gives them so."""
-    pages = 0
-    while collection and pages < 20:
+    for _ in range(_MOST_PAGES):
+        if not collection:
+            return
         data = client.get(collection).data
         yield from list_at(data, "Members")
         collection = link_at(data, "Members@odata.nextLink")
-        pages += 1
+    if collection:
+        raise BmcError("garbage", f"{said(collection)} has more pages than {_MOST_PAGES}")
+
+
+def expanded(client: Client) -> str:
+    """What to add to the link of a collection to be given its members whole, where that can be.
+
+    DSP0266, "Use of the $expand query parameter"; "" where the service root does not offer it.
+    """
+    offered = at(client.root, "ProtocolFeaturesSupported", "ExpandQuery")
+    if at(offered, "NoLinks") is not True:
+        return ""
+    return "?$expand=.($levels=1)" if at(offered, "Levels") is True else "?$expand=."
 
 
 def whole(client: Client, member: Any) -> Any:
-    """A member of a collection, read if it is but a link."""
-    is_link = isinstance(member, Mapping) and set(member) <= {"@odata.id", "href"}
-    return client.get(link_at(member)).data if is_link else member
+    """A member of a collection, read if it is but a link; None if it is gone by now."""
+    if not (isinstance(member, Mapping) and set(member) <= {"@odata.id", "href"}):
+        return member
+    found = client.find(link_at(member))
+    return found.data if found else None
 
 
 def bios_link(system: Answer) -> str:
