@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """edgetune: roll performance tunings over the PoPs of an edge network."""
 
-__version__ = "0.9.0"
+__version__ = "0.10.0"
 
 PACK = "edgetune"
 RECORD_SCHEMA = 3
