@@ -286,7 +286,7 @@ class TestCheck:
             ({"MessageId": "Base.1.0.Success"}, "done"),
             ({"MessageId": "Base.1.0:Success"}, "done"),
             ({"MessageId": "X.1.0.Fine", "Severity": "OK"}, "done"),
-            ({"MessageId": "X.1.0.Odd", "Severity": "Warning"}, "failed"),
+            ({"MessageId": "X.1.0.Odd", "Severity": "Warning"}, "done"),
             ({"MessageId": "X.1.0.Odd", "MessageArgs": ["Snoop"]}, "failed"),
             ({"MessageId": "X.1.0.Odd", "RelatedProperties": ["#/Attributes/Snoop"]}, "failed"),
             ({"MessageId": "X.1.0.Odd", "RelatedProperties": ["#/Attributes/Other"]}, "done"),

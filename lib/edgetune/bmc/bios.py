@@ -7,6 +7,7 @@ change (Dell); pending is, in both, what stands there and differs from the curre
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -77,14 +78,15 @@ class State:
             "pending": {name: self.pending[name] for name in names if name in self.pending},
         }
 
-    def complaints(self, names: Any) -> list[str]:
+    def complaints(self, names: Any, by_name: bool = False) -> list[str]:
         """What the BIOS said against the last settings, if about these or about none by name."""
         result = at(self.bios.data, "@Redfish.Settings") or at(self.bios.data, "SettingsResult")
         ours, others = set(names), set(self.current) - set(names)
         bad = [
             message["text"]
             for message in messages_of(result)
-            if is_bad(message) and (ours & message["about"] or not others & message["about"])
+            if is_bad(message)
+            and (ours & message["about"] or not (by_name or others & message["about"]))
         ]
         return bad[:_MOST_MESSAGES]
 
@@ -95,21 +97,49 @@ class Bios:
     def __init__(self, client: Client, system: Answer) -> None:
         self.client = client
         self.jobs = Jobs(client, system)
+        self._system = system
         self._link = bios_link(system)
 
     def read(self) -> State:
         """Current and pending, now."""
         bios = self.client.get(self._link)
-        link = settings_link(bios)
-        settings = self.client.get(link) if link else None
         current = _attributes(bios)
-        shown = _attributes(settings) if settings else {}
+        if current is None:
+            raise BmcError("refused", "the BMC shows no attributes of this BIOS over Redfish")
+        settings = self._settings(bios)
+        shown = self._shown(settings, bios) if settings else {}
         pending = {
             name: value
             for name, value in shown.items()
             if value is not None and not same(value, current.get(name))
         }
         return State(bios, settings, current, pending)
+
+    def _settings(self, bios: Answer) -> Answer | None:
+        """The settings object, or None where the BMC takes no settings."""
+        link = settings_link(bios)
+        if not link or not self._may_show_nothing:
+            return self.client.get(link) if link else None
+        return self.client.find(link) or Answer(link, 404, {}, {})
+
+    def _shown(self, settings: Answer, bios: Answer) -> dict[str, Any]:
+        alike = ("Attributes" in settings.data) == ("Attributes" in bios.data)
+        shown = _attributes(settings) if alike else None
+        if shown is None and not self._may_show_nothing:
+            raise BmcError("garbage", f"{said(settings.link)}: Attributes is missing")
+        return shown or {}
+
+    @functools.cached_property
+    def _may_show_nothing(self) -> bool:
+        """Whether a settings object without attributes, or none at all, says: nothing is pending.
+
+        So does firmware of AMI, which may have no ``Bios/SD`` until something is set, and that
+        of Intel's boards.
+        """
+        root, system = self.client.root, self._system.data
+        names = {text_at(root, "Vendor"), text_at(system, "Manufacturer")}
+        of_ami = at(root, "Oem", "Ami") is not None or at(system, "Oem", "Ami") is not None
+        return of_ami or bool({"AMI", "Intel Corporation"} & names)
 
     def refuse_foreign_jobs(self) -> None:
         """BmcError ``refused`` if a reboot would start a job that is not of the BIOS."""
@@ -147,7 +177,8 @@ class Bios:
         return self.client.change("PATCH", state.settings.link, body, etag)
 
 
-def _attributes(answer: Answer) -> dict[str, Any]:
+def _attributes(answer: Answer) -> dict[str, Any] | None:
+    """None where it shows none."""
     data = answer.data
     if "Attributes" in data:
         listed = data["Attributes"]
@@ -156,7 +187,7 @@ def _attributes(answer: Answer) -> dict[str, Any]:
     elif text_at(data, "AttributeRegistry"):
         listed = {name: data[name] for name in data if _is_flat_attribute(name, data[name])}
     else:
-        raise BmcError("garbage", f"{said(answer.link)}: Attributes is missing")
+        return None
     for name, value in listed.items():
         if isinstance(value, (dict, list)):
             raise BmcError("garbage", f"{said(answer.link)}: Attributes.{said(name)} is no value")

@@ -65,9 +65,9 @@ def _judge(
         return "failed" if known else "absent", reason
     if waits:
         return "boot", "waits for a boot"
-    if messages:
-        return "failed", "; ".join(messages)
-    return "done", ""
+    # One about nothing by name may be of what somebody tried long ago: the current values count.
+    against = state.complaints({**ours, **wanted}, by_name=True)
+    return ("failed", "; ".join(against)) if against else ("done", "")
 
 
 def _is_pending(state: State, name: str, value: Any) -> bool:

@@ -33,15 +33,20 @@ class Knob:
         return ", ".join(f"{name}={said(values.get(name))}" for name in names)
 
 
-def find_knob(kind: str, current: Mapping[str, Any], registry: Registry | None) -> Knob:
-    """The setting on a machine with these attributes; BmcError ``refused`` says what it offers."""
+def find_knob(
+    kind: str, current: Mapping[str, Any], registry: Registry | None, cpu: str = ""
+) -> Knob:
+    """The setting on a machine with these attributes; BmcError ``refused`` says what it offers.
+
+    ``cpu`` is the model of its processors, as its BMC names it.
+    """
     for make in _makes()[kind]:
         names = _names(make.get("named", {}), current, registry)
         modes: _Modes = make["modes"]
         if names.get(_leading(modes), _leading(modes)) in current:
             found = {mode: _on_machine(modes[mode], names, current, registry) for mode in modes}
             return Knob(make["machines"], {m: wanted for m, wanted in found.items() if wanted})
-    raise BmcError("refused", _nothing(registry))
+    raise BmcError("refused", _nothing(registry, cpu))
 
 
 @functools.cache
@@ -103,8 +108,9 @@ def _first(
     return None
 
 
-def _nothing(registry: Registry | None) -> str:
+def _nothing(registry: Registry | None, cpu: str) -> str:
     offered = registry.offers("snoop") if registry else ""
     if offered:
         return f"no attribute of this machine is known to set it; its registry lists {offered}"
-    return "this machine has no such setting (CPUs after the Xeon E5 v4 have no choice)"
+    after = " (CPUs after the Xeon E5 v4 have no choice)" if "Xeon" in cpu else ""
+    return f"this machine has no such setting{after}"

@@ -36,7 +36,8 @@ def plan(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[str
     state.refuse_foreign(request["ours"])
     bios.refuse_foreign_jobs()
     registry = bios.registry(state)
-    readings = [_read(setting, state, registry) for setting in request["settings"]]
+    cpu = text_at(system.data, "ProcessorSummary", "Model")
+    readings = [_read(setting, state, registry, cpu) for setting in request["settings"]]
     return {
         "system": text_at(system.data, "UUID"),
         "serial": text_at(system.data, "SerialNumber"),
@@ -51,12 +52,14 @@ def plan(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[str
     }
 
 
-def _read(setting: Mapping[str, Any], state: State, registry: Registry | None) -> _Reading:
+def _read(
+    setting: Mapping[str, Any], state: State, registry: Registry | None, cpu: str
+) -> _Reading:
     after = {**state.current, **state.pending}
     if setting["kind"] == "bios.attribute":
         return _read_attribute(setting, state, after, registry)
     try:
-        knob = find_knob(setting["kind"], state.current, registry)
+        knob = find_knob(setting["kind"], state.current, registry, cpu)
     except BmcError as error:
         return _Reading(None, None, unsupported=str(error))
     now, then, mode = knob.mode_of(state.current), knob.mode_of(after), setting["value"]
