@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import socket
@@ -458,6 +459,18 @@ class TestChange:
         assert "***" in str(caught.value)
         assert LOGIN.password[:6] not in str(caught.value)
         assert TOKEN[:6] not in str(caught.value)
+
+    def test_strikes_out_no_word_of_a_link_or_value(self, bmc: ScriptedBmc) -> None:
+        page = {"@odata.id": f"/{LOGIN.password}/1", "Value": LOGIN.password, "deep": [[[]]]}
+        bmc.pages["/thing"] = page
+        with talk(bmc) as client:
+            assert client.get("/thing").data == page
+
+    def test_depth_that_no_walk_survives_is_no_answer(self, bmc: ScriptedBmc) -> None:
+        deep = b'{"a":' * 900 + json.dumps(LOGIN.password).encode() + b"}" * 900
+        bmc.on("GET", "/thing", lambda handler: (200, {}, deep))
+        with contextlib.suppress(BmcError), talk(bmc) as client:
+            client.get("/thing")
 
     def test_is_given_time_to_be_done_unanswered(self, bmc: ScriptedBmc) -> None:
         waited: list[float] = []

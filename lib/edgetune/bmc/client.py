@@ -48,6 +48,8 @@ _HINTS = {
     **dict.fromkeys((62, 64), _OTHER_NAME),
 }
 _STRUCK_OUT = "***"
+# Names of what a BMC says to people, in small letters.
+_TEXTS = ("message", "messageargs", "resolution")
 # Shorter ones would stand in every other word.
 _SHORTEST_SECRET = 4
 _SHOWN = 40
@@ -65,7 +67,6 @@ _LATER = (
     "ServiceInUnknownState",
     "ServiceShuttingDown",
 )
-
 
 # What a BMC may say of a wrong password with another status than 401: HPE.
 _WRONG_LOGIN = ("UnauthorizedLoginAttempt",)
@@ -400,16 +401,21 @@ class Client:
         data = _json(raw)
         text = raw.decode(errors="replace")
         written = [*self._secrets, *(json.dumps(secret)[1:-1] for secret in self._secrets)]
-        return self._struck(data) if any(secret in text for secret in written) else data
+        if not any(secret in text for secret in written):
+            return data
+        try:
+            return self._struck(data, is_text=False)
+        except RecursionError:
+            return None
 
-    def _struck(self, data: Any) -> Any:
-        """The same without secrets in its texts; a value that happens to be one is left alone."""
+    def _struck(self, data: Any, is_text: bool) -> Any:
+        """The same without secrets in its texts; links and values may have one as a word."""
         if isinstance(data, dict):
-            return {name: self._struck(value) for name, value in data.items()}
+            texts = ((name, name.lower() in _TEXTS) for name in data)
+            return {name: self._struck(data[name], is_one) for name, is_one in texts}
         if isinstance(data, list):
-            return [self._struck(value) for value in data]
-        is_text = isinstance(data, str) and data not in self._secrets
-        return self.without_secrets(data) if is_text else data
+            return [self._struck(value, is_text) for value in data]
+        return self.without_secrets(data) if is_text and isinstance(data, str) else data
 
     def _path(self, link: str) -> str:
         """A link as a path of this BMC."""
