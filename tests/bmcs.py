@@ -15,17 +15,19 @@ SNOOP = "SnoopMode"
 HOME, EARLY, COD = "HomeSnoop", "EarlySnoop", "ClusterOnDie"
 _MODES = {"home": HOME, "early": EARLY, "cluster_on_die": COD}
 _WORDS = {value: word for word, value in _MODES.items()}
-_RESETS = ["On", "ForceOff", "GracefulRestart", "ForceRestart"]
+_RESETS = ("On", "ForceOff", "GracefulRestart", "ForceRestart")
 
 
 class Bmcs:
     """What was asked is in ``asked``, what was done to a machine in ``sent``.
 
-    ``faults`` of a host: ``unreachable``, ``refuses`` (the login), ``busy``, ``unknown`` (acts, and
-    its answer is lost), ``ignores`` (takes a change, and the boot does nothing), ``job_fails``,
-    ``complains`` (the boot does nothing, and the BIOS says so until one does something),
-    ``reverts`` (the boot after the next has the old value again), ``slow`` (reads late what a boot
-    did), ``mute`` (of its resets it does none).
+    ``faults`` of a host: ``unreachable``, ``refuses`` (the login), ``busy``, ``posts`` (says that
+    its machine is in POST), ``unknown`` (acts, and its answer is lost), ``ignores`` (takes a
+    change, and the boot does nothing), ``job_fails``, ``complains`` (the boot does nothing, and the
+    BIOS says so until one does something), ``reverts`` (the boot after the next has the old value
+    again), ``slow`` (reads late what a boot did), ``mute`` (of its resets it does none). ``resets``
+    are those that each offers; it turns those in ``turns_down`` down. ``off`` are machines without
+    power.
     """
 
     def __init__(self, around: Callable[[str], AbstractContextManager[None]]) -> None:
@@ -37,9 +39,12 @@ class Bmcs:
         self.said = {"power": "On", "boot_progress": "", "health": "OK", "events": []}
         self.asked: list[tuple[str, str, dict[str, Any]]] = []
         self.sent: list[tuple[str, str, Any]] = []
+        self.resets = dict.fromkeys(names, _RESETS)
+        self.turns_down: set[str] = set()
+        self.off: set[str] = set()
         self.failed_jobs: set[str] = set()
         self.complaints: set[str] = set()
-        self.restart: Callable[[str, str], None] = lambda name, kind: None
+        self.restart: Callable[[str, str], bool] = lambda name, kind: False
         self._before: dict[str, dict[str, Any]] = {}
         self._around = around
 
@@ -109,18 +114,20 @@ class Bmcs:
             return HostResult(name, error="the answer is lost", reason="unknown")
         return result
 
+    def _facts(self, name: str, request: dict[str, Any]) -> HostResult:
+        resets = list(self.resets[name])
+        machine = {"system": self.system[name], "serial": "", "sku": ""}
+        return HostResult(name, {**machine, "resets": resets})
+
     def _plan(self, name: str, request: dict[str, Any]) -> HostResult:
         foreign = self._foreign(name, [request["ours"]])
         if foreign:
             return foreign
         data = {
-            "system": self.system[name],
-            "serial": "",
-            "sku": "",
+            **self._facts(name, request).data,
             "bios_version": "2.13.0",
             "attributes": dict(self.current[name]),
             "settings": [self._row(name, setting) for setting in request["settings"]],
-            "resets": _RESETS,
         }
         return HostResult(name, data)
 
@@ -197,11 +204,17 @@ class Bmcs:
         kind = request["kind"]
         if kind == "ForceRestart" and not request["os_answers"]:
             return HostResult(name, error="may be in POST", reason="refused")
+        if kind not in self.resets[name] or kind in self.turns_down:
+            return HostResult(name, error=f"takes no {kind}", reason="refused")
+        if (kind == "On") != (name in self.off):
+            return HostResult(name, error="has not that power", reason="busy")
+        if "posts" in self.faults[name] and not request.get("disbelieve_post") and kind != "On":
+            return HostResult(name, error="the machine is in POST", reason="busy")
         self._permit()
         with self._around(f"{name} reset {kind}"):
             self.sent.append((name, "reset", kind))
-            if "mute" not in self.faults[name]:
-                self.restart(name, kind)
+            if "mute" not in self.faults[name] and self.restart(name, kind):
+                self.off ^= {name} if kind in ("On", "GracefulShutdown") else set()
         return HostResult(name, {"sent": True})
 
     def _evidence(self, name: str, request: dict[str, Any]) -> HostResult:

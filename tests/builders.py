@@ -76,7 +76,7 @@ def plan(tmp_path: Path, hosts: int = 8, floor: float = 0.5, **options: Any) -> 
     rendered = {host.name: render(what, {}) for host in site.hosts}
     seen = {host.name: observed(host.name) for host in site.hosts}
     chosen = Options(**{"seed": 7, **options}).checked()
-    return make_plan(site, what, rendered, seen, chosen, proofs(site))
+    return make_plan(site, what, rendered, seen, chosen, proofs(site), {})
 
 
 def proofs(site: Pop) -> dict[str, dict[str, str]]:

@@ -99,7 +99,7 @@ def _guards(folder: Path, what: Tuning) -> list[dict[str, Any]]:
     site = pop(folder)
     rendered = {host.name: render(what, {}) for host in site.hosts}
     seen = {host.name: observed(host.name) for host in site.hosts}
-    made: list[dict[str, Any]] = make_plan(site, what, rendered, seen, Options(), proofs(site))[
+    made: list[dict[str, Any]] = make_plan(site, what, rendered, seen, Options(), proofs(site), {})[
         "guards"
     ]
     return made

@@ -73,7 +73,7 @@ def test_a_pop_of_14_300_hosts_is_planned_written_and_shown(tmp_path: Path) -> N
     large = replace(small, hosts=tuple(replace(small.hosts[0], name=name) for name in names))
     rendered = dict.fromkeys(names, render(what, {}))
     seen = dict.fromkeys(names, observed("all"))
-    made = make_plan(large, what, rendered, seen, Options(), proofs(large))
+    made = make_plan(large, what, rendered, seen, Options(), proofs(large), {})
     assert read_plan(json.dumps(made), made["digest"]) == made
     assert made["assignments"] == 10**18
     assert "10^18 or more ways, smallest possible p = 0.0000" in plan_text(made)
@@ -95,7 +95,7 @@ def test_nothing_to_do_is_said(tmp_path: Path) -> None:
     rendered = {host.name: render(what, {}) for host in site.hosts}
     seen = {host.name: observed(host.name, "noop") for host in site.hosts}
     with pytest.raises(RefusedError, match="nothing to do: every host of lab1"):
-        make_plan(site, what, rendered, seen, Options(seed=1), proofs(site))
+        make_plan(site, what, rendered, seen, Options(seed=1), proofs(site), {})
 
 
 def test_hosts_as_wanted_are_left_alone(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_hosts_as_wanted_are_left_alone(tmp_path: Path) -> None:
     rendered = {host.name: render(what, {}) for host in site.hosts}
     seen = {host.name: observed(host.name) for host in site.hosts}
     seen["e004"] = observed("e004", "noop")
-    made = make_plan(site, what, rendered, seen, Options(seed=1), proofs(site))
+    made = make_plan(site, what, rendered, seen, Options(seed=1), proofs(site), {})
     assert made["unchanged"] == ["e004"]
     assert "e004" not in groups(made)["test"] + groups(made)["control"]
 
@@ -114,14 +114,16 @@ def test_an_optional_setting_is_left_out_where_it_is_unsupported(tmp_path: Path)
     rendered = {host.name: render(what, {}) for host in site.hosts}
     seen = {host.name: observed(host.name) for host in site.hosts}
     seen["e003"] = observed("e003", "unsupported")
-    made = make_plan(site, optional, rendered, seen, Options(seed=1, fraction=0.5), proofs(site))
+    made = make_plan(
+        site, optional, rendered, seen, Options(seed=1, fraction=0.5), proofs(site), {}
+    )
     assert made["unchanged"] == ["e003"]
     two = replace(optional, settings=(*optional.settings, replace(what.settings[0], kind="file")))
     rows = {
         name: [*rows, {**observed(name)[0], "id": "file:net.core.somaxconn"}]
         for name, rows in seen.items()
     }
-    made = make_plan(site, two, rendered, rows, Options(seed=1), proofs(site))
+    made = make_plan(site, two, rendered, rows, Options(seed=1), proofs(site), {})
     reason = {"sysctl:net.core.somaxconn": "seen on e003"}
     profile = profile_of(made, "e003")
     assert (profile["left_out"], profile["hosts"]) == (reason, ["e003"])
@@ -135,7 +137,7 @@ def test_an_unsupported_setting_refuses_and_names_the_host(tmp_path: Path) -> No
     seen = {host.name: observed(host.name) for host in site.hosts}
     seen["e003"] = observed("e003", "unsupported")
     with pytest.raises(RefusedError, match="e003: sysctl:net.core.somaxconn: seen on e003"):
-        make_plan(site, what, rendered, seen, Options(seed=1), proofs(site))
+        make_plan(site, what, rendered, seen, Options(seed=1), proofs(site), {})
 
 
 @pytest.mark.parametrize(
@@ -186,7 +188,7 @@ def _without_health(folder: Path, **guard: Any) -> dict[str, Any]:
     what = replace(what, guards=tuple(replace(own, **guard) for own in what.guards))
     rendered = {host.name: render(what, {}) for host in site.hosts}
     seen = {host.name: observed(host.name) for host in site.hosts}
-    return make_plan(site, what, rendered, seen, Options(), proofs(site))
+    return make_plan(site, what, rendered, seen, Options(), proofs(site), {})
 
 
 def test_a_guard_that_no_host_can_measure_refuses_the_plan(tmp_path: Path) -> None:

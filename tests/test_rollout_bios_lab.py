@@ -80,11 +80,18 @@ def test_home_snoop_is_promoted_in_a_surge_and_taken_back_though_killed(
     again = practice.edgetune("run", "rollout_pop", "tuning=home_snoop", *FOUR)
     assert "nothing to do: every host of lab1 is as home_snoop wants it" in again[2]
 
+    # Its BMC has no graceful restart.
+    bmcs = dict(zip(practice.hosts, of_all(practice, "bmc")))
+    (stays_up,) = (name for name, bmc in bmcs.items() if bmc["personality"] == "ami")
+    practice.on(stays_up, "mount --bind /bin/true /usr/local/sbin/reboot")
     back = ("roll_back_pop", f"rollout={rollout}")
     killed_after(practice, "set_bios", *back)
     ended = practice.run(*back)
     assert (ended["exit"], ended["outcome"], ended["quarantined"]) == (0, "rolled_back", {})
     assert snoop_modes(practice) == {"early"}
+    resets = {name: bmc["resets"] for name, bmc in zip(practice.hosts, of_all(practice, "bmc"))}
+    shut_down = {stays_up: ["GracefulShutdown", "On"]}
+    assert resets == {**dict.fromkeys(practice.hosts, []), **shut_down}
     assert boots_since(practice, began) == [2, 2, 3, 3]
     assert practice.fingerprints() == before
     assert practice.serving() == set(practice.hosts)

@@ -33,6 +33,7 @@ from tests.builders import inventory_document, write_yaml
 from tests.world import BiosWorld
 
 FIRST, SHAM, SECOND = 0, 1, 2
+_BELOW = 14 * " "
 
 
 @pytest.fixture
@@ -56,12 +57,48 @@ def _host(world: BiosWorld, batch: int) -> str:
 def test_a_plan_shows_what_changes_in_the_bios_and_how_hosts_are_reset(world: BiosWorld) -> None:
     text = _plan(world)["text"]
     assert "bios.snoop_mode: early -> home (BIOS: SnoopMode=HomeSnoop)" in text
-    way = (
-        "reboot      by the hosts themselves; one that goes on answering is restarted by its BMC: "
+    ways = (
+        "reboot      by the hosts themselves; one that goes on answering by its BMC:\n" + 14 * " "
     )
-    assert f"{way}GracefulRestart\n" in text
-    assert f"{way}GracefulRestart, then ForceRestart\n" in _plan(world, force_restart=True)["text"]
+    assert f"{ways}GracefulRestart: e000, e001, e002" in text
+    world.bmcs.resets["e002"] = ("On", "GracefulShutdown", "ForceRestart", "PushPowerButton")
+    world.bmcs.resets["e004"] = ("On", "ForceOff")
+    text = _plan(world, force_restart=True)["text"]
+    assert f"{ways}GracefulRestart, then ForceRestart: e000, e001, e003" in text
+    assert (
+        "\n              GracefulShutdown and, once it is off, On, then ForceRestart: e002\n"
+        in text
+    )
+    assert "\n              in no way: e004\n" in text
     assert world.bmcs.sent == []
+
+
+def test_a_plan_of_reboots_alone_asks_bmcs_how_they_restart_hosts(world: BiosWorld) -> None:
+    world.bmcs.faults["e003"] = {"unreachable"}
+    plan = _plan(world, tuning="accept_queue")
+    assert f"by its BMC:\n{_BELOW}GracefulRestart: e000, e001, e002, e004, " in plan["text"]
+    assert "    e003: its BMC cannot restart it: timed out\n" in f"{plan['text']}\n"
+    assert set(world.bmcs.told("facts")) == set(world.hosts.boot)
+    assert world.bmcs.told("plan") == []
+
+
+@pytest.mark.parametrize("tuning", ["home_snoop", "accept_queue"])
+def test_a_bmc_is_asked_to_restart_no_other_machine_than_its_host(
+    world: BiosWorld, tuning: str
+) -> None:
+    """Its address may come to lead elsewhere after the plan was made."""
+    world.hosts.machine = {
+        name: {"uuid": told, "serial": ""} for name, told in world.bmcs.system.items()
+    }
+    world.enter(tuning=tuning)
+    (host,) = world.at(FIRST)
+    world.hosts.heeds[host] = set()
+    world.roll(FIRST, until=reboot.reboot_hosts)
+    world.step(reboot.reboot_hosts, FIRST)
+    world.age(FIRST, 10)
+    world.step(reboot.check_rebooted, FIRST)
+    (asked,) = (told for _, verb, told in world.bmcs.asked if verb == "reset")
+    assert asked["machine"] == {"uuid": f"uuid-{host}", "serial": ""}
 
 
 def test_hosts_as_wanted_are_neither_drained_nor_rebooted(world: BiosWorld) -> None:
@@ -507,22 +544,25 @@ def test_a_plan_sees_that_a_machine_was_replaced(world: BiosWorld) -> None:
         _plan(world)
 
 
-def test_bmcs_that_are_swapped_in_the_inventory_refuse_the_plan(world: BiosWorld) -> None:
+@pytest.mark.parametrize("tuning", ["home_snoop", "accept_queue"])
+def test_bmcs_that_are_swapped_in_the_inventory_refuse_the_plan(
+    world: BiosWorld, tuning: str
+) -> None:
     world.hosts.machine = {
         name: {"uuid": told, "serial": ""} for name, told in world.bmcs.system.items()
     }
-    _plan(world)
+    _plan(world, tuning)
     system = world.bmcs.system
     system["e001"], system["e002"] = system["e002"], system["e001"]
     with pytest.raises(RefusedError) as refused:
-        _plan(world)
+        _plan(world, tuning)
     assert str(refused.value) == (
         "e001: pops.lab1.hosts.e001.bmc.address leads to another machine: the host is UUID "
         "uuid-e001, and that BMC's machine UUID uuid-e002; e002: pops.lab1.hosts.e002.bmc.address "
         "leads to another machine: the host is UUID uuid-e002, and that BMC's machine UUID "
         "uuid-e001 (exclude= leaves hosts out)"
     )
-    _plan(world, exclude=["e001", "e002"])
+    _plan(world, tuning, exclude=["e001", "e002"])
 
 
 def test_another_version_of_a_tuning_is_refused(world: BiosWorld) -> None:

@@ -100,6 +100,118 @@ def test_nothing_is_forced_that_the_plan_does_not_show(tmp_path: Path, clock: Cl
     assert "did not reboot within 100 s, though its BMC was asked for GracefulRestart" in error
 
 
+def _shutting_down(tmp_path: Path) -> BiosWorld:
+    """Machines that take no graceful restart."""
+    world = BiosWorld(tmp_path, reset_after=RESET_AFTER, reboot_deadline=DEADLINE)
+    for name in world.bmcs.resets:
+        world.bmcs.resets[name] = ("On", "ForceOff", "GracefulShutdown", "ForceRestart")
+    world.enter(force_restart=True)
+    return world
+
+
+def test_a_machine_without_a_graceful_restart_is_shut_down_and_turned_on(
+    tmp_path: Path, clock: Clock
+) -> None:
+    world = _shutting_down(tmp_path)
+    host = _told(world, "GracefulShutdown")
+    assert _wait(world, clock) == (1, [])
+    assert world.bmcs.sent_to(host, "reset") == ["GracefulShutdown"]
+    assert _check(world) == (1, [])
+    assert world.bmcs.sent_to(host, "reset") == ["GracefulShutdown", "On"]
+    assert _check(world) == (0, [])
+    assert (world.at(FIRST), world.hosts.reboots(host)) == ({host: "rebooted"}, 1)
+    (on,) = (told for _, verb, told in world.bmcs.asked if verb == "reset" and told["kind"] == "On")
+    assert on["system"] == f"uuid-{host}"
+
+
+def test_a_machine_that_takes_its_time_to_go_down_is_turned_on_then(
+    tmp_path: Path, clock: Clock
+) -> None:
+    world = _shutting_down(tmp_path)
+    host = _told(world, "GracefulShutdown")
+    _wait(world, clock)
+    world.bmcs.off.clear()
+    for _ in range(2):
+        assert _check(world) == (1, [])
+    assert world.bmcs.sent_to(host, "reset") == ["GracefulShutdown"]
+    world.bmcs.off.add(host)
+    assert _check(world) == (1, [])
+    assert world.bmcs.sent_to(host, "reset") == ["GracefulShutdown", "On"]
+
+
+def test_a_machine_that_stays_off_is_turned_on_again_after_its_time(
+    tmp_path: Path, clock: Clock
+) -> None:
+    world = _shutting_down(tmp_path)
+    host = _told(world, "GracefulShutdown")
+    _wait(world, clock)
+    _check(world)
+    world.hosts.unreachable.add(host)
+    world.bmcs.off.add(host)
+    assert [_check(world) for _ in range(3)] == [(1, [])] * 3
+    assert world.bmcs.sent_to(host, "reset") == ["GracefulShutdown", "On"]
+    assert _wait(world, clock) == (1, [])
+    assert world.bmcs.sent_to(host, "reset") == ["GracefulShutdown", "On", "On"]
+
+
+def test_whoever_takes_over_turns_a_machine_on_that_was_shut_down(
+    tmp_path: Path, clock: Clock
+) -> None:
+    """And in a way back that has begun long after it went off."""
+    world = _shutting_down(tmp_path)
+    host = _told(world, "GracefulShutdown")
+    clock.later(RESET_AFTER + 1)
+    _die(world, f"after {host} reset GracefulShutdown", reboot.check_rebooted)
+    clock.later(10 * DEADLINE)
+    world.take_over()
+    back = world.mark("rolling_back")["first_batch"]
+    assert _check(world, back) == (1, [])
+    assert world.bmcs.sent_to(host, "reset") == ["GracefulShutdown", "On"]
+    world.step(reboot.check_rebooted, back)
+    assert host not in world.hosts.unreachable
+
+
+def test_a_way_that_is_refused_is_left_at_once_and_not_told_as_done(
+    world: BiosWorld, clock: Clock
+) -> None:
+    host = _told(world)
+    world.bmcs.turns_down = {"GracefulRestart"}
+    assert _wait(world, clock) == (1, [])
+    assert world.bmcs.sent_to(host, "reset") == ["ForceRestart"]
+    assert [_wait(world, clock) for _ in range(4)][-1] == (0, [host])
+    assert world.bmcs.sent_to(host, "reset") == ["ForceRestart"]
+    error = world.batch(FIRST).hosts[host].error or ""
+    assert (
+        "though its BMC was asked for ForceRestart; its BMC refused GracefulRestart: takes no"
+        in (error)
+    )
+
+
+def test_the_ways_are_those_of_each_machine(tmp_path: Path, clock: Clock) -> None:
+    world = BiosWorld(tmp_path, reset_after=RESET_AFTER, reboot_deadline=DEADLINE)
+    for name in world.bmcs.resets:
+        world.bmcs.resets[name] = ("On", "ForceOff", "ForceRestart")
+    world.enter()
+    host = _told(world)
+    assert [_wait(world, clock) for _ in range(9)][-1] == (0, [host])
+    assert world.bmcs.told("reset") == []
+    error = world.batch(FIRST).hosts[host].error or ""
+    assert "asked for" not in error
+
+
+def test_a_bmc_that_says_post_for_ever_is_believed_for_a_while(
+    world: BiosWorld, clock: Clock
+) -> None:
+    """The host answers from the same boot all the while."""
+    host = _told(world, "GracefulRestart")
+    world.bmcs.faults[host] = {"posts"}
+    assert _wait(world, clock) == (1, [])
+    assert world.bmcs.sent_to(host, "reset") == []
+    assert _wait(world, clock) == (1, [])
+    assert world.bmcs.sent_to(host, "reset") == ["GracefulRestart"]
+    assert _check(world) == (0, [])
+
+
 def _wait(world: BiosWorld, clock: Clock) -> tuple[int, list[str]]:
     clock.later(RESET_AFTER + 1)
     return _check(world)
@@ -172,6 +284,8 @@ def test_a_reset_without_an_answer_is_not_sent_again(
     world.bmcs.faults[host] = {fault, "mute"}
     for _ in range(9):
         _wait(world, clock)
+    asked_for = "asked for" in (world.batch(FIRST).hosts[host].error or "")
+    assert asked_for == (fault == "unknown")
     kinds = [request["kind"] for _, verb, request in world.bmcs.asked if verb == "reset"]
     assert kinds == ["GracefulRestart", "ForceRestart"]
 

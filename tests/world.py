@@ -192,12 +192,19 @@ class Hosts:
             self.boots(name)
         self._going_down.clear()
 
-    def restart(self, name: str, kind: str) -> None:
-        """Its BMC was asked for a reset; one that does not answer may be in POST."""
-        if name in self.unreachable:
+    def restart(self, name: str, kind: str) -> bool:
+        """Its BMC was asked for a reset, and whether it heeds it; one that does not answer may be
+        in POST, unless it is off."""
+        if kind == "On":
+            self.unreachable.discard(name)
+        elif name in self.unreachable:
             self.reset_blindly.append((name, kind))
-        if kind in self.heeds[name]:
+        heeds = kind in ("On", *self.heeds[name])
+        if heeds and kind == "GracefulShutdown":
+            self.unreachable.add(name)
+        elif heeds:
             self._going_down.add(name)
+        return heeds
 
     def reboots(self, name: str) -> int:
         """How often it has rebooted."""

@@ -29,6 +29,7 @@ class Bmcs:
     def __init__(self, namespace: int, hosts: Sequence[Address], layout: Layout) -> None:
         self._unread = b""
         self._resets: list[tuple[str, str]] = []
+        self._asked: dict[str, list[str]] = {host.name: [] for host in hosts}
         self.has_ended = False
         self._snoop_modes = dict.fromkeys((host.name for host in hosts), "early")
         self._faults: dict[str, set[str]] = {host.name: set() for host in hosts}
@@ -67,6 +68,7 @@ class Bmcs:
             "personality": host.personality,
             "snoop_mode": self._snoop_modes[host.name],
             "faults": sorted(self._faults[host.name]),
+            "resets": list(self._asked[host.name]),
         }
 
     def snoop_mode(self, host: str) -> str:
@@ -132,6 +134,7 @@ class Bmcs:
             if "reset" not in message:
                 return message
             self._resets.append((message["reset"], message["kind"]))
+            self._asked[message["reset"]].append(message["kind"])
 
     def _read_more(self, seconds: float) -> bool:
         """Wait for some bytes; False when none came, or none will ever come again."""

@@ -88,11 +88,13 @@ def make_plan(
     observed: Mapping[str, Sequence[Mapping[str, Any]]],
     options: Options,
     proofs: Mapping[str, Mapping[str, str]],
+    restarts: Mapping[str, Mapping[str, Any]],
 ) -> Document:
     """The plan as a JSON document with its digest.
 
     ``rendered`` holds each host's settings, ``observed`` what its agent and its BMC answered to
-    ``plan``, ``proofs`` what shows that each is one machine (`rollout.identity`).
+    ``plan``, ``proofs`` what shows that each is one machine (`rollout.identity`), ``restarts``
+    how the BMC of a host may restart it, as ``{system, resets}``.
     Optional settings that a host does not support are left out there, with the reason.
     RefusedError when a setting is unsupported, nothing is to do, the PoP is too small to split or
     to keep its floor, or a metric asks for a health check that it does not have.
@@ -116,7 +118,7 @@ def make_plan(
         "guards": [asdict(guard) for guard in _guards(tuning)],
         "options": {**asdict(options), "exclude": list(options.exclude)},
         "disruption": disruption,
-        "resets": _resets(pop, touched, disruption, options),
+        "restarts": _restarts(touched, disruption, restarts),
         "hosts_in_pop": len(pop.hosts),
         "must_serve": pop.must_serve,
         "strata": strata,
@@ -252,11 +254,12 @@ def _split(pop: Pop, touched: Sequence[str], options: Options) -> dict[str, dict
     return strata
 
 
-def _resets(pop: Pop, touched: Sequence[str], disruption: str, options: Options) -> list[str]:
-    """How the BMC of a host that does not reboot by itself is asked to restart it, in order."""
-    if disruption != "reboot" or not any(pop.host(name).bmc for name in touched):
-        return []
-    return ["GracefulRestart", *(["ForceRestart"] if options.force_restart else [])]
+def _restarts(
+    touched: Sequence[str], disruption: str, restarts: Mapping[str, Mapping[str, Any]]
+) -> Document:
+    """Of hosts that are to reboot, how their BMCs may restart those that do not."""
+    asked = touched if disruption == "reboot" else ()
+    return {host: dict(restarts[host]) for host in asked if host in restarts}
 
 
 def _identity(host: Host) -> list[Any]:

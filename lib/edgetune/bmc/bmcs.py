@@ -15,7 +15,7 @@ from edgetune.bmc.evidence import evidence
 from edgetune.bmc.logins import Logins
 from edgetune.bmc.payload import MAX_ERROR, BmcError, said
 from edgetune.bmc.planning import plan
-from edgetune.bmc.reset import reset
+from edgetune.bmc.reset import facts, reset
 from edgetune.bmc.setting import set_attributes
 from edgetune.bmc.system import find_system, refuse_another
 from edgetune.config import Config
@@ -24,6 +24,7 @@ from edgetune.inventory import Bmc, Host
 
 _Request = Mapping[str, Any]
 _VERBS: Mapping[str, Callable[[Client, Answer, _Request], dict[str, Any]]] = {
+    "facts": facts,
     "plan": plan,
     "set": set_attributes,
     "check": check,

@@ -12,7 +12,7 @@ from edgetune.bmc.client import Answer, Client
 from edgetune.bmc.logical import find_knob
 from edgetune.bmc.payload import BmcError, is_secret, same, text_at, text_of
 from edgetune.bmc.registry import Registry
-from edgetune.bmc.system import reset_action
+from edgetune.bmc.reset import facts
 
 MISSING = (
     "the BMC has no registry of the attributes (registry missing), and nothing is set unchecked"
@@ -39,16 +39,13 @@ def plan(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[str
     cpu = text_at(system.data, "ProcessorSummary", "Model")
     readings = [_read(setting, state, registry, cpu) for setting in request["settings"]]
     return {
-        "system": text_at(system.data, "UUID"),
-        "serial": text_at(system.data, "SerialNumber"),
-        "sku": text_at(system.data, "SKU"),
+        **facts(client, system, {}),
         "bios_version": text_at(system.data, "BiosVersion"),
         "attributes": {n: v for n, v in state.current.items() if not _is_secret(n, registry)},
         "settings": [
             _row(setting, reading, state, _trouble(reading, readings, state, registry))
             for setting, reading in zip(request["settings"], readings)
         ],
-        "resets": reset_action(client, system)[1],
     }
 
 

@@ -1,38 +1,77 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A reset, asked for once: nothing that can be read afterwards tells whether one more is needed."""
+"""The ways in which a BMC restarts its machine, and one of them, asked for once.
+
+Nothing that can be read afterwards tells whether one more reset is needed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from edgetune.bmc.client import Answer, Client
+from edgetune.bmc.identity import mismatch
 from edgetune.bmc.payload import BmcError, text_at
 from edgetune.bmc.system import boot_progress, in_post, reset_action
 
-KINDS = ("GracefulRestart", "ForceRestart")
+RESTART, SHUTDOWN, FORCED, ON = "GracefulRestart", "GracefulShutdown", "ForceRestart", "On"
+"""Values of ResetType (DMTF DSP0268, Resource)."""
+
+
+def ladder(taken: Collection[str], force: bool) -> list[str]:
+    """The ways to restart a machine whose BMC takes these resets, the gentlest first.
+
+    A shutdown is a way only where the machine can be turned on again. ``force`` allows the last.
+    """
+    shuts_down = RESTART not in taken and ON in taken
+    ways = (RESTART, *([SHUTDOWN] if shuts_down else []), *([FORCED] if force else []))
+    return [way for way in ways if way in taken]
+
+
+def facts(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Which machine it is, and the resets that it takes: ``{system, serial, sku, resets}``."""
+    return {**_machine(system), "resets": reset_action(client, system)[1]}
 
 
 def reset(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[str, Any]:
     """Answers ``{sent: True}``; a lost answer is BmcError ``unknown``.
 
-    Refused: a ``kind`` that the machine does not take; a machine that is not on; ForceRestart
-    unless it is known to be past POST, by ``os_answers`` or by what its BMC says. One that its
-    BMC sees in POST is ``busy``, whatever answered a moment ago.
+    Refused: a ``kind`` that the machine does not take; another machine than the one that tells
+    ``machine`` of itself; a machine that is not on; ForceRestart unless it is known to be past
+    POST, by ``os_answers`` or by what its BMC says. One that its BMC sees in POST is ``busy``,
+    whatever answered a moment ago, unless that was said for too long (``disbelieve_post``). One
+    that is to be turned on is ``busy`` until it is off.
     """
     kind = request["kind"]
     target, taken = reset_action(client, system)
-    if kind not in KINDS or kind not in taken or not target:
+    if kind not in (RESTART, SHUTDOWN, FORCED, ON) or kind not in taken or not target:
         offered = ", ".join(taken) or "none"
         raise BmcError("refused", f"the machine takes no {kind}; it takes: {offered}")
-    power = text_at(system.data, "PowerState")
-    if power != "On":
-        raise BmcError("refused", f"the machine is not on: PowerState is {power or 'not told'}")
+    other = mismatch(request.get("machine"), _machine(system))
+    if other:
+        raise BmcError("refused", f"bmc.address leads to another machine: {other}")
+    _refuse_power(kind, text_at(system.data, "PowerState"))
     progress = boot_progress(system)
-    if in_post(system):
+    if kind != ON and in_post(system) and not request.get("disbelieve_post"):
         raise BmcError("busy", f"the machine is in POST, and is left alone: {progress}")
-    if kind == "ForceRestart" and not request["os_answers"] and progress != "OSRunning":
+    if kind == FORCED and not request["os_answers"] and progress != "OSRunning":
         told = f"its boot progress is {progress}" if progress else "its BMC does not tell"
         raise BmcError("refused", f"the machine may be in POST, and is left alone: {told}")
     client.change("POST", target, {"ResetType": kind})
     return {"sent": True}
+
+
+def _refuse_power(kind: str, power: str) -> None:
+    told = power or "not told"
+    if kind == ON and power != "Off":
+        raise BmcError("busy", f"the machine is not off: PowerState is {told}")
+    if kind != ON and power != "On":
+        raise BmcError("refused", f"the machine is not on: PowerState is {told}")
+
+
+def _machine(system: Answer) -> dict[str, str]:
+    return {
+        "system": text_at(system.data, "UUID"),
+        "serial": text_at(system.data, "SerialNumber"),
+        "sku": text_at(system.data, "SKU"),
+    }

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from edgetune.bmc.reset import ON, SHUTDOWN
 from edgetune.hosts.agent.contents import in_a_line
 from edgetune.judge.outliers import outlier_text
 from edgetune.metrics.catalogue import METRICS, UNITS
@@ -34,12 +35,7 @@ def plan_text(plan: Mapping[str, Any]) -> str:
         f"  groups      drawn with seed {options['seed']}; {_ways(plan['assignments'])} ways, "
         f"smallest possible p = {1 / plan['assignments']:.4f}",
     ]
-    if plan.get("resets"):
-        lines.insert(
-            3,
-            "  reboot      by the hosts themselves; one that goes on answering is restarted by its "
-            f"BMC: {', then '.join(plan['resets'])}",
-        )
+    lines[3:3] = _restarts(plan)
     lines += [f"  identity    {line}" for line in _machines(plan)]
     if options.get("without_packets"):
         lines.append(
@@ -77,6 +73,22 @@ def _guards(plan: Mapping[str, Any]) -> list[str]:
     ]
     text = f"harm beyond {', '.join(told)}" if told else "none"
     return textwrap.wrap(text, 78, initial_indent="  guards      ", subsequent_indent=14 * " ")
+
+
+def _restarts(plan: Mapping[str, Any]) -> list[str]:
+    """How BMCs restart hosts that do not reboot themselves, the hosts of each way together."""
+    by_way: dict[str, list[str]] = {}
+    for host, shown in plan.get("restarts", {}).items():
+        by_way.setdefault(", then ".join(map(_way, shown["resets"])), []).append(host)
+    if not by_way:
+        return []
+    told = "by the hosts themselves; one that goes on answering by its BMC:"
+    ways = [f"{way or 'in no way'}: {listed(hosts)}" for way, hosts in by_way.items()]
+    return [f"  reboot      {told}", *(f"              {way}" for way in ways)]
+
+
+def _way(reset: str) -> str:
+    return f"{SHUTDOWN} and, once it is off, {ON}" if reset == SHUTDOWN else reset
 
 
 def _machines(plan: Mapping[str, Any]) -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgetune.bmc.identity import mismatch
+from edgetune.bmc.reset import ladder
 from edgetune.errors import InputError, RefusedError
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host, Pop
@@ -88,9 +89,16 @@ def _make(
     rendered = _render(tuning, facts)
     _refuse_without_bios(pop, tuning, hosts, facts)
     seen = _seen_by_agents(site, tuning, hosts, rendered)
-    for name, rows in _seen_by_bmcs(site, pop, hosts, rendered, facts).items():
-        seen[name] = [*rows, *seen.get(name, [])]
-    return make_plan(pop, tuning, rendered, seen, options, subject.proven[0]), notes
+    bmcs, silent = _told_by_bmcs(site, tuning, hosts, rendered)
+    _refuse_other_machines(site, pop, tuning, facts, bmcs)
+    for name, told in bmcs.items():
+        seen[name] = [*told.get("settings", []), *seen.get(name, [])]
+    restarts = {
+        name: {"system": told["system"], "resets": ladder(told["resets"], options.force_restart)}
+        for name, told in bmcs.items()
+    }
+    made = make_plan(pop, tuning, rendered, seen, options, subject.proven[0], restarts)
+    return made, [*notes, *silent]
 
 
 def _seen_by_agents(
@@ -109,30 +117,44 @@ def _seen_by_agents(
     return {name: list(answer["settings"]) for name, answer in answers.items()}
 
 
-def _seen_by_bmcs(
+def _told_by_bmcs(
     site: Site,
-    pop: Pop,
+    tuning: Tuning,
     hosts: Sequence[Host],
     rendered: Mapping[str, Sequence[Mapping[str, Any]]],
-    facts: Mapping[str, Mapping[str, Any]],
-) -> dict[str, list[Any]]:
+) -> tuple[dict[str, Mapping[str, Any]], list[Finding]]:
+    """What BMCs see of a tuning, and how they may restart their machines; which tell nothing.
+
+    A BIOS is set by its BMC alone, so each of these has to answer. A host that only reboots can
+    do without: nobody restarts it where it does not reboot itself.
+    """
     own = {host.name: settings_by_bmc(rendered[host.name]) for host in hosts}
-    asked = [host for host in hosts if own[host.name]]
-    if not asked:
-        return {}
     request = {name: {"settings": settings, "ours": {}} for name, settings in own.items()}
-    answers = _all_of(site.bmcs.ask(asked, "plan", lambda host: request[host.name]))
-    _refuse_other_machines(pop, facts, answers)
-    for name, data in answers.items():
-        try:
-            load_journal(site, pop.name, name).refuse_another(data["system"])
-        except RefusedError as error:
-            raise RefusedError(f"{name}: {error}") from None
-    return {name: list(data["settings"]) for name, data in answers.items()}
+    setting = [host for host in hosts if own[host.name]]
+    others = [host for host in hosts if host.bmc and host not in setting]
+    asked = others if tuning.disruption == "reboot" else []
+    seen = _all_of(site.bmcs.ask(setting, "plan", lambda host: request[host.name]))
+    told = site.bmcs.ask(asked, "facts", lambda host: {})
+    silent = [
+        Finding(
+            f"its BMC cannot restart it: {answer.error}",
+            f"mend hosts.{answer.host}.bmc of the inventory, or the BMC",
+            answer.host,
+            refuses=False,
+        )
+        for answer in told.values()
+        if answer.failed
+    ]
+    known = {name: answer.data for name, answer in told.items() if not answer.failed}
+    return {**seen, **known}, silent
 
 
 def _refuse_other_machines(
-    pop: Pop, facts: Mapping[str, Mapping[str, Any]], answers: Mapping[str, Mapping[str, Any]]
+    site: Site,
+    pop: Pop,
+    tuning: Tuning,
+    facts: Mapping[str, Mapping[str, Any]],
+    answers: Mapping[str, Mapping[str, Any]],
 ) -> None:
     """The address of another host's BMC would set, or even reset, a machine in service."""
     reasons = {name: mismatch(facts[name].get("machine"), data) for name, data in answers.items()}
@@ -143,6 +165,11 @@ def _refuse_other_machines(
     ]
     if found:
         raise RefusedError(_few(found))
+    for name, data in answers.items() if _sets_bios(tuning) else ():
+        try:
+            load_journal(site, pop.name, name).refuse_another(data["system"])
+        except RefusedError as error:
+            raise RefusedError(f"{name}: {error}") from None
 
 
 def _refuse_without_bios(

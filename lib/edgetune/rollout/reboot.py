@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reboot the hosts of a batch once, and prove it by their boot_id and their BIOS.
 
-A host reboots itself. One that goes on answering from the same boot is restarted by its BMC,
-gracefully, and by force only where the plan says so: it answers, so it is in no POST. One that
-does not answer may be anywhere in its boot; it is awaited, and never reset.
+A host reboots itself. One that goes on answering from the same boot is restarted by its BMC, in
+the ways that the plan shows of it: it answers, so it is in no POST. One that does not answer may
+be anywhere in its boot; it is awaited, and never reset. Where the way was a shutdown, it is turned
+on once its BMC says that it is off.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgetune.bmc.payload import BmcError
+from edgetune.bmc.reset import ON, SHUTDOWN
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
 from edgetune.report.text import evidence_text
@@ -32,7 +34,12 @@ _SHORTER, _A_TASK = 0.8, 3.0
 # What an agent answers when it will not reboot; no answer at all may mean that it does.
 _NO = ("refused", "failed", "bad_request")
 # What a BMC answers that did nothing, and may do it when it is asked again.
-_NOTHING_DONE = ("busy", "unreachable")
+_LATER = ("busy", "unreachable")
+# What it answers that did nothing, and will not do it.
+_NEVER = ("refused", "auth", "tls", "garbage")
+# A host that answers from the same boot is in no POST. Its BMC may say so for as many times the
+# patience with a host that was told to reboot; then it is believed no more.
+_POST_BELIEVED = 2
 
 
 def reboot_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
@@ -98,7 +105,7 @@ def check_rebooted(site: Site, rollout: str, epoch: int, batch: int) -> dict[str
     for name, answer in answers.items():
         host = work.hosts[name]
         if name in back and not bios[name].failed:
-            host.resets = []
+            host.resets, host.refused = [], {}
             if host.step == "rebooting":
                 host.boot_took = steady_clock.now() - host.at
             host.go("rebooted" if host.step == "rebooting" else "drained")
@@ -114,6 +121,7 @@ def check_rebooted(site: Site, rollout: str, epoch: int, batch: int) -> dict[str
         else:
             still_out.append(name)
     reset = _restart(opened, work, [name for name in still_out if not answers[name].failed])
+    reset += _turn_on(opened, work, [name for name in still_out if answers[name].failed])
     given_up = [
         name
         for name in still_out
@@ -167,30 +175,65 @@ def _is_final(opened: Rollout, host: HostStep, bios: HostResult) -> bool:
 def _restart(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
     """Ask the BMCs of hosts that still answer from the same boot, each way once; whom it asked.
 
-    These have their time from now.
+    These have their time from now. A way that a BMC refuses is left for the next one at once.
     """
     ways = {name: way for name in names for way in _next_way(opened, work, name)}
-    told_at = {name: work.hosts[name].at for name in ways}
     if not ways:
         return []
+    told_at = {name: work.hosts[name].at for name in ways}
 
     def request(host: Host) -> dict[str, Any]:
         # The others of the batch took their time: it may be in POST by now.
         facts = opened.site.fleet.ask([host], "facts", lambda each: {}, _TIMEOUT)[host.name]
         if facts.failed or _is_back(work, facts):
             raise BmcError("busy", "the host is on its way by now")
-        machine = machine_of(opened, host.name)
-        return {"kind": ways[host.name], "os_answers": True, "system": machine}
+        waited = steady_clock.now() - told_at[host.name]
+        return {
+            "kind": ways[host.name],
+            "os_answers": True,
+            "disbelieve_post": waited > _POST_BELIEVED * _patience(opened),
+            "machine": facts.data["machine"],
+            "system": machine_of(opened, host.name),
+        }
 
     for name, way in ways.items():
         work.hosts[name].resets.append(way)
     opened.move(work, list(ways), "rebooting")
     answers = opened.ask_bmcs(list(ways), "reset", request)
-    spared = [name for name, answer in answers.items() if answer.reason in _NOTHING_DONE]
-    for name in spared:
-        work.hosts[name].resets.remove(ways[name])
-        work.hosts[name].at = told_at[name]
-    return [name for name in ways if name not in spared]
+    idle = {name: a for name, a in answers.items() if a.reason in (*_LATER, *_NEVER)}
+    for name, answer in idle.items():
+        host = work.hosts[name]
+        host.resets.remove(ways[name])
+        host.at = told_at[name]
+        if answer.reason in _NEVER:
+            host.refused[ways[name]] = str(answer.error)
+    opened.save_batch(work)
+    refused = [name for name, answer in idle.items() if answer.reason in _NEVER]
+    return [*(name for name in ways if name not in idle), *_restart(opened, work, refused)]
+
+
+def _turn_on(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
+    """Turn hosts on that their BMCs shut down for us and that are off by now; whom it turned on.
+
+    These have their time from now. A machine that is off for sure can be turned on again.
+    """
+    off = [name for name in names if _was_shut_down(opened, work.hosts[name])]
+
+    def request(host: Host) -> dict[str, Any]:
+        return {"kind": ON, "os_answers": False, "system": _shown(opened, host.name)["system"]}
+
+    answers = opened.ask_bmcs(off, "reset", request)
+    turned = [name for name, a in answers.items() if a.reason not in (*_LATER, *_NEVER)]
+    for name in turned:
+        work.hosts[name].resets.append(ON)
+        work.hosts[name].at = steady_clock.now()
+    return turned
+
+
+def _was_shut_down(opened: Rollout, host: HostStep) -> bool:
+    """Whether it is to be turned on: not again before it has had its time for that."""
+    waited = steady_clock.now() - host.at
+    return SHUTDOWN in host.resets and (ON not in host.resets or waited > _patience(opened))
 
 
 def _next_way(opened: Rollout, work: Batch, name: str) -> list[str]:
@@ -198,15 +241,26 @@ def _next_way(opened: Rollout, work: Batch, name: str) -> list[str]:
     host = work.hosts[name]
     if not _heard_us(opened, host) or not opened.pop.host(name).bmc:
         return []
-    return [way for way in opened.plan.get("resets", []) if way not in host.resets][:1]
+    tried = (*host.resets, *host.refused)
+    return [way for way in _shown(opened, name)["resets"] if way not in tried][:1]
+
+
+def _shown(opened: Rollout, name: str) -> Mapping[str, Any]:
+    """What the plan shows of the BMC of a host; the plan of an earlier version shows nothing."""
+    nothing = {"system": "", "resets": []}
+    shown: Mapping[str, Any] = opened.plan.get("restarts", {}).get(name, nothing)
+    return shown
 
 
 def _heard_us(opened: Rollout, host: HostStep) -> bool:
     """Whether it was told by us, long enough ago, to reboot itself."""
-    config = opened.site.config
-    patience = min(config.reset_after, config.reboot_deadline)
     told = host.step == "rebooting" and host.at > opened.head.taken_over
-    return told and steady_clock.now() - host.at > patience
+    return told and steady_clock.now() - host.at > _patience(opened)
+
+
+def _patience(opened: Rollout) -> float:
+    """Seconds in which a host that was told to reboot itself may go on answering."""
+    return min(opened.site.config.reset_after, opened.site.config.reboot_deadline)
 
 
 def _give_up(
@@ -221,13 +275,19 @@ def _give_up(
     failed = []
     for name in names:
         error, said = _late(opened, answers[name].failed), told.get(name, HostResult(name))
-        if work.hosts[name].resets:
-            error += f", though its BMC was asked for {', then '.join(work.hosts[name].resets)}"
+        error += _asked_for(work.hosts[name])
         if name in told:
             error += f"; {_evidence(said)}"
         if opened.fail(work, name, error, said.data):
             failed.append(name)
     return failed
+
+
+def _asked_for(host: HostStep) -> str:
+    """What its BMC did for it, and what it refused."""
+    asked = f", though its BMC was asked for {', then '.join(host.resets)}" if host.resets else ""
+    refused = [f"its BMC refused {way}: {why}" for way, why in host.refused.items()]
+    return "; ".join([asked, *refused])
 
 
 def _evidence(told: HostResult) -> str:

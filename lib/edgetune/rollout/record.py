@@ -72,12 +72,12 @@ class HostStep:
     ``ours`` marks a host that carried our change when its way back began, ``live_back`` one
     whose live settings are back already. ``bios`` is "asked" from ``bios_at`` on, and "set" once
     its next boot makes of the BIOS what it should; the host answered from that boot at
-    ``back_at``. ``resets`` are those its BMC was asked for in this reboot. ``goes_back_to`` holds
-    by id what settings go back to where that is not what the plan saw: None where a tuning that
-    came later holds them. ``told_at`` is when the drained host was told to say "not ready", 0
-    before. From ``reverts_at`` on a host has taken a change back by itself that nobody confirmed;
-    0 where it waits for no confirmation. ``boot_took`` is how long its reboot lasted, in seconds,
-    0 where none was seen to end.
+    ``back_at``. ``resets`` are those its BMC was asked for in this reboot, ``refused`` those that
+    it refused, and why. ``goes_back_to`` holds by id what settings go back to where that is not
+    what the plan saw: None where a tuning that came later holds them. ``told_at`` is when the
+    drained host was told to say "not ready", 0 before. From ``reverts_at`` on a host has taken a
+    change back by itself that nobody confirmed; 0 where it waits for no confirmation.
+    ``boot_took`` is how long its reboot lasted, in seconds, 0 where none was seen to end.
     """
 
     step: str = "planned"
@@ -89,6 +89,7 @@ class HostStep:
     bios_at: float = 0.0
     back_at: float = 0.0
     resets: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
     reverts_at: float = 0.0
     lb_before: str | None = None
     boot_before: str | None = None

@@ -65,6 +65,7 @@ def _way_back(opened: Rollout, batch: Batch, host: HostStep, earlier: HostStep |
         lb_before=None if host.step == "done" else host.lb_before,
         boot_before=host.boot_before,
         resets=host.resets if mid_reboot else [],
+        refused=host.refused if mid_reboot else {},
         goes_back_to=host.goes_back_to,
         reverts_at=host.reverts_at,
     )
