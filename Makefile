@@ -2,12 +2,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+PEERS := $(VENV)/.peers
 CLIENT := $(VENV)/st2client
 
 # Each of the thousands of processes that tests start would compile the pack anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup client packages demo test mutants lint docs bench clean
+.PHONY: help setup client peers packages demo test mutants lint docs bench clean
 
 help:
 	@echo "make demo    bring a lab PoP up, roll out tunings that help, that hurt, and whose hosts fall ill"
@@ -29,6 +30,12 @@ client: $(CLIENT)/.ready
 $(CLIENT)/.ready: $(STAMP) requirements-client.txt
 	@./lab/setup.sh client "$(BIN)/python" "$(CLIENT)"
 	@touch $(CLIENT)/.ready
+
+peers: $(PEERS)
+
+$(PEERS): $(STAMP) requirements-bench.txt
+	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-bench.txt
+	@touch $(PEERS)
 
 packages:
 	@./lab/setup.sh packages
@@ -52,7 +59,7 @@ lint: setup
 docs: setup
 	@$(BIN)/python docs/generate.py
 
-bench: setup packages
+bench: setup peers packages
 	@for program in bench/[a-z]*.py bench/[a-z]*/__main__.py; do \
 	  $(BIN)/python -m bench.$$(basename $${program%/__main__.py} .py) || exit 1; \
 	done

@@ -71,6 +71,10 @@ class Site:
         """From now on it does what it is asked, and does not say so."""
         self._do("fault", target.name, fault="late")
 
+    def answer_slowly(self, target: Target, seconds: float, in_turn: bool = False) -> None:
+        """From now on each answer takes so long; ``in_turn``: one after the other."""
+        self._do("slow", target.name, seconds=seconds, in_turn=in_turn)
+
     def arrived(self, target: Target) -> Counter[str]:
         """How many requests of each method, and how many resets ("resets")."""
         status = self._do("status", target.name)

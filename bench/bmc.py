@@ -3,17 +3,21 @@
 
 Read: every client logs in at the same BMCs once in each round, 32 at a time, and learns the
 current attributes, the pending ones and the registry; Home Snoop is pending, and must be seen to
-be. edgetune also reads which resets there are, and compares. Orders are shuffled, figures are
-medians over the rounds, and a ratio is between two runs of one round. The BMCs are of Dell,
-Lenovo and AMI (sushy does not find the BIOS of an HPE Gen9), in one process on this machine,
-which counts what arrives; sessions are counted when a client has done its work.
+be. edgetune also reads which resets there are, and which jobs, and compares. Orders are shuffled,
+figures are medians over the rounds, and a ratio is between two runs of one round. The BMCs are of
+Dell, Lenovo and AMI (sushy does not find the BIOS of an HPE Gen9), in one process on this machine,
+which counts what arrives; sessions are counted when a client has done its work. Real BMCs need 0.1
+to 2 s for an answer: the same is read with answers of 0, 0.2 and 1.5 s.
+
+One plan: how many answers of 1.5 s one plan of each make waits for, at a BMC that answers several
+requests at once, and at one that answers them in turn.
 
 Late: for one reset, and for one change of the BIOS, what arrives at a BMC that does what it is
 asked at once, and lets every answer to a change come too late. sushy and redfish wait 1 s for it,
 edgetune half of the 4 s of a conversation; sushy pauses 0.1 s between two attempts, not its 3 s.
 
-Not measured: the network, and how slow real BMCs are. They need 0.1 to 2 s for an answer, and do
-the TLS handshakes on a small CPU, so that requests and connections count for more there.
+Not measured: the network, and TLS handshakes on the small CPU of a BMC, for which connections
+count for more there.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ import gc
 import importlib.metadata
 import platform
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable
@@ -35,8 +40,12 @@ from bench._table import Sample, carry_out, measure, options, print_table, sprea
 BMCS = "edgetune Bmcs"
 LIBRARIES: Mapping[str, Callable[..., Peer]] = {"sushy": Sushy, "redfish": Redfish}
 OPTIONS = {"sushy": "server_side_retries", "redfish": "max_retry"}
+SECONDS = {0.0: 5, 0.2: 2, 1.5: 1}
+"""Rounds for each time that an answer takes."""
+QUICK_SECONDS = {0.0: 1, 0.05: 1}
 LATE_PEERS = (("sushy", DEFAULT), ("sushy", 0), ("sushy", 1), ("redfish", DEFAULT), ("redfish", 0))
 HEADERS = [
+    "an answer takes",
     "client, reading",
     "BMCs/s (median, min..max)",
     "ratio to Bmcs",
@@ -44,6 +53,13 @@ HEADERS = [
     "requests/BMC",
     "connections/BMC",
     "sessions left",
+]
+PLAN_HEADERS = [
+    "BMC",
+    "one plan, several answers at once",
+    "answers waited for",
+    "in turn",
+    "waits",
 ]
 LATE_HEADERS = ["client, answered late", "resets", "told", "PATCHes", "told"]
 
@@ -56,19 +72,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     count = (20 if chosen.quick else 200) if chosen.bmcs is None else chosen.bmcs
     if not 1 <= count <= MAX_BMCS:
         parser.error(f"--bmcs: must be from 1 to {MAX_BMCS}")
-    return carry_out(
-        "bmc", chosen, lambda: run(count, 1 if chosen.quick else 5, chosen.quick), show
-    )
+    return carry_out("bmc", chosen, lambda: run(count, chosen.quick), show)
 
 
-def run(count: int, rounds: int, quick: bool) -> dict[str, Any]:
+def run(count: int, quick: bool) -> dict[str, Any]:
     """Measure; BenchError if a client reads anything else than there is."""
+    rounds = QUICK_SECONDS if quick else SECONDS
     found = installed()
     late, left_out = run_late(found, quick)
     return {
         "benchmark": "bmc",
         "bmcs": count,
-        "rounds": rounds,
+        "rounds": {str(seconds): count for seconds, count in rounds.items()},
         "parallel": PARALLEL,
         "versions": {
             "python": platform.python_version(),
@@ -78,7 +93,12 @@ def run(count: int, rounds: int, quick: bool) -> dict[str, Any]:
             **{name: "not installed" for name in LIBRARIES if name not in found},
             **left_out,
         },
-        "figures": run_reading(found, count, rounds),
+        "figures": [
+            row
+            for seconds, times in rounds.items()
+            for row in run_reading(found, count, times, seconds)
+        ],
+        "plans": run_plans(max(rounds)),
         "late": late,
     }
 
@@ -88,8 +108,10 @@ def installed() -> list[str]:
     return [name for name in LIBRARIES if has_module(name)]
 
 
-def run_reading(found: Sequence[str], count: int, rounds: int) -> list[dict[str, Any]]:
-    """A row for each client that reads."""
+def run_reading(
+    found: Sequence[str], count: int, rounds: int, seconds: float
+) -> list[dict[str, Any]]:
+    """A row for each client that reads answers which take so long."""
     kinds = list(HOME)
     with serve({f"e{i:04d}": kinds[i % len(kinds)] for i in range(count)}) as (site, targets):
         for target in targets:
@@ -97,10 +119,31 @@ def run_reading(found: Sequence[str], count: int, rounds: int) -> list[dict[str,
         peers = readers(site, found)
         for read in peers.values():
             read(targets[:1])  # what is loaded once only is loaded now
+        for target in targets:
+            site.answer_slowly(target, seconds)
         meter = Meter(site)
         work = {name: functools.partial(read, targets) for name, read in peers.items()}
         samples = measure(work, rounds, site.cpu_seconds, meter.settle)
-    return [figure(name, samples, meter.found[name], count) for name in peers]
+    rows = [figure(name, samples, meter.found[name], count) for name in peers]
+    return [{"answer_seconds": seconds, **row} for row in rows]
+
+
+def run_plans(seconds: float) -> list[dict[str, Any]]:
+    """Seconds of one plan of each make, whose answers take so long each."""
+    rows: list[dict[str, Any]] = []
+    with serve({kind: kind for kind in HOME}) as (site, targets):
+        client = Edgetune(site)
+        for target in targets:
+            site.stage(target)
+            took = {}
+            for in_turn in (False, True):
+                site.answer_slowly(target, seconds, in_turn)
+                begun = time.monotonic()
+                client.read([target])
+                took[in_turn] = time.monotonic() - begun
+            row = {"vendor": target.vendor, "answer_seconds": seconds}
+            rows.append({**row, "at_once": took[False], "in_turn": took[True]})
+    return rows
 
 
 def readers(site: Site, found: Sequence[str]) -> dict[str, Read]:
@@ -197,10 +240,13 @@ def changers(
 
 def show(document: Mapping[str, Any]) -> None:
     """Print what `run` found."""
-    counts = "{bmcs} BMCs, {parallel} at once, {rounds} rounds".format(**document)
+    rounds = ", ".join(f"{count} of {s} s" for s, count in document["rounds"].items())
+    counts = "{bmcs} BMCs, {parallel} at once".format(**document) + f", rounds: {rounds}"
     compared = ", ".join(map(" ".join, document["versions"].items()))
     print(f"bench.bmc: {counts}; {compared}")
     print_table(HEADERS, map(_row, document["figures"]))
+    print()
+    print_table(PLAN_HEADERS, map(_plan_row, document["plans"]))
     print()
     print_table(LATE_HEADERS, map(_late_row, document["late"]))
     for name, reason in document["left_out"].items():
@@ -210,14 +256,22 @@ def show(document: Mapping[str, Any]) -> None:
 def _row(found: Mapping[str, Any]) -> list[str]:
     rate = found["bmcs_per_s"]
     return [
+        f"{found['answer_seconds']:g} s",
         found["client"],
-        f"{rate['median']:.0f}, {rate['min']:.0f}..{rate['max']:.0f}",
+        f"{rate['median']:.3g}, {rate['min']:.3g}..{rate['max']:.3g}",
         f"{found['ratio']['median']:.2f}",
         f"{found['controller_cpu_ms']['median']:.1f}",
         f"{found['requests']['median']:.1f}",
         f"{found['connections']['median']:.1f}",
         f"{found['sessions_left']['median']:.0f}",
     ]
+
+
+def _plan_row(found: Mapping[str, Any]) -> list[str]:
+    cells = []
+    for how in ("at_once", "in_turn"):
+        cells += [f"{found[how]:.1f} s", f"{found[how] / found['answer_seconds']:.1f}"]
+    return [found["vendor"], *cells]
 
 
 def _late_row(found: Mapping[str, Any]) -> list[str]:

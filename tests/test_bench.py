@@ -71,7 +71,7 @@ def test_every_program_prints_a_table_and_writes_its_figures(
 ) -> None:
     document = _figures(name, tmp_path, *(["--rounds", "1"] if name == "agent" else []))
     assert (document["benchmark"], document["quick"]) == (name, True)
-    tables = [document[key] for key in ("figures", "late") if key in document]
+    tables = [document[key] for key in ("figures", "plans", "late") if key in document]
     assert all(tables)
     assert capsys.readouterr().out.count("\n| ") == sum(len(rows) + 2 for rows in tables)
 
@@ -178,10 +178,13 @@ def test_without_a_lab_agent_says_what_is_missing(
 @pytest.mark.usefixtures("late_is_soon")
 def test_bmc_compares_what_is_installed_and_says_what_is_not(tmp_path: Path) -> None:
     document = _figures("bmc", tmp_path, "--bmcs", "4")
-    assert (document["bmcs"], document["rounds"]) == (4, 1)
-    own, *others = document["figures"]
+    assert (document["bmcs"], document["rounds"]) == (4, {"0.0": 1, "0.05": 1})
+    own, *others = (row for row in document["figures"] if not row["answer_seconds"])
     assert (own["client"], own["ratio"]["median"]) == (bmc.BMCS, 1.0)
-    assert (own["connections"]["median"], own["sessions_left"]["median"]) == (3.0, 0.0)
+    assert (own["connections"]["median"], own["sessions_left"]["median"]) == (5.0, 0.0)
+    assert {row["vendor"]: row["at_once"] >= 0.05 for row in document["plans"]} == dict.fromkeys(
+        ("dell", "lenovo", "ami"), True
+    )
     assert own["requests"]["median"] < 12
     for figure in document["figures"]:
         assert 0 < figure["bmcs_per_s"]["min"] <= figure["bmcs_per_s"]["max"]

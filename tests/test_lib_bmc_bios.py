@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 
 from edgetune.bmc import checking, jobs
 from edgetune.bmc import client as client_module
+from edgetune.bmc.client import Client
 from edgetune.hosts.result import HostResult
 from lab.bmc import Machine, Service
 from lab.bmc.jobs import Job
@@ -68,7 +71,7 @@ class Box:
         return self.site.ask("check", {"attributes": wanted, "job": job, "ours": wanted}, **more)
 
     def reset(self, kind: str, os_answers: bool = False, **more: Any) -> HostResult:
-        return self.site.ask("reset", {"kind": kind, "os_answers": os_answers}, **more)
+        return self.site.ask("reset", {"kind": kind, "os_answers": os_answers, **more})
 
     def boot(self) -> None:
         self.machine.begin_post()
@@ -118,6 +121,31 @@ class TestWell:
         assert result.data["attributes"].items() >= box.first.items()
         assert "ForceRestart" in result.data["resets"]
         assert box.changes == []
+
+    def test_no_more_than_eight_requests_wait_for_one_another(
+        self, box: Box, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Those that are read at once count as one, as far as a BMC gets them at once."""
+        exchange, read_ahead = Client._exchange, Client.read_ahead
+        waits, on = 0, Counter[int]()
+
+        def counted(self: Client, connection: Any, *more: Any) -> Any:
+            on[id(connection)] += 1
+            return exchange(self, connection, *more)
+
+        def ahead(self: Client, links: Iterable[str]) -> Any:
+            nonlocal waits
+            waits += sum(on.values())
+            on.clear()
+            found = read_ahead(self, links)
+            waits += max(on.values(), default=0)
+            on.clear()
+            return found
+
+        monkeypatch.setattr(Client, "_exchange", counted)
+        monkeypatch.setattr(Client, "read_ahead", ahead)
+        assert box.plan().error is None
+        assert waits + sum(on.values()) <= 8
 
     def test_there_and_back(self, box: Box) -> None:
         done = box.set()
@@ -388,7 +416,7 @@ class TestReset:
         assert "ForceRestart" in str(result.error)
         assert ami.machine.resets == []
 
-    @pytest.mark.parametrize("kind", ["ForceOff", "On", "Nmi"])
+    @pytest.mark.parametrize("kind", ["ForceOff", "PushPowerButton", "Nmi"])
     def test_kind_that_is_no_restart(self, dell: Box, kind: str) -> None:
         assert dell.reset(kind, os_answers=True).reason == "refused"
         assert dell.machine.resets == []
@@ -412,6 +440,40 @@ class TestReset:
         box.machine.power(False)
         assert box.reset("ForceRestart", os_answers=True).reason == "refused"
         assert box.machine.resets == []
+
+    def test_a_shutdown_and_once_it_is_off_on(self, ami: Box) -> None:
+        assert ami.reset("GracefulShutdown", os_answers=True).data == {"sent": True}
+        assert ami.reset("GracefulShutdown", os_answers=True).reason == "refused"
+        assert ami.reset("On").data == {"sent": True}
+        assert ami.machine.resets == ["GracefulShutdown", "On"]
+        assert "is not off: PowerState is On" in str(ami.reset("On").error)
+        assert ami.reset("On").reason == "busy"
+        assert ami.machine.resets == ["GracefulShutdown", "On"]
+
+    def test_another_machine_than_the_host_is_left_alone(self, box: Box) -> None:
+        for machine, reason in (
+            ({"uuid": str(uuid.uuid4()), "serial": "other"}, "refused"),
+            ({"uuid": box.machine.uuid, "serial": ""}, None),
+        ):
+            result = box.reset("ForceRestart", os_answers=True, machine=machine)
+            assert result.reason == reason
+        assert box.machine.resets == ["ForceRestart"]
+
+    @pytest.mark.parametrize("disbelieve", [False, True])
+    def test_a_post_that_was_told_for_too_long_is_believed_no_more(
+        self, dell: Box, disbelieve: bool
+    ) -> None:
+        dell.machine.driven = True
+        dell.machine.begin_post()
+        result = dell.reset("GracefulRestart", os_answers=True, disbelieve_post=disbelieve)
+        assert result.reason == (None if disbelieve else "busy")
+        assert dell.machine.resets == ["GracefulRestart"] * disbelieve
+
+    def test_facts_are_those_of_the_machine(self, box: Box) -> None:
+        told = box.site.ask("facts", {}).data
+        assert told["system"] == box.machine.uuid
+        assert told["resets"] == box.machine.personality.resets
+        assert box.changes == []
 
 
 class TestFaults:

@@ -7,6 +7,7 @@ import contextlib
 import gzip
 import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -303,6 +304,51 @@ class TestGet:
         assert reason_of(bmc, "/nothing") == "garbage"
         with talk(bmc) as client:
             assert client.find("/nothing") is None
+
+
+class TestReadAhead:
+    LINKS = ("/thing", "/other", "/nothing", "/fourth")
+
+    def test_several_are_under_way_at_once(self, bmc: ScriptedBmc) -> None:
+        """Each of the three waits until all of them have arrived."""
+        together = threading.Barrier(3)
+
+        def meet(handler: Any) -> Any:
+            together.wait(60)
+            return reply(200, {"Name": "met"})(handler)
+
+        for link in self.LINKS[:3]:
+            bmc.on("GET", link, meet)
+        with talk(bmc) as client:
+            found = client.read_ahead(self.LINKS[:3])
+            assert {link: answer and answer.data for link, answer in found.items()} == (
+                dict.fromkeys(self.LINKS[:3], {"Name": "met"})
+            )
+
+    def test_an_answer_is_used_once(self, bmc: ScriptedBmc) -> None:
+        with talk(bmc) as client:
+            client.read_ahead(("", *self.LINKS, "/thing"))
+            assert client.get("/thing").data == {"Name": "thing"}
+            assert client.find("/nothing") is None
+            assert [bmc.count("GET", link) for link in ("/thing", "/nothing")] == [1, 1]
+            bmc.pages["/thing"] = {"Name": "by now"}
+            assert client.get("/thing").data == {"Name": "by now"}
+
+    def test_a_change_makes_them_void(self, bmc: ScriptedBmc) -> None:
+        with talk(bmc) as client:
+            client.read_ahead(self.LINKS)
+            bmc.pages["/thing"] = {"Name": "changed"}
+            client.change("PATCH", "/thing", {})
+            assert client.get("/thing").data == {"Name": "changed"}
+
+    def test_what_fails_is_asked_for_again_and_fails_then(self, bmc: ScriptedBmc) -> None:
+        bmc.on("GET", "/thing", *[reply(503)] * 4, reply(200, {"Name": "thing"}))
+        bmc.on("GET", "/other", reply(400))
+        with talk(bmc) as client:
+            assert set(client.read_ahead(self.LINKS)) == {"/nothing", "/fourth"}
+            assert client.get("/thing").data == {"Name": "thing"}
+            with pytest.raises(BmcError, match="answered 400 to GET /other"):
+                client.get("/other")
 
 
 class TestOrigin:

@@ -27,8 +27,9 @@ class Recorded(Client):
         text = (MACHINES / f"{name}.json").read_text(encoding="utf-8")
         self.pages = {_spelt(link): data for link, data in json.loads(text).items()}
         self.root = self.pages["/redfish/v1"]
+        self._ahead = {}
 
-    def find(self, link: str) -> Answer | None:
+    def _find(self, link: str, lane: int = 0) -> Answer | None:
         data = self.pages.get(_spelt(link))
         return None if data is None else Answer(link, 200, {}, data)
 

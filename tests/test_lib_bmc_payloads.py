@@ -41,8 +41,9 @@ class Pages(Client):
     def __init__(self, **pages: Any) -> None:
         self.pages = pages
         self.root = {"Registries": {"@odata.id": "/registries"}}
+        self._ahead = {}
 
-    def find(self, link: str) -> Answer | None:
+    def _find(self, link: str, lane: int = 0) -> Answer | None:
         data = self.pages.get(link)
         return None if data is None else Answer(link, 200, {}, data)
 

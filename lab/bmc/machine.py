@@ -63,6 +63,7 @@ class Machine:
     on_reset(name, kind): called for a reset that the BMC was asked for and takes.
     log: (method, path) of all that arrived; resets: all reset types that were asked for.
     connections: how many were made, each with a TLS handshake of its own.
+    answer_seconds: how long each answer takes; in_turn: one after the other, whoever asks.
     """
 
     def __init__(
@@ -79,6 +80,8 @@ class Machine:
         self.personality = load(personality)
         self.post_seconds = post_seconds
         self.driven = driven
+        self.answer_seconds, self.in_turn = 0.0, False
+        self.turn = threading.Lock()
         self.on_reset = on_reset
         self.lock = threading.RLock()
         self.log: list[tuple[str, str]] = []

@@ -16,6 +16,7 @@ of standard input, {"ok": true, ...} or {"ok": false, "error": "one line"}:
     {"do": "power", "host": ..., "on": false}
     {"do": "fault", "host": ..., "fault": "busy", "answers": 5}   (answers: of busy only)
     {"do": "heal", "host": ..., "fault": "busy"}                  (without fault: all)
+    {"do": "slow", "host": ..., "seconds": 1.5, "in_turn": false} each answer takes so long
     {"do": "stage", "host": ..., "attributes": {...}}             what somebody else left pending
     {"do": "status", "host": ...}                                 (without host: of all hosts)
 In between, {"reset": host, "kind": "ForceRestart"} for a reset that a BMC was asked for.
@@ -145,6 +146,11 @@ def _stage(machine: Machine, attributes: dict[str, Any]) -> Reply:
     return {}
 
 
+def _slow(machine: Machine, seconds: float, in_turn: bool = False) -> Reply:
+    machine.answer_seconds, machine.in_turn = seconds, in_turn
+    return {}
+
+
 def _status(machine: Machine) -> Reply:
     machine.advance()
     return {
@@ -166,6 +172,7 @@ _VERBS = {
     "power": _power,
     "fault": _fault,
     "heal": _heal,
+    "slow": _slow,
     "stage": _stage,
     "status": _status,
 }

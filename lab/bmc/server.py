@@ -169,6 +169,7 @@ class _Handler(BaseHTTPRequestHandler):
         status, headers, answer = self._bmc.service.handle(
             self._machine, self.command, self.path, dict(self.headers.items()), body
         )
+        self._take_time()
         if "late" in self._machine.faults and self._is_change():
             self._bmc.linger(self.connection, self._machine.late_seconds)
         lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"]
@@ -179,6 +180,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write("\r\n".join([*lines, "", ""]).encode() + answer)
 
     do_GET = do_PATCH = do_POST = do_DELETE = do_PUT = _answer
+
+    def _take_time(self) -> None:
+        machine = self._machine
+        with machine.turn if machine.in_turn else contextlib.nullcontext():
+            self._bmc.closing.wait(machine.answer_seconds)
 
     def _is_change(self) -> bool:
         return self.command != "GET" and "/Sessions" not in self.path

@@ -19,6 +19,7 @@ from edgetune.bmc.payload import (
     at,
     is_bad,
     is_secret,
+    link_at,
     list_at,
     messages_of,
     said,
@@ -26,7 +27,14 @@ from edgetune.bmc.payload import (
     text_at,
 )
 from edgetune.bmc.registry import Registry
-from edgetune.bmc.system import bios_link, find_registry, settings_link
+from edgetune.bmc.system import (
+    bios_link,
+    find_registry,
+    likely_registries,
+    manager_links,
+    reset_info,
+    settings_link,
+)
 
 Values = Mapping[str, Any]
 # What is beside the attributes in the resource of a Gen9, which has them at its top.
@@ -99,6 +107,20 @@ class Bios:
         self.jobs = Jobs(client, system)
         self._system = system
         self._link = bios_link(system)
+
+    def read_ahead(self, planning: bool = False) -> None:
+        """Ask at once for what `read`, the jobs, and ``planning`` need, in two rounds.
+
+        A BMC takes up to two seconds for each answer.
+        """
+        registries = link_at(self.client.root, "Registries") if planning else ""
+        links = [self._link, *manager_links(self._system), registries]
+        found = self.client.read_ahead(links)
+        bios, collection = found.get(self._link), found.get(registries)
+        second = [self.jobs.link, reset_info(self._system) if planning else ""]
+        second += [settings_link(bios)] if bios else []
+        second += likely_registries(bios, collection) if bios and collection else []
+        self.client.read_ahead(second)
 
     def read(self) -> State:
         """Current and pending, now."""

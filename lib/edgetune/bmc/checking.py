@@ -23,6 +23,7 @@ def check(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[st
     ``garbage``.
     """
     bios, wanted = Bios(client, system), request["attributes"]
+    bios.read_ahead()
     state = bios.read()
     missing = [name for name in wanted if name not in state.current]
     if missing:

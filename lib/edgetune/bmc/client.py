@@ -3,6 +3,8 @@
 
 A GET is repeated while it fails. What changes something is sent once: if its answer does not
 come, ``Lost`` says so, and only who knows what it should have done can look whether it was done.
+
+Requests wait for one another, except where ``read_ahead`` reads at once what will be asked for.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import json
 import ssl
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -34,6 +37,8 @@ _LONGEST_PAUSE = 10.0
 # Seconds in which a BMC may still do what it did not answer.
 _SETTLE = 2.0
 _REDIRECTS = 3
+# How many requests a BMC gets at once: its CPU is small.
+_LANES = 3
 # Of the time of a conversation: what is kept to end its session.
 _FAREWELL = 0.1
 # UnicodeError: a name that no resolver would take.
@@ -145,7 +150,8 @@ class Client:
         self._end = time.monotonic() + timeout * (1 - _FAREWELL)
         self._headers: dict[str, str] = {}
         self._session = ""
-        self._connection: _Connection | None = None
+        self._connections: dict[int, _Connection] = {}
+        self._ahead: dict[str, Answer | None] = {}
         self.root: Mapping[str, Any] = {}
         self.has_changed = False
 
@@ -184,9 +190,32 @@ class Client:
 
     def find(self, link: str) -> Answer | None:
         """Read a resource; None if it is not there."""
+        return self._ahead.pop(link) if link in self._ahead else self._find(link)
+
+    def read_ahead(self, links: Iterable[str]) -> Mapping[str, Answer | None]:
+        """Read these at once, over a few connections; the next ``find`` of each has its answer.
+
+        What fails is not among the answers: a BMC that has enough of so many is asked again, one
+        by one. A change makes all of them void.
+        """
+        wanted = [link for link in dict.fromkeys(links) if link and link not in self._ahead]
+        found: dict[str, Answer | None] = {}
+
+        def read(lane: int) -> None:
+            for link in wanted[lane::_LANES]:
+                with suppress(BmcError):
+                    found[link] = self._find(link, lane)
+
+        if len(wanted) > 1:
+            with ThreadPoolExecutor(_LANES) as pool:
+                list(pool.map(read, range(_LANES)))
+        self._ahead.update(found)
+        return found
+
+    def _find(self, link: str, lane: int = 0) -> Answer | None:
         for pause in (*_PAUSES, None):
             try:
-                answer, body = self._follow(link)
+                answer, body = self._follow(link, lane)
             except _BROKEN as error:
                 self._pause(self._broken(error), pause)
                 continue
@@ -208,6 +237,7 @@ class Client:
     ) -> Answer:
         """Send a change, once; raises Lost, Outdated, or BmcError (then nothing was done)."""
         self._permit()
+        self._ahead.clear()
         try:
             answer = self._send(method, link, body, etag)
         except Lost:
@@ -321,15 +351,15 @@ class Client:
             raise problem
         self._sleep(wait)
 
-    def _follow(self, link: str) -> tuple[Answer, bytes]:
+    def _follow(self, link: str, lane: int) -> tuple[Answer, bytes]:
         for _ in range(_REDIRECTS):
             path = self._path(link)
-            if self._connection is None:
-                self._connection = self._new_connection()
+            if lane not in self._connections:
+                self._connections[lane] = self._new_connection()
             try:
-                answer, body = self._exchange(self._connection, "GET", path)
+                answer, body = self._exchange(self._connections[lane], "GET", path)
             except BaseException:
-                self._hang_up()
+                self._connections.pop(lane).close()
                 raise
             if not 300 <= answer.status < 400 or "location" not in answer.headers:
                 return answer, body
@@ -440,9 +470,8 @@ class Client:
         return self._end - time.monotonic()
 
     def _hang_up(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        while self._connections:
+            self._connections.popitem()[1].close()
 
     def _broken(self, error: Exception) -> BmcError:
         if isinstance(error, ssl.SSLCertVerificationError):

@@ -8,7 +8,7 @@ from typing import Any
 
 from edgetune.bmc.client import Answer, Client
 from edgetune.bmc.payload import BmcError, at, link_at, text_at
-from edgetune.bmc.system import boot_progress, managers, members, whole
+from edgetune.bmc.system import boot_progress, is_link, managers, members, whole
 
 _EVENTS = 5
 # Of several logs, those about the machine: Dell's and others' SEL, HPE's IML.
@@ -38,7 +38,9 @@ def _newest(client: Client, system: Answer) -> list[dict[str, str]]:
         return []
     entries = list(members(client, link_at(client.get(link).data, "Entries")))
     if all(at(entry, "Created") is None for entry in entries):
-        entries = [whole(client, entry) for entry in (*entries[:_EVENTS], *entries[-_EVENTS:])]
+        ends = (*entries[:_EVENTS], *entries[-_EVENTS:])
+        client.read_ahead(link_at(entry) for entry in ends if is_link(entry))
+        entries = [whole(client, entry) for entry in ends]
     newest = sorted(entries, key=lambda entry: text_at(entry, "Created"), reverse=True)
     return [
         {

@@ -9,7 +9,7 @@ from typing import Any
 
 from edgetune.bmc.client import Answer, Client
 from edgetune.bmc.payload import BmcError, at, last_part, link_at, messages_of, text_at
-from edgetune.bmc.system import expanded, managers, members, whole
+from edgetune.bmc.system import expanded, is_link, managers, members, whole
 
 _WAITING = (
     *("New", "Scheduled", "Pending", "Starting", "Suspended", "Downloaded", "Waiting"),
@@ -61,6 +61,11 @@ class Jobs:
         return next((manager.data for manager in found if _where(manager.data)), None)
 
     @property
+    def link(self) -> str:
+        """Where they are read all at once, if the BMC has a list of them."""
+        return self._list and self._list + expanded(self._client)
+
+    @property
     def are_listed(self) -> bool:
         """Whether what is pending needs a job here."""
         return bool(self._list)
@@ -92,8 +97,9 @@ class Jobs:
         """All that wait or run. Numbers say nothing: they begin anew every few years."""
         if not self._list:
             return []
-        link = self._list + expanded(self._client)
-        listed = [(one, whole(self._client, one)) for one in members(self._client, link)]
+        found = list(members(self._client, self.link))
+        self._client.read_ahead(link_at(one) for one in found if is_link(one))
+        listed = [(one, whole(self._client, one)) for one in found]
         jobs = [_job(link_at(one), data, 200) for one, data in listed]
         return [job for job in jobs if job.is_open]
 

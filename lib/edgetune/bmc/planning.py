@@ -32,6 +32,7 @@ class _Reading:
 def plan(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[str, Any]:
     """A row for each of ``settings``; BmcError ``refused`` if more than ``ours`` would come."""
     bios = Bios(client, system)
+    bios.read_ahead(planning=True)
     state = bios.read()
     state.refuse_foreign(request["ours"])
     bios.refuse_foreign_jobs()

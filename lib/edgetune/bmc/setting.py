@@ -29,6 +29,7 @@ def set_attributes(client: Client, system: Answer, request: Mapping[str, Any]) -
     """
     bios, wanted = Bios(client, system), request["attributes"]
     ours = (wanted, request["ours"])
+    bios.read_ahead()
     state = bios.read()
     state.refuse_foreign(*ours)
     bios.refuse_foreign_jobs()

@@ -58,9 +58,14 @@ def expanded(client: Client) -> str:
     return "?$expand=.($levels=1)" if at(offered, "Levels") is True else "?$expand=."
 
 
+def is_link(member: Any) -> bool:
+    """Whether a member of a collection is but a link."""
+    return isinstance(member, Mapping) and set(member) <= {"@odata.id", "href"}
+
+
 def whole(client: Client, member: Any) -> Any:
     """A member of a collection, read if it is but a link; None if it is gone by now."""
-    if not (isinstance(member, Mapping) and set(member) <= {"@odata.id", "href"}):
+    if not is_link(member):
         return member
     found = client.find(link_at(member))
     return found.data if found else None
@@ -107,6 +112,12 @@ def find_registry(client: Client, bios: Answer) -> Registry | None:
     return None
 
 
+def likely_registries(bios: Answer, collection: Answer) -> list[str]:
+    """Where `find_registry` looks first, going by the first page of the registries."""
+    links = [link_at(member) for member in list_at(collection.data, "Members")]
+    return _likely(links, text_at(bios.data, "AttributeRegistry"))[:1]
+
+
 def _likely(links: list[str], name: str) -> list[str]:
     """Links that may lead to the registry, the likeliest first: each costs two requests."""
     exact = [link for link in links if _bare(link) == name]
@@ -136,8 +147,8 @@ def reset_action(client: Client, system: Answer) -> tuple[str, list[str]]:
     """Where a reset is asked for, and the kinds that this machine takes."""
     action = at(system.data, "Actions", "#ComputerSystem.Reset")
     kinds = list_at(action, "ResetType@Redfish.AllowableValues")
-    info = link_at(action, "@Redfish.ActionInfo")
-    if not kinds and info:
+    info = reset_info(system)
+    if info:
         for parameter in list_at(client.get(info).data, "Parameters"):
             if text_at(parameter, "Name") == "ResetType":
                 kinds = list_at(parameter, "AllowableValues")
@@ -146,11 +157,22 @@ def reset_action(client: Client, system: Answer) -> tuple[str, list[str]]:
 
 def managers(client: Client, system: Answer) -> list[Answer]:
     """The managers of a system: those it names, or those of the BMC."""
-    links = list_at(system.data, "Links", "ManagedBy")
-    named = [link_at(link) for link in links] or [
+    named = manager_links(system) or [
         link_at(member) for member in members(client, link_at(client.root, "Managers"))
     ]
     return [answer for answer in map(client.find, filter(None, named)) if answer]
+
+
+def reset_info(system: Answer) -> str:
+    """Where the kinds of resets are, if they are not with their action; or ""."""
+    action = at(system.data, "Actions", "#ComputerSystem.Reset")
+    listed = list_at(action, "ResetType@Redfish.AllowableValues")
+    return "" if listed else link_at(action, "@Redfish.ActionInfo")
+
+
+def manager_links(system: Answer) -> list[str]:
+    """The managers that a system names."""
+    return [link_at(link) for link in list_at(system.data, "Links", "ManagedBy")]
 
 
 def boot_progress(system: Answer) -> str:
