@@ -83,6 +83,13 @@ def test_sixty_seeds_hold_every_scenario_and_every_fault() -> None:
     assert set(KINDS) == set(breakage.KINDS)
 
 
+def test_each_seed_may_meet_a_host_that_the_rollout_has_in_its_hands() -> None:
+    for seed in range(300):
+        faults = make_schedule(seed).faults
+        later = any(fault.moment.event != "start" for fault in faults)
+        assert later or faults[0].before_the_plan
+
+
 def test_nothing_that_changes_hosts_breaks_while_all_is_stopped() -> None:
     for seed in range(300):
         kinds = [fault.kind for fault in make_schedule(seed).faults]

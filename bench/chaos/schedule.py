@@ -136,7 +136,17 @@ def make_schedule(seed: int) -> Schedule:
     if scenario == "interrupted":
         schedule = replace(schedule, by_hand=_moment(draw, schedule, 2))
     schedule = replace(schedule, faults=_faults(draw, schedule))
-    return _exchanged(schedule)
+    return _exchanged(_met_later(schedule))
+
+
+def _met_later(schedule: Schedule) -> Schedule:
+    """One fault at least comes after the start: before the first drain none can meet a host that
+    the rollout has in its hands, and the seed would never count."""
+    draw = random.Random(f"later {schedule.seed}")
+    *others, last = schedule.faults
+    while all(fault.moment.event == "start" for fault in (*others, last)):
+        last = replace(last, moment=_moment(draw, schedule, schedule.visits))
+    return replace(schedule, faults=(*others, last))
 
 
 def _exchanged(schedule: Schedule) -> Schedule:
