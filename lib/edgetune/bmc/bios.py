@@ -37,6 +37,7 @@ from edgetune.bmc.system import (
 )
 
 Values = Mapping[str, Any]
+NO_SETTINGS = "the BMC shows the BIOS of this machine, but takes no settings for it"
 # What is beside the attributes in the resource of a Gen9, which has them at its top.
 _NO_ATTRIBUTES = ("Id", "Name", "Type", "Description", "AttributeRegistry", "Modified")
 _MOST_MESSAGES = 10
@@ -181,7 +182,7 @@ class Bios:
         take none of them back (openstack/sushy, ``connector.py``).
         """
         if state.settings is None:
-            raise BmcError("refused", "the BMC shows the BIOS, but takes no settings for it")
+            raise BmcError("refused", NO_SETTINGS)
         body: dict[str, Any] = dict(values)
         if "Attributes" in state.bios.data:
             body = {"Attributes": body}

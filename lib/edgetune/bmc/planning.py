@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from edgetune.bmc.bios import Bios, State, Values
+from edgetune.bmc.bios import NO_SETTINGS, Bios, State, Values
 from edgetune.bmc.client import Answer, Client
 from edgetune.bmc.logical import find_knob
 from edgetune.bmc.payload import BmcError, is_secret, same, text_at, text_of
@@ -89,7 +89,7 @@ def _trouble(
     if reading.unsupported or _stands(reading, state):
         return reading.unsupported
     if state.settings is None:
-        return "the BMC shows the BIOS of this machine, but takes no settings for it"
+        return NO_SETTINGS
     if registry is None:
         return MISSING
     others = [other.wanted for other in readings if other is not reading]

@@ -45,8 +45,8 @@ def reset(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[st
     kind = request["kind"]
     target, taken = reset_action(client, system)
     if kind not in (RESTART, SHUTDOWN, FORCED, ON) or kind not in taken or not target:
-        offered = ", ".join(taken) or "none"
-        raise BmcError("refused", f"the machine takes no {kind}; it takes: {offered}")
+        offered = f"it takes: {', '.join(taken)}" if taken else "its BMC lists no resets"
+        raise BmcError("refused", f"the machine takes no {kind}; {offered}")
     other = mismatch(request.get("machine"), _machine(system))
     if other:
         raise BmcError("refused", f"bmc.address leads to another machine: {other}")

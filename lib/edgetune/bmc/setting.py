@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Callable
 
-from edgetune.bmc.bios import Bios, State, Values
+from edgetune.bmc.bios import NO_SETTINGS, Bios, State, Values
 from edgetune.bmc.client import Answer, Client, Lost, Outdated
 from edgetune.bmc.jobs import Job
 from edgetune.bmc.payload import BmcError, at, link_at, said, same
@@ -62,6 +62,8 @@ def _checked(bios: Bios, state: State, needed: Values) -> dict[str, Any]:
     missing = [name for name in needed if name not in state.current]
     if missing:
         raise BmcError("refused", f"this machine has no attribute {', '.join(missing)}")
+    if state.settings is None:
+        raise BmcError("refused", NO_SETTINGS)
     registry = bios.registry(state)
     if registry is None:
         raise BmcError("refused", MISSING)

@@ -35,12 +35,16 @@ def refuse_another(system: Answer, uuid: str) -> None:
         raise BmcError("refused", f"the machine is {found or 'without a UUID'}, not {uuid}")
 
 
-def members(client: Client, collection: str) -> Iterator[Any]:
-    """The members of a collection: links, or whole where the BMC gives them so."""
+def members(client: Client, collection: str, if_there: bool = False) -> Iterator[Any]:
+    """The members of a collection: links, or whole where the BMC gives them so.
+
+    BmcError ``garbage`` if it is not there, unless ``if_there``: then it has none.
+    """
     for _ in range(_MOST_PAGES):
-        if not collection:
+        page = collection and (client.find if if_there else client.get)(collection)
+        if not page:
             return
-        data = client.get(collection).data
+        data = page.data
         yield from list_at(data, "Members")
         collection = link_at(data, "Members@odata.nextLink")
     if collection:
@@ -102,7 +106,8 @@ def find_registry(client: Client, bios: Answer) -> Registry | None:
     name = text_at(bios.data, "AttributeRegistry")
     if not name:
         return None
-    links = [link_at(member) for member in members(client, link_at(client.root, "Registries"))]
+    registries = link_at(client.root, "Registries")
+    links = [link_at(member) for member in members(client, registries, if_there=True)]
     for link in _likely(links, name):
         file = client.find(link)
         for place in _locations(file.data) if file else []:
@@ -144,12 +149,13 @@ def _bare(link: str) -> str:
 
 
 def reset_action(client: Client, system: Answer) -> tuple[str, list[str]]:
-    """Where a reset is asked for, and the kinds that this machine takes."""
+    """Where a reset is asked for, and the kinds that this machine takes, as far as it tells any."""
     action = at(system.data, "Actions", "#ComputerSystem.Reset")
     kinds = list_at(action, "ResetType@Redfish.AllowableValues")
     info = reset_info(system)
-    if info:
-        for parameter in list_at(client.get(info).data, "Parameters"):
+    told = client.find(info) if info else None
+    if told:
+        for parameter in list_at(told.data, "Parameters"):
             if text_at(parameter, "Name") == "ResetType":
                 kinds = list_at(parameter, "AllowableValues")
     return link_at(action, "target"), [said(kind) for kind in kinds[:_MOST_KINDS]]

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the tables of docs/judge.md from one run of the benchmark of judges.
+
+python -m bench.judge --jobs 2 --resume PARTS --json FIGURES    takes hours of CPU time
+python docs/judge_tables.py FIGURES                             writes the tables of that run
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "judge.md"
+sys.path.insert(0, str(ROOT / "docs"))
+
+from generate import replace_section, table  # noqa: E402
+
+Document = Mapping[str, Any]
+Row = Mapping[str, Any]
+EFFECTS = ("x1.25", "x1.5", "x1.5 from 120 min on", "x2")
+PEERS = ("Kayenta", "t-test over hosts, Lan-DeMets, linear", "AsympCS, baseline estimated")
+"""Those whose false rollbacks are shown for every scenario."""
+BEHIND = 0.02
+"""A peer finds more than ours where its power is greater by this, and that is no chance."""
+_Z = 1.96
+
+
+def main(arguments: Sequence[str], page: Path = PAGE) -> int:
+    """Write the tables; the exit status comes back."""
+    if len(arguments) != 1:
+        print("usage: python docs/judge_tables.py FIGURES", file=sys.stderr)
+        return 2
+    figures = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
+    text = page.read_text(encoding="utf-8")
+    for name, section in SECTIONS.items():
+        text = replace_section(text, name, section(figures))
+    page.write_text(text, encoding="utf-8")
+    return 0
+
+
+def judges(figures: Document) -> str:
+    """False rollbacks and power of every judge, with 12 + 12 and with 4 + 4 hosts."""
+    false = {(row["scenario"], row["method"]): row for row in figures["false_rollbacks"]}
+    power = {(row["scenario"], row["method"], row["effect"]): row for row in figures["power"]}
+    methods = [method for scenario, method in false if scenario == "full"]
+    rows = []
+    for method in methods:
+        found = [_found(power.get(("full", method, effect))) for effect in EFFECTS]
+        few = _percent(false.get(("few", method))), _found(power.get(("few", method, "x1.5")))
+        rows.append([method, _percent(false["full", method]), *found, *few])
+    headings = (
+        "judge, false rollbacks (16 looks), x1.25 found (median minute), x1.5, x1.5 from half time"
+        ", x2, 4 + 4 hosts: false rollbacks, x1.5"
+    )
+    return table(headings, rows)
+
+
+def scenarios(figures: Document) -> str:
+    """False rollbacks and useless promotions, scenario by scenario."""
+    false = {(row["scenario"], row["method"]): row for row in figures["false_rollbacks"]}
+    rows = []
+    for (scenario, method), row in false.items():
+        if method == "edgetune":
+            peers = [_percent(false.get((scenario, peer))) for peer in PEERS]
+            rows.append([scenario, _wilson(row), *peers, _wilson(row["improved"])])
+    columns = [f"of {peer.replace(',', ';')}" for peer in PEERS]
+    headings = ["scenario", "false rollbacks of edgetune", *columns, "useless ones promoted"]
+    return table(", ".join(headings), rows)
+
+
+def behind(figures: Document) -> str:
+    """Where a peer whose false rollbacks are valid finds more than ours."""
+    rows = [
+        [
+            *(row[key] for key in ("scenario", "effect", "method")),
+            _share(row["false"]),
+            *(f"{row[key]:.2f}" for key in ("ours", "theirs")),
+        ]
+        for row in figures["differences"]
+        if row["difference"] + _Z * row["error"] < -BEHIND
+    ]
+    return table("scenario, effect, judge, its false rollbacks, edgetune finds, it finds", rows)
+
+
+def margins(figures: Document) -> str:
+    """What ``no_harm`` promotes and rolls back, by the harm that there is."""
+    rows = [row for row in figures["promises"] if row["margin"]]
+    told = [
+        [
+            _fleet(whole),
+            f"{whole['margin']:.0%}",
+            *(_wilson(row["promoted"]) for row in (whole, half, none)),
+            _wilson(half["rolled_back"]),
+        ]
+        for whole, half, none in zip(rows[::3], rows[1::3], rows[2::3])
+    ]
+    headings = (
+        "fleet, margin, harm of just the margin: promoted, half of it: promoted, none: promoted"
+        ", half of it: rolled back"
+    )
+    return table(headings, told)
+
+
+def estimates(figures: Document) -> str:
+    """Coverage of the 90 % interval, and bias of the logarithm of the ratio."""
+    rows = [row for row in figures["promises"] if row["margin"] is None]
+    ratios = list(dict.fromkeys(row["ratio"] for row in rows))
+    by_fleet: dict[str, list[str]] = {}
+    for row in rows:
+        told = f"{100 * row['covered']['rate']:.1f} % ({row['bias']:+.3f})"
+        by_fleet.setdefault(_fleet(row), []).append(told)
+    headings = ["fleet", *(f"x{ratio:g}" for ratio in ratios)]
+    return table(", ".join(headings), [[fleet, *cells] for fleet, cells in by_fleet.items()])
+
+
+def missed(figures: Document) -> str:
+    """Rows of ours whose interval misses the truth."""
+    rows = [
+        [
+            row["table"],
+            row["row"],
+            " to ".join(f"{end:g}" for end in sorted({*row["truth"]})),
+            f"{row['low']:.3f} to {row['high']:.3f}",
+        ]
+        for row in figures["missed"]
+    ]
+    return table("table, row, truth, interval (Wilson 95 %)", rows)
+
+
+def targets(figures: Document) -> str:
+    """What was wanted, and whether it was reached."""
+    rows = [
+        [row["what"], row["wanted"], row["found"], row["verdict"]] for row in figures["targets"]
+    ]
+    return table("target, wanted, found, reached", rows)
+
+
+def _found(row: Row | None) -> str:
+    if row is None:
+        return "-"
+    minutes = row["minutes"]
+    return f"{row['rate']:.2f}" + (f" ({minutes['median']:.0f})" if minutes else "")
+
+
+def _percent(row: Row | None) -> str:
+    return "-" if row is None else _share(row["rate"])
+
+
+def _wilson(row: Row | None) -> str:
+    if row is None:
+        return "-"
+    return f"{_share(row['rate'])} ({100 * row['low']:.1f} to {100 * row['high']:.1f})"
+
+
+def _share(rate: float) -> str:
+    return f"{100 * rate:.1f} %"
+
+
+def _fleet(row: Row) -> str:
+    return "{fleet}, {hosts} + {hosts}".format(**row)
+
+
+SECTIONS = {
+    "judges": judges,
+    "scenarios": scenarios,
+    "behind": behind,
+    "margins": margins,
+    "estimates": estimates,
+    "missed": missed,
+    "targets": targets,
+}
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
