@@ -231,6 +231,7 @@ class TestWell:
         assert (data["power"], data["health"]) == ("On", "OK")
         assert 0 < len(data["events"]) <= 5
         assert set(data["events"][0]) == {"created", "severity", "message"}
+        assert data["unread"] == ""
 
 
 class TestJobs:

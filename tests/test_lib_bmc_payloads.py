@@ -11,6 +11,7 @@ import pytest
 
 from edgetune.bmc.bios import NO_SETTINGS, Bios, State
 from edgetune.bmc.client import Answer, Client
+from edgetune.bmc.evidence import evidence
 from edgetune.bmc.jobs import Jobs
 from edgetune.bmc.logical import find_knob
 from edgetune.bmc.payload import BmcError, messages_of
@@ -25,6 +26,7 @@ from edgetune.bmc.system import (
     reset_action,
     settings_link,
 )
+from edgetune.report.text import evidence_text
 
 FIXTURES = Path(__file__).parent / "fixtures" / "redfish"
 
@@ -127,6 +129,57 @@ def test_resets_that_a_bmc_does_not_tell_cost_the_resets_alone() -> None:
     assert facts(Pages(), system, {})["resets"] == []
     with pytest.raises(BmcError, match="takes no ForceRestart; its BMC lists no resets"):
         reset(Pages(), system, {"kind": "ForceRestart", "os_answers": True})
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"Message": "Fan %1 of %2 failed", "MessageArgs": ["3", "A"]}, "Fan 3 of A failed"),
+        ({"Message": "Power on", "MessageArgs": ["x"]}, "Power on"),
+        ({"Message": "04 01 6f 02 ff ff"}, "raw: 04 01 6f 02 ff ff"),
+        ({"Message": "0x040x010x6f0x02"}, "raw: 0x040x010x6f0x02"),
+        ({"Message": "deface"}, "deface"),
+        ({"SensorType": "Memory", "EntryCode": "Assert", "Id": "7"}, "raw: Memory Assert 7"),
+        ({"MessageId": "17.10", "Message": ["no", "text"]}, "raw: 17.10"),
+    ],
+)
+def test_events_are_decoded_or_called_raw(entry: dict[str, Any], message: str) -> None:
+    assert _evidence(entries={"Members": [{"Created": "2026-11-23T10:00:00Z", **entry}]}) == (
+        [{"created": "2026-11-23T10:00:00Z", "severity": "", "message": message}],
+        "",
+    )
+
+
+def test_a_log_that_is_not_read_is_no_empty_log() -> None:
+    assert _evidence(entries={"Members": []}) == ([], "")
+    assert _evidence() == ([], "/entries is not there")
+    told = evidence(Pages(), answer("hpe_gen10_system", LogServices=None, Links={}), {})
+    assert told["unread"] == "the BMC shows none"
+    said = evidence_text(told)
+    assert said.endswith("its log was not read: the BMC shows none")
+    assert evidence_text({**told, "unread": ""}).endswith("no event")
+
+
+def _evidence(**pages: Any) -> tuple[Any, str]:
+    link = {"@odata.id": "/logs"}
+    logs = {"/logs": {"Members": [{"@odata.id": "/log"}]}, "/log": {"Entries": "/entries"}}
+    system = answer("hpe_gen10_system", LogServices=link, Links={})
+    own = {f"/{name}": page for name, page in pages.items()}
+    told = evidence(Pages(**{**logs, **own}), system, {})
+    return told["events"], told["unread"]
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"BootProgress": {"LastState": "OSRunning"}}, "OSRunning"),
+        ({"BootProgress": {"LastState": "OEM", "OemLastState": "0x92"}}, "raw: 0x92"),
+        ({"Oem": {"Hpe": {"PostState": "FinishedPost"}}}, "FinishedPost"),
+        ({"Oem": {}}, ""),
+    ],
+)
+def test_boot_progress_is_decoded_or_called_raw(more: dict[str, Any], told: str) -> None:
+    assert evidence(Pages(), answer("hpe_gen10_system", **more), {})["boot_progress"] == told
 
 
 def test_many_are_pending() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from edgetune.bmc.client import Answer, Client
-from edgetune.bmc.payload import BmcError, at, link_at, text_at
+from edgetune.bmc.payload import BmcError, at, link_at, text_at, told_by
 from edgetune.bmc.system import boot_progress, is_link, managers, members, whole
 
 _EVENTS = 5
@@ -16,26 +16,38 @@ _PREFERRED = ("/sel", "/iml", "/event", "/log1")
 
 
 def evidence(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[str, Any]:
-    """``{power, boot_progress, health, events}``; the newest five events, newest first.
+    """``{power, boot_progress, health, events, unread}``; the newest five events, newest first.
 
-    Events are ``{created, severity, message}``. A log that cannot be read has none.
+    Events are ``{created, severity, message}``. Of a log that cannot be read ``unread`` says why.
     """
+    events: list[dict[str, str]] = []
+    unread = ""
     try:
         events = _newest(client, system)
-    except BmcError:
-        events = []
+    except BmcError as error:
+        unread = str(error)
     return {
         "power": text_at(system.data, "PowerState"),
-        "boot_progress": boot_progress(system),
+        "boot_progress": _boot_progress(system),
         "health": text_at(system.data, "Status", "Health"),
         "events": events,
+        "unread": unread,
     }
+
+
+def _boot_progress(system: Answer) -> str:
+    """As its BMC tells it; what only its maker can read is called raw."""
+    oem, told = at(system.data, "Oem"), boot_progress(system)
+    own = text_at(system.data, "BootProgress", "OemLastState")
+    if told == "OEM" and own:
+        return f"raw: {own}"
+    return told or text_at(oem, "Hpe", "PostState") or text_at(oem, "Hp", "PostState")
 
 
 def _newest(client: Client, system: Answer) -> list[dict[str, str]]:
     link = _log(client, system)
     if not link:
-        return []
+        raise BmcError("refused", "the BMC shows none")
     entries = list(members(client, link_at(client.get(link).data, "Entries")))
     if all(at(entry, "Created") is None for entry in entries):
         ends = (*entries[:_EVENTS], *entries[-_EVENTS:])
@@ -46,10 +58,16 @@ def _newest(client: Client, system: Answer) -> list[dict[str, str]]:
         {
             "created": text_at(entry, "Created"),
             "severity": text_at(entry, "Severity"),
-            "message": text_at(entry, "Message"),
+            "message": told_by(entry) or f"raw: {_without_text(entry)}",
         }
         for entry in newest[:_EVENTS]
     ]
+
+
+def _without_text(entry: Any) -> str:
+    """What an event tells that has no text: its sensor, or the number of its message."""
+    parts = ("SensorType", "EntryCode", "MessageId", "Id")
+    return " ".join(filter(None, (text_at(entry, part) for part in parts)))
 
 
 def _log(client: Client, system: Answer) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,9 @@ from edgetune.errors import EdgetuneError
 
 MAX_TEXT = 200
 MAX_ERROR = 2000
+_MOST_ARGUMENTS = 9
+# Bytes in hexadecimal, four or more.
+_RAW = re.compile(r"((0x)?[0-9a-fA-F]{2}[ ,:]*){4,}")
 _GOOD = ("Success", "NoOperation", "SystemResetRequired", "ResetRequired")
 
 
@@ -95,11 +99,23 @@ def messages_of(data: Any) -> list[dict[str, Any]]:
             {
                 "id": name,
                 "severity": text_at(message, "Severity") or text_at(message, "MessageSeverity"),
-                "text": text_at(message, "Message") or name,
+                "text": told_by(message) or name,
                 "about": {last_part(said(part).lstrip("#")) for part in about},
             }
         )
     return found
+
+
+def told_by(message: Any) -> str:
+    """Its ``Message``, with the arguments that it leaves to its reader (DSP0266, "Message object").
+
+    What is no text for people, as the bytes of a system event log, is called raw.
+    """
+    text = text_at(message, "Message")
+    arguments = list_at(message, "MessageArgs")[:_MOST_ARGUMENTS]
+    for number, argument in reversed(list(enumerate(arguments, start=1))):
+        text = text.replace(f"%{number}", said(argument))
+    return said(f"raw: {text}" if _RAW.fullmatch(text) else text)
 
 
 def is_bad(message: Mapping[str, Any]) -> bool:

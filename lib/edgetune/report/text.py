@@ -212,7 +212,8 @@ def evidence_text(bmc: Mapping[str, Any]) -> str:
     said += [f"boot progress {bmc['boot_progress']}"] if bmc.get("boot_progress") else []
     said += [f"health {bmc['health']}"] if bmc.get("health") else []
     newest = [f"newest event {_event(event)}" for event in bmc.get("events", [])[:1]]
-    said += newest or ["no event"]
+    unread = bmc.get("unread")
+    said += newest or [f"its log was not read: {unread}" if unread else "no event"]
     return f"its BMC says: {', '.join(said)}"
 
 
