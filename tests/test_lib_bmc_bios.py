@@ -142,6 +142,7 @@ class TestWell:
             on.clear()
             return found
 
+        monkeypatch.setattr(client_module, "_SOON", 0.0)
         monkeypatch.setattr(Client, "_exchange", counted)
         monkeypatch.setattr(Client, "read_ahead", ahead)
         assert box.plan().error is None

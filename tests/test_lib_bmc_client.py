@@ -309,6 +309,19 @@ class TestGet:
 class TestReadAhead:
     LINKS = ("/thing", "/other", "/nothing", "/fourth")
 
+    @pytest.fixture(autouse=True)
+    def slow(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """However soon a BMC answers."""
+        monkeypatch.setattr(module, "_SOON", 0.0)
+
+    def test_a_bmc_that_answers_soon_is_asked_nothing_ahead(
+        self, bmc: ScriptedBmc, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "_SOON", 1e9)
+        with talk(bmc) as client:
+            assert client.read_ahead(self.LINKS) == {}
+            assert bmc.count("GET", "/thing") == 0
+
     def test_several_are_under_way_at_once(self, bmc: ScriptedBmc) -> None:
         """Each of the three waits until all of them have arrived."""
         together = threading.Barrier(3)

@@ -27,7 +27,7 @@ class Recorded(Client):
         text = (MACHINES / f"{name}.json").read_text(encoding="utf-8")
         self.pages = {_spelt(link): data for link, data in json.loads(text).items()}
         self.root = self.pages["/redfish/v1"]
-        self._ahead = {}
+        self._ahead, self._took = {}, 1.0
 
     def _find(self, link: str, lane: int = 0) -> Answer | None:
         data = self.pages.get(_spelt(link))

@@ -46,7 +46,7 @@ class Pages(Client):
     def __init__(self, **pages: Any) -> None:
         self.pages = pages
         self.root = {"Registries": {"@odata.id": "/registries"}}
-        self._ahead = {}
+        self._ahead, self._took = {}, 1.0
 
     def _find(self, link: str, lane: int = 0) -> Answer | None:
         data = self.pages.get(link)

@@ -39,6 +39,8 @@ _SETTLE = 2.0
 _REDIRECTS = 3
 # How many requests a BMC gets at once: its CPU is small.
 _LANES = 3
+# Seconds: a BMC that answers as soon is asked one by one, as connections cost more than they save.
+_SOON = 0.1
 # Of the time of a conversation: what is kept to end its session.
 _FAREWELL = 0.1
 # UnicodeError: a name that no resolver would take.
@@ -152,6 +154,7 @@ class Client:
         self._session = ""
         self._connections: dict[int, _Connection] = {}
         self._ahead: dict[str, Answer | None] = {}
+        self._took = 0.0
         self.root: Mapping[str, Any] = {}
         self.has_changed = False
 
@@ -196,7 +199,7 @@ class Client:
         """Read these at once, over a few connections; the next ``find`` of each has its answer.
 
         What fails is not among the answers: a BMC that has enough of so many is asked again, one
-        by one. A change makes all of them void.
+        by one. A change makes all of them void. A BMC that answers soon is asked nothing ahead.
         """
         wanted = [link for link in dict.fromkeys(links) if link and link not in self._ahead]
         found: dict[str, Answer | None] = {}
@@ -206,7 +209,7 @@ class Client:
                 with suppress(BmcError):
                     found[link] = self._find(link, lane)
 
-        if len(wanted) > 1:
+        if len(wanted) > 1 and self._took >= _SOON:
             with ThreadPoolExecutor(_LANES) as pool:
                 list(pool.map(read, range(_LANES)))
         self._ahead.update(found)
@@ -356,11 +359,13 @@ class Client:
             path = self._path(link)
             if lane not in self._connections:
                 self._connections[lane] = self._new_connection()
+            begun = time.monotonic()
             try:
                 answer, body = self._exchange(self._connections[lane], "GET", path)
             except BaseException:
                 self._connections.pop(lane).close()
                 raise
+            self._took = time.monotonic() - begun
             if not 300 <= answer.status < 400 or "location" not in answer.headers:
                 return answer, body
             link = urljoin(f"{self._address}{path}", answer.headers["location"])
