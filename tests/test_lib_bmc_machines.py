@@ -3,67 +3,63 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from edgetune.bmc.checking import check
-from edgetune.bmc.client import Answer, Client
 from edgetune.bmc.payload import BmcError
 from edgetune.bmc.planning import plan
+from edgetune.bmc.reset import facts, ladder
 from edgetune.bmc.system import find_system
 from tests.bmc_site import setting, snoop
+from tests.recorded import NAMES, SYSTEMS, Recorded
 
-MACHINES = Path(__file__).parent / "fixtures" / "redfish" / "machines"
-NAMES = sorted(path.stem for path in MACHINES.glob("*.json"))
-
-
-class Recorded(Client):
-    """A conversation with a machine of a file; makers spell their links with and without a /."""
-
-    def __init__(self, name: str) -> None:
-        text = (MACHINES / f"{name}.json").read_text(encoding="utf-8")
-        self.pages = {_spelt(link): data for link, data in json.loads(text).items()}
-        self.root = self.pages["/redfish/v1"]
-        self._ahead, self._took = {}, 1.0
-
-    def _find(self, link: str, lane: int = 0) -> Answer | None:
-        data = self.pages.get(_spelt(link))
-        return None if data is None else Answer(link, 200, {}, data)
-
-    @property
-    def system(self) -> Answer:
-        """Its system, or the first of several nodes."""
-        named = {"gigabyte_h262": "Self", "hpe_cray_ex425": "Node0"}
-        return find_system(self, next((n for m, n in named.items() if m == self.name), ""))
-
-    name = ""
-
-
-def _spelt(link: str) -> str:
-    return link.partition("?")[0].rstrip("/").lower()
-
-
-def recorded(name: str) -> Recorded:
-    machine = Recorded(name)
-    machine.name = name
-    return machine
+# What stands for the UUIDs and serial numbers that were struck out.
+UUID, SERIAL = "00000000-0000-4000-8000-000000000001", "INVENTED1"
+USUAL = ["GracefulRestart", "ForceRestart"]
+OVER_OFF = ["GracefulShutdown", "ForceRestart"]
+KNOWN = {
+    "dell_r750_6_00": (UUID, SERIAL, USUAL),
+    "dell_r750_7_10": (UUID, SERIAL, USUAL),
+    "gigabyte_h262": ("", "", OVER_OFF),
+    "hpe_cray_ex425": ("", "", []),
+    "hpe_dl325_gen10plus": ("", "", USUAL),
+    "hpe_dl360_gen12": (UUID, SERIAL, USUAL),
+    "hpe_dl380a_gen11": (UUID, SERIAL, USUAL),
+    "intel_s2600bpb": ("", "", OVER_OFF),
+    "lenovo_sr670v2": (UUID, SERIAL, USUAL),
+    "nvidia_dgxh100": (UUID, SERIAL, OVER_OFF),
+    "nvidia_gb200": (UUID, "", USUAL),
+    "openbmc": ("", "", USUAL),
+    "supermicro_sys821ge": (UUID, SERIAL, USUAL),
+    "supermicro_x10sdv": (UUID, " " * 10, USUAL),
+}
 
 
 def planned(name: str, *settings: dict[str, Any]) -> dict[str, Any]:
-    machine = recorded(name)
+    machine = Recorded(name)
     return plan(machine, machine.system, {"settings": list(settings), "ours": {}})
 
 
 def checked(name: str, attribute: str, value: Any) -> dict[str, Any]:
-    machine, wanted = recorded(name), {attribute: value}
+    machine, wanted = Recorded(name), {attribute: value}
     return check(machine, machine.system, {"attributes": wanted, "job": "", "ours": wanted})
 
 
-def test_some_are_recorded() -> None:
-    assert len(NAMES) >= 5
+@pytest.mark.parametrize("name", NAMES)
+def test_each_tells_which_it_is_and_how_it_restarts(name: str) -> None:
+    machine = Recorded(name)
+    told = facts(machine, machine.system, {})
+    ways = ladder(told["resets"], force=True)
+    assert (told["system"], told["serial"], ways) == KNOWN[name]
+    assert machine.missing == []
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_of_several_systems_one_has_to_be_named(name: str) -> None:
+    with pytest.raises(BmcError, match=f"it has: .*{SYSTEMS[name]}"):
+        find_system(Recorded(name), "")
 
 
 @pytest.mark.parametrize(
@@ -116,7 +112,7 @@ def test_a_failure_of_long_ago_does_not_beat_what_is_current() -> None:
 
 def test_settings_without_attributes_are_nothing_pending_where_makers_mean_that() -> None:
     assert checked("intel_s2600bpb", "QuietBoot", 0)["state"] == "done"
-    odd = recorded("hpe_dl325_gen10plus")
+    odd = Recorded("hpe_dl325_gen10plus")
     del odd.pages["/redfish/v1/systems/1/bios/settings"]["Attributes"]
     with pytest.raises(BmcError, match="Attributes is missing"):
         check(odd, odd.system, {"attributes": {"ProcSMT": "Enabled"}, "job": "", "ours": {}})
