@@ -9,9 +9,9 @@ import pytest
 
 from edgetune.bmc.checking import check
 from edgetune.bmc.payload import BmcError
-from edgetune.bmc.planning import plan
+from edgetune.bmc.planning import MISSING, plan
 from edgetune.bmc.reset import facts, ladder
-from edgetune.bmc.system import find_system
+from edgetune.bmc.system import bios_link, find_registry, find_system
 from tests.bmc_site import setting, snoop
 from tests.recorded import NAMES, SYSTEMS, Recorded
 
@@ -138,3 +138,36 @@ def test_machines_without_a_xeon_are_told_nothing_of_xeons(name: str) -> None:
 )
 def test_resets_are_those_that_the_machine_lists(name: str, offers: list[str]) -> None:
     assert planned(name, snoop("home"))["resets"] == offers
+
+
+@pytest.mark.parametrize(
+    ("name", "attribute"),
+    [
+        ("dell_r750_6_00", "LogicalProc"),
+        ("supermicro_sys821ge", "SNC_F300"),
+        ("nvidia_gb200", "TPM"),
+    ],
+)
+def test_registries_go_by_several_names_or_by_none(name: str, attribute: str) -> None:
+    machine = Recorded(name)
+    registry = find_registry(machine, machine.get(bios_link(machine.system)))
+    assert registry is not None
+    assert registry.values(attribute)
+
+
+def test_a_registry_of_another_version_is_another_one() -> None:
+    machine = Recorded("supermicro_sys821ge")
+    bios = machine.get(bios_link(machine.system))
+    machine.pages["/redfish/v1/systems/1/bios"]["AttributeRegistry"] = (
+        "BiosAttributeRegistry.v1_0_1"
+    )
+    assert find_registry(machine, bios) is None
+
+
+def test_a_bios_that_names_no_registry_has_none_where_there_are_two() -> None:
+    machine = Recorded("nvidia_gb200")
+    other = {"@odata.id": "/redfish/v1/Registries/BiosAttributeRegistryOfAnother"}
+    machine.pages["/redfish/v1/registries"]["Members"].append(other)
+    asked = {"settings": [setting("ActiveCores", "72")], "ours": {}}
+    (row,) = plan(machine, machine.system, asked)["settings"]
+    assert (row["status"], row["reason"]) == ("unsupported", MISSING)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -102,17 +103,21 @@ def settings_link(bios: Answer) -> str:
 
 
 def find_registry(client: Client, bios: Answer) -> Registry | None:
-    """The registry of the attributes of a BIOS, or None where the BMC has none of that name."""
-    name = text_at(bios.data, "AttributeRegistry")
-    if not name:
-        return None
+    """The registry of the attributes of a BIOS, or None where the BMC has none of that name.
+
+    A BIOS of NVIDIA's OpenBMC names none; then it is the only one for a BIOS that there is.
+    """
+    name = _spelt(text_at(bios.data, "AttributeRegistry"))
     registries = link_at(client.root, "Registries")
     links = [link_at(member) for member in members(client, registries, if_there=True)]
-    for link in _likely(links, name):
+    likely = _likely(links, name)
+    if not name and len(likely) != 1:
+        return None
+    for link in likely:
         file = client.find(link)
         for place in _locations(file.data) if file else []:
             found = client.find(place)
-            if found and name in _names(link, file, found):
+            if found and (not name or name in _names(link, file, found)):
                 return Registry(found.data)
     return None
 
@@ -120,12 +125,12 @@ def find_registry(client: Client, bios: Answer) -> Registry | None:
 def likely_registries(bios: Answer, collection: Answer) -> list[str]:
     """Where `find_registry` looks first, going by the first page of the registries."""
     links = [link_at(member) for member in list_at(collection.data, "Members")]
-    return _likely(links, text_at(bios.data, "AttributeRegistry"))[:1]
+    return _likely(links, _spelt(text_at(bios.data, "AttributeRegistry")))[:1]
 
 
 def _likely(links: list[str], name: str) -> list[str]:
     """Links that may lead to the registry, the likeliest first: each costs two requests."""
-    exact = [link for link in links if _bare(link) == name]
+    exact = [link for link in links if _spelt(_bare(link)) == name]
     bios = [link for link in links if "biosattributeregistry" in link.lower()]
     return exact or bios
 
@@ -140,7 +145,12 @@ def _locations(file: Any) -> list[str]:
 def _names(link: str, file: Answer | None, registry: Answer) -> set[str]:
     below = file.data if file else {}
     texts = (text_at(below, "Registry"), text_at(below, "Id"), text_at(registry.data, "Id"))
-    return {_bare(link), *texts}
+    return {_spelt(text) for text in (_bare(link), *texts)}
+
+
+def _spelt(name: str) -> str:
+    """A name in one spelling: a Supermicro has ``.v1_0_0``, ``.1.0.0`` and ``.1_0_0`` for one."""
+    return re.sub(r"[._]v?(?=\d)", ".", name)
 
 
 def _bare(link: str) -> str:
