@@ -171,3 +171,24 @@ def test_a_bios_that_names_no_registry_has_none_where_there_are_two() -> None:
     asked = {"settings": [setting("ActiveCores", "72")], "ours": {}}
     (row,) = plan(machine, machine.system, asked)["settings"]
     assert (row["status"], row["reason"]) == ("unsupported", MISSING)
+
+
+def test_a_supermicro_shows_no_attributes_until_something_is_set() -> None:
+    name = "supermicro_sys821ge"
+    assert checked(name, "Hyper_Threading_ALL__F27F", "Enable")["state"] == "done"
+    (row,) = planned(name, setting("Above4GDecoding_0041", "Enabled"))["settings"]
+    assert row["status"] == "noop"
+
+
+def test_a_supermicro_without_settings_object_says_nothing() -> None:
+    odd = Recorded("supermicro_sys821ge")
+    del odd.pages["/redfish/v1/systems/1/bios/sd"]
+    with pytest.raises(BmcError, match="Bios/SD is not there"):
+        plan(odd, odd.system, {"settings": [], "ours": {}})
+
+
+def test_what_waits_on_a_supermicro_is_seen() -> None:
+    machine = Recorded("supermicro_sys821ge")
+    machine.pages["/redfish/v1/systems/1/bios/sd"]["Attributes"] = {"AES_NI_3C75": "Disable"}
+    with pytest.raises(BmcError, match="AES_NI_3C75 .Enable -> Disable"):
+        plan(machine, machine.system, {"settings": [], "ours": {}})

@@ -141,28 +141,32 @@ class Bios:
     def _settings(self, bios: Answer) -> Answer | None:
         """The settings object, or None where the BMC takes no settings."""
         link = settings_link(bios)
-        if not link or not self._may_show_nothing:
+        if not link or not self._may_be_absent:
             return self.client.get(link) if link else None
         return self.client.find(link) or Answer(link, 404, {}, {})
 
     def _shown(self, settings: Answer, bios: Answer) -> dict[str, Any]:
         alike = ("Attributes" in settings.data) == ("Attributes" in bios.data)
         shown = _attributes(settings) if alike else None
-        if shown is None and not self._may_show_nothing:
+        if shown is None and not (self._may_be_absent or "Supermicro" in self._makers):
             raise BmcError("garbage", f"{said(settings.link)}: Attributes is missing")
         return shown or {}
 
     @functools.cached_property
-    def _may_show_nothing(self) -> bool:
+    def _may_be_absent(self) -> bool:
         """Whether a settings object without attributes, or none at all, says: nothing is pending.
 
         So does firmware of AMI, which may have no ``Bios/SD`` until something is set, and that
-        of Intel's boards.
+        of Intel's boards. A Supermicro always has one, with attributes once something is set.
         """
         root, system = self.client.root, self._system.data
-        names = {text_at(root, "Vendor"), text_at(system, "Manufacturer")}
         of_ami = at(root, "Oem", "Ami") is not None or at(system, "Oem", "Ami") is not None
-        return of_ami or bool({"AMI", "Intel Corporation"} & names)
+        return of_ami or bool({"AMI", "Intel Corporation"} & self._makers)
+
+    @property
+    def _makers(self) -> set[str]:
+        root, system = self.client.root, self._system.data
+        return {text_at(root, "Vendor"), text_at(system, "Manufacturer")}
 
     def refuse_foreign_jobs(self) -> None:
         """BmcError ``refused`` if a reboot would start a job that is not of the BIOS."""
