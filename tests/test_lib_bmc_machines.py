@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from edgetune.bmc.bios import NO_SETTINGS
 from edgetune.bmc.checking import check
 from edgetune.bmc.payload import BmcError
 from edgetune.bmc.planning import MISSING, plan
@@ -92,16 +93,16 @@ def test_a_change_that_a_machine_does_not_take_says_why(
 
 
 @pytest.mark.parametrize(
-    ("name", "reason", "says"),
+    ("name", "says"),
     [
-        ("openbmc", "refused", "shows no attributes of this BIOS"),
-        ("hpe_cray_ex425", "garbage", "Attributes.Continue On Error is no value"),
+        ("openbmc", "shows no attributes of this BIOS"),
+        ("supermicro_x10sdv", "does not show the BIOS of this system"),
     ],
 )
-def test_a_bios_that_shows_no_values_is_refused(name: str, reason: str, says: str) -> None:
+def test_a_bios_that_shows_no_values_is_refused(name: str, says: str) -> None:
     with pytest.raises(BmcError, match=says) as caught:
         planned(name, snoop("home"))
-    assert caught.value.reason == reason
+    assert caught.value.reason == "refused"
 
 
 def test_a_failure_of_long_ago_does_not_beat_what_is_current() -> None:
@@ -192,3 +193,24 @@ def test_what_waits_on_a_supermicro_is_seen() -> None:
     machine.pages["/redfish/v1/systems/1/bios/sd"]["Attributes"] = {"AES_NI_3C75": "Disable"}
     with pytest.raises(BmcError, match="AES_NI_3C75 .Enable -> Disable"):
         plan(machine, machine.system, {"settings": [], "ours": {}})
+
+
+@pytest.mark.parametrize(("value", "status"), [("Enabled", "noop"), ("Disabled", "unsupported")])
+def test_a_value_may_be_told_with_its_description(value: str, status: str) -> None:
+    """A Cray EX has a mapping for each attribute, and no settings object."""
+    found = planned("hpe_cray_ex425", setting("Core Performance Boost", value))
+    (row,) = found["settings"]
+    assert (row["status"], row["runtime"]) == (status, "Enabled")
+    assert row["reason"] == (NO_SETTINGS if status == "unsupported" else None)
+    assert found["attributes"]["Core Performance Boost"] == "Enabled"
+    assert checked("hpe_cray_ex425", "Core Performance Boost", value)["state"] == (
+        "done" if status == "noop" else "absent"
+    )
+
+
+def test_a_description_without_a_value_is_no_answer() -> None:
+    odd = Recorded("hpe_cray_ex425")
+    del odd.pages["/redfish/v1/systems/node0/bios"]["Attributes"]["NUMA"]["current_value"]
+    with pytest.raises(BmcError, match="Attributes.NUMA is no value") as caught:
+        plan(odd, odd.system, {"settings": [], "ours": {}})
+    assert caught.value.reason == "garbage"

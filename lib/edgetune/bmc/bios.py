@@ -215,10 +215,16 @@ def _attributes(answer: Answer) -> dict[str, Any] | None:
         listed = {name: data[name] for name in data if _is_flat_attribute(name, data[name])}
     else:
         return None
-    for name, value in listed.items():
+    values = {name: _value(listed[name]) for name in listed}
+    for name, value in values.items():
         if isinstance(value, (dict, list)):
             raise BmcError("garbage", f"{said(answer.link)}: Attributes.{said(name)} is no value")
-    return {said(n): said(v) if isinstance(v, str) else v for n, v in listed.items()}
+    return {said(n): said(v) if isinstance(v, str) else v for n, v in values.items()}
+
+
+def _value(shown: Any) -> Any:
+    """An HPE Cray EX shows what may be beside what is."""
+    return shown["current_value"] if at(shown, "current_value") is not None else shown
 
 
 def _is_flat_attribute(name: str, value: Any) -> bool:
