@@ -12,6 +12,7 @@ from edgetune.bmc.checking import check
 from edgetune.bmc.payload import BmcError
 from edgetune.bmc.planning import MISSING, plan
 from edgetune.bmc.reset import facts, ladder
+from edgetune.bmc.setting import set_attributes
 from edgetune.bmc.system import bios_link, find_registry, find_system
 from tests.bmc_site import setting, snoop
 from tests.recorded import NAMES, SYSTEMS, Recorded
@@ -214,3 +215,16 @@ def test_a_description_without_a_value_is_no_answer() -> None:
     with pytest.raises(BmcError, match="Attributes.NUMA is no value") as caught:
         plan(odd, odd.system, {"settings": [], "ours": {}})
     assert caught.value.reason == "garbage"
+
+
+@pytest.mark.parametrize("name", ["dell_r750_6_00", "dell_r750_7_10"])
+def test_what_waits_on_an_idrac_is_taken_back_where_it_says(name: str) -> None:
+    """It names that action with the version of its schema."""
+    machine = Recorded(name)
+    settings = "/redfish/v1/Systems/System.Embedded.1/Bios/Settings"
+    machine.pages[settings.lower()]["Attributes"] = {"LogicalProc": "Disabled"}
+    asked = {"attributes": {"LogicalProc": "Enabled"}, "ours": {"LogicalProc": "Disabled"}}
+    with pytest.raises(BmcError, match="takes no change"):
+        set_attributes(machine, machine.system, asked)
+    link = f"{settings}/Actions/Oem/DellManager.ClearPending"
+    assert machine.sent == [("POST", link, None)]

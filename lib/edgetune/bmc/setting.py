@@ -137,13 +137,21 @@ def _withdraw(bios: Bios, state: State) -> State:
     for job in bios.jobs.of_bios():
         _delete(bios, job)
         state = bios.read()
-    actions = at(state.settings.data, "Actions") if state.settings else None
-    clear = [at(place, "#DellManager.ClearPending") for place in (at(actions, "Oem"), actions)]
-    target = link_at(clear[0], "target") or link_at(clear[1], "target")
+    target = _clear_pending(state)
     if state.pending and target:
         _settle(bios, lambda: bios.client.change("POST", target), lambda: not bios.read().pending)
         state = bios.read()
     return state
+
+
+def _clear_pending(state: State) -> str:
+    """Where an iDRAC is asked to forget what is pending, or ""; some name the schema before #."""
+    actions = at(state.settings.data, "Actions") if state.settings else None
+    for place in (at(actions, "Oem"), actions):
+        for name in place if isinstance(place, Mapping) else ():
+            if name.endswith("#DellManager.ClearPending"):
+                return link_at(place, name, "target")
+    return ""
 
 
 def _delete(bios: Bios, job: Job) -> None:
