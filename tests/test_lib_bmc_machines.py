@@ -228,3 +228,26 @@ def test_what_waits_on_an_idrac_is_taken_back_where_it_says(name: str) -> None:
         set_attributes(machine, machine.system, asked)
     link = f"{settings}/Actions/Oem/DellManager.ClearPending"
     assert machine.sent == [("POST", link, None)]
+
+
+@pytest.mark.parametrize(
+    ("name", "attribute"),
+    [
+        ("dell_r750_6_00", "SetupPassword"),
+        ("nvidia_dgxh100", "AddBmcUserPassword"),
+        ("supermicro_sys821ge", "AdministratorPassword_0117"),
+    ],
+)
+def test_passwords_are_neither_shown_nor_set(name: str, attribute: str) -> None:
+    found = planned(name, setting(attribute, "secret"))
+    (row,) = found["settings"]
+    assert row["reason"] == "passwords are not set here"
+    assert attribute not in found["attributes"]
+
+
+def test_a_password_that_waits_on_a_supermicro_is_not_told() -> None:
+    machine = Recorded("supermicro_sys821ge")
+    waits = {"AdministratorPassword_0117": "of-somebody"}
+    machine.pages["/redfish/v1/systems/1/bios/sd"]["Attributes"] = waits
+    with pytest.raises(BmcError, match="wait for the next boot: AdministratorPassword_0117$"):
+        plan(machine, machine.system, {"settings": [], "ours": {}})

@@ -44,7 +44,8 @@ def said(value: Any, most: int = MAX_TEXT) -> str:
 
 def is_secret(attribute: str) -> bool:
     """Whether an attribute is a password, by its name; some BIOSes show one that is pending."""
-    return attribute.lower().endswith("password")
+    # A Supermicro numbers its attributes.
+    return re.search(r"password(_[0-9a-f]{4})?$", attribute, re.IGNORECASE) is not None
 
 
 def same(one: Any, other: Any) -> bool:
