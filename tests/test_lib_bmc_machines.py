@@ -251,3 +251,10 @@ def test_a_password_that_waits_on_a_supermicro_is_not_told() -> None:
     machine.pages["/redfish/v1/systems/1/bios/sd"]["Attributes"] = waits
     with pytest.raises(BmcError, match="wait for the next boot: AdministratorPassword_0117$"):
         plan(machine, machine.system, {"settings": [], "ours": {}})
+
+
+def test_a_lenovo_spells_its_snoop_modes_without_spaces() -> None:
+    found = planned("lenovo_sr670v2", snoop("home"))
+    (row,) = found["settings"]
+    assert (row["status"], row["reason"]) == ("change", None)
+    assert row["attributes"]["Processors_SnoopPreference"]["wanted"] == "HomeSnoop"
