@@ -9,6 +9,7 @@ import pytest
 
 from edgetune.bmc.bios import NO_SETTINGS
 from edgetune.bmc.checking import check
+from edgetune.bmc.evidence import evidence
 from edgetune.bmc.payload import BmcError
 from edgetune.bmc.planning import MISSING, plan
 from edgetune.bmc.reset import facts, ladder
@@ -258,3 +259,48 @@ def test_a_lenovo_spells_its_snoop_modes_without_spaces() -> None:
     (row,) = found["settings"]
     assert (row["status"], row["reason"]) == ("change", None)
     assert row["attributes"]["Processors_SnoopPreference"]["wanted"] == "HomeSnoop"
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "newest"),
+    [
+        ("dell_r750_6_00", ("On", "", "OK"), "2024-06-11T00:13:00-05:00 An OEM diagnostic event"),
+        (
+            "dell_r750_7_10",
+            ("On", "OSRunning", "Critical"),
+            "2024-08-14T22:36:00-05:00 System BIOS has halted.",
+        ),
+        # Its SEL, not the POST codes that the system itself lists.
+        ("gigabyte_h262", ("On", "", "OK"), "2022-03-09T20:02:35+00:00 0x0500FF"),
+        # Its event log: the SEL is empty.
+        ("hpe_cray_ex425", ("On", "", "OK"), "2022-04-12T15:29:55+00:00 All hardware reported"),
+        (
+            "hpe_dl325_gen10plus",
+            ("On", "FinishedPost", "OK"),
+            "2022-03-11T13:18:14Z Marvell 2P 25GbE",
+        ),
+        ("hpe_dl360_gen12", ("On", "None", "OK"), "2025-07-17T17:52:16Z DriveOfflineCleared"),
+        ("hpe_dl380a_gen11", ("On", "OSRunning", "OK"), "2025-06-12T06:05:22Z ConnectX-7 200GE"),
+        ("intel_s2600bpb", ("On", "", "OK"), "2020-08-12T19:07:42+00:00 Invalid Username"),
+        # Its platform log: the SEL that it lists has no entries.
+        ("lenovo_sr670v2", ("On", "", "OK"), "2024-07-18T22:02:12.068+00:00 ENET[CIM:ep1] DHCP"),
+        ("nvidia_dgxh100", ("On", "", "OK"), "2024-07-08T17:50:04+00:00 Event_Data_1 : 0"),
+        ("nvidia_gb200", ("On", "OSRunning", "OK"), "2024-12-30T18:03:57+00:00 OpenBMC.0.1"),
+        ("openbmc", ("Off", "None", "OK"), ""),
+        (
+            "supermicro_sys821ge",
+            ("On", "SystemHardwareInitializationComplete", "OK"),
+            "2023-11-30T20:35:05Z [PWR-0000] PS4 Status",
+        ),
+        ("supermicro_x10sdv", ("On", "", "OK"), "2020-02-25T17:13:16+00:00 [ OEM ] Activate"),
+    ],
+)
+def test_each_tells_its_newest_events(name: str, state: tuple[str, ...], newest: str) -> None:
+    machine = Recorded(name)
+    told = evidence(machine, machine.system, {})
+    assert (told["power"], told["boot_progress"], told["health"]) == state
+    events = [f"{event['created']} {event['message']}" for event in told["events"]]
+    assert (len(events), told["unread"]) == (5 if newest else 0, "")
+    assert events == sorted(events, key=lambda text: text.split()[0], reverse=True)
+    assert "".join(events[:1]).startswith(newest)
+    assert machine.missing == []

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from edgetune.bmc.client import Answer, Client
-from edgetune.bmc.payload import BmcError, at, link_at, text_at, told_by
+from edgetune.bmc.payload import BmcError, at, last_part, link_at, text_at, told_by
 from edgetune.bmc.system import boot_progress, is_link, managers, members, whole
 
 _EVENTS = 5
 # Of several logs, those about the machine: Dell's and others' SEL, HPE's IML.
-_PREFERRED = ("/sel", "/iml", "/event", "/log1")
+_PREFERRED = ("sel", "iml", "event", "log1")
 
 
 def evidence(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -45,10 +45,7 @@ def _boot_progress(system: Answer) -> str:
 
 
 def _newest(client: Client, system: Answer) -> list[dict[str, str]]:
-    link = _log(client, system)
-    if not link:
-        raise BmcError("refused", "the BMC shows none")
-    entries = list(members(client, link_at(client.get(link).data, "Entries")))
+    entries = _entries(client, system)
     if all(at(entry, "Created") is None for entry in entries):
         ends = (*entries[:_EVENTS], *entries[-_EVENTS:])
         client.read_ahead(link_at(entry) for entry in ends if is_link(entry))
@@ -70,14 +67,34 @@ def _without_text(entry: Any) -> str:
     return " ".join(filter(None, (text_at(entry, part) for part in parts)))
 
 
-def _log(client: Client, system: Answer) -> str:
-    """Where the log of the machine is: the system has one, or its manager keeps it."""
+def _entries(client: Client, system: Answer) -> list[Any]:
+    """Those of the log of the machine: the system has one, or its manager keeps it.
+
+    An XCC lists a SEL that has no entries, and a Cray EX one that stays empty.
+    """
     links = []
     for owner in (system, *managers(client, system)):
         services = link_at(owner.data, "LogServices")
         links += [link_at(member) for member in members(client, services)]
-    for word in _PREFERRED:
-        for link in links:
-            if word in link.lower():
-                return link
-    return links[0] if links else ""
+    preferred = [
+        link for word in _PREFERRED for link in links if last_part(link).lower().startswith(word)
+    ]
+    is_there = False
+    for link in preferred:
+        place = _place(client, link)
+        found = list(members(client, place))
+        if found:
+            return found
+        is_there = is_there or bool(place)
+    if is_there:
+        return []
+    others = [link for link in links if link not in preferred]
+    place = _place(client, others[0]) if others else ""
+    if not place:
+        raise BmcError("refused", "the BMC shows none")
+    return list(members(client, place))
+
+
+def _place(client: Client, log: str) -> str:
+    """Where the entries of a log are, or ""."""
+    return link_at(client.get(log).data, "Entries")
