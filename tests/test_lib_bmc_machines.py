@@ -304,3 +304,15 @@ def test_each_tells_its_newest_events(name: str, state: tuple[str, ...], newest:
     assert events == sorted(events, key=lambda text: text.split()[0], reverse=True)
     assert "".join(events[:1]).startswith(newest)
     assert machine.missing == []
+
+
+def test_a_supermicro_means_the_displayed_names_of_its_values() -> None:
+    """Its registry numbers them: 0 is Enable, which the BIOS shows and takes."""
+    name, attribute = "supermicro_sys821ge", "Hyper_Threading_ALL__F27F"
+    (row,) = planned(name, setting(attribute, "0"))["settings"]
+    assert row["reason"] == f"{attribute}: '0' is none of: Enable, Disable"
+    machine = Recorded(name)
+    with pytest.raises(BmcError, match="takes no change"):
+        set_attributes(machine, machine.system, {"attributes": {attribute: "Disable"}, "ours": {}})
+    body = {"Attributes": {attribute: "Disable"}}
+    assert machine.sent == [("PATCH", "/redfish/v1/Systems/1/Bios/SD", body)]

@@ -214,3 +214,22 @@ class TestSnoopMode:
         both = [entry(name, DisplayName="Snoop Mode") for name in ("Q1", "Q2")]
         with pytest.raises(BmcError, match=r"Q1 .* Q2"):
             find_knob("bios.snoop_mode", {"Q1": "On", "Q2": "On"}, registry(*both))
+
+
+@pytest.mark.parametrize(
+    ("more", "names"),
+    [
+        ([("0", "Enable"), ("1", "Disable")], ["Enable", "Disable"]),
+        ([("Enable", "Disable"), ("1", "Enable")], ["Enable", "1"]),
+        ([("0", "Enable"), ("1", "Enable")], ["0", "1"]),
+        ([("0", "Enable"), ("1", "")], ["0", "1"]),
+    ],
+)
+def test_values_are_displayed_names_where_the_default_is_surely_one(
+    more: list[tuple[str, str]], names: list[str]
+) -> None:
+    listed = [{"ValueName": value, "ValueDisplayName": shown} for value, shown in more]
+    one = {"AttributeName": "A", "Type": "Enumeration", "Value": listed, "DefaultValue": "Enable"}
+    assert list(registry(one).values("A")) == names
+    odd = {**one, "Value": [*listed, "garbage"]}
+    assert list(registry(odd).values("A"))[:2] == [value for value, _ in more]

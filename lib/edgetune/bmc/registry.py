@@ -34,7 +34,7 @@ class Registry:
             raise BmcError("garbage", "the attribute registry has no attributes")
         # Name: in the registries of a Gen9.
         named = {text_at(e, "AttributeName") or text_at(e, "Name"): e for e in entries}
-        self._entries = {name: entry for name, entry in named.items() if name}
+        self._entries = {name: _as_shown(entry) for name, entry in named.items() if name}
         self._dependencies = [
             rule
             for entry in list_at(data, "RegistryEntries", "Dependencies")
@@ -137,6 +137,18 @@ class Registry:
         if condition in _ORDER and value is not None and other is not None:
             return _is_number(value) and _is_number(other) and _ORDER[condition](value, other)
         return same(value, other) == (condition == "EQU") and condition in ("EQU", "NEQ")
+
+
+def _as_shown(entry: Any) -> Any:
+    """An attribute with its values named as the BIOS shows and takes them.
+
+    A Supermicro numbers them, and means the displayed names (NVIDIA/libredfish, supermicro.rs).
+    """
+    values, default = list_at(entry, "Value"), at(entry, "DefaultValue")
+    names, shown = ([text_at(v, n) for v in values] for n in ("ValueName", "ValueDisplayName"))
+    if default in names or default not in shown or "" in shown or len(set(shown)) < len(shown):
+        return entry
+    return {**entry, "Value": [{**v, "ValueName": n} for v, n in zip(values, shown)]}
 
 
 def _misfit(entry: Any, value: Any) -> str | None:
