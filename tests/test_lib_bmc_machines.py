@@ -256,7 +256,7 @@ def test_a_lenovo_spells_its_snoop_modes_without_spaces() -> None:
             "2024-08-14T22:36:00-05:00 System BIOS has halted.",
         ),
         # Its SEL, not the POST codes that the system itself lists.
-        ("gigabyte_h262", ("On", "", "OK"), "2022-03-09T20:02:35+00:00 0x0500FF"),
+        ("gigabyte_h262", ("On", "", "OK"), "2022-03-09T20:02:35+00:00 raw: 0x0500FF"),
         # Its event log: the SEL is empty.
         ("hpe_cray_ex425", ("On", "", "OK"), "2022-04-12T15:29:55+00:00 All hardware reported"),
         (
@@ -264,7 +264,11 @@ def test_a_lenovo_spells_its_snoop_modes_without_spaces() -> None:
             ("On", "FinishedPost", "OK"),
             "2022-03-11T13:18:14Z Marvell 2P 25GbE",
         ),
-        ("hpe_dl360_gen12", ("On", "None", "OK"), "2025-07-17T17:52:16Z DriveOfflineCleared"),
+        (
+            "hpe_dl360_gen12",
+            ("On", "None", "OK"),
+            "2025-07-17T17:52:16Z DriveOfflineCleared",
+        ),
         ("hpe_dl380a_gen11", ("On", "OSRunning", "OK"), "2025-06-12T06:05:22Z ConnectX-7 200GE"),
         ("intel_s2600bpb", ("On", "", "OK"), "2020-08-12T19:07:42+00:00 Invalid Username"),
         # Its platform log: the SEL that it lists has no entries.

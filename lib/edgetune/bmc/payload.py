@@ -12,8 +12,8 @@ from edgetune.errors import EdgetuneError
 MAX_TEXT = 200
 MAX_ERROR = 2000
 _MOST_ARGUMENTS = 9
-# Bytes in hexadecimal, four or more.
-_RAW = re.compile(r"((0x)?[0-9a-fA-F]{2}[ ,:]*){4,}")
+# Bytes in hexadecimal, four or more, or a number.
+_RAW = re.compile(r"((0x)?[0-9a-fA-F]{2}[ ,:]*){4,}|0x[0-9a-fA-F]+")
 _GOOD = ("Success", "NoOperation", "SystemResetRequired", "ResetRequired")
 
 
