@@ -266,7 +266,7 @@ def test_a_lenovo_spells_its_snoop_modes_without_spaces() -> None:
         ),
         (
             "hpe_dl360_gen12",
-            ("On", "None", "OK"),
+            ("On", "InPostDiscoveryComplete", "OK"),
             "2025-07-17T17:52:16Z DriveOfflineCleared",
         ),
         ("hpe_dl380a_gen11", ("On", "OSRunning", "OK"), "2025-06-12T06:05:22Z ConnectX-7 200GE"),

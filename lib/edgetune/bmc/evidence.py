@@ -41,7 +41,9 @@ def _boot_progress(system: Answer) -> str:
     own = text_at(system.data, "BootProgress", "OemLastState")
     if told == "OEM" and own:
         return f"raw: {own}"
-    return told or text_at(oem, "Hpe", "PostState") or text_at(oem, "Hp", "PostState")
+    # An iLO 7 says "None" of a machine in POST.
+    known = told if told != "None" else ""
+    return known or text_at(oem, "Hpe", "PostState") or text_at(oem, "Hp", "PostState") or told
 
 
 def _newest(client: Client, system: Answer) -> list[dict[str, str]]:
