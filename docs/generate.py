@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the tables in README.md and all of docs/tunings.md from the pack's YAML.
+"""Writes the tables in README.md, and all of docs/tunings.md and docs/bmc-machines.md.
+
+They come from the pack's YAML, and from what the client makes of recorded machines.
 
 python docs/generate.py            write what has changed
 python docs/generate.py --check    write nothing; exit 1 and name each file that is out of date
@@ -10,18 +12,20 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any, Callable
 
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 120  # of Markdown, but for tables
-sys.path.insert(0, str(ROOT / "lib"))
+sys.path[:0] = [str(ROOT / "lib"), str(ROOT)]
 
 from edgetune.errors import InputError  # noqa: E402
 from edgetune.files import load_yaml  # noqa: E402
 from edgetune.hosts.agent.kinds import KINDS as AGENT_KINDS  # noqa: E402
 from edgetune.kinds import KINDS  # noqa: E402
 from edgetune.tuning import Guard, Setting, Tuning, load_tuning  # noqa: E402
+from tests.recorded import NAMES, abilities  # noqa: E402
 
 Document = dict[str, Any]
 
@@ -44,6 +48,29 @@ Every rollout has one more guard, of the share of the work: test hosts may not l
 names `packets` with a margin of its own.
 """
 
+MACHINES_HEAD = """# What can be done with which machine
+
+What edgetune makes of machines whose BMCs others recorded. Each is a file in
+`tests/fixtures/redfish/machines`; the README beside that folder says where it is from, and what
+was left out. Written by `python docs/generate.py`, with the code that asks a BMC. Firmware differs:
+one machine says nothing for sure about others of its maker.
+
+* A machine and its BMC are called what the BMC calls them, with the versions of BIOS and firmware.
+* BIOS shown: whether its attributes can be read, to plan and to see drift.
+* BIOS set: whether a plan would give any of the recorded attributes another of its values; if not,
+  what it says of the last. Nothing is set without a registry of what may be.
+* In force by: a `job`, which is waited for and taken back; `apply time`, the word that settings are
+  for the next boot; or `plain`, where they always are.
+* Restarts: the ways in which the BMC restarts the machine, the gentlest first.
+  `GracefulShutdown` is followed by `On`. A host that still answers is forced to with
+  `force_restart` only.
+* Snoop modes: what `bios.snoop_mode` can be.
+* Boot: how far the machine had come, as its BMC told. `(POST)`: it counts as being in POST, in
+  which it is left alone; some BMCs tell of nothing later.
+* Events: whether the newest of its log are told of a machine that does not come back; `empty`, if
+  there was none.
+"""
+
 
 def main(arguments: Sequence[str], root: Path = ROOT) -> int:
     """Write or check the pages below ``root``; returns the exit status."""
@@ -51,6 +78,7 @@ def main(arguments: Sequence[str], root: Path = ROOT) -> int:
         pages = {
             "README.md": readme(root),
             "docs/tunings.md": tunings_page(root),
+            "docs/bmc-machines.md": machines_page(),
         }
     except (InputError, OSError) as error:
         print(f"docs/generate.py: {error}", file=sys.stderr)
@@ -308,6 +336,15 @@ def kinds_table() -> str:
         for name in [*(name for name in KINDS if KINDS[name].by_bmc), *AGENT_KINDS]
     ]
     return table("kind, set on, value, asks for at least, what it is", rows)
+
+
+def machines_page() -> str:
+    """All of docs/bmc-machines.md."""
+    headings = (
+        "file, machine, BMC, BIOS shown, BIOS set, in force by, restarts, snoop modes, boot, events"
+    )
+    rows = [(code(name), *astuple(abilities(name))) for name in NAMES]
+    return f"{MACHINES_HEAD}\n{table(headings, rows)}\n"
 
 
 def tuning_part(tuning: Tuning) -> str:

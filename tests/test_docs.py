@@ -79,6 +79,7 @@ def test_check_names_what_is_out_of_date_and_writes_nothing(
     assert [line.split(":")[0] for line in capsys.readouterr().err.splitlines()] == [
         "README.md",
         "docs/tunings.md",
+        "docs/bmc-machines.md",
     ]
     assert (pack / "README.md").read_text() == before
     assert not (pack / "docs" / "tunings.md").exists()

@@ -16,7 +16,7 @@ from edgetune.bmc.reset import facts, ladder
 from edgetune.bmc.setting import set_attributes
 from edgetune.bmc.system import bios_link, find_registry, find_system
 from tests.bmc_site import setting, snoop
-from tests.recorded import NAMES, SYSTEMS, Recorded
+from tests.recorded import NAMES, SYSTEMS, Recorded, abilities
 
 # What stands for the UUIDs and serial numbers that were struck out.
 UUID, SERIAL = "00000000-0000-4000-8000-000000000001", "INVENTED1"
@@ -469,3 +469,19 @@ def test_what_a_machine_allows_after_another_change_is_allowed_with_it() -> None
         setting("Processors_CStates", "Disabled"),
     )["settings"]
     assert [row["status"] for row in rows] == ["change", "change"]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("dell_r750_6_00", ("yes", "yes", "job")),
+        ("gigabyte_h262", ("yes", f"no: {NO_SETTINGS}", "")),
+        ("intel_s2600bpb", ("yes", f"no: {MISSING}", "")),
+        ("lenovo_sr670v2", ("yes", "yes", "apply time")),
+        ("nvidia_dgxh100", ("yes", "yes", "plain")),
+        ("openbmc", ("no: the BMC shows no attributes of this BIOS over Redfish", "no", "")),
+    ],
+)
+def test_the_page_says_what_can_be_set(name: str, told: tuple[str, ...]) -> None:
+    found = abilities(name)
+    assert (found.bios, found.settable, found.in_force) == told
