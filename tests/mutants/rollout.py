@@ -404,6 +404,47 @@ HOSTS = mutations_of(
     ),
 )
 
+RESETS = mutations_of(
+    FOLDER,
+    ["rollout_reset_steps", "rollout_bios_steps"],
+    (
+        "a reset goes to whatever machine its BMC has",
+        "reboot.py",
+        '            "machine": facts.data["machine"],\n',
+        "",
+    ),
+    (
+        "a machine that its BMC shut down stays off",
+        "reboot.py",
+        "    off = [name for name in names if _was_shut_down(opened, work.hosts[name])]\n",
+        "    off: list[str] = []\n",
+    ),
+    (
+        "whoever takes over forgets what a BMC was asked for",
+        "rollback.py",
+        "        resets=host.resets if mid_reboot else [],\n",
+        "",
+    ),
+    (
+        "a reset that was refused is told as one that was asked for",
+        "reboot.py",
+        "        host.resets.remove(ways[name])\n",
+        "",
+    ),
+    (
+        "a POST that a BMC tells for ever is believed for ever",
+        "reboot.py",
+        "waited > _POST_BELIEVED * _patience(opened)",
+        "False",
+    ),
+    (
+        "BMCs of hosts that only reboot are not compared with them",
+        "planning.py",
+        '    asked = others if tuning.disruption == "reboot" else []\n',
+        "    asked: list[Host] = []\n",
+    ),
+)
+
 BACK = mutations_of(
     FOLDER,
     ["rollout_rollback_steps", "rollout_steps", "rollout_quarantine_steps", "rollout_recovery"],
@@ -441,5 +482,5 @@ BACK = mutations_of(
 
 ROLLOUT = (
     *(*RELEASE, *PERMITS, *PACE, *STACKSTORM, *RECOVERY, *OWNERS),
-    *(*TRAFFIC, *MACHINES, *VERIFIED, *HOSTS, *BACK),
+    *(*TRAFFIC, *MACHINES, *VERIFIED, *HOSTS, *RESETS, *BACK),
 )
