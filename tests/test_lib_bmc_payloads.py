@@ -160,6 +160,50 @@ def test_a_log_that_is_not_read_is_no_empty_log() -> None:
     assert evidence_text({**told, "unread": ""}).endswith("no event")
 
 
+@pytest.mark.parametrize(
+    ("logs", "unread"),
+    [
+        (["/SEL", "/EventLog"], ""),
+        (["/EventLog", "/SEL"], ""),
+        (["/EventLog", "/EventLog2"], ""),
+        (["/SEL"], "/SEL is not there"),
+        (["/EventLog2", "/SEL"], "/SEL is not there"),
+        (["/EventLog2"], ""),
+        ([], "the BMC shows none"),
+    ],
+)
+def test_a_log_that_leads_nowhere_hides_no_other(logs: list[str], unread: str) -> None:
+    pages = {
+        "/logs": {"Members": [{"@odata.id": link} for link in logs]},
+        "/EventLog": {"Entries": "/entries"},
+        "/entries": {"Members": [{"Created": "2026-11-23T10:00:00Z", "Message": "Power on"}]},
+        "/EventLog2": {"Entries": "/none"},
+        "/none": {"Members": []},
+    }
+    told = evidence(Pages(**pages), answer("hpe_gen10_system", LogServices="/logs", Links={}), {})
+    assert ([event["message"] for event in told["events"]], told["unread"]) == (
+        ["Power on"] if "/EventLog" in logs else [],
+        unread,
+    )
+
+
+@pytest.mark.parametrize("dead", ["system", "manager"])
+def test_logs_of_one_that_has_none_hide_none_of_the_other(dead: str) -> None:
+    """The system and its manager each have a link to logs; one of them leads nowhere."""
+    links = {"system": "/logs", "manager": "/logs", dead: "/nothing"}
+    pages = {
+        "/manager": {"LogServices": links["manager"]},
+        "/logs": {"Members": [{"@odata.id": "/SEL"}]},
+        "/SEL": {"Entries": "/entries"},
+        "/entries": {"Members": [{"Created": "2026-11-23T10:00:00Z", "Message": "Power on"}]},
+    }
+    managed = {"ManagedBy": [{"@odata.id": "/manager"}]}
+    system = answer("hpe_gen10_system", LogServices=links["system"], Links=managed)
+    told = evidence(Pages(**pages), system, {})
+    assert [event["message"] for event in told["events"]] == ["Power on"]
+    assert told["unread"] == ""
+
+
 def _evidence(**pages: Any) -> tuple[Any, str]:
     link = {"@odata.id": "/logs"}
     logs = {"/logs": {"Members": [{"@odata.id": "/log"}]}, "/log": {"Entries": "/entries"}}

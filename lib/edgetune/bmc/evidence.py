@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from edgetune.bmc.client import Answer, Client
@@ -72,31 +73,53 @@ def _without_text(entry: Any) -> str:
 def _entries(client: Client, system: Answer) -> list[Any]:
     """Those of the log of the machine: the system has one, or its manager keeps it.
 
-    An XCC lists a SEL that has no entries, and a Cray EX one that stays empty.
+    An XCC lists a SEL that has no entries, and a Cray EX one that stays empty. A link that leads
+    nowhere hides no other log; it is told where no log has an entry.
     """
-    links = []
+    dead: list[BmcError] = []
+    links: list[str] = []
     for owner in (system, *managers(client, system)):
-        services = link_at(owner.data, "LogServices")
-        links += [link_at(member) for member in members(client, services)]
+        links += map(link_at, _read(client, link_at(owner.data, "LogServices"), dead))
     preferred = [
         link for word in _PREFERRED for link in links if last_part(link).lower().startswith(word)
     ]
+    others = [link for link in links if link not in preferred]
     is_there = False
     for link in preferred:
-        place = _place(client, link)
-        found = list(members(client, place))
+        place = _place(client, link, dead)
+        found = _read(client, place, dead)
         if found:
             return found
         is_there = is_there or bool(place)
-    if is_there:
-        return []
-    others = [link for link in links if link not in preferred]
-    place = _place(client, others[0]) if others else ""
-    if not place:
+    place = _place(client, others[0], dead) if others and not is_there else ""
+    found = _read(client, place, dead)
+    if not found and dead:
+        raise dead[0]
+    if not place and not is_there:
         raise BmcError("refused", "the BMC shows none")
-    return list(members(client, place))
+    return found
 
 
-def _place(client: Client, log: str) -> str:
+def _place(client: Client, log: str, dead: list[BmcError]) -> str:
     """Where the entries of a log are, or ""."""
-    return link_at(client.get(log).data, "Entries")
+    with _noted(dead):
+        return link_at(client.get(log).data, "Entries")
+    return ""
+
+
+def _read(client: Client, collection: str, dead: list[BmcError]) -> list[Any]:
+    """The members of a collection, as far as it can be read."""
+    with _noted(dead):
+        return list(members(client, collection))
+    return []
+
+
+@contextlib.contextmanager
+def _noted(dead: list[BmcError]) -> Iterator[None]:
+    """Put an answer that is of no use with the others, and go on."""
+    try:
+        yield
+    except BmcError as error:
+        if error.reason != "garbage":
+            raise
+        dead.append(error)
