@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -20,8 +21,8 @@ SCRIPT = ROOT / "docs" / "generate.py"
 FOLDERS = ("actions", "aliases", "policies", "rules", "sensors", "triggers", "tunings")
 
 
-def load_script() -> Any:
-    spec = spec_from_file_location("docs_generate", SCRIPT)
+def load_script(script: Path = SCRIPT) -> Any:
+    spec = spec_from_file_location(f"docs_{script.stem}", script)
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
@@ -30,6 +31,7 @@ def load_script() -> Any:
 
 
 generate = load_script()
+judge_tables = load_script(ROOT / "docs" / "judge_tables.py")
 
 
 @pytest.fixture
@@ -180,3 +182,57 @@ def test_cell_cannot_break_a_table() -> None:
     assert generate.table("a, b", [("x|y\nz", "`p|q`")]) == (
         "| a | b |\n| --- | --- |\n| x\\|y z | `p\\|q` |"
     )
+
+
+def test_the_tables_of_judges_are_those_of_the_figures(tmp_path: Path) -> None:
+    page, figures = tmp_path / "judge.md", tmp_path / "figures.json"
+    names = judge_tables.SECTIONS
+    page.write_text(
+        "".join(f"<!-- BEGIN GENERATED {n} -->\n<!-- END GENERATED {n} -->\n" for n in names)
+    )
+    figures.write_text(json.dumps(_figures_of_judges()))
+    assert judge_tables.main([str(figures)], page) == 0
+    text = page.read_text()
+    for line in (
+        "| edgetune | 5.0 % | 0.98 (75) | - | - | - | - | - |",
+        "| full | 5.0 % (4.0 to 6.0) | 30.0 % | - | - | 5.0 % (4.0 to 6.0) |",
+        "| full | x1.25 | better | 3.0 % | 0.50 | 0.70 |",
+        "| steady, 4 + 4 | 10% | 5.0 % (4.0 to 6.0) | 5.0 % (4.0 to 6.0) | 5.0 % (4.0 to 6.0) | "
+        "5.0 % (4.0 to 6.0) |",
+        "| steady, 4 + 4 | 5.0 % (+0.001) |",
+        "| estimates | row | 0.9 to 1 | 0.860 to 0.890 |",
+        "| power | >= 1 | 2 | yes |",
+    ):
+        assert line in text
+    assert "good" not in text
+
+
+def _figures_of_judges() -> dict[str, Any]:
+    rate = {"rate": 0.05, "low": 0.04, "high": 0.06, "improved": None}
+    found = {"scenario": "full", "effect": "x1.25", "method": "edgetune", "rate": 0.98}
+    apart = {"scenario": "full", "effect": "x1.25", "error": 0.01, "false": 0.03}
+    fleet = {"fleet": "steady", "hosts": 4, "promoted": rate, "rolled_back": rate, "covered": rate}
+    return {
+        "false_rollbacks": [
+            {**rate, "scenario": "full", "method": "edgetune", "improved": rate},
+            {**rate, "scenario": "full", "method": "Kayenta", "rate": 0.3},
+        ],
+        "power": [{**found, "minutes": {"median": 75.0}}],
+        "differences": [
+            {**apart, "method": "better", "ours": 0.5, "theirs": 0.7, "difference": -0.2},
+            {**apart, "method": "good", "ours": 0.5, "theirs": 0.6, "difference": -0.1},
+        ],
+        "promises": [
+            *({**fleet, "margin": 0.1, "ratio": ratio} for ratio in (1.1, 1.05, 1.0)),
+            {**fleet, "margin": None, "ratio": 0.5, "bias": 0.001},
+        ],
+        "missed": [
+            {"table": "estimates", "row": "row", "truth": [0.9, 1], "low": 0.86, "high": 0.89}
+        ],
+        "targets": [{"what": "power", "wanted": ">= 1", "found": "2", "verdict": "yes"}],
+    }
+
+
+def test_tables_of_judges_need_the_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    assert judge_tables.main([]) == 2
+    assert "usage" in capsys.readouterr().err
