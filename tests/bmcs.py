@@ -105,6 +105,7 @@ class Bmcs:
             ("unreachable", "unreachable", "timed out"),
             ("refuses", "auth", "the login is refused"),
             ("busy", "busy", "the machine is in POST"),
+            ("odd", "garbage", "is no JSON object"),
         ):
             if fault in faults:
                 return HostResult(name, error=text, reason=reason)
@@ -204,8 +205,10 @@ class Bmcs:
         kind = request["kind"]
         if kind == "ForceRestart" and not request["os_answers"]:
             return HostResult(name, error="may be in POST", reason="refused")
-        if kind not in self.resets[name] or kind in self.turns_down:
+        if kind not in self.resets[name]:
             return HostResult(name, error=f"takes no {kind}", reason="refused")
+        if kind in self.turns_down:
+            return HostResult(name, error=f"answered 400 to {kind}", reason="failed")
         if (kind == "On") != (name in self.off):
             return HostResult(name, error="has not that power", reason="busy")
         if "posts" in self.faults[name] and not request.get("disbelieve_post") and kind != "On":
@@ -221,9 +224,10 @@ class Bmcs:
         return HostResult(name, dict(self.said))
 
     def _another(self, name: str, request: Mapping[str, Any]) -> HostResult | None:
-        if request["system"] in ("", self.system[name]):
+        known = request.get("system") or request.get("known", {}).get("system", "")
+        if known in ("", self.system[name]):
             return None
-        text = f"the machine is {self.system[name]}, not {request['system']}"
+        text = f"the machine is {self.system[name]}, not {known}"
         return HostResult(name, error=text, reason="refused")
 
     def _foreign(self, name: str, ours: Sequence[Mapping[str, Any]]) -> HostResult | None:

@@ -43,10 +43,10 @@ class Recorded(Client):
         self.missing: list[str] = []
         self.sent: list[tuple[str, str, Any]] = []
         self.root = self.pages["/redfish/v1"]
-        self._ahead, self._took = {}, 1.0
+        self._ahead, self._took, self._has_enough = {}, 1.0, False
         self.system = find_system(self, SYSTEMS.get(name, ""))
 
-    def _find(self, link: str, lane: int = 0) -> Answer | None:
+    def _find(self, link: str, *how: Any, **more: Any) -> Answer | None:
         data = self.pages.get(_spelt(link))
         if data is None:
             self.missing.append(link)

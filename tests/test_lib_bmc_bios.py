@@ -129,9 +129,9 @@ class TestWell:
         exchange, read_ahead = Client._exchange, Client.read_ahead
         waits, on = 0, Counter[int]()
 
-        def counted(self: Client, connection: Any, *more: Any) -> Any:
+        def counted(self: Client, connection: Any, *more: Any, **named: Any) -> Any:
             on[id(connection)] += 1
-            return exchange(self, connection, *more)
+            return exchange(self, connection, *more, **named)
 
         def ahead(self: Client, links: Iterable[str]) -> Any:
             nonlocal waits
@@ -459,6 +459,17 @@ class TestReset:
         ):
             result = box.reset("ForceRestart", os_answers=True, machine=machine)
             assert result.reason == reason
+        assert box.machine.resets == ["ForceRestart"]
+
+    def test_another_machine_than_the_plan_saw_is_left_alone(self, box: Box) -> None:
+        """By whatever the BMC told then: some tell no UUID."""
+        own = box.site.ask("facts", {}).data
+        known = {name: own[name] for name in ("system", "serial", "sku")}
+        assert box.reset("ForceRestart", os_answers=True, known=known).reason is None
+        for name in known:
+            result = box.reset("ForceRestart", os_answers=True, known={name: "other"})
+            assert result.reason == "refused"
+            assert f"leads to another machine: its {name} is" in str(result.error)
         assert box.machine.resets == ["ForceRestart"]
 
     @pytest.mark.parametrize("disbelieve", [False, True])

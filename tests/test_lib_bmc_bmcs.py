@@ -67,7 +67,7 @@ class InProcess:
         ) -> tuple[Answer, bytes]:
             return box.exchange(self, method, path, body, {**self._headers, **(more or {})})
 
-        monkeypatch.setattr(Client, "_new_connection", lambda self: Line())
+        monkeypatch.setattr(Client, "_new_connection", lambda self, *most: Line())
         monkeypatch.setattr(Client, "_exchange", exchange)
         monkeypatch.setattr(client_module, "_PAUSES", (0.0,))
 

@@ -19,8 +19,9 @@ from typing import Any
 import pytest
 
 from edgetune.bmc import client as module
-from edgetune.bmc.client import Client, Lost, Outdated, trust
+from edgetune.bmc.client import Answer, Client, Lost, Outdated, trust
 from edgetune.bmc.credentials import Login
+from edgetune.bmc.evidence import evidence
 from edgetune.bmc.payload import BmcError
 from edgetune.config import read_config
 from edgetune.errors import InputError
@@ -300,6 +301,20 @@ class TestGet:
         bmc.on("GET", "/thing", lambda handler: (200, {}, body))
         assert reason_of(bmc) == "garbage"
 
+    def test_a_redirect_to_no_link(self, bmc: ScriptedBmc) -> None:
+        bmc.on("GET", "/thing", reply(301, None, Location="https://[x/"))
+        assert reason_of(bmc) == "garbage"
+
+    def test_a_log_that_was_not_read_tells_no_secret(self, bmc: ScriptedBmc) -> None:
+        bmc.pages["/logs"] = {"Members": [{"@odata.id": "/logs/sel"}]}
+        place = f"https://other.example/?p={LOGIN.password}"
+        bmc.on("GET", "/logs/sel", reply(302, None, Location=place))
+        with talk(bmc) as client:
+            system = Answer("/s/1", 200, {}, {"LogServices": {"@odata.id": "/logs"}})
+            unread = evidence(client, system, {})["unread"]
+        assert "leads to another host" in unread
+        assert LOGIN.password not in unread
+
     def test_what_is_not_there(self, bmc: ScriptedBmc) -> None:
         assert reason_of(bmc, "/nothing") == "garbage"
         with talk(bmc) as client:
@@ -354,14 +369,31 @@ class TestReadAhead:
             client.change("PATCH", "/thing", {})
             assert client.get("/thing").data == {"Name": "changed"}
 
-    def test_what_fails_is_asked_for_again_and_fails_then(self, bmc: ScriptedBmc) -> None:
-        bmc.on("GET", "/thing", *[reply(503)] * 4, reply(200, {"Name": "thing"}))
+    def test_what_fails_is_asked_for_again_and_nothing_more_ahead(self, bmc: ScriptedBmc) -> None:
+        bmc.on("GET", "/thing", reply(503), reply(200, {"Name": "thing"}))
         bmc.on("GET", "/other", reply(400))
         with talk(bmc) as client:
-            assert set(client.read_ahead(self.LINKS)) == {"/nothing", "/fourth"}
+            assert set(client.read_ahead(self.LINKS)) == {"/nothing"}
             assert client.get("/thing").data == {"Name": "thing"}
             with pytest.raises(BmcError, match="answered 400 to GET /other"):
                 client.get("/other")
+            assert client.read_ahead(self.LINKS) == {}
+
+    def test_a_bmc_with_room_for_one_connection_is_asked_one_by_one(
+        self, bmc: ScriptedBmc, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It takes further ones, and serves them when the first is closed."""
+        monkeypatch.setattr(module, "_LANE_PATIENCE", 0.3)
+        bmc.pages["/other"] = {"Name": "other"}
+        waiting: list[Any] = []
+        with talk(bmc) as client, monkeypatch.context() as full:
+            client.get("/thing")
+            full.setattr(bmc._server, "process_request", lambda *request: waiting.append(request))
+            assert set(client.read_ahead(("/thing", "/other", "/fourth"))) == {"/thing"}
+            assert client.get("/other").data == {"Name": "other"}
+            assert client.read_ahead(self.LINKS) == {}
+        for request, _ in waiting:
+            request.close()
 
 
 class TestOrigin:

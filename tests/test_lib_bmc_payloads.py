@@ -46,9 +46,9 @@ class Pages(Client):
     def __init__(self, **pages: Any) -> None:
         self.pages = pages
         self.root = {"Registries": {"@odata.id": "/registries"}}
-        self._ahead, self._took = {}, 1.0
+        self._ahead, self._took, self._has_enough = {}, 1.0, False
 
-    def _find(self, link: str, lane: int = 0) -> Answer | None:
+    def _find(self, link: str, *how: Any, **more: Any) -> Answer | None:
         data = self.pages.get(link)
         return None if data is None else Answer(link, 200, {}, data)
 
@@ -136,6 +136,8 @@ def test_resets_that_a_bmc_does_not_tell_cost_the_resets_alone() -> None:
     [
         ({"Message": "Fan %1 of %2 failed", "MessageArgs": ["3", "A"]}, "Fan 3 of A failed"),
         ({"Message": "Power on", "MessageArgs": ["x"]}, "Power on"),
+        ({"Message": "%1 %10", "MessageArgs": ["%2", "b", *"cdefghi", "j"]}, "%2 j"),
+        ({"Message": "%4" * 100, "MessageArgs": ["x" * 200, *("%1" * 100,) * 3]}, "%1" * 100),
         ({"Message": "04 01 6f 02 ff ff"}, "raw: 04 01 6f 02 ff ff"),
         ({"Message": "0x040x010x6f0x02"}, "raw: 0x040x010x6f0x02"),
         ({"Message": "deface"}, "deface"),
@@ -202,6 +204,26 @@ def test_logs_of_one_that_has_none_hide_none_of_the_other(dead: str) -> None:
     told = evidence(Pages(**pages), system, {})
     assert [event["message"] for event in told["events"]] == ["Power on"]
     assert told["unread"] == ""
+
+
+def test_managers_that_are_not_there_hide_no_log_of_the_system() -> None:
+    entry = {"Created": "2026-11-23T10:00:00Z", "Message": "CPU 1 failed"}
+    logs = {"/logs": {"Members": [{"@odata.id": "/log"}]}, "/log": {"Entries": "/entries"}}
+    pages = Pages(**logs, **{"/entries": {"Members": [entry]}})
+    pages.root = {"Managers": {"@odata.id": "/managers"}}
+    system = answer("hpe_gen10_system", LogServices={"@odata.id": "/logs"}, Links={})
+    assert evidence(pages, system, {})["events"][0]["message"] == "CPU 1 failed"
+
+
+def test_a_registry_without_a_link_hides_none_that_has_one() -> None:
+    pages = Pages(
+        **{
+            "/registries": {"Members": [{"Name": "x"}, {"@odata.id": "/r/BiosAttributeRegistry"}]},
+            "/r/BiosAttributeRegistry": {"Location": [{"Uri": "/r.json", "Language": "en"}]},
+            "/r.json": {"RegistryEntries": {"Attributes": [{"AttributeName": "A"}]}},
+        }
+    )
+    assert find_registry(pages, Answer("/b", 200, {}, {"Attributes": {}})) is not None
 
 
 def _evidence(**pages: Any) -> tuple[Any, str]:

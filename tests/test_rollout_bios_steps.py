@@ -82,6 +82,28 @@ def test_a_plan_of_reboots_alone_asks_bmcs_how_they_restart_hosts(world: BiosWor
     assert world.bmcs.told("plan") == []
 
 
+def test_a_bmc_that_sets_nothing_and_is_away_is_no_reason_against_a_plan(world: BiosWorld) -> None:
+    """Nor is one that was away when the plan was approved; one that takes other resets is."""
+    world.bmcs.faults["e002"] = {"unreachable"}
+    approved = _plan(world, tuning="accept_queue")["plan"]
+    world.bmcs.faults = {**dict.fromkeys(world.hosts.boot, set()), "e003": {"unreachable"}}
+    assert plan_rollout(world.site, plan=approved)["plan"] == approved
+    world.bmcs.resets["e004"] = ("On", "ForceOff")
+    with pytest.raises(RefusedError, match="restarts changed since it was made"):
+        plan_rollout(world.site, plan=approved)
+
+
+def test_a_bmc_is_asked_to_restart_nothing_that_is_not_proven_to_be_its_host(
+    world: BiosWorld,
+) -> None:
+    world.hosts.machine["e003"] = {"uuid": "Not Specified", "serial": "0"}
+    text = _plan(world, tuning="accept_queue")["text"]
+    assert f"\n{_BELOW}in no way: e003\n" in text
+    assert (
+        "e003: its BMC cannot restart it: nothing that both tell shows that it is its own" in text
+    )
+
+
 @pytest.mark.parametrize("tuning", ["home_snoop", "accept_queue"])
 def test_a_bmc_is_asked_to_restart_no_other_machine_than_its_host(
     world: BiosWorld, tuning: str
@@ -482,6 +504,7 @@ def test_a_machine_that_was_replaced_is_refused_and_can_be_adopted(world: BiosWo
     world.enter()
     world.roll_all({"first_batch": FIRST, "end_batch": SHAM})
     (host,) = world.at(FIRST)
+    world.hosts.told_by_dmi = lambda name: {"uuid": f"uuid-{name}", "serial": ""}
     world.bmcs.system[host] = "uuid-new"
     assert world.roll_back()["quarantined"] == {
         host: f"BIOS: the machine is uuid-new, not uuid-{host}"

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from edgetune.errors import RefusedError
 from edgetune.inventory import Host
-from edgetune.rollout import reboot, status, steady_clock
+from edgetune.rollout import reboot, record, status, steady_clock, switch
 from edgetune.rollout.record import read_rollout
 from tests.bmcs import EARLY, HOME, SNOOP
 from tests.world import BiosWorld, Died
@@ -121,7 +122,7 @@ def test_a_machine_without_a_graceful_restart_is_shut_down_and_turned_on(
     assert _check(world) == (0, [])
     assert (world.at(FIRST), world.hosts.reboots(host)) == ({host: "rebooted"}, 1)
     (on,) = (told for _, verb, told in world.bmcs.asked if verb == "reset" and told["kind"] == "On")
-    assert on["system"] == f"uuid-{host}"
+    assert on["known"]["system"] == f"uuid-{host}"
 
 
 def test_a_machine_that_takes_its_time_to_go_down_is_turned_on_then(
@@ -152,6 +153,118 @@ def test_a_machine_that_stays_off_is_turned_on_again_after_its_time(
     assert world.bmcs.sent_to(host, "reset") == ["GracefulShutdown", "On"]
     assert _wait(world, clock) == (1, [])
     assert world.bmcs.sent_to(host, "reset") == ["GracefulShutdown", "On", "On"]
+    world.hosts.unreachable.add(host)
+    world.bmcs.off.add(host)
+    assert [_wait(world, clock) for _ in range(3)][-1] == (0, [host])
+    assert world.bmcs.sent_to(host, "reset") == ["GracefulShutdown", "On", "On"]
+
+
+def test_a_machine_that_does_not_go_on_is_given_up(tmp_path: Path, clock: Clock) -> None:
+    world = _shutting_down(tmp_path)
+    host = _told(world, "GracefulShutdown")
+    _wait(world, clock)
+    world.bmcs.turns_down = {"On"}
+    assert [_wait(world, clock) for _ in range(5)][-1] == (0, [host])
+    error = world.batch(FIRST).hosts[host].error or ""
+    assert "asked for GracefulShutdown; its BMC refused On: answered 400 to On; its BMC" in error
+
+
+@pytest.mark.parametrize("shut_down", [False, True])
+def test_a_login_that_is_refused_is_not_tried_until_it_is_locked(
+    tmp_path: Path, clock: Clock, shut_down: bool
+) -> None:
+    world = _shutting_down(tmp_path)
+    host = _told(world, "GracefulShutdown")
+    if shut_down:
+        _wait(world, clock)
+    world.bmcs.faults[host] = {"refuses"}
+    before = len(world.bmcs.told("reset"))
+    for _ in range(5):
+        _wait(world, clock)
+    assert len(world.bmcs.told("reset")) == before + 1
+
+
+def test_an_odd_answer_of_a_moment_leaves_the_gentle_way(world: BiosWorld, clock: Clock) -> None:
+    host = _told(world, "GracefulRestart")
+    world.bmcs.faults[host] = {"odd"}
+    assert _wait(world, clock) == (1, [])
+    assert world.bmcs.sent_to(host, "reset") == []
+    world.bmcs.faults[host] = set()
+    assert _check(world) == (1, [])
+    assert world.bmcs.sent_to(host, "reset") == ["GracefulRestart"]
+
+
+def test_a_machine_that_somebody_else_turned_off_stays_off(tmp_path: Path, clock: Clock) -> None:
+    """It was forced last, hung in its POST, and was turned off by hand."""
+    world = _shutting_down(tmp_path)
+    host = _told(world)
+    _wait(world, clock)
+    _wait(world, clock)
+    assert world.bmcs.sent_to(host, "reset") == ["GracefulShutdown", "ForceRestart"]
+    world.hosts.unreachable.add(host)
+    world.bmcs.off.add(host)
+    _check(world)
+    assert world.bmcs.sent_to(host, "reset") == ["GracefulShutdown", "ForceRestart"]
+
+
+def test_what_was_stopped_before_it_was_sent_was_not_asked_for(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "_PERMIT_HOLDS", 0.0)
+    world = _shutting_down(tmp_path)
+    host = _told(world)
+    clock.later(RESET_AFTER + 1)
+
+    def stop(moment: str) -> None:
+        if moment.startswith("after put edgetune.batch"):
+            world.moments.at = lambda moment: None
+            switch.stop_all(world.site, by="ana", reason="enough")
+
+    world.moments.at = stop
+    with pytest.raises(RefusedError, match="enough"):
+        world.step(reboot.check_rebooted, FIRST)
+    assert world.batch(FIRST).hosts[host].resets == []
+    world.hosts.unreachable.add(host)
+    world.bmcs.off.add(host)
+    switch.resume_all(world.site, by="ana")
+    _check(world)
+    assert world.bmcs.sent_to(host, "reset") == []
+
+
+def test_a_host_that_was_quarantined_while_off_is_turned_on_by_the_next_rollback(
+    tmp_path: Path, clock: Clock
+) -> None:
+    world = _shutting_down(tmp_path)
+    host = _told(world, "GracefulShutdown")
+    _wait(world, clock)
+    world.bmcs.faults[host] = {"unreachable"}
+    for _ in range(5):
+        _wait(world, clock)
+    back = world.mark("rolling_back")["first_batch"]
+    assert _check(world, back) == (0, [])
+    assert world.at(back) == {host: "quarantined"}
+    world.bmcs.faults[host] = set()
+    again = world.mark("rolling_back")["first_batch"]
+    assert _check(world, again) == (1, [])
+    assert world.bmcs.sent_to(host, "reset") == ["GracefulShutdown", "On"]
+
+
+@pytest.mark.parametrize("what", ["change", "sham"])
+def test_a_bmc_that_has_another_machine_by_now_restarts_none(
+    tmp_path: Path, clock: Clock, what: str
+) -> None:
+    world = BiosWorld(tmp_path, reset_after=RESET_AFTER, reboot_deadline=DEADLINE)
+    world.enter(force_restart=True)
+    number = next(n for n in range(6) if world.batch(n).what == what)
+    (host,) = world.at(number)
+    world.hosts.heeds[host] = set()
+    world.hosts.told_by_dmi = lambda name: {"uuid": f"uuid-{name}", "serial": ""}
+    world.roll(number, until=reboot.reboot_hosts)
+    world.step(reboot.reboot_hosts, number)
+    world.bmcs.system[host] = "uuid-of-another"
+    clock.later(RESET_AFTER + 1)
+    world.step(reboot.check_rebooted, number)
+    assert world.bmcs.sent_to(host, "reset") == []
 
 
 def test_whoever_takes_over_turns_a_machine_on_that_was_shut_down(
@@ -181,10 +294,8 @@ def test_a_way_that_is_refused_is_left_at_once_and_not_told_as_done(
     assert [_wait(world, clock) for _ in range(4)][-1] == (0, [host])
     assert world.bmcs.sent_to(host, "reset") == ["ForceRestart"]
     error = world.batch(FIRST).hosts[host].error or ""
-    assert (
-        "though its BMC was asked for ForceRestart; its BMC refused GracefulRestart: takes no"
-        in (error)
-    )
+    refused = "its BMC refused GracefulRestart: answered 400 to GracefulRestart"
+    assert f"though its BMC was asked for ForceRestart; {refused}" in error
 
 
 def test_the_ways_are_those_of_each_machine(tmp_path: Path, clock: Clock) -> None:
@@ -287,7 +398,7 @@ def test_a_reset_without_an_answer_is_not_sent_again(
     asked_for = "asked for" in (world.batch(FIRST).hosts[host].error or "")
     assert asked_for == (fault == "unknown")
     kinds = [request["kind"] for _, verb, request in world.bmcs.asked if verb == "reset"]
-    assert kinds == ["GracefulRestart", "ForceRestart"]
+    assert kinds == (["GracefulRestart", "ForceRestart"] if asked_for else ["GracefulRestart"])
 
 
 def test_the_ways_come_before_a_deadline_that_is_shorter(tmp_path: Path, clock: Clock) -> None:

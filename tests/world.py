@@ -153,6 +153,7 @@ class Hosts:
         self.standing = tuning()
         self.kexec_loaded = False
         self.machine: dict[str, dict[str, str]] = {}
+        self.told_by_dmi: Callable[[str], dict[str, str]] = lambda name: {"uuid": "", "serial": ""}
         self.boots: Callable[[str], None] = lambda name: None
         self.lies: Callable[[str, Any], Any] = lambda name, reply: reply
         self.heeds = dict.fromkeys(self.boot, {"reboot", "GracefulRestart", "ForceRestart"})
@@ -245,7 +246,7 @@ class Hosts:
         tunings = {self.standing.name: stands} if name in self.tuned else {}
         epoch = self.epochs.get(name, 0)
         state = {"epoch": epoch, "tunings": tunings, "ready": name not in self.not_ready}
-        machine = self.machine.get(name, {"uuid": "", "serial": ""})
+        machine = self.machine.get(name) or self.told_by_dmi(name)
         own = [{"interface": "eth0", "address": self.addresses[name]}]
         known = {"agent_state": state, "kexec_loaded": self.kexec_loaded, "machine": machine}
         known["unwritable"] = self.unwritable.get(name, [])
@@ -482,6 +483,7 @@ class BiosWorld(EmptyWorld):
         own.mkdir(exist_ok=True)
         write_yaml(own / "snoop_and_queue.yaml", _snoop_and_queue())
         super().__init__(folder, bmcs=True, **{"tunings": [str(own)], **config})
+        self.hosts.told_by_dmi = lambda name: {"uuid": self.bmcs.system[name], "serial": ""}
 
     def _planned(self, folder: Path, disruption: str = "", **planned: Any) -> dict[str, Any]:
         options = {"pop": "lab1", "tuning": "home_snoop", "seed": 7, **planned}

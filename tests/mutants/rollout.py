@@ -414,6 +414,24 @@ RESETS = mutations_of(
         "",
     ),
     (
+        "a reset goes to another machine than the plan saw",
+        "reboot.py",
+        '            "known": _known(opened, host.name),\n',
+        "",
+    ),
+    (
+        "a machine that is not proven to be the host may be reset",
+        "planning.py",
+        "if is_own else []",
+        "",
+    ),
+    (
+        "a machine that was forced last is turned on",
+        "reboot.py",
+        "    if ways[-1:] != [SHUTDOWN] or ON in host.refused:\n",
+        "    if SHUTDOWN not in ways or ON in host.refused:\n",
+    ),
+    (
         "a machine that its BMC shut down stays off",
         "reboot.py",
         "    off = [name for name in names if _was_shut_down(opened, work.hosts[name])]\n",
@@ -428,7 +446,7 @@ RESETS = mutations_of(
     (
         "a reset that was refused is told as one that was asked for",
         "reboot.py",
-        "        host.resets.remove(ways[name])\n",
+        "            work.hosts[name].resets.remove(ways[name])\n",
         "",
     ),
     (

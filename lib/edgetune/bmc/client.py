@@ -13,6 +13,7 @@ import base64
 import http.client
 import io
 import json
+import math
 import ssl
 import time
 import zlib
@@ -39,6 +40,8 @@ _SETTLE = 2.0
 _REDIRECTS = 3
 # How many requests a BMC gets at once: its CPU is small.
 _LANES = 3
+# Seconds that a further connection is waited for, and an answer over it.
+_LANE_PATIENCE = 5.0
 # Seconds: a BMC that answers as soon is asked one by one, as connections cost more than they save.
 _SOON = 0.1
 # Of the time of a conversation: what is kept to end its session.
@@ -155,6 +158,7 @@ class Client:
         self._connections: dict[int, _Connection] = {}
         self._ahead: dict[str, Answer | None] = {}
         self._took = 0.0
+        self._has_enough = False
         self.root: Mapping[str, Any] = {}
         self.has_changed = False
 
@@ -198,25 +202,28 @@ class Client:
     def read_ahead(self, links: Iterable[str]) -> Mapping[str, Answer | None]:
         """Read these at once, over a few connections; the next ``find`` of each has its answer.
 
-        What fails is not among the answers: a BMC that has enough of so many is asked again, one
-        by one. A change makes all of them void. A BMC that answers soon is asked nothing ahead.
+        What fails is not among the answers: a BMC that has enough of so many is asked one by one
+        from then on. A change makes all of them void. A BMC that answers soon is asked nothing
+        ahead.
         """
         wanted = [link for link in dict.fromkeys(links) if link and link not in self._ahead]
         found: dict[str, Answer | None] = {}
 
         def read(lane: int) -> None:
-            for link in wanted[lane::_LANES]:
-                with suppress(BmcError):
-                    found[link] = self._find(link, lane)
+            try:
+                for link in wanted[lane::_LANES]:
+                    found[link] = self._find(link, lane, pauses=())
+            except BmcError:
+                self._has_enough = True
 
-        if len(wanted) > 1 and self._took >= _SOON:
+        if len(wanted) > 1 and self._took >= _SOON and not self._has_enough:
             with ThreadPoolExecutor(_LANES) as pool:
                 list(pool.map(read, range(_LANES)))
         self._ahead.update(found)
         return found
 
-    def _find(self, link: str, lane: int = 0) -> Answer | None:
-        for pause in (*_PAUSES, None):
+    def _find(self, link: str, lane: int = 0, pauses: Sequence[float] = _PAUSES) -> Answer | None:
+        for pause in (*pauses, None):
             try:
                 answer, body = self._follow(link, lane)
             except _BROKEN as error:
@@ -358,7 +365,7 @@ class Client:
         for _ in range(_REDIRECTS):
             path = self._path(link)
             if lane not in self._connections:
-                self._connections[lane] = self._new_connection()
+                self._connections[lane] = self._new_connection(_LANE_PATIENCE if lane else math.inf)
             begun = time.monotonic()
             try:
                 answer, body = self._exchange(self._connections[lane], "GET", path)
@@ -368,7 +375,10 @@ class Client:
             self._took = time.monotonic() - begun
             if not 300 <= answer.status < 400 or "location" not in answer.headers:
                 return answer, body
-            link = urljoin(f"{self._address}{path}", answer.headers["location"])
+            try:
+                link = urljoin(f"{self._address}{path}", answer.headers["location"])
+            except ValueError:
+                raise BmcError("garbage", f"{said(link)} is redirected to no link") from None
         raise BmcError("garbage", f"{said(link)} is redirected for ever")
 
     def _exchange(
@@ -380,7 +390,7 @@ class Client:
         more: Mapping[str, str] | None = None,
     ) -> tuple[Answer, bytes]:
         # Half of what is left: the other half is for looking again.
-        connection.patience = max(0.0, self._left()) / 2
+        connection.patience = min(max(0.0, self._left()) / 2, connection.most)
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "OData-Version": "4.0"}
         headers.update(self._headers, **(more or {}))
         data = None
@@ -465,11 +475,13 @@ class Client:
             raise BmcError("refused", f"{said(link)!r} leads to another host")
         return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
-    def _new_connection(self) -> _Connection:
+    def _new_connection(self, most: float = math.inf) -> _Connection:
         if self._left() <= 0:
             raise BmcError("unreachable", f"did not answer within {self._timeout:g} s")
-        limit = min(_CONNECT, self._left())
-        return _Connection(self._host, self._port, timeout=limit, context=self._context)
+        limit = min(_CONNECT, most, self._left())
+        made = _Connection(self._host, self._port, timeout=limit, context=self._context)
+        made.most = most
+        return made
 
     def _left(self) -> float:
         return self._end - time.monotonic()
@@ -495,12 +507,12 @@ class _EndedEarly(http.client.HTTPException):
 
 
 class _Connection(http.client.HTTPSConnection):
-    """A connection whose answer has to be through within ``patience`` seconds.
+    """A connection whose answer has to be through within ``patience`` seconds, ``most`` at most.
 
     The timeout of a socket starts anew with every byte: a BMC that drips would never end.
     """
 
-    patience = 0.0
+    patience, most = 0.0, math.inf
 
     def connect(self) -> None:
         super().connect()

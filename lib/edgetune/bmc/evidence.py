@@ -26,7 +26,7 @@ def evidence(client: Client, system: Answer, request: Mapping[str, Any]) -> dict
     try:
         events = _newest(client, system)
     except BmcError as error:
-        unread = str(error)
+        unread = client.without_secrets(str(error))
     return {
         "power": text_at(system.data, "PowerState"),
         "boot_progress": _boot_progress(system),
@@ -78,7 +78,10 @@ def _entries(client: Client, system: Answer) -> list[Any]:
     """
     dead: list[BmcError] = []
     links: list[str] = []
-    for owner in (system, *managers(client, system)):
+    owners = [system]
+    with _noted(dead):
+        owners += managers(client, system)
+    for owner in owners:
         links += map(link_at, _read(client, link_at(owner.data, "LogServices"), dead))
     preferred = [
         link for word in _PREFERRED for link in links if last_part(link).lower().startswith(word)

@@ -35,6 +35,13 @@ def mismatch(machine: Any, system: Any) -> str | None:
     return f"the host is {_shown(here)}, and that BMC's machine {_shown(there)}"
 
 
+def matches(machine: Any, system: Any) -> bool:
+    """Whether something that both tell shows that they are one machine."""
+    here = _told(machine, {"UUID": "uuid", "serial": "serial"})
+    there = _told(system, {"UUID": "system", "serial": "serial", "SKU": "sku"})
+    return _same_uuid(here, there) or _same_serial(here, there)
+
+
 def told_uuid(machine: Any) -> str:
     """The UUID that the agent tells, in lower case; "" where nobody wrote one."""
     return _told(machine, {"UUID": "uuid"}).get("UUID", "").lower()

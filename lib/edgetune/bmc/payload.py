@@ -11,7 +11,8 @@ from edgetune.errors import EdgetuneError
 
 MAX_TEXT = 200
 MAX_ERROR = 2000
-_MOST_ARGUMENTS = 9
+_MOST_ARGUMENTS = 20
+_ARGUMENT = re.compile(r"%([1-9]\d?)")
 # Bytes in hexadecimal, four or more, or a number.
 _RAW = re.compile(r"((0x)?[0-9a-fA-F]{2}[ ,:]*){4,}|0x[0-9a-fA-F]+")
 _GOOD = ("Success", "NoOperation", "SystemResetRequired", "ResetRequired")
@@ -113,9 +114,8 @@ def told_by(message: Any) -> str:
     What is no text for people, as the bytes of a system event log, is called raw.
     """
     text = text_at(message, "Message")
-    arguments = list_at(message, "MessageArgs")[:_MOST_ARGUMENTS]
-    for number, argument in reversed(list(enumerate(arguments, start=1))):
-        text = text.replace(f"%{number}", said(argument))
+    arguments = dict(enumerate(map(said, list_at(message, "MessageArgs")[:_MOST_ARGUMENTS]), 1))
+    text = _ARGUMENT.sub(lambda found: arguments.get(int(found[1]), found[0]), text)
     return said(f"raw: {text}" if _RAW.fullmatch(text) else text)
 
 

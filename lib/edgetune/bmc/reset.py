@@ -37,19 +37,17 @@ def reset(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[st
     """Answers ``{sent: True}``; a lost answer is BmcError ``unknown``.
 
     Refused: a ``kind`` that the machine does not take; another machine than the one that tells
-    ``machine`` of itself; a machine that is not on; ForceRestart unless it is known to be past
-    POST, by ``os_answers`` or by what its BMC says. One that its BMC sees in POST is ``busy``,
-    whatever answered a moment ago, unless that was said for too long (``disbelieve_post``). One
-    that is to be turned on is ``busy`` until it is off.
+    ``machine`` of itself, or whose BMC told what is ``known``; a machine that is not on;
+    ForceRestart unless it is known to be past POST, by ``os_answers`` or by what its BMC says. One
+    that its BMC sees in POST is ``busy``, whatever answered a moment ago, unless that was said for
+    too long (``disbelieve_post``). One that is to be turned on is ``busy`` until it is off.
     """
     kind = request["kind"]
     target, taken = reset_action(client, system)
     if kind not in (RESTART, SHUTDOWN, FORCED, ON) or kind not in taken or not target:
         offered = f"it takes: {', '.join(taken)}" if taken else "its BMC lists no resets"
         raise BmcError("refused", f"the machine takes no {kind}; {offered}")
-    other = mismatch(request.get("machine"), _machine(system))
-    if other:
-        raise BmcError("refused", f"bmc.address leads to another machine: {other}")
+    _refuse_another(system, request)
     _refuse_power(kind, text_at(system.data, "PowerState"))
     progress = boot_progress(system)
     if kind != ON and in_post(system) and not request.get("disbelieve_post"):
@@ -59,6 +57,16 @@ def reset(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[st
         raise BmcError("refused", f"the machine may be in POST, and is left alone: {told}")
     client.change("POST", target, {"ResetType": kind})
     return {"sent": True}
+
+
+def _refuse_another(system: Answer, request: Mapping[str, Any]) -> None:
+    machine = _machine(system)
+    other = mismatch(request.get("machine"), machine)
+    for name, was in request.get("known", {}).items():
+        if was and machine[name].lower() != was.lower():
+            other = f"its {name} is {machine[name] or 'not told'}, and was {was}"
+    if other:
+        raise BmcError("refused", f"bmc.address leads to another machine: {other}")
 
 
 def _refuse_power(kind: str, power: str) -> None:

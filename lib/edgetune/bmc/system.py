@@ -130,7 +130,7 @@ def likely_registries(bios: Answer, collection: Answer) -> list[str]:
 
 def _likely(links: list[str], name: str) -> list[str]:
     """Links that may lead to the registry, the likeliest first: each costs two requests."""
-    exact = [link for link in links if _spelt(_bare(link)) == name]
+    exact = [link for link in links if name and _spelt(_bare(link)) == name]
     bios = [link for link in links if "biosattributeregistry" in link.lower()]
     return exact or bios
 

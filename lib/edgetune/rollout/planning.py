@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from edgetune.bmc.identity import mismatch
+from edgetune.bmc.identity import matches, mismatch
 from edgetune.bmc.reset import ladder
 from edgetune.errors import InputError, RefusedError
 from edgetune.hosts.result import HostResult
@@ -25,6 +25,7 @@ from edgetune.rollout.unreadable import refuse_unreadable
 from edgetune.tuning import Tuning
 
 _FEW = 3
+_UNPROVEN = "nothing that both tell shows that it is its own, or it takes no reset that restarts"
 
 
 def plan_rollout(
@@ -69,9 +70,16 @@ def make_for(site: Site, pop_name: str, tuning_name: str, options: Options) -> d
 
 
 def _make(
-    site: Site, pop_name: str, tuning_name: str, options: Options
+    site: Site,
+    pop_name: str,
+    tuning_name: str,
+    options: Options,
+    approved: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], list[Finding]]:
-    """The same, with what the preflight found that does not refuse it."""
+    """The same, with what the preflight found that does not refuse it.
+
+    Of an ``approved`` plan that is made again, what BMCs that set nothing told then is kept.
+    """
     if not pop_name or not tuning_name:
         raise InputError("parameter", "tuning" if pop_name else "pop", "is missing")
     pop = site.inventory.pop(pop_name)
@@ -94,11 +102,13 @@ def _make(
     for name, told in bmcs.items():
         seen[name] = [*told.get("settings", []), *seen.get(name, [])]
     restarts = {
-        name: {"system": told["system"], "resets": ladder(told["resets"], options.force_restart)}
-        for name, told in bmcs.items()
+        name: _restart(facts[name], told, options.force_restart) for name, told in bmcs.items()
     }
+    unproven = [_cannot_restart(name, _UNPROVEN) for name in bmcs if not restarts[name]["resets"]]
+    if approved is not None and "restarts" in approved:
+        restarts = _as_approved(approved["restarts"], restarts, bmcs)
     made = make_plan(pop, tuning, rendered, seen, options, subject.proven[0], restarts)
-    return made, [*notes, *silent]
+    return made, [*notes, *silent, *unproven]
 
 
 def _seen_by_agents(
@@ -135,18 +145,29 @@ def _told_by_bmcs(
     asked = others if tuning.disruption == "reboot" else []
     seen = _all_of(site.bmcs.ask(setting, "plan", lambda host: request[host.name]))
     told = site.bmcs.ask(asked, "facts", lambda host: {})
-    silent = [
-        Finding(
-            f"its BMC cannot restart it: {answer.error}",
-            f"mend hosts.{answer.host}.bmc of the inventory, or the BMC",
-            answer.host,
-            refuses=False,
-        )
-        for answer in told.values()
-        if answer.failed
-    ]
+    silent = [_cannot_restart(a.host, str(a.error)) for a in told.values() if a.failed]
     known = {name: answer.data for name, answer in told.items() if not answer.failed}
     return {**seen, **known}, silent
+
+
+def _cannot_restart(host: str, why: str) -> Finding:
+    advice = f"mend hosts.{host}.bmc of the inventory, or the BMC"
+    return Finding(f"its BMC cannot restart it: {why}", advice, host, refuses=False)
+
+
+def _restart(facts: Mapping[str, Any], told: Mapping[str, Any], force: bool) -> dict[str, Any]:
+    """The machine of a BMC, and how it may restart it: only one that is the host's for sure."""
+    machine = {name: told[name] for name in ("system", "serial", "sku")}
+    is_own = matches(facts.get("machine"), machine)
+    return {**machine, "resets": ladder(told["resets"], force) if is_own else []}
+
+
+def _as_approved(
+    approved: Mapping[str, Any], now: Mapping[str, Any], bmcs: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """A BMC that sets nothing and is away now, or was away then, is no reason against a plan."""
+    there = {n: told for n, told in now.items() if n in approved or "settings" in bmcs[n]}
+    return {**approved, **there}
 
 
 def _refuse_other_machines(
@@ -199,7 +220,7 @@ def _make_again(
         if given and given != planned:
             raise InputError("parameter", field, f"plan {digest} is for {planned}, not {given}")
     kept = {**old["options"], "exclude": tuple(old["options"]["exclude"])}
-    new, notes = _make(site, old["pop"], old["tuning"]["name"], Options(**kept).checked())
+    new, notes = _make(site, old["pop"], old["tuning"]["name"], Options(**kept).checked(), old)
     if new["digest"] != digest:
         changed = [key for key in new if key != "digest" and new[key] != old.get(key)]
         raise RefusedError(

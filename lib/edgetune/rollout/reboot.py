@@ -9,11 +9,12 @@ on once its BMC says that it is off.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from edgetune.bmc.payload import BmcError
 from edgetune.bmc.reset import ON, SHUTDOWN
+from edgetune.errors import EdgetuneError
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
 from edgetune.report.text import evidence_text
@@ -34,9 +35,11 @@ _SHORTER, _A_TASK = 0.8, 3.0
 # What an agent answers when it will not reboot; no answer at all may mean that it does.
 _NO = ("refused", "failed", "bad_request")
 # What a BMC answers that did nothing, and may do it when it is asked again.
-_LATER = ("busy", "unreachable")
-# What it answers that did nothing, and will not do it.
-_NEVER = ("refused", "auth", "tls", "garbage")
+_LATER = ("busy", "unreachable", "garbage", "tls")
+# What it answers that did nothing, and will not do it. "failed" is a request that it turned down.
+_NEVER = ("refused", "failed")
+# How often a machine is turned on that stays off.
+_MOST_ON = 2
 # A host that answers from the same boot is in no POST. Its BMC may say so for as many times the
 # patience with a host that was told to reboot; then it is believed no more.
 _POST_BELIEVED = 2
@@ -175,12 +178,15 @@ def _is_final(opened: Rollout, host: HostStep, bios: HostResult) -> bool:
 def _restart(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
     """Ask the BMCs of hosts that still answer from the same boot, each way once; whom it asked.
 
-    These have their time from now. A way that a BMC refuses is left for the next one at once.
+    These have their time from now. A way that a BMC refuses is left for the next one at once, and
+    all of them where it refuses our login: it would be locked.
     """
     ways = {name: way for name in names for way in _next_way(opened, work, name)}
     if not ways:
         return []
+    opened.permit()
     told_at = {name: work.hosts[name].at for name in ways}
+    asked: set[str] = set()
 
     def request(host: Host) -> dict[str, Any]:
         # The others of the batch took their time: it may be in POST by now.
@@ -188,26 +194,36 @@ def _restart(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
         if facts.failed or _is_back(work, facts):
             raise BmcError("busy", "the host is on its way by now")
         waited = steady_clock.now() - told_at[host.name]
+        asked.add(host.name)
         return {
             "kind": ways[host.name],
             "os_answers": True,
             "disbelieve_post": waited > _POST_BELIEVED * _patience(opened),
             "machine": facts.data["machine"],
             "system": machine_of(opened, host.name),
+            "known": _known(opened, host.name),
         }
+
+    def leave(names: Iterable[str]) -> None:
+        for name in names:
+            work.hosts[name].resets.remove(ways[name])
+            work.hosts[name].at = told_at[name]
+        opened.save_batch(work)
 
     for name, way in ways.items():
         work.hosts[name].resets.append(way)
     opened.move(work, list(ways), "rebooting")
-    answers = opened.ask_bmcs(list(ways), "reset", request)
-    idle = {name: a for name, a in answers.items() if a.reason in (*_LATER, *_NEVER)}
+    try:
+        answers = opened.ask_bmcs(list(ways), "reset", request)
+    except EdgetuneError:  # it is no longer permitted
+        leave(set(ways) - asked)
+        raise
+    idle = {n: a for n, a in answers.items() if a.reason in (*_LATER, *_NEVER, "auth")}
     for name, answer in idle.items():
-        host = work.hosts[name]
-        host.resets.remove(ways[name])
-        host.at = told_at[name]
-        if answer.reason in _NEVER:
-            host.refused[ways[name]] = str(answer.error)
-    opened.save_batch(work)
+        left = {"auth": _shown(opened, name)["resets"]}.get(str(answer.reason), [ways[name]])
+        if answer.reason not in _LATER:
+            work.hosts[name].refused.update(dict.fromkeys(left, str(answer.error)))
+    leave(idle)
     refused = [name for name, answer in idle.items() if answer.reason in _NEVER]
     return [*(name for name in ways if name not in idle), *_restart(opened, work, refused)]
 
@@ -215,25 +231,35 @@ def _restart(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
 def _turn_on(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
     """Turn hosts on that their BMCs shut down for us and that are off by now; whom it turned on.
 
-    These have their time from now. A machine that is off for sure can be turned on again.
+    These have their time from the first time on. A machine that is off for sure, and stays off,
+    can be turned on once more.
     """
     off = [name for name in names if _was_shut_down(opened, work.hosts[name])]
 
     def request(host: Host) -> dict[str, Any]:
-        return {"kind": ON, "os_answers": False, "system": _shown(opened, host.name)["system"]}
+        return {"kind": ON, "os_answers": False, "known": _known(opened, host.name)}
 
     answers = opened.ask_bmcs(off, "reset", request)
-    turned = [name for name, a in answers.items() if a.reason not in (*_LATER, *_NEVER)]
-    for name in turned:
-        work.hosts[name].resets.append(ON)
-        work.hosts[name].at = steady_clock.now()
+    turned = []
+    for name, answer in answers.items():
+        host = work.hosts[name]
+        if answer.reason in (*_NEVER, "auth"):
+            host.refused[ON] = str(answer.error)
+        elif answer.reason not in _LATER:
+            turned.append(name)
+            host.at = host.at if ON in host.resets else steady_clock.now()
+            host.resets.append(ON)
     return turned
 
 
 def _was_shut_down(opened: Rollout, host: HostStep) -> bool:
-    """Whether it is to be turned on: not again before it has had its time for that."""
+    """Whether we shut it down last, and it is to be turned on: again after its time for that."""
+    ways = [reset for reset in host.resets if reset != ON]
+    if ways[-1:] != [SHUTDOWN] or ON in host.refused:
+        return False
     waited = steady_clock.now() - host.at
-    return SHUTDOWN in host.resets and (ON not in host.resets or waited > _patience(opened))
+    tried = host.resets.count(ON)
+    return not tried or (tried < _MOST_ON and waited > _patience(opened))
 
 
 def _next_way(opened: Rollout, work: Batch, name: str) -> list[str]:
@@ -247,9 +273,13 @@ def _next_way(opened: Rollout, work: Batch, name: str) -> list[str]:
 
 def _shown(opened: Rollout, name: str) -> Mapping[str, Any]:
     """What the plan shows of the BMC of a host; the plan of an earlier version shows nothing."""
-    nothing = {"system": "", "resets": []}
-    shown: Mapping[str, Any] = opened.plan.get("restarts", {}).get(name, nothing)
+    shown: Mapping[str, Any] = opened.plan.get("restarts", {}).get(name, {"resets": []})
     return shown
+
+
+def _known(opened: Rollout, name: str) -> dict[str, str]:
+    """The machine that its BMC had when the plan was made: ``{system, serial, sku}``."""
+    return {part: told for part, told in _shown(opened, name).items() if part != "resets"}
 
 
 def _heard_us(opened: Rollout, host: HostStep) -> bool:
@@ -286,7 +316,10 @@ def _give_up(
 def _asked_for(host: HostStep) -> str:
     """What its BMC did for it, and what it refused."""
     asked = f", though its BMC was asked for {', then '.join(host.resets)}" if host.resets else ""
-    refused = [f"its BMC refused {way}: {why}" for way, why in host.refused.items()]
+    ways: dict[str, list[str]] = {}
+    for way, why in host.refused.items():
+        ways.setdefault(why, []).append(way)
+    refused = [f"its BMC refused {', '.join(own)}: {why}" for why, own in ways.items()]
     return "; ".join([asked, *refused])
 
 

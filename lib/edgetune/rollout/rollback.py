@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from edgetune.bmc.reset import SHUTDOWN
 from edgetune.errors import RefusedError
 from edgetune.judge.limits import sickness
 from edgetune.rollout.baseline import usual_health
@@ -48,17 +49,27 @@ def _touched(opened: Rollout) -> dict[str, HostStep]:
             if host.step == "done" and batch.what != "change":
                 touched.pop(name, None)
             elif host.step not in UNTOUCHED_STEPS:
-                touched[name] = _way_back(opened, batch, host, touched.get(name))
+                step = _left_at(opened, name, host)
+                touched[name] = _way_back(opened, batch, host, step, touched.get(name))
             # What an earlier rollback planned and never reached is as touched as it was before.
     return touched
 
 
-def _way_back(opened: Rollout, batch: Batch, host: HostStep, earlier: HostStep | None) -> HostStep:
-    mid_reboot = host.step in ("rebooting", "coming_back")
+def _left_at(opened: Rollout, name: str, host: HostStep) -> str:
+    """Its step; one that its BMC shut down and that was quarantined is to be turned on yet."""
+    if host.step == "quarantined" and SHUTDOWN in host.resets:
+        return str(opened.head.quarantined.get(name, {}).get("step", host.step))
+    return host.step
+
+
+def _way_back(
+    opened: Rollout, batch: Batch, host: HostStep, step: str, earlier: HostStep | None
+) -> HostStep:
+    mid_reboot = step in ("rebooting", "coming_back")
     # What an earlier rollback has restored already only has to come back.
-    restored = batch.what == "restore" and host.step == "rebooting"
+    restored = batch.what == "restore" and step == "rebooting"
     return HostStep(
-        step=host.step if restored else "coming_back" if mid_reboot else "planned",
+        step=step if restored else "coming_back" if mid_reboot else "planned",
         at=host.at if mid_reboot else 0.0,
         reboot=_must_reboot(opened, batch, host, earlier),
         ours=host.ours or _carries_our_change(batch, host) or bool(earlier and earlier.ours),
