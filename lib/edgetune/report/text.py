@@ -88,7 +88,7 @@ def _restarts(plan: Mapping[str, Any]) -> list[str]:
 
 
 def _way(reset: str) -> str:
-    return f"{SHUTDOWN} and, once it is off, {ON}" if reset == SHUTDOWN else reset
+    return f"{SHUTDOWN} (and {ON})" if reset == SHUTDOWN else reset
 
 
 def _machines(plan: Mapping[str, Any]) -> list[str]:
