@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,7 +30,7 @@ from edgetune.rollout.adoption import adopt_host
 from edgetune.rollout.bios_journal import load_journal
 from edgetune.rollout.planning import plan_rollout
 from tests.bmcs import COD, EARLY, HOME, SNOOP
-from tests.builders import inventory_document, write_yaml
+from tests.builders import ROOT, inventory_document, write_yaml
 from tests.world import BiosWorld
 
 FIRST, SHAM, SECOND = 0, 1, 2
@@ -77,6 +78,18 @@ def test_a_plan_of_reboots_alone_asks_bmcs_how_they_restart_hosts(world: BiosWor
     assert "    e003: its BMC cannot restart it: timed out\n" in f"{plan['text']}\n"
     assert set(world.bmcs.told("facts")) == set(world.hosts.boot)
     assert world.bmcs.told("plan") == []
+
+
+def test_a_plan_that_needs_no_bmc_asks_none(
+    world: BiosWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor looks at the CA file of those there are."""
+    monkeypatch.delattr(world.site, "bmcs")
+    tunings = (*world.site.config.tunings, ROOT / "lab" / "tunings")
+    world.site.config = replace(world.site.config, bmc_ca_file="/nowhere", tunings=tunings)
+    _plan(world, tuning="tiny_accept_queue")
+    with pytest.raises(InputError, match="bmc_ca_file"):
+        _plan(world, tuning="accept_queue")
 
 
 def test_a_bmc_that_sets_nothing_and_is_away_is_no_reason_against_a_plan(world: BiosWorld) -> None:

@@ -143,11 +143,12 @@ def _told_by_bmcs(
     setting = [host for host in hosts if own[host.name]]
     others = [host for host in hosts if host.bmc and host not in setting]
     asked = others if tuning.disruption == "reboot" else []
-    seen = _all_of(site.bmcs.ask(setting, "plan", lambda host: request[host.name]))
-    told = site.bmcs.ask(asked, "facts", lambda host: {})
+    # Whoever has no BMC to ask needs no CA file either.
+    seen = site.bmcs.ask(setting, "plan", lambda host: request[host.name]) if setting else {}
+    told = site.bmcs.ask(asked, "facts", lambda host: {}) if asked else {}
     silent = [_cannot_restart(a.host, str(a.error)) for a in told.values() if a.failed]
     known = {name: answer.data for name, answer in told.items() if not answer.failed}
-    return {**seen, **known}, silent
+    return {**_all_of(seen), **known}, silent
 
 
 def _cannot_restart(host: str, why: str) -> Finding:
