@@ -77,11 +77,12 @@ def _sshd(run: Run, fault: Fault, target: str) -> Ticks:
 def _power(run: Run, fault: Fault, target: str) -> Ticks:
     since, lost = _break(run, target, lambda: lab.power(run.home, target, "cut"))
     with _explains(run, lost=lost, since=since):
-        boot = Window(since)
+        boot, before = Window(since), run.boots(target)
         run.faults.boots.append((target, boot))
         yield from run.pause(fault.lasts)
         lab.power(run.home, target, "on")
-        yield from run.until(lambda: run.is_up(target), 10)
+        # The load balancer may not have seen that it was away at all.
+        yield from run.until(lambda: run.boots(target) > before and run.is_up(target), 10)
     boot.end = time.time()
 
 

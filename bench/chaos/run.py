@@ -176,6 +176,10 @@ class Run:
         """Whether the load balancer's check of it passes."""
         return self.watch.sights[-1].servers[host][1]
 
+    def boots(self, host: str) -> int:
+        """How often it has booted."""
+        return self.watch.sights[-1].boots[host]
+
     def note(self, fault: Fault, target: str, begun: float, said: str) -> None:
         """Write down that a fault came to pass, and that it is over."""
         now = time.time()
