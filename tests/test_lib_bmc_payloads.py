@@ -48,6 +48,9 @@ class Pages(Client):
         self.root = {"Registries": {"@odata.id": "/registries"}}
         self._ahead, self._took, self._has_enough = {}, 1.0, False
 
+    def without_secrets(self, text: str) -> str:
+        return text
+
     def _find(self, link: str, *how: Any, **more: Any) -> Answer | None:
         data = self.pages.get(link)
         return None if data is None else Answer(link, 200, {}, data)

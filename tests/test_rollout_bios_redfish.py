@@ -59,6 +59,7 @@ class Site:
         real = Bmcs(self.world.site.config, lambda name: LOGIN)
         self.world.site.bmcs = _Asked(real, self.world.moments)  # type: ignore[assignment]
         self.world.hosts.boots = self._boot
+        self.world.hosts.told_by_dmi = self._told_by_dmi
 
     @property
     def modes(self) -> dict[str, str]:
@@ -75,6 +76,9 @@ class Site:
         for host, (ip, port) in zip(hosts, self.server.addresses):
             host["bmc"]["address"] = f"https://{ip}:{port}"
         write_yaml(inventory, document)
+
+    def _told_by_dmi(self, name: str) -> dict[str, str]:
+        return {"uuid": self.machines[name].uuid, "serial": self.machines[name].serial}
 
     def _boot(self, name: str) -> None:
         with self.machines[name].lock:
@@ -167,6 +171,7 @@ def test_a_machine_that_was_replaced_is_left_alone_and_adopted(site: Site) -> No
     world.enter()
     world.roll_all({"first_batch": FIRST, "end_batch": FIRST + 1})
     (host,) = world.at(FIRST)
+    world.hosts.machine = {name: world.hosts.told_by_dmi(name) for name in NAMES}
     site.machines[host].name = "another"
     sent = site.changes(host)
     (reason,) = world.roll_back()["quarantined"].values()

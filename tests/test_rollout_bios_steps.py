@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from edgetune.errors import FencedError, InputError, RefusedError
+from edgetune.inventory import YamlInventory
 from edgetune.rollout import (
     bios,
     change,
@@ -109,9 +110,26 @@ def test_a_bmc_is_asked_to_restart_nothing_that_is_not_proven_to_be_its_host(
     world.hosts.machine["e003"] = {"uuid": "Not Specified", "serial": "0"}
     text = _plan(world, tuning="accept_queue")["text"]
     assert f"\n{_BELOW}in no way: e003\n" in text
-    assert (
-        "e003: its BMC cannot restart it: nothing that both tell shows that it is its own" in text
-    )
+    assert "e003: its BMC cannot restart it: it takes no reset that restarts, or nothing" in text
+
+
+@pytest.mark.parametrize("tuning", ["home_snoop", "accept_queue"])
+def test_the_inventory_vouches_for_a_host_that_tells_nothing(
+    tmp_path: Path, world: BiosWorld, tuning: str
+) -> None:
+    world.hosts.told_by_dmi = lambda name: {"uuid": "", "serial": ""}
+    inventory = inventory_document(bmcs=True)
+    hosts = inventory["pops"]["lab1"]["hosts"]
+    for name, host in hosts.items():
+        host["bmc"]["machine"] = f"UUID-{name}"
+    world.site.inventory = YamlInventory(write_yaml(tmp_path / "named.yaml", inventory))
+    text = _plan(world, tuning=tuning)["text"]
+    assert f"by its BMC:\n{_BELOW}GracefulRestart: e000, e001, e002, " in text
+    hosts["e002"]["bmc"]["machine"] = "uuid-of-another"
+    world.site.inventory = YamlInventory(write_yaml(tmp_path / "named.yaml", inventory))
+    says = "leads to another machine: bmc.machine is uuid-of-another, and .* uuid-e002"
+    with pytest.raises(RefusedError, match=says):
+        _plan(world, tuning=tuning)
 
 
 @pytest.mark.parametrize("tuning", ["home_snoop", "accept_queue"])

@@ -28,7 +28,7 @@ POP = f"""
 # One kind of hardware, so all hosts are one stratum.
 HOST = (
     "      {0.name}: {{address: {0.ip}, port: 22, rack: {0.rack}, hardware: lab, server: {0.name},"
-    ' bmc: {{address: "https://{0.bmc}"}}}}'
+    ' bmc: {{address: "https://{0.bmc}", machine: {1}}}}}'
 )
 
 CONFIGURATION = """---
@@ -74,10 +74,12 @@ gates: {most_at_once: 2}
 
 
 def write_inventory(layout: Layout, sites: Sequence[Site]) -> None:
-    text = "".join(
-        POP.format(site) + "".join(f"{HOST.format(host)}\n" for host in site.hosts)
-        for site in sites
-    )
+    from lab.bmc.machine import uuid_of  # late, as below
+
+    text = ""
+    for site in sites:
+        hosts = (f"{HOST.format(host, uuid_of(host.name))}\n" for host in site.hosts)
+        text += POP.format(site) + "".join(hosts)
     layout.inventory.write_text(f"---\n{WRITTEN_BY_US}\npops:{text}")
 
 

@@ -113,8 +113,8 @@ def show_sys(scratch: Path, sys: Path, name: str) -> None:
     missed = scratch / MISSED
     missed.write_text("0\n")
     kernel.bind(missed, sys / devices / "eth0/statistics" / MISSED, read_only=True)
-    for name, text in TRANSPARENT_HUGE_PAGES.items():
-        real, copy = sys / "kernel/mm/transparent_hugepage" / name, scratch / name
+    for file, text in TRANSPARENT_HUGE_PAGES.items():
+        real, copy = sys / "kernel/mm/transparent_hugepage" / file, scratch / file
         if real.exists():
             copy.write_text(text)
             kernel.bind(copy, real)

@@ -39,12 +39,14 @@ class Bmc:
     """The baseboard controller of a host.
 
     ``address`` is ``https://HOST[:PORT]``, ``credentials`` the name of what it is logged in with,
-    ``system`` the id of the host where the BMC has several ("" for the only one).
+    ``system`` the id of the host where the BMC has several ("" for the only one). ``machine`` is
+    the UUID or serial number that it has to tell; it vouches for a host that tells none itself.
     """
 
     address: str
     credentials: str
     system: str = ""
+    machine: str = ""
 
 
 @dataclass(frozen=True)
@@ -232,6 +234,7 @@ def _read_bmc(fields: Fields, shared: str | None) -> Bmc | None:
         address=_read_url(below, _HTTPS),
         credentials=below.text("credentials", **default, pattern=NAME),
         system=below.text("system", "", pattern=r"[!-~]+"),
+        machine=below.text("machine", "", pattern=r"[!-~]+"),
     )
     below.done()
     return bmc

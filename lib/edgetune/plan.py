@@ -264,6 +264,7 @@ def _restarts(
 
 def _identity(host: Host) -> list[Any]:
     bmc = [host.bmc.address, host.bmc.system] if host.bmc else []
+    bmc += [host.bmc.machine] if host.bmc and host.bmc.machine else []
     return [host.name, host.address, host.port, host.server, *bmc]
 
 

@@ -386,7 +386,7 @@ HOSTS = mutations_of(
     ),
     (
         "a host that answers is back, whatever its boot_id",
-        "reboot.py",
+        "restart.py",
         'answer.data["boot_id"] != work.hosts[answer.host].boot_before',
         "True",
     ),
@@ -409,13 +409,13 @@ RESETS = mutations_of(
     ["rollout_reset_steps", "rollout_bios_steps"],
     (
         "a reset goes to whatever machine its BMC has",
-        "reboot.py",
+        "restart.py",
         '            "machine": facts.data["machine"],\n',
         "",
     ),
     (
         "a reset goes to another machine than the plan saw",
-        "reboot.py",
+        "restart.py",
         '            "known": _known(opened, host.name),\n',
         "",
     ),
@@ -427,13 +427,13 @@ RESETS = mutations_of(
     ),
     (
         "a machine that was forced last is turned on",
-        "reboot.py",
+        "restart.py",
         "    if ways[-1:] != [SHUTDOWN] or ON in host.refused:\n",
         "    if SHUTDOWN not in ways or ON in host.refused:\n",
     ),
     (
         "a machine that its BMC shut down stays off",
-        "reboot.py",
+        "restart.py",
         "    off = [name for name in names if _was_shut_down(opened, work.hosts[name])]\n",
         "    off: list[str] = []\n",
     ),
@@ -445,13 +445,13 @@ RESETS = mutations_of(
     ),
     (
         "a reset that was refused is told as one that was asked for",
-        "reboot.py",
+        "restart.py",
         "            work.hosts[name].resets.remove(ways[name])\n",
         "",
     ),
     (
         "a POST that a BMC tells for ever is believed for ever",
-        "reboot.py",
+        "restart.py",
         "waited > _POST_BELIEVED * _patience(opened)",
         "False",
     ),

@@ -42,6 +42,12 @@ def matches(machine: Any, system: Any) -> bool:
     return _same_uuid(here, there) or _same_serial(here, there)
 
 
+def is_named(name: str, system: Any) -> bool:
+    """Whether a UUID or serial number that somebody wrote down is one that the BMC tells."""
+    told = _told(system, {"UUID": "system", "serial": "serial", "SKU": "sku"})
+    return bool(name) and name.lower() in (text.lower() for text in told.values())
+
+
 def told_uuid(machine: Any) -> str:
     """The UUID that the agent tells, in lower case; "" where nobody wrote one."""
     return _told(machine, {"UUID": "uuid"}).get("UUID", "").lower()

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from edgetune.bmc.identity import matches, mismatch
+from edgetune.bmc.identity import is_named, matches, mismatch
 from edgetune.bmc.reset import ladder
 from edgetune.errors import InputError, RefusedError
 from edgetune.hosts.result import HostResult
@@ -25,7 +25,10 @@ from edgetune.rollout.unreadable import refuse_unreadable
 from edgetune.tuning import Tuning
 
 _FEW = 3
-_UNPROVEN = "nothing that both tell shows that it is its own, or it takes no reset that restarts"
+_UNPROVEN = (
+    "it takes no reset that restarts, or nothing that both tell shows that it is the host's own "
+    "(bmc.machine in the inventory vouches for it)"
+)
 
 
 def plan_rollout(
@@ -102,7 +105,8 @@ def _make(
     for name, told in bmcs.items():
         seen[name] = [*told.get("settings", []), *seen.get(name, [])]
     restarts = {
-        name: _restart(facts[name], told, options.force_restart) for name, told in bmcs.items()
+        name: _restart(pop.host(name), facts[name], told, options.force_restart)
+        for name, told in bmcs.items()
     }
     unproven = [_cannot_restart(name, _UNPROVEN) for name in bmcs if not restarts[name]["resets"]]
     if approved is not None and "restarts" in approved:
@@ -156,10 +160,13 @@ def _cannot_restart(host: str, why: str) -> Finding:
     return Finding(f"its BMC cannot restart it: {why}", advice, host, refuses=False)
 
 
-def _restart(facts: Mapping[str, Any], told: Mapping[str, Any], force: bool) -> dict[str, Any]:
+def _restart(
+    host: Host, facts: Mapping[str, Any], told: Mapping[str, Any], force: bool
+) -> dict[str, Any]:
     """The machine of a BMC, and how it may restart it: only one that is the host's for sure."""
     machine = {name: told[name] for name in ("system", "serial", "sku")}
-    is_own = matches(facts.get("machine"), machine)
+    vouched = host.bmc is not None and is_named(host.bmc.machine, machine)
+    is_own = vouched or matches(facts.get("machine"), machine)
     return {**machine, "resets": ladder(told["resets"], force) if is_own else []}
 
 
@@ -179,7 +186,10 @@ def _refuse_other_machines(
     answers: Mapping[str, Mapping[str, Any]],
 ) -> None:
     """The address of another host's BMC would set, or even reset, a machine in service."""
-    reasons = {name: mismatch(facts[name].get("machine"), data) for name, data in answers.items()}
+    reasons = {
+        name: _not_as_named(pop.host(name), data) or mismatch(facts[name].get("machine"), data)
+        for name, data in answers.items()
+    }
     found = [
         f"{name}: pops.{pop.name}.hosts.{name}.bmc.address leads to another machine: {why}"
         for name, why in sorted(reasons.items())
@@ -192,6 +202,15 @@ def _refuse_other_machines(
             load_journal(site, pop.name, name).refuse_another(data["system"])
         except RefusedError as error:
             raise RefusedError(f"{name}: {error}") from None
+
+
+def _not_as_named(host: Host, system: Mapping[str, Any]) -> str | None:
+    """Why it is not the machine that the inventory names."""
+    named = host.bmc.machine if host.bmc else ""
+    if not named or is_named(named, system):
+        return None
+    told = [system[part] for part in ("system", "serial", "sku") if system[part]]
+    return f"bmc.machine is {named}, and that BMC's machine {', '.join(told) or 'tells none'}"
 
 
 def _refuse_without_bios(

@@ -1,27 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reboot the hosts of a batch once, and prove it by their boot_id and their BIOS.
 
-A host reboots itself. One that goes on answering from the same boot is restarted by its BMC, in
-the ways that the plan shows of it: it answers, so it is in no POST. One that does not answer may
-be anywhere in its boot; it is awaited, and never reset. Where the way was a shutdown, it is turned
-on once its BMC says that it is off.
+A host reboots itself. One that goes on answering from the same boot is restarted by its BMC
+(``restart``). One that does not answer may be anywhere in its boot; it is awaited, and never reset.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from edgetune.bmc.payload import BmcError
-from edgetune.bmc.reset import ON, SHUTDOWN
-from edgetune.errors import EdgetuneError
 from edgetune.hosts.result import HostResult
-from edgetune.inventory import Host
 from edgetune.report.text import evidence_text
 from edgetune.rollout import steady_clock
-from edgetune.rollout.bios import disturbed, machine_of, settled
+from edgetune.rollout.bios import disturbed, settled
 from edgetune.rollout.drain import keep_out
 from edgetune.rollout.record import Batch, HostStep, Rollout, open_rollout
+from edgetune.rollout.restart import asked_for, is_back, restart, turn_on
 from edgetune.rollout.reverts import expect_revert, waits_for_revert
 from edgetune.rollout.site import Site
 from edgetune.rollout.steps import after_drain, again_in
@@ -34,15 +29,6 @@ _LOOK = (2, 30)
 _SHORTER, _A_TASK = 0.8, 3.0
 # What an agent answers when it will not reboot; no answer at all may mean that it does.
 _NO = ("refused", "failed", "bad_request")
-# What a BMC answers that did nothing, and may do it when it is asked again.
-_LATER = ("busy", "unreachable", "garbage", "tls")
-# What it answers that did nothing, and will not do it. "failed" is a request that it turned down.
-_NEVER = ("refused", "failed")
-# How often a machine is turned on that stays off.
-_MOST_ON = 2
-# A host that answers from the same boot is in no POST. Its BMC may say so for as many times the
-# patience with a host that was told to reboot; then it is believed no more.
-_POST_BELIEVED = 2
 
 
 def reboot_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
@@ -102,7 +88,7 @@ def check_rebooted(site: Site, rollout: str, epoch: int, batch: int) -> dict[str
     work = opened.batch(batch)
     awaited = work.at("rebooting", "coming_back")
     answers = site.fleet.ask(opened.hosts(awaited), "facts", lambda host: {}, _TIMEOUT)
-    back = [name for name in awaited if _is_back(work, answers[name])]
+    back = [name for name in awaited if is_back(work, answers[name])]
     bios = _bios_of(opened, work, back)
     failed, still_out = [], []
     for name, answer in answers.items():
@@ -123,8 +109,8 @@ def check_rebooted(site: Site, rollout: str, epoch: int, batch: int) -> dict[str
             host.go("changed" if host.step == "rebooting" else "drained")
         else:
             still_out.append(name)
-    reset = _restart(opened, work, [name for name in still_out if not answers[name].failed])
-    reset += _turn_on(opened, work, [name for name in still_out if answers[name].failed])
+    reset = restart(opened, work, [name for name in still_out if not answers[name].failed])
+    reset += turn_on(opened, work, [name for name in still_out if answers[name].failed])
     given_up = [
         name
         for name in still_out
@@ -156,10 +142,6 @@ def _first_look(opened: Rollout, work: Batch) -> int:
     return max(_LOOK[0], int(soon))
 
 
-def _is_back(work: Batch, answer: HostResult) -> bool:
-    return not answer.failed and answer.data["boot_id"] != work.hosts[answer.host].boot_before
-
-
 def _bios_of(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
     """What the boot made of the BIOS; nothing is wanted of hosts that are only on their way."""
     through = {name: HostResult(name) for name in names}
@@ -175,124 +157,6 @@ def _is_final(opened: Rollout, host: HostStep, bios: HostResult) -> bool:
     return bios.reason == "failed" or (bios.reason == "absent" and had_time)
 
 
-def _restart(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
-    """Ask the BMCs of hosts that still answer from the same boot, each way once; whom it asked.
-
-    These have their time from now. A way that a BMC refuses is left for the next one at once, and
-    all of them where it refuses our login: it would be locked.
-    """
-    ways = {name: way for name in names for way in _next_way(opened, work, name)}
-    if not ways:
-        return []
-    opened.permit()
-    told_at = {name: work.hosts[name].at for name in ways}
-    asked: set[str] = set()
-
-    def request(host: Host) -> dict[str, Any]:
-        # The others of the batch took their time: it may be in POST by now.
-        facts = opened.site.fleet.ask([host], "facts", lambda each: {}, _TIMEOUT)[host.name]
-        if facts.failed or _is_back(work, facts):
-            raise BmcError("busy", "the host is on its way by now")
-        waited = steady_clock.now() - told_at[host.name]
-        asked.add(host.name)
-        return {
-            "kind": ways[host.name],
-            "os_answers": True,
-            "disbelieve_post": waited > _POST_BELIEVED * _patience(opened),
-            "machine": facts.data["machine"],
-            "system": machine_of(opened, host.name),
-            "known": _known(opened, host.name),
-        }
-
-    def leave(names: Iterable[str]) -> None:
-        for name in names:
-            work.hosts[name].resets.remove(ways[name])
-            work.hosts[name].at = told_at[name]
-        opened.save_batch(work)
-
-    for name, way in ways.items():
-        work.hosts[name].resets.append(way)
-    opened.move(work, list(ways), "rebooting")
-    try:
-        answers = opened.ask_bmcs(list(ways), "reset", request)
-    except EdgetuneError:  # it is no longer permitted
-        leave(set(ways) - asked)
-        raise
-    idle = {n: a for n, a in answers.items() if a.reason in (*_LATER, *_NEVER, "auth")}
-    for name, answer in idle.items():
-        left = {"auth": _shown(opened, name)["resets"]}.get(str(answer.reason), [ways[name]])
-        if answer.reason not in _LATER:
-            work.hosts[name].refused.update(dict.fromkeys(left, str(answer.error)))
-    leave(idle)
-    refused = [name for name, answer in idle.items() if answer.reason in _NEVER]
-    return [*(name for name in ways if name not in idle), *_restart(opened, work, refused)]
-
-
-def _turn_on(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
-    """Turn hosts on that their BMCs shut down for us and that are off by now; whom it turned on.
-
-    These have their time from the first time on. A machine that is off for sure, and stays off,
-    can be turned on once more.
-    """
-    off = [name for name in names if _was_shut_down(opened, work.hosts[name])]
-
-    def request(host: Host) -> dict[str, Any]:
-        return {"kind": ON, "os_answers": False, "known": _known(opened, host.name)}
-
-    answers = opened.ask_bmcs(off, "reset", request)
-    turned = []
-    for name, answer in answers.items():
-        host = work.hosts[name]
-        if answer.reason in (*_NEVER, "auth"):
-            host.refused[ON] = str(answer.error)
-        elif answer.reason not in _LATER:
-            turned.append(name)
-            host.at = host.at if ON in host.resets else steady_clock.now()
-            host.resets.append(ON)
-    return turned
-
-
-def _was_shut_down(opened: Rollout, host: HostStep) -> bool:
-    """Whether we shut it down last, and it is to be turned on: again after its time for that."""
-    ways = [reset for reset in host.resets if reset != ON]
-    if ways[-1:] != [SHUTDOWN] or ON in host.refused:
-        return False
-    waited = steady_clock.now() - host.at
-    tried = host.resets.count(ON)
-    return not tried or (tried < _MOST_ON and waited > _patience(opened))
-
-
-def _next_way(opened: Rollout, work: Batch, name: str) -> list[str]:
-    """The way in which it is to be restarted now, if there is one left."""
-    host = work.hosts[name]
-    if not _heard_us(opened, host) or not opened.pop.host(name).bmc:
-        return []
-    tried = (*host.resets, *host.refused)
-    return [way for way in _shown(opened, name)["resets"] if way not in tried][:1]
-
-
-def _shown(opened: Rollout, name: str) -> Mapping[str, Any]:
-    """What the plan shows of the BMC of a host; the plan of an earlier version shows nothing."""
-    shown: Mapping[str, Any] = opened.plan.get("restarts", {}).get(name, {"resets": []})
-    return shown
-
-
-def _known(opened: Rollout, name: str) -> dict[str, str]:
-    """The machine that its BMC had when the plan was made: ``{system, serial, sku}``."""
-    return {part: told for part, told in _shown(opened, name).items() if part != "resets"}
-
-
-def _heard_us(opened: Rollout, host: HostStep) -> bool:
-    """Whether it was told by us, long enough ago, to reboot itself."""
-    told = host.step == "rebooting" and host.at > opened.head.taken_over
-    return told and steady_clock.now() - host.at > _patience(opened)
-
-
-def _patience(opened: Rollout) -> float:
-    """Seconds in which a host that was told to reboot itself may go on answering."""
-    return min(opened.site.config.reset_after, opened.site.config.reboot_deadline)
-
-
 def _give_up(
     opened: Rollout, work: Batch, names: Sequence[str], answers: Mapping[str, HostResult]
 ) -> list[str]:
@@ -305,22 +169,12 @@ def _give_up(
     failed = []
     for name in names:
         error, said = _late(opened, answers[name].failed), told.get(name, HostResult(name))
-        error += _asked_for(work.hosts[name])
+        error += asked_for(work.hosts[name])
         if name in told:
             error += f"; {_evidence(said)}"
         if opened.fail(work, name, error, said.data):
             failed.append(name)
     return failed
-
-
-def _asked_for(host: HostStep) -> str:
-    """What its BMC did for it, and what it refused."""
-    asked = f", though its BMC was asked for {', then '.join(host.resets)}" if host.resets else ""
-    ways: dict[str, list[str]] = {}
-    for way, why in host.refused.items():
-        ways.setdefault(why, []).append(way)
-    refused = [f"its BMC refused {', '.join(own)}: {why}" for why, own in ways.items()]
-    return "; ".join([asked, *refused])
 
 
 def _evidence(told: HostResult) -> str:

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Have BMCs restart hosts that do not reboot themselves, in the ways that the plan shows of each.
+
+Such a host answers from the same boot, so it is in no POST. Where the way was a shutdown, the host
+is turned on once its BMC says that it is off. Each way is written down before it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from edgetune.bmc.payload import BmcError
+from edgetune.bmc.reset import ON, SHUTDOWN
+from edgetune.errors import EdgetuneError
+from edgetune.hosts.result import HostResult
+from edgetune.inventory import Host
+from edgetune.rollout import steady_clock
+from edgetune.rollout.bios import machine_of
+from edgetune.rollout.record import Batch, HostStep, Rollout
+
+_TIMEOUT = 20
+# What a BMC answers that did nothing, and may do it when it is asked again.
+_LATER = ("busy", "unreachable", "garbage", "tls")
+# What it answers that did nothing, and will not do it. "failed" is a request that it turned down.
+_NEVER = ("refused", "failed")
+# How often a machine is turned on that stays off.
+_MOST_ON = 2
+# A host that answers from the same boot is in no POST. Its BMC may say so for as many times the
+# patience with a host that was told to reboot; then it is believed no more.
+_POST_BELIEVED = 2
+
+
+def restart(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
+    """Ask the BMCs of hosts that still answer from the same boot, each way once; whom it asked.
+
+    These have their time from now. A way that a BMC refuses is left for the next one at once, and
+    all of them where it refuses our login: it would be locked.
+    """
+    ways = {name: way for name in names for way in _next_way(opened, work, name)}
+    if not ways:
+        return []
+    opened.permit()
+    told_at = {name: work.hosts[name].at for name in ways}
+    asked: set[str] = set()
+
+    def request(host: Host) -> dict[str, Any]:
+        # The others of the batch took their time: it may be in POST by now.
+        facts = opened.site.fleet.ask([host], "facts", lambda each: {}, _TIMEOUT)[host.name]
+        if facts.failed or is_back(work, facts):
+            raise BmcError("busy", "the host is on its way by now")
+        waited = steady_clock.now() - told_at[host.name]
+        asked.add(host.name)
+        return {
+            "kind": ways[host.name],
+            "os_answers": True,
+            "disbelieve_post": waited > _POST_BELIEVED * _patience(opened),
+            "machine": facts.data["machine"],
+            "system": machine_of(opened, host.name),
+            "known": _known(opened, host.name),
+        }
+
+    def leave(names: Iterable[str]) -> None:
+        for name in names:
+            work.hosts[name].resets.remove(ways[name])
+            work.hosts[name].at = told_at[name]
+        opened.save_batch(work)
+
+    for name, way in ways.items():
+        work.hosts[name].resets.append(way)
+    opened.move(work, list(ways), "rebooting")
+    try:
+        answers = opened.ask_bmcs(list(ways), "reset", request)
+    except EdgetuneError:  # it is no longer permitted
+        leave(set(ways) - asked)
+        raise
+    idle = {n: a for n, a in answers.items() if a.reason in (*_LATER, *_NEVER, "auth")}
+    for name, answer in idle.items():
+        left = _shown(opened, name)["resets"] if answer.reason == "auth" else [ways[name]]
+        if answer.reason not in _LATER:
+            work.hosts[name].refused.update(dict.fromkeys(left, str(answer.error)))
+    leave(idle)
+    refused = [name for name, answer in idle.items() if answer.reason in _NEVER]
+    return [*(name for name in ways if name not in idle), *restart(opened, work, refused)]
+
+
+def turn_on(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
+    """Turn hosts on that their BMCs shut down for us and that are off by now; whom it turned on.
+
+    These have their time from the first time on. A machine that is off for sure, and stays off,
+    can be turned on once more.
+    """
+    off = [name for name in names if _was_shut_down(opened, work.hosts[name])]
+
+    def request(host: Host) -> dict[str, Any]:
+        return {"kind": ON, "os_answers": False, "known": _known(opened, host.name)}
+
+    answers = opened.ask_bmcs(off, "reset", request)
+    turned = []
+    for name, answer in answers.items():
+        host = work.hosts[name]
+        if answer.reason in (*_NEVER, "auth"):
+            host.refused[ON] = str(answer.error)
+        elif answer.reason not in _LATER:
+            turned.append(name)
+            host.at = host.at if ON in host.resets else steady_clock.now()
+            host.resets.append(ON)
+    return turned
+
+
+def _was_shut_down(opened: Rollout, host: HostStep) -> bool:
+    """Whether we shut it down last, and it is to be turned on: again after its time for that."""
+    ways = [reset for reset in host.resets if reset != ON]
+    if ways[-1:] != [SHUTDOWN] or ON in host.refused:
+        return False
+    waited = steady_clock.now() - host.at
+    tried = host.resets.count(ON)
+    return not tried or (tried < _MOST_ON and waited > _patience(opened))
+
+
+def _next_way(opened: Rollout, work: Batch, name: str) -> list[str]:
+    """The way in which it is to be restarted now, if there is one left."""
+    host = work.hosts[name]
+    if not _heard_us(opened, host) or not opened.pop.host(name).bmc:
+        return []
+    tried = (*host.resets, *host.refused)
+    return [way for way in _shown(opened, name)["resets"] if way not in tried][:1]
+
+
+def _shown(opened: Rollout, name: str) -> Mapping[str, Any]:
+    """What the plan shows of the BMC of a host; the plan of an earlier version shows nothing."""
+    shown: Mapping[str, Any] = opened.plan.get("restarts", {}).get(name, {"resets": []})
+    return shown
+
+
+def _known(opened: Rollout, name: str) -> dict[str, str]:
+    """The machine that its BMC had when the plan was made: ``{system, serial, sku}``."""
+    return {part: told for part, told in _shown(opened, name).items() if part != "resets"}
+
+
+def _heard_us(opened: Rollout, host: HostStep) -> bool:
+    """Whether it was told by us, long enough ago, to reboot itself."""
+    told = host.step == "rebooting" and host.at > opened.head.taken_over
+    return told and steady_clock.now() - host.at > _patience(opened)
+
+
+def _patience(opened: Rollout) -> float:
+    """Seconds in which a host that was told to reboot itself may go on answering."""
+    return min(opened.site.config.reset_after, opened.site.config.reboot_deadline)
+
+
+def asked_for(host: HostStep) -> str:
+    """What its BMC did for it, and what it refused."""
+    asked = f", though its BMC was asked for {', then '.join(host.resets)}" if host.resets else ""
+    ways: dict[str, list[str]] = {}
+    for way, why in host.refused.items():
+        ways.setdefault(why, []).append(way)
+    refused = [f"its BMC refused {', '.join(own)}: {why}" for why, own in ways.items()]
+    return "; ".join([asked, *refused])
+
+
+def is_back(work: Batch, answer: HostResult) -> bool:
+    """Whether a host answers from another boot than the one that it was told to leave."""
+    return not answer.failed and answer.data["boot_id"] != work.hosts[answer.host].boot_before
