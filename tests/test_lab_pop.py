@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from lab import pop
+from lab.bmc.machine import uuid_of
 
 MISSING = pop.missing_requirements()
 Before = tuple[dict[str, bytes], dict[str, str], float]
@@ -229,7 +230,7 @@ def test_up_writes_what_the_pack_needs(home: Path) -> None:
         "rack": "r2",
         "hardware": "lab",
         "server": "e003",
-        "bmc": {"address": "https://10.77.129.4"},
+        "bmc": {"address": "https://10.77.129.4", "machine": uuid_of("e003")},
     }
     assert config["records"] == f"sqlite:///{home}/edgetune.sqlite"
     assert stat.S_IMODE(Path(config["ssh_key_file"]).stat().st_mode) == 0o600
