@@ -13,11 +13,12 @@ from typing import Any
 from edgetune.bmc.bios import Bios
 from edgetune.bmc.client import Answer, Client
 from edgetune.bmc.evidence import evidence
+from edgetune.bmc.ladder import ladder
 from edgetune.bmc.logical import find_knob
 from edgetune.bmc.payload import BmcError, list_at, text_at
 from edgetune.bmc.planning import plan
 from edgetune.bmc.registry import Registry
-from edgetune.bmc.reset import facts, ladder
+from edgetune.bmc.reset import facts
 from edgetune.bmc.system import find_system, in_post, managers
 
 MACHINES = Path(__file__).parent / "fixtures" / "redfish" / "machines"

@@ -10,9 +10,10 @@ import pytest
 from edgetune.bmc.bios import NO_SETTINGS
 from edgetune.bmc.checking import check
 from edgetune.bmc.evidence import evidence
+from edgetune.bmc.ladder import ladder
 from edgetune.bmc.payload import BmcError
 from edgetune.bmc.planning import MISSING, plan
-from edgetune.bmc.reset import facts, ladder
+from edgetune.bmc.reset import facts
 from edgetune.bmc.setting import set_attributes
 from edgetune.bmc.system import bios_link, find_registry, find_system
 from tests.bmc_site import setting, snoop

@@ -110,7 +110,14 @@ def test_a_bmc_is_asked_to_restart_nothing_that_is_not_proven_to_be_its_host(
     world.hosts.machine["e003"] = {"uuid": "Not Specified", "serial": "0"}
     text = _plan(world, tuning="accept_queue")["text"]
     assert f"\n{_BELOW}in no way: e003\n" in text
-    assert "e003: its BMC cannot restart it: it takes no reset that restarts, or nothing" in text
+    assert "e003: its BMC cannot restart it: nothing that both tell shows that it is the" in text
+
+
+def test_a_plan_tells_of_a_bmc_that_could_force_alone(world: BiosWorld) -> None:
+    world.bmcs.resets["e003"] = ("On", "ForceOff", "ForceRestart")
+    says = "e003: its BMC cannot restart it: it offers no reset that restarts, but for what force_"
+    assert says in _plan(world)["text"]
+    assert "cannot restart it" not in _plan(world, force_restart=True)["text"]
 
 
 @pytest.mark.parametrize("tuning", ["home_snoop", "accept_queue"])

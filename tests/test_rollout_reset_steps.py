@@ -184,6 +184,17 @@ def test_a_login_that_is_refused_is_not_tried_until_it_is_locked(
     assert len(world.bmcs.told("reset")) == before + 1
 
 
+def test_a_way_that_was_taken_is_not_told_as_refused_with_a_later_login(
+    world: BiosWorld, clock: Clock
+) -> None:
+    host = _told(world)
+    _wait(world, clock)
+    world.bmcs.faults[host] = {"refuses"}
+    _wait(world, clock)
+    refused = world.batch(FIRST).hosts[host].refused
+    assert refused == {"ForceRestart": "the login is refused"}
+
+
 def test_an_odd_answer_of_a_moment_leaves_the_gentle_way(world: BiosWorld, clock: Clock) -> None:
     host = _told(world, "GracefulRestart")
     world.bmcs.faults[host] = {"odd"}

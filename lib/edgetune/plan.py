@@ -94,7 +94,7 @@ def make_plan(
 
     ``rendered`` holds each host's settings, ``observed`` what its agent and its BMC answered to
     ``plan``, ``proofs`` what shows that each is one machine (`rollout.identity`), ``restarts``
-    how the BMC of a host may restart it, as ``{system, resets}``.
+    how the BMC of a host may restart it, as ``{system, serial, sku, resets}``.
     Optional settings that a host does not support are left out there, with the reason.
     RefusedError when a setting is unsupported, nothing is to do, the PoP is too small to split or
     to keep its floor, or a metric asks for a health check that it does not have.

@@ -422,8 +422,8 @@ RESETS = mutations_of(
     (
         "a machine that is not proven to be the host may be reset",
         "planning.py",
-        "if is_own else []",
-        "",
+        "ways if _is_own(host, facts, told) else []",
+        "ways",
     ),
     (
         "a machine that was forced last is turned on",

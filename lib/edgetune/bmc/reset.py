@@ -1,31 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ways in which a BMC restarts its machine, and one of them, asked for once.
-
-Nothing that can be read afterwards tells whether one more reset is needed.
-"""
+"""A reset, asked for once: nothing that can be read afterwards tells whether one more is needed."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from edgetune.bmc.client import Answer, Client
 from edgetune.bmc.identity import mismatch
+from edgetune.bmc.ladder import FORCED, ON, RESTART, SHUTDOWN
 from edgetune.bmc.payload import BmcError, text_at
 from edgetune.bmc.system import boot_progress, in_post, reset_action
-
-RESTART, SHUTDOWN, FORCED, ON = "GracefulRestart", "GracefulShutdown", "ForceRestart", "On"
-"""Values of ResetType (DMTF DSP0268, Resource)."""
-
-
-def ladder(taken: Collection[str], force: bool) -> list[str]:
-    """The ways to restart a machine whose BMC takes these resets, the gentlest first.
-
-    A shutdown is a way only where the machine can be turned on again. ``force`` allows the last.
-    """
-    shuts_down = RESTART not in taken and ON in taken
-    ways = (RESTART, *([SHUTDOWN] if shuts_down else []), *([FORCED] if force else []))
-    return [way for way in ways if way in taken]
 
 
 def facts(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from edgetune.bmc.reset import ON, SHUTDOWN
+from edgetune.bmc.ladder import ON, SHUTDOWN
 from edgetune.hosts.agent.contents import in_a_line
 from edgetune.judge.outliers import outlier_text
 from edgetune.metrics.catalogue import METRICS, UNITS

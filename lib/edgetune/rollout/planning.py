@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgetune.bmc.identity import is_named, matches, mismatch
-from edgetune.bmc.reset import ladder
+from edgetune.bmc.ladder import ladder
 from edgetune.errors import InputError, RefusedError
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host, Pop
@@ -26,9 +26,10 @@ from edgetune.tuning import Tuning
 
 _FEW = 3
 _UNPROVEN = (
-    "it takes no reset that restarts, or nothing that both tell shows that it is the host's own "
+    "nothing that both tell shows that it is the host's own "
     "(bmc.machine in the inventory vouches for it)"
 )
+_NO_WAY = "it offers no reset that restarts, but for what force_restart allows"
 
 
 def plan_rollout(
@@ -108,11 +109,15 @@ def _make(
         name: _restart(pop.host(name), facts[name], told, options.force_restart)
         for name, told in bmcs.items()
     }
-    unproven = [_cannot_restart(name, _UNPROVEN) for name in bmcs if not restarts[name]["resets"]]
+    silent += [
+        _cannot_restart(name, _NO_WAY if _is_own(pop.host(name), facts[name], told) else _UNPROVEN)
+        for name, told in bmcs.items()
+        if not restarts[name]["resets"]
+    ]
     if approved is not None and "restarts" in approved:
         restarts = _as_approved(approved["restarts"], restarts, bmcs)
     made = make_plan(pop, tuning, rendered, seen, options, subject.proven[0], restarts)
-    return made, [*notes, *silent, *unproven]
+    return made, [*notes, *silent]
 
 
 def _seen_by_agents(
@@ -165,9 +170,13 @@ def _restart(
 ) -> dict[str, Any]:
     """The machine of a BMC, and how it may restart it: only one that is the host's for sure."""
     machine = {name: told[name] for name in ("system", "serial", "sku")}
-    vouched = host.bmc is not None and is_named(host.bmc.machine, machine)
-    is_own = vouched or matches(facts.get("machine"), machine)
-    return {**machine, "resets": ladder(told["resets"], force) if is_own else []}
+    ways = ladder(told["resets"], force)
+    return {**machine, "resets": ways if _is_own(host, facts, told) else []}
+
+
+def _is_own(host: Host, facts: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
+    vouched = host.bmc is not None and is_named(host.bmc.machine, told)
+    return vouched or matches(facts.get("machine"), told)
 
 
 def _as_approved(

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from edgetune.bmc.ladder import ON, SHUTDOWN
 from edgetune.bmc.payload import BmcError
-from edgetune.bmc.reset import ON, SHUTDOWN
 from edgetune.errors import EdgetuneError
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
@@ -76,12 +76,18 @@ def restart(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
         raise
     idle = {n: a for n, a in answers.items() if a.reason in (*_LATER, *_NEVER, "auth")}
     for name, answer in idle.items():
-        left = _shown(opened, name)["resets"] if answer.reason == "auth" else [ways[name]]
         if answer.reason not in _LATER:
-            work.hosts[name].refused.update(dict.fromkeys(left, str(answer.error)))
+            _refuse(opened, work.hosts[name], ways[name], answer)
     leave(idle)
     refused = [name for name, answer in idle.items() if answer.reason in _NEVER]
     return [*(name for name in ways if name not in idle), *restart(opened, work, refused)]
+
+
+def _refuse(opened: Rollout, host: HostStep, way: str, answer: HostResult) -> None:
+    """Write down that the way is none, nor is any that was not tried where our login is refused."""
+    untried = _shown(opened, answer.host)["resets"] if answer.reason == "auth" else []
+    left = [way, *(other for other in untried if other not in host.resets)]
+    host.refused.update(dict.fromkeys(left, str(answer.error)))
 
 
 def turn_on(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from edgetune.bmc.reset import SHUTDOWN
+from edgetune.bmc.ladder import SHUTDOWN
 from edgetune.errors import RefusedError
 from edgetune.judge.limits import sickness
 from edgetune.rollout.baseline import usual_health
