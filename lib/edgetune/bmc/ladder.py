@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ways in which a BMC restarts its machine. No client is here: whatever shows plans needs it."""
+"""The ways in which a BMC restarts its machine. No client is imported: plans are shown without."""
 
 from __future__ import annotations
 
