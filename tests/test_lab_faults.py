@@ -62,10 +62,10 @@ def home(running: Path) -> Iterator[Path]:
     """A lab without faults, all of it in service."""
     wait_until(lambda: is_serving(running, *HOSTS), "all in service")
     yield running
-    for host in HOSTS:
-        if state_of(running, host) == "on":
-            pop.console(running, host, ["rm", "-f", MARK])
     pop.heal(running)
+    for host in HOSTS:
+        clear = f"rm -f {MARK} && echo ready"
+        wait_until(lambda: try_sh(running, host, clear) == "ready", host)  # noqa: B023
     haproxy(running, "; ".join(f"set server edges/{host} state ready" for host in HOSTS))
 
 
@@ -281,7 +281,8 @@ class TestBalancer:
         try_sh(home, "e000", "reboot")
         for _ in range(6):
             pop.balancer(home, "forget")
-        assert pop.boots(home)["e000"] == before + 1
+        wait_until(lambda: pop.boots(home)["e000"] == before + 1, "the reboot")
+        pop.balancer(home, "forget")
         time.sleep(2)
         assert (count(home, "lost"), count(home, "unready")) == (lost, unready)
 

@@ -29,6 +29,7 @@ from .commands import BUSY_MARK
 MAX_HOSTS = 250
 STOP_SECONDS = 60.0
 BANNER_SECONDS = 60.0
+ENDING_SECONDS = 5.0
 
 
 def up(
@@ -51,9 +52,7 @@ def up(
         raise LabError(f"a simulated lab has 1 to {MAX_HOSTS} hosts, not {hosts}")
     shared(range(hosts), pops)
     layout = Layout(home.resolve())
-    lock = _lock(layout)
-    if lock is None:
-        raise LabError(f"a lab is already running in {layout.home}")
+    lock = _lock_to_come_up(layout)
     try:
         prepare_home(layout)
     except LabError:
@@ -178,6 +177,18 @@ def _expect_banner(host: dict[str, Any]) -> None:
     except OSError as error:
         raise LabError(f"host {host['name']} does not answer SSH: {error}") from None
     raise LabError(f"host {host['name']} does not answer SSH")
+
+
+def _lock_to_come_up(layout: Layout) -> int:
+    """The lab's lock; a lab that was killed holds it until the kernel has closed its files."""
+    end = time.monotonic() + ENDING_SECONDS
+    while True:
+        lock = _lock(layout)
+        if lock is not None:
+            return lock
+        if status(layout.home) or time.monotonic() > end:
+            raise LabError(f"a lab is already running in {layout.home}")
+        time.sleep(0.02)
 
 
 def _lock(layout: Layout) -> int | None:
