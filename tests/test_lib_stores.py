@@ -33,7 +33,7 @@ from edgetune.rollout.heartbeat import (
 )
 from edgetune.rollout.nodes import FRESH, Node, RedisNodes
 from edgetune.rollout.stackstorm import StackStorm
-from edgetune.rollout.store import SqliteStore, St2Store, open_store
+from edgetune.rollout.store import WITNESS, SensorStore, SqliteStore, St2Store, open_store
 from tests.builders import reading
 
 FIELDS = ("host", "boot_id", "time", "uptime", "counters", "gauges")
@@ -478,6 +478,7 @@ class _Keys(BaseHTTPRequestHandler):
     user: dict[str, Any] = {}
     broken = False
     may_view = may_list = True
+    shows_nothing = False
     unheard: list[str] = []
     """What happens to the next requests: "lost" before they are carried out, "cut" after it."""
     writes = 0
@@ -514,7 +515,8 @@ class _Keys(BaseHTTPRequestHandler):
         if parts.path == "/v1/keys":
             query = {key: values[0] for key, values in parse_qs(parts.query).items()}
             prefix = query["prefix"] if self.may_list else ""
-            found = sorted(name for name in self.keys if name.startswith(prefix))
+            shown = {} if self.shows_nothing else self.keys
+            found = sorted(name for name in shown if name.startswith(prefix))
             page = found[int(query["offset"]) :][: int(query["limit"])]
             self._answer(200, [{"name": name, "value": self.keys[name]} for name in page])
             return
@@ -549,7 +551,7 @@ class _Keys(BaseHTTPRequestHandler):
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     _Keys.keys, _Keys.broken, _Keys.may_view, _Keys.may_list = {}, False, True, True
-    _Keys.user, _Keys.unheard, _Keys.writes = {}, [], 0
+    _Keys.user, _Keys.unheard, _Keys.writes, _Keys.shows_nothing = {}, [], 0, False
     monkeypatch.setattr(stackstorm, "_PAUSE", 0)
     monkeypatch.setattr(stores, "_PAUSES", (0, 0, 0))
     server = HTTPServer(("127.0.0.1", 0), _Keys)
@@ -616,6 +618,52 @@ def test_keys_that_were_not_asked_for_are_no_records(api: St2Store) -> None:
     _Keys.may_list = False
     with pytest.raises(StoreError, match=r"may not list edgetune.rollout.\*"):
         api.list("edgetune.rollout.")
+
+
+@pytest.mark.parametrize("known", [{}, {"edgetune.rollout.x": "{}"}])
+def test_an_empty_list_that_a_user_without_rights_gets_is_no_empty_store(
+    api: St2Store, known: dict[str, str]
+) -> None:
+    """The API shows it nothing and says 200, whether RBAC is on or installed and off."""
+    _Keys.keys = dict(known)
+    assert api.list("edgetune.stop_all") == {}
+    assert set(_Keys.keys) == {*known, WITNESS}
+    _Keys.shows_nothing = True
+    blind = St2Store(api._api)
+    for prefix in ("edgetune.rollout.", "edgetune.stop_all"):
+        with pytest.raises(StoreError, match=rf"may not list {prefix}\*: give it records_api_key"):
+            blind.list(prefix)
+
+
+def test_whole_lists_are_proven_once(api: St2Store) -> None:
+    for _ in range(3):
+        assert api.list("edgetune.rollout.") == {}
+    assert _Keys.writes == 1
+    later = St2Store(api._api)
+    assert later.list("edgetune.rollout.") == {}
+    assert _Keys.writes == 1
+
+
+def test_a_sensor_that_sees_nothing_does_not_look() -> None:
+    class Item:
+        value = "{}"
+
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+    class Service:
+        names: tuple[str, ...] = ()
+
+        def list_values(self, prefix: str, limit: int, offset: int, local: bool) -> list[Item]:
+            return [Item(name) for name in self.names if name.startswith(prefix)][offset:]
+
+    store = SensorStore(Service())
+    with pytest.raises(StoreError, match="or its user may not list them: with RBAC it needs a"):
+        store.list("edgetune.rollout.")
+    Service.names = (WITNESS,)
+    assert store.list("edgetune.rollout.") == {}
+    Service.names = (WITNESS, "edgetune.rollout.x")
+    assert store.list("edgetune.rollout.") == {"edgetune.rollout.x": "{}"}
 
 
 def test_a_secret_of_stackstorm_is_decrypted(api: St2Store) -> None:

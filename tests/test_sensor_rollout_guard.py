@@ -17,6 +17,7 @@ from edgetune.files import load_yaml
 from edgetune.plan import groups
 from edgetune.rollout import looks
 from edgetune.rollout.record import read_rollout
+from edgetune.rollout.store import WITNESS
 from tests.builders import reading
 from tests.metadata.values import shape
 from tests.world import World
@@ -75,7 +76,8 @@ class RolloutGuardTestCase(BaseSensorTestCase):
         return str(call.args[0] % call.args[1:])
 
     def copy_records(self) -> None:
-        for key, value in self.world.site.store.list("").items():
+        kept = {**self.world.site.store.list(""), WITNESS: "written by the first action"}
+        for key, value in kept.items():
             self.sensor_service.set_value(key, value, local=False)
 
     def assert_found(self, dispatched: list[dict[str, Any]]) -> None:
@@ -105,6 +107,7 @@ class RolloutGuardTestCase(BaseSensorTestCase):
     def test_records_are_read_through_stackstorm(self) -> None:
         self.sample(**{self.sick: 900.0})
         self.assertEqual(self.poll(records="st2"), [])
+        self.assertIn("its user may not list them", self.logged())
         self.copy_records()
         self.assert_found(self.poll(records="st2"))
 
