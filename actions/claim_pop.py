@@ -27,6 +27,7 @@ class ClaimPop(Action):
         return run_step(
             claim_pop,
             self.config,
+            periodic=bool(left_by),
             plan=plan,
             rollout=rollout,
             left_by=left_by,

@@ -58,3 +58,12 @@ class ClaimPopTestCase(EdgetuneActionTestCase):
         self.assertFalse(self.assert_succeeds(rollout=self.world.rollout)["wait"])
         self.assertTrue(self.assert_succeeds(rollout=self.world.rollout, wait=True)["wait"])
         self.assertTrue(self.assert_succeeds(rollout=self.world.rollout)["wait"])
+
+    def test_what_a_workflow_left_before_the_configuration_is_nothing(self) -> None:
+        self.world.config = {}
+        ok, result = self.run_action(left_by="run-1")
+        self.assertTrue(ok, result)
+        self.assert_fits(result)
+        self.assertFalse(result["claimed"])
+        self.assertIn("edgetune.yaml: is not there, or not registered", result["message"])
+        self.assert_refused("unconfigured", "is not there", plan="sha256:ab")

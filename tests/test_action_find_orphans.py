@@ -23,6 +23,7 @@ class Api:
 
     def __init__(self) -> None:
         self.running: list[dict[str, Any]] = []
+        self.below: dict[str, list[dict[str, Any]]] = {}
         self.ended: list[str] = []
         self.refuses = self.refuses_changes = False
 
@@ -40,19 +41,33 @@ class Api:
         }
         self.running.append({**row, "parent": parent} if parent else row)
 
+    def had(self, parent: str, status: str, age: float) -> None:
+        """An execution of a workflow that is not running any more, or not yet."""
+        ended = datetime.fromtimestamp(time.time() - age, timezone.utc).isoformat()
+        row = {"id": f"{parent}-{status}", "status": status}
+        over = status in ("succeeded", "failed")
+        self.below.setdefault(parent, []).append({**row, "end_timestamp": ended} if over else row)
+
     def call(self, method: str, path: str, none: Any = (), **more: Any) -> Any:
         if self.refuses:
             raise StoreError(f"{method} {path}: 403 Client Error: Forbidden")
-        if method == "PUT" and self.refuses_changes:
+        if method != "GET" and self.refuses_changes:
             raise StoreError(f"{method} {path}: 403 Client Error: Forbidden")
         if method == "PUT":
             assert more["json"]["status"] == "abandoned"
+            self.ended.append(path.rpartition("/")[2])
+            return {}
+        if method == "DELETE":
             self.ended.append(path.rpartition("/")[2])
             return {}
         if path == "/rules":
             return []
         assert (method, path) == ("GET", "/executions")
         query = more["params"]
+        if "parent" in query:
+            running = [row for row in self.running if row.get("parent") == query["parent"]]
+            rows = [dict(row, status="running") for row in running]
+            return [*rows, *self.below.get(query["parent"], [])][: int(query["limit"])]
         assert query["status"] == "running"
         start = int(query["offset"])
         return self.running[start : start + int(query["limit"])]
@@ -132,6 +147,32 @@ class FindOrphansTestCase(EdgetuneActionTestCase):
         self.api.begin("plan", "plan_rollout", "other")
         self.api.begin("other", "rollout_pop")
         self.assertEqual(self.found(), ([], ["tick", "plan"]))
+
+    def test_a_workflow_that_lost_its_engine_is_ended_once_it_is_taken_over(self) -> None:
+        idle = self.world.site.config.owner_timeout
+        for age in (idle - 60, idle + 60):
+            self.api.running = []
+            self.api.begin("run-1", "rollout_pop", age=9e5)
+            self.api.begin("batch", "roll_batch", "run-1", age=8e5)
+            self.api.below = {}
+            self.api.had("run-1", "succeeded", age=8e5)
+            self.api.had("batch", "succeeded", age=age)
+            self.assertEqual(self.found(), ([], []))
+        site = Site(self.world.config)
+        lifecycle.claim_pop(site, rollout=self.world.rollout, owner="sweep", carry_on=True)
+        self.assertEqual(self.found(), ([], ["run-1"]))
+
+    def test_a_workflow_in_which_something_is_to_come_is_not_lost(self) -> None:
+        self.api.begin("tick", "advance_pop", age=9e5)
+        self.assertEqual(self.found(), ([], ["tick"]))
+        for status in ("delayed", "requested", "scheduled", "pending", "canceling"):
+            self.api.ended, self.api.below = [], {}
+            self.api.had("tick", "succeeded", age=9e5)
+            self.api.had("tick", status, age=9e5)
+            self.assertEqual(self.found(), ([], []))
+        self.api.below = {}
+        self.api.begin("noop", "core.noop", "tick", age=9e5)
+        self.assertEqual(self.found(), ([], []))
 
     def test_other_packs_are_none_of_ours(self) -> None:
         self.api.begin("theirs", "other.sample_running")

@@ -47,6 +47,12 @@ ENDS: dict[str, tuple[str, Any, str]] = {
         "cannot render (( x }}",
     ),
 }
+UNREADABLE = "cannot read {{ x }} {% y %}"
+# As StackStorm tells of a workflow that it cannot begin.
+NOT_BEGUN: dict[str, Any] = {
+    "not there": {"error": UNREADABLE, "traceback": "Traceback"},
+    "invalid": {"errors": [{"type": "content", "message": UNREADABLE}], "output": None},
+}
 
 TAKEN_BACK = [way for way in ENDS if way != "away"]
 
@@ -71,6 +77,8 @@ class Conductor(Engine):
         if execution.task == self._fails:
             self._fails = ""
             self.at_failure()
+            if self._way in NOT_BEGUN:
+                return "failed", NOT_BEGUN[self._way]
             return ENDS[self._way][:2]
         if name in _DONE:
             return _ended({**_DONE[name], "epoch": self._world.head.epoch, **self.looks})
@@ -132,6 +140,16 @@ def test_a_step_that_fails_is_the_reason_of_the_rollback(
     ended = "rolled_back: every host is as it was; why it was taken back: "
     assert output["message"] == f"{ended}{reason}"
     assert f" {reason} (rollout_pop)" in rollout_status(world.site, world.rollout)["text"]
+
+
+@pytest.mark.parametrize("way", NOT_BEGUN)
+def test_a_batch_that_cannot_begin_is_the_reason_of_the_rollback(tmp_path: Path, way: str) -> None:
+    world = World(tmp_path)
+    status, output = Conductor(world, tmp_path, "roll_batch", way).output(
+        "rollout_pop", rollout=world.rollout, dry_run=False, by="ana"
+    )
+    assert (status, output["outcome"]) == ("failed", "rolled_back")
+    assert _rollback(world)[0] == "batch 0: cannot read (( x }} (  y  }"
 
 
 @pytest.mark.parametrize("way", ["timeout", "killed"])

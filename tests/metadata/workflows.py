@@ -35,7 +35,10 @@ FIRST_ERROR = (
     "batch <% ctx(batch) %>: <% coalesce(coalesce(result()?.get(errors), [])"
     ".where($.get(task_id) != null).select($.task_id + ': ' + coalesce("
     "switch(isDict($.get(result)?.get(result)) => $.result.result.get(error)), 'no answer'))"
-    ".first(null), result()?.get(output)?.get(message) + ', and left no answer') %>"
+    ".first(null), switch(coalesce(result()?.get(output)?.get(message), '') != '' => "
+    "result().output.message + ', and left no answer'), coalesce(result()?.get(error), "
+    "coalesce(result()?.get(errors), []).select($.get(message)).first(null), 'no answer')"
+    ".replace('{', '(').replace('%', ' ')) %>"
 )
 
 

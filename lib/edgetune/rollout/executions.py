@@ -2,7 +2,8 @@
 """StackStorm's running executions of the pack, and which of them are dead.
 
 An action whose action runner was killed is shown as running for ever, and so is its workflow.
-The process of an action gives signs of life (see ``heartbeat``): one without them is dead.
+The process of an action gives signs of life (see ``heartbeat``): one without them is dead. A
+workflow is lost when its workflow engine was killed between two actions: nothing in it goes on.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from edgetune.rollout.stackstorm import StackStorm
 PAGE = 100
 _MOST = 10 * PAGE
 _FIELDS = "id,action,runner,parent,parameters,start_timestamp"
+_RECENT = {"limit": "20", "include_attributes": "id,status,end_timestamp"}
+_COMPLETED = ("succeeded", "failed", "timeout", "canceled", "abandoned")
 _DEAD = "its process gives no sign of life any more"
 
 
@@ -60,6 +63,37 @@ class Executions:
         waited_for = (each for each in self._actions() if each.id not in dead)
         return self._above(self.dead) - self._above(waited_for)
 
+    def lost_workflows(self, idle: float) -> list[tuple[Execution, set[str]]]:
+        """Workflows of the pack, of those that are no part of another one, in which nothing is
+        under way and nothing ended within ``idle`` s; each with the ids of all that runs of it."""
+        parts: dict[str, set[str]] = {}
+        for each in self._running.values():
+            whole = [each.id, *self.ancestors(each)]
+            parts.setdefault(whole[-1], set()).add(each.id)
+        own = (e for e in self._running.values() if e.action.startswith(f"{PACK}."))
+        return [
+            (each, parts[each.id])
+            for each in own
+            if not each.parent
+            and all(self._running[part].is_workflow for part in parts[each.id])
+            and all(self._waits_in_vain(part, idle) for part in parts[each.id])
+        ]
+
+    def _waits_in_vain(self, workflow: str, idle: float) -> bool:
+        query = {**_RECENT, "parent": workflow}
+        last = self._running[workflow].started
+        for row in self._api.call("GET", "/executions", params=query):
+            if row["id"] in self._running:
+                continue
+            if row["status"] not in _COMPLETED or not row.get("end_timestamp"):
+                return False
+            last = max(last, _seconds(row["end_timestamp"]))
+        return time.time() - last > idle
+
+    def cancel(self, workflow: Execution) -> None:
+        """Let StackStorm cancel a workflow."""
+        self._api.call("DELETE", f"/executions/{workflow.id}", (400,))
+
     def abandon(self, execution: Execution) -> None:
         """Let StackStorm know that it is dead; its workflow goes on from there as it can."""
         body = {"status": "abandoned", "result": {"error": _DEAD}}
@@ -86,15 +120,18 @@ def _running(api: StackStorm) -> list[Execution]:
 
 
 def _execution(row: Mapping[str, Any]) -> Execution:
-    started = datetime.fromisoformat(row["start_timestamp"].replace("Z", "+00:00"))
     return Execution(
         id=row["id"],
         action=row["action"]["ref"],
         parent=row.get("parent") or "",
         parameters=row.get("parameters") or {},
-        started=started.timestamp(),
+        started=_seconds(row["start_timestamp"]),
         is_workflow=row["runner"]["name"] == "orquesta",
     )
+
+
+def _seconds(timestamp: str) -> float:
+    return datetime.fromisoformat(timestamp.replace("Z", "+00:00")).timestamp()
 
 
 def _is_dead(execution: Execution, heartbeats: Heartbeats) -> bool:

@@ -68,8 +68,8 @@ def _leave_word(site: Site) -> None:
 def find_orphans(site: Site) -> dict[str, Any]:
     """The rollouts that nobody carries on, the ones that waited longest first.
 
-    Executions of the pack that are dead are ended in StackStorm, where a policy would count them
-    for ever: not those whose rollout is still to be taken over, as their workflow would go on.
+    Executions of the pack that are dead or lost are ended in StackStorm, where a policy would count
+    them for ever: not those whose rollout is still to be taken over, as their workflow would go on.
     """
     _leave_word(site)
     heads, unreadable = read_heads(site)
@@ -95,6 +95,11 @@ def _end_dead(site: Site, heads: Mapping[str, Head]) -> list[str]:
             with suppress(StoreError):
                 site.executions.abandon(execution)
                 ended.append(execution.id)
+    with suppress(StoreError):
+        for workflow, parts in site.executions.lost_workflows(site.config.owner_timeout):
+            if not owners & parts:
+                site.executions.cancel(workflow)
+                ended.append(workflow.id)
     return ended
 
 
