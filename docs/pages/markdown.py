@@ -17,6 +17,7 @@ Document = Mapping[str, Any]
 WIDTH = 120
 """Of a line of Markdown outside tables and code."""
 
+_KEPT = "\x1b"
 _NOTE = "<!-- Written by `python docs/generate.py`: edit its sources instead. -->"
 
 
@@ -33,14 +34,15 @@ def page(name: str, **parts: str) -> str:
 
 
 def paragraph(text: str, indent: str = "") -> str:
-    """Text in lines of at most ``WIDTH`` characters, those after the first with ``indent``."""
-    return textwrap.fill(
-        " ".join(text.split()),
-        WIDTH,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
+    """Text in lines of at most ``WIDTH`` characters, those after the first with ``indent``.
+
+    Code stays on one line.
+    """
+    joined = re.sub(r"`[^`]+`", lambda own: own[0].replace(" ", _KEPT), " ".join(text.split()))
+    filled = textwrap.fill(
+        joined, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
+    return filled.replace(_KEPT, " ")
 
 
 def items(texts: Iterable[str]) -> str:
