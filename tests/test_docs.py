@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The generated pages: in step with YAML and code, complete, and safe in Markdown."""
+"""The pages: those that are generated are in step with YAML and code; links of all lead somewhere,
+lines are short, each is found from docs/index.md, and the README is one."""
 
 from __future__ import annotations
 
@@ -11,10 +12,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
-from docs import generate, judge_tables
+from docs import generate, judge_tables, report_picture
 from docs.pages import words as words_of
 from docs.pages.kinds import example_of
 from docs.pages.markdown import cell, page, paragraph, replace_section, table
@@ -24,9 +26,10 @@ from edgetune.errors import InputError
 from edgetune.files import load_yaml
 from edgetune.kinds import KINDS
 from edgetune.metrics.catalogue import METRICS
+from edgetune.report.text import plan_text
 from edgetune.tuning import load_tuning
 from tests.agent_root import NearRoot
-from tests.builders import write_yaml
+from tests.builders import plan, write_yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = ROOT / "docs" / "generate.py"
@@ -39,6 +42,16 @@ PAGE_OF = {
     "triggers": "rules",
     "tunings": "tunings",
 }
+README = ROOT / "README.md"
+PAGES = [
+    README,
+    *(ROOT / name for name in ("CHANGES.md", "CONTRIBUTING.md", "tests/st2/README.md")),
+]
+PAGES += sorted((ROOT / "docs").rglob("*.md"))
+NAMES = [path.relative_to(ROOT).as_posix() for path in PAGES]
+FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^()\s]+)\)")
+WIDEST = 120
 
 
 @pytest.fixture
@@ -250,6 +263,7 @@ def test_a_paragraph_is_filled() -> None:
     lines = paragraph("word " * 60, "  ").splitlines()
     assert len(lines) == 3 and all(len(line) <= 120 for line in lines)
     assert lines[1].startswith("  word")
+    assert "`some code`" in paragraph("word " * 23 + "`some code`")
 
 
 @pytest.mark.parametrize(
@@ -326,3 +340,123 @@ def _figures_of_judges() -> dict[str, Any]:
 def test_tables_of_judges_need_the_figures(capsys: pytest.CaptureFixture[str]) -> None:
     assert judge_tables.main([]) == 2
     assert "usage" in capsys.readouterr().err
+
+
+def test_the_readme_is_short() -> None:
+    text = README.read_text()
+    assert 150 <= len(text.splitlines()) <= 180
+    assert len(text.encode()) <= 12_000
+    assert "GENERATED" not in text
+
+
+def test_the_first_screen_says_what_it_is() -> None:
+    """Of 24 lines with 80 characters."""
+    first = README.read_text().splitlines()[:24]
+    assert max(map(len, first)) <= 80
+    for word in ("StackStorm pack", "PoPs", "For people", "make demo", "docs/tutorial.md"):
+        assert word.lower() in " ".join(first).lower(), word
+
+
+def test_the_readme_shows_a_plan_as_it_is(tmp_path: Path) -> None:
+    """But for its digest, which each change of the tuning makes another one."""
+    (shown,) = re.findall(r"```text\n(Plan .*?)```", README.read_text(), re.DOTALL)
+    made = plan_text(plan(tmp_path, hosts=8)).strip()
+    digest = r"sha256:\w+"
+    assert re.sub(digest, "", shown.strip()) == re.sub(digest, "", made)
+
+
+def test_the_readme_shows_a_picture() -> None:
+    (name,) = re.findall(r"!\[[^]]+\]\(([^)]+)\)", README.read_text())
+    text = (ROOT / name).read_text()
+    assert ElementTree.fromstring(text).tag == "{http://www.w3.org/2000/svg}svg"
+    assert len(text) < 150_000
+    assert "improved" in text and not re.search(r"<script|href|@import|url\(", text)
+
+
+def test_the_picture_can_be_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "report.svg"
+    assert report_picture.main(path) == 0
+    words = {text.text for text in ElementTree.parse(path).iter() if text.tag.endswith("}text")}
+    assert {"improved", "test", "control", "baseline", "soak"} <= words
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_link_leads_somewhere(name: str) -> None:
+    wrong = [link for link in links_of(ROOT / name) if not leads_somewhere(ROOT / name, link)]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("link", "well"),
+    [
+        ("design.md", True),
+        ("design.md#records", True),
+        ("#look-up", True),
+        ("../LICENSE", True),
+        ("gone.md", False),
+        ("design.md#gone", False),
+        ("#gone", False),
+        ("/etc/passwd", False),
+    ],
+)
+def test_a_link_that_leads_nowhere_is_seen(link: str, well: bool) -> None:
+    assert leads_somewhere(ROOT / "docs/index.md", link) is well
+
+
+def test_anchors_are_made_as_by_a_forge() -> None:
+    text = "# One `two`: three_four\n\n## Same\n\n```\n# no heading\n```\n\n## Same\n"
+    assert anchors_of(text) == {"one-two-three_four", "same", "same-1"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_lines_are_short(name: str) -> None:
+    assert long_lines((ROOT / name).read_text()) == []
+
+
+def test_a_long_line_is_seen() -> None:
+    long = "x" * (WIDEST + 1)
+    assert long_lines(f"{long}\n| {long} |\n```\n{long}\n```\n") == [long]
+
+
+def test_every_page_is_reachable_from_the_index() -> None:
+    index = ROOT / "docs/index.md"
+    found, new = {index}, {index}
+    while new:
+        new = {own for path in new for own in pages_linked(path)} - found
+        found |= new
+    assert {path for path in PAGES if path.is_relative_to(ROOT / "docs")} - found == set()
+
+
+def links_of(path: Path) -> list[str]:
+    """Those that lead to no other site."""
+    found = LINK.findall(FENCE.sub("", path.read_text()))
+    return [link for link in found if not re.match(r"[a-z]+:", link)]
+
+
+def leads_somewhere(path: Path, link: str) -> bool:
+    name, _, anchor = link.partition("#")
+    target = (path.parent / name).resolve() if name else path
+    if not target.is_relative_to(ROOT) or not target.exists():
+        return False
+    return not anchor or anchor in anchors_of(target.read_text())
+
+
+def anchors_of(text: str) -> set[str]:
+    """The anchors of the headings of a page."""
+    found: list[str] = []
+    for title in re.findall(r"^#+ (.+)$", FENCE.sub("", text), re.MULTILINE):
+        own = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+        times = sum(re.fullmatch(rf"{re.escape(own)}(-\d+)?", other) is not None for other in found)
+        found.append(f"{own}-{times}" if times else own)
+    return set(found)
+
+
+def long_lines(text: str) -> list[str]:
+    """Outside tables and code."""
+    lines = FENCE.sub("", text).splitlines()
+    return [line for line in lines if len(line) > WIDEST and not line.startswith("|")]
+
+
+def pages_linked(path: Path) -> set[Path]:
+    targets = {(path.parent / link.partition("#")[0]).resolve() for link in links_of(path)}
+    return {target for target in targets if target.suffix == ".md" and target.is_file()}
