@@ -14,8 +14,8 @@ help:
 	@echo "make demo    bring a lab PoP up, roll out tunings that help, that hurt, and whose hosts fall ill"
 	@echo "make test    check everything (lint, types, metadata, tests, with the lab when root)"
 	@echo "make mutants make mistakes on purpose, one at a time, and see whether a test fails"
-	@echo "make lint    ruff, mypy, generated tables"
-	@echo "make docs    write the generated tables of README.md and docs/"
+	@echo "make lint    ruff, mypy, generated pages"
+	@echo "make docs    write docs/reference from the YAML and the code"
 	@echo "make bench   measure"
 	@echo "make setup   build $(VENV) and name the system packages that the lab needs"
 

@@ -15,9 +15,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "judge.md"
-sys.path.insert(0, str(ROOT / "docs"))
+sys.path[:0] = [str(ROOT / "lib"), str(ROOT)]
 
-from generate import replace_section, table  # noqa: E402
+from docs.pages.markdown import replace_section, table  # noqa: E402
 
 Document = Mapping[str, Any]
 Row = Mapping[str, Any]
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str], page: Path = PAGE) -> int:
     figures = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
     text = page.read_text(encoding="utf-8")
     for name, section in SECTIONS.items():
-        text = replace_section(text, name, section(figures))
+        text = replace_section(text, name, section(figures), "docs/judge.md")
     page.write_text(text, encoding="utf-8")
     return 0
 

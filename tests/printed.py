@@ -13,7 +13,7 @@ from pathlib import Path
 from edgetune.texts import command
 from tests.builders import ROOT
 
-NAMES = ("README.md", "CONTRIBUTING.md", "docs/*.md", "tests/st2/README.md")
+NAMES = ("README.md", "CONTRIBUTING.md", "docs/**/*.md", "tests/st2/README.md")
 PAGES = [path for name in NAMES for path in sorted(ROOT.glob(name))]
 FOLDERS = ("actions", "aliases", "policies", "rules", "sensors", "triggers", "tunings", "workflows")
 SOURCES = ("actions", "lab", "lib/edgetune", "sensors")

@@ -7,21 +7,28 @@ its own. What it understood is checked by the metadata of the actions, as StackS
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from edgetune.texts import command
+from lab.cli import _parser
+from lab.pop.faults import FAULTS
+from lab.pop.files import CAMPAIGN
 from lab.runner import MetadataError, Pack, ParameterError
 from lab.runner.parameters import from_words, live
 from tests.builders import ROOT
 from tests.printed import (
+    PAGES,
     Printed,
     commands,
     of_messages,
@@ -33,6 +40,13 @@ from tests.printed import (
 
 CLIENT = Path(sys.prefix) / "st2client/bin/python"
 PACK = Pack(ROOT)
+RULES = {path.stem for path in (ROOT / "rules").glob("*.yaml")}
+KNOWN = {
+    "pop": {"lab1", "lab2"},
+    "tuning": {path.stem for path in (ROOT / "tunings").glob("*.yaml")},
+    "campaign": {yaml.safe_load(CAMPAIGN)["name"]},
+}
+"""What parameters of the tutorial may name: there is one lab, with one campaign."""
 SOURCES = {"pages": of_pages, "metadata": of_metadata, "messages": of_messages}
 MOST = {"pages": 100, "metadata": 1, "messages": 30}
 
@@ -103,6 +117,84 @@ def test_what_would_be_refused_is_found(text: str, why: str) -> None:
 )
 def test_commands_are_found_in_a_text(text: str, words: list[str]) -> None:
     assert [" ".join(each.words) for each in commands("here", text)] == words
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_target_of_make_exists(page: Path) -> None:
+    shown = [words for words in lines_of_code(page) if words[0] == "make"]
+    named = re.findall(r"`make ([a-z]+)", page.read_text())
+    assert {*named, *(word for _, *words in shown for word in words)} <= targets_of_make()
+
+
+def test_every_command_of_the_tutorial_is_one() -> None:
+    """Nothing else stands in its blocks, so a newcomer can type them all."""
+    lines = list(lines_of_code(ROOT / "docs/tutorial.md"))
+    assert len(lines) > 20
+    assert [line for line in lines if why_no_step(line)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("make sandwich", "make has no target sandwich"),
+        (".venv/bin/edgetune lab upp", "edgetune refuses it"),
+        (".venv/bin/edgetune run rollout_popp pop=lab1", 'unknown action "rollout_popp"'),
+        (".venv/bin/edgetune run rollout_pop popp=lab1", "popp"),
+        (".venv/bin/edgetune run rollout_pop pop=lab7", "there is no lab7"),
+        (".venv/bin/edgetune run rollout_pop pop=lab1 tuning=quick", "there is no quick"),
+        (".venv/bin/edgetune run run_campaign campaign=all", "there is no all"),
+        (".venv/bin/edgetune doctor lab7", "there is no lab7"),
+        (".venv/bin/edgetune serve --enable advance_all --every 5", "there is no advance_all"),
+        (".venv/bin/edgetune lab fault cutt e000", "there is no cutt"),
+        ("sudo reboot", "neither make nor edgetune"),
+    ],
+)
+def test_a_step_that_would_fail_is_found(text: str, why: str) -> None:
+    assert why in why_no_step(shlex.split(text))
+
+
+def lines_of_code(page: Path) -> Iterator[list[str]]:
+    """The words of each line of a block of code that is marked as no language, without comments."""
+    for block in re.findall(r"^```(?:sh)?\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            with contextlib.suppress(ValueError):
+                words = shlex.split(line, comments=True)
+                if words:
+                    yield words
+
+
+def targets_of_make() -> set[str]:
+    return set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def why_no_step(words: list[str]) -> str:
+    """Why a line of the tutorial would fail in a lab; "" if it would not."""
+    program, *rest = words
+    if program == "make":
+        return "".join(f"make has no target {w}" for w in rest if w not in targets_of_make())
+    if program != ".venv/bin/edgetune":
+        return f"{program} is neither make nor edgetune"
+    try:
+        options, more = _parser().parse_known_args(rest)
+    except SystemExit:
+        return f"edgetune refuses it: {rest}"
+    given = [*getattr(options, "words", []), *more]
+    try:
+        name = getattr(options, "action", None)
+        values = from_words(PACK.action(name), given) if name else {}
+    except (MetadataError, ParameterError) as error:
+        return str(error)
+    unknown = [
+        *(
+            str(values[name])
+            for name in KNOWN
+            if name in values and values[name] not in KNOWN[name]
+        ),
+        *({getattr(options, "pop", "lab1")} - KNOWN["pop"]),
+        *(set(filter(None, getattr(options, "enable", "").split(","))) - RULES - {"all"}),
+        *({getattr(options, "fault", "cut")} - FAULTS.keys()),
+    ]
+    return f"there is no {', '.join(unknown)}" if unknown else ""
 
 
 def test_a_value_is_one_word_whatever_it_holds() -> None:

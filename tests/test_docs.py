@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The generated tables: in step with the YAML, complete, and safe in Markdown."""
+"""The pages: those that are generated are in step with YAML and code; links of all lead somewhere,
+lines are short, each is found from docs/index.md, and the README is one."""
 
 from __future__ import annotations
 
@@ -8,35 +9,54 @@ import re
 import shutil
 import subprocess
 import sys
-from importlib.util import module_from_spec, spec_from_file_location
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
+from docs import generate, judge_tables, report_picture
+from docs.pages import words as words_of
+from docs.pages.kinds import example_of
+from docs.pages.markdown import cell, page, paragraph, replace_section, table
+from docs.pages.pack import type_of
+from docs.pages.words import words
+from edgetune.errors import InputError
 from edgetune.files import load_yaml
+from edgetune.kinds import KINDS
+from edgetune.metrics.catalogue import METRICS
+from edgetune.report.text import plan_text
+from edgetune.tuning import load_tuning
+from tests.agent_root import NearRoot
+from tests.builders import plan, write_yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = ROOT / "docs" / "generate.py"
 FOLDERS = ("actions", "aliases", "policies", "rules", "sensors", "triggers", "tunings")
-
-
-def load_script(script: Path = SCRIPT) -> Any:
-    spec = spec_from_file_location(f"docs_{script.stem}", script)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-generate = load_script()
-judge_tables = load_script(ROOT / "docs" / "judge_tables.py")
+PAGE_OF = {
+    "actions": "actions",
+    "aliases": "chat",
+    "policies": "rules",
+    "rules": "rules",
+    "triggers": "rules",
+    "tunings": "tunings",
+}
+README = ROOT / "README.md"
+PAGES = [
+    README,
+    *(ROOT / name for name in ("CHANGES.md", "CONTRIBUTING.md", "tests/st2/README.md")),
+]
+PAGES += sorted((ROOT / "docs").rglob("*.md"))
+NAMES = [path.relative_to(ROOT).as_posix() for path in PAGES]
+FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^()\s]+)\)")
+WIDEST = 120
 
 
 @pytest.fixture
 def pack(tmp_path: Path) -> Path:
-    """The pack's YAML, and a README.md with markers and nothing between them."""
+    """The pack's YAML, and no page."""
     return copy_of_pack(tmp_path)
 
 
@@ -54,16 +74,15 @@ def copy_of_pack(place: Path) -> Path:
         for path in (ROOT / folder).glob("*.yaml"):
             shutil.copy(path, place / folder)
     shutil.copy(ROOT / "config.schema.yaml", place)
-    (place / "docs").mkdir()
-    parts = [
-        f"<!-- BEGIN GENERATED {n} -->\n<!-- END GENERATED {n} -->\n" for n in generate.SECTIONS
-    ]
-    (place / "README.md").write_text("# First\n" + "text\n".join(parts) + "Last\n")
     return place
 
 
 def cells(line: str) -> int:
     return len(re.findall(r"(?<!\\)\|", line)) - 1
+
+
+def text_of(pack: Path, name: str) -> str:
+    return (pack / f"docs/reference/{name}.md").read_text()
 
 
 def test_pages_are_up_to_date() -> None:
@@ -73,18 +92,18 @@ def test_pages_are_up_to_date() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_every_page_of_the_reference_is_generated() -> None:
+    found = {f"docs/reference/{path.name}" for path in (ROOT / "docs/reference").iterdir()}
+    assert found == generate.pages_of(ROOT).keys()
+
+
 def test_check_names_what_is_out_of_date_and_writes_nothing(
     pack: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = (pack / "README.md").read_text()
     assert generate.main(["--check"], pack) == 1
-    assert [line.split(":")[0] for line in capsys.readouterr().err.splitlines()] == [
-        "README.md",
-        "docs/tunings.md",
-        "docs/bmc-machines.md",
-    ]
-    assert (pack / "README.md").read_text() == before
-    assert not (pack / "docs" / "tunings.md").exists()
+    told = [line.split(":")[0] for line in capsys.readouterr().err.splitlines()]
+    assert told == [*generate.pages_of(pack)]
+    assert not (pack / "docs").exists()
 
 
 def test_writing_once_is_enough(pack: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,65 +120,121 @@ def test_changed_metadata_is_seen(pack: Path, capsys: pytest.CaptureFixture[str]
     rule.write_text(rule.read_text().replace("Reads only.", "Reads | only."))
     capsys.readouterr()
     assert generate.main(["--check"], pack) == 1
-    assert capsys.readouterr().err.startswith("README.md: out of date")
+    assert capsys.readouterr().err.startswith("docs/reference/rules.md: out of date")
     generate.main([], pack)
-    assert "Reads \\| only." in (pack / "README.md").read_text()
+    assert "Reads \\| only." in text_of(pack, "rules")
 
 
-def test_text_around_the_markers_stays(written: Path) -> None:
-    text = (written / "README.md").read_text()
-    outside = re.sub(r"<!-- BEGIN.*?<!-- END[^\n]*\n", "", text, flags=re.DOTALL)
-    assert outside == "# First\n" + "text\n" * (len(generate.SECTIONS) - 1) + "Last\n"
+@pytest.mark.parametrize("parts", [{}, {"options": "x", "more": "y"}])
+def test_a_page_has_a_place_for_each_part(parts: dict[str, str]) -> None:
+    with pytest.raises(InputError, match="configuration.md.in: must have once each of"):
+        page("configuration", **parts)
 
 
-@pytest.mark.parametrize("marker", ["BEGIN GENERATED actions", "END GENERATED tunings"])
-def test_missing_marker_is_one_clear_line(
-    pack: Path, capsys: pytest.CaptureFixture[str], marker: str
+@pytest.mark.parametrize(
+    ("subjects", "why"),
+    [
+        ([*KINDS, "nic.new"], "kinds.nic.new: is missing"),
+        ([name for name in KINDS if name != "unit"], "kinds.unit: is about nothing that there is"),
+    ],
+)
+def test_words_have_a_subject_and_subjects_have_words(subjects: list[str], why: str) -> None:
+    with pytest.raises(InputError, match=re.escape(why)):
+        words("kinds", subjects)
+
+
+def test_words_that_are_missing_are_one_clear_line(
+    pack: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    marker = f"<!-- {marker} -->"
-    readme = pack / "README.md"
-    readme.write_text(readme.read_text().replace(marker + "\n", ""))
+    known = {**load_yaml(words_of.WORDS)}
+    known["kinds"] = {name: own for name, own in known["kinds"].items() if name != "file"}
+    monkeypatch.setattr(words_of, "_all", lambda: known)
     assert generate.main([], pack) == 1
-    expected = f"docs/generate.py: README.md: must have one line {marker}\n"
-    assert capsys.readouterr().err == expected
+    told = "docs/generate.py: docs/pages/words.yaml: kinds.file: is missing\n"
+    assert capsys.readouterr().err == told
 
 
-def test_markers_the_wrong_way_round(pack: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    readme = pack / "README.md"
-    text = (
-        readme.read_text()
-        .replace("BEGIN GENERATED rules", "X")
-        .replace("END GENERATED rules", "BEGIN GENERATED rules")
-    )
-    readme.write_text(text.replace("<!-- X -->", "<!-- END GENERATED rules -->"))
-    assert generate.main([], pack) == 1
-    assert "END GENERATED rules --> stands before its beginning" in capsys.readouterr().err
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_example_of_a_kind_is_one(tmp_path: Path, kind: str) -> None:
+    own = {"why": "as an example", "source": "docs/pages/words.yaml"}
+    document = {
+        "name": "shown",
+        "version": "1.0.0",
+        "summary": "An example.",
+        "intent": {"improve": "cpu"},
+        "guards": [],
+        "settings": [{**example_of(kind), **own}],
+    }
+    (setting,) = load_tuning(write_yaml(tmp_path / "shown.yaml", document)).settings
+    assert setting.kind == kind
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_word_that_a_kind_takes_is_told(kind: str) -> None:
+    """Of choices that stand in its patterns, and of names of its parts."""
+    patterns = [KINDS[kind].text, *KINDS[kind].names]
+    choices = [word for pattern in patterns for word in pattern.split("|")]
+    plain = {word for word in choices if re.fullmatch(r"[a-z][a-z_]+", word)}
+    told = set(re.findall(r"[a-z][a-z_]+", words("kinds")[kind]["takes"]))
+    assert plain <= told
+
+
+def test_the_facts_are_those_that_a_host_tells(tmp_path: Path) -> None:
+    told = NearRoot(tmp_path / "host").ask("facts")
+    assert {*_paths(told)} == set(words("facts"))
+    assert told["nics"]
+    for nic in told["nics"].values():
+        assert nic.keys() == words("nic").keys()
+
+
+def _paths(facts: dict[str, Any]) -> Iterator[str]:
+    """The names of facts, without what is below a name that a host gives."""
+    for name, value in facts.items():
+        if isinstance(value, dict) and name != "nics":
+            yield from (f"{name}.{below}" for below in value)
+        else:
+            yield name
+
+
+def test_every_metric_is_told_with_the_numbers_behind_it(written: Path) -> None:
+    text = text_of(written, "metrics")
+    for name, metric in METRICS.items():
+        assert f"| `{name}` | {metric.title} |" in text
+        for number in [*metric.counters, *filter(None, [metric.gauge])]:
+            assert f"\n| `{number}` | " in text
 
 
 def test_every_table_is_whole(written: Path) -> None:
-    for name in ("README.md", "docs/tunings.md"):
-        tables = re.findall(r"(?:^\|.*\n)+", (written / name).read_text(), re.MULTILINE)
+    for path in (written / "docs/reference").iterdir():
+        tables = re.findall(r"(?:^\|.*\n)+", path.read_text(), re.MULTILINE)
         assert tables
-        for table in tables:
-            assert len({cells(line) for line in table.splitlines()}) == 1, table
+        for own in tables:
+            assert len({cells(line) for line in own.splitlines()}) == 1, own
 
 
-@pytest.mark.parametrize("folder", ["actions", "rules", "triggers", "policies", "tunings"])
+@pytest.mark.parametrize("folder", PAGE_OF)
 def test_everything_is_listed(written: Path, folder: str) -> None:
-    text = (written / "README.md").read_text()
+    text = text_of(written, PAGE_OF[folder])
     for path in (written / folder).glob("*.yaml"):
         document = load_yaml(path)
-        assert f"{document['name']}`" in text
+        shown = document["formats"][0]["display"] if folder == "aliases" else document["name"]
+        assert f"{shown}`" in text
         parameters = document.get("parameters", {}) if folder == "actions" else {}
         for name in (name for name, own in parameters.items() if "type" in own):
             assert f"| `{name}` |" in text
 
 
+def test_every_option_is_listed(written: Path) -> None:
+    text = text_of(written, "configuration")
+    for name in load_yaml(written / "config.schema.yaml"):
+        assert f"\n| `{name}` |" in text
+
+
 def test_every_reason_of_a_tuning_is_shown(written: Path) -> None:
-    text = (written / "docs" / "tunings.md").read_text()
+    text = text_of(written, "tunings")
     for path in (written / "tunings").glob("*.yaml"):
         for setting in load_yaml(path)["settings"]:
-            assert generate.cell(setting["why"]) in text
+            assert cell(setting["why"]) in text
             assert setting["source"] in text
 
 
@@ -175,13 +250,42 @@ def test_every_reason_of_a_tuning_is_shown(written: Path) -> None:
     ],
 )
 def test_type_of_a_parameter(parameter: dict[str, Any], expected: str) -> None:
-    assert generate.type_of(parameter) == expected
+    assert type_of(parameter) == expected
 
 
 def test_cell_cannot_break_a_table() -> None:
-    assert generate.table("a, b", [("x|y\nz", "`p|q`")]) == (
+    assert table("a, b", [("x|y\nz", "`p|q`")]) == (
         "| a | b |\n| --- | --- |\n| x\\|y z | `p\\|q` |"
     )
+
+
+def test_a_paragraph_is_filled() -> None:
+    lines = paragraph("word " * 60, "  ").splitlines()
+    assert len(lines) == 3 and all(len(line) <= 120 for line in lines)
+    assert lines[1].startswith("  word")
+    assert "`some code`" in paragraph("word " * 23 + "`some code`")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("<!-- BEGIN GENERATED a -->\n", "must have one line <!-- END GENERATED a -->"),
+        ("<!-- END GENERATED a -->\n", "must have one line <!-- BEGIN GENERATED a -->"),
+        (
+            "<!-- END GENERATED a -->\n<!-- BEGIN GENERATED a -->\n",
+            "<!-- END GENERATED a --> stands before its beginning",
+        ),
+    ],
+)
+def test_markers_that_do_not_fit_are_one_clear_line(text: str, why: str) -> None:
+    with pytest.raises(InputError, match=f"page.md: {re.escape(why)}"):
+        replace_section(text, "a", "new", "page.md")
+
+
+def test_text_around_the_markers_stays() -> None:
+    begin, end = "<!-- BEGIN GENERATED a -->\n", "<!-- END GENERATED a -->\n"
+    made = replace_section(f"first\n{begin}old\n{end}last\n", "a", "new", "page.md")
+    assert made == f"first\n{begin}new\n{end}last\n"
 
 
 def test_the_tables_of_judges_are_those_of_the_figures(tmp_path: Path) -> None:
@@ -236,3 +340,123 @@ def _figures_of_judges() -> dict[str, Any]:
 def test_tables_of_judges_need_the_figures(capsys: pytest.CaptureFixture[str]) -> None:
     assert judge_tables.main([]) == 2
     assert "usage" in capsys.readouterr().err
+
+
+def test_the_readme_is_short() -> None:
+    text = README.read_text()
+    assert 150 <= len(text.splitlines()) <= 180
+    assert len(text.encode()) <= 12_000
+    assert "GENERATED" not in text
+
+
+def test_the_first_screen_says_what_it_is() -> None:
+    """Of 24 lines with 80 characters."""
+    first = README.read_text().splitlines()[:24]
+    assert max(map(len, first)) <= 80
+    for word in ("StackStorm pack", "PoPs", "For people", "make demo", "docs/tutorial.md"):
+        assert word.lower() in " ".join(first).lower(), word
+
+
+def test_the_readme_shows_a_plan_as_it_is(tmp_path: Path) -> None:
+    """But for its digest, which each change of the tuning makes another one."""
+    (shown,) = re.findall(r"```text\n(Plan .*?)```", README.read_text(), re.DOTALL)
+    made = plan_text(plan(tmp_path, hosts=8)).strip()
+    digest = r"sha256:\w+"
+    assert re.sub(digest, "", shown.strip()) == re.sub(digest, "", made)
+
+
+def test_the_readme_shows_a_picture() -> None:
+    (name,) = re.findall(r"!\[[^]]+\]\(([^)]+)\)", README.read_text())
+    text = (ROOT / name).read_text()
+    assert ElementTree.fromstring(text).tag == "{http://www.w3.org/2000/svg}svg"
+    assert len(text) < 150_000
+    assert "improved" in text and not re.search(r"<script|href|@import|url\(", text)
+
+
+def test_the_picture_can_be_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "report.svg"
+    assert report_picture.main(path) == 0
+    words = {text.text for text in ElementTree.parse(path).iter() if text.tag.endswith("}text")}
+    assert {"improved", "test", "control", "baseline", "soak"} <= words
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_link_leads_somewhere(name: str) -> None:
+    wrong = [link for link in links_of(ROOT / name) if not leads_somewhere(ROOT / name, link)]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("link", "well"),
+    [
+        ("design.md", True),
+        ("design.md#records", True),
+        ("#look-up", True),
+        ("../LICENSE", True),
+        ("gone.md", False),
+        ("design.md#gone", False),
+        ("#gone", False),
+        ("/etc/passwd", False),
+    ],
+)
+def test_a_link_that_leads_nowhere_is_seen(link: str, well: bool) -> None:
+    assert leads_somewhere(ROOT / "docs/index.md", link) is well
+
+
+def test_anchors_are_made_as_by_a_forge() -> None:
+    text = "# One `two`: three_four\n\n## Same\n\n```\n# no heading\n```\n\n## Same\n"
+    assert anchors_of(text) == {"one-two-three_four", "same", "same-1"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_lines_are_short(name: str) -> None:
+    assert long_lines((ROOT / name).read_text()) == []
+
+
+def test_a_long_line_is_seen() -> None:
+    long = "x" * (WIDEST + 1)
+    assert long_lines(f"{long}\n| {long} |\n```\n{long}\n```\n") == [long]
+
+
+def test_every_page_is_reachable_from_the_index() -> None:
+    index = ROOT / "docs/index.md"
+    found, new = {index}, {index}
+    while new:
+        new = {own for path in new for own in pages_linked(path)} - found
+        found |= new
+    assert {path for path in PAGES if path.is_relative_to(ROOT / "docs")} - found == set()
+
+
+def links_of(path: Path) -> list[str]:
+    """Those that lead to no other site."""
+    found = LINK.findall(FENCE.sub("", path.read_text()))
+    return [link for link in found if not re.match(r"[a-z]+:", link)]
+
+
+def leads_somewhere(path: Path, link: str) -> bool:
+    name, _, anchor = link.partition("#")
+    target = (path.parent / name).resolve() if name else path
+    if not target.is_relative_to(ROOT) or not target.exists():
+        return False
+    return not anchor or anchor in anchors_of(target.read_text())
+
+
+def anchors_of(text: str) -> set[str]:
+    """The anchors of the headings of a page."""
+    found: list[str] = []
+    for title in re.findall(r"^#+ (.+)$", FENCE.sub("", text), re.MULTILINE):
+        own = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+        times = sum(re.fullmatch(rf"{re.escape(own)}(-\d+)?", other) is not None for other in found)
+        found.append(f"{own}-{times}" if times else own)
+    return set(found)
+
+
+def long_lines(text: str) -> list[str]:
+    """Outside tables and code."""
+    lines = FENCE.sub("", text).splitlines()
+    return [line for line in lines if len(line) > WIDEST and not line.startswith("|")]
+
+
+def pages_linked(path: Path) -> set[Path]:
+    targets = {(path.parent / link.partition("#")[0]).resolve() for link in links_of(path)}
+    return {target for target in targets if target.suffix == ".md" and target.is_file()}

@@ -21,7 +21,7 @@ from tests.builders import write_yaml
 from tests.campaign_world import campaign_document, inventory_of_four
 from tests.metadata.values import altered
 
-README = Path(__file__).resolve().parents[1] / "README.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs/how-to/campaigns.md"
 
 
 def loaded(folder: Path, document: dict[str, Any]) -> Campaign:
@@ -265,8 +265,8 @@ def test_dates_without_quotes_are_read(tmp_path: Path) -> None:
     assert event.end - event.start == 34 * 3600
 
 
-def test_the_campaign_of_the_readme_is_one(tmp_path: Path) -> None:
-    (shown,) = re.findall(r"```yaml\n(---\nname: queue\n.*?)```", README.read_text(), re.DOTALL)
+def test_the_campaign_of_the_documents_is_one(tmp_path: Path) -> None:
+    (shown,) = re.findall(r"```yaml\n(---\nname: queue\n.*?)```", PAGE.read_text(), re.DOTALL)
     path = tmp_path / "queue.yaml"
     path.write_text(shown)
     campaign = load_campaign(path)

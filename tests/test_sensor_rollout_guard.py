@@ -56,7 +56,7 @@ class RolloutGuardTestCase(BaseSensorTestCase):
         return self.poll_again(self.started(), {**self.world.config, **config})
 
     def started(self) -> Any:
-        """Before the pack is configured, as by an installation that follows the README."""
+        """Before the pack is configured, as by an installation that follows its page."""
         sensor = self.get_sensor_instance()
         sensor.setup()
         return sensor

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pages of docs/reference: their prose is in ``NAME.md.in``, their tables are made here.
+
+The tables come from the pack's YAML, from code, and from ``words.yaml``.
+
+markdown    tables, code and paragraphs
+pack        configuration, actions, rules and chat
+tunings     the catalogue
+kinds       kinds of settings
+metrics     what a rollout can judge
+facts       what expressions and ``applies_to`` may use
+machines    what can be done with recorded machines and their BMCs
+words       the words of ``words.yaml``, of which each must have its subject
+"""

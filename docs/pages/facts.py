@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The facts of a host, which expressions of a tuning and ``applies_to`` may use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+
+from docs.pages.markdown import code, page, table
+from docs.pages.words import words
+from edgetune.applicability import Applicability
+
+
+def facts_page() -> str:
+    given = words("applies_to", (field.name for field in fields(Applicability)))
+    return page(
+        "facts",
+        facts=_table("fact", words("facts")),
+        nic=_table("fact", words("nic")),
+        applies_to=_table("field", given),
+    )
+
+
+def _table(heading: str, told: Mapping[str, str]) -> str:
+    return table(f"{heading}, meaning", [(code(name), text) for name, text in told.items()])
