@@ -23,9 +23,9 @@ from markupsafe import escape
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "lib"), str(ROOT)]
 
+from edgetune.documents.plan import Plan  # noqa: E402
 from edgetune.metrics.series import Window, read_window  # noqa: E402
 from edgetune.metrics.table import SampleTable  # noqa: E402
-from edgetune.plan import groups  # noqa: E402
 from edgetune.report import page as report  # noqa: E402
 from edgetune.report.course import compared  # noqa: E402
 from tests.builders import samples  # noqa: E402
@@ -72,8 +72,8 @@ def picture(kept: report.Material) -> str:
 
 
 def _head(kept: report.Material) -> Iterator[str]:
-    tuning, verdict = kept.plan["tuning"], kept.head["verdict"]
-    title = f"{tuning['name']} {tuning['version']} on {kept.head['pop']}"
+    tuning, verdict = kept.plan.tuning, kept.head["verdict"]
+    title = f"{tuning.name} {tuning.version} on {kept.head['pop']}"
     yield _text(LEFT, 36, f"edgetune rollout {kept.head['id']}", fill=SOFT)
     yield _text(LEFT, 68, title, size=26, weight=700)
     yield _text(LEFT, 96, verdict["verdict"], fill="#0f7b3e", weight=600)
@@ -119,10 +119,10 @@ def _history() -> list[dict[str, Any]]:
     ]
 
 
-def _whole(plan: report.Document) -> Window:
+def _whole(plan: Plan) -> Window:
     """Samples from the baseline to the end of the soak; test hosts change in between."""
-    tested = groups(plan)["test"]
-    names: Sequence[str] = [name for own in groups(plan).values() for name in own]
+    tested = plan.groups["test"]
+    names: Sequence[str] = [name for own in plan.groups.values() for name in own]
     before = dict.fromkeys(names, USUAL)
     after = {name: USUAL * (FACTOR if name in tested else 1) for name in names}
     first = samples(before, START, SECONDS, boot="one", seed=3)

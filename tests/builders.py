@@ -9,8 +9,9 @@ from typing import Any
 
 import yaml
 
+from edgetune.documents.plan import Options, Plan
 from edgetune.inventory import Pop, YamlInventory
-from edgetune.plan import Options, make_plan
+from edgetune.plan import make_plan
 from edgetune.rendering import render
 from edgetune.tuning import Tuning, load_tuning
 
@@ -70,7 +71,7 @@ def observed(name: str, status: str = "change") -> list[dict[str, Any]]:
     return [{**row, "status": status, "reason": f"seen on {name}"}]
 
 
-def plan(tmp_path: Path, hosts: int = 8, floor: float = 0.5, **options: Any) -> dict[str, Any]:
+def plan(tmp_path: Path, hosts: int = 8, floor: float = 0.5, **options: Any) -> Plan:
     """A plan of accept_queue on lab1."""
     site, what = pop(tmp_path, hosts, floor), tuning()
     rendered = {host.name: render(what, {}) for host in site.hosts}

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable
 
 import numpy as np
 
+from edgetune.documents.plan import Guard, Intent
 from edgetune.judge.look import Moment, take_look
 from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.metrics.series import read_window
@@ -35,17 +36,18 @@ class Fleet:
 
     def __init__(self, folder: Path, hosts: int = 24, **options: Any) -> None:
         times = {"interval": INTERVAL, "baseline": SPAN, "soak": SPAN, "warmup": 0, **options}
-        self.plan = plan(folder, hosts=hosts, **times)
-        self.plan["disruption"] = "drain"
-        self.plan["intent"] = {"goal": "no_harm", "metric": "retransmits", "margin": 0.2}
-        self.plan["guards"] = [{"metric": "packet_drops", "margin": 0.2}, asdict(SHARE_OF_WORK)]
-        self.test, self.control = (self.plan["strata"]["lab"][g] for g in ("test", "control"))
+        intent, guards = Intent("no_harm", "retransmits", 0.2), [Guard("packet_drops", 0.2)]
+        planned = plan(folder, hosts=hosts, **times)
+        self.plan = replace(
+            planned, disruption="drain", intent=intent, guards=[*guards, SHARE_OF_WORK]
+        )
+        self.test, self.control = (self.plan.strata["lab"][g] for g in ("test", "control"))
         self.hosts = [*self.test, *self.control]
 
     def intends(self, goal: str, metric: str, *guards: str, optional: bool = False) -> Fleet:
-        self.plan["intent"] = {"goal": goal, "metric": metric, "margin": 0.2 * (goal == "no_harm")}
-        made = ({"metric": name, "margin": 0.2, "optional": optional} for name in guards)
-        self.plan["guards"] = [*made, asdict(SHARE_OF_WORK)]
+        intent = Intent(goal, metric, 0.2 * (goal == "no_harm"))
+        made = [Guard(name, 0.2, optional) for name in guards]
+        self.plan = replace(self.plan, intent=intent, guards=[*made, SHARE_OF_WORK])
         return self
 
     def soaks(
@@ -64,11 +66,7 @@ class Fleet:
         return taken
 
     def look(self, moment: Moment, last: Any = None) -> dict[str, Any]:
-        return take_look(self.plan, self.plan["strata"], self.baseline, self.blocks, moment, last)
-
-    def _names(self) -> list[str]:
-        names = [self.plan["intent"]["metric"], *(g["metric"] for g in self.plan["guards"])]
-        return list(dict.fromkeys(names))
+        return take_look(self.plan, self.plan.strata, self.baseline, self.blocks, moment, last)
 
     def _samples(self, start: float, seed: int, changes: Iterable[Change]) -> list[Sample]:
         dice = np.random.default_rng(seed)
@@ -88,15 +86,15 @@ class Fleet:
         return rows
 
     def _baseline(self, rows: list[Sample]) -> dict[str, Any]:
-        window = read_window(SampleTable(rows), self.hosts, 0, SPAN, INTERVAL, self._names())
-        return self._json(measure_baseline(window, self.plan["strata"]))
+        window = read_window(SampleTable(rows), self.hosts, 0, SPAN, INTERVAL, self.plan.metrics)
+        return self._json(measure_baseline(window, self.plan.strata))
 
     def _block(self, rows: list[Sample], start: float) -> dict[str, Any]:
         exposures = {name: row["exposure"] for name, row in self.baseline["metrics"].items()}
         end = start + SPAN / LOOKS
-        table, names = SampleTable(rows), self._names()
+        table, names = SampleTable(rows), self.plan.metrics
         window = read_window(table, self.hosts, start, end, INTERVAL, names, exposures)
-        return self._json(measure_block(window, self.plan["strata"], self.baseline))
+        return self._json(measure_block(window, self.plan.strata, self.baseline))
 
     def _json(self, document: Any) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(json.dumps(document))

@@ -16,7 +16,7 @@ class ClaimPopTestCase(EdgetuneActionTestCase):
         for state in ("soaking", "rolling_back", "rolled_back"):
             self.world.mark(state)
         lifecycle.release_pop(self.world.site, self.world.rollout, self.world.epoch)
-        result = self.assert_succeeds(plan=self.world.plan["digest"])
+        result = self.assert_succeeds(plan=self.world.plan.digest)
         self.assertNotEqual(result["rollout"], self.world.rollout)
         self.assertEqual((result["claimed"], result["state"]), (True, "claimed"))
         self.assertEqual(result["epoch"], self.world.epoch + 1)
@@ -45,7 +45,7 @@ class ClaimPopTestCase(EdgetuneActionTestCase):
 
     def test_a_claimed_pop_is_refused(self) -> None:
         says = f"lab1 has a rollout that is changing: {self.world.rollout}"
-        self.assert_refused("refused", says, plan=self.world.plan["digest"])
+        self.assert_refused("refused", says, plan=self.world.plan.digest)
 
     def test_what_has_ended_is_not_carried_on(self) -> None:
         for state in ("rolling_back", "rolled_back"):

@@ -23,14 +23,14 @@ class PlanRolloutTestCase(EdgetuneActionTestCase):
 
     def test_options_that_were_not_given_are_those_of_the_metadata(self) -> None:
         result = self.assert_succeeds(pop="lab1", tuning="accept_queue")
-        options = load_plan(self.world.site, result["plan"])["options"]
+        options = load_plan(self.world.site, result["plan"]).document()["options"]
         self.assertNotEqual(options.pop("seed"), 0)
         for name, value in options.items():
             if name in self.metadata["parameters"]:
                 self.assertEqual(value, self.metadata["parameters"][name]["default"], name)
 
     def test_an_approved_plan_is_made_again(self) -> None:
-        digest = self.world.plan["digest"]
+        digest = self.world.plan.digest
         self.assertEqual(self.assert_succeeds(plan=digest)["plan"], digest)
 
     def test_wrong_parameters_are_named(self) -> None:

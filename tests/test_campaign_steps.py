@@ -28,7 +28,6 @@ from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.metrics.series import read_window
 from edgetune.metrics.table import SampleTable
 from edgetune.rollout import approval, claims, looks, switch
-from edgetune.rollout.baseline import metrics_of
 from edgetune.rollout.lifecycle import claim_pop, mark_rollout
 from edgetune.rollout.planning import plan_rollout
 from edgetune.rollout.record import Rollout, all_heads, read_rollout
@@ -105,7 +104,7 @@ def test_rings_follow_one_another(tmp_path: Path, says: Any) -> None:
     assert world.last == "ring early is closed: seen on ams2, fra1"
     assert world.advance() == ["lax1"]
     plan = read_rollout(world.site, world.record.pops["lax1"].rollout).plan
-    assert (plan["options"]["soak"], plan["options"]["baseline"]) == (7200, 600)
+    assert (plan.options.soak, plan.options.baseline) == (7200, 600)
     world.bring("lax1", "complete")
     assert world.advance() == []
     assert (world.record.state, world.last) == ("complete", "complete: every ring is closed")
@@ -876,10 +875,10 @@ def test_a_record_of_another_version_is_refused(tmp_path: Path) -> None:
 def soaked(world: CampaignWorld, pop: str, test: float) -> None:
     """Baseline and one look of a rollout; control hosts drop three connections a second."""
     opened = read_rollout(world.site, world.record.pops[pop].rollout)
-    head, strata = opened.head, opened.plan["strata"]
+    head, strata = opened.head, opened.plan.strata
     split = next(iter(strata.values()))
     before = dict.fromkeys([*split["test"], *split["control"]], 3.0)
-    hosts, metrics = list(before), metrics_of(opened.plan)
+    hosts, metrics = list(before), opened.plan.metrics
     taken = samples(before, 0, 600, seed=12)
     baseline = measure_baseline(read_window(SampleTable(taken), hosts, 0, 600, 10, metrics), strata)
     opened.save_baseline(baseline)
@@ -910,7 +909,7 @@ def test_who_is_skipped_when_all_is_promoted_was_compared(tmp_path: Path) -> Non
     world.bring("ams1", "complete")
     soaked(world, "ams1", 1.0)
     opened = read_rollout(world.site, world.record.pops["ams1"].rollout)
-    for number in (0, len(opened.plan["batches"])):
+    for number in (0, len(opened.plan.batches)):
         batch = opened.batch(number)
         first = next(iter(batch.hosts))
         batch.hosts[first].go("skipped")

@@ -7,9 +7,9 @@ more, terminals obey escapes, and who reads a plan believes its lines.
 
 from __future__ import annotations
 
-import json
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Callable
@@ -21,7 +21,6 @@ import rollout_guard
 from edgetune import entry
 from edgetune.entry import run_step, safe, safe_text
 from edgetune.errors import RefusedError
-from edgetune.plan import profile_of
 from edgetune.report.text import plan_text, verdict_text
 from edgetune.rollout import (
     diagnosis,
@@ -61,7 +60,7 @@ def act(step: Callable[..., dict[str, Any]], **parameters: Any) -> dict[str, Any
 def person_stops(world: World, text: str) -> Any:
     stopped = act(switch.stop_all, by=text, reason=text)
     assert switch.stopped_by(world.site), "the kill switch takes, whatever the reason"
-    refused = act(lifecycle.claim_pop, plan=world.plan["digest"])
+    refused = act(lifecycle.claim_pop, plan=world.plan.digest)
     return stopped, refused, act(status.rollout_status), act(switch.resume_all, by=text)
 
 
@@ -158,13 +157,12 @@ def sample_says(world: World, text: str) -> Any:
 
 def plan_shows(world: World, text: str) -> Any:
     """What hosts and BMCs answered to `plan`, as a person reads it before the start."""
-    made = json.loads(json.dumps(world.plan))
-    made["strata"] = {text: next(iter(made["strata"].values()))}
-    made["unchanged"] = [text]
-    profile = profile_of(made, "e000")
     row = {"id": text, "status": "change", "runtime": text, "persistent": text, "wanted": text}
     attributes = {text: {"current": text, "pending": text, "wanted": text}}
-    profile.update(before=[{**row, "attributes": attributes}, row], left_out={text: text})
+    rows = [{**row, "attributes": attributes}, row]
+    profile = replace(world.plan.profile_of("e000"), before=rows, left_out={text: text})
+    strata = {text: next(iter(world.plan.strata.values()))}
+    made = replace(world.plan, strata=strata, unchanged=[text], profiles=[profile])
     return act(lambda site: {"message": text, "text": plan_text(made)})
 
 

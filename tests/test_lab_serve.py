@@ -659,7 +659,7 @@ def world_with_a_sick_host(folder: Path) -> World:
     opened, now = read_rollout(world.site, world.rollout), time.time()
     opened.head.baseline = [now - 1000, now - 900]
     opened.save()
-    (sick,) = world.plan["batches"][0]["hosts"]
+    (sick,) = world.plan.batches[0].hosts
     for at, latency in ((now - 950, 1.0), (now, 900.0), (time.time(), 900.0)):
         rows = [
             reading(host, at, health_failed=0, health_p50_ms=latency if host == sick else 1.0)

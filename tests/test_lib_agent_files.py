@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from edgetune.documents.plan import Profile
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.file import File
 from edgetune.hosts.agent.protocol import Unsupported
@@ -26,7 +28,7 @@ from tests.agent_root import (
     unit,
     without_boot_id,
 )
-from tests.builders import write_yaml
+from tests.builders import plan, write_yaml
 
 CONF = "/etc/app/app.conf"
 TEXT = "# größer\nworkers 4\n\n\tcache off\n"
@@ -214,15 +216,11 @@ def test_errors_name_a_file_by_its_size_and_sum(host: AgentRoot) -> None:
     assert "somebody" not in message and len(message) < 200
 
 
-def test_a_plan_shows_a_file_in_one_short_line(host: AgentRoot) -> None:
+def test_a_plan_shows_a_file_in_one_short_line(host: AgentRoot, tmp_path: Path) -> None:
     row = row_of(host, file(CONF, TEXT))
-    plan: dict[str, Any] = dict.fromkeys(("digest", "pop", "disruption"), "")
-    plan.update(tuning={"name": "t", "version": "1"}, intent={"goal": "improve", "metric": "cpu"})
-    plan.update(dict.fromkeys(("must_serve", "hosts_in_pop", "seconds", "assignments"), 1))
-    options = {"baseline": 1, "soak": 1, "warmup": 0, "interval": 1, "alpha_harm": 0.05, "seed": 1}
-    plan.update(options=options, strata={}, unchanged=[], guards=[])
-    plan.update(batches=[], promote_batches=[], profiles=[{"hosts": ["e000"], "before": [row]}])
-    lines = [line for line in plan_text(plan).splitlines() if "file:" in line]
+    made = plan(tmp_path)
+    shown = replace(made, profiles=[Profile(settings=[], before=[row], hosts=["e000"])])
+    lines = [line for line in plan_text(shown).splitlines() if "file:" in line]
     assert len(lines) == 1
     assert "empty -> sha256:" in lines[0] and ", 33 bytes, 4 lines" in lines[0]
     assert len(lines[0]) < 130

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +112,7 @@ def test_an_imbalance_explains_as_much_as_traffic_moved(fleet: Fleet) -> None:
             row["counters"]["rx_packets"] *= 0.6
 
     # As many drops as before, of fewer packets.
-    fleet.plan["guards"].remove(asdict(SHARE_OF_WORK))
+    fleet.plan.guards.remove(SHARE_OF_WORK)
     quiet = fleet.soaks([], [fewer])
     assert {look["decision"] for look in quiet[:-1]} == {"wait"}
     (doubt,) = quiet[-1]["doubts"]
@@ -125,7 +124,7 @@ def test_an_imbalance_explains_as_much_as_traffic_moved(fleet: Fleet) -> None:
 
 def test_the_idle_host_of_one_pop_hides_no_harm_of_a_ring(fleet: Fleet) -> None:
     fleet.soaks([], [times("rx_dropped", 9, fleet.test), *drained(fleet, fleet.test[:1])])
-    record = PopRecord(fleet.plan, fleet.plan["strata"], fleet.baseline, fleet.blocks)
+    record = PopRecord(fleet.plan, fleet.plan.strata, fleet.baseline, fleet.blocks)
     ring = judge_ring({"pop1": record, "pop2": record})
     assert ring["decision"] == "roll_back"
     left_out = [host for doubt in ring["doubts"] for host in doubt["hosts"]]

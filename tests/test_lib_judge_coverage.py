@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +156,8 @@ def test_without_packets_nothing_is_promoted_unless_the_plan_says_so(fleet: Flee
     assert told.endswith(
         " (rx_packets: not read); without packets nobody sees traffic move between the groups"
     )
-    fleet.plan["options"]["without_packets"] = True
+    options = replace(fleet.plan.options, without_packets=True)
+    fleet.plan = replace(fleet.plan, options=options)
     looks = fleet.soaks([nobody], [nobody])
     assert decided(looks) == ("no_difference", "promote")
     assert looks[-1]["unwatched"] == [{"metric": "packets", "hosts": fleet.hosts}]
@@ -180,9 +182,6 @@ def test_records_of_earlier_versions_are_read_and_not_promoted(fleet: Fleet) -> 
         for part in (fleet.baseline, *fleet.blocks):
             for fact in ("measured", "boots", "idlest"):
                 del part["facts"][fact]
-        for guard in fleet.plan["guards"]:
-            guard.pop("optional", None)
-        fleet.plan["options"].pop("without_packets", None)
         look = fleet.look(Moment(1, 1, 1.0))
         assert look["decision"] == decision
         assert kinds(look) == ["unrecorded", "unrecorded"]
@@ -195,13 +194,13 @@ def test_the_pops_of_a_ring_tell_what_each_does_not_measure(fleet: Fleet) -> Non
     records = {}
     for pop, changes in (("pop1", []), ("pop2", [nobody])):
         fleet.soaks(changes, changes)
-        records[pop] = PopRecord(fleet.plan, fleet.plan["strata"], fleet.baseline, fleet.blocks)
+        records[pop] = PopRecord(fleet.plan, fleet.plan.strata, fleet.baseline, fleet.blocks)
     ring = judge_ring(records)
     assert ring["decision"] == "promote"
     hosts = [f"pop2/{host}" for host in fleet.hosts]
     assert ring["unwatched"] == [{"metric": "backlog_drops", "hosts": hosts}]
     fleet.soaks([], [lacks(["tcp_segments_out"], fleet.test)])
-    records["pop3"] = PopRecord(fleet.plan, fleet.plan["strata"], fleet.baseline, fleet.blocks)
+    records["pop3"] = PopRecord(fleet.plan, fleet.plan.strata, fleet.baseline, fleet.blocks)
     ring = judge_ring(records)
     assert ring["decision"] == "hold"
     assert texts(ring, "one_sided").startswith("pop3: retransmits: lost on test hosts")
@@ -228,9 +227,9 @@ def test_a_tuning_that_reboots_and_a_soak_that_is_resumed_begin_in_another_boot(
     fleet: Fleet,
 ) -> None:
     reboots = [_reboots(fleet.hosts, 999)]
-    fleet.plan["disruption"] = "reboot"
+    fleet.plan = replace(fleet.plan, disruption="reboot")
     assert fleet.soaks([], reboots)[-1]["decision"] == "promote"
-    fleet.plan["disruption"] = "drain"
+    fleet.plan = replace(fleet.plan, disruption="drain")
     assert kinds(fleet.soaks([], reboots)[-1]) == ["reboot"]
     fleet.blocks[0]["resumed"] = True
     assert kinds(fleet.look(Moment(1, 1, 1.0))) == []

@@ -5,13 +5,14 @@ import json
 import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from edgetune.documents.plan import Guard, Intent, Plan
 from edgetune.errors import InputError
 from edgetune.judge.look import Moment, take_look
 from edgetune.judge.measured import measure_baseline, measure_block
@@ -28,14 +29,14 @@ SOAKS_AT = 1000.0
 SOAK = 600.0
 
 
-def planned(tmp_path: Path, hosts: int = 8, **options: Any) -> dict[str, Any]:
+def planned(tmp_path: Path, hosts: int = 8, **options: Any) -> Plan:
     times = {"interval": INTERVAL, "baseline": 600, "soak": SOAK, "warmup": 0}
     return plan(tmp_path, hosts=hosts, **{**times, **options})
 
 
-def drops(made: Mapping[str, Any], test: float, control: float) -> dict[str, float]:
+def drops(made: Plan, test: float, control: float) -> dict[str, float]:
     """Connections each host drops a second; hosts differ, each always in the same way."""
-    split = made["strata"]["lab"]
+    split = made.strata["lab"]
     dice = random.Random(4)
     rates = dict.fromkeys(split["test"], test) | dict.fromkeys(split["control"], control)
     return {host: rate * dice.uniform(0.8, 1.25) for host, rate in sorted(rates.items())}
@@ -44,20 +45,16 @@ def drops(made: Mapping[str, Any], test: float, control: float) -> dict[str, flo
 class Soak:
     """A baseline and a soak that is looked at, in samples."""
 
-    def __init__(self, made: dict[str, Any], before: dict[str, float], looks: int = 4) -> None:
+    def __init__(self, made: Plan, before: dict[str, float], looks: int = 4) -> None:
         self.plan, self.looks = made, looks
-        self.strata = made["strata"]
+        self.strata = made.strata
         self.hosts = [h for s in self.strata.values() for group in s.values() for h in group]
         self.baseline = self.measure(samples(before, 0, 600, "one", seed=12))
         self.taken: list[dict[str, Any]] = []
 
     def measure(self, taken: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        window = read_window(SampleTable(taken), self.hosts, 0, 600, INTERVAL, self.metrics)
-        return json.loads(json.dumps(measure_baseline(window, self.plan["strata"])))
-
-    @property
-    def metrics(self) -> list[str]:
-        return [self.plan["intent"]["metric"], *(g["metric"] for g in self.plan["guards"])]
+        window = read_window(SampleTable(taken), self.hosts, 0, 600, INTERVAL, self.plan.metrics)
+        return json.loads(json.dumps(measure_baseline(window, self.plan.strata)))
 
     def look(self, taken: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """The next look at samples of the whole soak."""
@@ -65,8 +62,8 @@ class Soak:
         start, end = SOAKS_AT + number * part, SOAKS_AT + (number + 1) * part
         seen = SampleTable(taken).between(start - 2 * INTERVAL, end)
         exposures = {name: row["exposure"] for name, row in self.baseline["metrics"].items()}
-        window = read_window(seen, self.hosts, start, end, INTERVAL, self.metrics, exposures)
-        block = measure_block(window, self.plan["strata"], self.baseline)
+        window = read_window(seen, self.hosts, start, end, INTERVAL, self.plan.metrics, exposures)
+        block = measure_block(window, self.plan.strata, self.baseline)
         look = self._judge(block, Moment(number + 1, self.looks, (number + 1) / self.looks))
         self.taken.append(json.loads(json.dumps({**look, "block": block})))
         return self.taken[-1]
@@ -104,8 +101,8 @@ def test_fewer_drops_in_the_test_group_improve(tmp_path: Path) -> None:
     assert look["reason"].startswith("Test hosts dropped 7")
     assert "fewer connections than control relative to their own baseline (" in look["reason"]
     assert look["reason"].endswith("p = 0.014, look 4 of 4")
-    assert look["hosts"]["listen_drops"].keys() == set(made["strata"]["lab"]["test"]) | set(
-        made["strata"]["lab"]["control"]
+    assert look["hosts"]["listen_drops"].keys() == set(made.strata["lab"]["test"]) | set(
+        made.strata["lab"]["control"]
     )
 
 
@@ -208,7 +205,7 @@ def test_a_host_without_data_waits_and_holds_at_the_end(tmp_path: Path, since: f
 
 def test_harm_is_found_all_the_same_when_a_host_is_missing(tmp_path: Path) -> None:
     made = planned(tmp_path, hosts=16)
-    taken = _without(after(drops(made, 9, 3)), made["strata"]["lab"]["control"][0])
+    taken = _without(after(drops(made, 9, 3)), made.strata["lab"]["control"][0])
     assert Soak(made, drops(made, 3, 3)).look(taken)["decision"] == "roll_back"
 
 
@@ -267,7 +264,7 @@ def test_drops_are_counted_per_packet_where_packets_are_known(tmp_path: Path) ->
 
 def test_traffic_that_is_not_shared_fairly_holds(tmp_path: Path) -> None:
     made = planned(tmp_path)
-    test = made["strata"]["lab"]["test"]
+    test = made.strata["lab"]["test"]
     look = _with_packets(made, lambda host, time: 3000 if host in test else 1000)
     assert (look["verdict"], look["decision"]) == ("inconclusive", "hold")
     assert "more packets than control" in look["reason"].partition("; but ")[2]
@@ -276,7 +273,7 @@ def test_traffic_that_is_not_shared_fairly_holds(tmp_path: Path) -> None:
 
 def test_control_hosts_that_carry_what_test_hosts_should_hold(tmp_path: Path) -> None:
     made = planned(tmp_path)
-    test = made["strata"]["lab"]["test"]
+    test = made.strata["lab"]["test"]
 
     def packets(host: str, time: float) -> float:
         out = time < SOAKS_AT + 200
@@ -289,11 +286,11 @@ def test_control_hosts_that_carry_what_test_hosts_should_hold(tmp_path: Path) ->
 
 def test_no_harm_is_promoted_only_inside_its_margin(tmp_path: Path) -> None:
     made = planned(tmp_path, hosts=16)
-    made["intent"] = {"goal": "no_harm", "metric": "listen_drops", "margin": 0.3}
+    made = replace(made, intent=Intent("no_harm", "listen_drops", 0.3))
     near = at_the_end(Soak(made, drops(made, 30, 30)), after(drops(made, 30, 30)))
     assert (near["verdict"], near["decision"]) == ("no_difference", "promote")
     assert near["reason"].endswith(": within the 30% that is allowed")
-    made["intent"]["margin"] = 0.001
+    made = replace(made, intent=replace(made.intent, margin=0.001))
     far = at_the_end(Soak(made, drops(made, 3, 3)), after(drops(made, 3, 3)))
     assert (far["verdict"], far["decision"]) == ("inconclusive", "hold")
     assert far["reason"].endswith(": not proven to be within the 0% that is allowed")
@@ -305,13 +302,13 @@ def test_what_hardly_happens_is_not_promoted_in_one_pop_or_in_all(tmp_path: Path
     look = at_the_end(soak, after(drops(made, 0, 0)))
     assert look["reason"].endswith("listen_drops: only 0 events on all hosts together")
     blocks = [taken["block"] for taken in soak.taken]
-    ring = judge_ring({"pop1": PopRecord(made, made["strata"], soak.baseline, blocks)})
+    ring = judge_ring({"pop1": PopRecord(made, made.strata, soak.baseline, blocks)})
     assert (ring["verdict"], ring["decision"]) == ("inconclusive", "hold")
 
 
 def test_the_absence_of_harm_cannot_be_told_of_what_hardly_happens(tmp_path: Path) -> None:
     made = planned(tmp_path, hosts=16)
-    made["intent"] = {"goal": "no_harm", "metric": "listen_drops", "margin": 0.5}
+    made = replace(made, intent=Intent("no_harm", "listen_drops", 0.5))
     nothing = drops(made, 0, 0)
     rare = {**nothing, "e001": 0.01}
     look = at_the_end(Soak(made, rare), after(rare))
@@ -326,7 +323,7 @@ def test_the_absence_of_harm_cannot_be_told_of_what_hardly_happens(tmp_path: Pat
 def test_hosts_that_are_too_few_after_skips_hold(tmp_path: Path) -> None:
     made = planned(tmp_path)
     soak = Soak(made, drops(made, 3, 3))
-    lab = made["strata"]["lab"]
+    lab = made.strata["lab"]
     soak.strata = {"lab": {"test": lab["test"][:1], "control": lab["control"]}}
     look = at_the_end(soak, after(drops(made, 0.3, 3)))
     assert (look["verdict"], look["decision"]) == ("inconclusive", "hold")
@@ -335,11 +332,11 @@ def test_hosts_that_are_too_few_after_skips_hold(tmp_path: Path) -> None:
 
 def test_a_guard_counts_only_beyond_its_margin(tmp_path: Path) -> None:
     made = planned(tmp_path, hosts=16)
-    made["guards"] = [{"metric": "health_p50", "margin": 0.5}]
+    made = replace(made, guards=[Guard("health_p50", 0.5)])
     for slower, decision in ((1.2, "wait"), (2.0, "roll_back")):
         taken = after(drops(made, 3, 3))
         for row in taken:
-            on_test = row["host"] in made["strata"]["lab"]["test"]
+            on_test = row["host"] in made.strata["lab"]["test"]
             usual = 1.0 + row["time"] % 70 / 1000
             row["gauges"]["health_p50_ms"] = usual * slower if on_test else usual
         look = Soak(made, drops(made, 3, 3)).look(taken)
@@ -349,7 +346,7 @@ def test_a_guard_counts_only_beyond_its_margin(tmp_path: Path) -> None:
 
 
 def test_every_look_is_made_again_from_the_record_alone(tmp_path: Path) -> None:
-    made = json.loads(json.dumps(planned(tmp_path)))
+    made = planned(tmp_path)
     soak = Soak(made, drops(made, 3, 3))
     at_the_end(soak, after(drops(made, 2, 3)))
     for number, look in enumerate(soak.taken):
@@ -361,7 +358,7 @@ def test_alpha_that_was_spent_on_other_groups_is_gone(tmp_path: Path) -> None:
     made = planned(tmp_path, hosts=16)
     soak = Soak(made, drops(made, 3, 3))
     soak.look(after(drops(made, 3, 3)))
-    lab = made["strata"]["lab"]
+    lab = made.strata["lab"]
     soak.strata = {"lab": {"test": lab["test"][1:], "control": lab["control"]}}
     look = soak.look(after(drops(made, 3, 3)))
     assert look["tests"]["harm"]["forgone"] == 0.25
@@ -386,12 +383,12 @@ def test_a_draw_that_is_out_stays_out_though_it_looks_harmless_later(
 
 def test_a_biased_look_tests_no_benefit_and_no_harm_that_the_bias_explains(tmp_path: Path) -> None:
     made = planned(tmp_path, hosts=16)
-    group = made["strata"]["lab"]["test"]
+    group = made.strata["lab"]["test"]
     soak = Soak(made, drops(made, 3, 3))
     even = _carrying(samples(drops(made, 3, 3), 0, 600, "one", seed=12), lambda *_: 1000)
     soak.baseline = soak.measure(even)
     unfair = _carrying(after(drops(made, 3, 3)), lambda host, _: 1000 if host in group else 3000)
-    made["guards"].remove(asdict(SHARE_OF_WORK))
+    made.guards.remove(SHARE_OF_WORK)
     look = soak.look(unfair)
     assert look["decision"] == "wait" and look["doubts"][0]["biased"]
     assert look["tests"]["harm"]["p"] > 0.1
@@ -401,7 +398,7 @@ def test_a_biased_look_tests_no_benefit_and_no_harm_that_the_bias_explains(tmp_p
 def test_a_group_that_is_empty_is_named(tmp_path: Path) -> None:
     made = planned(tmp_path)
     soak = Soak(made, drops(made, 3, 3))
-    soak.strata = {"lab": {"test": [], "control": made["strata"]["lab"]["control"]}}
+    soak.strata = {"lab": {"test": [], "control": made.strata["lab"]["control"]}}
     with pytest.raises(InputError, match="one of the groups is empty"):
         soak.look(after(drops(made, 3, 3)))
 
@@ -409,34 +406,34 @@ def test_a_group_that_is_empty_is_named(tmp_path: Path) -> None:
 def test_what_could_be_seen_is_known_from_the_baseline(tmp_path: Path) -> None:
     made = planned(tmp_path, hosts=16)
     soak = Soak(made, drops(made, 3, 3))
-    quiet = prospect(made, made["strata"], soak.baseline)
+    quiet = prospect(made, made.strata, soak.baseline)
     assert 0.02 < quiet["effect"] < 0.2
     dice = np.random.default_rng(1)
     noisy = samples({h: 3 * dice.lognormal(0, 0.1) for h in soak.hosts}, 0, 600, "one", seed=12)
     for row in noisy:
         if row["time"] > 300:
             row["counters"]["listen_drops"] *= 1 + int(row["host"][1:]) % 3
-    assert prospect(made, made["strata"], soak.measure(noisy))["effect"] > quiet["effect"]
-    assert prospect(made, made["strata"], Soak(made, drops(made, 0, 0)).baseline)["effect"] is None
+    assert prospect(made, made.strata, soak.measure(noisy))["effect"] > quiet["effect"]
+    assert prospect(made, made.strata, Soak(made, drops(made, 0, 0)).baseline)["effect"] is None
 
 
 def test_the_pops_of_a_ring_are_strata_of_one_test(tmp_path: Path) -> None:
     """What no PoP of four hosts can show alone, six of them show together."""
     made = planned(tmp_path, hosts=4, alpha_help=0.2, alpha_harm=0.2)
-    made["options"].update(alpha_help=0.05, alpha_harm=0.05)
+    made = replace(made, options=replace(made.options, alpha_help=0.05, alpha_harm=0.05))
     records = {}
     for number in range(6):
         soak = Soak(made, drops(made, 3, 3))
         look = at_the_end(soak, after(drops(made, 1.5, 3)))
         assert look["decision"] == "hold"
         blocks = [taken["block"] for taken in soak.taken]
-        records[f"pop{number}"] = PopRecord(made, made["strata"], soak.baseline, blocks)
+        records[f"pop{number}"] = PopRecord(made, made.strata, soak.baseline, blocks)
     ring = judge_ring(records)
     assert (ring["verdict"], ring["decision"]) == ("improved", "promote")
     assert ring["metrics"][0]["ratio"] == pytest.approx(0.5, rel=0.1)
     assert "pop5/e003" in ring["hosts"]["listen_drops"]
     with pytest.raises(InputError, match="pops: is empty"):
         judge_ring({})
-    other = PopRecord({**made, "guards": []}, made["strata"], soak.baseline, blocks)
+    other = PopRecord(replace(made, guards=[]), made.strata, soak.baseline, blocks)
     with pytest.raises(InputError, match="pop6: does not have the guards of the other PoPs"):
         judge_ring({**records, "pop6": other})

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import math
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgetune.documents.plan import Plan, read_plan
+from edgetune.documents.reading import digest_of
 from edgetune.errors import InputError
 from edgetune.judge.permutation import draws_of, interval, make_draws, p_value
+from tests.builders import plan
 
 THREE = {"a": {"test": ["t1", "t2", "t3"], "control": ["c1", "c2", "c3"]}}
 TWO = {**THREE, "b": {"test": ["t4", "t5"], "control": ["c4", "c5", "c6"]}}
@@ -76,17 +81,26 @@ UNLIKE = {**_large(9), "b": {"test": ["x"], "control": ["y", "z"]}}
     ],
 )
 def test_a_plan_is_drawn_for_ever_as_when_it_was_made(
-    drawn_by: dict[str, int], digest: str, first: list[int]
+    tmp_path: Path, drawn_by: dict[str, int], digest: str, first: list[int]
 ) -> None:
     """The draws that are alive in the record of a look are told by their numbers alone."""
-    chosen = draws_of({"options": {"seed": 7}, **drawn_by}, UNLIKE).chosen
+    chosen = draws_of(_stored(tmp_path, drawn_by), UNLIKE).chosen
     assert np.packbits(chosen[1]).tolist() == first
     assert hashlib.sha256(np.packbits(chosen).tobytes()).hexdigest()[:16] == digest
 
 
-def test_a_plan_of_a_later_version_is_not_drawn() -> None:
+def test_a_plan_of_a_later_version_is_not_drawn(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="plan: draws: is 3, which this version cannot draw by"):
-        draws_of({"options": {"seed": 7}, "draws": 3}, UNLIKE)
+        draws_of(_stored(tmp_path, {"draws": 3}), UNLIKE)
+
+
+def _stored(folder: Path, drawn_by: dict[str, int]) -> Plan:
+    """A plan with seed 7, as read from a document that tells no other ``draws`` than these."""
+    document = plan(folder, seed=7).document()
+    del document["draws"], document["digest"]
+    document.update(drawn_by)
+    digest = digest_of(document)
+    return read_plan(json.dumps({**document, "digest": digest}), digest)
 
 
 def test_keys_that_tie_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:

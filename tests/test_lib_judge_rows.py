@@ -89,4 +89,4 @@ def test_records_of_version_0_7_are_judged_as_those_of_today(tmp_path: Path) -> 
 
 
 def _strata(fleet: Fleet) -> Any:
-    return fleet.plan["strata"]
+    return fleet.plan.strata

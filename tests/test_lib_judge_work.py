@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from edgetune.plan import Options, make_plan
+from edgetune.documents.plan import Guard, Intent, Options
+from edgetune.plan import make_plan
 from edgetune.rendering import render
-from edgetune.tuning import Guard, Intent, Tuning
+from edgetune.tuning import Tuning
 from tests.builders import observed, pop, proofs, tuning
 from tests.soaked_fleet import COUNTERS, GROWTH, INTERVAL, SPAN, Change, Fleet, Sample, kinds, times
 
@@ -49,7 +49,7 @@ def test_cpu_time_that_is_saved_at_the_same_work_is_promoted(fleet: Fleet) -> No
 def test_lost_traffic_hides_no_cpu_time_that_the_rest_costs(fleet: Fleet) -> None:
     """A quarter more for each packet, of a fifth fewer packets: as much CPU time as before."""
     fleet.intends("no_harm", "cpu")
-    fleet.plan["guards"][-1]["margin"] = 0.5
+    fleet.plan.guards[-1] = replace(fleet.plan.guards[-1], margin=0.5)
     hidden = [times("rx_packets", 0.8, fleet.test)]
     (first, *_) = fleet.soaks([], hidden)
     assert first["decision"] == "roll_back"
@@ -86,23 +86,20 @@ def test_no_harm_of_what_should_be_high_is_told_from_an_improvement(fleet: Fleet
 
 
 def test_every_plan_has_a_guard_of_the_work_with_a_margin_of_its_own(tmp_path: Path) -> None:
-    share = {"metric": "packets", "margin": 0.05, "optional": False}
+    share = Guard("packets", 0.05)
     made = _guards(tmp_path, tuning())
     assert made[-1] == share and len(made) == len(tuning().guards) + 1
     own = replace(tuning(), guards=(Guard("packets", 0.3),))
-    assert _guards(tmp_path, own) == [{**share, "margin": 0.3}]
+    assert _guards(tmp_path, own) == [replace(share, margin=0.3)]
     meant = replace(tuning(), intent=Intent("no_harm", "packets", 0.1), guards=())
     assert _guards(tmp_path, meant) == []
 
 
-def _guards(folder: Path, what: Tuning) -> list[dict[str, Any]]:
+def _guards(folder: Path, what: Tuning) -> list[Guard]:
     site = pop(folder)
     rendered = {host.name: render(what, {}) for host in site.hosts}
     seen = {host.name: observed(host.name) for host in site.hosts}
-    made: list[dict[str, Any]] = make_plan(site, what, rendered, seen, Options(), proofs(site), {})[
-        "guards"
-    ]
-    return made
+    return make_plan(site, what, rendered, seen, Options(), proofs(site), {}).guards
 
 
 def test_traffic_that_comes_back_by_and_by_is_not_lost(fleet: Fleet) -> None:

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgetune.documents.plan import Guard, Options, assignments, read_plan
 from edgetune.errors import InputError, RefusedError
-from edgetune.plan import Options, assignments, groups, make_plan, profile_of, read_plan
+from edgetune.plan import make_plan
 from edgetune.rendering import render
 from edgetune.report.text import plan_text
 from tests.builders import observed, plan, pop, proofs, tuning
@@ -30,30 +31,30 @@ def test_every_plan_keeps_its_promises(
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         made = plan(Path(folder), hosts, floor, seed=seed, batch_size=batch_size)
-    split = groups(made)
+    split = made.groups
     assert sorted(split["test"] + split["control"]) == [f"e{i:03d}" for i in range(hosts)]
-    changed = [b for b in made["batches"] if b["what"] == "change"] + made["promote_batches"]
-    assert sorted(h for batch in changed for h in batch["hosts"]) == sorted(
+    changed = [b for b in made.batches if b.what == "change"] + made.promote_batches
+    assert sorted(h for batch in changed for h in batch.hosts) == sorted(
         split["test"] + split["control"]
     )
-    assert len(made["batches"][0]["hosts"]) == 1
-    largest = max(len(b["hosts"]) for b in made["batches"] + made["promote_batches"])
-    assert hosts - largest >= made["must_serve"]
+    assert len(made.batches[0].hosts) == 1
+    largest = max(len(b.hosts) for b in made.every_batch)
+    assert hosts - largest >= made.must_serve
     assert largest <= (batch_size or hosts)
 
 
 def test_control_hosts_reboot_in_matched_batches(tmp_path: Path) -> None:
-    ways = [(b["what"], len(b["hosts"])) for b in plan(tmp_path)["batches"]]
+    ways = [(b.what, len(b.hosts)) for b in plan(tmp_path).batches]
     assert ways == [("change", 1), ("sham", 1), ("change", 3), ("sham", 3)]
 
 
 def test_the_same_seed_gives_the_same_plan_and_another_one_another(tmp_path: Path) -> None:
-    assert plan(tmp_path)["digest"] == plan(tmp_path)["digest"]
-    assert plan(tmp_path)["digest"] != plan(tmp_path, seed=8)["digest"]
+    assert plan(tmp_path).digest == plan(tmp_path).digest
+    assert plan(tmp_path).digest != plan(tmp_path, seed=8).digest
 
 
 def test_a_plan_says_how_its_groups_are_drawn_again(tmp_path: Path) -> None:
-    assert plan(tmp_path)["draws"] == 2
+    assert plan(tmp_path).draws == 2
 
 
 def test_a_pop_too_small_to_split_is_refused(tmp_path: Path) -> None:
@@ -74,8 +75,8 @@ def test_a_pop_of_14_300_hosts_is_planned_written_and_shown(tmp_path: Path) -> N
     rendered = dict.fromkeys(names, render(what, {}))
     seen = dict.fromkeys(names, observed("all"))
     made = make_plan(large, what, rendered, seen, Options(), proofs(large), {})
-    assert read_plan(json.dumps(made), made["digest"]) == made
-    assert made["assignments"] == 10**18
+    assert read_plan(json.dumps(made.document()), made.digest) == made
+    assert made.assignments == 10**18
     assert "10^18 or more ways, smallest possible p = 0.0000" in plan_text(made)
 
 
@@ -104,8 +105,8 @@ def test_hosts_as_wanted_are_left_alone(tmp_path: Path) -> None:
     seen = {host.name: observed(host.name) for host in site.hosts}
     seen["e004"] = observed("e004", "noop")
     made = make_plan(site, what, rendered, seen, Options(seed=1), proofs(site), {})
-    assert made["unchanged"] == ["e004"]
-    assert "e004" not in groups(made)["test"] + groups(made)["control"]
+    assert made.unchanged == ["e004"]
+    assert "e004" not in made.groups["test"] + made.groups["control"]
 
 
 def test_an_optional_setting_is_left_out_where_it_is_unsupported(tmp_path: Path) -> None:
@@ -117,7 +118,7 @@ def test_an_optional_setting_is_left_out_where_it_is_unsupported(tmp_path: Path)
     made = make_plan(
         site, optional, rendered, seen, Options(seed=1, fraction=0.5), proofs(site), {}
     )
-    assert made["unchanged"] == ["e003"]
+    assert made.unchanged == ["e003"]
     two = replace(optional, settings=(*optional.settings, replace(what.settings[0], kind="file")))
     rows = {
         name: [*rows, {**observed(name)[0], "id": "file:net.core.somaxconn"}]
@@ -125,9 +126,9 @@ def test_an_optional_setting_is_left_out_where_it_is_unsupported(tmp_path: Path)
     }
     made = make_plan(site, two, rendered, rows, Options(seed=1), proofs(site), {})
     reason = {"sysctl:net.core.somaxconn": "seen on e003"}
-    profile = profile_of(made, "e003")
-    assert (profile["left_out"], profile["hosts"]) == (reason, ["e003"])
-    assert [row["id"] for row in profile["before"]] == ["file:net.core.somaxconn"]
+    profile = made.profile_of("e003")
+    assert (profile.left_out, profile.hosts) == (reason, ["e003"])
+    assert [row["id"] for row in profile.before] == ["file:net.core.somaxconn"]
     assert "sysctl:net.core.somaxconn is left out: seen on e003" in plan_text(made)
 
 
@@ -151,17 +152,18 @@ def test_options_out_of_range_are_named(options: dict[str, Any], field: str) -> 
 
 def test_alike_hosts_share_one_profile(tmp_path: Path) -> None:
     made = plan(tmp_path, hosts=50)
-    assert len(made["profiles"]) == 1
-    assert profile_of(made, "e049")["settings"][0]["value"] == "4096"
+    assert len(made.profiles) == 1
+    assert made.profile_of("e049").settings[0]["value"] == "4096"
 
 
 def test_a_damaged_plan_is_refused(tmp_path: Path) -> None:
     import json
 
     made = plan(tmp_path)
-    made["pop"] = "lab2"
+    document = made.document()
+    assert read_plan(json.dumps(document), made.digest) == made
     with pytest.raises(RefusedError, match="is not the one with digest"):
-        read_plan(json.dumps(made), made["digest"])
+        read_plan(json.dumps({**document, "pop": "lab2"}), made.digest)
     with pytest.raises(RefusedError, match="there is no plan sha256:0"):
         read_plan(None, "sha256:0")
 
@@ -169,7 +171,7 @@ def test_a_damaged_plan_is_refused(tmp_path: Path) -> None:
 def test_the_text_shows_by_what_the_tuning_is_judged(tmp_path: Path) -> None:
     made = plan(tmp_path)
     assert "  guards      harm beyond health_failed +50%, packets -5%\n" in plan_text(made)
-    made["guards"] = [{**guard, "optional": True} for guard in 4 * made["guards"]]
+    made = replace(made, guards=[replace(guard, optional=True) for guard in 4 * made.guards])
     text = plan_text(made)
     assert "health_failed +50% (optional)," in text
     assert max(len(line) for line in text.splitlines() if "(optional)" in line) <= 78
@@ -197,12 +199,12 @@ def test_a_guard_that_no_host_can_measure_refuses_the_plan(tmp_path: Path) -> No
         _without_health(tmp_path)
     assert str(caught.value) == f"{says}pops.lab1.health of the inventory is missing"
     made = _without_health(tmp_path, optional=True)
-    assert made["guards"][0] == {"metric": "health_failed", "margin": 0.5, "optional": True}
-    assert _without_health(tmp_path, metric="retransmits")["guards"][0]["optional"] is False
+    assert made.guards[0] == Guard("health_failed", 0.5, optional=True)
+    assert _without_health(tmp_path, metric="retransmits").guards[0].optional is False
 
 
 def test_a_plan_says_that_packets_need_not_be_counted(tmp_path: Path) -> None:
     said = "packets     need not be counted: traffic may move between the groups unseen"
     assert said not in plan_text(plan(tmp_path))
     made = plan(tmp_path, without_packets=True)
-    assert made["options"]["without_packets"] and said in plan_text(made)
+    assert made.options.without_packets and said in plan_text(made)

@@ -10,13 +10,15 @@ import math
 import random
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from edgetune.documents.plan import Plan
+from edgetune.documents.reading import decoded
 from edgetune.judge.look import Moment, take_look
 from edgetune.judge.measured import EVENTS, measure_baseline, measure_block, rows_of
 from edgetune.judge.outliers import odd_hosts
@@ -24,7 +26,6 @@ from edgetune.judge.power import prospect
 from edgetune.judge.rows import packed_rows
 from edgetune.metrics.series import Window, read_window
 from edgetune.metrics.table import SampleTable
-from edgetune.plan import groups
 from edgetune.report.axes import Axis, around, clock_ticks, number, of_ratios
 from edgetune.report.course import Course, courses
 from edgetune.report.page import Material, page
@@ -99,21 +100,21 @@ def material(
 ) -> Material:
     """A rollout at the end of its soak; test hosts drop ``factor`` times as much as before."""
     made = plan(tmp_path, hosts=hosts, **OPTIONS)
-    tested = groups(made)["test"]
-    names = [name for own in groups(made).values() for name in own]
+    tested = made.groups["test"]
+    names = [name for own in made.groups.values() for name in own]
     rates = dict.fromkeys(names, usual)
     before = window(rates, START, seconds)
-    baseline = measure_baseline(before, made["strata"])
-    baseline["power"] = prospect(made, made["strata"], baseline)
+    baseline = measure_baseline(before, made.strata)
+    baseline["power"] = prospect(made, made.strata, baseline)
     after = {name: usual * (factor if name in tested else 1) for name in names}
     looks: list[dict[str, Any]] = []
     for at in (0, 1):
         seen = window(after, START + 1200 + 600 * at, seconds)
-        block = measure_block(seen, made["strata"], baseline)
+        block = measure_block(seen, made.strata, baseline)
         blocks = [*(look["block"] for look in looks), block]
         moment = Moment(at + 1, 2, (at + 1) / 2)
         last = looks[-1] if looks else None
-        look = take_look(made, made["strata"], baseline, blocks, moment, last)
+        look = take_look(made, made.strata, baseline, blocks, moment, last)
         looks.append({"number": at, **look, "block": block, "until": seen.end, "at": seen.end})
     head = {
         "id": "lab1-1",
@@ -128,14 +129,14 @@ def material(
         "epoch": 3,
     }
     done = {"step": "done", "at": START + 700, "error": None}
-    planned = [*made["batches"], *made["promote_batches"]]
+    planned = made.every_batch
     batches = [
         {
-            **batch,
+            **asdict(batch),
             "number": number,
             "hosts": dict.fromkeys(
-                batch["hosts"],
-                done if number < len(made["batches"]) else {**done, "step": "planned", "at": 0.0},
+                batch.hosts,
+                done if number < len(made.batches) else {**done, "step": "planned", "at": 0.0},
             ),
         }
         for number, batch in enumerate(planned)
@@ -272,18 +273,20 @@ def with_text(value: Any, text: str) -> Any:
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_every_text_is_only_shown(whole: Material, text: str) -> None:
     documents = {
-        name: with_text(getattr(whole, name), text) for name in ("head", "plan", "looks", "batches")
+        name: with_text(getattr(whole, name), text) for name in ("head", "looks", "batches")
     }
+    plan = with_text(whole.plan.document(), text)
     bmc = dict.fromkeys(("power", "boot_progress", "health"), text)
     bmc["events"] = [dict.fromkeys(("created", "severity", "message"), text)] * 2
     why = {"reason": text, "since": START, "batch": 1, "step": text, "boot_id": text}
     documents["head"]["quarantined"] = {text: {**why, "load_balancer": text, "bmc": bmc}}
     documents["head"]["pop"] = text
     documents["looks"][-1]["doubts"] = [{"kind": text, "text": text, "biased": True}]
-    profile = documents["plan"]["profiles"][0]
+    profile = plan["profiles"][0]
     profile.update(left_out={text: text})
     profile["before"][0]["attributes"] = {text: {"wanted": text}}
-    documents["plan"].update(unchanged=[text], digest=text)
+    plan.update(unchanged=[text], digest=text)
+    documents["plan"] = decoded("plan", Plan, plan)
     pause = {"cause": text, "paused": True, "at": START, "by": text, "reason": text}
     html = page(
         replace(whole, **documents, missing=[text], pauses=[pause], paused=text, waits=text)
@@ -300,8 +303,10 @@ def test_hosts_whose_names_are_hostile_are_only_shown(whole: Material) -> None:
     text = HOSTILE["html"]
     renamed = {
         name: json.loads(json.dumps(getattr(whole, name)).replace("e003", text))
-        for name in ("plan", "looks", "batches", "baseline")
+        for name in ("looks", "batches", "baseline")
     }
+    plan = json.dumps(whole.plan.document()).replace("e003", text)
+    renamed["plan"] = decoded("plan", Plan, json.loads(plan))
     read = Reader(page(replace(whole, **renamed, window=None)))
     assert read.tags <= TAGS
     assert text in read.text
@@ -333,14 +338,14 @@ def set_events(block: dict[str, Any], hosts: Sequence[str], events: float) -> No
 
 def test_the_course_after_a_baseline_without_events_has_a_unit(tmp_path: Path) -> None:
     whole = material(tmp_path, usual=0.0)
-    set_events(whole.looks[0]["block"], groups(whole.plan)["test"], 60.0)
+    set_events(whole.looks[0]["block"], whole.plan.groups["test"], 60.0)
     first, *_ = courses(whole.plan, whole.baseline, whole.looks, None)
     assert (first.relative, first.unit) == (False, "per million packets")
     assert round(first.steps["test"][2][2], 2) == 100
 
 
 def test_hosts_that_were_not_compared_are_not_in_the_course(whole: Material) -> None:
-    gone = groups(whole.plan)["test"][0]
+    gone = whole.plan.groups["test"][0]
     del whole.looks[-1]["hosts"]["listen_drops"][gone]
     set_events(whole.looks[0]["block"], [gone], 1e9)
     first = courses(whole.plan, whole.baseline, whole.looks, None)[0]

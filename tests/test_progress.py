@@ -67,7 +67,7 @@ def test_a_batch_is_told_once_it_is_wholly_done(tmp_path: Path, tell: Tell) -> N
     world.roll(0)
     (host,) = world.at(0)
     done = looks.check_health(world.site, world.rollout, world.epoch, 0)
-    end = len(world.plan["batches"])
+    end = len(world.plan.batches)
     told = f"batch 1 of {end}: {host} changed and back in service, within limits"
     assert tell("check_health", done) == post(told)
     assert tell("check_health", {**done, "failed": [host]}, ended="failed") == []
@@ -175,7 +175,7 @@ def test_the_channel_is_kept_from_the_beginning(tmp_path: Path) -> None:
     for state in ("soaking", "rolling_back", "rolled_back"):
         world.mark(state)
     lifecycle.release_pop(world.site, world.rollout, world.epoch)
-    digest = world.plan["digest"]
+    digest = world.plan.digest
     taken = lifecycle.claim_pop(world.site, plan=digest, channel="C1")
     assert read_rollout(world.site, taken["rollout"]).head.channel == "C1"
     lifecycle.claim_pop(world.site, rollout=taken["rollout"], channel="C2")

@@ -23,7 +23,7 @@ class Approved(EmptyWorld):
         super().__init__(folder, plan_approval=True)
         made = plan(folder)
         save_plan(self.site, made)
-        self.digest = str(made["digest"])
+        self.digest = made.digest
         approve(self.site, self.digest, by="ben")
 
     def start(self, by: str = "ana") -> str:

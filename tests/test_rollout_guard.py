@@ -17,7 +17,6 @@ import pytest
 
 from edgetune import RECORD_SCHEMA
 from edgetune.errors import StoreError
-from edgetune.plan import groups
 from edgetune.rollout import guard, looks, reboot, recovery, soak
 from edgetune.rollout.baseline import check_baseline
 from edgetune.rollout.guard import Guard, turns
@@ -100,7 +99,7 @@ class TestDegraded:
         now = time.time()
         keep(world, baseline=[now - 1000, now - 900])
         sample(world, [950])
-        (host,) = world.plan["batches"][0]["hosts"]
+        (host,) = world.plan.batches[0].hosts
         return host
 
     @pytest.fixture
@@ -112,7 +111,7 @@ class TestDegraded:
         now = time.time()
         keep(world, baseline=[now - 1000, now - 900])
         sample(world, [950])
-        return list(groups(world.plan)["test"])
+        return list(world.plan.groups["test"])
 
     def test_a_changed_host_that_is_unwell(self, world: World, sick: str) -> None:
         keep(world, channel="edge")
@@ -138,7 +137,7 @@ class TestDegraded:
         check(world, 0)
         keep(world, baseline=[time.time() - 9000, time.time() - 6000])
         sample(world, [8000])
-        (sick,) = world.plan["batches"][0]["hosts"]
+        (sick,) = world.plan.batches[0].hosts
         sample(world, [600, 0], sick=[sick])
         (payload,) = found(world)
         assert (payload["kind"], payload["hosts"]) == ("limits", [sick])
@@ -200,7 +199,7 @@ class TestDegraded:
         """It serves again, and ``check_health`` is about to look at it."""
         now = time.time()
         keep(world, baseline=[now - 1000, now - 900])
-        (host,) = world.plan["batches"][0]["hosts"]
+        (host,) = world.plan.batches[0].hosts
         sample(world, [950])
         sample(world, [0], sick=[host])
         world.roll(0)
@@ -212,7 +211,7 @@ class TestDegraded:
     def test_a_host_that_was_long_in_its_reboot_is_no_harm(self, world: World) -> None:
         now = time.time()
         keep(world, baseline=[now - 1000, now - 900])
-        (host,) = world.plan["batches"][0]["hosts"]
+        (host,) = world.plan.batches[0].hosts
         sample(world, [950])
         sample(world, range(400, -1, -10), silent={host: 300})
         world.roll(0)
@@ -228,7 +227,7 @@ class TestDegraded:
         everybody = [*world.balancer.state]
         sample(world, [1], sick=everybody)
         assert found(world) == []
-        others = groups(world.plan)["control"]
+        others = world.plan.groups["control"]
         sample(world, [0], sick=[sick, others[0]])
         assert [payload["hosts"] for payload in found(world)] == [[sick]]
 
@@ -250,7 +249,7 @@ class TestDegraded:
         assert len(found(world, "health_degraded", by=one)) == 1
 
     def test_hosts_that_are_well_or_not_changed(self, world: World, sick: str) -> None:
-        sample(world, [1], sick=groups(world.plan)["control"])
+        sample(world, [1], sick=world.plan.groups["control"])
         assert found(world) == []
         world.mark("rolling_back")
         sample(world, [0], sick=[sick])

@@ -167,7 +167,7 @@ def test_of_two_marks_of_one_epoch_the_later_is_fenced(tmp_path: Path) -> None:
 def planned(world: EmptyWorld, folder: Path, seed: int = 7) -> str:
     made = plan(folder, seed=seed)
     save_plan(world.site, made)
-    return str(made["digest"])
+    return made.digest
 
 
 def forget(world: EmptyWorld) -> None:

@@ -96,7 +96,7 @@ def restored(world: World) -> Sequence[int]:
 @pytest.mark.parametrize(("verb", "lie"), ODD.values(), ids=ODD)
 def test_an_odd_answer_fails_its_own_host_only(verb: str, lie: Lie, tmp_path: Path) -> None:
     world = changing_soon(tmp_path)
-    liar, *others = world.plan["batches"][BATCH]["hosts"]
+    liar, *others = world.plan.batches[BATCH].hosts
     backwards = verb in ("verify", "plan", "restore")
     errors = take(world, BATCH, None if backwards else lying(verb, liar, lie))
     if backwards:
@@ -113,7 +113,7 @@ def test_an_odd_answer_fails_its_own_host_only(verb: str, lie: Lie, tmp_path: Pa
 
 def _all_batches(world: World) -> Sequence[int]:
     head = world.head
-    planned = len(world.plan["batches"]) + len(world.plan["promote_batches"])
+    planned = len(world.plan.batches) + len(world.plan.promote_batches)
     return range(planned + head.restore_batches)
 
 
@@ -145,7 +145,7 @@ def test_no_answer_stops_a_batch_or_its_way_back(told: tuple[str, list[Any]]) ->
     verb, changes = told
     with tempfile.TemporaryDirectory() as folder:
         world = changing_soon(Path(folder))
-        liar, *others = world.plan["batches"][BATCH]["hosts"]
+        liar, *others = world.plan.batches[BATCH].hosts
         take(world, BATCH, lying(verb, liar, lie_of(changes)))
         assert [world.at(BATCH)[name] for name in others] == ["done", "done"]
         restored(world)

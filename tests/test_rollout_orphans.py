@@ -218,5 +218,5 @@ def test_nothing_begins_while_everything_is_stopped(tmp_path: Path) -> None:
     lifecycle.release_pop(world.site, world.rollout, world.epoch)
     switch.stop_all(world.site, by="ana")
     with pytest.raises(RefusedError, match="everything is stopped"):
-        lifecycle.claim_pop(world.site, plan=world.plan["digest"])
+        lifecycle.claim_pop(world.site, plan=world.plan.digest)
     assert world.site.claims.holder("lab1") is None

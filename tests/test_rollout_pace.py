@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from edgetune.documents.plan import Options
 from edgetune.errors import FencedError, InputError, RefusedError
 from edgetune.files import load_yaml
-from edgetune.plan import Options
 from edgetune.rollout import looks, sampling
 from edgetune.rollout.automation import SAMPLED_EVERY
 from edgetune.rollout.baseline import _too_short, check_baseline

@@ -121,4 +121,4 @@ def test_one_that_a_newer_version_ended_blocks_nothing(tmp_path: Path) -> None:
 def _begin(world: EmptyWorld, folder: Path) -> dict[str, Any]:
     made = plan(folder)
     save_plan(world.site, made)
-    return lifecycle.claim_pop(world.site, plan=made["digest"])
+    return lifecycle.claim_pop(world.site, plan=made.digest)

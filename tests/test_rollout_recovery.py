@@ -24,7 +24,7 @@ def _with_clients(folder: Path) -> World:
 
 
 def _others(world: World) -> str:
-    return str(world.plan["batches"][2]["hosts"][0])
+    return str(world.plan.batches[2].hosts[0])
 
 
 def _change(world: World) -> None:

@@ -29,7 +29,7 @@ def world(tmp_path: Path) -> World:
 
 
 def _tuned(world: World) -> list[str]:
-    return [host for batch in (0, 2) for host in world.plan["batches"][batch]["hosts"]]
+    return [host for batch in (0, 2) for host in world.plan.batches[batch].hosts]
 
 
 def _untouched(world: World) -> list[str]:
@@ -255,7 +255,7 @@ def test_taken_back_while_hosts_change_the_pop_stays_claimed_for_a_while(
     assert released["released"]
     assert re.fullmatch(r"lab1 is free in (600|59\d) s", released["message"])
     with pytest.raises(FencedError, match=f"lab1 is claimed by rollout {world.rollout}"):
-        lifecycle.claim_pop(world.site, plan=world.plan["digest"])
+        lifecycle.claim_pop(world.site, plan=world.plan.digest)
 
 
 def test_taken_back_from_its_soak_the_pop_is_free_at_once(world: World) -> None:
@@ -263,7 +263,7 @@ def test_taken_back_from_its_soak_the_pop_is_free_at_once(world: World) -> None:
     world.roll_back()
     message = lifecycle.release_pop(world.site, world.rollout, world.epoch)["message"]
     assert message == "lab1 is free"
-    assert lifecycle.claim_pop(world.site, plan=world.plan["digest"])["claimed"]
+    assert lifecycle.claim_pop(world.site, plan=world.plan.digest)["claimed"]
 
 
 def test_a_rollback_by_hand_does_not_lose_to_a_resume_at_the_same_moment(

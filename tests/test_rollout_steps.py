@@ -25,7 +25,7 @@ def world(tmp_path: Path) -> World:
 
 def test_a_batch_goes_the_whole_way_and_comes_back(world: World) -> None:
     world.roll(0)
-    (host,) = world.plan["batches"][0]["hosts"]
+    (host,) = world.plan.batches[0].hosts
     assert world.at(0) == {host: "done"}
     assert world.hosts.tuned == {host}
     assert world.balancer.log == [(host, "drain"), (host, "maint"), (host, "ready")]
@@ -43,7 +43,7 @@ def test_every_step_is_harmless_the_second_time(world: World) -> None:
 
 
 def test_drain_is_never_taken_for_the_previous_state(world: World) -> None:
-    (host,) = world.plan["batches"][0]["hosts"]
+    (host,) = world.plan.batches[0].hosts
     world.balancer.state[host] = "maint"
     world.step(drain.begin_drain, 0)
     world.step(drain.begin_drain, 0)
@@ -54,7 +54,7 @@ def test_drain_is_never_taken_for_the_previous_state(world: World) -> None:
 
 @pytest.mark.parametrize("state", ["drain", "maint"])
 def test_what_somebody_else_did_to_a_server_is_never_changed(world: World, state: str) -> None:
-    (host,) = world.plan["batches"][0]["hosts"]
+    (host,) = world.plan.batches[0].hosts
     world.balancer.state[host] = state
     world.roll(0)
     assert world.hosts.tuned == {host}
@@ -74,7 +74,7 @@ def test_the_drain_is_written_down_before_it_happens(world: World) -> None:
 def test_the_floor_of_the_pop_holds_against_everybody_s_drains(world: World) -> None:
     for name in list(world.balancer.up)[:4]:
         world.balancer.up[name] = False
-    serving = [n for n in world.plan["batches"][2]["hosts"] if world.balancer.up[n]]
+    serving = [n for n in world.plan.batches[2].hosts if world.balancer.up[n]]
     if not serving:
         pytest.fail("the seed of the plan must leave a serving host in batch 2")
     with pytest.raises(RefusedError, match=r"would leave \d hosts in service, 4 must stay"):
@@ -83,15 +83,15 @@ def test_the_floor_of_the_pop_holds_against_everybody_s_drains(world: World) -> 
 
 
 def test_hosts_that_serve_nothing_need_no_room(world: World) -> None:
-    out = world.plan["batches"][2]["hosts"]
-    for name in [*out, *world.plan["batches"][3]["hosts"]]:
+    out = world.plan.batches[2].hosts
+    for name in [*out, *world.plan.batches[3].hosts]:
         world.balancer.up[name] = False
     world.step(drain.begin_drain, 2)
     assert set(world.at(2).values()) == {"draining"}
 
 
 def test_an_unknown_server_is_named_and_nobody_is_drained(world: World) -> None:
-    (host,) = world.plan["batches"][0]["hosts"]
+    (host,) = world.plan.batches[0].hosts
     del world.balancer.state[host]
     with pytest.raises(DrainError, match=f"has no server '{host}'"):
         world.step(drain.begin_drain, 0)
@@ -99,7 +99,7 @@ def test_an_unknown_server_is_named_and_nobody_is_drained(world: World) -> None:
 
 
 def test_a_host_whose_sessions_never_end_is_put_back_and_skipped(world: World) -> None:
-    (host,) = world.plan["batches"][0]["hosts"]
+    (host,) = world.plan.batches[0].hosts
     world.balancer.sessions[host] = 3
     world.step(drain.begin_drain, 0)
     assert world.step(drain.check_drained, 0)["waiting"] == 1
@@ -115,7 +115,7 @@ def test_a_plan_with_force_goes_on_with_sessions(tmp_path: Path) -> None:
     world = World(tmp_path, force=True)
     for state in ("baseline", "changing"):
         world.mark(state)
-    (host,) = world.plan["batches"][0]["hosts"]
+    (host,) = world.plan.batches[0].hosts
     world.balancer.sessions[host] = 3
     world.step(drain.begin_drain, 0)
     assert world.step(drain.check_drained, 0)["waiting"] == 1
@@ -125,7 +125,7 @@ def test_a_plan_with_force_goes_on_with_sessions(tmp_path: Path) -> None:
 
 
 def test_a_host_that_does_not_come_back_fails_the_batch(world: World) -> None:
-    (host,) = world.plan["batches"][0]["hosts"]
+    (host,) = world.plan.batches[0].hosts
     world.step(drain.begin_drain, 0)
     world.step(drain.check_drained, 0)
     world.step(change.apply_tuning, 0)
@@ -138,7 +138,7 @@ def test_a_host_that_does_not_come_back_fails_the_batch(world: World) -> None:
 
 
 def test_the_boot_id_is_written_down_before_the_reboot_is_sent(world: World) -> None:
-    (host,) = world.plan["batches"][0]["hosts"]
+    (host,) = world.plan.batches[0].hosts
     world.step(drain.begin_drain, 0)
     world.step(drain.check_drained, 0)
     world.step(change.apply_tuning, 0)
@@ -162,7 +162,7 @@ def test_an_older_epoch_can_do_nothing(world: World) -> None:
 
 def test_a_second_rollout_on_the_pop_is_refused(world: World) -> None:
     with pytest.raises(RefusedError, match=f"lab1 has a rollout that is changing: {world.rollout}"):
-        lifecycle.claim_pop(world.site, plan=world.plan["digest"])
+        lifecycle.claim_pop(world.site, plan=world.plan.digest)
 
 
 @pytest.mark.parametrize("state", ["promoting", "complete", "held", "rolled_back"])
@@ -195,7 +195,7 @@ def test_a_rollback_begins_with_hosts_that_are_out_of_service(world: World) -> N
         world.step(step, 2)
     marked = world.mark("rolling_back")
     first = read_rollout(world.site, world.rollout).batch(marked["first_batch"])
-    assert sorted(first.hosts) == sorted(world.plan["batches"][2]["hosts"])
+    assert sorted(first.hosts) == sorted(world.plan.batches[2].hosts)
     assert {host.lb_before for host in first.hosts.values()} == {"ready"}
     for batch in range(marked["first_batch"], marked["end_batch"]):
         world.roll(batch)
@@ -206,7 +206,7 @@ def test_a_rollback_begins_with_hosts_that_are_out_of_service(world: World) -> N
 def test_a_host_that_cannot_be_restored_is_quarantined_and_the_rest_goes_on(world: World) -> None:
     for batch in (0, 1, 2):
         world.roll(batch)
-    sick = world.plan["batches"][2]["hosts"][0]
+    sick = world.plan.batches[2].hosts[0]
     world.hosts.errors[sick, "restore"] = "Read-only file system"
     marked = world.mark("rolling_back")
     for batch in range(marked["first_batch"], marked["end_batch"]):
@@ -236,7 +236,7 @@ def test_a_changed_host_that_is_unwell_fails_its_batch(world: World) -> None:
     sampling.sample_hosts(world.site, rollout=world.rollout)
     world.roll(0)
     assert world.step(looks.check_health, 0)["failed"] == []
-    (host,) = world.plan["batches"][0]["hosts"]
+    (host,) = world.plan.batches[0].hosts
     world.hosts.errors[host, "sample"] = "timed out"
     result = world.step(looks.check_health, 0)
     assert result["error"] == f"{host}: does not answer"
@@ -272,7 +272,7 @@ def test_a_baseline_longer_than_the_claim_does_not_lose_it(world: World) -> None
     world.epoch += 1
     time.sleep(0.1)
     with pytest.raises(RefusedError, match=f"lab1 has a rollout that is changing: {world.rollout}"):
-        lifecycle.claim_pop(world.site, plan=world.plan["digest"])
+        lifecycle.claim_pop(world.site, plan=world.plan.digest)
     world.site.claims.take("lab1", world.rollout, 60)
     world.epoch += 1
     world.roll(0)
@@ -304,7 +304,7 @@ def test_a_workflow_takes_nothing_from_a_person(world: World) -> None:
 
 def test_a_rollback_keeps_what_an_operator_did_to_a_host_that_was_done(world: World) -> None:
     world.roll(0)
-    (host,) = world.plan["batches"][0]["hosts"]
+    (host,) = world.plan.batches[0].hosts
     world.balancer.state[host] = "maint"
     marked = world.mark("rolling_back")
     for batch in range(marked["first_batch"], marked["end_batch"]):
@@ -316,7 +316,7 @@ def test_a_rollback_keeps_what_an_operator_did_to_a_host_that_was_done(world: Wo
 def test_a_rollback_of_a_sick_pop_goes_on_with_fewer_hosts_at_once(world: World) -> None:
     for batch in (0, 1, 2, 3):
         world.roll(batch)
-    for host in world.plan["batches"][3]["hosts"]:
+    for host in world.plan.batches[3].hosts:
         world.balancer.state[host] = "maint"
     marked = world.mark("rolling_back")
     for batch in range(marked["first_batch"], marked["end_batch"]):
@@ -326,7 +326,7 @@ def test_a_rollback_of_a_sick_pop_goes_on_with_fewer_hosts_at_once(world: World)
 
 
 def test_a_load_balancer_that_forgot_the_drain_is_told_again(world: World) -> None:
-    (host,) = world.plan["batches"][0]["hosts"]
+    (host,) = world.plan.batches[0].hosts
     world.step(drain.begin_drain, 0)
     world.balancer.state[host] = "ready"
     assert world.step(drain.check_drained, 0)["waiting"] == 1
@@ -335,7 +335,7 @@ def test_a_load_balancer_that_forgot_the_drain_is_told_again(world: World) -> No
 
 
 def test_a_reboot_that_is_refused_fails_at_once(world: World) -> None:
-    (host,) = world.plan["batches"][0]["hosts"]
+    (host,) = world.plan.batches[0].hosts
     for step in (drain.begin_drain, drain.check_drained, change.apply_tuning):
         world.step(step, 0)
     world.hosts.errors[host, "reboot"] = "there is no program reboot"
@@ -360,7 +360,7 @@ def test_an_owner_that_died_between_epoch_and_record_does_not_wedge_the_soak(wor
 
 def test_what_is_quarantined_is_said_at_the_end(world: World) -> None:
     world.roll(0)
-    (host,) = world.plan["batches"][0]["hosts"]
+    (host,) = world.plan.batches[0].hosts
     world.hosts.errors[host, "restore"] = "Read-only file system"
     marked = world.mark("rolling_back")
     for batch in range(marked["first_batch"], marked["end_batch"]):

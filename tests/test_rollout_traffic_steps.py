@@ -177,7 +177,7 @@ def test_sessions_that_only_the_host_still_counts_are_waited_for(world: World) -
 
 def test_when_somebody_else_drains_at_the_same_moment_ours_go_back_and_wait(world: World) -> None:
     ours = list(world.at(2))
-    others = world.plan["batches"][3]["hosts"][:2]
+    others = world.plan.batches[3].hosts[:2]
 
     def drained_by_others(moment: str) -> None:
         if moment == f"after {ours[-1]} drain":
@@ -298,7 +298,7 @@ def test_a_live_tuning_drains_nobody_there_and_back(tmp_path: Path) -> None:
     world = changing(tmp_path, disruption="live")
     _usually(world, 1.0)
     _load(world, 100.0)
-    world.roll_all({"first_batch": 0, "end_batch": len(world.plan["batches"])})
+    world.roll_all({"first_batch": 0, "end_batch": len(world.plan.batches)})
     assert len(world.hosts.tuned) == 4
     world.roll_back()
     assert world.hosts.tuned == set()
@@ -315,7 +315,7 @@ def test_a_live_tuning_is_drained_back_under_one_that_drains(tmp_path: Path) -> 
             world.begin(tmp_path, disruption=disruption, seed=8)
             for state in ("baseline", "changing"):
                 world.mark(state)
-        for batch in range(len(world.plan["batches"])):
+        for batch in range(len(world.plan.batches)):
             world.roll(batch)
         for state in ("soaking", "promoting", "complete"):
             world.mark(state)

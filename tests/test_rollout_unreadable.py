@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgetune.documents import read_document
+from edgetune.documents.plan import Plan
+from edgetune.documents.reading import read_document
 from edgetune.errors import DamagedError, EdgetuneError, InputError, RefusedError
 from edgetune.report.text import rollout_text
 from edgetune.rollout import change, lifecycle, looks, planning, sampling, status
@@ -202,7 +203,7 @@ def test_the_guard_tells_it_once_an_hour(tmp_path: Path) -> None:
     assert [len(list(guard.look(world.site))) for _ in range(3)] == [1, 0, 0]
 
 
-def planned(world: EmptyWorld, folder: Path) -> dict[str, Any]:
+def planned(world: EmptyWorld, folder: Path) -> Plan:
     from edgetune.rollout.record import save_plan
 
     made = plan(folder)
@@ -214,7 +215,7 @@ def planned(world: EmptyWorld, folder: Path) -> dict[str, Any]:
 def test_its_pop_is_nobody_s_until_a_person_says_so(tmp_path: Path, rollout: str) -> None:
     world = EmptyWorld(tmp_path)
     put_head(world, rollout, "{")
-    digest = planned(world, tmp_path)["digest"]
+    digest = planned(world, tmp_path).digest
     for begin in (
         lambda: lifecycle.claim_pop(world.site, plan=digest),
         lambda: planning.plan_rollout(world.site, "lab1", "accept_queue"),
@@ -233,7 +234,7 @@ def test_its_pop_is_nobody_s_until_a_person_says_so(tmp_path: Path, rollout: str
 def test_that_of_another_pop_keeps_nobody_from_beginning(tmp_path: Path) -> None:
     world = EmptyWorld(tmp_path)
     put_head(world, OTHER, "{")
-    assert lifecycle.claim_pop(world.site, plan=planned(world, tmp_path)["digest"])["claimed"]
+    assert lifecycle.claim_pop(world.site, plan=planned(world, tmp_path).digest)["claimed"]
 
 
 def test_another_text_under_the_key_is_judged_anew(tmp_path: Path) -> None:
@@ -336,7 +337,7 @@ def test_the_epoch_that_it_tells_is_not_given_away_again(tmp_path: Path) -> None
     world = EmptyWorld(tmp_path)
     put_head(world, BESIDE, json.dumps({"schema": 2, "epoch": 41}))
     release_record(world.site, BESIDE)
-    digest = planned(world, tmp_path)["digest"]
+    digest = planned(world, tmp_path).digest
     assert lifecycle.claim_pop(world.site, plan=digest)["epoch"] == 42
     assert [each.epoch for each in read_heads(world.site)[1]] == [41]
 
@@ -388,7 +389,7 @@ def test_any_damage_of_what_was_measured_is_one_line(soaking: Soaking, kind: str
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_plan_that_cannot_be_read_is_one_line(tmp_path: Path, text: str) -> None:
     world = changing(tmp_path)
-    digest = world.plan["digest"]
+    digest = world.plan.digest
     world.site.store.put(f"edgetune.plan.{digest}", text)
     with pytest.raises(RefusedError, match=digest):
         load_plan(world.site, digest)

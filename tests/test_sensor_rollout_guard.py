@@ -14,7 +14,6 @@ from rollout_guard import RolloutGuard
 from st2tests.base import BaseSensorTestCase
 
 from edgetune.files import load_yaml
-from edgetune.plan import groups
 from edgetune.rollout import looks
 from edgetune.rollout.record import read_rollout
 from edgetune.rollout.store import WITNESS
@@ -38,7 +37,7 @@ class RolloutGuardTestCase(BaseSensorTestCase):
         self.world.mark("changing")
         self.world.roll(0)
         self.world.step(looks.check_health, 0)
-        (self.sick,) = self.world.plan["batches"][0]["hosts"]
+        (self.sick,) = self.world.plan.batches[0].hosts
 
     def sample(self, **health_ms: float) -> None:
         """A healthy baseline, and two samples of now with the latencies given for some hosts."""
@@ -101,7 +100,7 @@ class RolloutGuardTestCase(BaseSensorTestCase):
         self.assertEqual(first["payload"]["id"], second["payload"]["id"])
 
     def test_hosts_that_are_well_or_were_not_changed_are_no_trigger(self) -> None:
-        self.sample(**{groups(self.world.plan)["control"][0]: 900.0})
+        self.sample(**{self.world.plan.groups["control"][0]: 900.0})
         self.assertEqual(self.poll(), [])
 
     def test_records_are_read_through_stackstorm(self) -> None:

@@ -12,6 +12,7 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, Callable
 
+from edgetune.documents.plan import Plan
 from edgetune.errors import HostError
 from edgetune.hosts.answers import read_answer
 from edgetune.hosts.result import ANOTHER_MACHINE, HostResult
@@ -21,7 +22,6 @@ from edgetune.rollout.record import Batch, Head, load_plan, read_rollout, save_p
 from edgetune.rollout.site import Site
 from edgetune.rollout.store import Store
 from edgetune.traffic.driver import Server
-from edgetune.tuning import digest_of
 from tests.agent_answers import RESULTS, ROW
 from tests.bmcs import Bmcs
 from tests.builders import inventory_document, observed, plan, tuning, write_yaml
@@ -369,7 +369,7 @@ class EmptyWorld:
         """Plan a rollout and claim the PoP for it."""
         self.plan = self._planned(folder, **planned)
         save_plan(self.site, self.plan)
-        self.begin_planned(self.plan["digest"])
+        self.begin_planned(self.plan.digest)
 
     def begin_planned(self, digest: str) -> None:
         """Claim the PoP for a plan that is kept."""
@@ -377,13 +377,12 @@ class EmptyWorld:
         begun = lifecycle.claim_pop(self.site, plan=digest, owner="run-1", by="ana")
         self.rollout, self.epoch = begun["rollout"], begun["epoch"]
 
-    def _planned(self, folder: Path, disruption: str = "", **planned: Any) -> dict[str, Any]:
+    def _planned(self, folder: Path, disruption: str = "", **planned: Any) -> Plan:
         made = plan(folder, **planned)
         if disruption:
-            del made["digest"]
-            made["disruption"] = disruption
-            made["batches"] = [b for b in made["batches"] if b["what"] != "sham"]
-            made["digest"] = digest_of(made)
+            batches = [batch for batch in made.batches if batch.what != "sham"]
+            made = replace(made, disruption=disruption, batches=batches)
+            made = replace(made, digest=made.document()["digest"])
         return made
 
     @property
@@ -485,7 +484,7 @@ class BiosWorld(EmptyWorld):
         super().__init__(folder, bmcs=True, **{"tunings": [str(own)], **config})
         self.hosts.told_by_dmi = lambda name: {"uuid": self.bmcs.system[name], "serial": ""}
 
-    def _planned(self, folder: Path, disruption: str = "", **planned: Any) -> dict[str, Any]:
+    def _planned(self, folder: Path, disruption: str = "", **planned: Any) -> Plan:
         options = {"pop": "lab1", "tuning": "home_snoop", "seed": 7, **planned}
         made = plan_rollout(self.site, **options)
         self.hosts.standing = self.site.tuning(options["tuning"])

@@ -18,18 +18,18 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 
+from bench.judge.production import plan_of
 from edgetune.backends import Database
+from edgetune.documents.plan import Guard, Intent, Options, Plan
 from edgetune.judge.look import Moment, take_look
 from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.metrics.catalogue import COUNTERS
 from edgetune.metrics.samples import SqliteSamples, make_sample
 from edgetune.metrics.series import Window, read_window
 from edgetune.metrics.table import Sample
-from edgetune.plan import DRAWN_BY
 
 HOSTS = 5000
 BLOCKS = 12
@@ -85,7 +85,9 @@ def look(hosts: int, folder: Path) -> None:
     window = _window(_samples(folder), hosts, exposures)
     blocks.append(measure_block(window, _strata(hosts), baseline))
     del window
-    taken = take_look(_plan(), _strata(hosts), baseline, blocks, Moment(BLOCKS, BLOCKS, 1.0))
+    strata = _strata(hosts)
+    moment = Moment(BLOCKS, BLOCKS, 1.0)
+    taken = take_look(_plan(strata), strata, baseline, blocks, moment)
     times.append(time.perf_counter())
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     records, seconds = np.diff(times).tolist()
@@ -141,13 +143,18 @@ def _gauges(health: float) -> dict[str, float]:
     return {"drifted": 0, "health_failed": 0.0, **times}
 
 
-def _plan() -> dict[str, Any]:
-    intent = {"goal": "improve", "metric": METRICS[0], "margin": 0.0}
-    guards = [{"metric": metric, "margin": 0.1} for metric in METRICS[1:]]
-    alphas = {"alpha_harm": 0.05, "alpha_help": 0.05}
-    times = {"soak": BLOCKS * _LENGTH, "warmup": 0.0, "interval": INTERVAL, "looks": BLOCKS}
-    options = {**alphas, **times, "seed": 1}
-    return {"intent": intent, "guards": guards, "draws": DRAWN_BY, "options": options}
+def _plan(strata: dict[str, dict[str, list[str]]]) -> Plan:
+    guards = [Guard(metric, 0.1) for metric in METRICS[1:]]
+    options = Options(
+        alpha_harm=0.05,
+        alpha_help=0.05,
+        seed=1,
+        soak=BLOCKS * _LENGTH,
+        warmup=0,
+        interval=int(INTERVAL),
+        looks=BLOCKS,
+    )
+    return plan_of(Intent("improve", METRICS[0], 0.0), guards, options, strata)
 
 
 if __name__ == "__main__":

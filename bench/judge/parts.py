@@ -19,7 +19,13 @@ from bench.judge.trials import spread
 T = TypeVar("T")
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
-_PROGRAM = ("lib/edgetune/judge", "lib/edgetune/metrics", "lib/edgetune/plan.py", "bench/judge")
+_PROGRAM = (
+    "lib/edgetune/judge",
+    "lib/edgetune/metrics",
+    "lib/edgetune/plan.py",
+    "lib/edgetune/documents",
+    "bench/judge",
+)
 
 
 class Parts:

@@ -9,13 +9,22 @@ from typing import Any
 import numpy as np
 
 from bench.judge.scenarios import Array, Replicate, Series
+from edgetune import PLAN_SCHEMA
+from edgetune.documents.plan import (
+    DRAWN_BY,
+    Guard,
+    Intent,
+    Options,
+    Plan,
+    PlannedTuning,
+    assignments,
+)
 from edgetune.judge.comparison import Comparison
 from edgetune.judge.look import Moment, judge, too_little
 from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.metrics.coverage import Coverage
 from edgetune.metrics.series import Series as Counted
 from edgetune.metrics.series import Window
-from edgetune.plan import DRAWN_BY
 
 METRIC = "packet_drops"
 MINUTE = 60.0
@@ -31,13 +40,9 @@ def judge_soak(
     # Each rollout has draws of its own, as its plan has a seed of its own.
     seed = zlib.crc32(drops.before.tobytes())
     times = {"soak": MINUTE * soak_bins, "warmup": 0.0, "interval": MINUTE, "looks": looks}
-    plan = {
-        "intent": {"goal": goal, "metric": METRIC, "margin": margin},
-        "guards": [],
-        "draws": DRAWN_BY,
-        "options": {"alpha_harm": ALPHA, "alpha_help": ALPHA, "seed": seed, **times},
-    }
+    options = Options(alpha_harm=ALPHA, alpha_help=ALPHA, seed=seed, **times)
     strata = _strata(replicate)
+    plan = plan_of(Intent(goal, METRIC, margin), [], options, strata)
     baseline = measure_baseline(_window(drops.before, drops.before_exposure, 0), strata)
     look, blocks = None, []
     ends = [soak_bins * number // looks for number in range(looks + 1)]
@@ -50,6 +55,29 @@ def judge_soak(
             break
     assert look is not None
     return look
+
+
+def plan_of(intent: Intent, guards: list[Guard], options: Options, strata: Any) -> Plan:
+    """A plan that says how its groups are judged; nobody carries it out."""
+    judged: dict[str, Any] = {"intent": intent, "guards": guards, "options": options}
+    untouched: dict[str, Any] = {"profiles": [], "batches": [], "promote_batches": []}
+    size = sum(len(own) for groups in strata.values() for own in groups.values())
+    return Plan(
+        schema=PLAN_SCHEMA,
+        pop="bench",
+        tuning=PlannedTuning("bench", "1.0.0", ""),
+        disruption="live",
+        hosts_in_pop=size,
+        must_serve=size,
+        strata=strata,
+        unchanged=[],
+        inventory="",
+        assignments=assignments(strata),
+        seconds=0.0,
+        draws=DRAWN_BY,
+        **judged,
+        **untouched,
+    )
 
 
 def _strata(replicate: Replicate) -> dict[str, dict[str, list[str]]]:

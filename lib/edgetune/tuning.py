@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Union
+from typing import Union
 
 from edgetune.applicability import Applicability, read_applicability
+from edgetune.documents.plan import Guard, Intent
+from edgetune.documents.reading import digest_of
 from edgetune.fields import Fields, find_file
 from edgetune.files import load_yaml
 from edgetune.kinds import KINDS, Kind
@@ -63,32 +63,6 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Intent:
-    """What a tuning is for.
-
-    ``goal`` is ``improve`` (promoted only on a proven improvement) or ``no_harm`` (promoted
-    when the interval lies inside ``margin``, a share of the metric).
-    """
-
-    goal: str
-    metric: str
-    margin: float
-
-
-@dataclass(frozen=True)
-class Guard:
-    """A metric that may not get worse; harm must exceed ``margin`` (a share) to count.
-
-    One that is ``optional`` is not watched on hosts that do not measure it; any other must be
-    measured on every host.
-    """
-
-    metric: str
-    margin: float
-    optional: bool = False
-
-
-@dataclass(frozen=True)
 class Tuning:
     """A tuning as it stands in the catalogue; ``digest`` covers everything in its file."""
 
@@ -112,12 +86,6 @@ class Tuning:
             if setting.is_on_host_as(id):
                 return setting
         raise KeyError(id)
-
-
-def digest_of(document: Any) -> str:
-    """SHA-256 over the canonical JSON of a document, as ``sha256:`` and 16 hex digits."""
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return "sha256:" + hashlib.sha256(text.encode("ascii")).hexdigest()[:16]
 
 
 def is_expression(text: str) -> bool:

@@ -144,8 +144,8 @@ JUDGE = (
         (
             "packets that nobody counts are no doubt",
             "coverage.py",
-            'without = guard["metric"] == WORK and ',
-            'without = guard["metric"] == WORK or ',
+            "without = guard.metric == WORK and ",
+            "without = guard.metric == WORK or ",
         ),
         (
             "records that do not say what was measured are taken as whole",

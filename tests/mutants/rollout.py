@@ -65,7 +65,7 @@ PACE = (
         (
             "a soak without the samples of one look is begun",
             "baseline.py",
-            '    if apart <= _JITTER * options["interval"] or options["soak"] >= least:\n',
+            "    if apart <= _JITTER * options.interval or options.soak >= least:\n",
             "    if True:\n",
         ),
         (
@@ -422,8 +422,8 @@ RESETS = mutations_of(
     (
         "a machine that is not proven to be the host may be reset",
         "planning.py",
-        "ways if _is_own(host, facts, told) else []",
-        "ways",
+        'ladder(told["resets"], force) if _is_own(host, facts, told) else []',
+        'ladder(told["resets"], force)',
     ),
     (
         "a machine that was forced last is turned on",

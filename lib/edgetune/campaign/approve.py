@@ -45,7 +45,7 @@ def _subject(site: Site, digest: str, by: str) -> tuple[str, float]:
     """What a digest is of, and for how long its approval holds in seconds."""
     if digest and site.store.get(f"{PACK}.plan.{digest}") is not None:
         plan = load_plan(site, digest)
-        of = f"plan {digest}, {plan['tuning']['name']} on {plan['pop']}"
+        of = f"plan {digest}, {plan.tuning.name} on {plan.pop}"
         return of, site.config.approval_expires
     for record in readable_records(site)[0]:
         for ring in record.rings:

@@ -11,13 +11,13 @@ from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import Any
 
+from edgetune.documents.plan import Options
+from edgetune.documents.reading import digest_of
 from edgetune.errors import InputError
 from edgetune.fields import Fields, find_file
 from edgetune.files import load_yaml
 from edgetune.freezes import Event, Freeze, read_event, read_freeze, read_zone
 from edgetune.inventory import NAME, Inventory, Pop
-from edgetune.plan import Options
-from edgetune.tuning import digest_of
 
 VERDICTS = ("pooled", "each")
 

@@ -20,11 +20,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from edgetune import CAMPAIGN_SCHEMA, PACK
-from edgetune.documents import check_fields, check_is, read_document
+from edgetune.documents.reading import check_fields, check_is, digest_of, read_document
 from edgetune.errors import DamagedError, FencedError, InputError, RefusedError
 from edgetune.rollout.claims import Claim
 from edgetune.rollout.site import Site
-from edgetune.tuning import digest_of
 
 ENDED = ("complete", "aborted")
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from edgetune.documents.plan import Plan, Strata
 from edgetune.judge.change import change, filled, lasting
 from edgetune.judge.coverage import wanted
 from edgetune.judge.hypotheses import LOGS, root, under
@@ -22,7 +23,7 @@ from edgetune.judge.measured import (
     rates_under,
     rows_of,
 )
-from edgetune.judge.permutation import Strata, draws_of, interval
+from edgetune.judge.permutation import draws_of, interval
 from edgetune.judge.scores import Column, work_margin
 from edgetune.metrics.catalogue import METRICS, WORK
 
@@ -40,7 +41,7 @@ class Comparison:
     """
 
     def __init__(
-        self, plan: Mapping[str, Any], strata: Strata, baseline: Mapping[str, Any], blocks: Blocks
+        self, plan: Plan, strata: Strata, baseline: Mapping[str, Any], blocks: Blocks
     ) -> None:
         self.plan = plan
         self.strata = strata
@@ -51,28 +52,28 @@ class Comparison:
         self._before: dict[str, Array] = {}
         self._rates: dict[tuple[str, str], Array] = {}
         self._ratios: dict[tuple[str, str, float | None], float] = {}
-        self.margins = {self.metric: math.log1p(plan["intent"]["margin"])}
+        self.margins = {self.metric: math.log1p(plan.intent.margin)}
         optional = wanted(plan)
-        for guard in plan["guards"]:
-            if optional[guard["metric"]] and not self.is_measured(guard["metric"], _BASELINE):
+        for guard in plan.guards:
+            if optional[guard.metric] and not self.is_measured(guard.metric, _BASELINE):
                 continue
-            self.margins.setdefault(guard["metric"], math.log1p(guard["margin"]))
+            self.margins.setdefault(guard.metric, math.log1p(guard.margin))
 
     @property
     def metric(self) -> str:
         """The metric of the intent."""
-        return str(self.plan["intent"]["metric"])
+        return self.plan.intent.metric
 
     @property
     def allowed(self) -> float:
         """How much worse the intent's metric may be to be promoted, a logarithm."""
-        return self.margins[self.metric] if self.plan["intent"]["goal"] == "no_harm" else 0.0
+        return self.margins[self.metric] if self.plan.intent.goal == "no_harm" else 0.0
 
     @cached_property
     def windows(self) -> Mapping[str, Blocks]:
         """The blocks of each window; one that is no shorter than another is left out."""
-        options = self.plan["options"]
-        since = self.blocks[-1]["end"] - (options["soak"] - options["warmup"]) / 4
+        options = self.plan.options
+        since = self.blocks[-1]["end"] - (options.soak - options.warmup) / 4
         quarter = [block for block in self.blocks if block["end"] > since]
         found: dict[str, Blocks] = {"soak": self.blocks}
         for name, blocks in (("quarter", quarter), ("last", self.blocks[-1:])):
@@ -133,7 +134,7 @@ class Comparison:
         else:
             changes = self._changes(metric, window, centre)
             statistics = self.draws.statistics(changes[:, None])[:, 0]
-        shown, alpha = self._all_statistics[:, -1], self.plan["options"]["alpha_help"]
+        shown, alpha = self._all_statistics[:, -1], self.plan.options.alpha_help
         low, high = interval(worse(metric) * statistics, shown, alpha)
         return centre + low, centre + high
 
@@ -151,9 +152,9 @@ class Comparison:
         """The change that is no harm yet in a window, as a logarithm."""
         if metric != WORK:
             return self.margins[metric]
-        options = self.plan["options"]
+        options = self.plan.options
         lasted = sum(block["end"] - block["start"] for block in self.windows[window])
-        return work_margin(self.margins[metric], lasted, options["soak"] - options["warmup"])
+        return work_margin(self.margins[metric], lasted, options.soak - options.warmup)
 
     def _changes(
         self,

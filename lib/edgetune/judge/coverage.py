@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from edgetune.documents.plan import Plan
 from edgetune.judge.soundness import (
     ENOUGH,
     IDLE_TIME,
@@ -27,16 +28,15 @@ WATCHED_LEAST = 0.5
 """Share of the soak in which the best sampled host must have been watched: the sweeps at both ends
 of a short one may be lost."""
 
-Plan = Mapping[str, Any]
 Lost = Mapping[str, Sequence[str]]
 
 
 def wanted(plan: Plan) -> dict[str, bool]:
     """What a rollout rests on, by metric: True for what may stay unmeasured."""
-    found = {str(plan["intent"]["metric"]): False}
-    for guard in plan["guards"]:
-        without = guard["metric"] == WORK and plan["options"].get("without_packets", False)
-        found.setdefault(guard["metric"], bool(guard.get("optional", False) or without))
+    found = {plan.intent.metric: False}
+    for guard in plan.guards:
+        without = guard.metric == WORK and plan.options.without_packets
+        found.setdefault(guard.metric, guard.optional or without)
     return found
 
 

@@ -17,18 +17,18 @@ from typing import Any
 
 import numpy as np
 
+from edgetune.documents.plan import Plan, Strata, both_groups
 from edgetune.judge.change import DIFFERENCE_IN_DIFFERENCES
 from edgetune.judge.comparison import Blocks, Comparison, worse
 from edgetune.judge.coverage import baseline_doubts, soak_doubts, unwatched
 from edgetune.judge.outliers import got_worse, outliers
-from edgetune.judge.permutation import Strata, p_value
+from edgetune.judge.permutation import p_value
 from edgetune.judge.scores import harm
 from edgetune.judge.sentence import sentence
 from edgetune.judge.sequential import budget, pack, spent, take_out, unpack
 from edgetune.judge.soundness import Doubt, doubts, everyone, reboots_before
 from edgetune.judge.verdict import Findings, because, decide, not_watched, outliers_named
 from edgetune.metrics.facts import merge_facts
-from edgetune.plan import both_groups, planned_looks
 
 Array = Any
 Document = dict[str, Any]
@@ -50,7 +50,7 @@ class Moment:
 
 
 def take_look(
-    plan: Mapping[str, Any],
+    plan: Plan,
     strata: Strata,
     baseline: Mapping[str, Any],
     blocks: Blocks,
@@ -79,7 +79,7 @@ def judge(
     tests, worst = _tests(compared, moment, previous, biases)
     rows = [_row(compared, metric) for metric in compared.margins]
     found = Findings(
-        goal=plan["intent"]["goal"],
+        goal=plan.intent.goal,
         harmed=tests["harm"]["out"] and not _blind(biases),
         helped=tests["help"]["out"] and tests["help"]["score"] > 0,
         better=_is_better(rows[0]),
@@ -137,12 +137,12 @@ def _tests(
     bias does not explain: the alpha is left to the looks that follow.
     """
     scores = harm(_statistics(compared, biases), compared.columns)
-    options, draws = compared.plan["options"], compared.draws
-    even = spent(options["alpha_harm"], moment.passed, len(draws), planned_looks(options))
+    options, draws = compared.plan.options, compared.draws
+    even = spent(options.alpha_harm, moment.passed, len(draws), options.planned_looks)
     tests = {}
     for name, alpha, share, score in (
-        ("harm", options["alpha_harm"], even, scores.max(axis=1)),
-        ("help", options["alpha_help"], moment.passed**3, -compared.beyond_allowed),
+        ("harm", options.alpha_harm, even, scores.max(axis=1)),
+        ("help", options.alpha_help, moment.passed**3, -compared.beyond_allowed),
     ):
         earlier = _earlier(compared, previous, name)
         most = budget(alpha, share - earlier["forgone"], len(draws))
@@ -212,7 +212,7 @@ def doubts_of(compared: Comparison) -> list[Doubt]:
         baseline,
         facts,
         end=compared.blocks[-1]["end"],
-        interval=plan["options"]["interval"],
+        interval=plan.options.interval,
         draws=compared.draws,
     )
     found += reboots_before(hosts, baseline, facts) if _goes_on(compared) else []
@@ -226,8 +226,7 @@ def _goes_on(compared: Comparison) -> bool:
 
     Before a soak that is resumed lies one that was held, and perhaps what a person did.
     """
-    rebooting = compared.plan.get("disruption") == "reboot"
-    return not rebooting and not compared.blocks[0].get("resumed", False)
+    return not compared.plan.reboots and not compared.blocks[0].get("resumed", False)
 
 
 def unwatched_of(compared: Comparison) -> list[dict[str, Any]]:
@@ -243,13 +242,13 @@ def too_little(compared: Comparison) -> list[Doubt]:
 
 def _few_hosts(compared: Comparison) -> Iterator[Doubt]:
     draws = len(compared.draws)
-    if budget(compared.plan["options"]["alpha_help"], 1.0, draws) < 1:
+    if budget(compared.plan.options.alpha_help, 1.0, draws) < 1:
         yield Doubt("few_hosts", f"too few hosts are left: they can be drawn in {draws} ways only")
 
 
 def _few_events(compared: Comparison) -> Iterator[Doubt]:
     events = compared.events(compared.metric)
-    improves = compared.plan["intent"]["goal"] == "improve"
+    improves = compared.plan.intent.goal == "improve"
     least = LEAST_EVENTS if improves else LEAST_EVENTS_EACH * len(compared.draws.hosts)
     # What never happens was not made to happen.
     if events < least and (improves or events):

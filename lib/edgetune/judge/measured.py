@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from edgetune.documents.plan import Strata
 from edgetune.judge.hypotheses import NO_EFFECT, RATIOS, evened
-from edgetune.judge.permutation import Strata
 from edgetune.judge.rows import packed_rows, rows_in
 from edgetune.judge.standardise import (
     dispersion,

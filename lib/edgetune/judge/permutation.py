@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from edgetune.documents.plan import DRAWN_BY, Plan, Strata
 from edgetune.errors import InputError
-from edgetune.plan import DRAWN_BY
 
 ENUMERATE_UP_TO = 20000
 DRAWS = 9999
@@ -29,7 +29,6 @@ _ROWS_AT_ONCE = 200
 _KEYED_AT_ONCE = 256
 
 Array = Any
-Strata = Mapping[str, Mapping[str, Sequence[str]]]
 
 
 @dataclass(frozen=True)
@@ -72,9 +71,9 @@ class Draws:
         return real - self.cost @ columns
 
 
-def draws_of(plan: Mapping[str, Any], strata: Strata) -> Draws:
+def draws_of(plan: Plan, strata: Strata) -> Draws:
     """Those of a plan; one that does not say how it is drawn is of a time with one way only."""
-    return make_draws(strata, plan["options"]["seed"], drawn_by=plan.get("draws", 1))
+    return make_draws(strata, plan.options.seed, drawn_by=plan.draws)
 
 
 def make_draws(strata: Strata, seed: int, draws: int = DRAWS, drawn_by: int = DRAWN_BY) -> Draws:

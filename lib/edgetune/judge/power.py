@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from edgetune.documents.plan import Options, Plan, Strata
 from edgetune.judge.change import filled
 from edgetune.judge.measured import EVENTS, halves_of, rates_of
-from edgetune.judge.permutation import TIE, Draws, Strata, draws_of
+from edgetune.judge.permutation import TIE, Draws, draws_of
 
 Array = Any
 Document = dict[str, Any]
@@ -45,7 +46,7 @@ def _needed(statistics: Array, own: float, shown: Array, alpha: float) -> float:
     return float(crossing[spare]) if 0 <= spare < len(crossing) else math.inf
 
 
-def prospect(plan: Mapping[str, Any], strata: Strata, baseline: Mapping[str, Any]) -> Document:
+def prospect(plan: Plan, strata: Strata, baseline: Mapping[str, Any]) -> Document:
     """The effect on the intent's metric that the rollout could show, from its baseline.
 
     ``effect`` is a share (of improvement, or of worsening for ``no_harm``), None when nothing
@@ -54,19 +55,19 @@ def prospect(plan: Mapping[str, Any], strata: Strata, baseline: Mapping[str, Any
     that is as short as a third of the baseline, and shorter ones count.
     """
     draws = draws_of(plan, strata)
-    metric, alpha = plan["intent"]["metric"], plan["options"]["alpha_help"]
+    metric, alpha = plan.intent.metric, plan.options.alpha_help
     halves = halves_of(baseline, metric, draws.hosts)
     rates = [rates_of(rows, draws.strata) for rows in halves]
     happened = float(np.nansum(halves[0][:, EVENTS] + halves[1][:, EVENTS])) > 0
     shift = math.inf
     if happened:
         shift = detectable(draws, filled(rates[1] - rates[0], draws.strata), alpha)
-        shift *= _shorter(plan["options"], baseline)
-    improves = plan["intent"]["goal"] == "improve"
+        shift *= _shorter(plan.options, baseline)
+    improves = plan.intent.goal == "improve"
     share = -math.expm1(-shift) if improves else math.expm1(min(shift, 700))
     return {
-        "goal": plan["intent"]["goal"],
-        "margin": plan["intent"]["margin"],
+        "goal": plan.intent.goal,
+        "margin": plan.intent.margin,
         "metric": metric,
         "effect": round(share, 4) if math.isfinite(shift) else None,
         "power": POWER,
@@ -74,6 +75,6 @@ def prospect(plan: Mapping[str, Any], strata: Strata, baseline: Mapping[str, Any
     }
 
 
-def _shorter(options: Mapping[str, Any], baseline: Mapping[str, Any]) -> float:
-    lasted, soaks = baseline["end"] - baseline["start"], options["soak"] - options["warmup"]
+def _shorter(options: Options, baseline: Mapping[str, Any]) -> float:
+    lasted, soaks = baseline["end"] - baseline["start"], options.soak - options.warmup
     return max(1.0, math.sqrt((1 + lasted / soaks) / 4))

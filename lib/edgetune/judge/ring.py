@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from edgetune.documents.plan import Plan, Strata
 from edgetune.errors import InputError
 from edgetune.judge.comparison import Comparison
 from edgetune.judge.look import Moment, doubts_of, judge, too_little, unwatched_of
 from edgetune.judge.measured import halves_of, rows_of
-from edgetune.judge.permutation import Strata
 from edgetune.judge.rows import hosts_of, packed_rows
 from edgetune.judge.soundness import Doubt
 
@@ -25,7 +25,7 @@ Parts = Mapping[str, Sequence[Mapping[str, Any]]]
 class PopRecord:
     """What the record of one PoP's rollout holds of its comparison (see ``take_look``)."""
 
-    plan: Mapping[str, Any]
+    plan: Plan
     strata: Strata
     baseline: Mapping[str, Any]
     blocks: Sequence[Mapping[str, Any]]
@@ -62,15 +62,15 @@ def _doubts(pop: str, own: Comparison) -> Iterator[Doubt]:
             yield replace(doubt, text=f"{pop}: {doubt.text}", hosts=hosts)
 
 
-def _one_plan(records: Mapping[str, PopRecord]) -> Document:
+def _one_plan(records: Mapping[str, PopRecord]) -> Plan:
     """The first PoP's plan, with a seed that all of them have a part in."""
     plans = [own.plan for own in records.values()]
     for pop, own in records.items():
         for field in ("intent", "guards"):
-            if own.plan[field] != plans[0][field]:
+            if getattr(own.plan, field) != getattr(plans[0], field):
                 raise InputError("ring", pop, f"does not have the {field} of the other PoPs")
-    seed = sum(plan["options"]["seed"] for plan in plans)
-    return {**plans[0], "options": {**plans[0]["options"], "seed": seed}}
+    seed = sum(plan.options.seed for plan in plans)
+    return replace(plans[0], options=replace(plans[0].options, seed=seed))
 
 
 def _strata(pop: str, own: PopRecord) -> Iterator[tuple[str, dict[str, list[str]]]]:

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from edgetune.documents.plan import Strata, both_groups
 from edgetune.judge.change import filled
-from edgetune.judge.permutation import Draws, Strata, p_value
+from edgetune.judge.permutation import Draws, p_value
 from edgetune.metrics.catalogue import WORK
 from edgetune.metrics.facts import Facts, rebooted_between
 from edgetune.metrics.series import REBOOTED
-from edgetune.plan import both_groups
 
 ENOUGH = 0.8
 """Share of the samples of the best sampled host that every host must have."""

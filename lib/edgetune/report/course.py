@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from edgetune.documents.plan import Plan
 from edgetune.judge.measured import EVENTS, EXPOSURE, halves_of, rows_of
 from edgetune.metrics.catalogue import UNITS
-from edgetune.plan import groups
 
 if TYPE_CHECKING:
     from edgetune.metrics.series import Window
@@ -47,25 +47,24 @@ class Course:
 
 
 def courses(
-    plan: Document, baseline: Document | None, looks: Sequence[Document], window: Window | None
+    plan: Plan, baseline: Document | None, looks: Sequence[Document], window: Window | None
 ) -> list[Course]:
     """The course of each metric of a plan, the intent's first.
 
     ``window`` holds what the samples tell, None where there are none.
     """
-    names = [plan["intent"]["metric"], *(guard["metric"] for guard in plan["guards"])]
     members = compared(plan, looks)
     blocks = [look["block"] for look in looks if "block" in look]
-    return [_course(name, members, baseline, blocks, window) for name in dict.fromkeys(names)]
+    return [_course(name, members, baseline, blocks, window) for name in plan.metrics]
 
 
-def compared(plan: Document, looks: Sequence[Document]) -> dict[str, list[str]]:
+def compared(plan: Plan, looks: Sequence[Document]) -> dict[str, list[str]]:
     """Hosts of each group, without those that the last look left out."""
     judged = [look["hosts"] for look in looks if look.get("hosts")]
-    kept = judged[-1][plan["intent"]["metric"]] if judged else None
+    kept = judged[-1][plan.intent.metric] if judged else None
     return {
         group: [host for host in hosts if kept is None or host in kept]
-        for group, hosts in groups(plan).items()
+        for group, hosts in plan.groups.items()
     }
 
 

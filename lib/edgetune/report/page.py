@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 
 from edgetune import __version__
+from edgetune.documents.plan import Plan
 from edgetune.judge.outliers import odd_hosts
 from edgetune.metrics.catalogue import METRICS, UNITS
-from edgetune.plan import groups
 from edgetune.report.axes import number
 from edgetune.report.course import compared, courses
 from edgetune.report.diagnosis import hosts_text
@@ -54,7 +54,7 @@ class Material:
     """
 
     head: Document
-    plan: Document
+    plan: Plan
     baseline: Document | None
     looks: Sequence[Document]
     batches: Sequence[Document]
@@ -92,8 +92,8 @@ def page(material: Material) -> str:
             since=runs(head["history"])[-1][0]["at"],
             present=_present(head),
             prospect=prospect_text(material.baseline["power"]) if material.baseline else "",
-            profiles=[profile for profile in plan["profiles"] if profile["before"]],
-            groups=groups(plan),
+            profiles=[profile for profile in plan.profiles if profile.before],
+            groups=plan.groups,
             batches=[_batch(batch) for batch in material.batches],
             **_pictures(material),
             forest=forest(judged["metrics"]) if judged else None,
@@ -131,9 +131,9 @@ def _hosts(
         metric: {host: row[2] for host, row in own.items() if row[2] is not None}
         for metric, own in rows.items()
     }
-    strata = plan["strata"].values()
+    strata = plan.strata.values()
     odd = odd_hosts(changes, [[*own[group]] for own in strata for group in ("test", "control")])
-    first = changes.get(plan["intent"]["metric"], {})
+    first = changes.get(plan.intent.metric, {})
     by_group = {g: {h: first[h] for h in own if h in first} for g, own in members.items()}
     return {
         "metrics": metrics,
@@ -148,7 +148,7 @@ def _hosts(
                 "rows": [rows[metric].get(host, [None] * 3) for metric in metrics],
                 "odd": list(odd.get(host, {})),
             }
-            for group, own in groups(plan).items()
+            for group, own in plan.groups.items()
             for host in sorted(own, key=lambda name: (name not in odd, -first.get(name, 0.0)))
         ],
     }

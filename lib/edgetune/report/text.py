@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgetune.bmc.ladder import ON, SHUTDOWN
+from edgetune.documents.plan import MOST_WAYS, Intent, Options, Plan
 from edgetune.hosts.agent.contents import in_a_line
 from edgetune.judge.outliers import outlier_text
 from edgetune.metrics.catalogue import METRICS, UNITS
-from edgetune.plan import MOST_WAYS, planned_looks
 from edgetune.texts import command, one_line
 
 
@@ -20,66 +20,63 @@ def _ways(count: int) -> str:
     return str(count) if count < MOST_WAYS else "10^18 or more"
 
 
-def plan_text(plan: Mapping[str, Any]) -> str:
+def plan_text(plan: Plan) -> str:
     """A plan, as it is shown before anything is touched."""
-    tuning, options = plan["tuning"], plan["options"]
+    tuning, options = plan.tuning, plan.options
     lines = [
-        f"Plan {plan['digest']}: {tuning['name']} {tuning['version']} on {plan['pop']}",
-        f"  intent      {_intent(plan['intent'])}",
-        f"  disruption  {plan['disruption']}; at least {plan['must_serve']} of "
-        f"{plan['hosts_in_pop']} hosts stay in service",
+        f"Plan {plan.digest}: {tuning.name} {tuning.version} on {plan.pop}",
+        f"  intent      {_intent(plan.intent)}",
+        f"  disruption  {plan.disruption}; at least {plan.must_serve} of "
+        f"{plan.hosts_in_pop} hosts stay in service",
         *_guards(plan),
-        f"  duration    about {duration(plan['seconds'])} "
-        f"({duration(options['baseline'])} baseline, {duration(options['soak'])} soak)",
+        f"  duration    about {duration(plan.seconds)} "
+        f"({duration(options.baseline)} baseline, {duration(options.soak)} soak)",
         f"  looks       {_looks(options)}",
-        f"  groups      drawn with seed {options['seed']}; {_ways(plan['assignments'])} ways, "
-        f"smallest possible p = {1 / plan['assignments']:.4f}",
+        f"  groups      drawn with seed {options.seed}; {_ways(plan.assignments)} ways, "
+        f"smallest possible p = {1 / plan.assignments:.4f}",
     ]
     lines[3:3] = _restarts(plan)
     lines += [f"  identity    {line}" for line in _machines(plan)]
-    if options.get("without_packets"):
+    if options.without_packets:
         lines.append(
             "  packets     need not be counted: traffic may move between the groups unseen"
         )
-    for name, stratum in plan["strata"].items():
+    for name, stratum in plan.strata.items():
         lines.append(
             f"    {name}: test {listed(stratum['test'])}; control {listed(stratum['control'])}"
         )
     lines.append("  changes")
-    for profile in plan["profiles"]:
-        lines.append(f"    on {listed(profile['hosts'])}")
-        lines += [f"      {_change(row)}" for row in profile["before"]]
-        left_out = profile.get("left_out", {}).items()
+    for profile in plan.profiles:
+        lines.append(f"    on {listed(profile.hosts)}")
+        lines += [f"      {_change(row)}" for row in profile.before]
+        left_out = profile.left_out.items()
         lines += [f"      {id} is left out: {why}" for id, why in left_out]
-    if plan["unchanged"]:
-        lines.append(f"    as wanted already: {listed(plan['unchanged'])}")
+    if plan.unchanged:
+        lines.append(f"    as wanted already: {listed(plan.unchanged)}")
     lines.append("  batches")
-    for index, batch in enumerate([*plan["batches"], *plan["promote_batches"]]):
-        promoted = " (if promoted)" if index >= len(plan["batches"]) else ""
-        what = {"change": "change", "sham": "reboot only"}[batch["what"]]
-        lines.append(
-            f"    {index}  {what:<11} {batch['group']:<8}{listed(batch['hosts'])}{promoted}"
-        )
+    for index, batch in enumerate(plan.every_batch):
+        promoted = " (if promoted)" if index >= len(plan.batches) else ""
+        what = {"change": "change", "sham": "reboot only"}[batch.what]
+        lines.append(f"    {index}  {what:<11} {batch.group:<8}{listed(batch.hosts)}{promoted}")
     return _page(lines)
 
 
-def _guards(plan: Mapping[str, Any]) -> list[str]:
+def _guards(plan: Plan) -> list[str]:
     """What may not get worse, by how much it may."""
     told = [
-        f"{name} {METRICS[name].sign_of_worse}{guard['margin']:.0%}"
-        f"{' (optional)' * guard.get('optional', False)}"
-        for guard in plan["guards"]
-        for name in [guard["metric"]]
+        f"{name} {METRICS[name].sign_of_worse}{guard.margin:.0%}{' (optional)' * guard.optional}"
+        for guard in plan.guards
+        for name in [guard.metric]
     ]
     text = f"harm beyond {', '.join(told)}" if told else "none"
     return textwrap.wrap(text, 78, initial_indent="  guards      ", subsequent_indent=14 * " ")
 
 
-def _restarts(plan: Mapping[str, Any]) -> list[str]:
+def _restarts(plan: Plan) -> list[str]:
     """How BMCs restart hosts that do not reboot themselves, the hosts of each way together."""
     by_way: dict[str, list[str]] = {}
-    for host, shown in plan.get("restarts", {}).items():
-        by_way.setdefault(", then ".join(map(_way, shown["resets"])), []).append(host)
+    for host, shown in plan.restarts.items():
+        by_way.setdefault(", then ".join(map(_way, shown.resets)), []).append(host)
     if not by_way:
         return []
     told = "by the hosts themselves; one that goes on answering by its BMC:"
@@ -91,9 +88,9 @@ def _way(reset: str) -> str:
     return f"{SHUTDOWN} (and {ON})" if reset == SHUTDOWN else reset
 
 
-def _machines(plan: Mapping[str, Any]) -> list[str]:
+def _machines(plan: Plan) -> list[str]:
     """What proves that inventory, load balancer and SSH mean one machine."""
-    proofs = plan.get("machines", {})
+    proofs = plan.machines
     by_interface = [name for name, each in proofs.items() if each["proven_by"] == "interface"]
     vouched = [
         f"{name} ({each['address'] or 'no address told'})"
@@ -267,19 +264,19 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(names) or "none"
 
 
-def _looks(options: Mapping[str, Any]) -> str:
-    looks = planned_looks(options)
-    each = duration((options["soak"] - options["warmup"]) / looks)
-    alpha = f"alpha {options['alpha_harm']:g}"
+def _looks(options: Options) -> str:
+    looks = options.planned_looks
+    each = duration((options.soak - options.warmup) / looks)
+    alpha = f"alpha {options.alpha_harm:g}"
     if looks == 1:
         return f"one, at the end of the soak, at {alpha}"
     return f"{looks}, every {each}; harm is taken back at the first that proves it, {alpha} in all"
 
 
-def _intent(intent: Mapping[str, Any]) -> str:
-    if intent["goal"] == "improve":
-        return f"improve {intent['metric']}"
-    return f"no harm to {intent['metric']} beyond {intent['margin']:.0%}"
+def _intent(intent: Intent) -> str:
+    if intent.goal == "improve":
+        return f"improve {intent.metric}"
+    return f"no harm to {intent.metric} beyond {intent.margin:.0%}"
 
 
 def _change(row: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ import time
 from dataclasses import asdict, dataclass, replace
 
 from edgetune import CAMPAIGN_SCHEMA, PACK
-from edgetune.documents import check_fields, check_is, read_document
+from edgetune.documents.reading import check_fields, check_is, read_document
 from edgetune.errors import RefusedError
 from edgetune.people import same_person
 from edgetune.rollout.record import has_record

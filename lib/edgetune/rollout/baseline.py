@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from edgetune.documents.plan import LEAST_SAMPLES
 from edgetune.errors import InputError, RefusedError
 from edgetune.judge.limits import median_by_host
 from edgetune.judge.surge import peak_load
-from edgetune.plan import LEAST_SAMPLES, groups
 from edgetune.report.findings import findings_text
 from edgetune.report.text import prospect_text
 from edgetune.rollout.preflight import Finding, Subject, unfit_hosts
@@ -72,17 +72,17 @@ def _ended(opened: Rollout, why: str) -> RefusedError:
 
 def _too_short(opened: Rollout) -> str:
     """Why the soak is too short for a look, going by how far apart samples came, or nothing."""
-    options, apart = opened.plan["options"], _apart(opened)
-    least = math.ceil(options["warmup"] + LEAST_SAMPLES * apart)
-    if apart <= _JITTER * options["interval"] or options["soak"] >= least:
+    options, apart = opened.plan.options, _apart(opened)
+    least = math.ceil(options.warmup + LEAST_SAMPLES * apart)
+    if apart <= _JITTER * options.interval or options.soak >= least:
         return ""
     told = f"samples came {apart:.1f} s apart, and a look needs {LEAST_SAMPLES}"
-    return f"soak={options['soak']} is too short: {told}; begin again with soak={least}"
+    return f"soak={options.soak} is too short: {told}; begin again with soak={least}"
 
 
 def _apart(opened: Rollout) -> float:
     """Seconds from one of the last samples to the next, usually; 0 where there are too few."""
-    interval, end = opened.plan["options"]["interval"], opened.head.baseline[1]
+    interval, end = opened.plan.options.interval, opened.head.baseline[1]
     begin = max(opened.head.baseline[0], end - _RECENT * interval)
     times = sorted({*opened.site.samples.window(opened.head.pop, begin, end).time})
     if len(times) < LEAST_SAMPLES:
@@ -116,7 +116,7 @@ def _failing(opened: Rollout) -> str:
 
 
 def _unfit(opened: Rollout) -> list[Finding]:
-    names = [host for group in groups(opened.plan).values() for host in group]
+    names = [host for group in opened.plan.groups.values() for host in group]
     return unfit_hosts(Subject(opened.site, opened.pop, opened.hosts(names)))
 
 
@@ -145,7 +145,7 @@ def usual_load(opened: Rollout) -> float:
     kept = opened.baseline()
     if kept is not None:
         return float(kept["load"])
-    return peak_load(_samples(opened), opened.plan["options"]["interval"])
+    return peak_load(_samples(opened), opened.plan.options.interval)
 
 
 def _samples(opened: Rollout) -> SampleTable:
@@ -168,15 +168,15 @@ def _measure(opened: Rollout) -> Document:
     from edgetune.metrics.series import join
 
     plan = opened.plan
-    hosts = [host for group in groups(plan).values() for host in group]
+    hosts = [host for group in plan.groups.values() for host in group]
     parts = list(_parts(opened, hosts))
-    measured = measure_baseline(join([part.window for part in parts]), plan["strata"])
+    measured = measure_baseline(join([part.window for part in parts]), plan.strata)
     facts = measured["facts"]
     found = [*gaps(hosts, facts, "baseline"), *baseline_doubts(plan, hosts, facts)]
     return {
         **measured,
         "doubts": [doubt.text for doubt in found],
-        "power": prospect(plan, plan["strata"], measured),
+        "power": prospect(plan, plan.strata, measured),
         "health": _medians([part.health for part in parts]),
         "load": max(part.load for part in parts),
     }
@@ -196,7 +196,7 @@ def _parts(opened: Rollout, hosts: Sequence[str]) -> Iterator[_Part]:
     from edgetune.metrics.series import read_window
 
     plan, (start, end) = opened.plan, _span(opened)
-    interval = plan["options"]["interval"]
+    interval = plan.options.interval
     step = max(1, int(_AT_ONCE / interval)) * interval
     exposures = None
     while start < end:
@@ -205,7 +205,7 @@ def _parts(opened: Rollout, hosts: Sequence[str]) -> Iterator[_Part]:
             opened.head.pop, start - 2 * interval, until + interval
         )
         inside = samples.between(start, until)
-        window = read_window(samples, hosts, start, until, interval, metrics_of(plan), exposures)
+        window = read_window(samples, hosts, start, until, interval, plan.metrics, exposures)
         exposures = exposures or window.exposures
         yield _Part(window, median_by_host(inside), peak_load(inside, interval))
         start = until
@@ -215,9 +215,3 @@ def _medians(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """The median of the parts' medians for each host."""
     hosts = dict.fromkeys(host for part in parts for host in part)
     return {h: statistics.median([part[h] for part in parts if h in part]) for h in hosts}
-
-
-def metrics_of(plan: Mapping[str, Any]) -> list[str]:
-    """The metrics that a plan is judged by, the intent's first."""
-    names = [plan["intent"]["metric"], *(guard["metric"] for guard in plan["guards"])]
-    return list(dict.fromkeys(names))

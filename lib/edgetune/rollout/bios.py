@@ -14,7 +14,7 @@ from typing import Any
 from edgetune.bmc.payload import MAX_ERROR, BmcError, said, same
 from edgetune.errors import RefusedError
 from edgetune.hosts.result import HostResult
-from edgetune.plan import profile_of, settings_by_bmc
+from edgetune.plan import settings_by_bmc
 from edgetune.report.text import was_and_is_text
 from edgetune.rollout import steady_clock
 from edgetune.rollout.bios_journal import (
@@ -221,7 +221,7 @@ def _entry(opened: Rollout, found: Mapping[str, Any]) -> Entry:
     }
     return Entry(
         tuning=opened.head.tuning,
-        digest=opened.plan["tuning"]["digest"],
+        digest=opened.plan.tuning.digest,
         rollout=opened.head.id,
         bios_version=found["bios_version"],
         snapshot=dict(found["attributes"]),
@@ -230,11 +230,11 @@ def _entry(opened: Rollout, found: Mapping[str, Any]) -> Entry:
 
 
 def _looking(opened: Rollout, host: str) -> dict[str, Any]:
-    return {"settings": settings_by_bmc(profile_of(opened.plan, host)["settings"]), "ours": {}}
+    return {"settings": settings_by_bmc(opened.plan.profile_of(host).settings), "ours": {}}
 
 
 def _refuse_unlike_plan(opened: Rollout, host: str, answer: HostResult) -> None:
-    planned = {row["id"]: row for row in profile_of(opened.plan, host)["before"]}
+    planned = {row["id"]: row for row in opened.plan.profile_of(host).before}
     wrong = [
         f"{row['id']} {was_and_is_text(planned[row['id']], row)}"
         for row in answer.data["settings"]

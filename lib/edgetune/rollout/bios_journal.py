@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from edgetune import PACK
-from edgetune.documents import check_fields, check_is, read_document
+from edgetune.documents.reading import check_fields, check_is, read_document
 from edgetune.errors import RefusedError
 from edgetune.hosts.result import HostResult
 from edgetune.rollout.site import Site

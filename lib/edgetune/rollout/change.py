@@ -11,7 +11,7 @@ from edgetune.hosts.agent.contents import same_values
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
 from edgetune.kinds import KINDS
-from edgetune.plan import profile_of, settings_by_agent
+from edgetune.plan import settings_by_agent
 from edgetune.report.text import was_and_is_text
 from edgetune.rollout import steady_clock
 from edgetune.rollout.bios import forget, settled
@@ -172,7 +172,7 @@ def _is(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> bool:
 
 
 def _before(opened: Rollout, host: str) -> dict[str, dict[str, Any]]:
-    rows = settings_by_agent(profile_of(opened.plan, host)["before"])
+    rows = settings_by_agent(opened.plan.profile_of(host).before)
     return {row["id"]: {key: row[key] for key in ("runtime", "persistent")} for row in rows}
 
 
@@ -183,7 +183,7 @@ def _by_agent(opened: Rollout, names: Sequence[str]) -> tuple[list[str], list[st
 
 
 def _agent_settings(opened: Rollout, host: str) -> list[Mapping[str, Any]]:
-    return settings_by_agent(profile_of(opened.plan, host)["settings"])
+    return settings_by_agent(opened.plan.profile_of(host).settings)
 
 
 def _serve(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
@@ -200,7 +200,7 @@ def _restore_live(opened: Rollout, work: Batch) -> dict[str, Any]:
     names = [name for name in work.at("planned") if not work.hosts[name].live_back]
 
     def request(host: Host) -> dict[str, Any]:
-        settings = profile_of(opened.plan, host.name)["settings"]
+        settings = opened.plan.profile_of(host.name).settings
         live = [s["id"] for s in settings if KINDS[s["kind"]].disruption == "live"]
         return {"tuning": opened.head.tuning, "rollout": opened.head.id, "live": live}
 
@@ -255,18 +255,18 @@ def _apply_request(opened: Rollout, work: Batch, host: Host, window: float) -> d
         "rollout": opened.head.id,
         "drained": _was_drained(opened, work, host),
         "tuning": opened.head.tuning,
-        "digest": opened.plan["tuning"]["digest"],
+        "digest": opened.plan.tuning.digest,
         "settings": _agent_settings(opened, host.name),
         "expect": _before(opened, host.name),
         "confirm_within": window if _cuts_off(opened, host.name) else 0,
-        "grace_boots": 1 if opened.plan["disruption"] == "reboot" else 0,
+        "grace_boots": 1 if opened.plan.reboots else 0,
     }
 
 
 def _settings_request(opened: Rollout, host: Host) -> dict[str, Any]:
     return {
         "tuning": opened.head.tuning,
-        "digest": opened.plan["tuning"]["digest"],
+        "digest": opened.plan.tuning.digest,
         "settings": _agent_settings(opened, host.name),
     }
 

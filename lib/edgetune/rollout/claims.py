@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from edgetune.backends import SCHEME, Database, open_redis, redis_errors
 from edgetune.config import Config
-from edgetune.documents import check_fields, check_is, read_document
+from edgetune.documents.reading import check_fields, check_is, read_document
 from edgetune.errors import DamagedError, FencedError, StoreError
 
 LARGEST_EPOCH = 10**12

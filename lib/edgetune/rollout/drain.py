@@ -442,7 +442,7 @@ def _goes_on(opened: Rollout, work: Batch, name: str, sessions: int, driver: Dra
     host = work.hosts[name]
     if steady_clock.now() - host.at <= opened.site.config.drain_deadline:
         return False
-    if opened.plan["options"].get("force", False):
+    if opened.plan.options.force:
         return True
     error = f"still carries {sessions} sessions after its drain deadline"
     if work.what == "restore":

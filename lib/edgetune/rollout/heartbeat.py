@@ -15,7 +15,7 @@ from typing import Any, Callable, NamedTuple, Protocol
 
 from edgetune.backends import SCHEME, Database, open_redis, redis_errors
 from edgetune.config import Config
-from edgetune.documents import check_is, read_document
+from edgetune.documents.reading import check_is, read_document
 from edgetune.errors import EdgetuneError
 
 GUARD = "guard"

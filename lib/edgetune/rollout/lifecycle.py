@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from edgetune.documents.plan import LEAST_SAMPLES
 from edgetune.errors import AWAY, EdgetuneError, FencedError, InputError, RefusedError
-from edgetune.plan import LEAST_SAMPLES
 from edgetune.report.text import listed
 from edgetune.rollout import steady_clock
 from edgetune.rollout.approval import use_approval, valid_approval
@@ -242,18 +242,18 @@ def release_pop(site: Site, rollout: str, epoch: int) -> dict[str, Any]:
 
 
 def _begin_state(opened: Rollout, before: str) -> None:
-    head, options, now = opened.head, opened.plan["options"], time.time()
+    head, options, now = opened.head, opened.plan.options, time.time()
     if head.state != before:
         head.recoveries = 0
     if head.state == "baseline":
         start = head.baseline[0] if head.baseline else now
-        head.baseline = [start, max(start + options["baseline"], now + 2 * options["interval"])]
+        head.baseline = [start, max(start + options.baseline, now + 2 * options.interval)]
     if head.state == "changing":
         # The clock may have been set back since the baseline began.
         head.baseline[1] = max(head.baseline[0], min(head.baseline[1], now))
         head.usual_load = usual_load(opened)
     if head.state == "soaking" and before != "soaking":
-        head.soak = [now + options["warmup"], now + options["soak"]]
+        head.soak = [now + options.warmup, now + options.soak]
         head.first_look = head.looks
     if head.state == "rolling_back":
         plan_restore(opened)
@@ -276,7 +276,7 @@ def _left_unfinished(head: Head, execution: str) -> bool:
 def _begin(site: Site, digest: str, own: Mapping[str, Any], needs_approval: bool) -> Rollout:
     refuse_if_stopped(site)
     plan = load_plan(site, digest)
-    pop = site.inventory.pop(plan["pop"])
+    pop = site.inventory.pop(plan.pop)
     refuse_if_paused(site, pop.name)
     refuse_unfinished(site, pop.name)
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
@@ -287,7 +287,7 @@ def _begin(site: Site, digest: str, own: Mapping[str, Any], needs_approval: bool
     head = Head(
         id=name,
         pop=pop.name,
-        tuning=plan["tuning"]["name"],
+        tuning=plan.tuning.name,
         plan=digest,
         state="claimed",
         epoch=claim.epoch,
@@ -396,10 +396,10 @@ def _pace(opened: Rollout) -> str:
 
     How long a task takes shows between the claim and this one.
     """
-    head, options = opened.head, opened.plan["options"]
+    head, options = opened.head, opened.plan.options
     if head.state != "claimed":
         return ""
-    interval, apart = options["interval"], time.time() - head.history[-1]["at"]
+    interval, apart = options.interval, time.time() - head.history[-1]["at"]
     told = ""
     if apart > interval:
         why = f"from one task to the next {apart:.1f} s pass here"
@@ -407,8 +407,8 @@ def _pace(opened: Rollout) -> str:
     if interval < SAMPLED_EVERY and not head.wait:
         why = f"the rule sample_running samples every {SAMPLED_EVERY} s"
         told += f"; interval={interval} is that of the baseline alone: in the soak {why}"
-        if options["soak"] < options["warmup"] + LEAST_SAMPLES * SAMPLED_EVERY:
-            told += f", too rarely for a look within soak={options['soak']:g}"
+        if options.soak < options.warmup + LEAST_SAMPLES * SAMPLED_EVERY:
+            told += f", too rarely for a look within soak={options.soak:g}"
     return told
 
 

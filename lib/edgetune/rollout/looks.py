@@ -9,7 +9,6 @@ from typing import Any
 
 from edgetune.errors import FencedError
 from edgetune.judge.limits import beyond_limits
-from edgetune.plan import groups
 from edgetune.report.text import listed, verdict_text
 from edgetune.rollout.baseline import usual_health
 from edgetune.rollout.record import Batch, Rollout, idle_time, open_rollout, read_rollout
@@ -115,7 +114,7 @@ def _has_samples_after(opened: Rollout, end: float) -> bool:
     A sweep of somebody else may still be under way.
     """
     samples = opened.site.samples.window(opened.head.pop, end, time.time())
-    return {host for group in groups(opened.plan).values() for host in group} <= {*samples.hosts}
+    return {host for group in opened.plan.groups.values() for host in group} <= {*samples.hosts}
 
 
 def _take_turn(opened: Rollout) -> bool:

@@ -23,7 +23,7 @@ from typing import Any, Callable, NamedTuple, Protocol
 import edgetune
 from edgetune.backends import SCHEME, open_redis, redis_errors
 from edgetune.config import Config
-from edgetune.documents import check_is, read_document
+from edgetune.documents.reading import check_is, read_document
 from edgetune.errors import DamagedError
 from edgetune.report.text import duration
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from edgetune import PACK
-from edgetune.documents import check_fields, read_document
+from edgetune.documents.reading import check_fields, read_document
 from edgetune.errors import DamagedError, InputError, RefusedError
 from edgetune.freezes import in_force, read_written
 from edgetune.report.text import clock

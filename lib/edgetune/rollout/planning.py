@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from edgetune.bmc.identity import is_named, matches, mismatch
 from edgetune.bmc.ladder import ladder
+from edgetune.documents.plan import Options, Plan, Restart
 from edgetune.errors import InputError, RefusedError
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host, Pop
 from edgetune.kinds import KINDS
-from edgetune.plan import Options, groups, make_plan, settings_by_agent, settings_by_bmc
+from edgetune.plan import make_plan, settings_by_agent, settings_by_bmc
 from edgetune.rendering import misfits, render
 from edgetune.report.findings import preflight_text
 from edgetune.report.text import plan_text
@@ -52,23 +54,23 @@ def plan_rollout(
         chosen = Options(exclude=tuple(exclude), seed=seed, **options).checked()
         made, notes = _make(site, pop, tuning, chosen)
     save_plan(site, made)
-    split = groups(made)
+    split = made.groups
     counts = f"{len(split['test'])} test and {len(split['control'])} control hosts"
     return {
-        "plan": made["digest"],
-        "pop": made["pop"],
-        "tuning": made["tuning"]["name"],
-        "disruption": made["disruption"],
+        "plan": made.digest,
+        "pop": made.pop,
+        "tuning": made.tuning.name,
+        "disruption": made.disruption,
         "test": split["test"],
         "control": split["control"],
-        "batches": len(made["batches"]) + len(made["promote_batches"]),
-        "seconds": made["seconds"],
-        "message": f"{made['digest']}: {counts}, {made['disruption']}",
+        "batches": len(made.every_batch),
+        "seconds": made.seconds,
+        "message": f"{made.digest}: {counts}, {made.disruption}",
         "text": preflight_text(plan_text(made), notes),
     }
 
 
-def make_for(site: Site, pop_name: str, tuning_name: str, options: Options) -> dict[str, Any]:
+def make_for(site: Site, pop_name: str, tuning_name: str, options: Options) -> Plan:
     """The plan for the hosts as they are now, not kept; RefusedError if there can be none."""
     return _make(site, pop_name, tuning_name, options)[0]
 
@@ -78,8 +80,8 @@ def _make(
     pop_name: str,
     tuning_name: str,
     options: Options,
-    approved: Mapping[str, Any] | None = None,
-) -> tuple[dict[str, Any], list[Finding]]:
+    approved: Plan | None = None,
+) -> tuple[Plan, list[Finding]]:
     """The same, with what the preflight found that does not refuse it.
 
     Of an ``approved`` plan that is made again, what BMCs that set nothing told then is kept.
@@ -112,10 +114,10 @@ def _make(
     silent += [
         _cannot_restart(name, _NO_WAY if _is_own(pop.host(name), facts[name], told) else _UNPROVEN)
         for name, told in bmcs.items()
-        if not restarts[name]["resets"]
+        if not restarts[name].resets
     ]
-    if approved is not None and "restarts" in approved:
-        restarts = _as_approved(approved["restarts"], restarts, bmcs)
+    if approved is not None:
+        restarts = _as_approved(approved.restarts, restarts, bmcs)
     made = make_plan(pop, tuning, rendered, seen, options, subject.proven[0], restarts)
     return made, [*notes, *silent]
 
@@ -165,13 +167,10 @@ def _cannot_restart(host: str, why: str) -> Finding:
     return Finding(f"its BMC cannot restart it: {why}", advice, host, refuses=False)
 
 
-def _restart(
-    host: Host, facts: Mapping[str, Any], told: Mapping[str, Any], force: bool
-) -> dict[str, Any]:
+def _restart(host: Host, facts: Mapping[str, Any], told: Mapping[str, Any], force: bool) -> Restart:
     """The machine of a BMC, and how it may restart it: only one that is the host's for sure."""
-    machine = {name: told[name] for name in ("system", "serial", "sku")}
-    ways = ladder(told["resets"], force)
-    return {**machine, "resets": ways if _is_own(host, facts, told) else []}
+    ways = ladder(told["resets"], force) if _is_own(host, facts, told) else []
+    return Restart(told["system"], told["serial"], told["sku"], ways)
 
 
 def _is_own(host: Host, facts: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
@@ -180,8 +179,10 @@ def _is_own(host: Host, facts: Mapping[str, Any], told: Mapping[str, Any]) -> bo
 
 
 def _as_approved(
-    approved: Mapping[str, Any], now: Mapping[str, Any], bmcs: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Any]:
+    approved: Mapping[str, Restart],
+    now: Mapping[str, Restart],
+    bmcs: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Restart]:
     """A BMC that sets nothing and is away now, or was away then, is no reason against a plan."""
     there = {n: told for n, told in now.items() if n in approved or "settings" in bmcs[n]}
     return {**approved, **there}
@@ -238,22 +239,18 @@ def _refuse_without_bios(
         raise RefusedError(_few([f"{name}: {text}" for name in sorted(skipping)]))
 
 
-def _make_again(
-    site: Site, digest: str, pop: str, tuning: str
-) -> tuple[dict[str, Any], list[Finding]]:
+def _make_again(site: Site, digest: str, pop: str, tuning: str) -> tuple[Plan, list[Finding]]:
     old = load_plan(site, digest)
-    for field, given, planned in (
-        ("pop", pop, old["pop"]),
-        ("tuning", tuning, old["tuning"]["name"]),
-    ):
+    for field, given, planned in (("pop", pop, old.pop), ("tuning", tuning, old.tuning.name)):
         if given and given != planned:
             raise InputError("parameter", field, f"plan {digest} is for {planned}, not {given}")
-    kept = {**old["options"], "exclude": tuple(old["options"]["exclude"])}
-    new, notes = _make(site, old["pop"], old["tuning"]["name"], Options(**kept).checked(), old)
-    if new["digest"] != digest:
-        changed = [key for key in new if key != "digest" and new[key] != old.get(key)]
+    new, notes = _make(site, old.pop, old.tuning.name, old.options.checked(), old)
+    if new.digest != digest:
+        names = [each.name for each in fields(Plan) if each.name != "digest"]
+        changed = [name for name in names if getattr(new, name) != getattr(old, name)]
         raise RefusedError(
-            f"plan {digest} no longer fits: {', '.join(changed)} changed since it was made"
+            f"plan {digest} no longer fits: {', '.join(changed) or 'what plans hold'} changed "
+            "since it was made"
         )
     return new, notes
 

@@ -75,8 +75,7 @@ def _next(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
 
 def _proven_by(opened: Rollout, name: str) -> str:
     """How the plan proved which machine it is; plans of version 0.6 did not say."""
-    machine: Mapping[str, str] = opened.plan.get("machines", {}).get(name, {})
-    return machine.get("proven_by", BY_INTERFACE)
+    return opened.plan.machines.get(name, {}).get("proven_by", BY_INTERFACE)
 
 
 def _tell_not_ready(
@@ -88,9 +87,9 @@ def _tell_not_ready(
     # Those of before, too: whoever wrote them down may have died before telling them.
     told = [name for name in work.at("draining") if work.hosts[name].told_at]
     addresses = {
-        name: str(opened.plan["machines"][name]["address"])
+        name: opened.plan.machines[name]["address"]
         for name in told
-        if _proven_by(opened, name) == BY_INTERFACE and name in opened.plan.get("machines", {})
+        if _proven_by(opened, name) == BY_INTERFACE and name in opened.plan.machines
     }
     answers = set_ready(opened, told, ready=False, addresses=addresses)
     others = {n: str(answers[n].error) for n in names if answers[n].reason == ANOTHER_MACHINE}

@@ -65,7 +65,7 @@ def _strangers(
 
     A board may be new on a host that a person has taken back by its name.
     """
-    planned = dict(opened.plan.get("machines", {}))
+    planned = dict(opened.plan.machines)
     for name in opened.head.only:
         planned[name] = {**planned.get(name, {}), "uuid": ""}
     back = work.what == "restore"

@@ -22,18 +22,18 @@ from typing import TYPE_CHECKING, Any, Callable
 from zoneinfo import ZoneInfoNotFoundError
 
 from edgetune import PACK, RECORD_SCHEMA
-from edgetune.documents import check_fields, check_is, read_document
+from edgetune.documents.plan import Plan, read_plan
+from edgetune.documents.reading import check_fields, check_is, digest_of, read_document
 from edgetune.errors import DamagedError, FencedError, InputError, RefusedError
 from edgetune.freezes import in_force, read_written
 from edgetune.inventory import NAME, Host, Pop
-from edgetune.plan import read_plan, settings_by_bmc
+from edgetune.plan import settings_by_bmc
 from edgetune.rollout import steady_clock
 from edgetune.rollout.claims import LARGEST_EPOCH, Claim
 from edgetune.rollout.site import Site
 from edgetune.rollout.steady_clock import Reading, shifted
 from edgetune.rollout.switch import refuse_if_stopped
 from edgetune.texts import shortened
-from edgetune.tuning import digest_of
 
 if TYPE_CHECKING:
     from edgetune.hosts.result import HostResult
@@ -307,7 +307,7 @@ class Rollout:
         self._permitted_at = float("-inf")
 
     @cached_property
-    def plan(self) -> dict[str, Any]:
+    def plan(self) -> Plan:
         """The plan that is being carried out."""
         return load_plan(self.site, self.head.plan)
 
@@ -326,7 +326,7 @@ class Rollout:
         later = [head for head in heads if head.created > self.head.created]
         standing = [head for head in later if (head.pop, head.state) == (self.head.pop, "complete")]
         plans = [self.plan, *(load_plan(self.site, head.plan) for head in standing)]
-        return any(plan["disruption"] != "live" for plan in plans)
+        return any(plan.disruption != "live" for plan in plans)
 
     @cached_property
     def pop(self) -> Pop:
@@ -336,7 +336,7 @@ class Rollout:
     @cached_property
     def sets_bios(self) -> bool:
         """Whether the BIOS of hosts is looked after, be it as wanted already."""
-        rows = [row for profile in self.plan["profiles"] for row in profile["before"]]
+        rows = [row for profile in self.plan.profiles for row in profile.before]
         return bool(settings_by_bmc(rows))
 
     @property
@@ -350,8 +350,8 @@ class Rollout:
 
     def numbers(self, state: str) -> range:
         """Numbers of the batches that are taken in a state."""
-        changes = len(self.plan["batches"])
-        planned = changes + len(self.plan["promote_batches"])
+        changes = len(self.plan.batches)
+        planned = len(self.plan.every_batch)
         return {
             "changing": range(changes),
             "promoting": range(changes, planned),
@@ -360,7 +360,7 @@ class Rollout:
 
     def batches(self) -> Iterator[Batch]:
         """Every batch there is or will be, the planned ones first."""
-        planned = len(self.plan["batches"]) + len(self.plan["promote_batches"])
+        planned = len(self.plan.every_batch)
         kept = self.site.store.list(_batch_key(self.head.id))
         for number in range(planned + self.head.restore_batches):
             yield self._batch(number, kept.get(_batch_key(self.head.id, number)))
@@ -375,12 +375,12 @@ class Rollout:
     def _batch(self, number: int, text: str | None) -> Batch:
         if text is not None:
             return _load_batch(self.head.id, number, text)
-        planned = [*self.plan["batches"], *self.plan["promote_batches"]]
+        planned = self.plan.every_batch
         if not 0 <= number < len(planned):
             raise InputError("parameter", "batch", f"rollout {self.head.id} has no batch {number}")
-        reboot = self.plan["disruption"] == "reboot"
-        hosts = {host: HostStep(reboot=reboot) for host in planned[number]["hosts"]}
-        return Batch(self.head.id, number, planned[number]["what"], planned[number]["group"], hosts)
+        own, reboot = planned[number], self.plan.reboots
+        hosts = {host: HostStep(reboot=reboot) for host in own.hosts}
+        return Batch(self.head.id, number, own.what, own.group, hosts)
 
     @property
     def wait(self) -> Wait | None:
@@ -555,15 +555,15 @@ def _goes_on(head: Head) -> str:
     return f"; {by} goes on with it ({head.state}), and nothing is left to do here"
 
 
-def load_plan(site: Site, digest: str) -> dict[str, Any]:
+def load_plan(site: Site, digest: str) -> Plan:
     """A stored plan; RefusedError if it is not there or damaged."""
     known = re.fullmatch(r"sha256:[0-9a-f]{16}", digest)
     return read_plan(site.store.get(f"{PACK}.plan.{digest}") if known else None, digest)
 
 
-def save_plan(site: Site, plan: Mapping[str, Any]) -> None:
+def save_plan(site: Site, plan: Plan) -> None:
     """Keep a plan under its digest."""
-    site.store.put(f"{PACK}.plan.{plan['digest']}", json.dumps(plan))
+    site.store.put(f"{PACK}.plan.{plan.digest}", json.dumps(plan.document()))
 
 
 def read_rollout(site: Site, rollout: str) -> Rollout:

@@ -45,7 +45,7 @@ def is_orphaned(site: Site, head: Head) -> bool:
     if not head.wants_a_workflow:
         return False
     try:
-        interval: float = Rollout(site, head).plan["options"]["interval"]
+        interval: float = Rollout(site, head).plan.options.interval
     except RefusedError:
         # A damaged plan must not hide the other orphans.
         interval = 0

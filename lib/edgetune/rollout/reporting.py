@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Any
 from edgetune.config import Config
 from edgetune.errors import EdgetuneError, InputError, RefusedError
 from edgetune.metrics.table import SampleTable
-from edgetune.plan import groups
 from edgetune.report.phases import phases
 from edgetune.report.text import clock, wait_text
 from edgetune.rollout.automation import needed_rules, what_is_off
-from edgetune.rollout.baseline import metrics_of
 from edgetune.rollout.pause import Pause, pause_text, pauses_of, why_frozen
 from edgetune.rollout.record import CHANGES_HOSTS, ENDED, Head, Rollout, read_rollout
 from edgetune.rollout.site import Site
@@ -135,14 +133,14 @@ def _window(
     if not opened.head.baseline:
         return None
     plan, start = opened.plan, opened.head.baseline[0]
-    interval = plan["options"]["interval"]
+    interval = plan.options.interval
     slot = interval * max(_SAMPLES, math.ceil((until - start) / interval / _SLOTS))
-    hosts = [host for group in groups(plan).values() for host in group]
+    hosts = [host for group in plan.groups.values() for host in group]
     measured = baseline["metrics"] if baseline else {}
     exposures = {name: row["exposure"] for name, row in measured.items()}
     try:
         samples = _samples(opened, start, until, slot)
-        window = read_window(samples, hosts, start, until, slot, metrics_of(plan), exposures)
+        window = read_window(samples, hosts, start, until, slot, plan.metrics, exposures)
     except EdgetuneError as error:
         missing.append(f"The samples are not known: {error}.")
         return None
@@ -168,7 +166,7 @@ def _samples(opened: Rollout, start: float, end: float, slot: float) -> SampleTa
     All samples of a large PoP over days would be millions.
     """
     read, pop = opened.site.samples.window, opened.head.pop
-    interval = opened.plan["options"]["interval"]
+    interval = opened.plan.options.interval
     if slot <= _SAMPLES * interval:
         return read(pop, start - 2 * interval, end)
     borders = [start + slot * each for each in range(math.ceil((end - start) / slot) + 1)]

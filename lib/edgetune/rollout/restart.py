@@ -7,7 +7,7 @@ is turned on once its BMC says that it is off. Each way is written down before i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from edgetune.bmc.ladder import ON, SHUTDOWN
@@ -85,7 +85,8 @@ def restart(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
 
 def _refuse(opened: Rollout, host: HostStep, way: str, answer: HostResult) -> None:
     """Write down that the way is none, nor is any that was not tried where our login is refused."""
-    untried = _shown(opened, answer.host)["resets"] if answer.reason == "auth" else []
+    shown = opened.plan.restarts.get(answer.host)
+    untried = shown.resets if shown and answer.reason == "auth" else []
     left = [way, *(other for other in untried if other not in host.resets)]
     host.refused.update(dict.fromkeys(left, str(answer.error)))
 
@@ -129,19 +130,15 @@ def _next_way(opened: Rollout, work: Batch, name: str) -> list[str]:
     host = work.hosts[name]
     if not _heard_us(opened, host) or not opened.pop.host(name).bmc:
         return []
-    tried = (*host.resets, *host.refused)
-    return [way for way in _shown(opened, name)["resets"] if way not in tried][:1]
-
-
-def _shown(opened: Rollout, name: str) -> Mapping[str, Any]:
-    """What the plan shows of the BMC of a host; the plan of an earlier version shows nothing."""
-    shown: Mapping[str, Any] = opened.plan.get("restarts", {}).get(name, {"resets": []})
-    return shown
+    # The plan of an earlier version shows nothing.
+    shown, tried = opened.plan.restarts.get(name), (*host.resets, *host.refused)
+    return [way for way in (shown.resets if shown else ()) if way not in tried][:1]
 
 
 def _known(opened: Rollout, name: str) -> dict[str, str]:
     """The machine that its BMC had when the plan was made: ``{system, serial, sku}``."""
-    return {part: told for part, told in _shown(opened, name).items() if part != "resets"}
+    shown = opened.plan.restarts.get(name)
+    return shown.machine if shown else {}
 
 
 def _heard_us(opened: Rollout, host: HostStep) -> bool:

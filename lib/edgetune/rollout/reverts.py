@@ -40,7 +40,7 @@ def confirm_window(opened: Rollout, hosts: int) -> float:
     Longer than ``verify_hosts`` goes on asking a host that does not answer.
     """
     config = opened.site.config
-    if opened.plan["disruption"] == "reboot":
+    if opened.plan.reboots:
         return _AFTER_REBOOT + config.reboot_deadline
     rounds = math.ceil(max(hosts, 1) / config.ssh_threads)
     return config.health_deadline + rounds * _ROUND

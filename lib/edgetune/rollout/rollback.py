@@ -31,7 +31,7 @@ def plan_restore(opened: Rollout) -> None:
         spare = max(1, len(serving))
     groups = [out] if out else []
     groups += [serving[start : start + spare] for start in range(0, len(serving), spare)]
-    planned = len(opened.plan["batches"]) + len(opened.plan["promote_batches"])
+    planned = len(opened.plan.every_batch)
     opened.head.first_restore = planned + opened.head.restore_batches
     for number, names in enumerate(groups, opened.head.first_restore):
         hosts = {name: touched[name] for name in names}
@@ -87,7 +87,7 @@ def _must_reboot(opened: Rollout, batch: Batch, host: HostStep, earlier: HostSte
     if batch.what == "restore":
         return host.reboot and host.step not in _BACK
     booted = batch.what == "change" and host.step in _REBOOTED_SINCE
-    asked = opened.plan["disruption"] == "reboot"
+    asked = opened.plan.reboots
     return (asked and booted) or bool(earlier and earlier.reboot)
 
 
@@ -115,6 +115,6 @@ def _sickest_first(opened: Rollout, names: Sequence[str]) -> list[str]:
     except RefusedError:
         # It is good for the order only.
         return list(names)
-    recent = samples.window(pop, now - _RECENT * opened.plan["options"]["interval"], now)
+    recent = samples.window(pop, now - _RECENT * opened.plan.options.interval, now)
     latest = recent.latest_gauges()
     return sorted(names, key=lambda name: sickness(latest.get(name), usual.get(name)), reverse=True)

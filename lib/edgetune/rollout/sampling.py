@@ -78,7 +78,7 @@ def _was_sampled_by_rule(opened: Rollout) -> bool:
     Only what the rule says of itself shows that: there are samples of ours, too. A workflow that
     samples every few seconds does not ask.
     """
-    interval = opened.plan["options"]["interval"]
+    interval = opened.plan.options.interval
     if interval < SAMPLED_EVERY:
         return False
     last = opened.site.heartbeats.last(_by_rule(opened.head.pop))
@@ -163,7 +163,7 @@ def _next_sample(opened: Rollout, by_rule: bool) -> float:
     often that the owner is seen to live: a task for each sample of a day would be 1,440.
     """
     head, now = opened.head, time.time()
-    interval: float = opened.plan["options"]["interval"]
+    interval: float = opened.plan.options.interval
     left = interval - (now - head.created) % interval
     if by_rule:
         left = max(left, opened.site.config.owner_timeout / 3)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgetune.errors import InputError, RefusedError
 from edgetune.judge.limits import beyond_limits
-from edgetune.plan import groups, planned_looks
-from edgetune.rollout.baseline import kept_baseline, metrics_of, usual_health
+from edgetune.rollout.baseline import kept_baseline, usual_health
 from edgetune.rollout.record import Rollout
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ class Soak:
         """The ends of the looks that are due, with ``now`` of one that is not."""
         at, until = time.time(), self._until
         ends = [end for end in self._schedule if until + _SAME_TIME < end <= at]
-        fresh = at - max([until, *ends]) >= 2 * self._plan["options"]["interval"]
+        fresh = at - max([until, *ends]) >= 2 * self._plan.options.interval
         return [*ends, at] if now and fresh and at < self._over else ends
 
     @property
@@ -80,7 +79,7 @@ class Soak:
         all its samples: from then on it says the same whoever takes it, and however often, so it
         spends no alpha of its own.
         """
-        complete = time.time() - self._plan["options"]["interval"]
+        complete = time.time() - self._plan.options.interval
         for end in self.due(now=False):
             if end > complete or self.has_decided:
                 break
@@ -132,7 +131,7 @@ class Soak:
 
     @cached_property
     def _schedule(self) -> list[float]:
-        looks = planned_looks(self._plan["options"])
+        looks = self._plan.options.planned_looks
         each = (self._over - self._start) / looks
         return [self._start + each * (number + 1) for number in range(looks)]
 
@@ -165,16 +164,16 @@ class Soak:
         from edgetune.judge.measured import measure_block
         from edgetune.metrics.series import read_window
 
-        plan, options, samples = self._plan, self._plan["options"], self._opened.site.samples
-        interval, hosts = options["interval"], [h for own in groups(plan).values() for h in own]
+        plan, options, samples = self._plan, self._plan.options, self._opened.site.samples
+        interval, hosts = options.interval, [h for own in plan.groups.values() for h in own]
         exposures = {name: row["exposure"] for name, row in baseline["metrics"].items()}
         # The warm-up is left out of the comparison, but a host that reboots in it is told.
-        since = start - options["warmup"] if start <= self._start else start
+        since = start - options.warmup if start <= self._start else start
         begun = min(since, start - 2 * interval)
         around = samples.window(self._opened.head.pop, begun, end + interval)
-        names = metrics_of(plan)
+        names = plan.metrics
         window = read_window(around, hosts, start, end, interval, names, exposures, since)
-        block = measure_block(window, plan["strata"], baseline)
+        block = measure_block(window, plan.strata, baseline)
         # The samples of many hosts are let go before the look needs its memory.
         return {**block, "resumed": self._opened.head.first_look > 0}, around.latest_gauges()
 
@@ -200,7 +199,7 @@ def _hold_if_unwell(opened: Rollout, look: dict[str, Any], latest: Gauges) -> No
     if look["decision"] != "promote":
         return
     before = usual_health(opened)
-    test = groups(opened.plan)["test"]
+    test = opened.plan.groups["test"]
     for name, problem in beyond_limits(test, latest, before, test).items():
         look["decision"] = "hold"
         look["reason"] += f"; but {name} {problem}"
@@ -209,9 +208,9 @@ def _hold_if_unwell(opened: Rollout, look: dict[str, Any], latest: Gauges) -> No
 def _compared(opened: Rollout) -> dict[str, dict[str, list[str]]]:
     """The strata without hosts that were skipped: they were not changed, or not rebooted."""
     # Who is skipped when all is promoted was compared all the same.
-    planned = range(len(opened.plan["batches"]))
+    planned = range(len(opened.plan.batches))
     skipped = {name for number in planned for name in opened.batch(number).at("skipped")}
     return {
         stratum: {group: [h for h in hosts if h not in skipped] for group, hosts in groups.items()}
-        for stratum, groups in opened.plan["strata"].items()
+        for stratum, groups in opened.plan.strata.items()
     }

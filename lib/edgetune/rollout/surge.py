@@ -16,7 +16,7 @@ def surge_of(opened: Rollout) -> str:
     """Why nothing is drained now, or nothing; hosts are sampled if there is no fresh sample."""
     if opened.head.usual_load <= 0:
         return ""
-    interval = opened.plan["options"]["interval"]
+    interval = opened.plan.options.interval
     return surge_in(opened, recent_samples(opened, _RECENT * interval, interval))
 
 
@@ -24,7 +24,7 @@ def surge_in(opened: Rollout, samples: SampleTable) -> str:
     """The same of some samples."""
     if opened.head.usual_load <= 0:
         return ""
-    times = peak_load(samples, opened.plan["options"]["interval"]) / opened.head.usual_load
+    times = peak_load(samples, opened.plan.options.interval) / opened.head.usual_load
     if times <= opened.site.config.surge_factor:
         return ""
     return f"{opened.head.pop} carries {times:.1f} times its usual load; nothing is drained now"

@@ -17,7 +17,7 @@ import secrets
 from typing import Any
 
 from edgetune import CAMPAIGN_SCHEMA, PACK
-from edgetune.documents import read_document
+from edgetune.documents.reading import read_document
 from edgetune.errors import DamagedError, RefusedError, StoreError
 from edgetune.rollout.site import Site
 from edgetune.rollout.store import value_of

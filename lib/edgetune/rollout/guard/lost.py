@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from edgetune.plan import groups
 from edgetune.report.text import duration
 from edgetune.rollout.guard.watched import Finding, Watched
 from edgetune.rollout.recovery import under_way
@@ -29,7 +28,7 @@ def lost_hosts(watched: Watched) -> Finding | None:
     in_hand = {*dict(under_way(watched.batches)), *watched.head.quarantined}
     lost = sorted(
         host
-        for group in groups(watched.opened.plan).values()
+        for group in watched.opened.plan.groups.values()
         for host in group
         if host not in in_hand and seen[host] >= known and times[-1] - seen[host] > patience
         if sum(at > seen[host] for at in times) >= _MISSED

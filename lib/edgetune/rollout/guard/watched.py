@@ -58,7 +58,7 @@ class Watched:
     @cached_property
     def interval(self) -> float:
         """Seconds between two samples, as planned."""
-        return float(self.opened.plan["options"]["interval"])
+        return float(self.opened.plan.options.interval)
 
     @cached_property
     def batches(self) -> list[Batch]:
