@@ -139,12 +139,15 @@ def test_pack() -> None:
     assert (pack["ref"], pack["version"]) == ("edgetune", edgetune.__version__)
 
 
-def test_changes_begin_with_the_version_of_the_pack() -> None:
-    changes = ROOT / "CHANGES.md"
-    if not changes.exists():
-        pytest.skip("there is no CHANGES.md yet")
-    headings = re.findall(r"^#+ .*?(\d+\.\d+\.\d+)", changes.read_text(encoding="utf-8"), re.M)
-    assert headings[:1] == [edgetune.__version__]
+def test_changes_are_those_of_the_pack_s_version_and_of_all_before_it() -> None:
+    headings = re.findall(r"^## (.*)$", (ROOT / "CHANGES.md").read_text(encoding="utf-8"), re.M)
+    if headings[0] == "[Unreleased]":
+        del headings[0]
+    found = [re.fullmatch(r"\[(\d+\.\d+\.\d+)\] - (20\d\d-\d\d-\d\d)", own) for own in headings]
+    assert all(found), headings
+    versions = [(own[2], [int(part) for part in own[1].split(".")]) for own in found if own]
+    assert versions == sorted(versions, reverse=True)
+    assert f"[{edgetune.__version__}] " in headings[0]
 
 
 def test_config_schema() -> None:
