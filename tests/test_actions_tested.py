@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each action has a test: one with code a case of StackStorm's classes, a workflow a run."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+
+from tests.builders import ROOT
+from tests.metadata.values import documents
+
+ACTIONS = documents(ROOT, "actions")
+WITH_CODE = [name for name, own in ACTIONS.items() if own["runner_type"] == "python-script"]
+WORKFLOWS = [name for name, own in ACTIONS.items() if own["runner_type"] == "orquesta"]
+CONDUCTS = re.compile(r"\b(lab\.runner|Conductor|tests\.practice)\b")
+
+TESTS = {path.name: path.read_text() for path in sorted((ROOT / "tests").glob("test_*.py"))}
+CASES = set(re.findall(r"^ +action_cls = (\w+)$", "\n".join(TESTS.values()), re.MULTILINE))
+CONDUCTED = {
+    node.value
+    for text in TESTS.values()
+    if CONDUCTS.search(text)
+    for node in ast.walk(ast.parse(text))
+    if isinstance(node, ast.Constant) and isinstance(node.value, str)
+}
+
+
+@pytest.mark.parametrize("name", WITH_CODE)
+def test_an_action_with_code_has_a_case(name: str) -> None:
+    classes = re.findall(r"^class (\w+)", (ROOT / f"actions/{name}.py").read_text(), re.MULTILINE)
+    assert CASES.intersection(classes), (
+        f"{name}: no test has `action_cls = {classes[-1]}`; write tests/test_action_{name}.py"
+    )
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_a_workflow_is_named_by_a_test_that_conducts_workflows(name: str) -> None:
+    assert name in CONDUCTED, f"{name}: no test that conducts workflows names this one"
+
+
+def test_every_action_is_of_one_of_these_sorts_or_a_text_for_chat() -> None:
+    assert {*ACTIONS} - {*WITH_CODE, *WORKFLOWS} == {"post"}

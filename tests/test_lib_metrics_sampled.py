@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The readings that metrics are made of, held against a sample of the agent."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+from edgetune.hosts.agent.answer import answer
+from edgetune.metrics.catalogue import COUNTERS, GAUGES
+from tests.agent_root import agent_root, request
+
+
+class Service(BaseHTTPRequestHandler):
+    """Whose health is good."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *arguments: Any) -> None:
+        """Silent."""
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """What the agent samples of a host that shows all that it reads."""
+    with (
+        agent_root(tmp_path_factory.mktemp("sampled")) as host,
+        HTTPServer(("127.0.0.1", 0), Service) as service,
+    ):
+        thread = threading.Thread(target=service.serve_forever, args=(0.02,))
+        thread.start()
+        url = f"http://127.0.0.1:{service.server_port}/"
+        asked = request("sample", health_url=url, health_requests=3)
+        try:
+            yield answer(str(host.path), asked)["result"]
+        finally:
+            service.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("name", COUNTERS)
+def test_the_agent_samples_each_counter_of_a_metric(sample: dict[str, Any], name: str) -> None:
+    assert name in sample["counters"], (
+        f"{name}: read it in hosts/agent/verbs/sample.py, and show it in FILES of agent_root.py"
+    )
+
+
+@pytest.mark.parametrize("name", GAUGES)
+def test_the_agent_samples_each_gauge_of_a_metric(sample: dict[str, Any], name: str) -> None:
+    assert name in sample["gauges"], f"{name}: read it in hosts/agent/verbs/sample.py"
