@@ -2,7 +2,7 @@
 """Imports orquesta, the engine of StackStorm's workflows.
 
 PyPI's newest, 1.2.0, was written for Python 3.8 and older; what it (and networkx 1.11 under it)
-misses on 3.9 to 3.12 is put back first. Any other version is used as it is.
+misses on 3.9 to 3.12 is put back first.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import collections.abc
 import fractions
+import functools
 import math
 import warnings
 from importlib import import_module, metadata
@@ -34,11 +35,23 @@ def _mend_inline_flags() -> None:
         inline.REGEX_INLINE_PARAMS = mended
 
 
+def _merge_schemas_once() -> None:
+    """Orquesta merges the schemas of its classes anew for each task it reads: half of its time.
+
+    Nothing changes what the two functions return.
+    """
+    spec: Any = import_module("orquesta.specs.base").Spec
+    for name in ("get_meta_schema", "get_schema"):
+        merged: Any = functools.lru_cache(maxsize=None)(getattr(spec, name).__func__)
+        setattr(spec, name, classmethod(merged))
+
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     if metadata.version("orquesta") == "1.2.0":
         _restore_standard_names()
         _mend_inline_flags()
+    _merge_schemas_once()
     conducting: Any = import_module("orquesta.conducting")
     events: Any = import_module("orquesta.events")
     expressions: Any = import_module("orquesta.expressions.base")
