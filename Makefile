@@ -34,7 +34,7 @@ $(CLIENT)/.ready: $(STAMP) requirements-client.txt
 peers: $(PEERS)
 
 $(PEERS): $(STAMP) requirements-bench.txt
-	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-bench.txt
+	@./lab/setup.sh peers "$(VENV)"
 	@touch $(PEERS)
 
 packages:

@@ -2,9 +2,23 @@
 # Builds the virtualenv, and names or installs the Debian packages that the namespaced lab needs.
 #   lab/setup.sh venv PYTHON DIRECTORY
 #   lab/setup.sh client PYTHON DIRECTORY     StackStorm's client, whose parser tests ask
+#   lab/setup.sh peers DIRECTORY     what benchmarks compare with, into that virtualenv
 #   lab/setup.sh packages        installs with YES=1 or CI set, asks otherwise
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+say() {
+  echo "setup: $*"
+}
+
+install_requirements() {
+  local place=$1 file
+  shift
+  for file; do
+    say "installing from $file: $(sed -E '/^#/d; s/[<>=;].*//' "$file" | sort -u | paste -sd ' ')"
+  done
+  "$place/bin/pip" install --quiet --disable-pip-version-check "${@/#/--requirement=}"
+}
 
 build_venv() {
   local python=$1 place=$2
@@ -13,6 +27,7 @@ import sys
 if not (3, 9) <= sys.version_info[:2] <= (3, 12):
     sys.exit("edgetune needs Python 3.9 to 3.12, this is %d.%d; give another with PYTHON=" % sys.version_info[:2])
 CHECK
+  say "making the virtualenv $place with $("$python" --version) ($(command -v "$python"))"
   if ! "$python" -m venv --clear "$place" 2>/dev/null; then
     # Debian keeps ensurepip in a package of its own.
     if [ "$(id -u)" != 0 ] || [ -z "${YES:-}${CI:-}" ]; then
@@ -22,8 +37,8 @@ CHECK
     install_packages python3-venv
     "$python" -m venv --clear "$place"
   fi
-  "$place/bin/pip" install --quiet --disable-pip-version-check \
-    -r requirements.txt -r requirements-tests.txt
+  install_requirements "$place" requirements.txt requirements-tests.txt
+  say "writing the command $place/bin/edgetune"
   "$place/bin/python" - <<'LINK'
 import sysconfig, pathlib
 here = pathlib.Path.cwd()
@@ -34,12 +49,15 @@ LINK
 exec "\$(dirname "\$0")/python" -m lab.cli "\$@"
 COMMAND
   chmod +x "$place/bin/edgetune"
+  say "$place is ready after $SECONDS s"
 }
 
 build_client() {
   # It holds versions that the environment of the pack cannot have.
+  say "making the virtualenv $2"
   "$1" -m venv --clear "$2"
-  "$2/bin/pip" install --quiet --disable-pip-version-check -r requirements-client.txt
+  install_requirements "$2" requirements-client.txt
+  say "$2 is ready after $SECONDS s"
 }
 
 install_packages() {
@@ -50,6 +68,7 @@ install_packages() {
     printf '#!/bin/sh\nexit 101\n' >$policy
     chmod +x $policy
   fi
+  say "installing Debian packages: $*"
   apt-get update -qq
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
@@ -79,6 +98,7 @@ offer_packages() {
 case ${1:-} in
   venv) build_venv "$2" "$3" ;;
   client) build_client "$2" "$3" ;;
+  peers) install_requirements "$2" requirements-bench.txt ;;
   packages) offer_packages ;;
-  *) echo "usage: lab/setup.sh venv PYTHON DIRECTORY | client PYTHON DIRECTORY | packages" >&2; exit 2 ;;
+  *) echo "usage: lab/setup.sh venv PYTHON DIRECTORY | client PYTHON DIRECTORY | peers DIRECTORY | packages" >&2; exit 2 ;;
 esac
