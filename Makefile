@@ -14,7 +14,7 @@ help:
 	@echo "make demo    bring a lab PoP up, roll out tunings that help, that hurt, and whose hosts fall ill"
 	@echo "make test    check everything (lint, types, metadata, tests, with the lab when root)"
 	@echo "make mutants make mistakes on purpose, one at a time, and see whether a test fails"
-	@echo "make lint    ruff, mypy, generated pages"
+	@echo "make lint    ruff, mypy, the import rule, generated pages"
 	@echo "make docs    write docs/reference from the YAML and the code"
 	@echo "make bench   measure"
 	@echo "make setup   build $(VENV) and name the system packages that the lab needs"
@@ -54,6 +54,8 @@ lint: setup
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@if [ -x $(BIN)/lint-imports ]; then $(BIN)/lint-imports --no-cache --no-logo; else \
+	  echo "import rule: not checked, since import-linter needs Python 3.10"; fi
 	@$(BIN)/python docs/generate.py --check
 
 docs: setup
