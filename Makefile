@@ -4,20 +4,24 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 PEERS := $(VENV)/.peers
 CLIENT := $(VENV)/st2client
+SLOWEST := --durations=10 --durations-min=5
 
 # Each of the thousands of processes that tests start would compile the pack anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup client peers packages demo test mutants lint docs bench clean
+.PHONY: help setup client peers packages demo check test mutants lint docs bench clean
 
 help:
-	@echo "make demo    bring a lab PoP up, roll out tunings that help, that hurt, and whose hosts fall ill"
-	@echo "make test    check everything (lint, types, metadata, tests, with the lab when root)"
-	@echo "make mutants make mistakes on purpose, one at a time, and see whether a test fails"
-	@echo "make lint    ruff, mypy, the import rule, generated pages"
-	@echo "make docs    write docs/reference from the YAML and the code"
-	@echo "make bench   measure"
-	@echo "make setup   build $(VENV) and name the system packages that the lab needs"
+	@echo "make setup    build $(VENV); a line for each step"
+	@echo "make packages name the system packages that the lab needs, and offer to install them"
+	@echo "make check    lint, and the tests that are quick: before each commit, two minutes"
+	@echo "make test     lint, and all tests, with the namespaced lab when root: a quarter of an hour"
+	@echo "make lint     ruff, mypy, the import rule, generated pages"
+	@echo "make docs     write docs/reference from the YAML and the code"
+	@echo "make mutants  make mistakes on purpose, one at a time, and see whether a test fails"
+	@echo "make demo     bring a lab PoP up, roll out tunings that help, that hurt, and whose hosts fall ill"
+	@echo "make bench    measure"
+	@echo "make clean    remove $(VENV) and what the local runner keeps"
 
 setup: $(STAMP)
 
@@ -43,8 +47,12 @@ packages:
 demo: setup packages
 	@$(BIN)/python -m lab.demo
 
+check: setup lint
+	@$(BIN)/python -m pytest -n 4 --dist worksteal -q -m "not (lab or processes or slow or quiet)"
+
 test: setup client packages lint
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(SLOWEST) -m "not quiet"
+	@$(BIN)/python -m pytest -q -m quiet
 
 mutants: setup packages
 	@$(BIN)/python -m tests.mutants

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +63,13 @@ def give_changes_up_soon(patch: pytest.MonkeyPatch) -> None:
         request(own, method, path, *more)
 
     patch.setattr(client._Connection, "request", hurried)
+
+
+@pytest.fixture
+def brief_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client waits a tenth of each pause for a BMC that is busy or was given a change."""
+    hasty = partial(client.Client, sleep=lambda seconds: time.sleep(seconds / 10))
+    monkeypatch.setattr("edgetune.bmc.bmcs.Client", hasty)
 
 
 class Site:

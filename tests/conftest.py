@@ -8,6 +8,7 @@ import os
 import signal
 import sqlite3
 import sys
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ for place in (ROOT, ROOT / "actions", ROOT / "sensors", ROOT / "lib"):
     sys.path.insert(0, str(place))
 sys.path.append(str(ROOT / "lab" / "standins"))
 
-from tests import leftovers  # noqa: E402 - from the path of above
+from tests import leftovers, processes  # noqa: E402 - from the path of above
 
 # StackStorm's test classes patch sockets and threads for eventlet as they are imported; actions
 # are never patched, and tests that start threads and processes would hang.
@@ -35,6 +36,8 @@ if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
 
 leftovers.watch()
+guard = processes.Guard()
+guard.watch()
 
 _connect = sqlite3.connect
 
@@ -54,3 +57,20 @@ os.fsync = lambda descriptor: None
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files that use the lab first: they take longest, and one begun last would run alone."""
     items.sort(key=lambda item: item.get_closest_marker("lab") is None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Let no test start a process without a mark, nor a fixture or a thread for it."""
+    with guard.over(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, object, object]:
+    """Fail with the refusal also where the code under test took it for one of its own."""
+    try:
+        return (yield)
+    finally:
+        if guard.refused:
+            pytest.fail(guard.refused, pytrace=False)

@@ -17,7 +17,10 @@ from edgetune.inventory import LoadBalancer
 from edgetune.traffic.conversation import ask
 from edgetune.traffic.haproxy import Haproxy
 
-needs_haproxy = pytest.mark.skipif(not shutil.which("haproxy"), reason="HAProxy is not installed")
+needs_haproxy = [
+    pytest.mark.processes,
+    pytest.mark.skipif(not shutil.which("haproxy"), reason="HAProxy is not installed"),
+]
 
 _GLOBAL = """
 global

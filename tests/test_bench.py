@@ -61,6 +61,7 @@ def _figures(name: str, folder: Path, *more: str) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("no_further_peers", "late_is_soon")
 @pytest.mark.parametrize(
     "name",
@@ -76,6 +77,7 @@ def test_every_program_prints_a_table_and_writes_its_figures(
     assert capsys.readouterr().out.count("\n| ") == sum(len(rows) + 2 for rows in tables)
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("no_further_peers")
 def test_fanout_compares_every_client_with_fleet(tmp_path: Path) -> None:
     document = _figures("fanout", tmp_path, "--hosts", "3")
@@ -89,12 +91,14 @@ def test_fanout_compares_every_client_with_fleet(tmp_path: Path) -> None:
         assert figure["hosts_per_s"]["min"] > 0
 
 
+@pytest.mark.processes
 def test_fanout_asks_the_real_agent_when_told_to(tmp_path: Path) -> None:
     document = _figures("fanout", tmp_path, "--hosts", "1", "--server", "agent")
     assert document["server"] == "agent"
     assert {name for name in document["left_out"] if name != "OpenSSH"} == set(fanout._further())
 
 
+@pytest.mark.processes
 def test_a_further_client_that_fails_is_left_out_with_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -108,6 +112,7 @@ def test_a_further_client_that_fails_is_left_out_with_its_reason(
     assert "not compared: a (too old)" in capsys.readouterr().out
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("no_further_peers")
 def test_a_failing_host_fails_the_benchmark(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -175,6 +180,7 @@ def test_without_a_lab_agent_says_what_is_missing(
     assert capsys.readouterr().err == "bench.agent: the lab cannot run here, it needs: root\n"
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("late_is_soon")
 def test_bmc_compares_what_is_installed_and_says_what_is_not(tmp_path: Path) -> None:
     document = _figures("bmc", tmp_path, "--bmcs", "4")
@@ -203,6 +209,7 @@ def test_bmc_compares_what_is_installed_and_says_what_is_not(tmp_path: Path) -> 
     assert set(bmc.LIBRARIES) & set(document["left_out"]) == set(bmc.LIBRARIES) - set(there)
 
 
+@pytest.mark.processes
 def test_a_client_that_does_not_see_what_is_pending_fails_the_benchmark(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -238,6 +245,7 @@ def test_a_wrong_number_of_hosts_is_refused(
     assert option in capsys.readouterr().err
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
 def test_nothing_is_left_after_an_interruption(
     sent: signal.Signals, status: int, tmp_path: Path

@@ -91,6 +91,7 @@ def test_every_peer_sees_a_disaster_and_no_improvement(peer: Peer) -> None:
     assert peer.decide(harmful, LOOKS) is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("peer", HERE, ids=lambda peer: peer.name)
 @pytest.mark.parametrize("value", [0.0, 7.0, np.nan])
 @pytest.mark.parametrize("where", ["all", "test", "control", "one host", "baseline"])

@@ -112,6 +112,7 @@ def test_wilsons_interval(count: int, of: int, low: float, high: float) -> None:
     assert figures.wilson(count, of) == pytest.approx((low, high), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_figures_do_not_depend_on_the_number_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "BLOCK", 2)
     chosen = trials.cases(["few"])[:2]
@@ -311,6 +312,7 @@ def test_rows_whose_interval_misses_the_truth_are_named() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tiny", "steady")
 def test_the_program_prints_its_tables_and_writes_its_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -343,6 +345,7 @@ def test_the_program_prints_its_tables_and_writes_its_figures(
     assert program.main(arguments) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tiny")
 def test_the_program_says_that_ours_is_left_out_when_it_is_not_there(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -415,6 +418,7 @@ def test_a_grid_has_a_row_for_each_method_and_a_dash_where_there_is_nothing() ->
     assert cells == [["a", "ax", "ay"], ["b", "-", "by"]]
 
 
+@pytest.mark.processes
 def test_an_interrupt_ends_all_processes() -> None:
     """As a terminal does it: all of them are told, and only one has something to say."""
     command = [sys.executable, "-m", "bench.judge", "--only", "full", "--seed", "7"]
@@ -467,6 +471,7 @@ def test_every_scenario_says_what_it_is_about() -> None:
     assert all(scenario.about for scenario in SCENARIOS.values())
 
 
+@pytest.mark.processes
 def test_a_look_over_many_hosts_costs_what_its_process_says() -> None:
     found = large.measure(hosts=40, rounds=1)
     assert (found["hosts"], found["draws"]) == (40, 10000)

@@ -329,6 +329,7 @@ def _report(seed: int, *broken: Broken) -> Report:
     return Report(*about, because=because)
 
 
+@pytest.mark.processes
 def test_seeds_are_resumed_and_a_broken_promise_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -356,6 +357,7 @@ def test_seeds_are_resumed_and_a_broken_promise_fails(
     assert "4 seeds: 2 count and kept every promise, 1 do not count, 1 broke a promise" in out
 
 
+@pytest.mark.processes
 def test_a_seed_that_broke_a_promise_is_run_again_and_stays_in_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

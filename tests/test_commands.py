@@ -55,6 +55,7 @@ needs_client = pytest.mark.skipif(
 )
 
 
+@pytest.mark.processes
 @needs_client
 @pytest.mark.parametrize("source", SOURCES)
 def test_every_command_is_taken(source: str) -> None:
@@ -83,6 +84,7 @@ def test_no_message_shows_a_part_of_a_command() -> None:
     assert parts_of_messages() == []
 
 
+@pytest.mark.processes
 @needs_client
 @pytest.mark.parametrize(
     ("text", "why"),

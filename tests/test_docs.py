@@ -85,6 +85,7 @@ def text_of(pack: Path, name: str) -> str:
     return (pack / f"docs/reference/{name}.md").read_text()
 
 
+@pytest.mark.processes
 def test_pages_are_up_to_date() -> None:
     done = subprocess.run(
         [sys.executable, str(SCRIPT), "--check"], capture_output=True, text=True, check=False
@@ -179,6 +180,7 @@ def test_every_word_that_a_kind_takes_is_told(kind: str) -> None:
     assert plain <= told
 
 
+@pytest.mark.processes
 def test_the_facts_are_those_that_a_host_tells(tmp_path: Path) -> None:
     told = NearRoot(tmp_path / "host").ask("facts")
     assert {*_paths(told)} == set(words("facts"))

@@ -112,6 +112,7 @@ def test_an_answer_that_is_one_long_line_fits_into_one_message(name: str) -> Non
             assert html.unescape(shown).startswith(f"```failed: {text[:1400]}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_PAGES)
 @pytest.mark.parametrize("line", ["a row of the table", "p < 3 && q > 4 <<<<", "", "x" * 2000])
 def test_a_page_that_is_too_long_ends_with_a_whole_line(name: str, line: str) -> None:

@@ -190,6 +190,7 @@ SOURCES: dict[str, Says] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("says", SOURCES.values(), ids=SOURCES)
 def test_results_hold_nothing_but_text(world: World, says: Says) -> None:
     """Nothing is evaluated, nothing moves a cursor, and no text begins a line."""

@@ -17,6 +17,8 @@ from lab.bmc.personality import PERSONALITIES
 from lab.bmc.server import IDLE_SECONDS
 from tests.lab_bmc import PASSWORD, Bmc, certificates
 
+pytestmark = pytest.mark.processes
+
 CHECKOUT = Path(__file__).resolve().parents[1]
 HOSTS = 8
 

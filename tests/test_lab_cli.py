@@ -80,6 +80,7 @@ def exit_code(*argv: str) -> int:
         return int(stop.code or 0)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("argv", "code"),
     [
@@ -139,6 +140,7 @@ def test_with_its_lab_down_nothing_runs_on_the_machine_s_own_network(
     assert "the lab of this configuration is not up" in capsys.readouterr().err
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("home")
 def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code("run", "sequence", "--json") == 0
@@ -149,6 +151,7 @@ def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert [child["task"] for child in document["children"]] == ["first", "second"]
 
 
+@pytest.mark.processes
 def test_parameters_from_a_file(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = home / "parameters.yaml"
     file.write_text("names: [a, b]\ncount: 4\n")
@@ -157,12 +160,14 @@ def test_parameters_from_a_file(home: Path, capsys: pytest.CaptureFixture[str]) 
     assert (parameters["names"], parameters["count"]) == (["a", "b"], 5)
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("home")
 def test_text_of_a_result_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code("run", "returns", "what=text") == 0
     assert capsys.readouterr().out == "first line\n  second line\n"
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("home")
 def test_a_workflow_shows_its_tasks_and_output(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code("run", "remedy") == 1
@@ -198,6 +203,7 @@ class TestSignals:
             time.sleep(0.02)
         return process
 
+    @pytest.mark.processes
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
     def test_a_signal_cancels_and_lets_actions_finish(self, home: Path, number: int) -> None:
         process = self.start(home, "50")
@@ -213,6 +219,7 @@ class TestSignals:
         assert document["children"][0]["status"] == "succeeded"
         assert (home / "branch.left.done").exists()
 
+    @pytest.mark.processes
     def test_nohup_keeps_a_closed_terminal_from_canceling(self, home: Path) -> None:
         ignoring = signal.signal(signal.SIGHUP, signal.SIG_IGN)
         try:
@@ -226,6 +233,7 @@ class TestSignals:
         assert process.returncode == 0
         assert json.loads(out)["status"] == "succeeded"
 
+    @pytest.mark.processes
     def test_a_second_signal_kills(self, home: Path) -> None:
         process = self.start(home, "600")
         process.send_signal(signal.SIGINT)
@@ -248,6 +256,7 @@ class TestSignals:
         wait_for_file(home / "telling")
         return process
 
+    @pytest.mark.processes
     @pytest.mark.usefixtures("pack_with_status")
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
     def test_a_signal_that_comes_after_the_end_stops_no_last_line(
@@ -264,6 +273,7 @@ class TestSignals:
         (log,) = ended_runs(home)
         assert log.read_text().endswith("WITHOUT AN OWNER: r\n")
 
+    @pytest.mark.processes
     @pytest.mark.usefixtures("pack_with_status")
     def test_a_third_signal_gives_the_question_up_but_not_the_record(self, home: Path) -> None:
         process = self.telling(home)
@@ -289,6 +299,7 @@ def test_an_interruption_before_anything_runs_is_no_traceback(
     assert exit_code("run", "echo") == 130
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(("action", "kept"), [("sequence", 1), ("echo", 0)])
 def test_a_run_that_could_not_say_what_it_leaves_is_known_to_have_ended(
     home: Path, monkeypatch: pytest.MonkeyPatch, action: str, kept: int
@@ -401,6 +412,7 @@ class TestLab:
         assert "--simulated" in error
         assert pop.calls == []
 
+    @pytest.mark.processes
     def test_actions_run_inside_of_a_lab_of_namespaces(self, pop: Any) -> None:
         assert exit_code("run", "echo") == 0
         assert pop.calls == []
@@ -408,6 +420,7 @@ class TestLab:
         assert exit_code("run", "echo") == 0
         assert pop.calls[-1] == ("enter",)
 
+    @pytest.mark.processes
     def test_a_simulated_lab_is_not_entered(
         self, pop: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:

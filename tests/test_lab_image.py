@@ -52,6 +52,7 @@ def machine(tmp_path: Path) -> Path:
     return machine
 
 
+@pytest.mark.processes
 def test_hosts_have_a_frozen_etc(machine: Path, tmp_path: Path) -> None:
     built = tmp_path / "image"
     image.build(built, "a key", False, machine)

@@ -30,6 +30,8 @@ from lab.runner.execution import Listener
 from lab.runner.runs import Run, ended_runs
 from tests.builders import ROOT
 
+pytestmark = pytest.mark.processes
+
 PATIENCE = 400.0
 ROLLOUT = ["pop=lab1", "tuning=accept_queue", "dry_run=false", "wait=true"]
 SHORT = ["baseline=4", "soak=600", "interval=2", "warmup=1", "alpha_help=0.2", "alpha_harm=0.2"]

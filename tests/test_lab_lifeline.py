@@ -22,6 +22,8 @@ from lab import lifeline, pop, simulated
 from lab.pop.layout import Layout
 from tests.builders import ROOT
 
+pytestmark = pytest.mark.processes
+
 PATIENCE = 120.0
 # Beyond what select() takes, where a process may have so many.
 MANY = min(1100, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 1)

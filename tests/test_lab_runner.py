@@ -19,6 +19,8 @@ import pytest
 from lab.runner import Engine, Execution, Listener, Pack, ParameterError
 from lab.runner.metadata import load_config
 
+pytestmark = pytest.mark.processes
+
 PACK = Path(__file__).parent / "fixtures" / "runner_pack"
 # Beyond what select() takes, where a process may have so many.
 MANY = min(1100, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 1)

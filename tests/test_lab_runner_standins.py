@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import lab
 
 PACK = Path(__file__).parent / "fixtures" / "runner_pack"
@@ -23,6 +25,7 @@ def run(arguments: list[str], path: list[Path]) -> subprocess.CompletedProcess[s
     )
 
 
+@pytest.mark.processes
 def test_cases_of_a_pack_pass_on_the_stand_ins() -> None:
     path = [PACK / "actions", PACK / "actions" / "lib", PACK / "sensors", lab.STANDINS]
     cases = str(PACK / "tests" / "pack_cases.py")
@@ -31,6 +34,7 @@ def test_cases_of_a_pack_pass_on_the_stand_ins() -> None:
     assert "7 passed" in done.stdout, done.stdout
 
 
+@pytest.mark.processes
 def test_a_real_stackstorm_wins(tmp_path: Path) -> None:
     (tmp_path / "st2common").mkdir()
     (tmp_path / "st2common" / "__init__.py").write_text("REAL = True\n")

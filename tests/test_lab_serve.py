@@ -454,6 +454,7 @@ class TestServer:
         (line,) = served.tick()
         assert line.startswith(f"trigger {trigger} dropped: {why}")
 
+    @pytest.mark.processes
     def test_an_execution_that_ended_elsewhere_is_a_trigger(self, root: Path, home: Path) -> None:
         """As recover_left wants it: by action and status, of whoever started it."""
         add_rule(
@@ -480,6 +481,7 @@ class TestServer:
             "rule left -> core.echo",
         ]
 
+    @pytest.mark.processes
     def test_secrets_are_masked_in_the_trigger(self, root: Path, home: Path) -> None:
         Engine(Pack(root), {"greeting": "hi", "count": 1}, home).run("echo", {"token": "tops3cret"})
         ((trigger, payload),) = Inbox(home).take()
@@ -603,6 +605,7 @@ class TestSensorKeeper:
         kept.keeper.tend(1000)
         assert len(kept.started) == 1
 
+    @pytest.mark.processes
     def test_an_exception_ends_the_process_and_nothing_else(
         self, tmp_path: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:
@@ -669,6 +672,7 @@ def world_with_a_sick_host(folder: Path) -> World:
     return world
 
 
+@pytest.mark.processes
 def test_the_guard_finds_a_sick_host_and_its_rule_rolls_back(home: Path) -> None:
     world = world_with_a_sick_host(home / "world")
     served = Served(ROOT, home, "roll_back_degraded")
@@ -737,6 +741,7 @@ class TestGuardRules:
             assert not [line for line in lines if "dropped" in line or "failed" in line], lines
         return [one.payload["message"] for one in ran if one.action.ref == book[rule].action]
 
+    @pytest.mark.processes
     def test_a_surge_pauses_and_its_end_resumes(self, world: World, home: Path) -> None:
         self.load(world, usual=300.0)
         why = "surge, by rule pause_surge: lab1 carries 2.7 times its usual load; "
@@ -751,6 +756,7 @@ class TestGuardRules:
         assert second == "lab1 is not paused"
         assert self.polls(world, home, "resume_surge") == []
 
+    @pytest.mark.processes
     def test_a_lost_host_pauses(self, world: World, home: Path) -> None:
         self.load(world, usual=0.0, silent="e003")
         first, second = self.polls(world, home, "stop_lost_host", times=2)
@@ -809,6 +815,7 @@ class TestCommand:
             assert cli.main(["serve"]) == 2
         assert capsys.readouterr().err == f"edgetune: `edgetune serve` runs already on {home}\n"
 
+    @pytest.mark.processes
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
     def test_from_sensor_to_execution_and_to_the_end(
         self, home: Path, root: Path, number: signal.Signals
@@ -836,6 +843,7 @@ class TestCommand:
         assert said == "sensor.Watch.watch: INFO     config hi\ncleaned up\n"
         assert (home / "serve").exists() == (number == signal.SIGKILL)
 
+    @pytest.mark.processes
     def test_a_second_signal_kills_what_runs(self, home: Path, root: Path) -> None:
         given = {"seconds": 600, "marker": str(home / "pids")}
         add_rule(root, "heed", UNWELL, action={"ref": "probe.wait", "parameters": given})

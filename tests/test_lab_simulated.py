@@ -34,6 +34,8 @@ from lab.pop.layout import Layout
 from lab.simulated import commands, files, host, processes, sysctls
 from lab.simulated.counters import Counters, drops_per_second
 
+pytestmark = pytest.mark.processes
+
 CHECKOUT = Path(__file__).resolve().parents[1]
 SOMAXCONN = {
     "id": "sysctl:net.core.somaxconn",

@@ -15,6 +15,8 @@ from lab.pop.layout import Layout
 from lab.simulated.counters import MISSED, Counters
 from tests.lab_host_bmc import Bmc
 
+pytestmark = pytest.mark.processes
+
 pytest.importorskip("asyncssh")
 
 

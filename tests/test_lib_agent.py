@@ -72,6 +72,7 @@ def test_fleet_sends_the_agent_so_that_it_can_stay_on_the_host() -> None:
     assert BOOTSTRAP in conversation.BOOTSTRAP
 
 
+@pytest.mark.processes
 def test_facts(host: AgentRoot) -> None:
     facts = host.ask("facts")
     channel_counts = {"max": {"rx": 4, "tx": 4}, "current": {"rx": 4, "tx": 4}}
@@ -105,6 +106,7 @@ def test_facts(host: AgentRoot) -> None:
     assert facts["python"].startswith("3.")
 
 
+@pytest.mark.processes
 def test_facts_tell_the_addresses_of_its_interfaces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,6 +122,7 @@ def test_facts_tell_the_addresses_of_its_interfaces(
     ]
 
 
+@pytest.mark.processes
 def test_facts_tell_which_machine_it_is(host: AgentRoot) -> None:
     assert host.ask("facts")["machine"] == {"uuid": "", "serial": ""}
     host.write("sys/class/dmi/id/product_uuid", "4c4c4544-0058-4a10-8031-b6c04f483432\n")
@@ -128,6 +131,7 @@ def test_facts_tell_which_machine_it_is(host: AgentRoot) -> None:
     assert host.ask("facts")["machine"] == told
 
 
+@pytest.mark.processes
 def test_facts_tell_what_cannot_be_written(
     host: AgentRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,12 +144,14 @@ def test_facts_tell_what_cannot_be_written(
     assert asked["result"]["unwritable"] == ["/etc"]
 
 
+@pytest.mark.processes
 def test_facts_know_what_stands_on_the_host(host: AgentRoot) -> None:
     host.apply(sysctl("4096"), epoch=7)
     known = {"t": {"state": "confirmed", "digest": "sha256:1", "rollout": "r1"}}
     assert host.ask("facts")["agent_state"] == {"epoch": 7, "ready": True, "tunings": known}
 
 
+@pytest.mark.processes
 def test_plan_shows_what_would_change_and_writes_nothing(host: AgentRoot) -> None:
     everything = sorted(str(path) for path in host.path.rglob("*"))
     before = host.tree()
@@ -167,6 +173,7 @@ def test_plan_shows_what_would_change_and_writes_nothing(host: AgentRoot) -> Non
     }
 
 
+@pytest.mark.processes
 def test_apply_then_verify_then_restore_to_the_byte(host: AgentRoot) -> None:
     before = host.tree()
     result = host.apply(*EVERYTHING)
@@ -196,6 +203,7 @@ def test_apply_then_verify_then_restore_to_the_byte(host: AgentRoot) -> None:
     assert host.read("proc/77/limits") == "Max open files  1024  524288  files\n"
 
 
+@pytest.mark.processes
 def test_settings_are_applied_in_order_and_taken_back_in_reverse(host: AgentRoot) -> None:
     host.apply(nginx("LimitNOFILE", "65536"), rps("0"), channels(2))
     done = [line for line in host.commands if " -L " in line or "restart" in line]
@@ -203,6 +211,7 @@ def test_settings_are_applied_in_order_and_taken_back_in_reverse(host: AgentRoot
     assert host.read("sys/class/net/eth0/queues/rx-1/rps_cpus") == "1\n"
 
 
+@pytest.mark.processes
 def test_applied_twice_changes_nothing_the_second_time(host: AgentRoot) -> None:
     request = host.change(*EVERYTHING)
     host.ask("apply", **request)
@@ -293,6 +302,7 @@ def test_tunings_of_different_things_are_taken_back_in_any_order(host: AgentRoot
     assert host.tree() == before and host.leftovers() == {"epoch"}
 
 
+@pytest.mark.processes
 def test_nothing_is_applied_beside_an_unconfirmed_tuning(real_host: AgentRoot) -> None:
     real_host.apply(sysctl("4096"), tuning="a", confirm_within=300)
     error = real_host.fail("apply", **real_host.change(thp("never"), tuning="b"))
@@ -325,6 +335,7 @@ def test_a_tuning_without_anything_to_do_stands_without_a_change(host: AgentRoot
     assert not host.restore()["changed"]
 
 
+@pytest.mark.processes
 def test_verify_tells_what_is_not_as_wanted(host: AgentRoot) -> None:
     settings = [sysctl("4096"), thp("never"), nginx("LimitNOFILE", "65536")]
     host.apply(*settings)
@@ -339,6 +350,7 @@ def test_verify_tells_what_is_not_as_wanted(host: AgentRoot) -> None:
     assert rows["service.property:nginx.LimitNOFILE"]["ok"]
 
 
+@pytest.mark.processes
 def test_a_service_that_is_down_does_not_verify(host: AgentRoot) -> None:
     settings = [nginx("LimitNOFILE", "65536")]
     host.apply(*settings)
@@ -347,6 +359,7 @@ def test_a_service_that_is_down_does_not_verify(host: AgentRoot) -> None:
     assert not result["verified"] and result["services"] == {"nginx": "failed"}
 
 
+@pytest.mark.processes
 def test_confirm_keeps_only_what_verifies(real_host: AgentRoot) -> None:
     real_host.apply(sysctl("4096"), confirm_within=300)
     real_host.write("proc/sys/net/core/somaxconn", "64\n")
@@ -359,6 +372,7 @@ def test_confirm_keeps_only_what_verifies(real_host: AgentRoot) -> None:
     assert real_host.ask("confirm", **request)["confirmed"]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -395,6 +409,7 @@ def a_minute_passes(host: AgentRoot) -> None:
     host.write("run/edgetune-reboot", f"{boot_id} {float(sent) - 61:.3f}\n")
 
 
+@pytest.mark.processes
 def test_a_reboot_asked_for_again_at_once_is_not_sent_again(real_host: AgentRoot) -> None:
     for _ in range(2):
         assert reboot(real_host) == {"rebooting": True, "boot_id": real_host.boot_id}
@@ -403,6 +418,7 @@ def test_a_reboot_asked_for_again_at_once_is_not_sent_again(real_host: AgentRoot
     assert real_host.commands == ["reboot"]
 
 
+@pytest.mark.processes
 def test_a_reboot_that_died_before_its_command_is_sent_later(
     real_host: AgentRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -417,6 +433,7 @@ def test_a_reboot_that_died_before_its_command_is_sent_later(
     assert until(lambda: real_host.commands == ["reboot"])
 
 
+@pytest.mark.processes
 def test_an_agent_killed_before_it_sent_the_command_left_no_mark(
     real_host: AgentRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -430,6 +447,7 @@ def test_an_agent_killed_before_it_sent_the_command_left_no_mark(
     assert until(lambda: real_host.commands == ["reboot"])
 
 
+@pytest.mark.processes
 def test_the_mark_of_another_boot_holds_no_reboot_up(real_host: AgentRoot) -> None:
     reboot(real_host)
     assert until(lambda: real_host.commands == ["reboot"])
@@ -441,6 +459,7 @@ def test_the_mark_of_another_boot_holds_no_reboot_up(real_host: AgentRoot) -> No
     assert until(lambda: real_host.commands == ["reboot", "reboot"])
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("mark", ["", "{boot_id}", "{boot_id} soon", "{boot_id} -1", "\0"])
 def test_a_mark_that_says_nothing_is_none(real_host: AgentRoot, mark: str) -> None:
     real_host.write("run/edgetune-reboot", mark.replace("{boot_id}", real_host.boot_id))
@@ -462,12 +481,14 @@ def test_without_a_program_of_its_own_a_private_root_never_reboots(host: AgentRo
     assert error["reason"] == "refused" and "no program reboot" in error["message"]
 
 
+@pytest.mark.processes
 def test_systemd_reboots_by_systemctl(tmp_path: Path) -> None:
     with agent_root(tmp_path / "host", init="systemd") as host:
         assert host.ask("reboot", epoch=1, boot_id=host.boot_id)["rebooting"]
         assert until(lambda: host.commands == ["systemctl reboot"])
 
 
+@pytest.mark.processes
 def test_one_change_at_a_time(host: AgentRoot) -> None:
     with Host(str(host.path)).lock():
         with pytest.raises(Refused, match="busy"), Host(str(host.path)).lock(0.1):
@@ -532,6 +553,7 @@ def test_a_sample_leaves_out_what_it_cannot_read(host: AgentRoot) -> None:
     }
 
 
+@pytest.mark.processes
 def test_interfaces_stacked_on_a_device_do_not_count(host: AgentRoot) -> None:
     for name in ("br0/bridge", "ifb0", "tun0/tun_flags"):
         host.write(f"sys/class/net/{name}/x", "")

@@ -21,6 +21,8 @@ from tests.agent_any import MACHINES, MAKES, AnyHost, Build, any_host, builds, t
 from tests.agent_root import request
 from tests.builders import ROOT
 
+pytestmark = pytest.mark.slow
+
 Settings = list[dict[str, Any]]
 ORDER = list(KINDS)
 BY_HAND, LATE = "changed by hand before", "boots, and the interface is up late"

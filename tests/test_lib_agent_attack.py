@@ -143,6 +143,7 @@ def change_and_take_back(host: NearRoot) -> list[dict[str, Any]]:
     return answers
 
 
+@pytest.mark.processes
 @needs_root
 @pytest.mark.parametrize("swap", [swap_drafts, swap_file, swap_directory])
 def test_who_writes_a_directory_neither_writes_nor_reads_with_root(
@@ -198,6 +199,7 @@ def test_root_and_its_group_may_write_a_directory(host: NearRoot) -> None:
     assert host.plan(OWN)[0]["status"] == "change"
 
 
+@pytest.mark.processes
 @needs_root
 def test_what_was_given_away_since_gets_nothing_of_the_journal(host: NearRoot) -> None:
     """The content that a journal holds goes to no path that became somebody else's."""

@@ -39,6 +39,7 @@ def as_older_agents_wrote(host: NearRoot, content: str) -> None:
     host.write(JOURNAL, json.dumps(journal))
 
 
+@pytest.mark.processes
 def test_no_answer_holds_what_a_file_held(host: NearRoot) -> None:
     change_it = request("apply", **host.change(OWN))
     of_t = {"tuning": "t", "settings": [OWN]}
@@ -61,6 +62,7 @@ def test_no_answer_holds_what_a_file_held(host: NearRoot) -> None:
     assert host.read(CONF[1:]) == SECRET
 
 
+@pytest.mark.processes
 def test_a_plan_of_an_older_version_is_carried_out(host: NearRoot) -> None:
     """It says what it saw by the content."""
     expect = {f"file:{CONF}": {"runtime": SECRET, "persistent": SECRET}}
@@ -73,6 +75,7 @@ def test_a_plan_of_an_older_version_is_refused_for_another_content(host: NearRoo
     assert error["reason"] == "refused" and "the plan saw sha256:" in error["message"]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("mode", [0o600, 0o644])
 def test_a_plan_sees_mode_and_owner_too(host: NearRoot, mode: int) -> None:
     asked = host.change(OWN)
@@ -81,6 +84,7 @@ def test_a_plan_sees_mode_and_owner_too(host: NearRoot, mode: int) -> None:
     assert reply["ok"] == (mode == 0o600)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("content", [SECRET, SECRET.replace("horse", "\ufffd")])
 def test_a_journal_of_an_older_version_leads_back_and_tells_nothing(
     host: NearRoot, content: str

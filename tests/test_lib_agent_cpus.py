@@ -51,6 +51,7 @@ def host(tmp_path: Path) -> Iterator[CpuHost]:
     root.stop()
 
 
+@pytest.mark.processes
 def test_facts_tell_cpus_and_memory_by_node(host: CpuHost) -> None:
     Machine(sockets=2, cores=4, threads=2, offline=[15]).install(host)
     host.write(f"{NODE}/node1/meminfo", "Node 1 MemTotal:       32768000 kB\n")
@@ -235,6 +236,7 @@ def test_a_plan_outlives_what_irqbalance_does_next(host: CpuHost) -> None:
     assert seen[0] == seen[1] and seen[0]["runtime"] == "moved by irqbalance"
 
 
+@pytest.mark.processes
 def test_interrupts_come_back_where_irqbalance_was_started_since(host: CpuHost) -> None:
     own = card(host)
     had = own.allowed()
@@ -244,6 +246,7 @@ def test_interrupts_come_back_where_irqbalance_was_started_since(host: CpuHost) 
     assert own.allowed() == had and host.state() == "none"
 
 
+@pytest.mark.processes
 def test_interrupts_come_back_before_irqbalance_runs_again(
     host: CpuHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,6 +320,7 @@ def test_an_interrupt_moves_when_it_is_raised_next(
     }
 
 
+@pytest.mark.processes
 def test_interrupts_are_found_again_under_new_numbers(host: CpuHost) -> None:
     own = card(host, queues=6, numa_node=1)
     own.allow("eth0-TxRx-3", "3")
@@ -346,6 +350,7 @@ def up(host: CpuHost, own: Vectors) -> None:
     own.request()
 
 
+@pytest.mark.processes
 def test_interrupts_are_set_again_once_the_interface_is_up(
     host: CpuHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -400,6 +405,7 @@ def fail(*_: Any) -> None:
     raise Failed("it fails")
 
 
+@pytest.mark.processes
 def test_a_boot_takes_back_what_nobody_confirmed_before_the_interface_is_up(
     host: CpuHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -414,6 +420,7 @@ def test_a_boot_takes_back_what_nobody_confirmed_before_the_interface_is_up(
     assert own.allowed() == had
 
 
+@pytest.mark.processes
 def test_systemd_runs_what_follows_the_boot_hook(tmp_path: Path) -> None:
     host = CpuHost(tmp_path / "host", init="systemd")
     own = card(host)
@@ -514,6 +521,7 @@ def off(value: str = "off_nic_irqs") -> dict[str, Any]:
 DROP_IN = f"{NGINX_DROP_INS}/90-edgetune-0001-t.cpus.conf"
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("value", "policy", "left"),
     [
@@ -542,6 +550,7 @@ def test_a_service_keeps_off_the_cpus_that_serve_cards(
     assert host.tree() == before
 
 
+@pytest.mark.processes
 def test_every_thread_of_a_service_is_looked_at(host: CpuHost) -> None:
     card(host)
     run_nginx(host, p78="4-15", p79="5")
@@ -553,6 +562,7 @@ def test_every_thread_of_a_service_is_looked_at(host: CpuHost) -> None:
     assert (rows[1]["ok"], rows[1]["runtime"]) == (False, "4-15; 2 in 79/79, 79/790")
 
 
+@pytest.mark.processes
 def test_a_service_that_chooses_its_cpus_itself_is_undone(host: CpuHost) -> None:
     card(host)
     run_nginx(host, p78="4-15", p79="2")
@@ -562,6 +572,7 @@ def test_a_service_that_chooses_its_cpus_itself_is_undone(host: CpuHost) -> None
     assert host.tree() == before
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("top", ["", "/unified", "/systemd"])
 def test_the_processes_of_a_service_are_those_of_its_control_group(host: CpuHost, top: str) -> None:
     card(host)
@@ -573,6 +584,7 @@ def test_the_processes_of_a_service_are_those_of_its_control_group(host: CpuHost
     assert host.row(off(), irqs("local"))["runtime"] == "0-3; 4-15 in 78/78, 78/780"
 
 
+@pytest.mark.processes
 def test_a_service_keeps_off_those_that_its_tuning_is_about_to_choose(host: CpuHost) -> None:
     card(host)
     run_nginx(host)
@@ -581,6 +593,7 @@ def test_a_service_keeps_off_those_that_its_tuning_is_about_to_choose(host: CpuH
     assert host.row(off(), irqs("4-7"))["status"] == "change"
 
 
+@pytest.mark.processes
 def test_all_cards_count(host: CpuHost) -> None:
     card(host, queues=2)
     Vectors(host, TWO_SOCKETS, interface="eth1", queues=2, first=128).install()
@@ -594,6 +607,7 @@ def test_all_cards_count(host: CpuHost) -> None:
     assert host.read("proc/77/status") == "Cpus_allowed_list:\t2-5,8-15\n"
 
 
+@pytest.mark.processes
 def test_a_service_keeps_off_while_another_card_is_down(host: CpuHost) -> None:
     card(host, queues=2)
     other = Vectors(host, TWO_SOCKETS, interface="eth1", queues=2, first=128).install()
@@ -617,6 +631,7 @@ def test_a_service_keeps_off_while_another_card_is_down(host: CpuHost) -> None:
     )
 
 
+@pytest.mark.processes
 def test_hardware_tells_better_than_a_mask_who_serves(host: CpuHost) -> None:
     own = card(host, queues=2)
     run_nginx(host)
@@ -627,6 +642,7 @@ def test_hardware_tells_better_than_a_mask_who_serves(host: CpuHost) -> None:
     assert host.read("proc/77/status") == "Cpus_allowed_list:\t0-3,5,7-15\n"
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("queues", "value", "why"),
     [
@@ -644,16 +660,19 @@ def test_a_service_is_left_half_of_the_cpus(
     assert row["reason"] == (f"CPUs {why}" if why else "differs")
 
 
+@pytest.mark.processes
 def test_a_service_on_a_host_without_cards(host: CpuHost) -> None:
     run_nginx(host)
     assert host.row(off())["reason"] == "no interrupts of network cards are found"
 
 
+@pytest.mark.processes
 def test_a_service_without_a_process(host: CpuHost) -> None:
     card(host)
     assert host.row(off(), irqs("local"))["reason"] == "nginx has no process"
 
 
+@pytest.mark.processes
 def test_a_drop_in_that_is_read_after_ours_is_named(host: CpuHost) -> None:
     card(host)
     run_nginx(host)
@@ -663,6 +682,7 @@ def test_a_drop_in_that_is_read_after_ours_is_named(host: CpuHost) -> None:
     assert "99-late.conf is read after ours and sets it to 0-1" in row["reason"]
 
 
+@pytest.mark.processes
 def test_other_properties_of_the_service_have_a_file_of_their_own(host: CpuHost) -> None:
     card(host)
     run_nginx(host)
@@ -741,6 +761,7 @@ def _spread_of(numbers: list[int]) -> int:
     return max(numbers) - min(numbers)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     case=cases(),
@@ -764,6 +785,7 @@ def test_whatever_was_there_comes_back(
     assert host.tree() == before
 
 
+@pytest.mark.processes
 def test_a_host_is_looked_at_once_for_all_its_cards(
     host: CpuHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:

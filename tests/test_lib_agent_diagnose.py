@@ -506,6 +506,7 @@ def test_a_wrong_time_is_named(host: DiagnosedHost, seconds: Any) -> None:
     assert host.fail("diagnose", seconds=seconds)["field"] == "seconds"
 
 
+@pytest.mark.processes
 def test_really_waits(tmp_path: Path) -> None:
     with near_root(tmp_path / "host") as host:
         assert host.ask("diagnose", seconds=1)["seconds"] >= 1

@@ -36,6 +36,7 @@ def ids(host: AgentRoot) -> list[tuple[str, str]]:
     return [(row["tuning"], row["id"]) for row in drift(host)]
 
 
+@pytest.mark.processes
 def test_nothing_drifts_where_nothing_was_changed_since(host: AgentRoot) -> None:
     host.apply(sysctl("4096"), thp("never"), nginx("LimitNOFILE", "65536"))
     assert drift(host) == []

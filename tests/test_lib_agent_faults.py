@@ -30,6 +30,8 @@ from tests.agent_root import (
     without_boot_id,
 )
 
+pytestmark = pytest.mark.processes
+
 SETTINGS = [channels(2), thp("never"), sysctl("4096")]
 MOST_STEPS = 500
 

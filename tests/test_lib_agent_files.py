@@ -45,6 +45,7 @@ def row_of(host: AgentRoot, own: dict[str, Any]) -> dict[str, Any]:
     return host.plan(own)[0]
 
 
+@pytest.mark.processes
 def test_a_file_comes_with_its_directories_and_goes_with_them(host: AgentRoot) -> None:
     before = host.tree()
     own = file("/srv/app/conf.d/a.conf", TEXT, restart="nginx")
@@ -60,6 +61,7 @@ def test_a_file_comes_with_its_directories_and_goes_with_them(host: AgentRoot) -
     assert host.tree() == before and host.leftovers() == {"epoch"}
 
 
+@pytest.mark.processes
 def test_a_file_that_is_there_keeps_its_mode_and_owner(host: AgentRoot) -> None:
     there = host.write("etc/app/app.conf", "old, without a newline")
     there.chmod(0o2640)
@@ -78,6 +80,7 @@ def test_a_file_that_is_there_keeps_its_mode_and_owner(host: AgentRoot) -> None:
     assert host.tree() == before and there.stat().st_uid == owner[0]
 
 
+@pytest.mark.processes
 def test_a_file_of_the_largest_size_can_be_taken_back(host: AgentRoot) -> None:
     host.write("etc/app/app.conf", "\u00e9" * 32767 + "\n")
     before = host.tree()
@@ -241,6 +244,7 @@ def test_a_file_in_the_catalogue_keeps_its_newlines(tmp_path: Path) -> None:
     assert render(tuning, {"cpus": {"count": 4}, "nics": {}})[0]["value"] == "cpus 4\n\n"
 
 
+@pytest.mark.processes
 def test_a_unit_is_stopped_and_disabled_and_comes_back(host: AgentRoot) -> None:
     host.make_unit(BALANCE)
     before = host.tree()
@@ -257,6 +261,7 @@ def test_a_unit_is_stopped_and_disabled_and_comes_back(host: AgentRoot) -> None:
     assert without_boot_id(host.tree()) == without_boot_id(before)
 
 
+@pytest.mark.processes
 def test_only_what_differs_is_changed(host: AgentRoot) -> None:
     host.make_unit("fstrim.timer", "inactive", "enabled")
     host.apply(unit("fstrim.timer", active="on"))
@@ -266,6 +271,7 @@ def test_only_what_differs_is_changed(host: AgentRoot) -> None:
     assert host.unit("fstrim.timer") == ("inactive", "enabled")
 
 
+@pytest.mark.processes
 def test_a_unit_that_does_not_start_is_as_it_was(host: AgentRoot) -> None:
     host.make_unit(BALANCE, "failed", "disabled")
     host.write(f"stub/units/{BALANCE}/start-fails", "")
@@ -276,6 +282,7 @@ def test_a_unit_that_does_not_start_is_as_it_was(host: AgentRoot) -> None:
     assert host.unit(BALANCE) == ("failed", "disabled")
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("active", "enabled", "parts", "status", "reason"),
     [
@@ -341,6 +348,7 @@ def test_what_reaches_the_host_is_protected(host: AgentRoot, name: str) -> None:
     assert error["message"] == f"{name} is needed to reach the host"
 
 
+@pytest.mark.processes
 def test_another_name_of_what_is_protected_is_no_way_around(host: AgentRoot) -> None:
     host.make_unit("door.service")
     host.write("stub/units/door.service/Names", "door.service ssh.service\n")
@@ -349,6 +357,7 @@ def test_another_name_of_what_is_protected_is_no_way_around(host: AgentRoot) -> 
     assert (row["status"], row["reason"]) == ("unsupported", says)
 
 
+@pytest.mark.processes
 def test_a_unit_that_is_gone_by_now_is_not_restored(host: AgentRoot) -> None:
     host.make_unit(BALANCE)
     host.apply(unit(BALANCE, active="off", enabled="off"), sysctl("4096"))
@@ -357,6 +366,7 @@ def test_a_unit_that_is_gone_by_now_is_not_restored(host: AgentRoot) -> None:
     assert host.unit(BALANCE) == ("inactive", "not-found")
 
 
+@pytest.mark.processes
 def test_without_systemd_there_are_no_units(tmp_path: Path) -> None:
     with agent_root(tmp_path / "host") as host:
         host.make_unit(BALANCE)

@@ -171,6 +171,7 @@ def test_what_is_more_than_enough_now_and_enough_after_a_boot_stays_so(host: Age
     assert host.ask("verify", tuning="t", settings=list(both))["verified"]
 
 
+@pytest.mark.processes
 def test_a_limit_that_is_lowered_has_equal_halves(host: AgentRoot) -> None:
     lower = nginx("LimitNOFILE", "512", only="lower")
     before, row = host.tree(), row_of(host, lower)
@@ -201,6 +202,7 @@ def test_a_value_that_is_only_not_stored_is_stored(host: AgentRoot) -> None:
     assert host.tree() == before
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("own", "reason"),
     [
@@ -250,6 +252,7 @@ def test_a_host_without_programs(host: AgentRoot) -> None:
     assert host.ask("facts")["nics"]["eth0"]["channels"] is None
 
 
+@pytest.mark.processes
 def test_a_host_with_an_unknown_init_keeps_nothing_but_files(tmp_path: Path) -> None:
     with near_root(tmp_path / "host", init="other") as host:
         rows = host.plan(channels(2), rps("0"), thp("never"), sysctl("1"))
@@ -275,6 +278,7 @@ def test_an_init_that_does_not_run_our_script_is_not_ours(
     assert row_of(host, thp("never"))["status"] == ("change" if init == "sysv" else "unsupported")
 
 
+@pytest.mark.processes
 def test_a_setting_that_leads_out_of_the_root_is_neither_read_nor_written(
     host: AgentRoot, tmp_path: Path
 ) -> None:
@@ -291,6 +295,7 @@ def test_a_setting_that_leads_out_of_the_root_is_neither_read_nor_written(
     assert host.tree() == before
 
 
+@pytest.mark.processes
 def test_channels_come_back_with_all_that_steers_packets_to_them(host: AgentRoot) -> None:
     steering = {"rx-0/rps_cpus": "3\n", "rx-3/rps_cpus": "c\n", "rx-3/rps_flow_cnt": "2048\n"}
     for name, text in {**steering, "tx-3/xps_cpus": "8\n"}.items():
@@ -303,6 +308,7 @@ def test_channels_come_back_with_all_that_steers_packets_to_them(host: AgentRoot
     assert host.tree() == before
 
 
+@pytest.mark.processes
 def test_more_channels_leave_the_others_as_they_are(host: AgentRoot) -> None:
     host.apply(channels(2), tuning="fewer")
     host.write(f"{QUEUES}/rx-1/rps_cpus", "f\n")
@@ -338,6 +344,7 @@ def test_huge_pages_as_the_kernel_shows_them_and_as_a_plain_file(
     assert host.tree() == before
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("files", "stored"),
     [
@@ -363,12 +370,14 @@ def test_the_stored_property_is_the_one_that_wins(
     assert row_of(host, nginx("LimitNOFILE", "9"))["persistent"] == stored
 
 
+@pytest.mark.processes
 def test_a_drop_in_that_is_read_after_ours_is_seen_first(host: AgentRoot) -> None:
     host.write(f"{NGINX_DROP_INS}/override.conf", "[Service]\nLimitNOFILE=10\n")
     row = row_of(host, nginx("LimitNOFILE", "65536"))
     assert row["status"] == "unsupported" and "override.conf" in row["reason"]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("name", "now"),
     [
@@ -392,6 +401,7 @@ def test_a_service_has_what_its_process_has(host: AgentRoot, name: str, now: str
     assert row_of(host, nginx(name, "1"))["runtime"] == now
 
 
+@pytest.mark.processes
 def test_what_no_process_and_no_systemd_tells_is_not_supported(host: AgentRoot) -> None:
     host.write("stub/nginx/CPUWeight", "[not set]\n")
     assert row_of(host, nginx("CPUWeight", "1"))["runtime"] == "[not set]"
@@ -437,6 +447,7 @@ def test_coupled_sysctls_of_two_tunings_are_taken_back_in_any_order(host: AgentR
     assert host.read("proc/sys/vm/dirty_ratio") == "20\n"
 
 
+@pytest.mark.processes
 def test_affinity_is_a_set_of_cpus(host: AgentRoot) -> None:
     host.write("proc/77/status", "Name:\tnginx\nCpus_allowed_list:\t0,1-3\n")
     host.write(f"{NGINX_DROP_INS}/10.conf", "CPUAffinity=3 2,1,0\n")

@@ -22,6 +22,8 @@ from tests.agent_root import (
     without_boot_id,
 )
 
+pytestmark = pytest.mark.processes
+
 SOMAXCONN = "sysctl:net.core.somaxconn"
 EVERYTHING = [rps("0-3"), thp("never"), sysctl("4096"), nginx("LimitNOFILE", "65536")]
 

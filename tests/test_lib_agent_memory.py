@@ -88,6 +88,7 @@ def test_watermarks_go_up_in_steps_and_come_back_at_once(
     assert host.tree() == before
 
 
+@pytest.mark.processes
 def test_the_tuning_asks_for_a_share_of_the_memory(host: NearRoot) -> None:
     tuning, before = load_tuning(ROOT / "tunings/memory_watermarks.yaml"), host.tree()
     own = render(tuning, host.ask("facts"))
@@ -307,6 +308,7 @@ def test_a_service_gets_its_memory_by_policy(
     assert host.tree() == before
 
 
+@pytest.mark.processes
 def test_the_tuning_interleaves_what_can_be(
     host: NearRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -461,6 +463,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
 def test_a_real_tmpfs_keeps_all_else(tmp_path: Path) -> None:
     """In a mount namespace of its own, which ends with the process."""

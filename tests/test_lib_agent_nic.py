@@ -630,6 +630,7 @@ def test_shares_add_up_to_the_flows_that_were_asked_for(queues: int, power: int)
         assert power_below(share_of(flows, queues) * queues) == flows
 
 
+@pytest.mark.slow
 @each_card
 @property_of
 @given(data=st.data())

@@ -12,6 +12,8 @@ import pytest
 from edgetune.hosts.agent import bundle
 from tests.agent_root import agent_root, channels, nginx, rps, sysctl, thp
 
+pytestmark = pytest.mark.processes
+
 VERSIONS = [f"3.{minor}" for minor in range(6, 14)]
 
 IMPORT_ALL = """

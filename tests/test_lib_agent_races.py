@@ -16,6 +16,8 @@ import pytest
 from edgetune.hosts.agent.host import Host
 from tests.agent_root import AgentRoot, agent_root, release, request, sysctl, until, without_boot_id
 
+pytestmark = pytest.mark.processes
+
 SETTINGS = [sysctl("4096")]
 SOMAXCONN = "proc/sys/net/core/somaxconn"
 CONFIRM = request("confirm", epoch=1, tuning="t", digest="sha256:1", settings=SETTINGS)

@@ -26,6 +26,8 @@ from tests.agent_root import (
     without_boot_id,
 )
 
+pytestmark = pytest.mark.processes
+
 CONF = "/etc/app/conf.d/app.conf"
 SETTINGS = [thp("never"), sysctl("4096"), file(CONF, "workers 4\n"), nginx("LimitNOFILE", "65536")]
 FAILURES = [errno.EROFS, errno.EACCES, errno.EIO, errno.ENOSPC]

@@ -41,6 +41,7 @@ def told(host: AgentRoot) -> bool:
     return bool(host.ask("facts")["agent_state"]["ready"])
 
 
+@pytest.mark.processes
 def test_a_host_is_not_ready_until_it_is_said_to_be(host: AgentRoot) -> None:
     assert told(host)
     told_so = {"boot_id": host.boot_id, "sessions": 0}
@@ -90,6 +91,7 @@ def test_the_marker_names_the_last_rollout(host: AgentRoot) -> None:
     assert host.read(MARKER) == "r2\n"
 
 
+@pytest.mark.processes
 def test_whatever_the_umask_everybody_can_read_it(tmp_path: Path) -> None:
     with agent_root(tmp_path / "host") as host:
         old = os.umask(0o077)
@@ -108,6 +110,7 @@ def test_an_older_epoch_changes_nothing(host: AgentRoot) -> None:
     assert host.read(MARKER) == "r1\n"
 
 
+@pytest.mark.processes
 def test_neither_a_boot_nor_a_restore_makes_a_host_ready(host: AgentRoot) -> None:
     host.apply(thp("never"), sysctl("4096"))
     ready(host, False)
@@ -153,6 +156,7 @@ class NoRoomForData:
             raise OSError(errno.ENOSPC, "No space left on device")
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("seen", [True, False])
 def test_without_room_for_a_line_the_marker_is_empty(
     host: AgentRoot, monkeypatch: pytest.MonkeyPatch, seen: bool
@@ -177,6 +181,7 @@ def test_without_room_for_a_line_the_marker_is_empty(
     assert told(host)
 
 
+@pytest.mark.processes
 def test_a_marker_that_cannot_be_set_at_all_is_a_failure(
     host: AgentRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,6 +228,7 @@ def test_ports_that_are_none_are_named(host: AgentRoot, ports: Any) -> None:
     assert not host.exists(MARKER)
 
 
+@pytest.mark.processes
 def test_what_needs_a_drained_host_is_refused_by_one_that_serves(
     host: AgentRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -185,6 +185,7 @@ def test_the_wrong_field_of_another_verb_is_named(
     assert not host.leftovers() and not host.exists("var/lib/edgetune-not-ready")
 
 
+@pytest.mark.processes
 def test_the_good_request_is_good(host: AgentRoot) -> None:
     assert answer(str(host.path), json.dumps(GOOD).encode())["ok"]
 
@@ -226,6 +227,7 @@ ANYTHING = st.one_of(
 )
 
 
+@pytest.mark.processes
 @given(ANYTHING)
 @settings(
     max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -71,6 +71,7 @@ def test_each_default_route_is_changed_and_nothing_else_of_it(
     assert parsed(table.lines) == parsed([DEFAULT, SECOND]) and host.tree() == before
 
 
+@pytest.mark.processes
 def test_the_tuning_raises_the_first_window(
     host: NearRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,6 +269,7 @@ def tables() -> str:
     return ip("-4 -d route show table all") + ip("-6 -d route show table all")
 
 
+@pytest.mark.processes
 @needs_namespace
 @pytest.mark.parametrize(
     ("to", "routes"),
@@ -330,6 +332,7 @@ def test_real_routes_come_back_to_the_letter(router: Host, to: str, routes: list
     assert tables() == before
 
 
+@pytest.mark.processes
 @needs_namespace
 def test_a_real_route_by_a_next_hop_object_is_left_alone(router: Host) -> None:
     ip("nexthop add id 7 via 10.9.0.1 dev d9")
@@ -338,6 +341,7 @@ def test_a_real_route_by_a_next_hop_object_is_left_alone(router: Host) -> None:
         RouteMetric(router).runtime({"family": "inet", "route": "10.54.0.0/16"})
 
 
+@pytest.mark.processes
 @needs_namespace
 def test_real_routes_of_any_metrics_come_back(router: Host) -> None:
     number = st.integers(1, 60)

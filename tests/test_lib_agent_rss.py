@@ -604,6 +604,7 @@ def rss_for(card: Card) -> st.SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries({}, optional=parts).filter(bool).map(lambda own: rss(**own))
 
 
+@pytest.mark.slow
 @each_card
 @settings(
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -35,6 +35,8 @@ from tests.agent_root import (
 from tests.test_lib_agent_faults import MOST_STEPS, killed
 from tests.test_lib_agent_faults import settled as settled_with_ranks
 
+pytestmark = pytest.mark.processes
+
 SOMAXCONN = "proc/sys/net/core/somaxconn"
 LOWER = [sysctl("4096"), channels(2), thp("never"), nginx("LimitNOFILE", "65536")]
 UPPER = [sysctl("16"), rps("0-1"), file("/etc/app.conf", "b\n"), nginx("LimitNOFILE", "4096")]

@@ -36,6 +36,8 @@ from tests.agent_root import (
     until,
 )
 
+pytestmark = pytest.mark.processes
+
 EVERYTHING = [
     channels(2),
     rps("0-3"),

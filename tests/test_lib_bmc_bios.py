@@ -16,7 +16,16 @@ from edgetune.bmc.client import Client
 from edgetune.hosts.result import HostResult
 from lab.bmc import Machine, Service
 from lab.bmc.jobs import Job
-from tests.bmc_site import PASSWORD, Site, give_changes_up_soon, setting, snoop
+from tests.bmc_site import (  # noqa: F401 - a fixture
+    PASSWORD,
+    Site,
+    brief_pauses,
+    give_changes_up_soon,
+    setting,
+    snoop,
+)
+
+pytestmark = pytest.mark.usefixtures("brief_pauses")
 
 # What home means on each, and what it is before.
 HOME = {

@@ -24,7 +24,9 @@ from edgetune.errors import InputError, RefusedError
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Bmc, Host
 from lab.bmc import Machine, Service
-from tests.bmc_site import PASSWORD, Site, bmcs, host, snoop
+from tests.bmc_site import PASSWORD, Site, bmcs, brief_pauses, host, snoop  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("brief_pauses")
 
 PLAN = {"settings": [snoop("home")], "ours": {}}
 REASONS = {

@@ -114,6 +114,7 @@ def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
     made.close()
 
 
+@pytest.mark.processes
 def test_emulator_is_read_set_and_reset(emulator: Emulator) -> None:
     """No sessions, no versions of resources, no apply times, no jobs; `/BIOS`, not `/Bios`."""
     rows = emulator.ask("plan", settings=[setting("ProcTurboMode", "Enabled")], ours={})

@@ -12,7 +12,9 @@ from edgetune.bmc import client as client_module
 from edgetune.hosts.result import HostResult
 from lab.bmc.certificates import Certificates, make_certificates
 from tests.bmc_server import SESSIONS, Behaviour, Handler, Reply, ScriptedBmc, cut, reply
-from tests.bmc_site import bmcs, host
+from tests.bmc_site import bmcs, brief_pauses, host  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.usefixtures("brief_pauses")
 
 SETTINGS = "/bios/settings"
 WANTED = {"Snoop": "Home"}

@@ -86,6 +86,7 @@ def test_an_estimate_hits_the_truth_where_drops_come_in_bursts(ratio: float, hos
     assert abs(np.mean(errors)) < 2.5 * np.std(errors) / math.sqrt(len(errors)) + 0.01
 
 
+@pytest.mark.slow
 def test_harm_of_just_the_margin_is_seldom_promoted() -> None:
     """Nominally in 5 %; it was in 13 to 21 %."""
     promise = Promise("bursty", 8, 1.5, 0.5)

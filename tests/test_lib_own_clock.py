@@ -32,6 +32,7 @@ entry.run_step(globals()[sys.argv[1]], config)
 """
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("step", ["hang_in_the_interpreter", "hang_in_a_system_call"])
 def test_an_action_that_hangs_ends_by_its_own_clock(step: str) -> None:
     """Nobody else would end it: its engine may have died."""

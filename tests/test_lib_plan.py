@@ -67,6 +67,7 @@ def test_a_pop_too_small_for_its_floor_is_refused(tmp_path: Path) -> None:
         plan(tmp_path, floor=0.9)
 
 
+@pytest.mark.slow
 def test_a_pop_of_14_300_hosts_is_planned_written_and_shown(tmp_path: Path) -> None:
     """The ways of splitting it are a number of more than 4,300 digits."""
     small, what = pop(tmp_path), tuning()

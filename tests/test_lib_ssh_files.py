@@ -71,6 +71,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "names",
     [
@@ -105,6 +106,7 @@ def _split(name: str) -> tuple[str, int]:
     return address, int(port)
 
 
+@pytest.mark.processes
 @settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -120,6 +122,7 @@ def test_any_pattern_is_matched_as_openssh_matches_it(
     assert is_trusted(file.read_bytes(), ED, name) == found_by_openssh(file, name)
 
 
+@pytest.mark.processes
 def test_names_that_openssh_hashed_are_found(tmp_path: Path) -> None:
     file = tmp_path / "known_hosts"
     file.write_text("".join(f"{name} {public(ED)}\n" for name in NAMES if name != "10.0.0.10"))
@@ -218,6 +221,7 @@ def test_any_bytes_are_known_hosts_or_refused_by_line(data: bytes) -> None:
         assert "\n" not in str(error)
 
 
+@pytest.mark.quiet
 @pytest.mark.parametrize("hashed", [False, True])
 def test_the_keys_of_20_000_hosts_are_read_in_two_seconds(tmp_path: Path, hashed: bool) -> None:
     names = [f"10.1.{i // 250}.{i % 250}" for i in range(20_000)]
@@ -250,6 +254,7 @@ def key_refusal(file: Path) -> str:
     return str(caught.value).replace(str(file), "FILE")
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("format", ["RFC4716", "PEM"])
 @pytest.mark.parametrize("type", ["ed25519", "ecdsa", "rsa"])
 def test_a_key_of_every_usable_type_is_read(tmp_path: Path, type: str, format: str) -> None:

@@ -38,6 +38,8 @@ from tests.builders import reading
 
 FIELDS = ("host", "boot_id", "time", "uptime", "counters", "gauges")
 
+STORES = ["sqlite", pytest.param("redis", marks=pytest.mark.processes)]
+
 
 @pytest.fixture(scope="module")
 def redis_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
@@ -86,7 +88,7 @@ def _until_it_answers(client: Any) -> None:
     raise AssertionError("redis-server did not start")
 
 
-@pytest.fixture(params=["sqlite", "redis"])
+@pytest.fixture(params=STORES)
 def claims(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     if request.param == "sqlite":
         return SqliteClaims(Database(f"sqlite:///{tmp_path}/state.sqlite"))
@@ -95,7 +97,7 @@ def claims(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return RedisClaims(client)
 
 
-@pytest.fixture(params=["sqlite", "redis"])
+@pytest.fixture(params=STORES)
 def samples(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     if request.param == "sqlite":
         return SqliteSamples(Database(f"sqlite:///{tmp_path}/state.sqlite"), 100.0)
@@ -109,7 +111,7 @@ def test_whether_claims_can_be_written_is_seen_without_writing(claims: Any) -> N
     assert claims.take("lab1", "one", 60).epoch == 1
 
 
-@pytest.fixture(params=["sqlite", "redis"])
+@pytest.fixture(params=STORES)
 def heartbeats(request: pytest.FixtureRequest, tmp_path: Path) -> Heartbeats:
     if request.param == "sqlite":
         return SqliteHeartbeats(Database(f"sqlite:///{tmp_path}/state.sqlite"))
@@ -118,6 +120,7 @@ def heartbeats(request: pytest.FixtureRequest, tmp_path: Path) -> Heartbeats:
     return RedisHeartbeats(client)
 
 
+@pytest.mark.processes
 def test_the_last_heartbeat_is_kept(heartbeats: Heartbeats) -> None:
     assert heartbeats.last("guard") is None
     for heartbeat in (Heartbeat(7.5), Heartbeat(8.0, "\u00e9 {% x %}")):
@@ -125,6 +128,7 @@ def test_the_last_heartbeat_is_kept(heartbeats: Heartbeats) -> None:
         assert heartbeats.last("guard") == heartbeat
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "text", ["", "7", "{", '{"time": "7", "problem": ""}', '{"time": 7.0}', '{"problem": ""}']
 )
@@ -138,6 +142,7 @@ def test_what_is_no_heartbeat_is_damaged(redis_client: Any, tmp_path: Path, text
             kept.last("guard")
 
 
+@pytest.mark.processes
 def test_of_two_guards_one_looks_until_it_stops(redis_client: Any) -> None:
     redis_client.flushall()
     turns = RedisTurns(redis_client)
@@ -149,6 +154,7 @@ def test_of_two_guards_one_looks_until_it_stops(redis_client: Any) -> None:
     assert 0 < redis_client.ttl("edgetune:guard:turn") <= TURN
 
 
+@pytest.mark.processes
 def test_people_are_told_once_whichever_guard_tells_them(redis_client: Any) -> None:
     redis_client.flushall()
     turns, alone = RedisTurns(redis_client), Alone()
@@ -163,6 +169,7 @@ def test_people_are_told_once_whichever_guard_tells_them(redis_client: Any) -> N
     assert RedisTurns(redis_client).was_told("a")
 
 
+@pytest.mark.processes
 def test_what_nodes_hold_is_kept_by_their_names(redis_client: Any) -> None:
     redis_client.flushall()
     nodes, now = RedisNodes(redis_client), time.time()
@@ -173,6 +180,7 @@ def test_what_nodes_hold_is_kept_by_their_names(redis_client: Any) -> None:
     assert redis_client.hkeys("edgetune:nodes") == ["two", "one"]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("text", ["", "7", '{"time": "7", "holds": {}}', '{"time": 7.0}'])
 def test_what_is_no_node_is_damaged(redis_client: Any, text: str) -> None:
     redis_client.flushall()
@@ -181,6 +189,7 @@ def test_what_is_no_node_is_damaged(redis_client: Any, text: str) -> None:
         RedisNodes(redis_client).all()
 
 
+@pytest.mark.processes
 def test_redis_that_takes_no_writes_is_seen_without_writing(redis_client: Any) -> None:
     redis_client.flushall()
     claims, before = RedisClaims(redis_client), redis_client.info("persistence")

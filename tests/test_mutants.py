@@ -42,6 +42,7 @@ def _attempt(tmp_path: Path, new: str, test: str) -> mutants.Outcome:
     )
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("new", "test", "word"),
     [

@@ -5,10 +5,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from edgetune.rollout import reboot
 from edgetune.rollout.bios_journal import load_journal
 from tests.bmcs import EARLY, HOME, SNOOP
 from tests.world import BiosWorld, at_every_moment
+
+pytestmark = pytest.mark.slow
 
 FIRST, SHAM, LAST = 0, 1, 2
 

@@ -346,6 +346,7 @@ ROLLOUTS, ALPHA = 12, 0.2
 POLLS = (155, 165, 311, 459, 470, 611)
 
 
+@pytest.mark.slow
 def test_the_guard_spends_no_alpha_of_its_own(tmp_path: Path, clock: Clock) -> None:
     """Where nothing was changed, however often it looks and whoever takes the looks, it finds
     harm in the very rollouts in which the planned looks find it, and at the same look."""

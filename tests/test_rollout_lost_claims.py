@@ -19,7 +19,7 @@ from edgetune.rollout.looks import compare_pop
 from edgetune.rollout.record import open_rollout, read_rollout, save_plan
 from edgetune.rollout.status import rollout_status
 from tests.builders import plan, reading
-from tests.test_lib_stores import redis_client  # noqa: F401 - a fixture
+from tests.test_lib_stores import STORES, redis_client  # noqa: F401 - a fixture
 from tests.world import EmptyWorld, World, changing, ended
 
 TABLES = {"claims": "pop, value, expires", "epochs": "pop, epoch"}
@@ -70,7 +70,7 @@ class Redis:
                 self.client.set(key, value, px=left if left > 0 else None)
 
 
-@pytest.fixture(params=["sqlite", "redis"])
+@pytest.fixture(params=STORES)
 def backend(request: pytest.FixtureRequest) -> Iterator[Callable[[EmptyWorld], Any]]:
     if request.param == "sqlite":
         yield Sqlite
@@ -231,6 +231,7 @@ def calls(claims: Any, pop: str) -> list[Callable[[], Any]]:
     ]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("junk", [*JUNK, b"\xff\xfe"])
 def test_junk_in_the_place_of_a_claim_is_named(
     tmp_path: Path,
@@ -252,6 +253,7 @@ def test_junk_in_the_place_of_a_claim_is_named(
     assert claims.take("lab2", "one", 60).epoch == 1
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("junk", ["x", "-1", "1.5", "1e300", "nan", "inf", ""])
 def test_junk_in_the_place_of_an_epoch_is_named(
     tmp_path: Path,
@@ -272,6 +274,7 @@ def test_junk_in_the_place_of_an_epoch_is_named(
     assert claims.expiries(["lab1", "lab2"]) == {"lab1": 0.0, "lab2": 0.0}
 
 
+@pytest.mark.processes
 def test_a_key_of_another_kind_is_an_error_that_names_it(
     redis_client: Any,  # noqa: F811
 ) -> None:

@@ -139,6 +139,7 @@ def lie_of(changes: list[tuple[Any, Any]]) -> Lie:
     return lie
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(lies())
 def test_no_answer_stops_a_batch_or_its_way_back(told: tuple[str, list[Any]]) -> None:
@@ -159,6 +160,7 @@ def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     yield changing_soon(tmp_path_factory.mktemp("world"))
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(told=lies())
 def test_no_answer_stops_those_who_only_look(told: tuple[str, list[Any]], looked_at: World) -> None:

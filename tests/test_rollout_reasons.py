@@ -111,6 +111,7 @@ def _rollback(world: World) -> tuple[str, str]:
     return entry["reason"], entry["by"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "told", "way"),
     [
@@ -224,6 +225,7 @@ def test_a_promotion_that_fails_is_told_by_its_step_and_not_by_its_verdict(
     assert output["message"].endswith(reason)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "task", ["sample_baseline", "begin_changes", "drain_hosts", "check_health"]
 )

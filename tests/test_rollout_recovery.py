@@ -45,6 +45,7 @@ def _begun(folder: Path) -> World:
     return world
 
 
+@pytest.mark.slow
 def test_a_batch_is_ended_wherever_its_owner_dies(tmp_path: Path) -> None:
     for moment, world in at_every_moment(lambda name: _with_clients(tmp_path / name), _change):
         work = [world.batch(number) for number in range(LAST + 1)]
@@ -56,6 +57,7 @@ def test_a_batch_is_ended_wherever_its_owner_dies(tmp_path: Path) -> None:
         _nobody_is_left_out(world, moment)
 
 
+@pytest.mark.slow
 def test_a_rollback_is_ended_and_reboots_no_host_twice_wherever_its_owner_dies(
     tmp_path: Path,
 ) -> None:

@@ -16,6 +16,12 @@ from edgetune.rollout.reverts import can_cut_off
 from tests.world import World, changing
 
 
+@pytest.fixture(autouse=True)
+def one_look_at_a_drain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A drain waits for nothing in its step: these hosts are cut off, and never drained."""
+    monkeypatch.setattr(drain, "_AT_ONCE", 0)
+
+
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     """Its first host is drained, and about to be changed by a setting of the network."""

@@ -142,6 +142,7 @@ def test_a_host_that_is_not_as_its_journal_led_back_to_is_quarantined(world: Wor
     assert world.at(batch) == {host: "quarantined", **dict.fromkeys(others, "done")}
 
 
+@pytest.mark.slow
 def test_a_rollback_called_twice_at_once_fences_the_older(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

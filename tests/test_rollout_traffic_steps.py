@@ -110,6 +110,7 @@ def test_hosts_that_cannot_be_told_to_be_ready_stay_out(world: World) -> None:
     assert (world.balancer.state[host], world.at(0)) == ("maint", {host: "rebooted"})
 
 
+@pytest.mark.slow
 def test_no_batch_touches_a_host_with_sessions_whenever_the_load_balancer_forgets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

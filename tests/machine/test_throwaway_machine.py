@@ -31,9 +31,12 @@ MACHINE = shlex.split(os.environ.get("EDGETUNE_MACHINE", ""))
 SERVICE = os.environ.get("EDGETUNE_MACHINE_SERVICE", "nginx")
 BOOT_SECONDS = 300
 
-pytestmark = pytest.mark.skipif(
-    not MACHINE, reason="EDGETUNE_MACHINE names no machine that may be changed and rebooted"
-)
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(
+        not MACHINE, reason="EDGETUNE_MACHINE names no machine that may be changed and rebooted"
+    ),
+]
 
 # Everything that a tuning may touch; what counts or moves by itself is left out. No remount takes
 # the policy of a tmpfs back to none, which is local.

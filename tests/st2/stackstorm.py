@@ -34,9 +34,12 @@ SHORT = {
 REAL = {"pop": "lab1", "dry_run": False, "wait": True, **SHORT}
 ENDED = ("succeeded", "failed", "timeout", "canceled", "abandoned")
 
-needs_stackstorm = pytest.mark.skipif(
-    not URL, reason="no running StackStorm: ST2_API_URL is not set (see tests/st2/README.md)"
-)
+needs_stackstorm = [
+    pytest.mark.processes,
+    pytest.mark.skipif(
+        not URL, reason="no running StackStorm: ST2_API_URL is not set (see tests/st2/README.md)"
+    ),
+]
 
 
 def ask(method: str, path: str, **more: Any) -> requests.Response:
