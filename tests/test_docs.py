@@ -462,3 +462,20 @@ def long_lines(text: str) -> list[str]:
 def pages_linked(path: Path) -> set[Path]:
     targets = {(path.parent / link.partition("#")[0]).resolve() for link in links_of(path)}
     return {target for target in targets if target.suffix == ".md" and target.is_file()}
+
+
+def targets() -> set[str]:
+    """The targets of the Makefile that make no file."""
+    (line,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    return {*line.split()}
+
+
+def test_make_help_tells_each_target_that_a_person_calls() -> None:
+    told = re.findall(r'^\t@echo "make (\w+) ', (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert {*told} == targets() - {"help", "client", "peers"}
+
+
+def test_each_make_that_a_page_shows_is_a_target() -> None:
+    text = "\n".join(path.read_text() for path in [*PAGES, ROOT / ".ci/run"])
+    shown = re.findall(r"(?:`|^|exec )make (\w+)(?:`| *$| +#)", text, re.MULTILINE)
+    assert {"check", "test"} < {*shown} <= targets()
