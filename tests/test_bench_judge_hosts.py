@@ -105,6 +105,7 @@ def test_obrien_fleming_has_the_boundary_of_lan_and_demets() -> None:
     assert boundary == pytest.approx([4.877, 3.357, 2.680, 2.290, 2.031], abs=6e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SPENDINGS)
 def test_all_looks_together_cost_alpha(name: str) -> None:
     levels = lan_demets.levels(SIXTEEN, SPENDINGS[name])
@@ -116,6 +117,7 @@ def test_all_looks_together_cost_alpha(name: str) -> None:
     assert lan_demets.levels((1.0,), SPENDINGS[name])[0] == pytest.approx(0.05)
 
 
+@pytest.mark.slow
 def test_later_spending_is_found_later_and_a_covariate_helps_where_the_past_says_little() -> None:
     harmed = replicate("full", effect=1.5, seed=4)
     found = [

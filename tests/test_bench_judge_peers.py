@@ -108,6 +108,7 @@ def test_no_peer_fails_on_zeros_constants_and_nothing(peer: Peer, value: float, 
     assert found is None or found in LOOKS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("peer", HERE, ids=lambda peer: peer.name)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_peer_decides_in_every_scenario(peer: Peer, name: str) -> None:

@@ -382,6 +382,7 @@ def test_seeds_are_a_list_of_ranges(text: str, seeds: list[int]) -> None:
     assert chaos.seeds_of(text) == seeds
 
 
+@pytest.mark.slow
 def test_each_sabotage_is_of_the_code_that_there_is(tmp_path: Path) -> None:
     for name, each in sabotage.SABOTAGES.items():
         copy = copy_checkout(tmp_path / name, each.edits)
@@ -393,6 +394,7 @@ def test_each_sabotage_is_of_the_code_that_there_is(tmp_path: Path) -> None:
             assert (copy / file).read_text() != (ROOT / file).read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["this is nowhere in it", "EdgetuneError"])
 def test_an_edit_of_what_is_not_there_once_is_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(MutationError, match="^lib/edgetune/errors.py has "):

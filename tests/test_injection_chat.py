@@ -74,6 +74,7 @@ def look(alias: dict[str, Any], execution: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", ["succeeded", "failed", "timeout", "canceled"])
 @pytest.mark.parametrize("name", ALIASES)
 def test_an_answer_is_one_block_of_code(name: str, status: str) -> None:

@@ -427,6 +427,7 @@ def test_names_that_a_bmc_makes_up_are_fit_to_be_shown(
     assert error.isprintable() and 100 < len(error) <= 2000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["dell", "hpe", "lenovo", "ami"])
 def test_json_that_lies_anywhere(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every value of every answer, replaced: a result that names a reason, and no more sent."""

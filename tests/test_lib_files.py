@@ -248,6 +248,7 @@ _ODD = _PLAIN | st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", hostile_files.KINDS)
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

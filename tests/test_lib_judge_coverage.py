@@ -49,6 +49,7 @@ def test_an_intent_that_nobody_exports_is_not_promoted(fleet: Fleet, metric: str
     assert looks[-1]["reason"].startswith(f"{metric} was measured on no host")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("group", ["test", "control", "one host"])
 def test_a_guard_that_is_not_exported_everywhere_is_not_promoted(

@@ -21,6 +21,8 @@ from lab.bmc.certificates import make_certificates
 from tests.builders import write_yaml
 from tests.world import BiosWorld, Died, Moments
 
+pytestmark = pytest.mark.slow
+
 FIRST, LAST = 0, 2
 NAMES = [f"e{i:03d}" for i in range(8)]
 LOGIN = Login("edgetune", "pw")

@@ -152,6 +152,7 @@ def test_a_bmc_has_the_whole_reboot_deadline_to_answer(
     assert _step(world, bios.set_bios) == (0, [host])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("skew", [0.0, 30.0, -30.0, 90.0, -90.0, HOURS, -HOURS])
 def test_steps_that_take_turns_on_two_machines_reach_a_deadline_in_its_time(
     world: BiosWorld, controller: Controller, skew: float

@@ -209,6 +209,7 @@ def test_a_rollback_whose_step_fails_names_it(tmp_path: Path, way: str) -> None:
     assert output["message"] == told + why(told, way)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["error", "timeout"])
 def test_a_promotion_that_fails_is_told_by_its_step_and_not_by_its_verdict(
     tmp_path: Path, way: str

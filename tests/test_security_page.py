@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from edgetune.hosts.agent import bundle
@@ -100,6 +101,7 @@ def gate(folder: Path, known: str, source: bytes) -> subprocess.CompletedProcess
     )
 
 
+@pytest.mark.processes
 def test_the_program_for_hosts_runs_a_known_agent(tmp_path: Path) -> None:
     source = bundle.make()
     done = gate(tmp_path, hashlib.sha256(source).hexdigest(), source)
@@ -107,6 +109,7 @@ def test_the_program_for_hosts_runs_a_known_agent(tmp_path: Path) -> None:
     assert answer["edgetune"] == 1 and answer["error"]["field"] == "verb"
 
 
+@pytest.mark.processes
 def test_the_program_for_hosts_runs_nothing_else(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     source = f"open({str(mark)!r}, 'w')".encode()

@@ -13,6 +13,8 @@ from lab.runner import Engine, Execution, Pack
 from tests.builders import ROOT
 from tests.test_lib_config import DEFAULTS
 
+pytestmark = pytest.mark.processes
+
 RULES = [load_yaml(path) for path in sorted((ROOT / "rules").glob("*.yaml"))]
 TICKS = {rule["name"]: rule["action"] for rule in RULES if "Timer" in rule["trigger"]["type"]}
 FILE, COMMAND = "/opt/stackstorm/configs/edgetune.yaml", "st2ctl reload --register-configs"
