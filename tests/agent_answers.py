@@ -36,6 +36,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "facts": {},
     "plan": {"settings": _SETTINGS},
     "ready": {"ready": False},
+    "sessions": {},
     "apply": {},
     "verify": {"settings": _SETTINGS},
     "confirm": {"settings": _SETTINGS},
@@ -99,6 +100,7 @@ RESULTS: dict[str, dict[str, Any]] = {
         "settings": [{**ROW, "status": "change"}, {**PARTS, "status": "change"}],
     },
     "ready": {"changed": True, "ready": False, "sessions": 0, "boot_id": BOOT_ID},
+    "sessions": {"sessions": 0, "boot_id": BOOT_ID},
     "apply": {
         "changed": True,
         "diff": _DIFF,

@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from edgetune.inventory import LoadBalancer
 from edgetune.traffic.conversation import ask
-from edgetune.traffic.haproxy import Haproxy
+from edgetune.traffic.drivers.haproxy import Haproxy
 
 needs_haproxy = [
     pytest.mark.processes,
@@ -63,14 +62,14 @@ class RealHaproxy:
             except OSError:
                 time.sleep(0.01)
 
-    def ask(self, command: str) -> str:
-        return ask(self.address(), command, time.monotonic() + 60)
+    def ask(self, command: str, level: str = "admin") -> str:
+        return ask(self.address(level), command, time.monotonic() + 60)
 
     def address(self, level: str = "admin") -> str:
         return f"unix://{self.folder}/{level}"
 
     def driver(self, backend: str = "edges", level: str = "admin") -> Haproxy:
-        return Haproxy(LoadBalancer("haproxy", self.address(level), backend))
+        return Haproxy(self.address(level), backend)
 
     def kill(self) -> None:
         self.process.kill()

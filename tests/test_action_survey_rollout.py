@@ -21,7 +21,7 @@ class SurveyRolloutTestCase(EdgetuneActionTestCase):
         (host,) = self.world.at(0)
         result = self.assert_succeeds(**self.of_rollout())
         self.assertEqual((result["decision"], result["state"]), ("carry_on", "changing"))
-        found = f"{host} was draining; drain with 0 sessions in the load balancer, "
+        found = f"{host} was draining; drain in the load balancer, with 0 sessions, "
         self.assertEqual(result["findings"], {host: found + "accept_queue not there"})
 
     def test_a_canceled_one_is_taken_back(self) -> None:

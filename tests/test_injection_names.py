@@ -20,8 +20,8 @@ from edgetune.rollout.record import load_plan, open_rollout, read_rollout
 from edgetune.rollout.site import Site
 from edgetune.rollout.stackstorm import StackStorm
 from edgetune.rollout.store import SqliteStore, St2Store
-from edgetune.traffic import haproxy
-from edgetune.traffic.haproxy import Haproxy
+from edgetune.traffic import open_driver
+from edgetune.traffic.drivers import haproxy
 from edgetune.tuning import find_tuning, load_tuning
 from tests.builders import ROOT, inventory_document, reading, write_yaml
 from tests.hostile import HOSTILE
@@ -106,14 +106,15 @@ def test_a_command_to_haproxy_is_one_line_of_names(
 
     monkeypatch.setattr(haproxy, "ask", ask)
     inventory = YamlInventory(write_yaml(tmp_path / "inventory.yaml", a_pop()))
-    balancer = Haproxy(inventory.pop("lab1").load_balancer)
+    entry = inventory.pop("lab1").load_balancer
+    balancer = open_driver(entry.driver, entry.fields)
     for text in HOSTILE.values():
         with pytest.raises(EdgetuneError):
-            balancer.set_state("e000", text)
+            balancer.restore("e000", text)
     with pytest.raises(EdgetuneError):
-        balancer.set_state("e000", "drain")
+        balancer.isolate("e000")
     read = "show servers state edges;show stat -1 6 -1"
-    assert sent == ["set server edges/e000 state drain", read]
+    assert sent == ["set server edges/e000 state maint", read]
 
 
 # Records.

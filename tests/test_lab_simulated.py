@@ -27,7 +27,7 @@ from edgetune.errors import DrainError, InputError
 from edgetune.hosts.fleet import Fleet
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host, YamlInventory
-from edgetune.traffic.haproxy import Haproxy
+from edgetune.traffic.drivers.haproxy import Haproxy
 from lab import simulated
 from lab.bmc.machine import serial_of, uuid_of
 from lab.pop.layout import Layout
@@ -218,7 +218,7 @@ def test_two_pops_share_the_hosts(home: Path) -> None:
         ("lab2", ["e002", "e003"]),
     ]
     for pop in pops:
-        servers = Haproxy(pop.load_balancer).servers()
+        servers = Haproxy(**pop.load_balancer.fields).servers()
         assert set(servers) == {host.name for host in pop.hosts}
     campaign = find_campaign("practice", config.campaigns)
     assert pops_by_ring(campaign, inventory) == {"canary": ("lab1",), "fleet": ("lab2",)}
@@ -413,7 +413,7 @@ def test_a_rebooting_host_is_down_and_counts_from_zero_again(running: Lab) -> No
     asked = time.monotonic()
     server, answer = running.down("e003")
     assert (server.up, server.sessions, answer.reason) == (False, 0, "unreachable")
-    wait_until(lambda: running.balancer.servers()["e003"].in_service)
+    wait_until(lambda: running.balancer.servers()["e003"].is_serving)
     third = running.ask("e003", "sample", **request)
     assert third["boot_id"] != second["boot_id"]
     assert third["uptime"] < time.monotonic() - asked
@@ -450,20 +450,20 @@ def test_drain(running: Lab) -> None:
         return received() == there
 
     for _ in range(10):  # the machine may stand still for longer than sessions last
-        running.balancer.set_state("e002", "ready")
-        wait_until(lambda: server().in_service and server().sessions)
-        running.balancer.set_state("e002", "drain")
+        running.balancer.restore("e002")
+        wait_until(lambda: server().is_serving and server().sessions)
+        running.balancer.withdraw("e002")
         if server().sessions:
             break
     else:
         raise AssertionError("sessions never outlived the beginning of a drain")
     wait_until(lambda: server().sessions == 0)
-    assert (server().state, server().up) == ("drain", True)
+    assert (server().withdrawn, server().up) == ("drain", True)
     wait_until(nothing_comes)
-    running.balancer.set_state("e002", "maint")
-    assert server().state == "maint"
-    running.balancer.set_state("e002", "ready")
-    assert server().in_service
+    running.balancer.isolate("e002")
+    assert server().withdrawn == "maint"
+    running.balancer.restore("e002")
+    assert server().is_serving
 
 
 def test_a_host_that_is_not_ready_is_healthy_for_nobody(running: Lab) -> None:
@@ -478,25 +478,25 @@ def test_a_host_that_is_not_ready_is_healthy_for_nobody(running: Lab) -> None:
     try:
         wait_until(lambda: not running.balancer.servers()["e002"].up)
         wait_until(lambda: (failed("e001"), failed("e002")) == (0, 1))
-        assert running.balancer.servers()["e001"].in_service
+        assert running.balancer.servers()["e001"].is_serving
         running.reboot("e002")
         time.sleep(0.3)
         assert not running.balancer.servers()["e002"].up
     finally:
         mark.unlink()
-    wait_until(lambda: running.balancer.servers()["e002"].in_service)
+    wait_until(lambda: running.balancer.servers()["e002"].is_serving)
     wait_until(lambda: failed("e002") == 0)
 
 
 def test_unknown_server_and_backend(running: Lab) -> None:
     assert running.balancer.refuses_changes() == ""
     with pytest.raises(DrainError, match=r"No such server\."):
-        running.balancer.set_state("e999", "drain")
-    other = Haproxy(type(running.pop.load_balancer)("haproxy", running.balancer._address, "other"))
+        running.balancer.withdraw("e999")
+    other = Haproxy(running.pop.load_balancer.fields["address"], "other")
     with pytest.raises(DrainError, match="no backend"):
         other.servers()
     with pytest.raises(DrainError, match="No such backend"):
-        other.set_state("e000", "drain")
+        other.isolate("e000")
 
 
 @pytest.mark.parametrize(
@@ -606,7 +606,7 @@ def test_boot_without_a_valid_queue_length_leaves_the_host_out_of_service(runnin
     subprocess.run(
         [running.root("e003") / "usr/local/sbin/systemctl", "restart", "nginx"], check=True
     )
-    wait_until(lambda: running.balancer.servers()["e003"].in_service)
+    wait_until(lambda: running.balancer.servers()["e003"].is_serving)
 
 
 def test_a_configuration_of_somebody_s_own_is_not_overwritten(tmp_path: Path) -> None:

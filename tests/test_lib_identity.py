@@ -24,7 +24,7 @@ class Site:
     def __init__(self, folder: Path) -> None:
         self.pop: Pop = pop(folder, 2)
         self.servers = {
-            host.server: Server(host.server, "ready", True, 0, host.address, 80)
+            host.server: Server(host.server, "", True, 0, host.address, 80)
             for host in self.pop.hosts
         }
         self.facts: dict[str, dict[str, Any]] = {}

@@ -263,7 +263,7 @@ def test_a_load_balancer_may_have_an_ipv6_address(tmp_path: Path, place: str) ->
     document["pops"]["lab1"]["load_balancer"]["address"] = f"tcp://{place}:9999"
     path = write_yaml(tmp_path / "inventory.yaml", document)
     balancer = YamlInventory(path).pop("lab1").load_balancer
-    assert balancer.address == f"tcp://{place}:9999"
+    assert balancer.fields["address"] == f"tcp://{place}:9999"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,24 +13,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edgetune.errors import DrainError
-from edgetune.inventory import LoadBalancer
-from edgetune.traffic import conversation, haproxy
-from edgetune.traffic.driver import Server
-from edgetune.traffic.haproxy import Haproxy
+from edgetune.traffic import Server, conversation
+from edgetune.traffic.drivers import haproxy
+from edgetune.traffic.drivers.haproxy import Haproxy
 from edgetune.traffic.haproxy_answers import read_one, read_servers
+from tests.answering import Answering
 
 RECORDED = Path(__file__).parent / "fixtures/haproxy"
 EDGES = (RECORDED / "edges.txt").read_text()
 QUEUE = (RECORDED / "queue.txt").read_text()
 TRUTH = {
-    "e000": Server("e000", "ready", True, 0, "192.0.2.1", 80, checked=False),
-    "e001": Server("e001", "ready", True, 0, "127.0.0.1", 18480),
+    "e000": Server("e000", "", True, 0, "192.0.2.1", 80, checked=False),
+    "e001": Server("e001", "", True, 0, "127.0.0.1", 18480),
     "e002": Server("e002", "maint", False, 0, "2001:db8::3", 80, checked=False),
     "e003": Server("e003", "drain", True, 0, "192.0.2.4", 80, checked=False),
     "e004": Server("e004", "maint", False, 0, "192.0.2.5", 80, checked=False),
-    "e005": Server("e005", "ready", False, 0, "127.0.0.1", 18481, passing=False),
-    "e006": Server("e006", "ready", True, 0, "", 0, checked=False),
-    "e007": Server("e007", "ready", True, 0, "127.0.0.1", 18482, checked=False),
+    "e005": Server("e005", "", False, 0, "127.0.0.1", 18481, passing=False),
+    "e006": Server("e006", "", True, 0, "", 0, checked=False),
+    "e007": Server("e007", "", True, 0, "127.0.0.1", 18482, checked=False),
 }
 IPV6 = socket.has_ipv6 and Path("/proc/net/if_inet6").exists()
 
@@ -57,17 +56,17 @@ def test_requests_that_wait_for_a_server_count_as_its_sessions() -> None:
 @pytest.mark.parametrize("bit", [0x01, 0x02, 0x04, 0x20])
 def test_every_kind_of_maintenance_is_maintenance(bit: int) -> None:
     """Forced, inherited, from the configuration, and for want of a name's address."""
-    assert _with_admin_state(bit).state == "maint"
-    assert _with_admin_state(bit | 0x08).state == "maint"
+    assert _with_admin_state(bit).withdrawn == "maint"
+    assert _with_admin_state(bit | 0x08).withdrawn == "maint"
 
 
 @pytest.mark.parametrize("bit", [0x08, 0x10])
 def test_every_kind_of_drain_is_a_drain(bit: int) -> None:
-    assert _with_admin_state(bit).state == "drain"
+    assert _with_admin_state(bit).withdrawn == "drain"
 
 
 def test_other_bits_of_the_state_take_no_server_out() -> None:
-    assert _with_admin_state(0x40).state == "ready"
+    assert _with_admin_state(0x40).withdrawn == ""
 
 
 def _with_admin_state(bits: int) -> Server:
@@ -193,46 +192,16 @@ def _swapped(data: st.DataObject) -> str:
     return "\n".join(lines)
 
 
-class _Answering:
-    """Whatever comes in is answered by ``say``, given the socket and what was asked."""
-
-    def __init__(self, say: Callable[[socket.socket, str], None], family: int = socket.AF_INET):
-        self._say, self.asked = say, []
-        self._listener = socket.socket(family)
-        self._listener.bind(("::1" if family == socket.AF_INET6 else "127.0.0.1", 0))
-        self._listener.listen(8)
-        self.port = self._listener.getsockname()[1]
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-
-    def driver(self, host: str = "127.0.0.1") -> Haproxy:
-        return Haproxy(LoadBalancer("haproxy", f"tcp://{host}:{self.port}", "edges"))
-
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._thread.join()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                sock, _ = self._listener.accept()
-            except OSError:
-                return
-            with sock:
-                try:
-                    self.asked.append(sock.makefile("r").readline().strip())
-                    self._say(sock, self.asked[-1])
-                except OSError:
-                    pass
+def driver_of(server: Answering, host: str = "127.0.0.1") -> Haproxy:
+    return Haproxy(f"tcp://{host}:{server.port}", "edges")
 
 
 @pytest.fixture
-def answering() -> Iterator[Callable[..., _Answering]]:
-    started: list[_Answering] = []
+def answering() -> Iterator[Callable[..., Answering]]:
+    started: list[Answering] = []
 
-    def start(*how: object) -> _Answering:
-        started.append(_Answering(*how))  # type: ignore[arg-type]
+    def start(*how: object) -> Answering:
+        started.append(Answering(*how))  # type: ignore[arg-type]
         return started[-1]
 
     yield start
@@ -262,37 +231,37 @@ def _whole_but_open(sock: socket.socket, asked: str) -> None:
 
 @pytest.mark.parametrize("how", [_drip, _silent, _whole_but_open])
 def test_one_deadline_holds_for_the_whole_conversation(
-    answering: Callable[..., _Answering], how: object, monkeypatch: pytest.MonkeyPatch
+    answering: Callable[..., Answering], how: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each byte of the drip comes in time; all of them would take minutes."""
     monkeypatch.setattr(haproxy, "TIMEOUT", 0.5)
-    driver = answering(how).driver()
+    driver = driver_of(answering(how))
     began = time.monotonic()
-    for call in (driver.servers, driver.refuses_changes, lambda: driver.set_state("e000", "drain")):
+    for call in (driver.servers, driver.refuses_changes, lambda: driver.withdraw("e000")):
         with pytest.raises(DrainError, match="HAProxy does not answer: "):
             call()
     assert time.monotonic() - began < 60
 
 
 def test_an_endless_answer_is_bounded(
-    answering: Callable[..., _Answering], monkeypatch: pytest.MonkeyPatch
+    answering: Callable[..., Answering], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(haproxy, "TIMEOUT", 600)
     monkeypatch.setattr(conversation, "LIMIT", 2 * 2**20)
     with pytest.raises(DrainError, match="its answer is longer than 2 MB"):
-        answering(_endless).driver().servers()
+        driver_of(answering(_endless)).servers()
 
 
 @pytest.mark.skipif(not IPV6, reason="this machine has no IPv6")
-def test_a_load_balancer_is_reached_over_ipv6(answering: Callable[..., _Answering]) -> None:
+def test_a_load_balancer_is_reached_over_ipv6(answering: Callable[..., Answering]) -> None:
     whole = answering(lambda sock, asked: sock.sendall(EDGES.encode()), socket.AF_INET6)
-    assert whole.driver("[::1]").servers() == TRUTH
+    assert driver_of(whole, "[::1]").servers() == TRUTH
 
 
 @pytest.mark.parametrize("place", ["127.0.0.1:99999", "127.0.0.1:0", f"{'a' * 70}:1"])
 def test_an_address_that_cannot_be_one_is_a_drain_error(place: str) -> None:
     with pytest.raises(DrainError, match="HAProxy does not answer: "):
-        Haproxy(LoadBalancer("haproxy", f"tcp://{place}", "edges")).servers()
+        Haproxy(f"tcp://{place}", "edges").servers()
 
 
 def _setting(said: str, then: str = EDGES) -> Callable[[socket.socket, str], None]:
@@ -304,34 +273,34 @@ def _setting(said: str, then: str = EDGES) -> Callable[[socket.socket, str], Non
 
 @pytest.mark.parametrize("said", ["", "\n"], ids=["cut off", "done"])
 def test_what_can_be_seen_decides_whether_a_state_was_set(
-    answering: Callable[..., _Answering], said: str
+    answering: Callable[..., Answering], said: str
 ) -> None:
     """Drained by us or by somebody else, e003 is; e000 is not, be its setting confirmed."""
-    driver = answering(_setting(said)).driver()
-    driver.set_state("e003", "drain")
+    driver = driver_of(answering(_setting(said)))
+    driver.restore("e003", "drain")
     with pytest.raises(DrainError, match="edges/e000 is ready, not drain"):
-        driver.set_state("e000", "drain")
+        driver.withdraw("e000")
     with pytest.raises(DrainError, match="edges/e999 is not there, not drain"):
-        driver.set_state("e999", "drain")
+        driver.withdraw("e999")
 
 
-def test_a_state_that_cannot_be_seen_is_not_set(answering: Callable[..., _Answering]) -> None:
-    driver = answering(_setting("\n", EDGES[:-1])).driver()
+def test_a_state_that_cannot_be_seen_is_not_set(answering: Callable[..., Answering]) -> None:
+    driver = driver_of(answering(_setting("\n", EDGES[:-1])))
     with pytest.raises(DrainError, match="HAProxy cut its answer off"):
-        driver.set_state("e003", "drain")
+        driver.isolate("e003")
 
 
-def test_a_refusal_is_told_and_not_looked_after(answering: Callable[..., _Answering]) -> None:
+def test_a_refusal_is_told_and_not_looked_after(answering: Callable[..., Answering]) -> None:
     refusing = answering(_setting("Permission denied\n\n"))
     with pytest.raises(DrainError, match="edges/e003: Permission denied .*has to be admin"):
-        refusing.driver().set_state("e003", "drain")
+        driver_of(refusing).isolate("e003")
     assert len(refusing.asked) == 1
-    assert "edges/e000: Permission denied" in refusing.driver().refuses_changes()
+    assert "edges/e000: Permission denied" in driver_of(refusing).refuses_changes()
     assert refusing.asked[-1] == "set server edges/e000 state"
 
 
 @pytest.mark.parametrize("said", ["\n", "Unknown command\n\n"])
 def test_what_is_no_complaint_about_the_state_proves_nothing(
-    answering: Callable[..., _Answering], said: str
+    answering: Callable[..., Answering], said: str
 ) -> None:
-    assert "edges/e000: " in answering(_setting(said)).driver().refuses_changes()
+    assert "edges/e000: " in driver_of(answering(_setting(said))).refuses_changes()

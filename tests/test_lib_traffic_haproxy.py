@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from edgetune.errors import DrainError
-from edgetune.traffic.driver import Server
+from edgetune.traffic import Server
 from tests.real_haproxy import RealHaproxy, needs_haproxy, running
 
 pytestmark = needs_haproxy
@@ -24,26 +24,26 @@ def haproxy() -> Iterator[RealHaproxy]:
 
 def test_a_server_is_set_and_seen_in_every_state(haproxy: RealHaproxy) -> None:
     driver = haproxy.driver()
-    for state in ("drain", "maint", "ready"):
-        driver.set_state("e003", state)
+    changes = {"drain": driver.withdraw, "maint": driver.isolate, "": driver.restore}
+    for state, change in changes.items():
+        change("e003")
         found = driver.servers()
-        assert {name: each.state for name, each in found.items() if each.state != "ready"} == (
-            {} if state == "ready" else {"e003": state}
-        )
-        assert found["e000"] == Server("e000", "ready", True, 0, "192.0.2.1", 80, checked=False)
+        shown = {name: each.withdrawn for name, each in found.items() if each.withdrawn}
+        assert shown == ({"e003": state} if state else {})
+        assert found["e000"] == Server("e000", "", True, 0, "192.0.2.1", 80, checked=False)
 
 
 def test_a_socket_with_a_lower_level_refuses_changes(haproxy: RealHaproxy) -> None:
     driver = haproxy.driver(level="operator")
-    assert driver.servers()["e000"].in_service
+    assert driver.servers()["e000"].is_serving
     with pytest.raises(DrainError, match=DENIED):
-        driver.set_state("e000", "maint")
-    assert haproxy.driver().servers()["e000"].in_service
+        driver.isolate("e000")
+    assert haproxy.driver().servers()["e000"].is_serving
 
 
 def test_whether_changes_are_refused_is_told_without_one(haproxy: RealHaproxy) -> None:
-    for name, state in (("e000", "drain"), ("e001", "maint")):
-        haproxy.driver().set_state(name, state)
+    haproxy.driver().withdraw("e000")
+    haproxy.driver().isolate("e001")
     before = haproxy.ask("show servers state edges")
     assert haproxy.driver().refuses_changes() == ""
     refusal = haproxy.driver(level="operator").refuses_changes()
@@ -52,7 +52,7 @@ def test_whether_changes_are_refused_is_told_without_one(haproxy: RealHaproxy) -
     # Column 9 counts the seconds since the last change.
     assert _without_ages(before) == _without_ages(after)
     for name in ("e000", "e001"):
-        haproxy.driver().set_state(name, "ready")
+        haproxy.driver().restore(name)
 
 
 def _without_ages(text: str) -> list[list[str]]:
@@ -62,9 +62,9 @@ def _without_ages(text: str) -> list[list[str]]:
 
 def test_what_does_not_exist_is_named(haproxy: RealHaproxy) -> None:
     with pytest.raises(DrainError, match=r"edges/e999: No such server"):
-        haproxy.driver().set_state("e999", "drain")
+        haproxy.driver().withdraw("e999")
     with pytest.raises(DrainError, match=r"other/e000: No such backend"):
-        haproxy.driver("other").set_state("e000", "drain")
+        haproxy.driver("other").isolate("e000")
     for call in (haproxy.driver("other").servers, haproxy.driver("other").refuses_changes):
         with pytest.raises(DrainError, match=r"no backend 'other': Can't find backend"):
             call()
@@ -77,8 +77,8 @@ def test_servers_tell_whether_they_are_checked_and_where_they_are() -> None:
     backends = [("other", [f"server {text}" for text in servers])]
     with running(backends) as haproxy:
         driver = haproxy.driver("other")
-        driver.set_state("paused", "maint")
-        driver.set_state("trusted", "drain")
+        driver.isolate("paused")
+        driver.withdraw("trusted")
         found = driver.servers()
     assert [name for name, each in found.items() if each.checked] == [
         "checked",
@@ -93,7 +93,7 @@ def test_a_server_that_leaves_maintenance_is_up_and_has_passed_no_check() -> Non
     servers = ["option httpchk", "server e000 127.0.0.1:1 check inter 300s fastinter 300s"]
     with running([("edges", servers)]) as started:
         driver = started.driver()
-        driver.set_state("e000", "maint")
-        driver.set_state("e000", "ready")
+        driver.isolate("e000")
+        driver.restore("e000")
         server = driver.servers()["e000"]
-        assert (server.in_service, server.passing) == (True, False)
+        assert (server.is_serving, server.passing) == (True, False)

@@ -22,7 +22,7 @@ _REBOOTED = ["reboot_hosts", "check_rebooted"]
 
 
 def _in_service(world: EmptyWorld) -> list[str]:
-    return [name for name, server in world.balancer.servers().items() if server.in_service]
+    return [name for name, server in world.balancer.servers().items() if server.is_serving]
 
 
 class Conductor(Engine):

@@ -152,7 +152,7 @@ def test_findings_say_what_the_record_and_what_the_world_says(tmp_path: Path) ->
     world.hosts.boot[back] = "boot-2"
     world.hosts.unreachable.add(silent)
     found = survey_rollout(world.site, world.rollout, world.epoch)["findings"]
-    out = "maint with 0 sessions in the load balancer"
+    out = "maint in the load balancer, with 0 sessions"
     assert found == {
         back: f"{back} was rebooting; {out}, accept_queue confirmed, in another boot",
         silent: f"{silent} was rebooting; {out}, no answer: timed out",

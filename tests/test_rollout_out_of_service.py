@@ -14,7 +14,7 @@ from edgetune.errors import DrainError
 from edgetune.hosts.result import HostResult
 from edgetune.report.text import rollout_text
 from edgetune.rollout import drain, status
-from edgetune.traffic.driver import Server
+from edgetune.traffic import Server
 from tests.world import World, changing
 
 
@@ -219,10 +219,10 @@ def test_a_host_goes_back_when_somebody_else_drains_at_the_same_moment(tmp_path:
 def test_a_load_balancer_that_refuses_leaves_it_in_service_and_it_is_said(tmp_path: Path) -> None:
     world, host = _stuck_live(tmp_path)
 
-    def refuse(server: str, state: str) -> None:
+    def refuse(server: str) -> None:
         raise DrainError("Permission denied")
 
-    world.balancer.set_state = refuse  # type: ignore[method-assign]
+    world.balancer.isolate = refuse  # type: ignore[method-assign]
     marked = world.roll_back()
     why = world.head.quarantined[host]
     assert (why["out_of_service"], why["noted"]) == (False, "Permission denied")

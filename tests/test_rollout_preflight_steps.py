@@ -7,6 +7,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Callable
@@ -19,7 +20,7 @@ from edgetune.report.findings import WIDTH
 from edgetune.rollout import pause, planning, preflight, switch
 from edgetune.rollout.doctor import doctor_pop
 from edgetune.rollout.planning import plan_rollout
-from edgetune.traffic.driver import Server
+from edgetune.traffic import Server
 from tests.builders import ROOT, inventory_document, write_yaml
 from tests.world import EmptyWorld, changing
 
@@ -74,6 +75,14 @@ def test_a_health_check_that_fails_for_a_moment_is_asked_again(
 def test_a_load_balancer_that_refuses_changes_is_found_by_the_dry_run(world: EmptyWorld) -> None:
     world.balancer.refusal = "tcp://127.0.0.1:9: Permission denied"
     assert _refusal(world).startswith("tcp://127.0.0.1:9: Permission denied -> let edgetune set")
+
+
+def test_sessions_that_nobody_can_count_are_found_by_the_dry_run(world: EmptyWorld) -> None:
+    world.balancer.counting = False
+    assert _plan(world)["plan"]
+    pop = world.site.inventory.pop("lab1")
+    world.site.inventory.pop = lambda name: replace(pop, ports=())  # type: ignore[method-assign]
+    assert "hosts know no port to count them on -> give the PoP a health:" in _refusal(world)
 
 
 def test_hosts_out_of_service_are_found_by_the_dry_run(world: EmptyWorld) -> None:

@@ -102,7 +102,7 @@ def test_as_many_go_first_as_there_is_room_for(world: World) -> None:
         world.balancer.state[name] = "maint"
     for done in range(1, 5):
         assert world.step(drain.drain_hosts, batch)["waiting"] == 0
-        assert len([name for name in names if not world.balancer.servers()[name].in_service]) == 1
+        assert len([name for name in names if not world.balancer.servers()[name].is_serving]) == 1
         world.roll(batch)
         assert list(world.at(batch).values()) == ["done"] * done + ["planned"] * (4 - done)
         assert world.step(looks.check_health, batch)["left"] == 4 - done

@@ -62,10 +62,10 @@ def test_what_somebody_else_did_to_a_server_is_never_changed(world: World, state
 
 
 def test_the_drain_is_written_down_before_it_happens(world: World) -> None:
-    def dies(server: str, state: str) -> None:
+    def dies(server: str) -> None:
         raise DrainError("the connection broke")
 
-    world.balancer.set_state = dies  # type: ignore[method-assign]
+    world.balancer.withdraw = dies  # type: ignore[method-assign]
     with pytest.raises(DrainError):
         world.step(drain.begin_drain, 0)
     assert set(world.at(0).values()) == {"draining"}

@@ -154,6 +154,89 @@ def test_a_forgotten_drain_is_told_again_before_a_host_is_touched(world: World, 
     assert world.hosts.disturbed == []
 
 
+def test_a_host_that_may_still_get_requests_is_waited_for(world: World) -> None:
+    """Routers, say, follow a withdrawal when they have heard of it."""
+    (host,) = world.at(0)
+    world.balancer.leaving.add(host)
+    world.step(drain.begin_drain, 0)
+    assert world.step(drain.check_drained, 0)["waiting"] == 1
+    assert (world.balancer.state[host], world.hosts.not_ready) == ("drain", set())
+    world.balancer.leaving.clear()
+    world.step(drain.check_drained, 0)
+    assert world.at(0) == {host: "drained"}
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_an_isolation_that_is_not_in_force_yet_is_waited_for(tmp_path: Path, force: bool) -> None:
+    world = changing(tmp_path, force=force)
+    (host,) = world.at(0)
+    world.moments.at = lambda moment: (
+        world.balancer.leaving.add(host) if f"{host} maint" in moment else None
+    )
+    world.step(drain.begin_drain, 0)
+    for _ in range(2):
+        assert world.step(drain.check_drained, 0)["waiting"] == 1
+    world.age(0)
+    world.step(drain.check_drained, 0)
+    assert world.at(0) == {host: "drained" if force else "skipped"}
+
+
+def test_a_host_that_never_stops_getting_requests_is_quarantined(world: World) -> None:
+    world.roll(0)
+    batch = world.mark("rolling_back")["first_batch"]
+    (host,) = world.at(batch)
+    world.balancer.leaving.add(host)
+    world.step(drain.drain_hosts, batch)
+    world.age(batch)
+    world.roll(batch)
+    why = world.head.quarantined[host]
+    assert why["reason"] == "may still get requests after its drain deadline"
+    assert (why["out_of_service"], host in world.hosts.tuned) == (False, True)
+    assert "and it may still get requests" in why["seen"]
+
+
+def test_where_the_load_balancer_counts_no_sessions_the_host_s_own_count_holds(
+    world: World,
+) -> None:
+    """It is told "not ready" only then: a failing check may end the sessions that there are."""
+    (host,) = world.at(0)
+    world.balancer.counting = False
+    world.balancer.sessions[host] = 3
+    world.step(drain.begin_drain, 0)
+    assert world.step(drain.check_drained, 0)["waiting"] == 1
+    world.hosts.errors[host, "sessions"] = "timed out"
+    world.balancer.sessions[host] = 0
+    assert world.step(drain.check_drained, 0)["waiting"] == 1
+    assert (world.balancer.state[host], world.hosts.not_ready) == ("drain", set())
+    world.hosts.errors.clear()
+    world.step(drain.check_drained, 0)
+    assert world.at(0) == {host: "drained"}
+
+
+def test_sessions_that_nobody_can_count_are_not_none(world: World) -> None:
+    (host,) = world.at(0)
+    pop = world.site.inventory.pop("lab1")
+    world.site.inventory.pop = lambda name: replace(pop, ports=())  # type: ignore[method-assign]
+    world.balancer.counting = False
+    world.step(drain.begin_drain, 0)
+    assert world.step(drain.check_drained, 0)["waiting"] == 1
+    world.age(0)
+    world.step(drain.check_drained, 0)
+    batch = world.batch(0).hosts[host]
+    assert batch.step == "skipped"
+    assert batch.error == "still carries unknown sessions after its drain deadline"
+
+
+def test_a_forgotten_host_is_not_touched_before_it_gets_no_more_requests(world: World) -> None:
+    (host,) = world.at(0)
+    world.roll(0, until=change.apply_tuning)
+    world.balancer.forget()
+    world.balancer.leaving.add(host)
+    with pytest.raises(DrainError, match=f"{host}: the load balancer forgot the drain"):
+        world.step(change.apply_tuning, 0)
+    assert world.hosts.tuned == set()
+
+
 def test_a_host_that_does_not_get_rid_of_its_sessions_is_not_touched(world: World) -> None:
     (host,) = world.at(0)
     world.roll(0, until=change.apply_tuning)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 from edgetune.documents.plan import Plan
-from edgetune.errors import HostError
+from edgetune.errors import DrainError, HostError
 from edgetune.hosts.answers import read_answer
 from edgetune.hosts.result import ANOTHER_MACHINE, HostResult
 from edgetune.rollout import baseline, bios, change, drain, lifecycle, looks, preflight, reboot
@@ -21,7 +21,7 @@ from edgetune.rollout.planning import plan_rollout
 from edgetune.rollout.record import Batch, Head, load_plan, read_rollout, save_plan
 from edgetune.rollout.site import Site
 from edgetune.rollout.store import Store
-from edgetune.traffic.driver import Server
+from edgetune.traffic import DrainDriver, Server
 from tests.agent_answers import RESULTS, ROW
 from tests.bmcs import Bmcs
 from tests.builders import inventory_document, observed, plan, tuning, write_yaml
@@ -72,8 +72,14 @@ class Moments:
             raise Died(moment)
 
 
-class Balancer:
-    """A load balancer in memory; with ``clients`` every server in service carries sessions."""
+class Balancer(DrainDriver):
+    """A load balancer in memory; with ``clients`` every server in service carries sessions.
+
+    ``state`` has for each server "ready", "drain" or "maint". Servers in ``leaving`` may still
+    get requests while they are withdrawn. One that is not ``counting`` tells no sessions.
+    """
+
+    advice = "let edgetune set states of servers"
 
     def __init__(self, moments: Moments, not_ready: Set[str]) -> None:
         self.state = {f"e{i:03d}": "ready" for i in range(8)}
@@ -81,6 +87,8 @@ class Balancer:
         self.up = dict.fromkeys(self.state, True)
         self.sessions = dict.fromkeys(self.state, 0)
         self.clients, self.refusal = False, ""
+        self.leaving: set[str] = set()
+        self.counting = True
         self.heeds_marker = True
         self.log: list[tuple[str, str]] = []
         self._moments, self._not_ready = moments, not_ready
@@ -89,13 +97,29 @@ class Balancer:
         found = {name: self._server(name) for name in self.state}
         if self.clients:
             # What is open when a server leaves the service ends before the next look.
-            self.sessions = {name: 2 * each.in_service for name, each in found.items()}
+            self.sessions = {name: 2 * each.is_serving for name, each in found.items()}
         return found
 
-    def set_state(self, server: str, state: str) -> None:
+    def withdraw(self, server: str) -> None:
+        if self._known(server) == "ready":
+            self._set(server, "drain")
+
+    def isolate(self, server: str) -> None:
+        self._set(server, "maint")
+
+    def restore(self, server: str, withdrawn: str = "") -> None:
+        self._set(server, withdrawn or "ready")
+
+    def _set(self, server: str, state: str) -> None:
+        self._known(server)
         with self._moments.around(f"{server} {state}"):
             self.log.append((server, state))
             self.state[server] = state
+
+    def _known(self, server: str) -> str:
+        if server not in self.state:
+            raise DrainError(f"no server {server}")
+        return self.state[server]
 
     def refuses_changes(self) -> str:
         return self.refusal
@@ -111,12 +135,15 @@ class Balancer:
 
     def look(self, server: str) -> int:
         """How many sessions the host itself counts."""
-        return self.servers()[server].sessions
+        self.servers()
+        return self.sessions[server]
 
     def _server(self, name: str) -> Server:
         up = self.up[name] and not (self.heeds_marker and name in self._not_ready)
-        sessions, address = self.sessions[name], self.addresses[name]
-        return Server(name, self.state[name], up, sessions, address, 80)
+        withdrawn = "" if self.state[name] == "ready" else self.state[name]
+        leaving = bool(withdrawn) and name in self.leaving
+        sessions = self.sessions[name] if self.counting else None
+        return Server(name, withdrawn, up, sessions, self.addresses[name], 80, leaving=leaving)
 
 
 class Hosts:
@@ -257,6 +284,9 @@ class Hosts:
         changed = (name in self.not_ready) == ready
         (self.not_ready.discard if ready else self.not_ready.add)(name)
         return {"changed": changed, "ready": ready, "sessions": self.sessions(name)}
+
+    def _sessions(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
+        return {"sessions": self.sessions(name)}
 
     def _apply(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         changed = name not in self.tuned

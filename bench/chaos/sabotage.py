@@ -52,13 +52,13 @@ SABOTAGES: Mapping[str, Sabotage] = {
     "no_drain": Sabotage(
         (6, 8, 29),
         (
-            Edit(DRAIN, 'driver.set_state(each.server, "drain")', "pass"),
-            Edit(DRAIN, '    if server.state == "ready":\n', "    if False:\n"),
+            Edit(DRAIN, "driver.withdraw(each.server)", "pass"),
+            Edit(DRAIN, "    if not server.withdrawn:\n", "    if False:\n"),
             Edit(
                 DRAIN,
-                '        if work.hosts[host.name].lb_before == "ready":\n'
+                "        if work.hosts[host.name].lb_before == ADMITTED:\n"
                 "            opened.permit()\n"
-                "            driver.set_state(host.server, OUT)\n",
+                "            driver.isolate(host.server)\n",
                 "        pass\n",
             ),
             Edit(

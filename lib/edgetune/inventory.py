@@ -5,26 +5,26 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Callable, Protocol
 from urllib.parse import urlsplit
 
 from edgetune.addresses import canonical, canonical_url
 from edgetune.errors import InputError
 from edgetune.fields import Fields
 from edgetune.files import load_yaml
+from edgetune.traffic import DRIVERS, driver_class
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}"
 """Of PoPs and hosts: such names stand in keys of records and in commands to load balancers."""
 
-LOAD_BALANCERS = ("haproxy",)
 CHECKS = ("marker", "none")
 """Whether a load balancer's health check fails while a host holds the not-ready marker."""
 
 UNTOLD = "none"
 """What ``server_address`` says of a server whose address the load balancer does not tell."""
-_BALANCER = r"tcp://([^/\s:\[\]]+|\[[0-9A-Fa-f]*:[0-9A-Fa-f:.]*(%[A-Za-z0-9_.-]+)?\]):[1-9][0-9]{0,4}|unix:///\S+"
 
 HEALTH_TLS = ("verified", "insecure")
 """Whether the certificate of an https health check is verified against the host's CA store."""
@@ -69,16 +69,20 @@ class Host:
 
 @dataclass(frozen=True)
 class LoadBalancer:
-    """Where a PoP's traffic is steered; ``address`` is ``tcp://HOST:PORT`` or ``unix:///PATH``.
+    """Where a PoP's traffic is steered: one of DRIVERS, with the values of its ``fields``.
 
-    An IPv6 address stands in brackets, with its zone if it is link-local. ``checks`` is one of
-    CHECKS.
+    ``checks`` is one of CHECKS.
     """
 
     driver: str
-    address: str
-    backend: str
+    fields: Mapping[str, str]
     checks: str = CHECKS[0]
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """The same for two entries that mean one load balancer."""
+        known = driver_class(self.driver).fields
+        return (self.driver, *(known[name].same(text) for name, text in self.fields.items()))
 
 
 @dataclass(frozen=True)
@@ -205,10 +209,13 @@ def _refuse_without_use(fields: Fields, pop: Pop) -> None:
 
 
 def _read_load_balancer(fields: Fields) -> LoadBalancer:
+    driver = fields.text("driver", choices=DRIVERS)
     balancer = LoadBalancer(
-        driver=fields.text("driver", choices=LOAD_BALANCERS),
-        address=_read_url(fields, _BALANCER),
-        backend=fields.text("backend", pattern=NAME),
+        driver=driver,
+        fields={
+            name: _read_spelled(fields, name, field.pattern, field.same, field.default)
+            for name, field in driver_class(driver).fields.items()
+        },
         checks=fields.text("checks", CHECKS[0], choices=CHECKS),
     )
     fields.done()
@@ -231,7 +238,7 @@ def _read_bmc(fields: Fields, shared: str | None) -> Bmc | None:
     below = fields.inside("bmc")
     default = {} if shared is None else {"default": shared}
     bmc = Bmc(
-        address=_read_url(below, _HTTPS),
+        address=_read_spelled(below, "address", _HTTPS, canonical_url),
         credentials=below.text("credentials", **default, pattern=NAME),
         system=below.text("system", "", pattern=r"[!-~]+"),
         machine=below.text("machine", "", pattern=r"[!-~]+"),
@@ -265,13 +272,20 @@ def _read_address(fields: Fields, name: str) -> str:
     return address
 
 
-def _read_url(fields: Fields, pattern: str) -> str:
-    url: str = fields.text("address", pattern=pattern)
+def _read_spelled(
+    fields: Fields,
+    name: str,
+    pattern: str,
+    same: Callable[[str], str],
+    usual: str | None = None,
+) -> str:
+    default = {} if usual is None else {"default": usual}
+    text: str = fields.text(name, **default, pattern=pattern)
     try:
-        canonical_url(url)
+        same(text)
     except ValueError as error:
-        raise fields.wrong("address", f"{url!r}: {error}") from None
-    return url
+        raise fields.wrong(name, f"{text!r}: {error}") from None
+    return text
 
 
 def _read_server_address(fields: Fields) -> str:
@@ -293,12 +307,10 @@ def _refuse_shared(where: str, pops: list[Pop]) -> None:
 
 def _identities(pop: Pop, host: Host) -> list[tuple[str, str, tuple[object, ...]]]:
     """What no other host may have: field, value, and the key under which two are the same."""
-    balancer, at = pop.load_balancer, canonical(host.address)
-    there = canonical_url(balancer.address)
     found: list[tuple[str, str, tuple[object, ...]]] = [
         ("name", host.name, (pop.name, host.name.casefold())),
-        ("address", host.address, (at, host.port)),
-        ("server", host.server, (there, balancer.backend, host.server.casefold())),
+        ("address", host.address, (canonical(host.address), host.port)),
+        ("server", host.server, (pop.load_balancer.place, host.server.casefold())),
     ]
     if host.bmc:
         own = (canonical_url(host.bmc.address), host.bmc.system)

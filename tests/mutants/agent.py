@@ -38,7 +38,7 @@ AGENT = (
         ),
         (
             "connections that are half closed are no sessions",
-            "verbs/ready.py",
+            "verbs/sessions.py",
             'OPEN_STATES = ("01", "04", "08")',
             'OPEN_STATES = ("01",)',
         ),
@@ -56,7 +56,7 @@ AGENT = (
         ),
         (
             "health checks over IPv6 loopback are sessions",
-            "verbs/ready.py",
+            "verbs/sessions.py",
             'LOOPBACK = ("0100007F", "00000000000000000000000001000000")',
             'LOOPBACK = ("0100007F",)',
         ),

@@ -253,6 +253,30 @@ TRAFFIC = mutations_of(
         "    return True or _goes_on(",
     ),
     (
+        "sessions that nobody counts are none",
+        "drain.py",
+        "    return server.sessions == 0 or _goes_on(",
+        "    return not server.sessions or _goes_on(",
+    ),
+    (
+        "a host that may still get requests is told not ready",
+        "drain.py",
+        "    if server.leaving:\n",
+        "    if False:\n",
+    ),
+    (
+        "a host is drained before its isolation is in force",
+        "drain.py",
+        "            if name not in still or _goes_on(",
+        "            if True or _goes_on(",
+    ),
+    (
+        "a host that the load balancer forgot is changed while it leaves",
+        "drain.py",
+        " or _are_leaving(opened, driver, forgotten)",
+        "",
+    ),
+    (
         "sessions on the host are not waited for",
         "drain.py",
         "        if sessions == 0 or _goes_on(",
@@ -263,27 +287,27 @@ TRAFFIC = mutations_of(
         "drain.py",
         '    opened.move(work, names, "draining")\n'
         "    for each in opened.hosts(names):\n"
-        '        if servers[each.server].state == "ready":\n'
+        "        if not servers[each.server].withdrawn:\n"
         "            opened.permit()\n"
-        '            driver.set_state(each.server, "drain")\n',
+        "            driver.withdraw(each.server)\n",
         "    for each in opened.hosts(names):\n"
-        '        if servers[each.server].state == "ready":\n'
+        "        if not servers[each.server].withdrawn:\n"
         "            opened.permit()\n"
-        '            driver.set_state(each.server, "drain")\n'
+        "            driver.withdraw(each.server)\n"
         '    opened.move(work, names, "draining")\n',
     ),
     (
         "a second run takes our own drain for what was before",
         "drain.py",
-        "host.lb_before = host.lb_before or servers[",
-        "host.lb_before = servers[",
+        "host.lb_before = host.lb_before or state_of(",
+        "host.lb_before = state_of(",
     ),
     (
         "a host that somebody had in maint is given traffic",
         "drain.py",
-        'driver.set_state(host.server, work.hosts[host.name].lb_before or "ready")\n'
+        "put_back(driver, host.server, work.hosts[host.name].lb_before)\n"
         "        for name in _not_back(",
-        'driver.set_state(host.server, "ready")\n        for name in _not_back(',
+        "driver.restore(host.server)\n        for name in _not_back(",
     ),
     (
         "a host is done before it serves again",
@@ -294,7 +318,7 @@ TRAFFIC = mutations_of(
     (
         "a host that the load balancer forgot about is changed in service",
         "drain.py",
-        '    forgotten = [host for host in ours if servers[host.server].state == "ready"]\n',
+        "    forgotten = [host for host in ours if not servers[host.server].withdrawn]\n",
         "    forgotten: list[Host] = []\n",
     ),
 )

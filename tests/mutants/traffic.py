@@ -7,7 +7,7 @@ from tests.mutants.mutation import mutations_of
 
 TRAFFIC = mutations_of(
     "lib/edgetune/traffic",
-    ["lib_traffic_answers", "lib_traffic_haproxy", "rollout_traffic_steps"],
+    ["traffic_contract", "lib_traffic_answers", "lib_traffic_haproxy"],
     (
         "HAProxy's queued requests are no sessions",
         "haproxy_answers.py",
@@ -16,7 +16,7 @@ TRAFFIC = mutations_of(
     ),
     (
         "a state that HAProxy did not take is taken for set",
-        "haproxy.py",
+        "drivers/haproxy.py",
         "        if now != state:\n",
         "        if False:\n",
     ),
@@ -33,8 +33,20 @@ TRAFFIC = mutations_of(
         "_DRAIN_BITS = 0x10",
     ),
     (
+        "a withdrawal lets clients of former days to an isolated server again",
+        "drivers/haproxy.py",
+        "        if server not in known or not known[server].withdrawn:\n",
+        "        if True:\n",
+    ),
+    (
+        "what somebody else withdrew is let in again",
+        "drivers/haproxy.py",
+        "        self._set(server, withdrawn or READY, _deadline())\n",
+        "        self._set(server, READY, _deadline())\n",
+    ),
+    (
         "an error of HAProxy is taken for obedience",
-        "haproxy.py",
+        "drivers/haproxy.py",
         "        if refusal:\n",
         "        if False:\n",
     ),
@@ -65,13 +77,13 @@ TRAFFIC = mutations_of(
     (
         "a server that is down is in service",
         "driver.py",
-        'return self.state == "ready" and self.up',
-        'return self.state == "ready"',
+        "return not self.withdrawn and self.up",
+        "return not self.withdrawn",
     ),
     (
         "a server that drains is in service",
         "driver.py",
-        'return self.state == "ready" and self.up',
+        "return not self.withdrawn and self.up",
         "return self.up",
     ),
 )

@@ -130,6 +130,7 @@ _RESULTS: Mapping[str, Mapping[str, Reader]] = {
     "facts": _FACTS,
     "plan": {"settings": rows(record({**_ROW, "status": word("change", "noop", "unsupported")}))},
     "ready": {"changed": flag, "ready": flag, "sessions": _LARGE},
+    "sessions": {"sessions": _LARGE},
     "apply": {"changed": flag, "diff": _DIFF, "restarted": rows(_SERVICE), "state": _STATE},
     "verify": {**_VERIFIED, "way_back": mapping(_ID, maybe(record(_BOTH)))},
     "confirm": {**_VERIFIED, "confirmed": flag},

@@ -4,17 +4,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from edgetune.errors import DrainError, RefusedError
 from edgetune.inventory import Host
 from edgetune.rollout import steady_clock
-from edgetune.rollout.in_service import OUT, hosts_in_service, serves
+from edgetune.rollout.in_service import (
+    ADMITTED,
+    hosts_in_service,
+    leaving,
+    put_back,
+    serves,
+    state_of,
+)
 from edgetune.rollout.pause import why_frozen, why_paused
 from edgetune.rollout.quarantine import LOST, take_out_quarantined
-from edgetune.rollout.readiness import proven_by_effect, set_ready
+from edgetune.rollout.readiness import own_sessions, proven_by_effect, set_ready
 from edgetune.rollout.recognition import recognised, without_strangers
 from edgetune.rollout.record import (
     SETTLED_STEPS,
@@ -32,6 +39,7 @@ from edgetune.texts import shortened
 from edgetune.traffic import DrainDriver, Server
 
 _POLL = 0.5
+_LEAVING = "may still get requests after its drain deadline"
 # For so long a server is looked at until its absence is believed, in seconds.
 _SURE = 5.0
 # A drain that is over within so many seconds needs no task of its own, which would take longer.
@@ -62,7 +70,7 @@ def begin_drain(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, A
     """Begin to drain the hosts of a batch, once the PoP has room for it.
 
     What each server was before is written down first, and only once: a second run never takes
-    our own "drain" for the previous state. Live tunings drain nothing. ``waiting`` counts hosts
+    our own withdrawal for the previous state. Live tunings drain nothing. ``waiting`` counts hosts
     that cannot be drained now, because of a freeze or a surge, because the PoP is paused, or
     because a rollback finds no room under the floor. Where a rollback finds room for some of
     them, or can go on with hosts that are out of service, these go first, and ``check_health``
@@ -112,21 +120,21 @@ def _drain(
 ) -> None:
     for name in names:
         host = work.hosts[name]
-        host.lb_before = host.lb_before or servers[opened.pop.host(name).server].state
+        host.lb_before = host.lb_before or state_of(servers[opened.pop.host(name).server])
     opened.move(work, names, "draining")
     for each in opened.hosts(names):
-        if servers[each.server].state == "ready":
+        if not servers[each.server].withdrawn:
             opened.permit()
-            driver.set_state(each.server, "drain")
+            driver.withdraw(each.server)
 
 
 def check_drained(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
     """Who of the batch carries no session any more; who is overdue is put back and skipped.
 
-    A host without sessions is taken out of the load balancer wholly (``drain`` still lets
-    clients with a persistence cookie in), and its own health answers "not ready" from here
-    until it is verified: a load balancer that forgets sends it nothing. The host itself is
-    asked, too: a load balancer that was reloaded counts no session of its former process. With
+    A host without sessions is isolated (clients with a persistence cookie still come to one that
+    was only withdrawn), and its own health answers "not ready" from here until it is verified: a
+    load balancer that forgets sends it nothing. The host itself is asked, too: a load balancer
+    that was reloaded counts no session of its former process, and some count none at all. With
     the plan's ``force`` an overdue host goes on with its sessions. In a rollback an overdue
     host is quarantined: it stays drained.
     """
@@ -135,7 +143,7 @@ def check_drained(site: Site, rollout: str, epoch: int, batch: int) -> dict[str,
     draining = work.at("draining")
     if draining:
         driver = site.load_balancer(opened.pop)
-        servers = _known_servers(opened, driver, draining)
+        servers = _counted(opened, _known_servers(opened, driver, draining), draining)
         empty = [
             name
             for name in draining
@@ -196,7 +204,7 @@ def undrain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str,
         driver = site.load_balancer(opened.pop)
         for host in opened.hosts(drained):
             opened.permit()
-            driver.set_state(host.server, work.hosts[host.name].lb_before or "ready")
+            put_back(driver, host.server, work.hosts[host.name].lb_before)
         for name in _not_back(opened, driver, work, drained):
             if opened.fail(work, name, "does not pass the load balancer's check"):
                 failed.append(name)
@@ -212,27 +220,31 @@ def keep_out(opened: Rollout, work: Batch, names: Sequence[str]) -> None:
     A load balancer that was reloaded may have forgotten; DrainError if such a host does not
     get rid of its sessions again.
     """
-    ours = [host for host in opened.hosts(names) if work.hosts[host.name].lb_before == "ready"]
+    ours = [host for host in opened.hosts(names) if work.hosts[host.name].lb_before == ADMITTED]
     if not ours:
         return
     driver = opened.site.load_balancer(opened.pop)
     servers = _known_servers(opened, driver, [host.name for host in ours])
-    forgotten = [host for host in ours if servers[host.server].state == "ready"]
+    forgotten = [host for host in ours if not servers[host.server].withdrawn]
     for host in forgotten:
         opened.permit()
-        driver.set_state(host.server, OUT)
+        driver.isolate(host.server)
     deadline = time.monotonic() + opened.site.config.health_deadline
-    while any(_open_sessions(opened, forgotten)):
+    while forgotten and (_carry(opened, forgotten) or _are_leaving(opened, driver, forgotten)):
         if time.monotonic() > deadline:
             stuck = ", ".join(host.name for host in forgotten)
             raise DrainError(f"{stuck}: the load balancer forgot the drain, and sessions stay")
         time.sleep(_POLL)
 
 
-def _open_sessions(opened: Rollout, hosts: Sequence[Host]) -> Iterator[int]:
-    for answer in set_ready(opened, [host.name for host in hosts], ready=False).values():
-        # No answer is no proof.
-        yield 1 if answer.failed else int(answer.data["sessions"])
+def _are_leaving(opened: Rollout, driver: DrainDriver, hosts: Sequence[Host]) -> bool:
+    return not leaving(opened.pop, driver.servers()).isdisjoint(host.name for host in hosts)
+
+
+def _carry(opened: Rollout, hosts: Sequence[Host]) -> bool:
+    answers = set_ready(opened, [host.name for host in hosts], ready=False).values()
+    # No answer is no proof.
+    return any(answer.failed or answer.data["sessions"] for answer in answers)
 
 
 @dataclass(frozen=True)
@@ -399,29 +411,60 @@ def _give_room_back(
         return ""
     for host in opened.hosts(served):
         opened.permit()
-        driver.set_state(host.server, work.hosts[host.name].lb_before or "ready")
+        put_back(driver, host.server, work.hosts[host.name].lb_before)
         work.hosts[host.name].lb_before = None
     opened.move(work, served, "planned")
     names = ", ".join(served)
     return f"{names} went back: {left} hosts in service, {opened.pop.must_serve} must stay"
 
 
+def _counted(
+    opened: Rollout, servers: Mapping[str, Server], names: Sequence[str]
+) -> Mapping[str, Server]:
+    """The servers, with the hosts' own counts of sessions where the load balancer tells none."""
+    if not opened.pop.ports:
+        # A host that knows no port counts nothing, which is not zero.
+        return servers
+    unknown = [host for host in opened.hosts(names) if servers[host.server].sessions is None]
+    answers = own_sessions(opened, [host.name for host in unknown])
+    counted = {
+        host.server: replace(servers[host.server], sessions=answers[host.name].data["sessions"])
+        for host in unknown
+        if not answers[host.name].failed
+    }
+    return {**servers, **counted}
+
+
 def _is_empty(opened: Rollout, work: Batch, name: str, server: Server, driver: DrainDriver) -> bool:
     """Whether the load balancer has nothing on a draining host any more."""
-    if server.state == "ready":
-        # It forgot our drain, as a load balancer does when it is reloaded.
+    if not server.withdrawn:
+        # It forgot our withdrawal, as a load balancer does when it is reloaded.
         opened.permit()
-        driver.set_state(server.name, "drain")
+        driver.withdraw(server.name)
         return False
-    return server.sessions == 0 or _goes_on(opened, work, name, server.sessions, driver)
+    if server.leaving:
+        return _goes_on(opened, work, name, _LEAVING, driver)
+    return server.sessions == 0 or _goes_on(opened, work, name, _busy(server.sessions), driver)
+
+
+def _busy(sessions: int | None) -> str:
+    count = "unknown" if sessions is None else sessions
+    return f"still carries {count} sessions after its drain deadline"
 
 
 def _take_out(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]) -> None:
     """Drained from here on, once the hosts say so themselves; who does not answer, fails."""
     for host in opened.hosts(names):
-        if work.hosts[host.name].lb_before == "ready":
+        if work.hosts[host.name].lb_before == ADMITTED:
             opened.permit()
-            driver.set_state(host.server, OUT)
+            driver.isolate(host.server)
+    if names:
+        still = leaving(opened.pop, driver.servers())
+        names = [
+            name
+            for name in names
+            if name not in still or _goes_on(opened, work, name, _LEAVING, driver)
+        ]
     names = recognised(opened, work, driver, names) if work.what == "restore" else names
     for name, answer in set_ready(opened, names, ready=False).items():
         if waits_for_revert(opened, work, answer):
@@ -430,12 +473,12 @@ def _take_out(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence
             opened.fail(work, name, str(answer.error))
             continue
         sessions = int(answer.data["sessions"])
-        if sessions == 0 or _goes_on(opened, work, name, sessions, driver):
+        if sessions == 0 or _goes_on(opened, work, name, _busy(sessions), driver):
             work.hosts[name].go("drained")
 
 
-def _goes_on(opened: Rollout, work: Batch, name: str, sessions: int, driver: DrainDriver) -> bool:
-    """Whether a host goes on although it carries sessions: overdue, and only by force.
+def _goes_on(opened: Rollout, work: Batch, name: str, error: str, driver: DrainDriver) -> bool:
+    """Whether a host goes on although it is not empty: overdue, and only by force.
 
     Another overdue host is put back and skipped; in a rollback it is quarantined.
     """
@@ -444,7 +487,6 @@ def _goes_on(opened: Rollout, work: Batch, name: str, sessions: int, driver: Dra
         return False
     if opened.plan.options.force:
         return True
-    error = f"still carries {sessions} sessions after its drain deadline"
     if work.what == "restore":
         opened.fail(work, name, error)
         return False
@@ -453,13 +495,13 @@ def _goes_on(opened: Rollout, work: Batch, name: str, sessions: int, driver: Dra
         opened.fail(work, name, str(told.error))
         return False
     opened.permit()
-    driver.set_state(opened.pop.host(name).server, host.lb_before or "ready")
+    put_back(driver, opened.pop.host(name).server, host.lb_before)
     host.go("skipped", error)
     return False
 
 
 def _is_back(server: Server | None) -> bool:
-    return server is not None and server.in_service and server.passing
+    return server is not None and server.is_serving and server.passing
 
 
 def _not_back(opened: Rollout, driver: DrainDriver, work: Batch, names: Sequence[str]) -> list[str]:
@@ -467,7 +509,7 @@ def _not_back(opened: Rollout, driver: DrainDriver, work: Batch, names: Sequence
 
     The last look alone is no evidence: a host that served in an earlier one is looked at again.
     """
-    expected = {opened.pop.host(n).server: n for n in names if work.hosts[n].lb_before == "ready"}
+    expected = {opened.pop.host(n).server: n for n in names if work.hosts[n].lb_before == ADMITTED}
     patience = opened.site.config.health_deadline
     began, sure = time.monotonic(), min(patience, _SURE)
     since: dict[str, float] = {}

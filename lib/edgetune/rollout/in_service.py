@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from edgetune.inventory import Pop
-from edgetune.traffic import Server
+from edgetune.traffic import DrainDriver, Server
 
-# What a server of ours is set to once it carries nothing.
-OUT = "maint"
+ADMITTED = "ready"
+"""How records and messages call a server that is not withdrawn; else the load balancer's word."""
 
 
 def hosts_in_service(pop: Pop, servers: Mapping[str, Server]) -> set[str]:
@@ -19,4 +19,28 @@ def hosts_in_service(pop: Pop, servers: Mapping[str, Server]) -> set[str]:
 
 def serves(server: Server | None) -> bool:
     """Whether a server, if there is one, gets new requests."""
-    return server is not None and server.in_service
+    return server is not None and server.is_serving
+
+
+def state_of(server: Server) -> str:
+    """ADMITTED, or how the server was withdrawn; ``put_back`` takes it."""
+    return server.withdrawn or ADMITTED
+
+
+def put_back(driver: DrainDriver, server: str, before: str | None) -> None:
+    """Give a server back the state that it had ``before``; without one, it is admitted."""
+    driver.restore(server, "" if before in (None, ADMITTED) else before)
+
+
+def shown(server: Server | None) -> str:
+    """A server in words: "drain in the load balancer, with 3 sessions"."""
+    if server is None:
+        return "the load balancer does not tell"
+    sessions = "unknown" if server.sessions is None else server.sessions
+    return f"{state_of(server)} in the load balancer, with {sessions} sessions"
+
+
+def leaving(pop: Pop, servers: Mapping[str, Server]) -> set[str]:
+    """Names of the hosts that are withdrawn and may still get requests."""
+    known = {host.name: servers.get(host.server) for host in pop.hosts}
+    return {name for name, server in known.items() if server is not None and server.leaving}

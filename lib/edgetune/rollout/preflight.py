@@ -19,12 +19,13 @@ from edgetune.report.findings import findings_text
 from edgetune.report.text import listed
 from edgetune.rollout.health import sick_services
 from edgetune.rollout.identity import prove_machines
+from edgetune.rollout.in_service import state_of
 from edgetune.rollout.pause import why_paused
 from edgetune.rollout.record import ENDED, all_heads
 from edgetune.rollout.site import Site
 from edgetune.rollout.switch import stopped_by
 from edgetune.texts import command, one_line
-from edgetune.traffic.driver import Server
+from edgetune.traffic import Server
 
 CLOCKS_APART = 10.0
 """Seconds beyond the round trip by which a clock may differ."""
@@ -117,7 +118,11 @@ def check_load_balancer(subject: Subject) -> Iterable[Finding]:
     driver = subject.site.load_balancer(subject.pop)
     refusal = driver.refuses_changes()
     if refusal:
-        yield Finding(refusal, "let edgetune set states of servers: a socket of level admin")
+        yield Finding(refusal, driver.advice)
+    uncounted = [name for name, server in subject.servers.items() if server.sessions is None]
+    if uncounted and not subject.pop.ports:
+        what = "the load balancer tells no sessions, and hosts know no port to count them on"
+        yield Finding(what, "give the PoP a health: or ports: in the inventory")
     yield from out_of_service(subject)
 
 
@@ -129,9 +134,9 @@ def out_of_service(subject: Subject) -> Iterable[Finding]:
         if server is None:
             what = f"the load balancer has no server {host.server!r}"
             yield Finding(what, "correct its server: in the inventory", host.name)
-        elif not server.in_service:
+        elif not server.is_serving:
             is_up = "" if server.up else ", and its check fails"
-            what = f"the load balancer has it {server.state}{is_up}"
+            what = f"the load balancer has it {state_of(server)}{is_up}"
             yield Finding(what, advice, host.name)
 
 

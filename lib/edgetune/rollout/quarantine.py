@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgetune.errors import DrainError
-from edgetune.rollout.in_service import OUT, hosts_in_service, serves
+from edgetune.rollout.in_service import ADMITTED, hosts_in_service, serves, shown
 from edgetune.rollout.record import Batch, Rollout
 from edgetune.rollout.surge import surge_of
 from edgetune.traffic import DrainDriver, Server
@@ -76,10 +76,10 @@ def _found(why: Mapping[str, Any], server: Server | None) -> tuple[bool, str]:
     if server is None:
         # Missing from one answer is no evidence; it was looked for again and again before.
         return why["reason"] == LOST, "not in the load balancer's list of servers"
-    sick = server.state == "ready" and not server.up
-    words = f"{server.state} in the load balancer, with {server.sessions} sessions"
-    words += ", while its check fails" if sick else ""
-    return server.state != "ready", words
+    out = bool(server.withdrawn) and not server.leaving
+    words = ", while its check fails" if not server.withdrawn and not server.up else ""
+    words += ", and it may still get requests" if server.leaving else ""
+    return out, shown(server) + words
 
 
 def _take_out(
@@ -90,12 +90,12 @@ def _take_out(
     ready = [
         name
         for name in names
-        if (server := servers.get(opened.pop.host(name).server)) and server.state == "ready"
+        if (server := servers.get(opened.pop.host(name).server)) and not server.withdrawn
     ]
     if not ready:
         return {}
     for name in ready:
-        work.hosts[name].lb_before = work.hosts[name].lb_before or "ready"
+        work.hosts[name].lb_before = work.hosts[name].lb_before or ADMITTED
     opened.save_batch(work)
     # Those that get no requests anyway need no room.
     ready.sort(key=lambda name: serves(servers[opened.pop.host(name).server]))
@@ -112,13 +112,13 @@ def _left_in(opened: Rollout, driver: DrainDriver, name: str) -> str:
     if surge:
         return surge
     opened.permit()
-    driver.set_state(server, OUT)
+    driver.isolate(server)
     left = len(hosts_in_service(opened.pop, driver.servers()))
     if name not in now or left >= least:
         return ""
     # Somebody else may have drained hosts at the same moment.
     opened.permit()
-    driver.set_state(server, "ready")
+    driver.restore(server)
     return _no_room(left, least)
 
 

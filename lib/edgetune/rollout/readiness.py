@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from edgetune.hosts.result import ANOTHER_MACHINE, HostResult
 from edgetune.rollout import steady_clock
 from edgetune.rollout.identity import BY_INTERFACE, BY_INVENTORY
+from edgetune.rollout.in_service import put_back
 from edgetune.rollout.record import Batch, Rollout
 from edgetune.traffic import DrainDriver, Server
 
@@ -32,6 +33,13 @@ def set_ready(
     return opened.ask(
         names, "ready", lambda host: {**request, "address": expected.get(host.name) or None}
     )
+
+
+def own_sessions(opened: Rollout, names: Sequence[str]) -> Mapping[str, HostResult]:
+    """How many ``sessions`` hosts count themselves; nothing is changed."""
+    request = {"ports": list(opened.pop.ports)}
+    hosts = opened.hosts(names)
+    return opened.site.fleet.ask(hosts, "sessions", lambda host: request) if hosts else {}
 
 
 def proven_by_effect(
@@ -132,7 +140,7 @@ def _contradiction(
         name
         for name in work.passing
         if name not in own and name in servers
-        if servers[name].state == "ready" and not servers[name].up
+        if not servers[name].withdrawn and not servers[name].up
     ]
     if fell:
         return (
@@ -168,7 +176,7 @@ def _put_back(
             opened.fail(work, name, f"{problem}; {answer.error}")
             continue
         opened.permit()
-        driver.set_state(opened.pop.host(name).server, host.lb_before or "ready")
+        put_back(driver, opened.pop.host(name).server, host.lb_before)
         host.go("planned", problem)
         host.lb_before, host.told_at = None, 0.0
     opened.save_batch(work)

@@ -13,6 +13,7 @@ from typing import Any
 
 from edgetune.errors import DrainError, EdgetuneError, RefusedError, StoreError
 from edgetune.rollout.heartbeat import SILENT
+from edgetune.rollout.in_service import shown
 from edgetune.rollout.nodes import this_node
 from edgetune.rollout.record import (
     ENDED,
@@ -167,7 +168,7 @@ def _findings(opened: Rollout) -> dict[str, str]:
     servers = _servers(opened)
     answers = opened.site.fleet.ask(opened.hosts(list(hosts)), "facts", lambda host: {})
     return {
-        name: f"{name} was {host.step}; {_in_traffic(servers.get(opened.pop.host(name).server))}, "
+        name: f"{name} was {host.step}; {shown(servers.get(opened.pop.host(name).server))}, "
         + _on_host(host, answers[name].data, answers[name].error, opened.head.tuning)
         for name, host in hosts.items()
     }
@@ -187,12 +188,6 @@ def _servers(opened: Rollout) -> Mapping[str, Server]:
     except DrainError:
         # What is found is told, not needed; the steps that need it will say so.
         return {}
-
-
-def _in_traffic(server: Server | None) -> str:
-    if server is None:
-        return "the load balancer does not tell"
-    return f"{server.state} with {server.sessions} sessions in the load balancer"
 
 
 def _on_host(host: HostStep, facts: Mapping[str, Any], error: str | None, tuning: str) -> str:

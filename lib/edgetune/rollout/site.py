@@ -15,7 +15,7 @@ from edgetune.inventory import Inventory, Pop, YamlInventory
 from edgetune.rollout.claims import Claims, open_claims
 from edgetune.rollout.stackstorm import StackStorm
 from edgetune.rollout.store import Store, open_stackstorm, open_store
-from edgetune.traffic import DrainDriver, driver_for
+from edgetune.traffic import DrainDriver, open_driver
 from edgetune.tuning import Tuning, find_tuning
 
 if TYPE_CHECKING:
@@ -108,4 +108,4 @@ class Site:
 
     def load_balancer(self, pop: Pop) -> DrainDriver:
         """The drain driver of a PoP."""
-        return driver_for(pop.load_balancer)
+        return open_driver(pop.load_balancer.driver, pop.load_balancer.fields)

@@ -1,50 +1,103 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What edgetune asks of a load balancer."""
+"""The port through which hosts are taken out of traffic, whatever steers requests to them."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Callable, ClassVar, Protocol
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of a load balancer's entry in the inventory: text that matches ``pattern``.
+
+    ``meaning`` and ``example`` stand in docs/reference. ``same`` gives all spellings of a value one
+    text, and raises ValueError for text that is no value. Without a ``default`` the field has to be
+    given.
+    """
+
+    meaning: str
+    example: str
+    pattern: str
+    default: str | None = None
+    same: Callable[[str], str] = str
 
 
 @dataclass(frozen=True)
 class Server:
     """A host as its load balancer sees it.
 
-    ``state`` is the administrative one (``ready``, ``drain``, ``maint``), ``up`` the health
-    check's word, ``sessions`` what it carries or has queued now. ``address`` and ``port`` are
-    where the load balancer sends its requests ("" and 0 where it does not tell), ``checked``
-    whether it checks the server's health at all, ``passing`` whether the last check of it passed:
-    a server that comes back is up before it was checked. Unchecked servers pass.
+    ``withdrawn`` is "" for a server that may get new clients; else it says in the load balancer's
+    own words how the server was withdrawn, by us or by others. ``up`` is the health check's word.
+    ``sessions`` is what the server carries or has queued now, None where nobody can tell.
+    ``leaving``: it is withdrawn, and requests may still be sent to it.
+
+    ``address`` and ``port`` are where the load balancer sends its requests ("" and 0 where it does
+    not tell), ``checked`` whether it checks the server's health at all, ``passing`` whether the
+    last check of it passed: a server that comes back is up before it was checked. Unchecked servers
+    are up, and pass.
     """
 
     name: str
-    state: str
+    withdrawn: str
     up: bool
-    sessions: int
+    sessions: int | None
     address: str = ""
     port: int = 0
     checked: bool = True
     passing: bool = True
+    leaving: bool = False
 
     @property
-    def in_service(self) -> bool:
-        """Whether new requests go to it."""
-        return self.state == "ready" and self.up
+    def is_serving(self) -> bool:
+        """Whether new requests go to it, and are to go on doing so: such a server counts for the
+        floor."""
+        return not self.withdrawn and self.up
 
 
 class DrainDriver(Protocol):
-    """A way to take hosts out of traffic; every call raises DrainError when it fails."""
+    """A way to take hosts out of traffic; servers are named as in the inventory.
 
+    Each call ends within a deadline of the driver's own. It raises DrainError when it fails:
+    unanswered, answered by half, refused, or asked for a server that is not there, which the error
+    names. So nothing that was not seen reads as "does not serve" or as "carries no session".
+
+    A call that changes something can be repeated. It returns once ``servers`` shows what was asked
+    for. Routers and other systems may need longer to follow: until then a withdrawn server is shown
+    as ``leaving``, and one that was restored as not ``up`` or not ``passing``. A driver whose load
+    balancer keeps no such table keeps one itself, which all action runners see.
+    """
+
+    fields: ClassVar[Mapping[str, Field]]
+    """Of its entry in the inventory; the driver is made with their values, by name."""
+
+    advice: ClassVar[str]
+    """What an operator does where the load balancer refuses changes, as an imperative."""
+
+    @abstractmethod
     def servers(self) -> Mapping[str, Server]:
-        """All servers of the PoP by name."""
+        """All servers by name, as they are now. A server that is missing counts as lost."""
 
-    def set_state(self, server: str, state: str) -> None:
-        """Bring a server into an administrative state, and see that it got there."""
+    @abstractmethod
+    def withdraw(self, server: str) -> None:
+        """Let no new client come, while sessions go on; a withdrawn server stays as it is."""
 
-    def refuses_changes(self) -> str:
-        """Why ``set_state`` would be refused, or ""; changes nothing.
+    @abstractmethod
+    def isolate(self, server: str) -> None:
+        """Let nothing come any more, not even clients that were there before.
 
-        It proves that whoever asks from here may set states of a server of this PoP.
+        A driver that has but one way to withdraw a server does the same here as in ``withdraw``.
         """
+
+    @abstractmethod
+    def restore(self, server: str, withdrawn: str = "") -> None:
+        """Let new clients come, whoever withdrew the server.
+
+        With ``withdrawn``, a text that ``servers`` told of it before, it is withdrawn in that way.
+        """
+
+    @abstractmethod
+    def refuses_changes(self) -> str:
+        """Why a change of a server of this PoP would be refused, or ""; changes nothing."""

@@ -11,6 +11,9 @@ from ipaddress import ip_address
 from edgetune.errors import DrainError
 from edgetune.traffic.driver import Server
 
+DRAIN, MAINT = "drain", "maint"
+"""How HAProxy calls the two ways in which a server is withdrawn."""
+
 _MAINT_BITS = 0x01 | 0x02 | 0x04 | 0x20
 _DRAIN_BITS = 0x08 | 0x10
 _CHECK_ENABLED = 0x04
@@ -121,7 +124,7 @@ def _server(name: str, state: Row, stat: Row) -> Server:
     has_check = bool(_number(state, "srv_check_state") & _CHECK_ENABLED)
     return Server(
         name,
-        _admin_state(_number(state, "srv_admin_state")),
+        _withdrawn(_number(state, "srv_admin_state")),
         up=_UP[status],
         sessions=_number(stat, "scur") + _number(stat, "qcur"),
         address=_address(state["srv_addr"]),
@@ -148,7 +151,7 @@ def _address(text: str) -> str:
     return text
 
 
-def _admin_state(bits: int) -> str:
+def _withdrawn(bits: int) -> str:
     if bits & _MAINT_BITS:
-        return "maint"
-    return "drain" if bits & _DRAIN_BITS else "ready"
+        return MAINT
+    return DRAIN if bits & _DRAIN_BITS else ""

@@ -16,6 +16,7 @@ VERBS = (
     "confirm",
     "restore",
     "ready",
+    "sessions",
     "reboot",
     "sample",
     "diagnose",

@@ -7,13 +7,7 @@ from ipaddress import ip_address
 from edgetune.hosts.agent.counters import addresses
 from edgetune.hosts.agent.host import NOT_READY, Host, room_or_not
 from edgetune.hosts.agent.protocol import LINE, AnotherMachine, Fields, Json, read_epoch
-
-# Of include/net/tcp_states.h: established, FIN sent, and closed by the other side only.
-OPEN_STATES = ("01", "04", "08")
-
-
-# How 127.0.0.1 (also inside IPv6) and ::1 end in /proc/net/tcp on a little-endian host.
-LOOPBACK = ("0100007F", "00000000000000000000000001000000")
+from edgetune.hosts.agent.verbs.sessions import sessions
 
 
 def run(host: Host, request: Fields) -> Json:
@@ -48,7 +42,7 @@ def run(host: Host, request: Fields) -> Json:
         return {
             "changed": changed,
             "ready": host.ready,
-            "sessions": sum(_sessions(host, port) for port in ports),
+            "sessions": sessions(host, ports),
             "boot_id": host.boot_id,
         }
 
@@ -57,21 +51,6 @@ def _refuse_for_another(host: Host, address: str) -> None:
     own = [each["address"] for each in addresses(host)]
     if ip_address(address) not in map(ip_address, own):
         raise AnotherMachine(f"this machine has {', '.join(own)}, and not {address}")
-
-
-def _sessions(host: Host, port: int) -> int:
-    """TCP connections to a port, from elsewhere, over which something can still come or go."""
-    rows = [
-        line.split()[1:4]
-        for table in ("/proc/net/tcp", "/proc/net/tcp6")
-        for line in host.text(table).splitlines()[1:]
-    ]
-    return sum(
-        local.endswith(f":{port:04X}")
-        and state in OPEN_STATES
-        and not remote.rpartition(":")[0].endswith(LOOPBACK)
-        for local, remote, state in rows
-    )
 
 
 def _mark_not_ready(host: Host, rollout: str) -> None:

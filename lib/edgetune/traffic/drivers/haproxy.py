@@ -7,49 +7,67 @@ import time
 from collections.abc import Mapping
 from typing import Callable, TypeVar
 
+from edgetune.addresses import canonical_url
 from edgetune.errors import DrainError
-from edgetune.inventory import LoadBalancer
 from edgetune.traffic.conversation import ask
-from edgetune.traffic.driver import Server
-from edgetune.traffic.haproxy_answers import read_one, read_servers
+from edgetune.traffic.driver import DrainDriver, Field, Server
+from edgetune.traffic.haproxy_answers import DRAIN, MAINT, read_one, read_servers
 
 TIMEOUT = 15.0
 """Seconds until a call is over, whatever HAProxy does meanwhile."""
 
-STATES = ("ready", "drain", "maint")
+READY = "ready"
 # Backends and their servers, of all proxies: a frontend may bear the name of the backend.
 _STATISTICS = "show stat -1 6 -1"
+_ADDRESS = (
+    r"tcp://([^/\s:\[\]]+|\[[0-9A-Fa-f]*:[0-9A-Fa-f:.]*(%[A-Za-z0-9_.-]+)?\]):[1-9][0-9]{0,4}"
+    r"|unix:///\S+"
+)
 
 Answer = TypeVar("Answer")
 
 
-class Haproxy:
-    """One backend of one HAProxy, at ``tcp://HOST:PORT`` or ``unix:///PATH``."""
+class Haproxy(DrainDriver):
+    """One backend of one HAProxy, over its runtime API. It is withdrawn by ``drain`` and isolated
+    by ``maint``."""
 
-    def __init__(self, balancer: LoadBalancer) -> None:
-        self._address = balancer.address
-        self._backend = balancer.backend
+    fields = {
+        "address": Field(
+            "where its runtime API is: `tcp://HOST:PORT` or `unix:///PATH`; an IPv6 address stands "
+            "in brackets, with its zone if it is link-local",
+            example="tcp://10.20.0.3:9999",
+            pattern=_ADDRESS,
+            same=canonical_url,
+        ),
+        "backend": Field(
+            "the backend in which the PoP's hosts are servers",
+            example="edges",
+            pattern=r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}",
+        ),
+    }
+    advice = "let edgetune set states of servers: a socket of level admin"
+
+    def __init__(self, address: str, backend: str) -> None:
+        self._address = address
+        self._backend = backend
 
     def servers(self) -> Mapping[str, Server]:
-        """Every server of the backend, its administrative state, health and sessions."""
         return self._servers(_deadline())
 
-    def set_state(self, server: str, state: str) -> None:
-        """Set ``ready``, ``drain`` or ``maint``; DrainError if it did not take."""
-        if state not in STATES:
-            raise DrainError(f"{self._address}: {state!r} is no state of a server")
-        place, deadline, unanswered = f"{self._backend}/{server}", _deadline(), ""
-        try:
-            refusal = self._ask(f"set server {place} state {state}", deadline)
-        except DrainError as error:
-            # The connection may have ended after it was done: what can be seen decides.
-            refusal, unanswered = "", f" ({error})"
-        if refusal:
-            raise DrainError(f"{self._address}: {place}: {_explained(refusal)}")
+    def withdraw(self, server: str) -> None:
+        deadline = _deadline()
         known = self._servers(deadline)
-        now = known[server].state if server in known else "not there"
-        if now != state:
-            raise DrainError(f"{self._address}: {place} is {now}, not {state}{unanswered}")
+        # From maint, drain would be a step back.
+        if server not in known or not known[server].withdrawn:
+            self._set(server, DRAIN, deadline)
+
+    def isolate(self, server: str) -> None:
+        self._set(server, MAINT, _deadline())
+
+    def restore(self, server: str, withdrawn: str = "") -> None:
+        if withdrawn not in ("", DRAIN, MAINT):
+            raise DrainError(f"{self._address}: {withdrawn!r} is no state of a server")
+        self._set(server, withdrawn or READY, _deadline())
 
     def refuses_changes(self) -> str:
         """Asks to set the state of a server, and leaves the state out.
@@ -66,6 +84,20 @@ class Haproxy:
         understood = "expects 'ready', 'drain' and 'maint'" in answer
         return "" if understood else f"{self._address}: {place}: {_explained(answer)}"
 
+    def _set(self, server: str, state: str, deadline: float) -> None:
+        place, unanswered = f"{self._backend}/{server}", ""
+        try:
+            refusal = self._ask(f"set server {place} state {state}", deadline)
+        except DrainError as error:
+            # The connection may have ended after it was done: what can be seen decides.
+            refusal, unanswered = "", f" ({error})"
+        if refusal:
+            raise DrainError(f"{self._address}: {place}: {_explained(refusal)}")
+        known = self._servers(deadline)
+        now = known[server].withdrawn or READY if server in known else "not there"
+        if now != state:
+            raise DrainError(f"{self._address}: {place} is {now}, not {state}{unanswered}")
+
     def _servers(self, deadline: float) -> dict[str, Server]:
         # On one connection both are answered by the same process, be another one starting.
         command = f"show servers state {self._backend};{_STATISTICS}"
@@ -81,6 +113,9 @@ class Haproxy:
             raise DrainError(f"{self._address}: HAProxy does not answer: {error}") from None
         except DrainError as error:
             raise DrainError(f"{self._address}: HAProxy {error}") from None
+
+
+DRIVER = Haproxy
 
 
 def _deadline() -> float:

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Load balancers to hold the drain drivers against: a file for each driver, of the same name.
+
+Its ``LOAD_BALANCERS`` has by name what starts one: a real one where it is installed, and one that
+answers as a real one was recorded.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from importlib import import_module
+from typing import Callable
+
+SERVERS = ("e000", "e001", "e002", "e003")
+"""The servers of each; all serve when it has started."""
+
+
+class TestBalancer(ABC):
+    """A load balancer, seen from its own side."""
+
+    __test__ = False
+
+    fields: Mapping[str, str]
+    """Of its entry in the inventory."""
+
+    @abstractmethod
+    def sends_to(self, server: str) -> bool:
+        """Whether it sends new clients there; never asked through the driver."""
+
+    @abstractmethod
+    def withdraw_by_hand(self, server: str) -> None:
+        """What an operator does who takes a server out."""
+
+    @abstractmethod
+    def open_session(self, server: str) -> None:
+        """Have a request under way on a server until ``end_sessions``."""
+
+    @abstractmethod
+    def end_sessions(self) -> None:
+        """Have no request under way."""
+
+    @abstractmethod
+    def cut_answers(self, share: float) -> None:
+        """From now on each answer ends after that share of it, which is less than 1."""
+
+    @abstractmethod
+    def deny_changes(self) -> None:
+        """From now on it answers questions, and refuses changes."""
+
+    @abstractmethod
+    def go_away(self) -> None:
+        """From now on nobody answers."""
+
+
+Start = Callable[[], "AbstractContextManager[TestBalancer]"]
+
+
+def started_for(driver: str) -> Mapping[str, Start]:
+    """What starts the load balancers of a driver, by name; ModuleNotFoundError without a file."""
+    found: Mapping[str, Start] = import_module(f"{__name__}.{driver}").LOAD_BALANCERS
+    return found

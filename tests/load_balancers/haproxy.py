@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""HAProxy: the one that is installed, and the one of the simulated lab, which answers as recorded.
+
+Both are asked over a line that a test can cut.
+"""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import socket
+import time
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from lab.simulated.balancer import Balancer, Server
+from tests.answering import Answering
+from tests.load_balancers import SERVERS, Start, TestBalancer
+from tests.real_haproxy import RealHaproxy, running
+
+_CLIENTS = """
+frontend clients
+    bind unix@FOLDER/clients
+    default_backend edges
+"""
+
+
+class _OverALine(TestBalancer):
+    def __init__(self) -> None:
+        self._share, self._denies = 1.0, False
+        self._line = Answering(self._say)
+        self._is_cut = False
+        self.fields = {"address": f"tcp://127.0.0.1:{self._line.port}", "backend": "edges"}
+
+    @abstractmethod
+    def answer(self, line: str, may_change: bool) -> str: ...
+
+    def _say(self, sock: socket.socket, asked: str) -> None:
+        answer = self.answer(asked, not self._denies).encode()
+        sock.sendall(answer[: int(self._share * len(answer))])
+
+    def cut_answers(self, share: float) -> None:
+        self._share = share
+
+    def deny_changes(self) -> None:
+        self._denies = True
+
+    def go_away(self) -> None:
+        if not self._is_cut:
+            self._line.close()
+        self._is_cut = True
+
+
+class Simulated(_OverALine):
+    def __init__(self) -> None:
+        self._balancer = Balancer([Server(name, "127.0.0.1", up=True) for name in SERVERS])
+        super().__init__()
+
+    def answer(self, line: str, may_change: bool) -> str:
+        if line.startswith("set ") and not may_change:
+            return "Permission denied\n\n"
+        return "".join(f"{self._balancer.answer(command)}\n" for command in line.split(";"))
+
+    def sends_to(self, server: str) -> bool:
+        return self._balancer.servers[server].in_service
+
+    def withdraw_by_hand(self, server: str) -> None:
+        self._balancer.servers[server].state = "drain"
+
+    def open_session(self, server: str) -> None:
+        self._balancer.load = 1.0
+
+    def end_sessions(self) -> None:
+        self._balancer.load = 0.0
+
+
+class Real(_OverALine):
+    def __init__(self, haproxy: RealHaproxy, service: socket.socket) -> None:
+        self._haproxy, self._service = haproxy, service
+        self._clients = ExitStack()
+        super().__init__()
+
+    def answer(self, line: str, may_change: bool) -> str:
+        return self._haproxy.ask(line, "admin" if may_change else "operator")
+
+    def sends_to(self, server: str) -> bool:
+        return self._row(server)["status"] == "no check"
+
+    def withdraw_by_hand(self, server: str) -> None:
+        self._haproxy.ask(f"set server edges/{server} state drain")
+
+    def open_session(self, server: str) -> None:
+        client = self._clients.enter_context(socket.socket(socket.AF_UNIX))
+        client.connect(str(self._haproxy.folder / "clients"))
+        client.sendall(f"GET /{server} HTTP/1.0\r\n\r\n".encode())
+        self._wait(server, "1")
+
+    def end_sessions(self) -> None:
+        self._clients.close()
+        self._service.close()
+        for server in SERVERS:
+            self._wait(server, "0")
+
+    def _wait(self, server: str, sessions: str) -> None:
+        while self._row(server)["scur"] != sessions:
+            time.sleep(0.01)
+
+    def _row(self, server: str) -> dict[str, str]:
+        rows = csv.DictReader(self._haproxy.ask("show stat -1 4 -1")[2:].splitlines())
+        return next(row for row in rows if (row["pxname"], row["svname"]) == ("edges", server))
+
+
+@contextmanager
+def _simulated() -> Iterator[Simulated]:
+    started = Simulated()
+    try:
+        yield started
+    finally:
+        started.go_away()
+
+
+@contextmanager
+def _real() -> Iterator[Real]:
+    """Its servers are one service that takes every connection and answers nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as service:
+        place = f"127.0.0.1:{service.getsockname()[1]}"
+        chosen = [f"use-server {name} if {{ path /{name} }}" for name in SERVERS]
+        servers = [f"server {name} {place}" for name in SERVERS]
+        backend = ("edges", ["option abortonclose", *chosen, *servers])
+        with running([backend], _CLIENTS) as haproxy:
+            started = Real(haproxy, service)
+            try:
+                yield started
+            finally:
+                started.go_away()
+
+
+LOAD_BALANCERS: dict[str, Start] = {"simulated": _simulated}
+if shutil.which("haproxy"):
+    LOAD_BALANCERS["real"] = _real
