@@ -21,40 +21,63 @@ from edgetune.inventory import YamlInventory
 from edgetune.rollout.in_service import hosts_in_service
 from edgetune.traffic import DRIVERS, DrainDriver, driver_class, open_driver
 from tests import load_balancers
-from tests.builders import inventory_document, write_yaml
+from tests.builders import ROOT, inventory_document, write_yaml
 from tests.load_balancers import SERVERS, TestBalancer
 
 FIRST, SECOND, OTHER = SERVERS[:3]
-OF_THE_INVENTORY = {"driver", "checks"}
 
 
-@pytest.mark.parametrize("name", DRIVERS)
-def test_a_driver_has_a_load_balancer_to_be_tried_on(name: str) -> None:
-    path = f"tests/load_balancers/{name}.py"
-    try:
-        started = load_balancers.started_for(name)
-    except ModuleNotFoundError:
-        pytest.fail(f"nothing tries the driver {name!r}: {path} is missing")
-    except AttributeError:
-        pytest.fail(f"nothing tries the driver {name!r}: {path} has no LOAD_BALANCERS")
-    assert started, f"nothing tries the driver {name!r}: LOAD_BALANCERS of {path} is empty"
-
-
-@pytest.mark.parametrize("name", DRIVERS)
-def test_a_driver_s_file_holds_all_that_is_asked_of_it(name: str) -> None:
+def _lacks(name: str) -> str:
+    """What a driver's file does not hold, as a sentence; "" for a whole one."""
     path = f"lib/edgetune/traffic/drivers/{name}.py"
     try:
         made = driver_class(name)
     except AttributeError:
-        pytest.fail(f"{path} has no DRIVER, the class of its driver")
-    asked = [own for own in ("fields", "advice") if not hasattr(made, own)]
-    assert not asked, f"{path}: {made.__name__} has no {', '.join(asked)}"
-    missing = sorted(getattr(made, "__abstractmethods__", ()))
-    assert not missing, f"{path}: {made.__name__} has no {', '.join(missing)}"
-    assert made.__doc__, f"{path}: {made.__name__} has no docstring, which docs/reference shows"
+        return f"{path} has no DRIVER, the class of its driver"
+    lacks = [own for own in ("fields", "advice") if not hasattr(made, own)]
+    lacks += sorted(getattr(made, "__abstractmethods__", ()))
+    if lacks:
+        return f"{path}: {made.__name__} has no {', '.join(lacks)}"
+    if not made.__doc__:
+        return f"{path}: {made.__name__} has no docstring, which docs/reference shows"
     taken = list(inspect.signature(made).parameters)
-    assert taken == list(made.fields), f"{path}: {made.__name__}() takes other than its fields"
-    assert not OF_THE_INVENTORY & set(taken), f"{path}: the inventory has fields of these names"
+    if taken != list(made.fields):
+        return f"{path}: {made.__name__} takes {taken}, and its fields are {list(made.fields)}"
+    of_all = {"driver", "checks"} & set(taken)
+    return f"{path}: entries of all drivers have {', '.join(of_all)}" if of_all else ""
+
+
+def _untried(name: str) -> str:
+    """Why nothing tries a driver, as a sentence, or ""."""
+    path = f"tests/load_balancers/{name}.py"
+    if not (ROOT / path).exists():
+        return f"nothing tries the driver {name!r}: {path} is missing"
+    found = hasattr(load_balancers.of(name), "LOAD_BALANCERS")
+    return "" if found else f"nothing tries the driver {name!r}: {path} has no LOAD_BALANCERS"
+
+
+WHOLE = [name for name in DRIVERS if not _lacks(name)]
+TRIALS = [
+    pytest.param((name, start), id=f"{name}-{kind}")
+    for name in WHOLE
+    if not _untried(name)
+    for kind, start in load_balancers.of(name).LOAD_BALANCERS.items()
+]
+
+
+@pytest.mark.parametrize("name", DRIVERS)
+def test_a_driver_s_file_holds_all_that_is_asked_of_it(name: str) -> None:
+    assert not _lacks(name), _lacks(name)
+
+
+@pytest.mark.parametrize("name", DRIVERS)
+def test_a_driver_has_a_load_balancer_to_be_tried_on(name: str) -> None:
+    assert not _untried(name), _untried(name)
+    assert load_balancers.of(name).LOAD_BALANCERS
+
+
+def test_the_driver_that_ships_is_found_and_tried() -> None:
+    assert "haproxy" in WHOLE and TRIALS
 
 
 def _entry(name: str) -> dict[str, str]:
@@ -67,7 +90,7 @@ def _read(folder: Path, entry: dict[str, Any]) -> Any:
     return YamlInventory(write_yaml(folder / "inventory.yaml", document)).pop("lab1")
 
 
-@pytest.mark.parametrize("name", DRIVERS)
+@pytest.mark.parametrize("name", WHOLE)
 def test_an_inventory_is_read_by_the_fields_of_a_driver(name: str, tmp_path: Path) -> None:
     read = _read(tmp_path, _entry(name)).load_balancer
     assert isinstance(open_driver(read.driver, read.fields), driver_class(name))
@@ -84,7 +107,7 @@ def test_an_inventory_is_read_by_the_fields_of_a_driver(name: str, tmp_path: Pat
                 _read(tmp_path, {**_entry(name), field: text})
 
 
-@pytest.mark.parametrize("name", DRIVERS)
+@pytest.mark.parametrize("name", WHOLE)
 def test_two_pops_with_one_entry_share_no_server(name: str, tmp_path: Path) -> None:
     document = inventory_document(hosts=2)
     lab1 = document["pops"]["lab1"]
@@ -125,18 +148,7 @@ class Trial:
         ]
 
 
-def _trials() -> Iterator[Any]:
-    for name in DRIVERS:
-        try:
-            started = load_balancers.started_for(name)
-        except (ModuleNotFoundError, AttributeError):
-            # The first test of this file says so.
-            continue
-        for kind, start in started.items():
-            yield pytest.param((name, start), id=f"{name}-{kind}")
-
-
-@pytest.fixture(params=_trials())
+@pytest.fixture(params=TRIALS)
 def trial(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Trial]:
     name, start = request.param
     with start() as balancer:

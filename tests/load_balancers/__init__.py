@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from importlib import import_module
+from types import ModuleType
 from typing import Callable
 
 SERVERS = ("e000", "e001", "e002", "e003")
@@ -57,7 +58,6 @@ class TestBalancer(ABC):
 Start = Callable[[], "AbstractContextManager[TestBalancer]"]
 
 
-def started_for(driver: str) -> Mapping[str, Start]:
-    """What starts the load balancers of a driver, by name; ModuleNotFoundError without a file."""
-    found: Mapping[str, Start] = import_module(f"{__name__}.{driver}").LOAD_BALANCERS
-    return found
+def of(driver: str) -> ModuleType:
+    """The file of a driver; its LOAD_BALANCERS are a mapping of Start."""
+    return import_module(f"{__name__}.{driver}")
