@@ -14,6 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "lib"), str(ROOT)]
 
+from docs.pages.drivers import drivers_page  # noqa: E402
 from docs.pages.facts import facts_page  # noqa: E402
 from docs.pages.kinds import kinds_page  # noqa: E402
 from docs.pages.machines import machines_page  # noqa: E402
@@ -54,6 +55,7 @@ def pages_of(root: Path) -> dict[str, str]:
         "metrics": metrics_page(),
         "facts": facts_page(),
         "bmc-machines": machines_page(),
+        "load-balancers": drivers_page(),
     }
     return {f"docs/reference/{name}.md": text for name, text in texts.items()}
 

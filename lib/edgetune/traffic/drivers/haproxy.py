@@ -28,8 +28,8 @@ Answer = TypeVar("Answer")
 
 
 class Haproxy(DrainDriver):
-    """One backend of one HAProxy, over its runtime API. It is withdrawn by ``drain`` and isolated
-    by ``maint``."""
+    """One backend of one HAProxy, over its runtime API. A server is withdrawn
+    by ``drain`` and isolated by ``maint``."""
 
     fields = {
         "address": Field(
