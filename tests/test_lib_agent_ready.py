@@ -216,8 +216,13 @@ def test_open_connections_to_the_service_are_counted(
     (host.path / "proc/net").mkdir(parents=True, exist_ok=True)
     (host.path / "proc/net/tcp").write_text(TCP)
     (host.path / "proc/net/tcp6").write_text(TCP6)
+    counted = {"sessions": sessions, "boot_id": host.boot_id}
+    assert host.ask("sessions", ports=ports) == counted
+    assert told(host), "who counts changes nothing"
     said = host.ask("ready", epoch=1, rollout="r1", ready=False, ports=ports)
     assert said["sessions"] == sessions
+    assert host.ask("sessions", ports=ports) == counted
+    assert not told(host)
 
 
 @pytest.mark.parametrize("ports", [[0], [65536], ["80"], 80, [True]])

@@ -273,7 +273,7 @@ TRAFFIC = mutations_of(
     (
         "a host that the load balancer forgot is changed while it leaves",
         "drain.py",
-        " or _are_leaving(opened, driver, forgotten)",
+        " or not leaving(opened.pop, driver.servers()).isdisjoint(names)",
         "",
     ),
     (
@@ -319,7 +319,7 @@ TRAFFIC = mutations_of(
         "a host that the load balancer forgot about is changed in service",
         "drain.py",
         "    forgotten = [host for host in ours if not servers[host.server].withdrawn]\n",
-        "    forgotten: list[Host] = []\n",
+        "    forgotten: list[Any] = []\n",
     ),
 )
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from edgetune.errors import DrainError, RefusedError
-from edgetune.inventory import Host
 from edgetune.rollout import steady_clock
 from edgetune.rollout.in_service import (
     ADMITTED,
@@ -230,19 +229,18 @@ def keep_out(opened: Rollout, work: Batch, names: Sequence[str]) -> None:
         opened.permit()
         driver.isolate(host.server)
     deadline = time.monotonic() + opened.site.config.health_deadline
-    while forgotten and (_carry(opened, forgotten) or _are_leaving(opened, driver, forgotten)):
+    names = [host.name for host in forgotten]
+    while names and (
+        _carry(opened, names) or not leaving(opened.pop, driver.servers()).isdisjoint(names)
+    ):
         if time.monotonic() > deadline:
-            stuck = ", ".join(host.name for host in forgotten)
+            stuck = ", ".join(names)
             raise DrainError(f"{stuck}: the load balancer forgot the drain, and sessions stay")
         time.sleep(_POLL)
 
 
-def _are_leaving(opened: Rollout, driver: DrainDriver, hosts: Sequence[Host]) -> bool:
-    return not leaving(opened.pop, driver.servers()).isdisjoint(host.name for host in hosts)
-
-
-def _carry(opened: Rollout, hosts: Sequence[Host]) -> bool:
-    answers = set_ready(opened, [host.name for host in hosts], ready=False).values()
+def _carry(opened: Rollout, names: Sequence[str]) -> bool:
+    answers = set_ready(opened, names, ready=False).values()
     # No answer is no proof.
     return any(answer.failed or answer.data["sessions"] for answer in answers)
 
