@@ -69,7 +69,7 @@ class Lab:
         self.config = read_config(yaml.safe_load((home / "edgetune.yaml").read_text()))
         self.fleet = Fleet(self.config)
         self.pop = YamlInventory(self.config.inventory).pop("lab1")
-        self.balancer = Haproxy(self.pop.load_balancer)
+        self.balancer = Haproxy(**self.pop.load_balancer.fields)
 
     def root(self, name: str) -> Path:
         return self.home / "lab/hosts" / name / "root"
