@@ -44,7 +44,10 @@ def _is_refused(text: str) -> bool:
 
 
 def test_a_whole_answer_is_read() -> None:
-    assert read_servers(EDGES, "edges") == TRUTH
+    read = read_servers(EDGES, "edges")
+    assert read == TRUTH
+    serving = [name for name, server in read.items() if server.is_serving]
+    assert serving == ["e000", "e001", "e006", "e007"], "neither withdrawn nor down"
 
 
 def test_requests_that_wait_for_a_server_count_as_its_sessions() -> None:

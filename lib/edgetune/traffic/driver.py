@@ -30,9 +30,9 @@ class Server:
     """A host as its load balancer sees it.
 
     ``withdrawn`` is "" for a server that may get new clients; else it says in the load balancer's
-    own words how the server was withdrawn, by us or by others. ``up`` is the health check's word.
-    ``sessions`` is what the server carries or has queued now, None where nobody can tell.
-    ``leaving``: it is withdrawn, and requests may still be sent to it.
+    own words (any but "ready") how the server was withdrawn, by us or by others. ``up`` is the
+    health check's word. ``sessions`` is what the server carries or has queued now, None where
+    nobody can tell. ``leaving``: it is withdrawn, and requests may still be sent to it.
 
     ``address`` and ``port`` are where the load balancer sends its requests ("" and 0 where it does
     not tell), ``checked`` whether it checks the server's health at all, ``passing`` whether the
