@@ -213,6 +213,18 @@ def test_where_the_load_balancer_counts_no_sessions_the_host_s_own_count_holds(
     assert world.at(0) == {host: "drained"}
 
 
+def test_no_host_is_touched_with_sessions_that_only_it_counts(world: World) -> None:
+    """All the way there and back."""
+    world.balancer.clients, world.balancer.counting = True, False
+    world.roll_all({"first_batch": 0, "end_batch": len(world.plan.batches)})
+    assert len(world.hosts.tuned) == 4
+    world.roll_back()
+    assert (world.hosts.tuned, world.head.quarantined) == (set(), {})
+    assert set(world.balancer.state.values()) == {"ready"}
+    assert world.hosts.told("sessions")
+    assert world.hosts.disturbed == []
+
+
 def test_sessions_that_nobody_can_count_are_not_none(world: World) -> None:
     (host,) = world.at(0)
     pop = world.site.inventory.pop("lab1")
