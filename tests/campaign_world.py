@@ -10,8 +10,9 @@ from typing import Any
 from edgetune.campaign.advance import next_of_campaign
 from edgetune.campaign.record import Record, read_record
 from edgetune.campaign.run import run_campaign
+from edgetune.rollout.heads import all_heads
 from edgetune.rollout.lifecycle import mark_rollout, release_pop
-from edgetune.rollout.record import all_heads, read_rollout
+from edgetune.rollout.record import read_rollout
 from tests.builders import inventory_document, write_yaml
 from tests.world import EmptyWorld
 

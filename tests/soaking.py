@@ -10,7 +10,7 @@ from typing import Any, Callable
 
 from edgetune.metrics.samples import Samples
 from edgetune.metrics.table import Sample, SampleTable
-from edgetune.rollout.record import read_rollout
+from edgetune.rollout.lease import as_owner
 from tests.builders import samples
 from tests.world import World
 
@@ -34,7 +34,7 @@ class Soaking(World):
         return [h for name in names for s in self.plan.strata.values() for h in s[name]]
 
     def keep(self, field: str, value: Any) -> None:
-        opened = read_rollout(self.site, self.rollout)
+        opened = as_owner(self.site, self.rollout)
         setattr(opened.head, field, value)
         opened.save()
 
@@ -57,7 +57,7 @@ class Soaking(World):
 
     def looked(self) -> list[tuple[str, str]]:
         """Verdict and decision of every look that is in the record."""
-        opened = read_rollout(self.site, self.rollout)
+        opened = as_owner(self.site, self.rollout)
         taken = [opened.look(number) for number in range(opened.head.looks)]
         return [(look["verdict"], look["decision"]) for look in taken]
 

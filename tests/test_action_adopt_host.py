@@ -30,8 +30,8 @@ class AdoptHostTestCase(EdgetuneActionTestCase):
         self.assertEqual(self.world.at(0), {self.host: "skipped"})
         self.assertEqual(self.world.balancer.state[self.host], "ready")
         entry = read_rollout(self.world.site, self.world.rollout).head.history[-1]
-        self.assertEqual(entry["by"], "ana")
-        self.assertIn(f"{self.host} adopted as it is", entry["reason"])
+        self.assertEqual(entry.by, "ana")
+        self.assertIn(f"{self.host} adopted as it is", entry.reason)
 
     def test_one_that_does_not_serve_is_quarantined(self) -> None:
         self.world.hosts.tuned.clear()

@@ -5,7 +5,7 @@ import time
 
 from compare_pop import ComparePop
 
-from edgetune.rollout.record import read_rollout
+from edgetune.rollout.lease import as_owner
 from tests.action_case import EdgetuneActionTestCase
 
 
@@ -21,7 +21,7 @@ class ComparePopTestCase(EdgetuneActionTestCase):
 
     def test_a_soak_without_samples_holds(self) -> None:
         self.world.mark("soaking")
-        opened = read_rollout(self.world.site, self.world.rollout)
+        opened = as_owner(self.world.site, self.world.rollout)
         opened.head.soak = [time.time() - 1000, time.time() - 1]
         opened.save()
         result = self.assert_succeeds(rollout=self.world.rollout)

@@ -21,9 +21,9 @@ class MarkRolloutTestCase(EdgetuneActionTestCase):
         self.assertEqual((result["state"], result["epoch"]), ("soaking", self.world.epoch + 1))
         head = read_rollout(self.world.site, self.world.rollout).head
         self.assertEqual(result["until"], head.soak[1])
-        self.assertEqual((head.owner, head.history[-1]["by"]), ("run-1", ""))
+        self.assertEqual((head.owner, head.history[-1].by), ("run-1", ""))
         reason = "the test group is changed; both groups are watched"
-        self.assertEqual(head.history[-1]["reason"], reason)
+        self.assertEqual(head.history[-1].reason, reason)
 
     def test_says_which_batches_a_rollback_has(self) -> None:
         self.world.roll(0)

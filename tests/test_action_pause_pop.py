@@ -4,7 +4,7 @@ from __future__ import annotations
 from pause_pop import PausePop
 
 from edgetune.rollout import drain, status
-from edgetune.rollout.record import read_rollout
+from edgetune.rollout.lease import as_owner
 from tests.action_case import EdgetuneActionTestCase
 
 
@@ -13,7 +13,7 @@ class PausePopTestCase(EdgetuneActionTestCase):
     action_cls = PausePop
 
     def test_nothing_more_begins_and_status_says_why(self) -> None:
-        opened = read_rollout(self.world.site, self.world.rollout)
+        opened = as_owner(self.world.site, self.world.rollout)
         opened.head.channel = "edge"
         opened.save()
         result = self.assert_succeeds(pop="lab1", reason="a final tonight", by="ana")

@@ -11,8 +11,8 @@ from report_rollout import ReportRollout
 from edgetune.errors import StoreError
 from edgetune.rollout import looks, reporting
 from edgetune.rollout.baseline import check_baseline
+from edgetune.rollout.lease import as_owner
 from edgetune.rollout.pause import pause_pop
-from edgetune.rollout.record import read_rollout
 from tests.action_case import EdgetuneActionTestCase
 from tests.builders import reading
 from tests.hostile import HOSTILE
@@ -123,7 +123,7 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
 
     def test_says_which_samples_are_gone(self) -> None:
         self.judge()
-        opened = read_rollout(self.world.site, self.world.rollout)
+        opened = as_owner(self.world.site, self.world.rollout)
         later = time.time() + 2e6
         self.world.site.samples.add("lab1", [reading("e000", later)])
         page = self.report()
@@ -140,7 +140,7 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
 
     def test_a_look_that_is_lost_is_named(self) -> None:
         self.judge()
-        opened = read_rollout(self.world.site, self.world.rollout)
+        opened = as_owner(self.world.site, self.world.rollout)
         opened.head.looks += 1
         opened.save()
         self.assertIn(f"the record of rollout {self.world.rollout} lacks look 4.", self.report())

@@ -11,8 +11,8 @@ import pytest
 
 from edgetune.campaign.advance import next_of_campaign
 from edgetune.entry import safe
+from edgetune.rollout.heads import all_heads
 from edgetune.rollout.lifecycle import claim_pop
-from edgetune.rollout.record import all_heads
 from lab.runner import Engine, Execution, Pack
 from tests.builders import ROOT
 from tests.campaign_world import CampaignWorld, campaign_document

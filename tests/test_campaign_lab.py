@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from edgetune.campaign.record import Record, all_records
-from edgetune.rollout.record import all_heads
+from edgetune.rollout.heads import all_heads
 from edgetune.rollout.site import Site
 from tests.builders import write_yaml
 from tests.practice import Practice, needs_lab, practising

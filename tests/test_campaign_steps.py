@@ -28,9 +28,11 @@ from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.metrics.series import read_window
 from edgetune.metrics.table import SampleTable
 from edgetune.rollout import approval, claims, looks, switch
+from edgetune.rollout.heads import all_heads
+from edgetune.rollout.lease import Rollout, as_owner
 from edgetune.rollout.lifecycle import claim_pop, mark_rollout
 from edgetune.rollout.planning import plan_rollout
-from edgetune.rollout.record import Rollout, all_heads, read_rollout
+from edgetune.rollout.record import read_rollout
 from edgetune.rollout.soak import Soak
 from edgetune.rollout.status import rollout_status
 from tests.builders import samples
@@ -218,7 +220,7 @@ def test_what_cannot_be_judged_holds(tmp_path: Path) -> None:
 def test_each_takes_the_verdicts_of_the_pops(tmp_path: Path, decision: str, last: str) -> None:
     world = begun(tmp_path, gates={"verdict": "each"})
     world.advance()
-    opened = read_rollout(world.site, world.record.pops["ams1"].rollout)
+    opened = as_owner(world.site, world.record.pops["ams1"].rollout)
     opened.head.verdict = {"decision": decision} if decision else {}
     Rollout(world.site, opened.head).save()
     world.bring("ams1", "complete")
@@ -874,7 +876,7 @@ def test_a_record_of_another_version_is_refused(tmp_path: Path) -> None:
 
 def soaked(world: CampaignWorld, pop: str, test: float) -> None:
     """Baseline and one look of a rollout; control hosts drop three connections a second."""
-    opened = read_rollout(world.site, world.record.pops[pop].rollout)
+    opened = as_owner(world.site, world.record.pops[pop].rollout)
     head, strata = opened.head, opened.plan.strata
     split = next(iter(strata.values()))
     before = dict.fromkeys([*split["test"], *split["control"]], 3.0)
@@ -908,7 +910,7 @@ def test_who_is_skipped_when_all_is_promoted_was_compared(tmp_path: Path) -> Non
     world.advance()
     world.bring("ams1", "complete")
     soaked(world, "ams1", 1.0)
-    opened = read_rollout(world.site, world.record.pops["ams1"].rollout)
+    opened = as_owner(world.site, world.record.pops["ams1"].rollout)
     for number in (0, len(opened.plan.batches)):
         batch = opened.batch(number)
         first = next(iter(batch.hosts))

@@ -16,7 +16,8 @@ from edgetune.errors import EdgetuneError, InputError, RefusedError
 from edgetune.inventory import NAME, LoadBalancer, YamlInventory
 from edgetune.metrics.samples import RedisSamples, SqliteSamples
 from edgetune.rollout.claims import RedisClaims, SqliteClaims
-from edgetune.rollout.record import load_plan, open_rollout, read_rollout
+from edgetune.rollout.lease import open_rollout
+from edgetune.rollout.record import load_plan, read_rollout
 from edgetune.rollout.site import Site
 from edgetune.rollout.stackstorm import StackStorm
 from edgetune.rollout.store import SqliteStore, St2Store

@@ -33,7 +33,7 @@ from edgetune.rollout import (
     status,
     switch,
 )
-from edgetune.rollout.record import read_rollout
+from edgetune.rollout.lease import as_owner
 from lab.runner.display import errors_of
 from tests.builders import plan
 from tests.hostile import HOSTILE, assert_harmless, evaluated, rendered
@@ -133,7 +133,7 @@ def host_is_diagnosed(world: World, text: str) -> Any:
 
 def host_is_quarantined(world: World, text: str) -> Any:
     """With all that its agent, its load balancer and its BMC said."""
-    opened = read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     event = {"created": text, "severity": text, "message": text}
     bmc = {"power": text, "boot_progress": text, "health": text, "events": [event]}
     why = {"reason": text, "since": 1.0, "batch": 0, "step": text, "boot_id": text}

@@ -22,7 +22,9 @@ from typing import Any
 import pytest
 import yaml
 
-from edgetune.rollout.record import Head, all_heads, read_rollout
+from edgetune.documents.head import Head
+from edgetune.rollout.heads import all_heads
+from edgetune.rollout.record import read_rollout
 from edgetune.rollout.site import Site
 from edgetune.rollout.status import out_of_service
 from lab import simulated

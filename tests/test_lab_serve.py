@@ -24,6 +24,7 @@ import lab
 from edgetune.entry import safe
 from edgetune.rollout import looks
 from edgetune.rollout.guard import Guard
+from edgetune.rollout.lease import as_owner
 from edgetune.rollout.record import read_rollout
 from lab import cli
 from lab.runner import Engine, MetadataError, Pack
@@ -772,7 +773,7 @@ class TestGuardRules:
         one = Guard(print)
         self.load(world, usual=0.0, silent="e003")
         assert self.polls(world, home, "tell_lost_host") == []
-        opened = read_rollout(world.site, world.rollout)
+        opened = as_owner(world.site, world.rollout)
         opened.head.channel = "edge"
         opened.save()
         (said,) = self.polls(world, home, "tell_lost_host", by=one)

@@ -12,7 +12,9 @@ from edgetune.campaign.advance import next_of_campaign
 from edgetune.campaign.run import run_campaign
 from edgetune.entry import safe
 from edgetune.rollout import lifecycle, looks, pause, recovery, status
-from edgetune.rollout.record import all_heads, read_rollout
+from edgetune.rollout.heads import all_heads
+from edgetune.rollout.lease import as_owner
+from edgetune.rollout.record import read_rollout
 from lab.runner import Engine, Pack
 from lab.serve.rules import RuleBook
 from tests.builders import ROOT
@@ -52,7 +54,7 @@ def tell(tmp_path: Path) -> Tell:
 
 
 def listens(world: World) -> None:
-    opened = read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     opened.head.channel = "C1"
     opened.save()
 

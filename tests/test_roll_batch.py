@@ -10,7 +10,7 @@ import pytest
 
 from edgetune.entry import safe
 from edgetune.rollout import drain, reboot
-from edgetune.rollout.record import read_rollout
+from edgetune.rollout.lease import as_owner
 from lab.runner import Engine, Execution, Pack
 from tests.bmcs import EARLY, HOME
 from tests.builders import ROOT
@@ -143,7 +143,7 @@ def test_hosts_that_boot_do_not_wait_for_one_that_has_to_serve_on(
     world.roll(0)
     world.roll(1, until=reboot.check_rebooted)
     back = world.mark("rolling_back")["first_batch"]
-    opened = read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     batch = opened.batch(back)
     serving, *booting = batch.hosts
     assert set(world.at(back).values()) == {"coming_back"}

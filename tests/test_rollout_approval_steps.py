@@ -11,7 +11,8 @@ from edgetune.campaign.approve import approve
 from edgetune.errors import InputError, RefusedError
 from edgetune.rollout import lifecycle
 from edgetune.rollout.approval import load_approval
-from edgetune.rollout.record import all_heads, save_plan
+from edgetune.rollout.heads import all_heads
+from edgetune.rollout.record import save_plan
 from tests.builders import plan
 from tests.world import Died, EmptyWorld
 

@@ -13,22 +13,23 @@ from typing import Any
 
 import pytest
 
+from edgetune import steady_clock
 from edgetune.errors import FencedError, InputError, RefusedError
 from edgetune.inventory import YamlInventory
 from edgetune.rollout import (
     bios,
     change,
     drain,
+    lease,
     lifecycle,
     reboot,
-    record,
     sampling,
     status,
-    steady_clock,
     switch,
 )
 from edgetune.rollout.adoption import adopt_host
 from edgetune.rollout.bios_journal import load_journal
+from edgetune.rollout.lease import as_owner
 from edgetune.rollout.planning import plan_rollout
 from tests.bmcs import COD, EARLY, HOME, SNOOP
 from tests.builders import ROOT, inventory_document, write_yaml
@@ -320,7 +321,7 @@ def test_a_bmc_that_stays_busy_fails_the_batch_in_the_end(
     assert world.step(bios.set_bios, FIRST)["waiting"] == 1
     _later(monkeypatch, 60)
     # Whoever takes over has its time again.
-    opened = record.read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     opened.head.taken_over = steady_clock.now()
     opened.save()
     assert world.step(bios.set_bios, FIRST)["waiting"] == 1
@@ -684,7 +685,7 @@ def test_a_host_that_is_out_when_the_surge_comes_goes_on(world: BiosWorld) -> No
 
 def _surge(world: BiosWorld) -> None:
     """The PoP takes eighty times its usual load."""
-    opened = record.read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     opened.head.usual_load = 100.0
     opened.save()
     now = time.time()
@@ -712,7 +713,7 @@ def test_bmcs_that_were_not_asked_yet_are_not_asked_once_all_is_stopped(
     first, *others = world.at(SECOND)
     now = [1000.0]
     fake = SimpleNamespace(time=time.time, monotonic=lambda: now[0])
-    monkeypatch.setattr(record, "time", fake)
+    monkeypatch.setattr(lease, "time", fake)
 
     def stop(moment: str) -> None:
         if moment == f"after {first} BIOS set":
@@ -732,7 +733,7 @@ def test_bmcs_that_were_not_asked_yet_are_not_asked_once_all_is_stopped(
 def test_a_change_is_not_sent_by_whoever_was_fenced_while_the_bmc_was_read(
     world: BiosWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(record, "_PERMIT_HOLDS", 0)
+    monkeypatch.setattr(lease, "_PERMIT_HOLDS", 0)
     world.enter()
     world.roll(FIRST, until=bios.set_bios)
     (host,) = world.at(FIRST)
@@ -768,7 +769,7 @@ def test_what_came_to_be_pending_after_the_bios_was_set_is_not_booted_in(
 def test_a_later_epoch_fences_whoever_sets_the_bios(
     world: BiosWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(record, "_PERMIT_HOLDS", 0)
+    monkeypatch.setattr(lease, "_PERMIT_HOLDS", 0)
     world.enter()
     world.roll(SECOND, until=bios.set_bios)
     first, *others = world.at(SECOND)

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from edgetune.rollout import bios, drain, lifecycle, reboot, steady_clock
-from edgetune.rollout.record import idle_time, read_rollout
+from edgetune import steady_clock
+from edgetune.rollout import bios, drain, lifecycle, reboot
+from edgetune.rollout.lease import as_owner, idle_time
 from tests.world import BiosWorld, EmptyWorld, World, changing
 
 HOURS = 6 * 3600.0
@@ -269,7 +270,7 @@ def test_a_moment_in_the_future_keeps_a_pop_no_longer_than_its_grace(tmp_path: P
     world = changing(tmp_path)
     for state in ("rolling_back", "rolled_back"):
         world.mark(state)
-    opened = read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     opened.head.taken_over = time.time() + 7200
     opened.save()
     assert lifecycle.release_pop(world.site, world.rollout, world.epoch)["released"]
@@ -280,7 +281,7 @@ def test_a_moment_in_the_future_keeps_a_pop_no_longer_than_its_grace(tmp_path: P
 def test_a_baseline_never_ends_before_it_began(tmp_path: Path, controller: Controller) -> None:
     world = World(tmp_path)
     world.mark("baseline")
-    opened = read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     opened.save_baseline({"load": 1.0, "health": {}})
     controller.set_clock(-HOURS)
     controller.begin_step()

@@ -12,7 +12,7 @@ import pytest
 from edgetune.campaign.definition import load_campaign
 from edgetune.freezes import DAYS, read_written
 from edgetune.rollout import change, drain
-from edgetune.rollout.record import Rollout, read_rollout
+from edgetune.rollout.lease import Rollout, as_owner
 from edgetune.rollout.status import rollout_status
 from tests.campaign_world import CampaignWorld, campaign_document
 from tests.world import World, changing
@@ -20,7 +20,7 @@ from tests.world import World, changing
 
 def frozen(world: World, seconds: float) -> None:
     """The rollout has a freeze that began a minute ago and ends in so many seconds."""
-    opened = read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     now = time.time()
     opened.head.freezes = [{"name": "final", "start": now - 60, "end": now + seconds}]
     Rollout(world.site, opened.head).save()
@@ -67,7 +67,7 @@ def test_a_rollout_has_the_freezes_and_events_of_its_ring(tmp_path: Path) -> Non
     world.write(closed(freezes=[window], events=[event]))
     world.begin_campaign()
     assert world.advance() == ["ams1"]
-    opened = read_rollout(world.site, world.record.pops["ams1"].rollout)
+    opened = as_owner(world.site, world.record.pops["ams1"].rollout)
     first, second = opened.head.freezes
     gates = load_campaign(tmp_path / "campaigns" / "queue.yaml").rings[0].gates
     assert read_written(opened.head.freezes) == list(gates.closed)

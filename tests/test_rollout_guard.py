@@ -23,8 +23,8 @@ from edgetune.rollout.guard import Guard, turns
 from edgetune.rollout.guard.degraded import worse_group
 from edgetune.rollout.guard.turns import Alone
 from edgetune.rollout.guard.watched import Soaks, Watched
+from edgetune.rollout.lease import as_owner
 from edgetune.rollout.pause import pause_pop, resume_pop
-from edgetune.rollout.record import read_rollout
 from edgetune.rollout.switch import resume_all, stop_all
 from tests.builders import reading
 from tests.soaking import USUAL, Soaking
@@ -50,7 +50,7 @@ def found(world: EmptyWorld, trigger: str = "", by: Guard | None = None) -> list
 
 
 def keep(world: EmptyWorld, **fields: Any) -> None:
-    opened = read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     for name, value in fields.items():
         setattr(opened.head, name, value)
     opened.save()
@@ -85,7 +85,7 @@ def sample(
 
 def check(world: EmptyWorld, batch: int) -> None:
     """As ``check_health`` leaves a batch, without a sample of its own."""
-    opened = read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     work = opened.batch(batch)
     work.checked = True
     opened.save_batch(work)
@@ -232,7 +232,7 @@ class TestDegraded:
         assert [payload["hosts"] for payload in found(world)] == [[sick]]
 
     def test_what_is_changed_wholly_has_nothing_to_blame(self, world: World, sick: str) -> None:
-        opened = read_rollout(world.site, world.rollout)
+        opened = as_owner(world.site, world.rollout)
         work = opened.batch(0)
         work.hosts = dict.fromkeys(world.balancer.state, work.hosts[sick])
         opened.save_batch(work)
@@ -383,7 +383,7 @@ def polled(world: Soaking, clock: Clock, at: float, soaks: Soaks) -> str:
 def taken(world: Soaking, clock: Clock, at: float) -> set[str]:
     """What the looks that are due at a time decide, as ``compare_pop`` takes them."""
     clock.now = at
-    own = soak.Soak(read_rollout(world.site, world.rollout))
+    own = soak.Soak(as_owner(world.site, world.rollout))
     for end in own.due(now=False):
         if not own.has_decided:
             own.look(end)
@@ -527,7 +527,7 @@ class TestLostHost:
 
 class TestStalled:
     def test_an_orphan(self, world: World) -> None:
-        world.site.claims.renew("lab1", read_rollout(world.site, world.rollout).claim, 60)
+        world.site.claims.renew("lab1", as_owner(world.site, world.rollout).lease.claim, 60)
         sample(world, [0])
         assert recovery.is_orphaned(world.site, world.head)
         (payload,) = found(world)
@@ -544,7 +544,7 @@ class TestStalled:
         later = replace(world.head, id="later", created=time.time(), state="complete")
         document = {"schema": RECORD_SCHEMA, **asdict(later)}
         world.site.store.put("edgetune.rollout.later", json.dumps(document))
-        world.site.claims.renew("lab1", read_rollout(world.site, world.rollout).claim, 60)
+        world.site.claims.renew("lab1", as_owner(world.site, world.rollout).lease.claim, 60)
         assert [payload["rollout"] for payload in found(world, "rollout_stalled")] == [
             world.rollout
         ]
@@ -572,7 +572,7 @@ class TestStalled:
         assert len(found(world, "rollout_stalled")) == 1
 
     def test_people_are_told_once_an_hour(self, world: World, clock: Clock) -> None:
-        world.site.claims.renew("lab1", read_rollout(world.site, world.rollout).claim, 60)
+        world.site.claims.renew("lab1", as_owner(world.site, world.rollout).lease.claim, 60)
         one = Guard(refuse)
         for later, told in ((0, 1), (30, 0), (3500, 0), (100, 1), (30, 0)):
             clock.now += later
@@ -584,7 +584,7 @@ class TestSeveral:
     def test_a_guard_whose_turn_it_is_not_finds_nothing_and_leaves_no_heartbeat(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        world.site.claims.renew("lab1", read_rollout(world.site, world.rollout).claim, 60)
+        world.site.claims.renew("lab1", as_owner(world.site, world.rollout).lease.claim, 60)
         others = Others()
         monkeypatch.setattr("edgetune.rollout.guard.open_turns", lambda config, alone: others)
         one = Guard(refuse)
@@ -596,7 +596,7 @@ class TestSeveral:
     def test_what_another_told_is_told_to_nobody_again(
         self, world: World, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        world.site.claims.renew("lab1", read_rollout(world.site, world.rollout).claim, 60)
+        world.site.claims.renew("lab1", as_owner(world.site, world.rollout).lease.claim, 60)
         shared = Alone()
         monkeypatch.setattr("edgetune.rollout.guard.open_turns", lambda config, alone: shared)
         clock.now += 5000

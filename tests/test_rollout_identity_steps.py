@@ -11,8 +11,8 @@ import pytest
 from edgetune.errors import RefusedError
 from edgetune.inventory import YamlInventory
 from edgetune.rollout import change, drain, readiness, reboot
+from edgetune.rollout.lease import as_owner
 from edgetune.rollout.planning import plan_rollout
-from edgetune.rollout.record import read_rollout
 from tests.builders import inventory_document, write_yaml
 from tests.world import EmptyWorld, World, changing
 
@@ -179,7 +179,7 @@ def test_a_check_that_never_fails_proves_nothing(world: World) -> None:
     result = world.step(drain.check_drained, 0)
     assert (result["waiting"], result["failed"]) == (1, [])
     assert world.balancer.state[host] == "drain"
-    opened = read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     work = opened.batch(0)
     work.hosts[host].told_at -= 60
     opened.save_batch(work)
@@ -277,7 +277,7 @@ def test_a_stranger_in_a_rollback_is_quarantined_alone(world: World) -> None:
     _exchange(world, host, other)
     world.roll_all(world.mark("rolling_back"))
     assert list(world.head.quarantined) == [host]
-    assert "the load balancer sends" in world.head.quarantined[host]["reason"]
+    assert "the load balancer sends" in world.head.quarantined[host].reason
     assert world.hosts.tuned == {host}
     assert other not in world.hosts.not_ready
 
@@ -285,7 +285,7 @@ def test_a_stranger_in_a_rollback_is_quarantined_alone(world: World) -> None:
 def test_a_batch_that_died_while_it_was_told_is_proven_by_the_next_step(world: World) -> None:
     (host,) = _hosts(world)
     world.step(drain.begin_drain, 0)
-    opened = read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     work = opened.batch(0)
     readiness.proven_by_effect(opened, work, world.balancer, [host])
     assert world.hosts.not_ready == {host}

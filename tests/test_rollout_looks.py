@@ -17,6 +17,7 @@ from edgetune.metrics.table import SampleTable
 from edgetune.report.text import prospect_text
 from edgetune.rollout import baseline, looks, sampling, soak, status
 from edgetune.rollout.baseline import _useless, check_baseline
+from edgetune.rollout.lease import as_owner
 from edgetune.rollout.record import read_rollout
 from tests.builders import samples
 from tests.soaking import SEEDS, TIMES, USUAL, Altered, Soaking
@@ -76,7 +77,7 @@ def test_what_could_not_be_seen_is_not_begun(tmp_path: Path) -> None:
         check_baseline(world.site, world.rollout, world.epoch)
     world.roll_back()
     assert world.hosts.told("apply") == []
-    assert "detectable_effect" in world.head.history[-2]["reason"]
+    assert "detectable_effect" in world.head.history[-2].reason
 
 
 def test_a_baseline_in_which_nothing_happened_is_refused(tmp_path: Path) -> None:
@@ -306,7 +307,7 @@ def test_looks_of_the_version_before_are_no_part_of_the_test(world: Soaking) -> 
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=0.9, began=700)
     old = {"verdict": "inconclusive", "decision": "hold", "reason": "too few", "metrics": []}
-    opened = read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     opened.save_look(0, old)
     opened.head.looks, opened.head.verdict = 1, old
     opened.save()
@@ -318,7 +319,7 @@ def test_looks_of_the_version_before_are_no_part_of_the_test(world: Soaking) -> 
 
 def test_whoever_finds_no_owner_writes_its_epoch_down(world: Soaking) -> None:
     world.soak(test=USUAL, began=100)
-    world.site.claims.release("lab1", read_rollout(world.site, world.rollout).claim)
+    world.site.claims.release("lab1", as_owner(world.site, world.rollout).lease.claim)
     for _ in range(2):
         assert "is in" in looks.compare_pop(world.site, world.rollout)["message"]
         assert world.head.epoch == world.epoch + 1
@@ -369,7 +370,7 @@ def test_a_damaged_sample_ends_no_look(world: Soaking, drops: float) -> None:
 def test_all_test_hosts_skipped_hold(world: Soaking) -> None:
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=0.9, began=700)
-    opened = read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     for batch in opened.batches():
         if batch.group == "test":
             opened.move(batch, list(batch.hosts), "skipped")
@@ -455,7 +456,7 @@ def test_documents_of_looks_are_small(world: Soaking) -> None:
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=0.9, began=700)
     looks.compare_pop(world.site, world.rollout)
-    opened = read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     assert len(json.dumps(opened.look(0))) < 12000
     assert len(json.dumps(opened.baseline())) < 12000
 

@@ -15,8 +15,9 @@ from edgetune.errors import DamagedError, EdgetuneError, FencedError, RefusedErr
 from edgetune.metrics.samples import RedisSamples
 from edgetune.rollout import lifecycle
 from edgetune.rollout.claims import Claim, RedisClaims, SqliteClaims
+from edgetune.rollout.lease import as_owner, open_rollout
 from edgetune.rollout.looks import compare_pop
-from edgetune.rollout.record import open_rollout, read_rollout, save_plan
+from edgetune.rollout.record import read_rollout, save_plan
 from edgetune.rollout.status import rollout_status
 from tests.builders import plan, reading
 from tests.test_lib_stores import STORES, redis_client  # noqa: F401 - a fixture
@@ -137,7 +138,7 @@ def test_a_look_is_taken_above_the_record_when_the_count_alone_is_lost(
     world.mark("soaking")
     kept = backend(world)
     kept.restore(kept.backup(), "epochs")
-    opened = read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     span = opened.head.soak
     opened.head.soak = [span[0] - 1e5, span[1] - 1e5]
     opened.save()

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from edgetune.errors import EdgetuneError
 from edgetune.hosts.agent.answer import VERBS
 from edgetune.rollout import diagnosis, planning, recovery, sampling
-from edgetune.rollout.record import read_rollout
+from edgetune.rollout.lease import as_owner
 from tests.agent_answers import RESULTS
 from tests.test_lib_answers import CHANGES, changed, paths
 from tests.world import World, changing
@@ -49,7 +49,7 @@ ODD: dict[str, tuple[str, Lie]] = {
 def changing_soon(folder: Path) -> World:
     """A rollout whose steps wait for nothing, and whose hosts reboot."""
     world = changing(folder)
-    opened = read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     work = opened.batch(BATCH)
     for host in work.hosts.values():
         host.reboot = True
@@ -102,7 +102,7 @@ def test_an_odd_answer_fails_its_own_host_only(verb: str, lie: Lie, tmp_path: Pa
     if backwards:
         world.hosts.lies = lying(verb, liar, lie)
         restored(world)
-        errors = {name: why["reason"] for name, why in world.head.quarantined.items()}
+        errors = {name: why.reason for name, why in world.head.quarantined.items()}
         assert world.balancer.state[liar] != "ready"
     assert errors.keys() == {liar}
     assert re.search(rf"answer to {verb}: (result\.|reply\..* is nested deeper)", errors[liar])

@@ -104,7 +104,7 @@ def test_how_the_workflow_ended_decides(tmp_path: Path, ended: str, decision: st
     world.step(drain.begin_drain, 0)
     made, message = _survey(world, ended)
     assert made == decision
-    last = world.head.history[-1]["reason"]
+    last = world.head.history[-1].reason
     assert last.startswith(f"{message}; ") and f"{next(iter(world.at(0)))} was draining" in last
     assert world.head.state == "changing"
 

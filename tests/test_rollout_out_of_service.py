@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ def test_a_server_that_every_answer_lacks_is_quarantined_and_named(world: World)
     world.roll_all(began)
     marked = world.mark("rolled_back")
     assert marked["quarantined"] == {host: "the load balancer does not know it any more"}
-    assert world.head.quarantined[host]["out_of_service"] is True
+    assert world.head.quarantined[host].out_of_service is True
     assert "NOT" not in marked["message"]
     assert "    out of service: not in the load balancer's list of servers" in _told(world)
     # It may be a machine that somebody else uses by now.
@@ -151,7 +151,7 @@ def test_a_host_is_back_once_a_check_has_passed(world: World) -> None:
     }
     world.step(drain.undrain_hosts, batch)
     assert world.at(batch) == {host: "quarantined"}
-    assert world.head.quarantined[host]["out_of_service"] is True
+    assert world.head.quarantined[host].out_of_service is True
 
 
 def _stuck_live(folder: Path, **options: Any) -> tuple[World, str]:
@@ -168,7 +168,7 @@ def test_a_quarantined_host_that_serves_is_taken_out(tmp_path: Path) -> None:
     assert world.balancer.state[host] == "ready"
     marked = world.roll_back()
     assert (world.balancer.state[host], world.hosts.not_ready) == ("maint", {host})
-    assert world.head.quarantined[host]["out_of_service"] is True
+    assert world.head.quarantined[host].out_of_service is True
     assert marked["message"].count(f" but {host}, quarantined;") == 1
     assert "    out of service: maint in the load balancer" in _told(world)
 
@@ -190,7 +190,7 @@ def test_the_floor_keeps_a_quarantined_host_in_service_and_it_is_said(tmp_path: 
     assert (host, "maint") not in world.balancer.log
     assert (world.balancer.state[host], world.hosts.not_ready) == ("ready", set())
     why = world.head.quarantined[host]
-    assert (why["out_of_service"], why["noted"]) == (
+    assert (why.out_of_service, why.noted) == (
         False,
         "without it 3 hosts would serve, 4 must",
     )
@@ -212,7 +212,7 @@ def test_a_host_goes_back_when_somebody_else_drains_at_the_same_moment(tmp_path:
     world.roll_back()
     assert (f"{host}", "maint") in world.balancer.log
     assert world.balancer.state[host] == "ready"
-    assert world.head.quarantined[host]["out_of_service"] is False
+    assert world.head.quarantined[host].out_of_service is False
     assert world.hosts.not_ready == set()
 
 
@@ -225,7 +225,7 @@ def test_a_load_balancer_that_refuses_leaves_it_in_service_and_it_is_said(tmp_pa
     world.balancer.isolate = refuse  # type: ignore[method-assign]
     marked = world.roll_back()
     why = world.head.quarantined[host]
-    assert (why["out_of_service"], why["noted"]) == (False, "Permission denied")
+    assert (why.out_of_service, why.noted) == (False, "Permission denied")
     assert "NOT seen out of service" in marked["message"]
 
 
@@ -234,8 +234,8 @@ def test_a_host_that_cannot_be_told_is_out_by_the_load_balancer_alone(tmp_path: 
     world.hosts.errors[host, "ready"] = "No route to host"
     world.roll_back()
     why = world.head.quarantined[host]
-    assert why["out_of_service"] is True
-    assert why["noted"] == "it could not be told to say not ready: No route to host"
+    assert why.out_of_service is True
+    assert why.noted == "it could not be told to say not ready: No route to host"
 
 
 def test_what_is_said_at_the_end_is_what_is_seen_then(world: World) -> None:
@@ -244,7 +244,7 @@ def test_what_is_said_at_the_end_is_what_is_seen_then(world: World) -> None:
     world.hosts.errors[host, "restore"] = "Read-only file system"
     began = world.mark("rolling_back")
     world.roll_all(began)
-    assert world.head.quarantined[host]["out_of_service"] is True
+    assert world.head.quarantined[host].out_of_service is True
     world.balancer.state[host] = "ready"
     assert "NOT seen out of service" in world.mark("rolled_back")["message"]
 
@@ -253,7 +253,7 @@ def test_a_quarantine_of_version_0_6_is_not_said_to_be_out_of_service(world: Wor
     (host,) = world.at(0)
     world.hosts.errors[host, "restore"] = "Read-only file system"
     world.roll_back()
-    head = vars(world.head)
+    head = asdict(world.head)
     for own in ("out_of_service", "seen", "noted"):
         del head["quarantined"][host][own]
     assert "NOT known to be out of service" in rollout_text(head)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from edgetune.rollout import looks, sampling
 from edgetune.rollout.automation import SAMPLED_EVERY
 from edgetune.rollout.baseline import _too_short, check_baseline
 from edgetune.rollout.heartbeat import Heartbeat
-from edgetune.rollout.record import Rollout, read_rollout
+from edgetune.rollout.lease import Lease, as_owner
+from edgetune.rollout.record import read_rollout
 from edgetune.rollout.site import Site
 from tests.builders import ROOT
 from tests.soaking import Soaking
@@ -48,8 +50,9 @@ def began(tmp_path: Path, ago: float, wait: bool = True, **planned: Any) -> Worl
     """A world whose PoP was claimed some seconds ago."""
     options = {"interval": 2, "baseline": 20, "warmup": 5, "soak": 30}
     world = World(tmp_path, **{**options, **planned})
-    opened = read_rollout(world.site, world.rollout)
-    opened.head.history[-1]["at"] -= ago
+    opened = as_owner(world.site, world.rollout)
+    last = opened.head.history[-1]
+    opened.head.history[-1] = replace(last, at=last.at - ago)
     opened.head.wait = wait
     opened.save()
     return world
@@ -81,7 +84,7 @@ def test_a_soak_too_short_for_one_look_is_refused_before_the_first_change(
         monkeypatch.setattr(sampling.time, "time", lambda at=now - ago * apart: at)
         sampling.sample_hosts(world.site, "lab1")
     monkeypatch.setattr(sampling.time, "time", lambda: now)
-    opened = read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     opened.head.baseline = [now - 61, now]
     opened.save()
     why = f"soak={soak} is too short: {told}" if told else ""
@@ -124,7 +127,7 @@ def test_both_things_are_told_of_an_interval(tmp_path: Path) -> None:
 def test_what_a_task_costs_is_not_added_to_the_interval(tmp_path: Path, monkeypatch: Any) -> None:
     world = World(tmp_path, interval=10, baseline=600)
     world.mark("baseline")
-    opened = read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     now = opened.head.created
     monkeypatch.setattr(sampling.time, "time", lambda: now)
     moments = []
@@ -141,7 +144,7 @@ def test_a_baseline_is_over_with_the_sample_that_ends_it(tmp_path: Path) -> None
     given = {"rollout": world.rollout, "epoch": world.epoch}
     early = sampling.sample_hosts(world.site, **given)
     assert (early["due"], early["again_in"] <= 10) == (False, True)
-    opened = read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     opened.head.baseline[1] = time.time() + 1.5
     assert sampling._next_sample(opened, False) <= 2
     opened.head.baseline[1] = time.time()
@@ -152,7 +155,7 @@ def test_a_baseline_is_over_with_the_sample_that_ends_it(tmp_path: Path) -> None
 def test_a_soak_is_looked_at_when_a_look_is_due(tmp_path: Path) -> None:
     world = Soaking(tmp_path)
     world.soak(test=1.0, began=100)
-    opened = read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     soaking = looks.Soak(opened)
     assert sampling._is_due(opened) == bool(soaking.due(now=False))
 
@@ -162,7 +165,7 @@ def test_who_stays_with_a_soak_keeps_its_claim(tmp_path: Path, monkeypatch: Any)
     for state in ("baseline", "changing", "soaking"):
         world.mark(state)
     kept: list[str] = []
-    monkeypatch.setattr(Rollout, "renew", lambda opened: kept.append(opened.head.id))
+    monkeypatch.setattr(Lease, "renew", lambda lease: kept.append(lease.record.head.id))
     assert not sampling.sample_hosts(world.site, rollout=world.rollout)["due"]
     assert kept == [world.rollout]
 
@@ -201,7 +204,7 @@ def test_what_the_rule_samples_is_not_sampled_again(tmp_path: Path) -> None:
     assert later["samples"] == 0
     assert later["message"] == "the rule sample_running sampled it in this interval already"
     assert later["again_in"] == world.site.config.owner_timeout // 3
-    opened = read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     opened.head.baseline[1] = time.time() + 20
     opened.save()
     soon = sampling.sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)

@@ -14,9 +14,10 @@ from edgetune import RECORD_SCHEMA
 from edgetune.errors import InputError, RefusedError
 from edgetune.rollout import soak, status
 from edgetune.rollout.adoption import adopt_host
+from edgetune.rollout.lease import Rollout
 from edgetune.rollout.lifecycle import release_pop
 from edgetune.rollout.planning import plan_rollout
-from edgetune.rollout.record import Rollout, read_rollout
+from edgetune.rollout.record import read_rollout
 from tests.builders import inventory_document, write_yaml
 from tests.world import World, changing
 

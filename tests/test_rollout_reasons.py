@@ -107,8 +107,8 @@ def why(told: str, way: str) -> str:
 
 def _rollback(world: World) -> tuple[str, str]:
     """Why the rollback began, and by whom, as its record tells."""
-    (entry,) = [own for own in world.head.history if own["state"] == "rolling_back"]
-    return entry["reason"], entry["by"]
+    (entry,) = [own for own in world.head.history if own.state == "rolling_back"]
+    return entry.reason, entry.by
 
 
 @pytest.mark.slow
@@ -372,7 +372,7 @@ def test_a_rollback_that_is_carried_on_keeps_its_reason(tmp_path: Path) -> None:
         "rollout_pop", rollout=world.rollout, dry_run=False
     )
     assert output["message"].endswith("; why it was taken back: the fans are loud")
-    assert world.head.history[-2]["reason"] == "it was being taken back"
+    assert world.head.history[-2].reason == "it was being taken back"
 
 
 def _soaking(folder: Path) -> World:

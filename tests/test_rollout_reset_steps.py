@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from edgetune import steady_clock
 from edgetune.errors import RefusedError
 from edgetune.inventory import Host
-from edgetune.rollout import reboot, record, status, steady_clock, switch
+from edgetune.rollout import lease, reboot, status, switch
 from edgetune.rollout.record import read_rollout
 from tests.bmcs import EARLY, HOME, SNOOP
 from tests.world import BiosWorld, Died
@@ -221,7 +222,7 @@ def test_a_machine_that_somebody_else_turned_off_stays_off(tmp_path: Path, clock
 def test_what_was_stopped_before_it_was_sent_was_not_asked_for(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(record, "_PERMIT_HOLDS", 0.0)
+    monkeypatch.setattr(lease, "_PERMIT_HOLDS", 0.0)
     world = _shutting_down(tmp_path)
     host = _told(world)
     clock.later(RESET_AFTER + 1)
@@ -488,7 +489,7 @@ def test_what_never_comes_back_is_quarantined_with_what_its_bmc_says(
     back = world.mark("rolling_back")["first_batch"]
     assert _check(world, back) == (0, [])
     quarantined = read_rollout(world.site, world.rollout).head.quarantined
-    assert quarantined[host]["bmc"] == world.bmcs.said
+    assert quarantined[host].bmc == world.bmcs.said
     text = status.rollout_status(world.site, rollout=world.rollout)["text"]
     assert (
         f"quarantined: {host}: did not come back within 100 s; its BMC says: power On, boot "

@@ -11,7 +11,7 @@ import pytest
 
 from edgetune.hosts.result import HostResult
 from edgetune.rollout import change, drain, reboot
-from edgetune.rollout.record import read_rollout
+from edgetune.rollout.lease import as_owner
 from edgetune.rollout.reverts import can_cut_off
 from tests.world import World, changing
 
@@ -54,7 +54,7 @@ def until(world: World, batch: int, name: str) -> float:
 
 
 def pass_deadline(world: World, batch: int, name: str) -> None:
-    opened = read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     work = opened.batch(batch)
     work.hosts[name].reverts_at = time.time()
     opened.save_batch(work)
@@ -185,7 +185,7 @@ def test_a_host_that_is_cut_off_by_its_reboot_is_waited_for(tmp_path: Path) -> N
 
 def test_a_clock_that_was_set_back_makes_nobody_wait_for_days(world: World) -> None:
     name = cut_off(world)
-    opened = read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     work = opened.batch(0)
     work.hosts[name].reverts_at = time.time() + 86400
     opened.save_batch(work)

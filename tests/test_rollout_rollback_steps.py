@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from edgetune.errors import EdgetuneError, FencedError, InputError, RefusedError
-from edgetune.rollout import change, drain, lifecycle, looks, record
-from edgetune.rollout.record import read_rollout
+from edgetune.rollout import change, drain, lease, lifecycle, looks
+from edgetune.rollout.lease import as_owner
 from tests.builders import reading
 from tests.world import World, changing
 
@@ -43,7 +43,7 @@ def _batches(world: World, marked: dict[str, Any]) -> list[list[str]]:
 def _now(world: World, health_ms: dict[str, float]) -> None:
     """The baseline was 1 ms everywhere; this is how long health checks take now."""
     now = time.time()
-    opened = read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     opened.head.baseline = [now - 1000, now - 900]
     opened.save()
     for at, slow in ((now - 950, {}), (now, health_ms)):
@@ -136,7 +136,7 @@ def test_a_host_that_is_not_as_its_journal_led_back_to_is_quarantined(world: Wor
     world.hosts.values[host] = "17"
     world.roll(batch)
     (why,) = world.head.quarantined.values()
-    assert why["reason"] == (
+    assert why.reason == (
         f"not as before: {SOMAXCONN} was 16 (stored: not set), is 17 (stored: 17)"
     )
     assert world.at(batch) == {host: "quarantined", **dict.fromkeys(others, "done")}
@@ -148,7 +148,7 @@ def test_a_rollback_called_twice_at_once_fences_the_older(
 ) -> None:
     """At every moment of one, somebody else begins another and brings it to its end."""
     # Between a look at the claim and what follows no second one fits that lasts a while.
-    monkeypatch.setattr(record, "_PERMIT_HOLDS", 0)
+    monkeypatch.setattr(lease, "_PERMIT_HOLDS", 0)
     moment = 0
     # Each effect has the moment before it and the one after.
     for moment in count(0, 2):

@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
+from edgetune.documents.batch import Batch, HostStep
 from edgetune.errors import FencedError
 from edgetune.hosts.fleet import Fleet, _together
 from edgetune.hosts.result import HostResult
 from edgetune.rollout import sampling
-from edgetune.rollout.record import Batch, HostStep, read_rollout
+from edgetune.rollout.lease import as_owner
+from edgetune.rollout.quarantine import fail_host
 from edgetune.texts import LONGEST_LINE
 from tests.agent_answers import RESULTS, ROW
 from tests.world import World
@@ -117,14 +119,14 @@ def test_of_much_drift_the_first_is_told(world: World) -> None:
 
 def test_what_enters_a_record_is_short(world: World) -> None:
     """A host's error of megabytes would fill a record that the store then refuses."""
-    opened = read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     long = "no\n" * 1_000_000
     batch = Batch(opened.head.id, 0, "restore", "", {"e000": HostStep(), "e001": HostStep()})
-    opened.fail(batch, "e000", long)
+    fail_host(opened, batch, "e000", long)
     batch.hosts["e001"].go("skipped", long)
     opened.head.note(long, long)
     opened.save()
-    told = opened.head.quarantined["e000"]["reason"]
+    told = opened.head.quarantined["e000"].reason
     for text in (told, str(batch.hosts["e000"].error), str(batch.hosts["e001"].error)):
         assert (len(text), "\n" in text) == (LONGEST_LINE, False)
         assert text.endswith(" ... (3000000 characters)")

@@ -12,7 +12,7 @@ import pytest
 
 from edgetune.backends import Database
 from edgetune.errors import FencedError, RefusedError, StoreError
-from edgetune.rollout import change, drain, reboot, record, status, switch
+from edgetune.rollout import change, drain, lease, reboot, status, switch
 from tests.world import World, changing
 
 
@@ -25,8 +25,8 @@ def world(tmp_path: Path) -> World:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The clock by which a look at the switch holds for a while."""
     now = [1000.0]
-    fake = SimpleNamespace(time=record.time.time, monotonic=lambda: now[0])
-    monkeypatch.setattr(record, "time", fake)
+    fake = SimpleNamespace(time=lease.time.time, monotonic=lambda: now[0])
+    monkeypatch.setattr(lease, "time", fake)
     return now
 
 

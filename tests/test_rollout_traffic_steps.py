@@ -14,7 +14,7 @@ import pytest
 from edgetune.errors import DrainError
 from edgetune.rollout import change, drain, lifecycle, reboot
 from edgetune.rollout.health import health_request
-from edgetune.rollout.record import read_rollout
+from edgetune.rollout.lease import as_owner
 from tests.world import World, changing
 
 
@@ -318,7 +318,7 @@ def _load(world: World, *rates: float) -> None:
 def test_the_usual_load_is_the_most_of_the_baseline(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.mark("baseline")
-    opened = read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     opened.head.baseline[0] -= 1000
     opened.save()
     _load(world, 50.0, 100.0, 25.0)
@@ -327,7 +327,7 @@ def test_the_usual_load_is_the_most_of_the_baseline(tmp_path: Path) -> None:
 
 
 def _usually(world: World, load: float) -> None:
-    opened = read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     opened.head.usual_load = load
     opened.save()
 

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgetune.documents.batch import read_batch
+from edgetune.documents.head import Head, Quarantine, read_head
 from edgetune.documents.plan import Plan
 from edgetune.documents.reading import read_document
 from edgetune.errors import DamagedError, EdgetuneError, InputError, RefusedError
@@ -19,16 +21,10 @@ from edgetune.rollout import change, lifecycle, looks, planning, sampling, statu
 from edgetune.rollout.approval import Approval, load_approval, save_approval
 from edgetune.rollout.baseline import check_baseline
 from edgetune.rollout.guard import Guard
+from edgetune.rollout.heads import all_heads, read_heads
+from edgetune.rollout.lease import as_owner
 from edgetune.rollout.pause import pause_pop, pauses_of
-from edgetune.rollout.record import (
-    Head,
-    _load_batch,
-    _load_head,
-    all_heads,
-    load_plan,
-    read_heads,
-    read_rollout,
-)
+from edgetune.rollout.record import load_plan, read_rollout
 from edgetune.rollout.unreadable import release_record, unreadable_rollouts
 from tests.builders import plan
 from tests.damage import JUNK, damaged, places, put, without
@@ -53,21 +49,21 @@ def quarantined(folder: Path) -> World:
     """A rollout whose head has something in every field that can hold something."""
     world = changing(folder)
     (host,) = world.at(0)
-    opened = read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     head = opened.head
     head.soak, head.channel, head.only = [1.0, 2.0], "edge", [host]
     head.verdict = {"verdict": "improved", "reason": "so", "decision": "wait", "metrics": []}
     night = {"name": "night", "days": ["mon"], "start": 0, "end": 60, "zone": "UTC"}
     head.freezes = [night, {"name": "final", "start": 1.0, "end": 2.0}]
-    head.quarantined[host] = {
-        "reason": "gone",
-        "since": 1.0,
-        "batch": 0,
-        "step": "rebooting",
-        "boot_id": "b",
-        "load_balancer": "ready",
-        "bmc": {"power": "On", "events": [{"message": "m"}]},
-    }
+    head.quarantined[host] = Quarantine(
+        reason="gone",
+        since=1.0,
+        batch=0,
+        step="rebooting",
+        boot_id="b",
+        load_balancer="ready",
+        bmc={"power": "On", "events": [{"message": "m"}]},
+    )
     opened.save()
     return world
 
@@ -84,7 +80,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, A
 
 def as_head(document: dict[str, Any], text: str) -> Head | None:
     try:
-        return _load_head(document["id"], text)
+        return read_head(document["id"], text)
     except RefusedError as error:
         assert "\n" not in str(error) and len(str(error)) < 500
         return None
@@ -131,7 +127,7 @@ def test_any_damage_gives_a_batch_or_one_line(
 ) -> None:
     document = documents["batch"]
     try:
-        batch = _load_batch(document["rollout"], 0, data.draw(damaged(document)))
+        batch = read_batch(document["rollout"], 0, data.draw(damaged(document)))
     except RefusedError as error:
         assert "\n" not in str(error) and len(str(error)) < 500
         return
@@ -369,7 +365,7 @@ def soaking(tmp_path_factory: pytest.TempPathFactory) -> Soaking:
 
 @pytest.mark.parametrize("kind", ["baseline", "look"])
 def test_any_damage_of_what_was_measured_is_one_line(soaking: Soaking, kind: str) -> None:
-    opened = read_rollout(soaking.site, soaking.rollout)
+    opened = as_owner(soaking.site, soaking.rollout)
     key = f"edgetune.{kind}.{soaking.rollout}" + (".0" if kind == "look" else "")
     good = soaking.site.store.get(key) or ""
     read: Callable[[], Any] = opened.baseline if kind == "baseline" else lambda: opened.look(0)

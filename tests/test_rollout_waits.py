@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from edgetune.rollout import drain
+from edgetune.rollout.lease import as_owner
 from edgetune.rollout.pause import pause_pop
 from edgetune.rollout.record import read_rollout
 from edgetune.rollout.reporting import _waits
@@ -102,7 +103,7 @@ def test_a_batch_waits_for_the_end_of_a_freeze_or_for_who_paused(tmp_path: Path)
     world.step(drain.drain_hosts, 0)
     said = "lab1 is paused (asked, by ana: a final); no further batch begins"
     assert told(world)[0][1] == f"{said}; until resume_pop lets it go on"
-    opened = read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     opened.head.freezes = [{"name": "final", "start": 0.0, "end": time.time() + 3600}]
     opened.save()
     world.step(drain.drain_hosts, 0)
@@ -129,7 +130,7 @@ def test_a_batch_that_cannot_be_read_hides_no_status(world: World) -> None:
 
 def test_a_batch_of_the_version_before_waits_for_nothing(world: World) -> None:
     number = world.head.first_restore
-    opened = read_rollout(world.site, world.rollout)
+    opened = as_owner(world.site, world.rollout)
     opened.save_batch(opened.batch(number))
     key = f"edgetune.batch.{world.rollout}.{number}"
     document = json.loads(world.site.store.get(key) or "")

@@ -15,7 +15,7 @@ from st2tests.base import BaseSensorTestCase
 
 from edgetune.files import load_yaml
 from edgetune.rollout import looks
-from edgetune.rollout.record import read_rollout
+from edgetune.rollout.lease import as_owner
 from edgetune.rollout.store import WITNESS
 from tests.builders import reading
 from tests.metadata.values import shape
@@ -41,7 +41,7 @@ class RolloutGuardTestCase(BaseSensorTestCase):
 
     def sample(self, **health_ms: float) -> None:
         """A healthy baseline, and two samples of now with the latencies given for some hosts."""
-        opened, now = read_rollout(self.world.site, self.world.rollout), time.time()
+        opened, now = as_owner(self.world.site, self.world.rollout), time.time()
         opened.head.baseline = [now - 1000, now - 900]
         opened.save()
         for at, latency in ((now - 950, {}), (now, health_ms), (time.time(), health_ms)):

@@ -12,13 +12,16 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, Callable
 
+from edgetune.documents.batch import Batch
+from edgetune.documents.head import Head, Quarantine
 from edgetune.documents.plan import Plan
 from edgetune.errors import DrainError, HostError
 from edgetune.hosts.answers import read_answer
 from edgetune.hosts.result import ANOTHER_MACHINE, HostResult
 from edgetune.rollout import baseline, bios, change, drain, lifecycle, looks, preflight, reboot
+from edgetune.rollout.lease import as_owner
 from edgetune.rollout.planning import plan_rollout
-from edgetune.rollout.record import Batch, Head, load_plan, read_rollout, save_plan
+from edgetune.rollout.record import load_plan, read_rollout, save_plan
 from edgetune.rollout.site import Site
 from edgetune.rollout.store import Store
 from edgetune.traffic import DrainDriver, Server
@@ -443,7 +446,7 @@ class EmptyWorld:
 
     def age(self, batch: int, seconds: float = 60) -> None:
         """The last step of each host of a batch lies that much longer back."""
-        opened = read_rollout(self.site, self.rollout)
+        opened = as_owner(self.site, self.rollout)
         work = opened.batch(batch)
         for host in work.hosts.values():
             host.at -= seconds
@@ -451,7 +454,7 @@ class EmptyWorld:
 
     def way(self, batch: int) -> list[Any]:
         """The steps of a batch, as the workflow ``roll_batch`` takes them."""
-        opened = read_rollout(self.site, self.rollout)
+        opened = as_owner(self.site, self.rollout)
         way = _WAYS[opened.batch(batch).what]
         return [step for step in way if step is not bios.set_bios or opened.sets_bios]
 
@@ -566,8 +569,8 @@ def ended(folder: Path) -> World:
     world = changing(folder)
     world.mark("rolling_back")
     world.mark("rolled_back")
-    opened = read_rollout(world.site, world.rollout)
-    opened.head.quarantined["e000"] = {"reason": "gone"}
+    opened = as_owner(world.site, world.rollout)
+    opened.head.quarantined["e000"] = Quarantine("gone")
     opened.save()
     lifecycle.release_pop(world.site, world.rollout, world.epoch)
     held = world.site.claims.holder("lab1")

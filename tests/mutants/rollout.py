@@ -19,8 +19,8 @@ RELEASE = mutations_of(
     (
         "a PoP is free while an action of the old owner may run",
         "lifecycle.py",
-        "site.claims.release(opened.head.pop, opened.claim, max(0.0, grace))",
-        "site.claims.release(opened.head.pop, opened.claim, 0.0)",
+        "site.claims.release(opened.head.pop, opened.lease.claim, max(0.0, grace))",
+        "site.claims.release(opened.head.pop, opened.lease.claim, 0.0)",
     ),
 )
 
@@ -77,7 +77,7 @@ PACE = (
         (
             "who stays with a soak loses its claim",
             "sampling.py",
-            "        opened.renew()\n",
+            "        opened.lease.renew()\n",
             "        pass\n",
         ),
     ),
@@ -143,15 +143,15 @@ PERMITS = mutations_of(
     ["rollout_switch_steps", "rollout_lost_claims", "action_drain_hosts"],
     (
         "a side effect is permitted while everything is stopped",
-        "record.py",
-        "        self.renew()\n        refuse_if_stopped(self.site)\n",
+        "lease.py",
+        "        self.renew()\n        refuse_if_stopped(self.record.site)\n",
         "        self.renew()\n",
     ),
     (
         "a side effect is permitted to an owner that was replaced",
-        "record.py",
-        "        self.renew()\n        refuse_if_stopped(self.site)\n",
-        "        refuse_if_stopped(self.site)\n",
+        "lease.py",
+        "        self.renew()\n        refuse_if_stopped(self.record.site)\n",
+        "        refuse_if_stopped(self.record.site)\n",
     ),
 )
 
@@ -288,11 +288,11 @@ TRAFFIC = mutations_of(
         '    opened.move(work, names, "draining")\n'
         "    for each in opened.hosts(names):\n"
         "        if not servers[each.server].withdrawn:\n"
-        "            opened.permit()\n"
+        "            opened.lease.permit()\n"
         "            driver.withdraw(each.server)\n",
         "    for each in opened.hosts(names):\n"
         "        if not servers[each.server].withdrawn:\n"
-        "            opened.permit()\n"
+        "            opened.lease.permit()\n"
         "            driver.withdraw(each.server)\n"
         '    opened.move(work, names, "draining")\n',
     ),

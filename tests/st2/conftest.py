@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from edgetune.rollout.record import ENDED
+from edgetune.documents.head import ENDED
 from tests.st2.stackstorm import as_found, run
 
 

@@ -30,12 +30,13 @@ from edgetune.campaign.record import (
     readable_records,
     taken_if_free,
 )
+from edgetune.documents.head import ENDED, Head
 from edgetune.errors import EdgetuneError, FencedError, NothingToDo, RefusedError, StoreError
 from edgetune.freezes import written
+from edgetune.rollout.heads import all_heads
 from edgetune.rollout.lifecycle import claim_pop, refuse_unfinished
 from edgetune.rollout.pause import refuse_if_paused
 from edgetune.rollout.planning import plan_rollout
-from edgetune.rollout.record import ENDED, Head, all_heads
 from edgetune.rollout.site import Site
 from edgetune.rollout.switch import refuse_if_stopped
 

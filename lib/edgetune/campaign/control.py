@@ -7,10 +7,10 @@ from typing import Any
 
 from edgetune.campaign.gates import UNWELL, find_rollouts, needs_approval, unchanged
 from edgetune.campaign.record import ENDED, Record, RingStep, seized
+from edgetune.documents.head import ENDED as ROLLOUT_ENDED
 from edgetune.errors import InputError, RefusedError
 from edgetune.rollout.approval import refuse_own
-from edgetune.rollout.record import ENDED as ROLLOUT_ENDED
-from edgetune.rollout.record import all_heads
+from edgetune.rollout.heads import all_heads
 from edgetune.rollout.site import Site
 from edgetune.texts import command
 

@@ -9,11 +9,13 @@ from typing import Any
 
 from edgetune.campaign.definition import Campaign, Gates, find_campaign
 from edgetune.campaign.record import Record, RingStep
+from edgetune.documents.head import Head
 from edgetune.errors import EdgetuneError, InputError, RefusedError, StoreError
 from edgetune.freezes import in_force
 from edgetune.report.text import clock
 from edgetune.rollout.approval import valid_approval
-from edgetune.rollout.record import Head, read_rollout
+from edgetune.rollout.lease import as_owner
+from edgetune.rollout.record import read_rollout
 from edgetune.rollout.site import Site
 from edgetune.rollout.soak import Soak
 
@@ -100,7 +102,7 @@ def verdict_of(site: Site, ring: RingStep, gates: Gates) -> dict[str, Any]:
     from edgetune.judge.ring import judge_ring
 
     try:
-        soaks = {name: Soak(read_rollout(site, id)) for name, id in rollouts.items()}
+        soaks = {name: Soak(as_owner(site, id)) for name, id in rollouts.items()}
         look = judge_ring({name: soak.for_ring() for name, soak in soaks.items()})
     except StoreError:
         raise

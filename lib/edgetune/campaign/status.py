@@ -7,9 +7,10 @@ from typing import Any
 
 from edgetune.campaign.gates import closed_gates, find_rollouts, unchanged, unwell
 from edgetune.campaign.record import ENDED, Record, read_record, readable_records
+from edgetune.documents.head import Head
 from edgetune.errors import RefusedError
 from edgetune.report.campaign import campaign_text
-from edgetune.rollout.record import Head, all_heads
+from edgetune.rollout.heads import all_heads
 from edgetune.rollout.site import Site
 from edgetune.texts import one_line
 

@@ -239,7 +239,7 @@ def duration(seconds: float) -> str:
 
 def _evidence(why: Mapping[str, Any]) -> str:
     facts = [f"since {clock(why['since'])}"] if why.get("since") else ["since an earlier version"]
-    if "step" in why:
+    if why.get("step") is not None:
         facts.append(f"at the step {why['step']} of batch {why['batch']}")
     if why.get("boot_id"):
         facts.append(f"last seen in boot {why['boot_id']}")
@@ -250,7 +250,7 @@ def _evidence(why: Mapping[str, Any]) -> str:
 
 def service_text(why: Mapping[str, Any]) -> str:
     """Whether a quarantined host was seen out of service; records of version 0.6 do not say."""
-    if "out_of_service" not in why:
+    if why.get("out_of_service") is None:
         return "NOT known to be out of service: no look at the load balancer was written down"
     told = "out of service" if why["out_of_service"] else "NOT seen out of service"
     seen = "; ".join(str(why[part]) for part in ("seen", "noted") if why.get(part))

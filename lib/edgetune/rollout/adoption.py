@@ -7,19 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from edgetune.documents.batch import Batch, HostStep
+from edgetune.documents.head import CARRIED_ON_BY_A_WORKFLOW, ENDED
 from edgetune.errors import InputError, RefusedError
 from edgetune.rollout.bios import forget, still_set
 from edgetune.rollout.change import verify_hosts
 from edgetune.rollout.drain import undrain_hosts
+from edgetune.rollout.lease import Rollout, as_owner
 from edgetune.rollout.lifecycle import refuse_unfinished, release_pop
-from edgetune.rollout.record import (
-    CARRIED_ON_BY_A_WORKFLOW,
-    ENDED,
-    Batch,
-    HostStep,
-    Rollout,
-    read_rollout,
-)
+from edgetune.rollout.record import Record
 from edgetune.rollout.site import Site
 from edgetune.texts import command
 
@@ -30,7 +26,7 @@ def adopt_host(site: Site, rollout: str, host: str, by: str = "") -> dict[str, A
     Nothing of the rollout may stand on it and its service must answer; where it was drained, it
     serves again. RefusedError says what is wrong with it.
     """
-    opened = read_rollout(site, rollout)
+    opened = as_owner(site, rollout)
     opened.pop.host(host)
     places = _places(opened, host)
     _refuse_tuned(opened, host)
@@ -68,14 +64,14 @@ def _owned(opened: Rollout) -> Iterator[None]:
             release_pop(opened.site, head.id, head.epoch)
 
 
-def _places(opened: Rollout, host: str) -> list[Batch]:
+def _places(opened: Record, host: str) -> list[Batch]:
     places = [batch for batch in opened.batches() if host in batch.hosts]
     if not places:
         raise InputError("parameter", "host", f"{host} is no host of rollout {opened.head.id}")
     return places
 
 
-def _refuse_tuned(opened: Rollout, host: str) -> None:
+def _refuse_tuned(opened: Record, host: str) -> None:
     facts = opened.site.fleet.ask(opened.hosts([host]), "facts", lambda each: {})[host]
     if facts.failed:
         raise RefusedError(f"{host}: {facts.error}")

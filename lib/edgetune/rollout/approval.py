@@ -14,7 +14,7 @@ from edgetune import CAMPAIGN_SCHEMA, PACK
 from edgetune.documents.reading import check_fields, check_is, read_document
 from edgetune.errors import RefusedError
 from edgetune.people import same_person
-from edgetune.rollout.record import has_record
+from edgetune.rollout.heads import has_record
 from edgetune.rollout.site import Site
 from edgetune.texts import command
 

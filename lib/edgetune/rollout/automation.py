@@ -12,10 +12,10 @@ import time
 from collections.abc import Iterable, Mapping
 
 from edgetune import PACK
+from edgetune.documents.head import ENDED, Head
 from edgetune.errors import EdgetuneError
 from edgetune.report.text import duration
 from edgetune.rollout.heartbeat import GUARD, Heartbeat
-from edgetune.rollout.record import ENDED, Head
 from edgetune.rollout.site import Site
 
 OVERRIDES = f"/opt/stackstorm/overrides/{PACK}.yaml"

@@ -16,8 +16,9 @@ from edgetune.judge.limits import median_by_host
 from edgetune.judge.surge import peak_load
 from edgetune.report.findings import findings_text
 from edgetune.report.text import prospect_text
+from edgetune.rollout.lease import Rollout, open_rollout
 from edgetune.rollout.preflight import Finding, Subject, unfit_hosts
-from edgetune.rollout.record import Rollout, open_rollout
+from edgetune.rollout.record import Record
 from edgetune.rollout.site import Site
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def _ended(opened: Rollout, why: str) -> RefusedError:
     return RefusedError(why)
 
 
-def _too_short(opened: Rollout) -> str:
+def _too_short(opened: Record) -> str:
     """Why the soak is too short for a look, going by how far apart samples came, or nothing."""
     options, apart = opened.plan.options, _apart(opened)
     least = math.ceil(options.warmup + LEAST_SAMPLES * apart)
@@ -80,7 +81,7 @@ def _too_short(opened: Rollout) -> str:
     return f"soak={options.soak} is too short: {told}; begin again with soak={least}"
 
 
-def _apart(opened: Rollout) -> float:
+def _apart(opened: Record) -> float:
     """Seconds from one of the last samples to the next, usually; 0 where there are too few."""
     interval, end = opened.plan.options.interval, opened.head.baseline[1]
     begin = max(opened.head.baseline[0], end - _RECENT * interval)
@@ -101,7 +102,7 @@ def _useless(baseline: Mapping[str, Any], text: str, most: float) -> str:
     return ""
 
 
-def _failing(opened: Rollout) -> str:
+def _failing(opened: Record) -> str:
     """Which hosts of the plan do not serve well, looked at twice: a check may fail for a moment."""
     once = {finding.host for finding in _unfit(opened)}
     if not once:
@@ -115,7 +116,7 @@ def _failing(opened: Rollout) -> str:
     return f"{told}: mend it, or begin again without: exclude={hosts}"
 
 
-def _unfit(opened: Rollout) -> list[Finding]:
+def _unfit(opened: Record) -> list[Finding]:
     names = [host for group in opened.plan.groups.values() for host in group]
     return unfit_hosts(Subject(opened.site, opened.pop, opened.hosts(names)))
 
@@ -132,7 +133,7 @@ def kept_baseline(opened: Rollout) -> Document:
     return kept
 
 
-def usual_health(opened: Rollout) -> Mapping[str, float]:
+def usual_health(opened: Record) -> Mapping[str, float]:
     """Each host's median of its health check before anything was changed, in ms."""
     kept = opened.baseline()
     if kept is not None:
@@ -140,7 +141,7 @@ def usual_health(opened: Rollout) -> Mapping[str, float]:
     return median_by_host(_samples(opened)) if opened.head.baseline else {}
 
 
-def usual_load(opened: Rollout) -> float:
+def usual_load(opened: Record) -> float:
     """The most packets per second that the PoP took in the baseline."""
     kept = opened.baseline()
     if kept is not None:
@@ -148,11 +149,11 @@ def usual_load(opened: Rollout) -> float:
     return peak_load(_samples(opened), opened.plan.options.interval)
 
 
-def _samples(opened: Rollout) -> SampleTable:
+def _samples(opened: Record) -> SampleTable:
     return opened.site.samples.window(opened.head.pop, *_span(opened))
 
 
-def _span(opened: Rollout) -> tuple[float, float]:
+def _span(opened: Record) -> tuple[float, float]:
     start, end = opened.head.baseline or (0.0, 0.0)
     end = min(end, time.time())
     if not start < end:
@@ -160,7 +161,7 @@ def _span(opened: Rollout) -> tuple[float, float]:
     return start, end
 
 
-def _measure(opened: Rollout) -> Document:
+def _measure(opened: Record) -> Document:
     from edgetune.judge.coverage import baseline_doubts
     from edgetune.judge.measured import measure_baseline
     from edgetune.judge.power import prospect
@@ -191,7 +192,7 @@ class _Part:
     load: float
 
 
-def _parts(opened: Rollout, hosts: Sequence[str]) -> Iterator[_Part]:
+def _parts(opened: Record, hosts: Sequence[str]) -> Iterator[_Part]:
     """A baseline of days has millions of samples; they are read some hours at a time."""
     from edgetune.metrics.series import read_window
 

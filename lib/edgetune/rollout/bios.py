@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from edgetune import steady_clock
 from edgetune.bmc.payload import MAX_ERROR, BmcError, said, same
+from edgetune.documents.batch import Batch
 from edgetune.errors import RefusedError
 from edgetune.hosts.result import HostResult
 from edgetune.plan import settings_by_bmc
 from edgetune.report.text import was_and_is_text
-from edgetune.rollout import steady_clock
 from edgetune.rollout.bios_journal import (
     BiosJournal,
     Entry,
@@ -26,7 +27,10 @@ from edgetune.rollout.bios_journal import (
     save_journal,
 )
 from edgetune.rollout.drain import keep_out
-from edgetune.rollout.record import Batch, Rollout, open_rollout
+from edgetune.rollout.hosts import ask_bmcs
+from edgetune.rollout.lease import Rollout, open_rollout
+from edgetune.rollout.quarantine import fail_host
+from edgetune.rollout.record import Record
 from edgetune.rollout.site import Site
 from edgetune.rollout.steps import after_bios, again_in
 
@@ -89,7 +93,7 @@ def settled(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Hos
     """
     targets, unread = _to_prove(opened, work, names)
     asked = [name for name, target in targets.items() if target.attributes]
-    answers = opened.ask_bmcs(asked, "check", lambda host: vars(targets[host.name]))
+    answers = ask_bmcs(opened, asked, "check", lambda host: vars(targets[host.name]))
     unasked = {name: HostResult(name) for name in targets if name not in asked}
     if work.what == "restore":
         answers = {name: _old_again(targets[name], answer) for name, answer in answers.items()}
@@ -104,14 +108,14 @@ def disturbed(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, s
     if not opened.sets_bios:
         return {}
     targets, unread = _to_prove(opened, work, names)
-    answers = opened.ask_bmcs(list(targets), "check", lambda host: vars(targets[host.name]))
+    answers = ask_bmcs(opened, list(targets), "check", lambda host: vars(targets[host.name]))
     found = {name: ", ".join(answer.data.get("foreign", [])) for name, answer in answers.items()}
     text = "BIOS: changes of somebody else wait for the next boot"
     foreign = {name: said(f"{text}: {what}", MAX_ERROR) for name, what in found.items() if what}
     return {**{name: f"BIOS: {answer.error}" for name, answer in unread.items()}, **foreign}
 
 
-def machine_of(opened: Rollout, host: str) -> str:
+def machine_of(opened: Record, host: str) -> str:
     """The UUID of the machine whose BIOS is set under this name, or "" where none is.
 
     BmcError where the record of that cannot be read.
@@ -133,7 +137,7 @@ def forget(opened: Rollout, names: Sequence[str]) -> None:
             _save(opened, journal)
 
 
-def still_set(opened: Rollout, host: str) -> bool:
+def still_set(opened: Record, host: str) -> bool:
     """Whether any of what the rollout changed stands in the BIOS of this very machine, or waits.
 
     RefusedError when its BMC does not tell.
@@ -157,7 +161,7 @@ def still_set(opened: Rollout, host: str) -> bool:
     )
 
 
-def _told(opened: Rollout, host: str, verb: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+def _told(opened: Record, host: str, verb: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
     answer = opened.site.bmcs.ask(opened.hosts([host]), verb, lambda each: request)[host]
     if answer.failed:
         raise RefusedError(f"{host}: its BMC does not tell: {answer.error}")
@@ -172,7 +176,7 @@ def _change(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Hos
 
 
 def _look(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
-    return opened.ask_bmcs(names, "plan", lambda host: _looking(opened, host.name))
+    return ask_bmcs(opened, names, "plan", lambda host: _looking(opened, host.name))
 
 
 def _take_back(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
@@ -197,7 +201,7 @@ def _begin(
     opened: Rollout, journals: Mapping[str, BiosJournal], names: Sequence[str]
 ) -> dict[str, HostResult]:
     """Write down what is there, all of it; failures are hosts that are not as the plan saw them."""
-    answers = opened.ask_bmcs(names, "plan", lambda host: _looking(opened, host.name))
+    answers = ask_bmcs(opened, names, "plan", lambda host: _looking(opened, host.name))
     failed = {name: answer for name, answer in answers.items() if answer.failed}
     for name, answer in answers.items():
         if name in failed:
@@ -212,7 +216,7 @@ def _begin(
     return failed
 
 
-def _entry(opened: Rollout, found: Mapping[str, Any]) -> Entry:
+def _entry(opened: Record, found: Mapping[str, Any]) -> Entry:
     # What is as wanted already is held as well: a tuning below it may be taken back.
     changes = {
         attribute: {"was": values["current"], "to": values["wanted"]}
@@ -229,11 +233,11 @@ def _entry(opened: Rollout, found: Mapping[str, Any]) -> Entry:
     )
 
 
-def _looking(opened: Rollout, host: str) -> dict[str, Any]:
+def _looking(opened: Record, host: str) -> dict[str, Any]:
     return {"settings": settings_by_bmc(opened.plan.profile_of(host).settings), "ours": {}}
 
 
-def _refuse_unlike_plan(opened: Rollout, host: str, answer: HostResult) -> None:
+def _refuse_unlike_plan(opened: Record, host: str, answer: HostResult) -> None:
     planned = {row["id"]: row for row in opened.plan.profile_of(host).before}
     wrong = [
         f"{row['id']} {was_and_is_text(planned[row['id']], row)}"
@@ -253,7 +257,7 @@ def _set(
 ) -> dict[str, HostResult]:
     targets = {name: _target(opened, journals[name], back) for name in names}
     asked = [name for name in names if targets[name].attributes]
-    answers = opened.ask_bmcs(asked, "set", lambda host: vars(targets[host.name]))
+    answers = ask_bmcs(opened, asked, "set", lambda host: vars(targets[host.name]))
     for name, answer in answers.items():
         entry = journals[name].of(opened.head.id)
         if entry and not answer.failed and answer.data["job"] != entry.job:
@@ -262,7 +266,7 @@ def _set(
     return {**{name: HostResult(name) for name in names}, **answers}
 
 
-def _target(opened: Rollout, journal: BiosJournal, back: bool) -> _Target:
+def _target(opened: Record, journal: BiosJournal, back: bool) -> _Target:
     entry = journal.of(opened.head.id)
     if entry is None:
         return _Target()
@@ -271,7 +275,7 @@ def _target(opened: Rollout, journal: BiosJournal, back: bool) -> _Target:
 
 
 def _to_prove(
-    opened: Rollout, work: Batch, names: Sequence[str]
+    opened: Record, work: Batch, names: Sequence[str]
 ) -> tuple[dict[str, _Target], dict[str, HostResult]]:
     """The target of each host, and a failure of each whose journal cannot be read."""
     journals, unread = load_journals(opened.site, opened.head.pop, names)
@@ -312,9 +316,9 @@ def _noted(opened: Rollout, work: Batch, name: str, answer: HostResult) -> bool:
     overdue = steady_clock.now() - since > opened.site.config.reboot_deadline
     if answer.reason in _LATER and not overdue:
         return False
-    return opened.fail(work, name, f"BIOS: {answer.error}")
+    return fail_host(opened, work, name, f"BIOS: {answer.error}")
 
 
 def _save(opened: Rollout, journal: BiosJournal) -> None:
-    opened.renew()
+    opened.lease.renew()
     save_journal(opened.site, journal)

@@ -7,18 +7,22 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from edgetune import steady_clock
+from edgetune.documents.batch import Batch
 from edgetune.hosts.agent.contents import same_values
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
 from edgetune.kinds import KINDS
 from edgetune.plan import settings_by_agent
 from edgetune.report.text import was_and_is_text
-from edgetune.rollout import steady_clock
 from edgetune.rollout.bios import forget, settled
 from edgetune.rollout.drain import keep_out
 from edgetune.rollout.health import sick_services
+from edgetune.rollout.hosts import ask_hosts
+from edgetune.rollout.lease import Rollout, open_rollout
+from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.readiness import set_ready
-from edgetune.rollout.record import Batch, Rollout, open_rollout
+from edgetune.rollout.record import Record
 from edgetune.rollout.reverts import (
     APPLY_TIMEOUT,
     can_cut_off,
@@ -51,8 +55,12 @@ def apply_tuning(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     expect_revert(opened, work, provisional, site.config.health_deadline + APPLY_TIMEOUT)
     opened.move(work, names, "changing")
     window = confirm_window(opened, len(work.hosts))
-    answers = opened.ask(
-        tuned, "apply", lambda host: _apply_request(opened, work, host, window), APPLY_TIMEOUT
+    answers = ask_hosts(
+        opened,
+        tuned,
+        "apply",
+        lambda host: _apply_request(opened, work, host, window),
+        APPLY_TIMEOUT,
     )
     answers.update(_reach(opened, opened.hosts(others)))
     answered = [name for name in provisional if not answers[name].failed]
@@ -81,8 +89,8 @@ def restore_hosts(
     known = [name for name in names if name not in silent]
     opened.move(work, known, "changing")
     tuned, others = _by_agent(opened, known)
-    answers = opened.ask(
-        tuned, "restore", lambda host: _restore_request(opened, work, host), APPLY_TIMEOUT
+    answers = ask_hosts(
+        opened, tuned, "restore", lambda host: _restore_request(opened, work, host), APPLY_TIMEOUT
     )
     answers.update(_reach(opened, opened.hosts(others)))
     for name, answer in answers.items():
@@ -143,12 +151,12 @@ def _wrong_bios(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str,
         if not names or time.monotonic() > deadline:
             break
         time.sleep(_POLL)
-        opened.permit()
+        opened.lease.permit()
         wrong = {name: answer for name, answer in wrong.items() if name not in names}
     return wrong
 
 
-def _foresee(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
+def _foresee(opened: Record, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
     """Write down what the hosts' journals lead back to, where the plan saw something else.
 
     Tunings that came later hold settings, and some that the plan saw may stand no more.
@@ -171,18 +179,18 @@ def _is(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> bool:
     return same_values(one, other) if one and other else one == other
 
 
-def _before(opened: Rollout, host: str) -> dict[str, dict[str, Any]]:
+def _before(opened: Record, host: str) -> dict[str, dict[str, Any]]:
     rows = settings_by_agent(opened.plan.profile_of(host).before)
     return {row["id"]: {key: row[key] for key in ("runtime", "persistent")} for row in rows}
 
 
-def _by_agent(opened: Rollout, names: Sequence[str]) -> tuple[list[str], list[str]]:
+def _by_agent(opened: Record, names: Sequence[str]) -> tuple[list[str], list[str]]:
     """Those hosts on which the agent has settings to change, and the others."""
     tuned = [name for name in names if _agent_settings(opened, name)]
     return tuned, [name for name in names if name not in tuned]
 
 
-def _agent_settings(opened: Rollout, host: str) -> list[Mapping[str, Any]]:
+def _agent_settings(opened: Record, host: str) -> list[Mapping[str, Any]]:
     return settings_by_agent(opened.plan.profile_of(host).settings)
 
 
@@ -204,7 +212,7 @@ def _restore_live(opened: Rollout, work: Batch) -> dict[str, Any]:
         live = [s["id"] for s in settings if KINDS[s["kind"]].disruption == "live"]
         return {"tuning": opened.head.tuning, "rollout": opened.head.id, "live": live}
 
-    answers = opened.ask(names, "restore", request, APPLY_TIMEOUT)
+    answers = ask_hosts(opened, names, "restore", request, APPLY_TIMEOUT)
     for name, answer in answers.items():
         work.hosts[name].live_back = not answer.failed
         work.hosts[name].ours |= answer.changed
@@ -229,11 +237,11 @@ def _proofs(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Hos
     }
 
 
-def _cuts_off(opened: Rollout, host: str) -> bool:
+def _cuts_off(opened: Record, host: str) -> bool:
     return can_cut_off([str(setting["id"]) for setting in _agent_settings(opened, host)])
 
 
-def _restore_request(opened: Rollout, work: Batch, host: Host) -> dict[str, Any]:
+def _restore_request(opened: Record, work: Batch, host: Host) -> dict[str, Any]:
     return {
         "rollout": opened.head.id,
         "drained": _was_drained(opened, work, host),
@@ -241,7 +249,7 @@ def _restore_request(opened: Rollout, work: Batch, host: Host) -> dict[str, Any]
     }
 
 
-def _was_drained(opened: Rollout, work: Batch, host: Host) -> bool:
+def _was_drained(opened: Record, work: Batch, host: Host) -> bool:
     """Whether the host must refuse where it may serve: another machine was drained then.
 
     Another rollout may have become unreadable since this host went on without a drain. What
@@ -250,7 +258,7 @@ def _was_drained(opened: Rollout, work: Batch, host: Host) -> bool:
     return opened.drains and work.hosts[host.name].lb_before is not None
 
 
-def _apply_request(opened: Rollout, work: Batch, host: Host, window: float) -> dict[str, Any]:
+def _apply_request(opened: Record, work: Batch, host: Host, window: float) -> dict[str, Any]:
     return {
         "rollout": opened.head.id,
         "drained": _was_drained(opened, work, host),
@@ -263,7 +271,7 @@ def _apply_request(opened: Rollout, work: Batch, host: Host, window: float) -> d
     }
 
 
-def _settings_request(opened: Rollout, host: Host) -> dict[str, Any]:
+def _settings_request(opened: Record, host: Host) -> dict[str, Any]:
     return {
         "tuning": opened.head.tuning,
         "digest": opened.plan.tuning.digest,
@@ -272,7 +280,7 @@ def _settings_request(opened: Rollout, host: Host) -> dict[str, Any]:
 
 
 def _confirm(opened: Rollout, names: Sequence[str]) -> dict[str, HostResult]:
-    answers = opened.ask(names, "confirm", lambda host: _settings_request(opened, host))
+    answers = ask_hosts(opened, names, "confirm", lambda host: _settings_request(opened, host))
     return {name: _not_verified(answer) or answer for name, answer in answers.items()}
 
 
@@ -289,7 +297,7 @@ def _not_verified(answer: HostResult) -> HostResult | None:
 
 
 def _compare_with_before(
-    opened: Rollout, work: Batch, names: Sequence[str]
+    opened: Record, work: Batch, names: Sequence[str]
 ) -> dict[str, HostResult]:
     hosts = opened.hosts(names)
     patience = opened.site.config.health_deadline
@@ -319,7 +327,7 @@ def _not_as(
     return HostResult(answer.host, error=f"not as before: {'; '.join(wrong)}", reason="failed")
 
 
-def _reach(opened: Rollout, hosts: Sequence[Host]) -> dict[str, HostResult]:
+def _reach(opened: Record, hosts: Sequence[Host]) -> dict[str, HostResult]:
     patience = opened.site.config.health_deadline
     return opened.site.fleet.ask(hosts, "facts", lambda host: {}, patience=patience)
 
@@ -334,7 +342,7 @@ def _healthy(opened: Rollout, names: Sequence[str]) -> dict[str, HostResult]:
                 name: HostResult(name, error=why, reason="failed") for name, why in sick.items()
             }
         time.sleep(_POLL)
-        opened.permit()
+        opened.lease.permit()
 
 
 def _settled(
@@ -344,7 +352,7 @@ def _settled(
     failed = []
     for name, answer in answers.items():
         if answer.failed:
-            if opened.fail(work, name, str(answer.error)):
+            if fail_host(opened, work, name, str(answer.error)):
                 failed.append(name)
         else:
             work.hosts[name].go(step)

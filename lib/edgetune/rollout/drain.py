@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from edgetune import steady_clock
+from edgetune.documents.batch import SETTLED_STEPS, UNTOUCHED_STEPS, Batch, Wait
 from edgetune.errors import DrainError, RefusedError
-from edgetune.rollout import steady_clock
 from edgetune.rollout.in_service import (
     ADMITTED,
     hosts_in_service,
@@ -18,18 +19,12 @@ from edgetune.rollout.in_service import (
     serves,
     state_of,
 )
+from edgetune.rollout.lease import Rollout, open_rollout
 from edgetune.rollout.pause import why_frozen, why_paused
-from edgetune.rollout.quarantine import LOST, take_out_quarantined
+from edgetune.rollout.quarantine import LOST, fail_host, take_out_quarantined
 from edgetune.rollout.readiness import own_sessions, proven_by_effect, set_ready
 from edgetune.rollout.recognition import recognised, without_strangers
-from edgetune.rollout.record import (
-    SETTLED_STEPS,
-    UNTOUCHED_STEPS,
-    Batch,
-    Rollout,
-    Wait,
-    open_rollout,
-)
+from edgetune.rollout.record import Record
 from edgetune.rollout.reverts import waits_for_revert
 from edgetune.rollout.site import Site
 from edgetune.rollout.steps import after_drain, again_in, has_live_left
@@ -123,7 +118,7 @@ def _drain(
     opened.move(work, names, "draining")
     for each in opened.hosts(names):
         if not servers[each.server].withdrawn:
-            opened.permit()
+            opened.lease.permit()
             driver.withdraw(each.server)
 
 
@@ -161,7 +156,7 @@ def _still_draining(work: Batch) -> list[str]:
     return [name for name in work.at("draining") if not work.hosts[name].error]
 
 
-def _drained(opened: Rollout, work: Batch, message: str) -> dict[str, Any]:
+def _drained(opened: Record, work: Batch, message: str) -> dict[str, Any]:
     """How far the drain is."""
     failed, draining = _failed(work), _still_draining(work)
     errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
@@ -202,10 +197,10 @@ def undrain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str,
     if drained:
         driver = site.load_balancer(opened.pop)
         for host in opened.hosts(drained):
-            opened.permit()
+            opened.lease.permit()
             put_back(driver, host.server, work.hosts[host.name].lb_before)
         for name in _not_back(opened, driver, work, drained):
-            if opened.fail(work, name, "does not pass the load balancer's check"):
+            if fail_host(opened, work, name, "does not pass the load balancer's check"):
                 failed.append(name)
     opened.move(work, [n for n in work.at("undraining") if n not in failed], "done")
     take_out_quarantined(opened, work)
@@ -226,7 +221,7 @@ def keep_out(opened: Rollout, work: Batch, names: Sequence[str]) -> None:
     servers = _known_servers(opened, driver, [host.name for host in ours])
     forgotten = [host for host in ours if not servers[host.server].withdrawn]
     for host in forgotten:
-        opened.permit()
+        opened.lease.permit()
         driver.isolate(host.server)
     deadline = time.monotonic() + opened.site.config.health_deadline
     names = [host.name for host in forgotten]
@@ -255,7 +250,7 @@ class _Held:
     most: int = _SOON[1]
 
 
-def _held_up(opened: Rollout, work: Batch) -> _Held | None:
+def _held_up(opened: Record, work: Batch) -> _Held | None:
     """What keeps a batch from beginning, apart from room; None if nothing does."""
     if not _may_wait(work):
         return None
@@ -267,11 +262,11 @@ def _held_up(opened: Rollout, work: Batch) -> _Held | None:
     return _Held(told, "resume_pop lets it go on", *_PAUSED) if paused else None
 
 
-def _until_calm(opened: Rollout) -> str:
+def _until_calm(opened: Record) -> str:
     return f"it carries at most {opened.site.config.surge_factor:g} times its usual load"
 
 
-def _until_room(opened: Rollout) -> str:
+def _until_room(opened: Record) -> str:
     return f"more than {opened.pop.must_serve} hosts are in service"
 
 
@@ -311,7 +306,7 @@ def _began(opened: Rollout, work: Batch, message: str) -> dict[str, Any]:
 
 
 def _known_servers(
-    opened: Rollout, driver: DrainDriver, names: Sequence[str]
+    opened: Record, driver: DrainDriver, names: Sequence[str]
 ) -> Mapping[str, Server]:
     servers = driver.servers()
     for host in opened.hosts(names):
@@ -327,7 +322,7 @@ def _without_lost(
     """In a rollback, a host that the load balancer lost stops nobody else: it is quarantined."""
     lost = _lost(opened, driver, names) if work.what == "restore" else []
     for name in lost:
-        opened.fail(work, name, LOST)
+        fail_host(opened, work, name, LOST)
     if lost:
         opened.save_batch(work)
         take_out_quarantined(opened, work)
@@ -349,7 +344,7 @@ def _lost(opened: Rollout, driver: DrainDriver, names: Sequence[str]) -> list[st
         if not lost or time.monotonic() > deadline:
             return lost
         time.sleep(_POLL)
-        opened.permit()
+        opened.lease.permit()
 
 
 def _recognise_live(
@@ -360,9 +355,7 @@ def _recognise_live(
         without_strangers(opened, work, _known_servers(opened, driver, names), names)
 
 
-def _with_room(
-    opened: Rollout, driver: DrainDriver, work: Batch, names: Sequence[str]
-) -> list[str]:
+def _with_room(opened: Record, driver: DrainDriver, work: Batch, names: Sequence[str]) -> list[str]:
     """As many as the PoP has room for by now: it may have lost hosts since the batch was planned.
 
     All of them where there is no room at all and nothing else to do: they have to wait for it.
@@ -397,7 +390,7 @@ def _wait_for_room(
                 f"service, {opened.pop.must_serve} must stay"
             )
         time.sleep(_POLL)
-        opened.permit()
+        opened.lease.permit()
 
 
 def _give_room_back(
@@ -408,7 +401,7 @@ def _give_room_back(
     if left >= opened.pop.must_serve or not served:
         return ""
     for host in opened.hosts(served):
-        opened.permit()
+        opened.lease.permit()
         put_back(driver, host.server, work.hosts[host.name].lb_before)
         work.hosts[host.name].lb_before = None
     opened.move(work, served, "planned")
@@ -437,7 +430,7 @@ def _is_empty(opened: Rollout, work: Batch, name: str, server: Server, driver: D
     """Whether the load balancer has nothing on a draining host any more."""
     if not server.withdrawn:
         # It forgot our withdrawal, as a load balancer does when it is reloaded.
-        opened.permit()
+        opened.lease.permit()
         driver.withdraw(server.name)
         return False
     if server.leaving:
@@ -454,7 +447,7 @@ def _take_out(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence
     """Drained from here on, once the hosts say so themselves; who does not answer, fails."""
     for host in opened.hosts(names):
         if work.hosts[host.name].lb_before == ADMITTED:
-            opened.permit()
+            opened.lease.permit()
             driver.isolate(host.server)
     if names:
         still = leaving(opened.pop, driver.servers())
@@ -468,7 +461,7 @@ def _take_out(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence
         if waits_for_revert(opened, work, answer):
             continue
         if answer.failed:
-            opened.fail(work, name, str(answer.error))
+            fail_host(opened, work, name, str(answer.error))
             continue
         sessions = int(answer.data["sessions"])
         if sessions == 0 or _goes_on(opened, work, name, _busy(sessions), driver):
@@ -486,13 +479,13 @@ def _goes_on(opened: Rollout, work: Batch, name: str, error: str, driver: DrainD
     if opened.plan.options.force:
         return True
     if work.what == "restore":
-        opened.fail(work, name, error)
+        fail_host(opened, work, name, error)
         return False
     told = set_ready(opened, [name], ready=True)[name]
     if told.failed:
-        opened.fail(work, name, str(told.error))
+        fail_host(opened, work, name, str(told.error))
         return False
-    opened.permit()
+    opened.lease.permit()
     put_back(driver, opened.pop.host(name).server, host.lb_before)
     host.go("skipped", error)
     return False
@@ -520,4 +513,4 @@ def _not_back(opened: Rollout, driver: DrainDriver, work: Batch, names: Sequence
         if not missing or now - began > patience + (0 if seen_long else 2 * sure):
             return missing
         time.sleep(_POLL)
-        opened.permit()
+        opened.lease.permit()

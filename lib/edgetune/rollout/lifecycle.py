@@ -8,27 +8,19 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from edgetune import steady_clock
+from edgetune.documents.head import CHANGES_HOSTS, ENDED, FORWARD, Head
 from edgetune.documents.plan import LEAST_SAMPLES
 from edgetune.errors import AWAY, EdgetuneError, FencedError, InputError, RefusedError
 from edgetune.report.text import listed
-from edgetune.rollout import steady_clock
 from edgetune.rollout.approval import use_approval, valid_approval
 from edgetune.rollout.automation import SAMPLED_EVERY, needed_rules, what_is_off
 from edgetune.rollout.baseline import usual_load
+from edgetune.rollout.heads import all_heads, read_heads
+from edgetune.rollout.lease import Rollout, as_owner, open_rollout
 from edgetune.rollout.pause import refuse_if_paused
 from edgetune.rollout.quarantine import in_service_still, look_at_quarantined
-from edgetune.rollout.record import (
-    CHANGES_HOSTS,
-    ENDED,
-    FORWARD,
-    Head,
-    Rollout,
-    all_heads,
-    load_plan,
-    open_rollout,
-    read_heads,
-    read_rollout,
-)
+from edgetune.rollout.record import Record, load_plan, read_rollout
 from edgetune.rollout.recovery import failures_text, is_orphaned, under_way
 from edgetune.rollout.rollback import plan_restore
 from edgetune.rollout.site import Site
@@ -83,7 +75,7 @@ def claim_pop(
         if not left:
             return {"claimed": False, "message": "that execution left nothing to carry on"}
         rollout = left[-1].id
-    taken = read_rollout(site, rollout)
+    taken = as_owner(site, rollout)
     if not taken.head.may_become or (carry_on and taken.head.state in ENDED):
         return {"claimed": False, "message": f"rollout {rollout} is {taken.head.state} already"}
     if orphaned and not is_orphaned(site, taken.head):
@@ -96,7 +88,7 @@ def claim_pop(
         after=epoch or None,
         above=_largest_epoch(site, taken.head.pop),
     )
-    taken = read_rollout(site, rollout)
+    taken = as_owner(site, rollout)
     taken.head.epoch, taken.head.owner = claim.epoch, owner
     taken.head.wait = taken.head.wait or wait
     taken.head.channel = taken.head.channel or channel
@@ -171,7 +163,7 @@ def _enter(
         "first_batch": first,
         "end_batch": end,
         "until": until[-1],
-        "quarantined": {host: why["reason"] for host, why in head.quarantined.items()},
+        "quarantined": {host: why.reason for host, why in head.quarantined.items()},
         "channel": head.channel,
         "message": _told(opened),
     }
@@ -211,7 +203,7 @@ def _refuse_second_rollback(site: Site, rollout: str, state: str) -> None:
     """Of two rollbacks that begin at once, one goes on, and nothing is done twice."""
     head = read_rollout(site, rollout).head
     if state == head.state == "rolling_back":
-        other = head.history[-1]["by"] or "unknown"
+        other = head.last_by
         raise FencedError(
             f"rollout {rollout} is being rolled back already by {other}; should that one be gone, "
             f"{command('recover_pop', rollout=rollout)} carries it on"
@@ -229,13 +221,13 @@ def _refuse_hosts(head: Head, hosts: Sequence[str]) -> None:
 
 def release_pop(site: Site, rollout: str, epoch: int) -> dict[str, Any]:
     """Give the PoP back; RefusedError while the rollout is under way or held."""
-    opened = read_rollout(site, rollout)
+    opened = as_owner(site, rollout)
     if opened.head.state not in ENDED:
         raise RefusedError(f"rollout {rollout} is {opened.head.state}; it keeps its claim")
     # An action of an owner that it was taken from may still be running.
     grace = opened.head.taken_over + site.config.claim_grace - steady_clock.now()
-    held = opened.claim.epoch == epoch
-    released = held and site.claims.release(opened.head.pop, opened.claim, max(0.0, grace))
+    held = opened.lease.claim.epoch == epoch
+    released = held and site.claims.release(opened.head.pop, opened.lease.claim, max(0.0, grace))
     word = f"is free in {grace:.0f} s" if grace > 0 else "is free"
     word = word if released else "was not claimed by this epoch any more"
     return {"released": released, "message": f"{opened.head.pop} {word}"}
@@ -259,7 +251,7 @@ def _begin_state(opened: Rollout, before: str) -> None:
         plan_restore(opened)
 
 
-def _told(opened: Rollout) -> str:
+def _told(opened: Record) -> str:
     """The state and why; where hosts begin to change, also what would not go on by itself."""
     head = opened.head
     told = _entered(head)
@@ -338,7 +330,7 @@ def _largest_epoch(site: Site, pop: str) -> int:
     return max(epochs, default=0)
 
 
-def _claimed(opened: Rollout) -> dict[str, Any]:
+def _claimed(opened: Record) -> dict[str, Any]:
     head = opened.head
     return {
         "claimed": True,
@@ -352,11 +344,11 @@ def _claimed(opened: Rollout) -> dict[str, Any]:
 
 def _entered(head: Head) -> str:
     """The state that was entered and why, in one line; where all ends, also what led there."""
-    told = f"{head.state}: {head.history[-1]['reason']}"
+    told = f"{head.state}: {head.history[-1].reason}"
     return f"{told}; why it was taken back: {head.cause}" if head.state == "rolled_back" else told
 
 
-def _with_hosts_under_way(opened: Rollout, state: str, reason: str) -> str:
+def _with_hosts_under_way(opened: Record, state: str, reason: str) -> str:
     """A step that did not end, or an aborted one, names no host: its batch tells them."""
     if state != "rolling_back":
         return reason
@@ -370,7 +362,7 @@ def _with_hosts_under_way(opened: Rollout, state: str, reason: str) -> str:
     return reason if named else f"{reason}; under way: {listed(told)}"
 
 
-def _reason(opened: Rollout, state: str) -> str:
+def _reason(opened: Record, state: str) -> str:
     if state == "rolling_back":
         return _what_failed(opened) or "asked for"
     if state == "held":
@@ -391,7 +383,7 @@ def _reason(opened: Rollout, state: str) -> str:
     }[state]
 
 
-def _pace(opened: Rollout) -> str:
+def _pace(opened: Record) -> str:
     """What is to be told of an interval that cannot be kept, or nothing.
 
     How long a task takes shows between the claim and this one.
@@ -399,7 +391,7 @@ def _pace(opened: Rollout) -> str:
     head, options = opened.head, opened.plan.options
     if head.state != "claimed":
         return ""
-    interval, apart = options.interval, time.time() - head.history[-1]["at"]
+    interval, apart = options.interval, time.time() - head.history[-1].at
     told = ""
     if apart > interval:
         why = f"from one task to the next {apart:.1f} s pass here"
@@ -412,7 +404,7 @@ def _pace(opened: Rollout) -> str:
     return told
 
 
-def _what_failed(opened: Rollout) -> str:
+def _what_failed(opened: Record) -> str:
     failed = list(failures_text(opened))
     if failed:
         return "; ".join(failed[:3])
@@ -420,7 +412,7 @@ def _what_failed(opened: Rollout) -> str:
     return str(verdict["reason"]) if verdict.get("decision") == "roll_back" else ""
 
 
-def _batches_of(opened: Rollout, state: str) -> tuple[int, int]:
+def _batches_of(opened: Record, state: str) -> tuple[int, int]:
     """The first batch of a state that is not finished, and the one after its last."""
     first, end = opened.numbers(state).start, opened.numbers(state).stop
     while first < end - 1 and opened.batch(first).finished:

@@ -7,11 +7,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from edgetune.documents.batch import Batch
 from edgetune.errors import FencedError
 from edgetune.judge.limits import beyond_limits
 from edgetune.report.text import listed, verdict_text
 from edgetune.rollout.baseline import usual_health
-from edgetune.rollout.record import Batch, Rollout, idle_time, open_rollout, read_rollout
+from edgetune.rollout.lease import Rollout, as_owner, idle_time, open_rollout
+from edgetune.rollout.record import Record, read_rollout
 from edgetune.rollout.sampling import sample_pop
 from edgetune.rollout.site import Site
 from edgetune.rollout.soak import Soak
@@ -58,7 +60,7 @@ def check_health(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     }
 
 
-def _what_was_done(opened: Rollout, batch: Batch) -> str:
+def _what_was_done(opened: Record, batch: Batch) -> str:
     numbers = opened.numbers(opened.head.state)
     served = " and back in service" if opened.drains else ""
     parts = {
@@ -80,13 +82,13 @@ def compare_pop(site: Site, rollout: str, now: bool = False) -> dict[str, Any]:
     that is not soaking any more it says what became of it. ``channel`` is that of the rollout
     when a look was taken that decides nothing; what it decides is told with the state it leads to.
     """
-    opened = read_rollout(site, rollout)
+    opened = as_owner(site, rollout)
     head = opened.head
     if head.state != "soaking":
         return _decided(opened, ELSEWHERE.get(head.state, "none"), f"{rollout} is {head.state}")
     if not _take_if_ownerless(opened):
         return _decided(opened, "wait", f"somebody else is at work on {rollout}")
-    opened.renew()
+    opened.lease.renew()
     soak = Soak(opened)
     taken = not soak.has_decided
     if taken:
@@ -108,7 +110,7 @@ def compare_pop(site: Site, rollout: str, now: bool = False) -> dict[str, Any]:
     return _decided(opened, look["decision"], message, look, channel)
 
 
-def _has_samples_after(opened: Rollout, end: float) -> bool:
+def _has_samples_after(opened: Record, end: float) -> bool:
     """Whether every host has one: what was counted until a look's end shows in the sample after it.
 
     A sweep of somebody else may still be under way.
@@ -117,7 +119,7 @@ def _has_samples_after(opened: Rollout, end: float) -> bool:
     return {host for group in opened.plan.groups.values() for host in group} <= {*samples.hosts}
 
 
-def _take_turn(opened: Rollout) -> bool:
+def _take_turn(opened: Record) -> bool:
     """Whether nobody else looks at the same moment: a look is taken under an epoch of its own."""
     head, site = opened.head, opened.site
     try:
@@ -152,7 +154,7 @@ def _take_if_ownerless(opened: Rollout) -> bool:
 
 
 def _decided(
-    opened: Rollout,
+    opened: Record,
     decision: str,
     message: str,
     look: Mapping[str, Any] | None = None,

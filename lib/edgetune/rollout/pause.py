@@ -15,11 +15,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from edgetune import PACK
+from edgetune.documents.head import ENDED, Head
 from edgetune.documents.reading import check_fields, read_document
 from edgetune.errors import DamagedError, InputError, RefusedError
 from edgetune.freezes import in_force, read_written
 from edgetune.report.text import clock
-from edgetune.rollout.record import ENDED, Head, all_heads
+from edgetune.rollout.heads import all_heads
 from edgetune.rollout.site import Site
 from edgetune.rollout.store import value_of
 from edgetune.texts import command

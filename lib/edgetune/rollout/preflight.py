@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Callable
 
+from edgetune.documents.head import ENDED
 from edgetune.errors import RefusedError
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import HEALTH_TLS, Host, Pop
 from edgetune.report.findings import findings_text
 from edgetune.report.text import listed
+from edgetune.rollout.heads import all_heads
 from edgetune.rollout.health import sick_services
 from edgetune.rollout.identity import prove_machines
 from edgetune.rollout.in_service import state_of
 from edgetune.rollout.pause import why_paused
-from edgetune.rollout.record import ENDED, all_heads
 from edgetune.rollout.site import Site
 from edgetune.rollout.switch import stopped_by
 from edgetune.texts import command, one_line

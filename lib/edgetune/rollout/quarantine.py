@@ -10,10 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from edgetune.documents.batch import Batch
+from edgetune.documents.head import Quarantine
 from edgetune.errors import DrainError
+from edgetune.rollout.hosts import ask_hosts
 from edgetune.rollout.in_service import ADMITTED, hosts_in_service, serves, shown
-from edgetune.rollout.record import Batch, Rollout
+from edgetune.rollout.lease import Rollout
+from edgetune.rollout.record import Record
 from edgetune.rollout.surge import surge_of
+from edgetune.texts import shortened
 from edgetune.traffic import DrainDriver, Server
 
 LOST = "the load balancer does not know it any more"
@@ -38,6 +43,34 @@ def take_out_quarantined(opened: Rollout, work: Batch) -> None:
     look_at_quarantined(opened, work.at("quarantined"), whys)
 
 
+def fail_host(
+    opened: Rollout, work: Batch, name: str, error: str, bmc: Mapping[str, Any] | None = None
+) -> bool:
+    """Write down that a host failed, with what its BMC says; True if that fails the batch.
+
+    A rollback goes on with the other hosts: the one that failed it quarantines, which is to
+    say it is named and waits for a person; ``take_out_quarantined`` sees it out of service.
+    """
+    host = work.hosts[name]
+    error = shortened(error)
+    if work.what != "restore":
+        host.error = error
+        return True
+    step = host.step
+    host.go("quarantined", error)
+    opened.head.quarantined[name] = Quarantine(
+        reason=error,
+        since=host.at,
+        batch=work.number,
+        step=step,
+        boot_id=host.boot_before,
+        load_balancer=host.lb_before,
+        bmc=dict(bmc or {}),
+    )
+    opened.save()
+    return False
+
+
 def look_at_quarantined(
     opened: Rollout, names: Sequence[str], whys: Mapping[str, str] | None = None
 ) -> None:
@@ -57,25 +90,26 @@ def look_at_quarantined(
         found = dict.fromkeys(names, (False, str(error)))
     for name, (out, words) in found.items():
         why = opened.head.quarantined[name]
-        former = why.get("noted", "") if out == why.get("out_of_service") else ""
-        noted = former if whys is None else whys.get(name, "")
-        why.update({"out_of_service": out, "seen": words, "noted": noted})
+        former = why.noted if out == why.out_of_service else ""
+        why.noted = former if whys is None else whys.get(name, "")
+        why.out_of_service, why.seen = out, words
     opened.save()
 
 
-def in_service_still(quarantined: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def in_service_still(quarantined: Mapping[str, Quarantine]) -> list[str]:
     """Those that were not seen out of service."""
-    return sorted(name for name, why in quarantined.items() if not why.get("out_of_service"))
+    return sorted(name for name, why in quarantined.items() if not why.out_of_service)
 
 
-def _was_begun(opened: Rollout, name: str) -> bool:
-    return bool(opened.head.quarantined.get(name, {}).get("step", "planned") != "planned")
+def _was_begun(opened: Record, name: str) -> bool:
+    why = opened.head.quarantined.get(name)
+    return why is not None and why.step not in (None, "planned")
 
 
-def _found(why: Mapping[str, Any], server: Server | None) -> tuple[bool, str]:
+def _found(why: Quarantine, server: Server | None) -> tuple[bool, str]:
     if server is None:
         # Missing from one answer is no evidence; it was looked for again and again before.
-        return why["reason"] == LOST, "not in the load balancer's list of servers"
+        return why.reason == LOST, "not in the load balancer's list of servers"
     out = bool(server.withdrawn) and not server.leaving
     words = ", while its check fails" if not server.withdrawn and not server.up else ""
     words += ", and it may still get requests" if server.leaving else ""
@@ -111,13 +145,13 @@ def _left_in(opened: Rollout, driver: DrainDriver, name: str) -> str:
     surge = surge_of(opened) if name in now else ""
     if surge:
         return surge
-    opened.permit()
+    opened.lease.permit()
     driver.isolate(server)
     left = len(hosts_in_service(opened.pop, driver.servers()))
     if name not in now or left >= least:
         return ""
     # Somebody else may have drained hosts at the same moment.
-    opened.permit()
+    opened.lease.permit()
     driver.restore(server)
     return _no_room(left, least)
 
@@ -129,7 +163,7 @@ def _no_room(left: int, least: int) -> str:
 def _tell_not_ready(opened: Rollout, names: Sequence[str]) -> dict[str, str]:
     """By host, why it does not say "not ready" itself."""
     request = {"rollout": opened.head.id, "ready": False, "ports": list(opened.pop.ports)}
-    answers = opened.ask(names, "ready", lambda host: request, patient=False)
+    answers = ask_hosts(opened, names, "ready", lambda host: request, patient=False)
     return {
         name: f"it could not be told to say not ready: {answer.error}"
         for name, answer in answers.items()

@@ -10,11 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from edgetune import steady_clock
+from edgetune.documents.batch import Batch
 from edgetune.hosts.result import ANOTHER_MACHINE, HostResult
-from edgetune.rollout import steady_clock
+from edgetune.rollout.hosts import ask_hosts
 from edgetune.rollout.identity import BY_INTERFACE, BY_INVENTORY
 from edgetune.rollout.in_service import put_back
-from edgetune.rollout.record import Batch, Rollout
+from edgetune.rollout.lease import Rollout
+from edgetune.rollout.quarantine import fail_host
+from edgetune.rollout.record import Record
 from edgetune.traffic import DrainDriver, Server
 
 
@@ -30,8 +34,8 @@ def set_ready(
     """
     request = {"rollout": opened.head.id, "ready": ready, "ports": list(opened.pop.ports)}
     expected = addresses or {}
-    return opened.ask(
-        names, "ready", lambda host: {**request, "address": expected.get(host.name) or None}
+    return ask_hosts(
+        opened, names, "ready", lambda host: {**request, "address": expected.get(host.name) or None}
     )
 
 
@@ -68,7 +72,7 @@ def proven_by_effect(
     return [name for name in shown if name in names and not work.hosts[name].error]
 
 
-def _next(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
+def _next(opened: Record, work: Batch, names: Sequence[str]) -> list[str]:
     """The hosts to be told now: of those that the inventory vouches for one at a time."""
     waiting = [name for name in names if not work.hosts[name].told_at]
     by_inventory = [name for name in waiting if _proven_by(opened, name) == BY_INVENTORY]
@@ -81,7 +85,7 @@ def _next(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
     return [name for name in waiting if name not in by_inventory or name in one]
 
 
-def _proven_by(opened: Rollout, name: str) -> str:
+def _proven_by(opened: Record, name: str) -> str:
     """How the plan proved which machine it is; plans of version 0.6 did not say."""
     return opened.plan.machines.get(name, {}).get("proven_by", BY_INTERFACE)
 
@@ -103,7 +107,7 @@ def _tell_not_ready(
     others = {n: str(answers[n].error) for n in names if answers[n].reason == ANOTHER_MACHINE}
     for name, answer in answers.items():
         if answer.failed and name not in others:
-            opened.fail(work, name, str(answer.error))
+            fail_host(opened, work, name, str(answer.error))
     return others
 
 
@@ -119,7 +123,7 @@ def _write_down(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequen
     opened.save_batch(work)
 
 
-def _shows(opened: Rollout, work: Batch, servers: Mapping[str, Server], name: str) -> bool:
+def _shows(opened: Record, work: Batch, servers: Mapping[str, Server], name: str) -> bool:
     """Whether the check of the host's server fails now.
 
     A server whose check did not pass before shows nothing. The address has to do then, if the
@@ -132,7 +136,7 @@ def _shows(opened: Rollout, work: Batch, servers: Mapping[str, Server], name: st
 
 
 def _contradiction(
-    opened: Rollout, work: Batch, servers: Mapping[str, Server], unproven: Sequence[str]
+    opened: Record, work: Batch, servers: Mapping[str, Server], unproven: Sequence[str]
 ) -> str:
     """What speaks against the hosts being the machines behind their servers, or ""."""
     own = {opened.pop.host(name).server for name in work.hosts}
@@ -173,9 +177,9 @@ def _put_back(
     for name in names:
         host, answer = work.hosts[name], told.get(name, HostResult(name))
         if answer.failed:
-            opened.fail(work, name, f"{problem}; {answer.error}")
+            fail_host(opened, work, name, f"{problem}; {answer.error}")
             continue
-        opened.permit()
+        opened.lease.permit()
         put_back(driver, opened.pop.host(name).server, host.lb_before)
         host.go("planned", problem)
         host.lb_before, host.told_at = None, 0.0

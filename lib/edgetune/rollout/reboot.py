@@ -10,12 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from edgetune import steady_clock
+from edgetune.documents.batch import Batch, HostStep
 from edgetune.hosts.result import HostResult
 from edgetune.report.text import evidence_text
-from edgetune.rollout import steady_clock
 from edgetune.rollout.bios import disturbed, settled
 from edgetune.rollout.drain import keep_out
-from edgetune.rollout.record import Batch, HostStep, Rollout, open_rollout
+from edgetune.rollout.hosts import ask_bmcs, ask_hosts
+from edgetune.rollout.lease import Rollout, open_rollout
+from edgetune.rollout.quarantine import fail_host
+from edgetune.rollout.record import Record
 from edgetune.rollout.restart import asked_for, is_back, restart, turn_on
 from edgetune.rollout.reverts import expect_revert, waits_for_revert
 from edgetune.rollout.site import Site
@@ -44,14 +48,14 @@ def reboot_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     names = [name for name in _to_reboot(work) if work.hosts[name].reboot]
     keep_out(opened, work, names)
     refused = disturbed(opened, work, names)
-    failed = [name for name, why in refused.items() if opened.fail(work, name, why)]
+    failed = [name for name, why in refused.items() if fail_host(opened, work, name, why)]
     names = [name for name in names if name not in refused]
     patience = site.config.health_deadline
     facts = site.fleet.ask(opened.hosts(names), "facts", lambda host: {}, patience=patience)
     failed += [
         name
         for name, answer in facts.items()
-        if answer.failed and opened.fail(work, name, str(answer.error))
+        if answer.failed and fail_host(opened, work, name, str(answer.error))
     ]
     ready = [name for name, answer in facts.items() if not answer.failed]
     for name in ready:
@@ -63,7 +67,8 @@ def reboot_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     expect_revert(opened, work, provisional, site.config.reboot_deadline)
     # Whoever was on the way before is told again, and has its time from now.
     opened.move(work, work.at("rebooting"), "rebooting")
-    sent = opened.ask(
+    sent = ask_hosts(
+        opened,
         work.at("rebooting"),
         "reboot",
         lambda host: {"boot_id": work.hosts[host.name].boot_before, "drained": True},
@@ -71,7 +76,7 @@ def reboot_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
         patient=False,
     )
     said_no = [name for name, answer in sent.items() if answer.failed and answer.reason in _NO]
-    failed += [name for name in said_no if opened.fail(work, name, str(sent[name].error))]
+    failed += [name for name in said_no if fail_host(opened, work, name, str(sent[name].error))]
     opened.save_batch(work)
     errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
     return {
@@ -101,7 +106,7 @@ def check_rebooted(site: Site, rollout: str, epoch: int, batch: int) -> dict[str
         elif name in back:
             host.back_at = host.back_at or steady_clock.now()
             wrong = _overdue(opened, host.at) or _is_final(opened, host, bios[name])
-            if wrong and opened.fail(work, name, str(bios[name].error)):
+            if wrong and fail_host(opened, work, name, str(bios[name].error)):
                 failed.append(name)
         elif not answer.failed and work.what == "restore" and _overdue(opened, host.at):
             # Its reboot never happened, and it can be taken back as it stands; what is restored
@@ -132,7 +137,7 @@ def check_rebooted(site: Site, rollout: str, epoch: int, batch: int) -> dict[str
     }
 
 
-def _first_look(opened: Rollout, work: Batch) -> int:
+def _first_look(opened: Record, work: Batch) -> int:
     """Seconds until the first of the hosts may be back, going by the batch before."""
     if not work.at("rebooting", "coming_back"):
         return 0
@@ -151,7 +156,7 @@ def _bios_of(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Ho
     return {**through, **settled(opened, work, rebooted)}
 
 
-def _is_final(opened: Rollout, host: HostStep, bios: HostResult) -> bool:
+def _is_final(opened: Record, host: HostStep, bios: HostResult) -> bool:
     """Whether waiting makes no BIOS better; what is not there may not have been read yet."""
     had_time = steady_clock.now() - host.back_at > opened.site.config.health_deadline
     return bios.reason == "failed" or (bios.reason == "absent" and had_time)
@@ -165,14 +170,14 @@ def _give_up(
     All BMCs at once: what took the hosts away may have taken the BMCs, too.
     """
     with_bmc = [name for name in names if opened.pop.host(name).bmc]
-    told = opened.ask_bmcs(with_bmc, "evidence", lambda host: {})
+    told = ask_bmcs(opened, with_bmc, "evidence", lambda host: {})
     failed = []
     for name in names:
         error, said = _late(opened, answers[name].failed), told.get(name, HostResult(name))
         error += asked_for(work.hosts[name])
         if name in told:
             error += f"; {_evidence(said)}"
-        if opened.fail(work, name, error, said.data):
+        if fail_host(opened, work, name, error, said.data):
             failed.append(name)
     return failed
 
@@ -185,10 +190,10 @@ def _to_reboot(work: Batch) -> list[str]:
     return work.at("drained") if work.what == "sham" else work.at("changed")
 
 
-def _overdue(opened: Rollout, since: float) -> bool:
+def _overdue(opened: Record, since: float) -> bool:
     return steady_clock.now() - since > opened.site.config.reboot_deadline
 
 
-def _late(opened: Rollout, unreachable: bool) -> str:
+def _late(opened: Record, unreachable: bool) -> str:
     what = "did not come back" if unreachable else "did not reboot"
     return f"{what} within {opened.site.config.reboot_deadline:g} s"

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from edgetune.documents.batch import Batch
 from edgetune.errors import RefusedError
 from edgetune.hosts.result import HostResult
 from edgetune.rollout.identity import strangers
-from edgetune.rollout.record import Batch, Rollout
+from edgetune.rollout.lease import Rollout
+from edgetune.rollout.quarantine import fail_host
+from edgetune.rollout.record import Record
 from edgetune.rollout.reverts import waits_for_revert
 from edgetune.traffic import DrainDriver, Server
 
@@ -46,17 +49,17 @@ def recognised(
     for name in work.at("draining"):
         answer = answers.get(name)
         if answer and answer.failed and not waits_for_revert(opened, work, answer):
-            opened.fail(work, name, str(answer.error))
+            fail_host(opened, work, name, str(answer.error))
     return [n for n in names if work.hosts[n].step == "draining" and not answers[n].failed]
 
 
-def _facts(opened: Rollout, names: Sequence[str], patience: float) -> dict[str, HostResult]:
+def _facts(opened: Record, names: Sequence[str], patience: float) -> dict[str, HostResult]:
     hosts = opened.hosts(names)
     return opened.site.fleet.ask(hosts, "facts", lambda host: {}, patience=patience)
 
 
 def _strangers(
-    opened: Rollout,
+    opened: Record,
     work: Batch,
     servers: Mapping[str, Server],
     answers: Mapping[str, HostResult],
@@ -76,6 +79,6 @@ def _fail_strangers(opened: Rollout, work: Batch, wrong: Mapping[str, str]) -> N
     """Nothing of ours is on another machine: whatever is done for the host leaves it alone."""
     for name, why in wrong.items():
         work.hosts[name].go("planned")
-        opened.fail(work, name, why)
+        fail_host(opened, work, name, why)
     if wrong:
         opened.save_batch(work)

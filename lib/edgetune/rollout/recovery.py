@@ -11,22 +11,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from edgetune.documents.batch import SETTLED_STEPS, Batch, HostStep
+from edgetune.documents.head import ENDED, Head
 from edgetune.errors import DrainError, EdgetuneError, RefusedError, StoreError
+from edgetune.rollout.heads import read_heads
 from edgetune.rollout.heartbeat import SILENT
 from edgetune.rollout.in_service import shown
+from edgetune.rollout.lease import Rollout, idle_time, idle_times, open_rollout
 from edgetune.rollout.nodes import this_node
-from edgetune.rollout.record import (
-    ENDED,
-    SETTLED_STEPS,
-    Batch,
-    Head,
-    HostStep,
-    Rollout,
-    idle_time,
-    idle_times,
-    open_rollout,
-    read_heads,
-)
+from edgetune.rollout.record import Record
 from edgetune.rollout.site import Site
 from edgetune.rollout.switch import stopped_by
 from edgetune.rollout.unreadable import keeping_their_pop, unreadable_text
@@ -134,7 +127,7 @@ def survey_rollout(
     }
 
 
-def _decide(opened: Rollout, ended: str, findings: Mapping[str, str]) -> tuple[str, str]:
+def _decide(opened: Record, ended: str, findings: Mapping[str, str]) -> tuple[str, str]:
     head = opened.head
     if not head.wants_a_workflow:
         return "none", f"rollout {head.id} is {head.state}"
@@ -153,14 +146,14 @@ def _decide(opened: Rollout, ended: str, findings: Mapping[str, str]) -> tuple[s
     return "carry_on", f"{how}, {hosts} under way"
 
 
-def failures_text(opened: Rollout) -> Iterator[str]:
+def failures_text(opened: Record) -> Iterator[str]:
     """Each host that failed its batch: batch, name, the step where it stands, error."""
     for batch in opened.batches():
         for name, error in batch.failures.items():
             yield f"batch {batch.number}: {name} ({batch.hosts[name].step}): {error}"
 
 
-def _findings(opened: Rollout) -> dict[str, str]:
+def _findings(opened: Record) -> dict[str, str]:
     """For each host under way: the step that was written down, and what is found."""
     hosts = dict(under_way(opened.batches()))
     if not hosts:
@@ -182,7 +175,7 @@ def under_way(batches: Iterable[Batch]) -> Iterator[tuple[str, HostStep]]:
                 yield name, host
 
 
-def _servers(opened: Rollout) -> Mapping[str, Server]:
+def _servers(opened: Record) -> Mapping[str, Server]:
     try:
         return opened.site.load_balancer(opened.pop).servers()
     except DrainError:

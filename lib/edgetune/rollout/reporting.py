@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgetune.config import Config
+from edgetune.documents.head import CHANGES_HOSTS, ENDED, Head
 from edgetune.errors import EdgetuneError, InputError, RefusedError
 from edgetune.metrics.table import SampleTable
 from edgetune.report.phases import phases
 from edgetune.report.text import clock, wait_text
 from edgetune.rollout.automation import needed_rules, what_is_off
 from edgetune.rollout.pause import Pause, pause_text, pauses_of, why_frozen
-from edgetune.rollout.record import CHANGES_HOSTS, ENDED, Head, Rollout, read_rollout
+from edgetune.rollout.record import Record, read_rollout
 from edgetune.rollout.site import Site
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def _write(path: Path, text: str) -> None:
         raise InputError("configuration", "report_dir", f"cannot be written: {error}") from None
 
 
-def _material(opened: Rollout) -> Material:
+def _material(opened: Record) -> Material:
     from edgetune.report.page import Material
 
     now, head = time.time(), opened.head
@@ -88,7 +89,7 @@ def _material(opened: Rollout) -> Material:
         baseline=baseline,
         looks=_looks(opened, missing),
         batches=[asdict(batch) for batch in opened.batches()],
-        window=_window(opened, baseline, phases(head.history, now)[-1].end, missing),
+        window=_window(opened, baseline, phases(asdict(head)["history"], now)[-1].end, missing),
         pauses=_pauses(head, pauses),
         paused="" if head.state in ENDED else pause_text(head.pop, pauses) or why_frozen(head),
         waits=_waits(opened),
@@ -98,7 +99,7 @@ def _material(opened: Rollout) -> Material:
     )
 
 
-def _waits(opened: Rollout) -> str:
+def _waits(opened: Record) -> str:
     """What the present batch waits for; a state that changes no host has none."""
     wait = opened.wait if opened.head.state in CHANGES_HOSTS else None
     return wait_text(asdict(wait)) if wait else ""
@@ -106,7 +107,7 @@ def _waits(opened: Rollout) -> str:
 
 def _pauses(head: Head, pauses: Mapping[str, Pause]) -> list[Document]:
     """Those of its time; of each cause only the last one is known."""
-    end = head.history[-1]["at"] if head.state in ENDED else math.inf
+    end = head.history[-1].at if head.state in ENDED else math.inf
     return [
         {"cause": cause, **asdict(pause)}
         for cause, pause in pauses.items()
@@ -114,7 +115,7 @@ def _pauses(head: Head, pauses: Mapping[str, Pause]) -> list[Document]:
     ]
 
 
-def _looks(opened: Rollout, missing: list[str]) -> list[Document]:
+def _looks(opened: Record, missing: list[str]) -> list[Document]:
     looks: list[Document] = []
     for number in range(opened.head.looks):
         try:
@@ -125,7 +126,7 @@ def _looks(opened: Rollout, missing: list[str]) -> list[Document]:
 
 
 def _window(
-    opened: Rollout, baseline: Document | None, until: float, missing: list[str]
+    opened: Record, baseline: Document | None, until: float, missing: list[str]
 ) -> Window | None:
     """What the samples that are still there tell, in few slots."""
     from edgetune.metrics.series import read_window
@@ -160,7 +161,7 @@ def _first_of(samples: SampleTable, hosts: Collection[str]) -> float | None:
     return min(times, default=None)
 
 
-def _samples(opened: Rollout, start: float, end: float, slot: float) -> SampleTable:
+def _samples(opened: Record, start: float, end: float, slot: float) -> SampleTable:
     """Those around the border of each slot: counters tell by them what grew between.
 
     All samples of a large PoP over days would be millions.

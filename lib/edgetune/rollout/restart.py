@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from edgetune import steady_clock
 from edgetune.bmc.ladder import ON, SHUTDOWN
 from edgetune.bmc.payload import BmcError
+from edgetune.documents.batch import Batch, HostStep
 from edgetune.errors import EdgetuneError
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
-from edgetune.rollout import steady_clock
 from edgetune.rollout.bios import machine_of
-from edgetune.rollout.record import Batch, HostStep, Rollout
+from edgetune.rollout.hosts import ask_bmcs
+from edgetune.rollout.lease import Rollout
+from edgetune.rollout.record import Record
 
 _TIMEOUT = 20
 # What a BMC answers that did nothing, and may do it when it is asked again.
@@ -40,7 +43,7 @@ def restart(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
     ways = {name: way for name in names for way in _next_way(opened, work, name)}
     if not ways:
         return []
-    opened.permit()
+    opened.lease.permit()
     told_at = {name: work.hosts[name].at for name in ways}
     asked: set[str] = set()
 
@@ -70,7 +73,7 @@ def restart(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
         work.hosts[name].resets.append(way)
     opened.move(work, list(ways), "rebooting")
     try:
-        answers = opened.ask_bmcs(list(ways), "reset", request)
+        answers = ask_bmcs(opened, list(ways), "reset", request)
     except EdgetuneError:  # it is no longer permitted
         leave(set(ways) - asked)
         raise
@@ -83,7 +86,7 @@ def restart(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
     return [*(name for name in ways if name not in idle), *restart(opened, work, refused)]
 
 
-def _refuse(opened: Rollout, host: HostStep, way: str, answer: HostResult) -> None:
+def _refuse(opened: Record, host: HostStep, way: str, answer: HostResult) -> None:
     """Write down that the way is none, nor is any that was not tried where our login is refused."""
     shown = opened.plan.restarts.get(answer.host)
     untried = shown.resets if shown and answer.reason == "auth" else []
@@ -102,7 +105,7 @@ def turn_on(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
     def request(host: Host) -> dict[str, Any]:
         return {"kind": ON, "os_answers": False, "known": _known(opened, host.name)}
 
-    answers = opened.ask_bmcs(off, "reset", request)
+    answers = ask_bmcs(opened, off, "reset", request)
     turned = []
     for name, answer in answers.items():
         host = work.hosts[name]
@@ -115,7 +118,7 @@ def turn_on(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
     return turned
 
 
-def _was_shut_down(opened: Rollout, host: HostStep) -> bool:
+def _was_shut_down(opened: Record, host: HostStep) -> bool:
     """Whether we shut it down last, and it is to be turned on: again after its time for that."""
     ways = [reset for reset in host.resets if reset != ON]
     if ways[-1:] != [SHUTDOWN] or ON in host.refused:
@@ -125,7 +128,7 @@ def _was_shut_down(opened: Rollout, host: HostStep) -> bool:
     return not tried or (tried < _MOST_ON and waited > _patience(opened))
 
 
-def _next_way(opened: Rollout, work: Batch, name: str) -> list[str]:
+def _next_way(opened: Record, work: Batch, name: str) -> list[str]:
     """The way in which it is to be restarted now, if there is one left."""
     host = work.hosts[name]
     if not _heard_us(opened, host) or not opened.pop.host(name).bmc:
@@ -135,19 +138,19 @@ def _next_way(opened: Rollout, work: Batch, name: str) -> list[str]:
     return [way for way in (shown.resets if shown else ()) if way not in tried][:1]
 
 
-def _known(opened: Rollout, name: str) -> dict[str, str]:
+def _known(opened: Record, name: str) -> dict[str, str]:
     """The machine that its BMC had when the plan was made: ``{system, serial, sku}``."""
     shown = opened.plan.restarts.get(name)
     return shown.machine if shown else {}
 
 
-def _heard_us(opened: Rollout, host: HostStep) -> bool:
+def _heard_us(opened: Record, host: HostStep) -> bool:
     """Whether it was told by us, long enough ago, to reboot itself."""
     told = host.step == "rebooting" and host.at > opened.head.taken_over
     return told and steady_clock.now() - host.at > _patience(opened)
 
 
-def _patience(opened: Rollout) -> float:
+def _patience(opened: Record) -> float:
     """Seconds in which a host that was told to reboot itself may go on answering."""
     return min(opened.site.config.reset_after, opened.site.config.reboot_deadline)
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from edgetune.errors import RefusedError
+from edgetune.rollout.heads import all_heads
 from edgetune.rollout.lifecycle import refuse_unfinished
-from edgetune.rollout.record import all_heads
 from edgetune.rollout.site import Site
 
 

@@ -11,12 +11,13 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from edgetune import steady_clock
 from edgetune.report.text import clock
-from edgetune.rollout import steady_clock
+from edgetune.rollout.record import Record
 
 if TYPE_CHECKING:
+    from edgetune.documents.batch import Batch, HostStep
     from edgetune.hosts.result import HostResult
-    from edgetune.rollout.record import Batch, HostStep, Rollout
 
 APPLY_TIMEOUT = 120
 _NETWORK = ("nic.", "route.", "sysctl:net.", "sysctl:net/")
@@ -34,7 +35,7 @@ def can_cut_off(settings: Sequence[str]) -> bool:
     return any(name.startswith(_NETWORK) for name in settings)
 
 
-def confirm_window(opened: Rollout, hosts: int) -> float:
+def confirm_window(opened: Record, hosts: int) -> float:
     """How long a host waits for its confirmation, in seconds, where ``hosts`` are changed at once.
 
     Longer than ``verify_hosts`` goes on asking a host that does not answer.
@@ -46,14 +47,14 @@ def confirm_window(opened: Rollout, hosts: int) -> float:
     return config.health_deadline + rounds * _ROUND
 
 
-def expect_revert(opened: Rollout, work: Batch, names: Sequence[str], begun_in: float) -> None:
+def expect_revert(opened: Record, work: Batch, names: Sequence[str], begun_in: float) -> None:
     """Note when hosts have reverted at the latest whose wait begins in ``begun_in`` s at most."""
     window = confirm_window(opened, len(work.hosts))
     for name in names:
         work.hosts[name].reverts_at = steady_clock.now() + begun_in + window + _MARGIN
 
 
-def may_still_revert(opened: Rollout, host: HostStep) -> bool:
+def may_still_revert(opened: Record, host: HostStep) -> bool:
     """Whether a host that cannot be reached may yet come back by taking its change back."""
     config, now = opened.site.config, steady_clock.now()
     longest = config.health_deadline + APPLY_TIMEOUT + config.reboot_deadline + _MARGIN
@@ -63,7 +64,7 @@ def may_still_revert(opened: Rollout, host: HostStep) -> bool:
     return now < host.reverts_at
 
 
-def waits_for_revert(opened: Rollout, work: Batch, answer: HostResult) -> bool:
+def waits_for_revert(opened: Record, work: Batch, answer: HostResult) -> bool:
     """Whether a rollback has to wait for a host that gave this answer."""
     host = work.hosts[answer.host]
     silent = answer.reason == "unreachable" and work.what == "restore"

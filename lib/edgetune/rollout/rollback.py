@@ -7,11 +7,13 @@ import time
 from collections.abc import Sequence
 
 from edgetune.bmc.ladder import SHUTDOWN
+from edgetune.documents.batch import UNTOUCHED_STEPS, Batch, HostStep
 from edgetune.errors import RefusedError
 from edgetune.judge.limits import sickness
 from edgetune.rollout.baseline import usual_health
 from edgetune.rollout.in_service import hosts_in_service
-from edgetune.rollout.record import UNTOUCHED_STEPS, Batch, HostStep, Rollout
+from edgetune.rollout.lease import Rollout
+from edgetune.rollout.record import Record
 
 _BACK = ("rebooted", "verified", "undraining")
 _REBOOTED_SINCE = ("rebooting", *_BACK, "done", "quarantined")
@@ -41,7 +43,7 @@ def plan_restore(opened: Rollout) -> None:
         opened.head.quarantined.pop(name, None)
 
 
-def _touched(opened: Rollout) -> dict[str, HostStep]:
+def _touched(opened: Record) -> dict[str, HostStep]:
     """Every host that is not wholly as it was, with where its way back begins."""
     touched: dict[str, HostStep] = {}
     for batch in opened.batches():
@@ -55,15 +57,16 @@ def _touched(opened: Rollout) -> dict[str, HostStep]:
     return touched
 
 
-def _left_at(opened: Rollout, name: str, host: HostStep) -> str:
+def _left_at(opened: Record, name: str, host: HostStep) -> str:
     """Its step; one that its BMC shut down and that was quarantined is to be turned on yet."""
     if host.step == "quarantined" and SHUTDOWN in host.resets:
-        return str(opened.head.quarantined.get(name, {}).get("step", host.step))
+        why = opened.head.quarantined.get(name)
+        return (why.step if why else None) or host.step
     return host.step
 
 
 def _way_back(
-    opened: Rollout, batch: Batch, host: HostStep, step: str, earlier: HostStep | None
+    opened: Record, batch: Batch, host: HostStep, step: str, earlier: HostStep | None
 ) -> HostStep:
     mid_reboot = step in ("rebooting", "coming_back")
     # What an earlier rollback has restored already only has to come back.
@@ -82,7 +85,7 @@ def _way_back(
     )
 
 
-def _must_reboot(opened: Rollout, batch: Batch, host: HostStep, earlier: HostStep | None) -> bool:
+def _must_reboot(opened: Record, batch: Batch, host: HostStep, earlier: HostStep | None) -> bool:
     """Whether it may have booted with our change, and not since without it."""
     if batch.what == "restore":
         return host.reboot and host.step not in _BACK
@@ -95,7 +98,7 @@ def _carries_our_change(batch: Batch, host: HostStep) -> bool:
     return batch.what == "change" and host.step in ("changed", *_REBOOTED_SINCE)
 
 
-def _by_service(opened: Rollout, names: Sequence[str]) -> tuple[list[str], list[str], int]:
+def _by_service(opened: Record, names: Sequence[str]) -> tuple[list[str], list[str], int]:
     """Those out of service, those in service (the sickest first), how many of the PoP are."""
     if not opened.drains or not names:
         return [], _sickest_first(opened, names), len(opened.pop.hosts)
@@ -106,7 +109,7 @@ def _by_service(opened: Rollout, names: Sequence[str]) -> tuple[list[str], list[
     return out, _sickest_first(opened, serving), len(all_serving)
 
 
-def _sickest_first(opened: Rollout, names: Sequence[str]) -> list[str]:
+def _sickest_first(opened: Record, names: Sequence[str]) -> list[str]:
     if not opened.head.baseline or len(names) < 2:
         return list(names)
     samples, pop, now = opened.site.samples, opened.head.pop, time.time()

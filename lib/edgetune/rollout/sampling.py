@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from edgetune.documents.head import ENDED
 from edgetune.errors import FencedError
 from edgetune.inventory import Host, Pop
 from edgetune.metrics.samples import make_sample
@@ -17,9 +18,11 @@ from edgetune.metrics.table import Sample, SampleTable
 from edgetune.report.text import drift_text
 from edgetune.rollout.automation import SAMPLED_EVERY
 from edgetune.rollout.bios_drift import bios_drift
+from edgetune.rollout.heads import all_heads
 from edgetune.rollout.health import health_request
 from edgetune.rollout.heartbeat import Heartbeat
-from edgetune.rollout.record import ENDED, Rollout, all_heads, open_rollout, read_rollout
+from edgetune.rollout.lease import Rollout, as_owner, open_rollout
+from edgetune.rollout.record import Record
 from edgetune.rollout.site import Site
 from edgetune.rollout.soak import Soak
 from edgetune.texts import shortened
@@ -69,10 +72,10 @@ def sample_hosts(site: Site, pop: str = "", rollout: str = "", epoch: int = 0) -
 
 
 def _of_owner(site: Site, rollout: str, epoch: int) -> Rollout:
-    return open_rollout(site, rollout, epoch) if epoch else read_rollout(site, rollout)
+    return open_rollout(site, rollout, epoch) if epoch else as_owner(site, rollout)
 
 
-def _was_sampled_by_rule(opened: Rollout) -> bool:
+def _was_sampled_by_rule(opened: Record) -> bool:
     """Whether the rule sample_running went over the whole PoP in this interval.
 
     Only what the rule says of itself shows that: there are samples of ours, too. A workflow that
@@ -149,7 +152,7 @@ def _is_due(opened: Rollout) -> bool:
     if head.state != "soaking":
         return True
     try:
-        opened.renew()
+        opened.lease.renew()
     except FencedError:
         # Somebody else is at work on it, which the look finds out.
         return True
@@ -173,7 +176,7 @@ def _next_sample(opened: Rollout, by_rule: bool) -> float:
     return min([left, *(math.ceil(end - now) for end in ends if end > now)])
 
 
-def recent_samples(opened: Rollout, seconds: float, interval: float) -> SampleTable:
+def recent_samples(opened: Record, seconds: float, interval: float) -> SampleTable:
     """The PoP's samples of the last ``seconds``; a new one is taken if there is none as fresh
     as ``interval``."""
     samples, pop, now = opened.site.samples, opened.pop, time.time()

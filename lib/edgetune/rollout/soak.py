@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from edgetune.errors import InputError, RefusedError
 from edgetune.judge.limits import beyond_limits
 from edgetune.rollout.baseline import kept_baseline, usual_health
-from edgetune.rollout.record import Rollout
+from edgetune.rollout.lease import Rollout
+from edgetune.rollout.record import Record
 
 if TYPE_CHECKING:
     from edgetune.judge.look import Moment
@@ -194,7 +195,7 @@ def _no_verdict(moment: Moment, error: str) -> dict[str, Any]:
     }
 
 
-def _hold_if_unwell(opened: Rollout, look: dict[str, Any], latest: Gauges) -> None:
+def _hold_if_unwell(opened: Record, look: dict[str, Any], latest: Gauges) -> None:
     """A single sick host is nothing to the statistics; it is not promoted all the same."""
     if look["decision"] != "promote":
         return
@@ -205,7 +206,7 @@ def _hold_if_unwell(opened: Rollout, look: dict[str, Any], latest: Gauges) -> No
         look["reason"] += f"; but {name} {problem}"
 
 
-def _compared(opened: Rollout) -> dict[str, dict[str, list[str]]]:
+def _compared(opened: Record) -> dict[str, dict[str, list[str]]]:
     """The strata without hosts that were skipped: they were not changed, or not rebooted."""
     # Who is skipped when all is promoted was compared all the same.
     planned = range(len(opened.plan.batches))

@@ -8,22 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import asdict
 from typing import Any
 
+from edgetune.documents.batch import Batch
+from edgetune.documents.head import CHANGES_HOSTS, ENDED, FORWARD, Head
 from edgetune.errors import EdgetuneError, InputError, StoreError
 from edgetune.report.chat import color_of
 from edgetune.report.text import left_text, rollout_text, verdict_text, wait_text
 from edgetune.rollout.automation import needed_rules, what_is_off
+from edgetune.rollout.heads import read_heads
+from edgetune.rollout.lease import Rollout, idle_times
 from edgetune.rollout.pause import all_pauses, pause_text, why_frozen
-from edgetune.rollout.record import (
-    CHANGES_HOSTS,
-    ENDED,
-    FORWARD,
-    Batch,
-    Head,
-    Rollout,
-    idle_times,
-    read_heads,
-    read_rollout,
-)
+from edgetune.rollout.record import Record, read_rollout
 from edgetune.rollout.recovery import is_orphaned
 from edgetune.rollout.site import Site
 from edgetune.rollout.switch import stopped_by
@@ -208,7 +202,7 @@ def _short(head: Head) -> dict[str, Any]:
         "owner": head.owner,
         "verdict": head.verdict.get("verdict", ""),
         "ratio": _ratio(head),
-        "quarantined": head.quarantined,
+        "quarantined": {host: asdict(why) for host, why in head.quarantined.items()},
     }
 
 
@@ -219,7 +213,7 @@ def _ratio(head: Head) -> float | None:
     return ratio
 
 
-def _newest_verdict(opened: Rollout) -> dict[str, Any]:
+def _newest_verdict(opened: Record) -> dict[str, Any]:
     head = opened.head
     told = f"{head.id}  {head.tuning} on {head.pop}: {head.state}"
     shown = verdict_text(opened.look(head.looks - 1)) if head.looks else "No look was taken yet."

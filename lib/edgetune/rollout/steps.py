@@ -7,13 +7,14 @@ Each step tells ``next``, the task to follow, and ``again_in``, the seconds unti
 from __future__ import annotations
 
 from edgetune.config import Config
-from edgetune.rollout.record import Batch, Rollout
+from edgetune.documents.batch import Batch
+from edgetune.rollout.record import Record
 
 _ON_THE_WAY = ("rebooting", "coming_back")
 _CHANGE = {"change": "apply_tuning", "sham": "reboot_hosts", "restore": "restore_hosts"}
 
 
-def after_drain(opened: Rollout, work: Batch) -> str:
+def after_drain(opened: Record, work: Batch) -> str:
     """A rollback may find hosts in the middle of a reboot, which can be told nothing yet."""
     if work.what == "restore" and work.at(*_ON_THE_WAY):
         return "wait_for_hosts"

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from edgetune.judge.surge import peak_load
 from edgetune.metrics.table import SampleTable
-from edgetune.rollout.record import Rollout
+from edgetune.rollout.record import Record
 from edgetune.rollout.sampling import recent_samples
 
 # Intervals back in which load counts as the present one.
 _RECENT = 3
 
 
-def surge_of(opened: Rollout) -> str:
+def surge_of(opened: Record) -> str:
     """Why nothing is drained now, or nothing; hosts are sampled if there is no fresh sample."""
     if opened.head.usual_load <= 0:
         return ""
@@ -20,7 +20,7 @@ def surge_of(opened: Rollout) -> str:
     return surge_in(opened, recent_samples(opened, _RECENT * interval, interval))
 
 
-def surge_in(opened: Rollout, samples: SampleTable) -> str:
+def surge_in(opened: Record, samples: SampleTable) -> str:
     """The same of some samples."""
     if opened.head.usual_load <= 0:
         return ""

@@ -15,9 +15,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from edgetune import CAMPAIGN_SCHEMA
-from edgetune.errors import InputError, RefusedError
-from edgetune.rollout.record import ENDED, Unreadable, is_released, read_heads, release_key
+from edgetune import CAMPAIGN_SCHEMA, PACK
+from edgetune.documents.head import ENDED
+from edgetune.documents.reading import read_document
+from edgetune.errors import DamagedError, InputError, RefusedError
+from edgetune.rollout.heads import Unreadable, read_heads
 from edgetune.rollout.site import Site
 from edgetune.texts import command
 
@@ -75,3 +77,18 @@ def release_record(site: Site, rollout: str, reason: str = "", by: str = "") -> 
     where = found.pop or "every PoP"
     message = f"{by or 'unknown'} gives up the record of {rollout}: rollouts begin on {where} again"
     return {"rollout": rollout, "pop": found.pop, "why": found.why, "message": message}
+
+
+def is_released(site: Site, each: Unreadable) -> bool:
+    """Whether a person gave up this text of a record."""
+    key = release_key(each.id)
+    text = site.store.get(key)
+    try:
+        return text is not None and read_document(key, text)["digest"] == each.digest
+    except (DamagedError, KeyError):
+        return False
+
+
+def release_key(rollout: str) -> str:
+    """Where it is written that a record was given up."""
+    return f"{PACK}.released.{rollout}"

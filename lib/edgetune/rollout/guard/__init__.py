@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Callable, NamedTuple
 
+from edgetune.documents.head import ENDED
 from edgetune.errors import EdgetuneError, StoreError
 from edgetune.rollout.guard.degraded import sick_hosts, worse_group
 from edgetune.rollout.guard.lost import lost_hosts
@@ -25,9 +26,9 @@ from edgetune.rollout.guard.stalled import stalled_rollout
 from edgetune.rollout.guard.surge import surge_now, surge_over
 from edgetune.rollout.guard.turns import Alone, Turns, open_turns
 from edgetune.rollout.guard.watched import Finding, Soaks, Watched
+from edgetune.rollout.heads import Unreadable, read_heads
 from edgetune.rollout.heartbeat import GUARD, Heartbeat
 from edgetune.rollout.pause import all_pauses
-from edgetune.rollout.record import ENDED, Unreadable, read_heads
 from edgetune.rollout.site import Site
 from edgetune.rollout.switch import stopped_by
 from edgetune.rollout.unreadable import keeping_their_pop, unreadable_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from edgetune.report.text import duration
 from edgetune.rollout.guard.watched import Finding, Watched
-from edgetune.rollout.record import idle_time
+from edgetune.rollout.lease import idle_time
 from edgetune.rollout.recovery import is_orphaned
 from edgetune.rollout.soak import Soak
 from edgetune.texts import command

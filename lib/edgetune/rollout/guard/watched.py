@@ -8,9 +8,11 @@ from collections.abc import Mapping, MutableMapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from edgetune.documents.batch import Batch
+from edgetune.documents.head import ENDED, Head
 from edgetune.metrics.table import SampleTable
+from edgetune.rollout.lease import Rollout
 from edgetune.rollout.pause import Pause
-from edgetune.rollout.record import ENDED, Batch, Head, Rollout
 from edgetune.rollout.site import Site
 from edgetune.rollout.soak import Soak
 from edgetune.texts import one_line

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Have hosts and their BMCs change something, as long as that is permitted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable
+
+from edgetune.inventory import Host
+from edgetune.rollout.lease import Rollout
+
+if TYPE_CHECKING:
+    from edgetune.hosts.result import HostResult
+
+
+def ask_hosts(
+    opened: Rollout,
+    names: Sequence[str],
+    verb: str,
+    request: Callable[[Host], Mapping[str, Any]],
+    timeout: float = 60,
+    patient: bool = True,
+) -> dict[str, HostResult]:
+    """Have hosts change something, under our epoch and as long as it is permitted.
+
+    A host that cannot be reached is asked again for ``health_deadline`` s: every verb can be
+    repeated. ``patient`` False asks once.
+    """
+
+    def permitted(host: Host) -> dict[str, Any]:
+        opened.lease.permit()
+        return {"epoch": opened.head.epoch, **request(host)}
+
+    patience = opened.site.config.health_deadline if patient else 0
+    return opened.site.fleet.ask(opened.hosts(names), verb, permitted, timeout, patience)
+
+
+def ask_bmcs(
+    opened: Rollout,
+    names: Sequence[str],
+    verb: str,
+    request: Callable[[Host], Mapping[str, Any]],
+) -> dict[str, HostResult]:
+    """Ask the BMCs of hosts, as long as it is permitted, be it in the middle of it."""
+
+    def permitted(host: Host) -> Mapping[str, Any]:
+        opened.lease.permit()
+        return request(host)
+
+    if not names:
+        return {}
+    hosts = opened.hosts(names)
+    return opened.site.bmcs.ask(hosts, verb, permitted, permit=opened.lease.permit)
