@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 
 from edgetune import files
 from edgetune.errors import InputError
+from edgetune.vocabulary.nearest import nearest
 
 __all__ = ["Action", "MetadataError", "Pack", "did_you_mean", "load_config", "load_yaml"]
 
@@ -149,8 +149,8 @@ def load_yaml(file: Path) -> dict[str, Any]:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of an error message: the nearest known name, if any is near."""
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f', did you mean "{near[0]}"?' if near else ""
+    near = nearest(name, known)
+    return f', did you mean "{near}"?' if near else ""
 
 
 def _with_defaults(values: dict[str, Any], schema: Schema) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from edgetune.errors import InputError
+from edgetune.vocabulary.nearest import nearest
 
 LARGEST = 1e9
 """Of all numbers that people give: counts, shares, ports, and seconds (30 years)."""
@@ -189,5 +189,5 @@ def _kind(value: Any) -> str:
 
 
 def _near(word: str, choices: Sequence[str]) -> str:
-    close = difflib.get_close_matches(word[:100], choices, 1)
-    return f" (did you mean {close[0]}?)" if close else ""
+    close = nearest(word, choices)
+    return f" (did you mean {close}?)" if close else ""

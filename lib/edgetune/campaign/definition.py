@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from edgetune.fields import Fields, find_file
 from edgetune.files import load_yaml
 from edgetune.freezes import Event, Freeze, read_event, read_freeze, read_zone
 from edgetune.inventory import NAME, Inventory, Pop
+from edgetune.vocabulary.nearest import nearest
 
 VERDICTS = ("pooled", "each")
 
@@ -221,5 +221,5 @@ def _refuse_twice(fields: Fields, rings: Sequence[Ring]) -> None:
 
 
 def _near(word: str, choices: Sequence[str]) -> str:
-    close = difflib.get_close_matches(word, choices, 1)
-    return f" (did you mean {close[0]}?)" if close else f"; known: {', '.join(choices) or 'none'}"
+    close = nearest(word, choices)
+    return f" (did you mean {close}?)" if close else f"; known: {', '.join(choices) or 'none'}"
