@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from edgetune.hosts.agent.values import format_cpus
+from edgetune.vocabulary.values import format_cpus
 from tests.agent_root import AgentRoot
 
 CPU = "sys/devices/system/cpu"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from edgetune.hosts.agent.kinds.nic_coalesce import NicCoalesce
+from edgetune.vocabulary.kinds.nic_coalesce import NUMBERS, SWITCHES
 from tests import agent_rss
 from tests.agent_cpus import Vectors
 from tests.agent_programs import Answer, instead
@@ -203,13 +203,13 @@ class Card:
 
     def _coalescing(self) -> str:
         def value(name: str) -> int | str:
-            none = ("off" if name in NicCoalesce.switches else 0) if self.over_ioctl else "n/a"
+            none = ("off" if name in SWITCHES else 0) if self.over_ioctl else "n/a"
             return self.coalesce.get(name, none)
 
         def pair(title: str, name: str) -> str:
             return f"{title} RX: {value(name + '-rx')}  TX: {value(name + '-tx')}\n"
 
-        groups = [NicCoalesce.numbers[at : at + 4] for at in range(0, 20, 4)]
+        groups = [NUMBERS[at : at + 4] for at in range(0, 20, 4)]
         rows = "\n".join("".join(f"{name}:\t{value(name)}\n" for name in own) for own in groups)
         more = "" if self.over_ioctl else "\n" + pair("CQE mode", "cqe-mode")
         return f"Coalesce parameters for eth0:\n{pair('Adaptive', 'adaptive')}{rows}{more}\n"

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.route_text import METRICS, Route
-from edgetune.hosts.agent.values import format_cpus, parse_cpus
+from edgetune.vocabulary.values import format_cpus, parse_cpus
 from tests.agent_root import NGINX_DROP_INS, AgentRoot
 
 Answer = tuple[int, str, str]

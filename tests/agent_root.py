@@ -31,6 +31,7 @@ from edgetune.hosts.agent.answer import answer
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.answers import read_answer, read_result
 from edgetune.hosts.fleet import packed
+from edgetune.vocabulary.kinds import KINDS
 
 STUBS = Path(__file__).with_name("fixtures") / "agent"
 BOOTSTRAP = (
@@ -451,8 +452,7 @@ def file(path: str, text: str, **changes: Any) -> dict[str, Any]:
 
 def setting(kind: str, target: dict[str, str], value: Any, **changes: Any) -> dict[str, Any]:
     """Any setting, in the form the agent takes."""
-    name = f"{kind}:{'.'.join(target.values())}" if target else kind
-    own = {"id": name, "kind": kind, "target": target, "value": value}
+    own = {"id": KINDS[kind].id_of(target), "kind": kind, "target": target, "value": value}
     return {**own, "only": None, "restart": None, **changes}
 
 

@@ -18,16 +18,17 @@ import pytest
 
 from docs import generate, judge_tables, report_picture
 from docs.pages import words as words_of
-from docs.pages.kinds import example_of
+from docs.pages.kinds import targets_of
 from docs.pages.markdown import cell, page, paragraph, replace_section, table
 from docs.pages.pack import type_of
 from docs.pages.words import words
 from edgetune.errors import InputError
 from edgetune.files import load_yaml
-from edgetune.kinds import KINDS
 from edgetune.metrics.catalogue import METRICS
 from edgetune.report.text import plan_text
 from edgetune.tuning import load_tuning
+from edgetune.vocabulary.grammar import Parts, Text
+from edgetune.vocabulary.kinds import KINDS
 from tests.agent_root import NearRoot
 from tests.builders import plan, write_yaml
 
@@ -49,6 +50,7 @@ PAGES = [
 ]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
 NAMES = [path.relative_to(ROOT).as_posix() for path in PAGES]
+COUNTERS = [*words("counters")]
 FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 WIDEST = 120
@@ -135,36 +137,36 @@ def test_a_page_has_a_place_for_each_part(parts: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("subjects", "why"),
     [
-        ([*KINDS, "nic.new"], "kinds.nic.new: is missing"),
-        ([name for name in KINDS if name != "unit"], "kinds.unit: is about nothing that there is"),
+        ([*COUNTERS, "errors"], "counters.errors: is missing"),
+        (COUNTERS[1:], f"counters.{COUNTERS[0]}: is about nothing that there is"),
     ],
 )
 def test_words_have_a_subject_and_subjects_have_words(subjects: list[str], why: str) -> None:
     with pytest.raises(InputError, match=re.escape(why)):
-        words("kinds", subjects)
+        words("counters", subjects)
 
 
 def test_words_that_are_missing_are_one_clear_line(
     pack: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = {**load_yaml(words_of.WORDS)}
-    known["kinds"] = {name: own for name, own in known["kinds"].items() if name != "file"}
+    known["counters"] = {name: known["counters"][name] for name in COUNTERS[1:]}
     monkeypatch.setattr(words_of, "_all", lambda: known)
     assert generate.main([], pack) == 1
-    told = "docs/generate.py: docs/pages/words.yaml: kinds.file: is missing\n"
+    told = f"docs/generate.py: docs/pages/words.yaml: counters.{COUNTERS[0]}: is missing\n"
     assert capsys.readouterr().err == told
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_example_of_a_kind_is_one(tmp_path: Path, kind: str) -> None:
-    own = {"why": "as an example", "source": "docs/pages/words.yaml"}
+    own = {"kind": kind, "why": "as an example", "source": "its file"}
     document = {
         "name": "shown",
         "version": "1.0.0",
         "summary": "An example.",
         "intent": {"improve": "cpu"},
         "guards": [],
-        "settings": [{**example_of(kind), **own}],
+        "settings": [{**KINDS[kind].example, **own}],
     }
     (setting,) = load_tuning(write_yaml(tmp_path / "shown.yaml", document)).settings
     assert setting.kind == kind
@@ -173,11 +175,21 @@ def test_the_example_of_a_kind_is_one(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_word_that_a_kind_takes_is_told(kind: str) -> None:
     """Of choices that stand in its patterns, and of names of its parts."""
-    patterns = [KINDS[kind].text, *KINDS[kind].names]
+    value = KINDS[kind].value
+    parts = value.parts if isinstance(value, Parts) else {"": value}
+    patterns = [*parts, *(part.pattern for part in parts.values() if isinstance(part, Text))]
     choices = [word for pattern in patterns for word in pattern.split("|")]
     plain = {word for word in choices if re.fullmatch(r"[a-z][a-z_]+", word)}
-    told = set(re.findall(r"[a-z][a-z_]+", words("kinds")[kind]["takes"]))
+    told = set(re.findall(r"[a-z][a-z_]+", KINDS[kind].takes))
     assert plain <= told
+
+
+def test_a_field_of_targets_means_one_thing() -> None:
+    other = KINDS["sysctl"].target["key"]._replace(meaning="Another thing.")
+    with pytest.raises(InputError, match="target.key: means another thing in another kind"):
+        targets_of(
+            {"sysctl": KINDS["sysctl"], "own": KINDS["sysctl"]._replace(target={"key": other})}
+        )
 
 
 @pytest.mark.processes

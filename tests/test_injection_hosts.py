@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import socket
 import zlib
 from collections.abc import Iterator
@@ -18,16 +19,17 @@ from edgetune.bmc.registry import Registry
 from edgetune.config import read_config
 from edgetune.errors import InputError
 from edgetune.hosts import conversation, fleet
-from edgetune.hosts.agent.kinds import KINDS as AGENT_KINDS
 from edgetune.hosts.agent.protocol import BadRequest, Fields
 from edgetune.hosts.agent.settings import read_settings
 from edgetune.hosts.agent.standby import agent_command
 from edgetune.inventory import Host
-from edgetune.kinds import KINDS
 from edgetune.rendering import render
 from edgetune.tuning import load_tuning
+from edgetune.vocabulary.grammar import LINE
+from edgetune.vocabulary.kinds import KINDS
 from tests.builders import ROOT, write_yaml
 from tests.hostile import HOSTILE
+from tests.trials import trials
 
 WHOLE = {name: text for name, text in HOSTILE.items() if name != "half a character"}
 ONE_LINE = {name: text for name, text in WHOLE.items() if text.isascii() and text.isprintable()}
@@ -129,7 +131,7 @@ def test_our_copy_on_a_host_is_started_without_a_shell() -> None:
 
 def refusal(kind: str, target: dict[str, Any], value: Any, other: Any = None) -> str:
     """The field that an agent complains about, or nothing."""
-    id = ":".join([kind, *filter(None, [".".join(map(str, target.values()))])])
+    id = KINDS[kind].id_of({name: str(part) for name, part in target.items()})
     own = {"id": id, "kind": kind, "target": target, "value": value, "only": None, "restart": None}
     try:
         read_settings(Fields({"settings": [{**own, **(other or {})}]}))
@@ -138,26 +140,14 @@ def refusal(kind: str, target: dict[str, Any], value: Any, other: Any = None) ->
     return ""
 
 
-TARGETS: dict[str, dict[str, str]] = {
-    "interface": {"interface": "eth0"},
-    "key": {"key": "net.core.somaxconn"},
-    "path": {"path": "/etc/nginx/nginx.conf"},
-    "unit": {"unit": "irqbalance.service"},
-    "service": {"service": "nginx"},
-    "property": {"property": "LimitNOFILE"},
-    "family": {"family": "inet"},
-    "route": {"route": "default"},
-    "file": {"file": "enabled"},
-    "parameter": {"parameter": "min_free_kbytes"},
-    "mount": {"mount": "/var/cache/nginx"},
-}
+TRIALS = trials()
 
 
 def target_of(kind: str) -> dict[str, Any]:
-    return {field: TARGETS[field][field] for field in AGENT_KINDS[kind].target}
+    return dict(TRIALS[kind].target)
 
 
-FIELDS = [(kind, field) for kind, own in AGENT_KINDS.items() for field in own.target]
+FIELDS = [(kind, field) for kind, own in TRIALS.items() for field in own.target]
 PATHS = {"absolute"}
 """A path is what a file or a mount is named by; which of them no tuning has, other tests say."""
 
@@ -171,7 +161,7 @@ def test_an_agent_takes_no_target_but_a_name(kind: str, field: str) -> None:
         assert found.startswith("settings[0].target"), (name, found)
 
 
-@pytest.mark.parametrize("kind", AGENT_KINDS)
+@pytest.mark.parametrize("kind", TRIALS)
 def test_an_agent_takes_no_value_but_one_of_its_kind(kind: str) -> None:
     for name, text in HOSTILE.items():
         if kind in LINES_OF_DATA and name in ONE_LINE:
@@ -220,7 +210,7 @@ def test_the_catalogue_takes_no_target_but_a_name(tmp_path: Path) -> None:
                     continue
                 document = a_tuning()
                 del document["settings"][0]["key"]
-                target = {name: TARGETS.get(name, {name: "a"})[name] for name in own.target}
+                target = target_of(kind) if kind in TRIALS else dict.fromkeys(own.target, "a")
                 document["settings"][0].update({"kind": kind, "value": "1", **target, field: text})
                 with pytest.raises(InputError, match=r"settings\[0\]"):
                     load_tuning(write_yaml(tmp_path / "own.yaml", document))
@@ -228,7 +218,14 @@ def test_the_catalogue_takes_no_target_but_a_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_a_fact_is_rendered_once(text: str, tmp_path: Path) -> None:
-    """What a host says of itself is a value in an expression, never one."""
+    """What a host says of itself is a value in an expression, never one.
+
+    One that no value can be is refused as that.
+    """
+    if not re.fullmatch(LINE, text.strip()):
+        with pytest.raises(InputError, match=r"settings\[0\].value: .* does not match"):
+            rendered(tmp_path, "{{ hostname }}", {"hostname": text})
+        return
     assert rendered(tmp_path, "{{ hostname }}", {"hostname": text}) == text.strip()
     assert rendered(tmp_path, "{{ hostname ~ '' }}", {"hostname": text}) == text.strip()
 

@@ -12,14 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edgetune.errors import InputError
-from edgetune.hosts.agent.kinds import KINDS
 from edgetune.plan import settings_by_agent
 from edgetune.rendering import misfits, render
 from edgetune.tuning import Tuning, load_tuning
+from edgetune.vocabulary.kinds import KINDS
 from tests import agent_nic
-from tests.agent_any import MACHINES, MAKES, AnyHost, Build, any_host, builds, tunings
+from tests.agent_any import AnyHost, any_host, builds, tunings
 from tests.agent_root import request
 from tests.builders import ROOT
+from tests.trials import MACHINES, MAKES, Build
 
 pytestmark = pytest.mark.slow
 
@@ -77,8 +78,8 @@ def leads_there_and_back(host: AnyHost, wanted: Settings, boot: str = "") -> boo
 
 def contradictory(wanted: Settings) -> bool:
     """Whether two settings are of one thing; those of a card are of parts of it."""
-    scopes = [scope for own in wanted for scope in KINDS[own["kind"]].scopes(own["target"])]
-    return any(scopes.count(scope) > 1 for scope in scopes if not scope.startswith("nic "))
+    things = [thing for own in wanted for thing in KINDS[own["kind"]].touches(own["target"])]
+    return any(things.count(thing) > 1 for thing in things if not thing.startswith("interface "))
 
 
 def assert_proven(host: AnyHost, wanted: Settings) -> None:

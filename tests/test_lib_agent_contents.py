@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgetune.hosts.agent.contents import alike, described, in_a_line
 from edgetune.hosts.result import HostResult
 from edgetune.rollout import change
+from edgetune.vocabulary.contents import alike, described, in_a_line
 from tests.agent_root import NearRoot, file, near_root, request
 
 CONF = "/etc/app/app.conf"

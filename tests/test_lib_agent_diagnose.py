@@ -12,7 +12,7 @@ import pytest
 
 from edgetune.hosts.agent import findings
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.kinds import KINDS
+from edgetune.vocabulary.kinds import KINDS
 from tests import sick_host
 from tests.agent_root import THP, near_root, thp
 from tests.sick_host import (

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from edgetune.hosts.agent.answer import answer
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.kinds.sysctl import sysctl_path
-from edgetune.hosts.agent.values import format_cpus, format_mask, parse_cpus, parse_mask
+from edgetune.vocabulary.targets import sysctl_path
+from edgetune.vocabulary.values import format_cpus, format_mask, parse_cpus, parse_mask
 from tests.agent_root import (
     NGINX_DROP_INS,
     THP,

@@ -19,11 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.kinds import memory_watermarks, sched_migration_cost
+from edgetune.hosts.agent.kinds import memory_watermarks
 from edgetune.hosts.agent.kinds.memory_tmpfs_policy import Mount
 from edgetune.hosts.agent.kinds.memory_watermarks import steps
 from edgetune.rendering import render
 from edgetune.tuning import load_tuning
+from edgetune.vocabulary.kinds import sched_migration_cost
 from tests.agent_programs import CACHE, Systemd, Tmpfs, instead
 from tests.agent_root import NGINX_DROP_INS, THP, NearRoot, setting, sysctl, thp
 from tests.builders import ROOT

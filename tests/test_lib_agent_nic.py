@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.nic_coalesce import NicCoalesce
 from edgetune.hosts.agent.kinds.nic_rfs import share_of
-from edgetune.hosts.agent.values import power_below
 from edgetune.rendering import render
 from edgetune.tuning import load_tuning
+from edgetune.vocabulary.values import power_below
 from tests import agent_nic
 from tests.agent_nic import CARDS, QUEUES, TABLE, Card, Make, NicHost, steer
 from tests.agent_root import setting

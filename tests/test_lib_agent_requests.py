@@ -14,9 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edgetune import kinds
 from edgetune.hosts.agent.answer import VERBS, answer
-from edgetune.hosts.agent.kinds import KINDS
 from tests.agent_root import (
     AgentRoot,
     channels,
@@ -150,13 +148,6 @@ def test_the_wrong_field_is_named_and_nothing_is_touched(
 def test_a_wrong_health_url_is_named(host: AgentRoot, url: str) -> None:
     error = host.fail("sample", health_url=url)
     assert (error["reason"], error["field"]) == ("bad_request", "health_url")
-
-
-def test_the_catalogue_and_the_agent_know_the_same_kinds_and_targets() -> None:
-    known = {name: list(kind.target) for name, kind in KINDS.items()}
-    named = {name: kind for name, kind in kinds.KINDS.items() if not kind.by_bmc}
-    assert {name: list(kind.target) for name, kind in named.items()} == known
-    assert kinds.KINDS["sysctl"].target == KINDS["sysctl"].target
 
 
 def test_another_protocol_is_told_the_way_out(host: AgentRoot) -> None:

@@ -1,97 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The catalogue knows of each kind what the agent takes: its values, parts, and what is refused."""
+"""Each kind is whole, says what it touches, and takes the same in the catalogue and on a host."""
 
 from __future__ import annotations
 
+import itertools
+import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from edgetune.errors import InputError
-from edgetune.hosts.agent.kinds import KINDS as AGENT_KINDS
-from edgetune.hosts.agent.kinds import file, protected
-from edgetune.hosts.agent.kinds.nic_coalesce import NicCoalesce
-from edgetune.hosts.agent.kinds.nic_irq_affinity import NicIrqAffinity
-from edgetune.hosts.agent.kinds.nic_rps import NicRps
-from edgetune.hosts.agent.kinds.nic_xps import NicXps
-from edgetune.hosts.agent.kinds.rss_text import FLOWS
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.kinds import HANDLERS, class_of
+from edgetune.hosts.agent.kinds.base import Handler
+from edgetune.hosts.agent.kinds.file_kept import FileKept
 from edgetune.hosts.agent.protocol import BadRequest, Fields
-from edgetune.hosts.agent.settings import read_settings
-from edgetune.kinds import KINDS
-from edgetune.off_limits import PLACES, PROTECTED
+from edgetune.hosts.agent.settings import Setting, read_settings
+from edgetune.hosts.agent.touched import things_at, touched_by
 from edgetune.tuning import load_tuning
-from tests.builders import write_yaml
+from edgetune.vocabulary.kind import DISRUPTIONS, Kind
+from edgetune.vocabulary.kinds import KINDS
+from edgetune.vocabulary.places import INIT_SCRIPT, OURS, UNIT, UNIT_LINK
+from edgetune.vocabulary.targets import parameter, property_of
+from tests.agent_any import AnyHost, any_host
+from tests.agent_nic import CARDS
+from tests.agent_root import near_root, setting
+from tests.builders import ROOT, write_yaml
+from tests.trials import MACHINES, Build, path_of, trials
 
-TARGETS = {
-    "attribute": "ProcCStates",
-    "unit": "irqbalance.service",
-    "key": "net.core.somaxconn",
-    "interface": "eth0",
-    "family": "inet",
-    "route": "default",
-    "file": "enabled",
-    "parameter": "min_free_kbytes",
-    "mount": "/var/cache/nginx",
-    "path": "/etc/app.conf",
-    "service": "nginx",
-    "property": "LimitNOFILE",
-}
-
-TAKEN: dict[str, list[Any]] = {
-    "unit": [{"active": "off"}, {"enabled": "on", "active": "on"}],
-    "sysctl": ["4096", "bbr", "4096 87380 6291456"],
-    "nic.channels": [{"rx": 0, "tx": 2}, {"combined": 8}],
-    "nic.ring": [{"rx": 4096}, {"tx": 1}],
-    "nic.rss": [
-        {"equal": 4},
-        {"weight": "6 2", "hfunc": "xor"},
-        {"key": "6d:5A", "hfunc": "toeplitz"},
-        {"hfunc": "crc32"},
-        *({flow: "sdfn"} for flow in FLOWS),
-    ],
-    "nic.features": [{"ntuple": "on"}, {"large-receive-offload": "off"}],
-    "nic.coalesce": [
-        *({name: "off"} for name in NicCoalesce.switches),
-        *({name: 50} for name in NicCoalesce.numbers),
-    ],
-    "nic.irq_affinity": [*NicIrqAffinity.words, "0-3,8", "0 2"],
-    "nic.xps": [*NicXps.words, "0-3,8", ""],
-    "nic.rps": [*NicRps.words, "0-3,8", ""],
-    "nic.rfs": ["0", "32768"],
-    "route.metric": [{"initcwnd": 20, "initrwnd": 1}, {"quickack": 0, "congctl": "bbr"}],
-    "memory.thp": ["madvise", "defer+madvise", "within_size"],
-    "memory.watermarks": ["1024"],
-    "memory.tmpfs_policy": ["interleave", "interleave:0-1", "bind:0", "prefer:1", "local"],
-    "sched.migration_cost": ["500000"],
-    "file": ["a\n", "\n", "größer\n\n"],
-    "service.property": ["65536", "infinity", "0-3"],
-    "memory.numa_policy": ["interleave", "local", "default", "preferred:1", "bind:0-1,3"],
-    "cpu.service_affinity": ["off_nic_irqs", "off_nic_cores"],
-}
-
-REFUSED: dict[str, list[Any]] = {
-    "unit": [{}, {"active": "masked"}, {"running": "on"}, {"active": 1}],
-    "sysctl": ["", "1\n2"],
-    "nic.channels": [{}, {"combine": 8}, {"rx": "on"}, {"rx": -1}],
-    "nic.ring": [{}, {"combined": 4}, {"rx": 0}],
-    "nic.rss": [{}, {"equals": 4}, {"equal": 0}, {"weight": "6"}, {"hfunc": "md5"}, {"tcp4": "x"}],
-    "nic.features": [{}, {"ntuple": 1}, {"N tuple": "on"}],
-    "nic.coalesce": [{}, {"adaptive-rx": 1}, {"rx-usecs": "on"}, {"rx-usec": 1}],
-    "nic.irq_affinity": ["wrong", "", "0-x"],
-    "nic.xps": ["others", "0;1"],
-    "nic.rps": ["per_queue", "0;1"],
-    "nic.rfs": ["many", "-1"],
-    "route.metric": [{}, {"initcwnd": 0}, {"quickack": 2}, {"congctl": "BBR"}, {"mtu": 1500}],
-    "memory.thp": ["Always", ""],
-    "memory.watermarks": ["1 %"],
-    "memory.tmpfs_policy": ["default", "bind", "bind:0,1"],
-    "sched.migration_cost": ["5 ms"],
-    "file": ["a", ""],
-    "service.property": ["", "1\n2"],
-    "memory.numa_policy": ["preferred", "bind:", "spread"],
-    "cpu.service_affinity": ["0-3", ""],
-}
+TRIALS = trials()
+DECLARED = [path.stem for path in (ROOT / "lib/edgetune/vocabulary/kinds").glob("[a-z]*.py")]
 
 
 def catalogue_says(tmp_path: Path, name: str, value: Any, **more: Any) -> str:
@@ -115,8 +57,7 @@ def catalogue_says(tmp_path: Path, name: str, value: Any, **more: Any) -> str:
 
 def agent_says(name: str, value: Any, target: dict[str, str], only: str | None = None) -> str:
     """What is wrong with the same setting in a request."""
-    own = {"kind": name, "target": target, "value": value, "only": only}
-    own["id"] = ":".join([name, *filter(None, [".".join(target.values())])])
+    own = setting(name, target, value, only=only)
     try:
         read_settings(Fields({"settings": [own]}))
     except BadRequest as error:
@@ -125,36 +66,234 @@ def agent_says(name: str, value: Any, target: dict[str, str], only: str | None =
 
 
 def target_of(name: str) -> dict[str, str]:
-    return {field: TARGETS[field] for field in KINDS[name].target}
+    return dict(TRIALS[name].target) if name in TRIALS else {}
 
 
-def each(values: dict[str, list[Any]]) -> list[tuple[str, Any]]:
-    assert set(values) == set(AGENT_KINDS)
-    return [(name, value) for name in values for value in values[name]]
+def each(which: str) -> list[tuple[str, Any]]:
+    return [(name, value) for name, own in TRIALS.items() for value in getattr(own, which)]
 
 
-@pytest.mark.parametrize(("name", "value"), each(TAKEN))
+@pytest.mark.parametrize("stem", DECLARED)
+def test_a_kind_is_whole(stem: str) -> None:
+    """Says which part of a kind is missing."""
+    place = f"lib/edgetune/vocabulary/kinds/{stem}.py"
+    kind = getattr(import_module(f"edgetune.vocabulary.kinds.{stem}"), "KIND", None)
+    assert isinstance(kind, Kind), f"{place} has no KIND"
+    name = stem.replace("_", ".", 1)
+    assert kind.name == name, f"{place}: a kind in this file is called {name}, not {kind.name}"
+    assert kind.disruption in DISRUPTIONS, f"{place}: {kind.disruption} is no disruption"
+    for word in ("summary", "takes", "example"):
+        assert getattr(kind, word), f"{place}: {word} is empty"
+    if kind.by_bmc:
+        return
+    agent = f"lib/edgetune/hosts/agent/kinds/{stem}.py"
+    assert (ROOT / agent).exists(), f"{agent} is missing: it carries out {name} on a host"
+    handler = getattr(import_module(f"edgetune.hosts.agent.kinds.{stem}"), class_of(name), None)
+    assert handler, f"{agent} has no class {class_of(name)}"
+    assert getattr(handler, "kind", None) is kind, f"{agent}: the `kind` of its class is another"
+    for method in ("runtime", "persistent", "snapshot", "apply", "restore"):
+        own = getattr(handler, method) is not getattr(Handler, method)
+        assert own, f"{agent}: {class_of(name)} has no {method}"
+    trial = path_of(name).relative_to(ROOT)
+    assert name in TRIALS, f"{trial} is missing: it says how {name} is tried"
+    assert list(TRIALS[name].target) == list(kind.target), f"{trial}: its target has other fields"
+    for which in ("taken", "refused"):
+        assert getattr(TRIALS[name], which), f"{trial}: no value is {which}"
+    seen = TRIALS[name].file or TRIALS[name].call or issubclass(handler, FileKept)
+    assert seen, f"{trial}: neither file nor call tells by what a change of {name} is seen"
+
+
+def test_each_class_of_the_agent_carries_out_a_kind() -> None:
+    folder = ROOT / "lib/edgetune/hosts/agent/kinds"
+    found = [path.stem for path in folder.glob("*.py") if "\n    kind = KIND\n" in path.read_text()]
+    assert found, "no class names its kind"
+    for stem in found:
+        assert stem in DECLARED, f"lib/edgetune/vocabulary/kinds/{stem}.py is missing"
+
+
+def test_each_trial_is_of_a_kind() -> None:
+    for path in (ROOT / "tests/kinds").glob("[a-z]*.py"):
+        assert path.stem in DECLARED, f"lib/edgetune/vocabulary/kinds/{path.stem}.py is missing"
+
+
+def test_no_two_kinds_have_one_place_in_the_order_of_application() -> None:
+    places: dict[int, str] = {}
+    for name, kind in KINDS.items():
+        other = places.setdefault(kind.order, name)
+        assert other == name, f"{name} and {other} have the order {kind.order}"
+
+
+def test_names_that_are_none_are_no_kinds() -> None:
+    for name in ("nic.none", "nic", "", "base", "__init__", "nic_ring", "../x", "nic.ring.x", None):
+        assert name not in KINDS and name not in HANDLERS
+    assert "bios.attribute" in KINDS and "bios.attribute" not in HANDLERS
+
+
+@pytest.mark.parametrize(("name", "value"), each("taken"))
 def test_what_the_agent_takes_is_taken(tmp_path: Path, name: str, value: Any) -> None:
     assert not agent_says(name, value, target_of(name))
     assert not catalogue_says(tmp_path, name, value)
 
 
-@pytest.mark.parametrize(("name", "value"), each(REFUSED))
+@pytest.mark.parametrize(("name", "value"), each("refused"))
 def test_what_the_agent_refuses_is_refused(tmp_path: Path, name: str, value: Any) -> None:
     assert agent_says(name, value, target_of(name)).startswith("value")
     assert catalogue_says(tmp_path, name, value).startswith("value")
 
 
-@pytest.mark.parametrize("name", list(AGENT_KINDS))
+@pytest.mark.parametrize("name", TRIALS)
 def test_only_has_a_meaning_for_the_same_kinds(tmp_path: Path, name: str) -> None:
-    value = TAKEN[name][0]
+    value = TRIALS[name].taken[0]
     says = f"only: has no meaning for {name}"
     assert (agent_says(name, value, target_of(name), "raise") == says) is not KINDS[name].ordered
     assert (catalogue_says(tmp_path, name, value, only="raise") == says) is not KINDS[name].ordered
 
 
-def test_a_kind_is_set_by_the_agent_or_by_the_bmc() -> None:
-    assert {name for name in KINDS if KINDS[name].by_bmc} == set(KINDS) - set(AGENT_KINDS)
+@pytest.mark.parametrize("name", TRIALS)
+def test_a_kind_changes_what_it_says_that_it_touches(tmp_path: Path, name: str) -> None:
+    build, tried = Build(CARDS[0], MACHINES[1]), []
+
+    @settings(max_examples=6, deadline=None, derandomize=True, database=None)
+    @given(own=st.sampled_from(TRIALS[name].settings(build)).flatmap(lambda one: one))
+    def attempt(own: dict[str, Any]) -> None:
+        with any_host(tmp_path / str(next(numbers)), build) as host:
+            before = host.whole()
+            wanted = [own, *TRIALS[name].beside]
+            if host.plan(*wanted)[0]["status"] != "change":
+                return
+            host.poked.clear()
+            host.calls.clear()
+            host.apply(*wanted)
+            inside = Host(str(host.path))
+            touched = {thing for one in wanted for thing in touched_of(inside, one)}
+            for what, things in things_changed(host, inside, before).items():
+                assert things & touched, f"{name} does not say that it touches {what}"
+                tried.append(what)
+
+    attempt()
+    assert tried, f"no setting of {path_of(name).relative_to(ROOT)} changes anything"
+
+
+numbers = itertools.count()
+# What follows from a restart of nginx, and what keeps our boot hook.
+AFTERWARDS = re.compile(r"proc/[0-9]+/|proc/interrupts|sys/fs/")
+HOOK = {INIT_SCRIPT[1:], UNIT[1:], UNIT_LINK[1:]}
+
+
+def touched_of(inside: Host, own: dict[str, Any]) -> set[str]:
+    given = Setting(own["kind"], own["target"], own["value"], None, None)
+    return touched_by(inside, given)
+
+
+def things_changed(host: AnyHost, inside: Host, before: dict[str, Any]) -> dict[str, set[str]]:
+    """What the files, programs and doubles of a host saw, with the things that each of it is."""
+    found = {name: things_at(inside, name) for name in host.poked}
+    for call in host.calls:
+        things = things_called(call)
+        found.update({call: things} if things else {})
+    after = host.whole()
+    for name in sorted(set(before) | set(after)):
+        if before.get(name) != after.get(name) and name not in (*HOOK, "nginx"):
+            found.update(things_of(inside, name, after.get(name)))
+    return found
+
+
+def things_called(call: str) -> set[str]:
+    unit = re.match(r"systemctl (?:--no-block )?(?:start|stop|enable|disable) (\S+)", call)
+    mount = re.match(r"mount .* (\S+)$", call)
+    card = re.match(r"ethtool -[A-Z] (\S+)", call)
+    named = {"unit": unit, "mount": mount, "interface": card}
+    return {f"{what} {found.group(1)}" for what, found in named.items() if found}
+
+
+def things_of(inside: Host, name: str, now: Any) -> dict[str, set[str]]:
+    if name == "routes":
+        return {name: {"route inet 0.0.0.0/0"}}
+    if name in ("rss", "interrupts") or name.startswith("card "):
+        return {name: {"interface eth0"}}
+    content = now[1] if isinstance(now, tuple) else b""
+    if AFTERWARDS.match(name) or name == "proc/self/mountinfo" or content is None:
+        return {}
+    if not Path(name).name.startswith(OURS):
+        return {f"/{name}": things_at(inside, f"/{name}")}
+    pairs = re.findall(rb"^([^#\s=]+) ?= ?", content, re.MULTILINE)
+    keys = [key.decode() for key in pairs]
+    if "sysctl.d" in name:
+        return {f"{key} in {name}": {parameter(key)} for key in keys}
+    service = Path(name).parent.name[: -len(".d")]
+    return {f"{key} in {name}": {property_of(service, key)} for key in keys}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        (("sysctl", {"key": "net.core.somaxconn"}), ("sysctl", {"key": "net/core/somaxconn"}), 1),
+        (("sysctl", {"key": "vm.dirty_bytes"}), ("sysctl", {"key": "vm.dirty_ratio"}), 2),
+        (("sysctl", {"key": "vm.swappiness"}), ("sysctl", {"key": "vm.dirty_ratio"}), 0),
+        (
+            ("sysctl", {"key": "vm.min_free_kbytes"}),
+            ("memory.watermarks", {"parameter": "min_free_kbytes"}),
+            1,
+        ),
+        (("sysctl", {"key": "kernel.sched_migration_cost_ns"}), ("sched.migration_cost", {}), 1),
+        (
+            ("sysctl", {"key": "net.core.rps_sock_flow_entries"}),
+            ("nic.rfs", {"interface": "eth0"}),
+            1,
+        ),
+        (("nic.ring", {"interface": "eth0"}), ("nic.irq_affinity", {"interface": "eth0"}), 1),
+        (("nic.ring", {"interface": "eth0"}), ("nic.ring", {"interface": "eth1"}), 0),
+        (
+            ("service.property", {"service": "nginx.service", "property": "CPUAffinity"}),
+            ("cpu.service_affinity", {"service": "nginx"}),
+            1,
+        ),
+        (
+            ("route.metric", {"family": "inet", "route": "default"}),
+            ("route.metric", {"family": "inet", "route": "0.0.0.0/0"}),
+            1,
+        ),
+        (
+            ("route.metric", {"family": "inet6", "route": "2001:DB8::/32"}),
+            ("route.metric", {"family": "inet6", "route": "2001:db8:0::/32"}),
+            1,
+        ),
+    ],
+)
+def test_kinds_that_touch_one_thing_meet_however_it_is_spelt(
+    tmp_path: Path, one: tuple[str, Any], other: tuple[str, Any], both: int
+) -> None:
+    with near_root(tmp_path / "host") as host:
+        inside = Host(str(host.path))
+        own = [{"kind": kind, "target": target, "value": ""} for kind, target in (one, other)]
+        assert len(touched_of(inside, own[0]) & touched_of(inside, own[1])) == both
+
+
+def test_a_file_of_the_kernel_is_a_thing_by_its_real_path(tmp_path: Path) -> None:
+    """Links of sysfs, what belongs to a card, and interrupts lead to one interface."""
+    with near_root(tmp_path / "host") as host:
+        card = host.path / "sys/devices/pci0/0000:03:00.0"
+        (card / "net").mkdir(parents=True)
+        (host.path / "sys/class/net/eth0").rename(card / "net/eth0")
+        (host.path / "sys/class/net/eth0").symlink_to("../../devices/pci0/0000:03:00.0/net/eth0")
+        (card / "net/eth0/device").symlink_to("../..")
+        host.write("sys/devices/pci0/0000:03:00.0/msi_irqs/41", "msix\n")
+        host.write("sys/devices/pci0/0000:03:00.0/sriov_numvfs", "0\n")
+        inside = Host(str(host.path))
+        for name in (
+            "/sys/class/net/eth0/queues/rx-0/rps_cpus",
+            "/sys/devices/pci0/0000:03:00.0/net/eth0/queues/rx-0/rps_cpus",
+            "/sys/class/net/eth0/device/sriov_numvfs",
+            "/proc/irq/41/smp_affinity_list",
+        ):
+            assert "interface eth0" in things_at(inside, name), name
+        real = "/sys/devices/pci0/0000:03:00.0/net/eth0/queues/rx-0/rps_cpus"
+        assert real in things_at(inside, "/sys/class/net/eth0/queues/rx-0/rps_cpus")
+        assert things_at(inside, "/proc/irq/42/smp_affinity_list") == {
+            "/proc/irq/42/smp_affinity_list"
+        }
+        (host.path / "etc/link").symlink_to("sysctl.conf")
+        assert things_at(inside, "/etc/link") == {"/etc/sysctl.conf"}
 
 
 @pytest.mark.parametrize(
@@ -201,14 +340,9 @@ def test_expressions_are_for_the_hosts_to_check(tmp_path: Path) -> None:
 def test_what_no_tuning_changes_is_named(
     tmp_path: Path, name: str, field: str, place: str, says: str
 ) -> None:
-    value = TAKEN[name][0]
+    value = TRIALS[name].taken[0]
     assert agent_says(name, value, {field: place}).endswith(says)
     assert catalogue_says(tmp_path, name, value, **{field: place}) == says
-
-
-def test_both_protect_the_same() -> None:
-    assert PROTECTED == protected.PROTECTED
-    assert PLACES == file.NOT_OURS
 
 
 @pytest.mark.parametrize("field", ["why", "source"])

@@ -13,6 +13,7 @@ from edgetune.hosts.result import HostResult
 from edgetune.rollout import change, drain, reboot
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.reverts import can_cut_off
+from tests.agent_root import channels, file, rps, setting, sysctl, thp
 from tests.world import World, changing
 
 
@@ -86,9 +87,11 @@ def test_with_a_reboot_a_host_waits_until_it_is_back(tmp_path: Path) -> None:
 
 
 def test_a_host_that_cannot_be_cut_off_waits_for_nothing() -> None:
-    assert not can_cut_off(["sysctl:vm.swappiness", "memory.thp:enabled", "file:/etc/x"])
-    for name in ("sysctl:net.core.x", "sysctl:net/core/x", "nic.ring:eth0", "route.metric:x"):
-        assert can_cut_off(["memory.thp:enabled", name])
+    harmless = [sysctl("1", "vm.swappiness"), thp("never"), file("/etc/x", "x\n")]
+    assert not can_cut_off(harmless)
+    route = setting("route.metric", {"family": "inet", "route": "default"}, {"initcwnd": 9})
+    for own in (sysctl("1"), sysctl("1", "net/core/x"), rps("0"), channels(2), route):
+        assert can_cut_off([*harmless, own])
 
 
 def test_until_when_stands_in_the_record_before_the_host_is_asked(world: World) -> None:

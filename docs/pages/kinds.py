@@ -4,22 +4,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from docs.pages.markdown import code, codes, items, page, paragraph, table
-from docs.pages.words import words
 from edgetune import expressions
-from edgetune.hosts.agent.kinds import KINDS as AGENT_KINDS
-from edgetune.kinds import KINDS
-from edgetune.tuning import DISRUPTIONS
+from edgetune.errors import InputError
+from edgetune.vocabulary.kind import DISRUPTIONS, Kind
+from edgetune.vocabulary.kinds import KINDS
 
 
 def kinds_page() -> str:
-    unordered = codes(name for name in _in_order() if not KINDS[name].ordered)
+    unordered = codes(name for name, kind in KINDS.items() if not kind.ordered)
     return page(
         "kinds",
-        kinds=_kinds(),
-        targets=table("field, meaning", [(code(name), text) for name, text in _targets().items()]),
+        kinds=table(
+            "kind, set on, value, example, asks for at least, what it is", map(_row, KINDS.values())
+        ),
+        targets=table(
+            "field, meaning", [(code(name), text) for name, text in targets_of(KINDS).items()]
+        ),
         orders=items(
             [
                 f"Disruptions, from the least to the most: {codes(DISRUPTIONS)}.",
@@ -33,53 +37,30 @@ def kinds_page() -> str:
     )
 
 
-def example_of(name: str) -> dict[str, Any]:
-    """A setting of this kind, as a tuning has it."""
-    return {"kind": name, **_words()[name]["example"]}
+def targets_of(kinds: Mapping[str, Kind]) -> dict[str, str]:
+    """What each field of a target means; InputError where two kinds say different things of one."""
+    found: dict[str, str] = {}
+    for name, kind in kinds.items():
+        for field, own in kind.target.items():
+            if found.setdefault(field, own.meaning) != own.meaning:
+                raise InputError(name, f"target.{field}", "means another thing in another kind")
+    return found
 
 
-def _kinds() -> str:
-    rows = [
-        (
-            code(name),
-            codes(KINDS[name].target) or "nothing",
-            _words()[name]["takes"],
-            _flow(example_of(name)),
-            KINDS[name].disruption,
-            _summary_of(name),
-        )
-        for name in _in_order()
-    ]
-    return table("kind, set on, value, example, asks for at least, what it is", rows)
-
-
-def _summary_of(name: str) -> str:
-    told = KINDS[name].summary or (AGENT_KINDS[name].__doc__ or "").partition("\n\n")[0]
-    return told.replace("``", "`")
-
-
-def _flow(example: dict[str, Any]) -> str:
-    """An example as YAML on one line."""
-    parts = [f"{key}: {_plain(value)}" for key, value in example.items() if key != "kind"]
-    return code(", ".join(parts))
+def _row(kind: Kind) -> tuple[str, ...]:
+    return (
+        code(kind.name),
+        codes(kind.target) or "nothing",
+        kind.takes,
+        code(", ".join(f"{key}: {_plain(value)}" for key, value in kind.example.items())),
+        kind.disruption,
+        kind.summary,
+    )
 
 
 def _plain(value: Any) -> str:
+    """A value as YAML on one line."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_plain(part)}" for key, part in value.items()) + "}"
-    if isinstance(value, bool):
-        return "on" if value else "off"
     text = str(value)
     return json.dumps(text) if not text or set(text) & set("*{\n") else text
-
-
-def _in_order() -> list[str]:
-    return [*(name for name in KINDS if KINDS[name].by_bmc), *AGENT_KINDS]
-
-
-def _words() -> Any:
-    return words("kinds", KINDS)
-
-
-def _targets() -> Any:
-    return words("targets", {field for kind in KINDS.values() for field in kind.target})

@@ -24,9 +24,10 @@ from edgetune.documents.plan import (
 from edgetune.documents.reading import digest_of
 from edgetune.errors import NothingToDo, RefusedError
 from edgetune.inventory import Host, Pop
-from edgetune.kinds import KINDS
 from edgetune.metrics.catalogue import METRICS, WORK
-from edgetune.tuning import DISRUPTIONS, Tuning
+from edgetune.tuning import Tuning
+from edgetune.vocabulary.kind import DISRUPTIONS, kind_of
+from edgetune.vocabulary.kinds import KINDS
 
 SHARE_OF_WORK = Guard(WORK, 0.05)
 """A guard of every rollout, but for tunings that name a margin of their own: hosts that do less of
@@ -101,16 +102,12 @@ def _guards(tuning: Tuning) -> list[Guard]:
 
 def settings_by_agent(rows: Rows) -> list[Mapping[str, Any]]:
     """Those settings, or rows of a plan about them, that the agent of a host takes."""
-    return [row for row in rows if not KINDS[_kind_of(row)].by_bmc]
+    return [row for row in rows if not KINDS[kind_of(row["id"])].by_bmc]
 
 
 def settings_by_bmc(rows: Rows) -> list[Mapping[str, Any]]:
     """Those that its BMC takes."""
-    return [row for row in rows if KINDS[_kind_of(row)].by_bmc]
-
-
-def _kind_of(row: Mapping[str, Any]) -> str:
-    return str(row["id"]).partition(":")[0]
+    return [row for row in rows if KINDS[kind_of(row["id"])].by_bmc]
 
 
 def _changes(settings: Rows) -> list[Mapping[str, Any]]:

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from edgetune.errors import InputError
-from edgetune.kinds import KINDS
 from edgetune.tuning import EACH, Setting, Tuning, is_expression
+from edgetune.vocabulary.grammar import Wrong
+from edgetune.vocabulary.kinds import KINDS
 
 
 def render(tuning: Tuning, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -52,23 +52,24 @@ def _render_setting(
     setting: Setting, target: Mapping[str, str], facts: Mapping[str, Any]
 ) -> dict[str, Any]:
     names = dict(facts, nic=facts.get("nics", {}).get(target.get("interface")))
-    value: Any
+    kind = KINDS[setting.kind]
+    made: Any
     if isinstance(setting.value, str):
-        value = _work_out(setting.value, names, f"{setting.where}.value")
-        # White space around a value means nothing, but in a file every byte does.
-        value = value if setting.kind == "file" else value.strip()
+        made = _work_out(setting.value, names, f"{setting.where}.value")
     else:
         texts = {
             key: _work_out(str(part), names, f"{setting.where}.value.{key}")
             for key, part in setting.value.items()
         }
-        value = {
-            key: _part(text, setting, key)
-            for key, text in texts.items()
-            if text or not setting.value[key]
-        }
+        made = {key: text for key, text in texts.items() if text or not setting.value[key]}
+    try:
+        value = kind.of_text(target, made) if made else made
+    except Wrong as wrong:
+        place = f"{setting.where}.value"
+        shown = str(made[wrong.part] if wrong.part else made)[:100]
+        raise InputError(place, wrong.part or None, f"{shown!r} {wrong}") from None
     return {
-        "id": ":".join([setting.kind, *filter(None, [".".join(target.values())])]),
+        "id": kind.id_of(target),
         "kind": setting.kind,
         "target": dict(target),
         "value": value,
@@ -87,20 +88,3 @@ def _work_out(text: str, names: Mapping[str, Any], where: str) -> str:
         return work_out(text, names)
     except ValueError as error:
         raise InputError(where, None, f"does not fit the host's facts: {error}") from None
-
-
-def _part(text: str, setting: Setting, key: str) -> int | str:
-    text = text.strip()
-    allowed, needed = _PARTS[KINDS[setting.kind].parts]
-    if re.fullmatch(r"-?[0-9]{1,20}", text):
-        return int(text)
-    if not text or not re.fullmatch(allowed, text):
-        raise InputError(f"{setting.where}.value", key, f"{text!r} is {needed}")
-    return text
-
-
-_PARTS = {
-    "numbers": ("", "not a whole number"),
-    "switches": ("on|off", "neither a whole number nor on or off"),
-    "words": (r"[A-Za-z0-9][A-Za-z0-9:,. _-]{0,999}", "neither a number nor plain words"),
-}

@@ -14,14 +14,13 @@ from edgetune.documents.plan import Guard, Intent
 from edgetune.documents.reading import digest_of
 from edgetune.fields import Fields, find_file
 from edgetune.files import load_yaml
-from edgetune.kinds import KINDS, Kind
 from edgetune.metrics.catalogue import METRICS
-
-DISRUPTIONS = ("live", "restart", "drain", "reboot")
-"""What a setting asks of a host, least first."""
+from edgetune.vocabulary.grammar import Parts, Wrong
+from edgetune.vocabulary.kind import DISRUPTIONS, Kind
+from edgetune.vocabulary.kinds import KINDS
+from edgetune.vocabulary.targets import SERVICE_NAME
 
 _WORD = r"[a-z][a-z0-9_]*"
-_SERVICE = r"[A-Za-z0-9][A-Za-z0-9@:._-]*"
 _NUMBERS = r"(-?[0-9]+|infinity)([\s:]+(-?[0-9]+|infinity))*"
 
 
@@ -53,8 +52,7 @@ class Setting:
     @property
     def id(self) -> str:
         """Names the setting on a host, such as ``sysctl:net.core.somaxconn``."""
-        what = ".".join(self.target.values())
-        return f"{self.kind}:{what}" if what else self.kind
+        return KINDS[self.kind].id_of(self.target)
 
     def is_on_host_as(self, id: str) -> bool:
         """Whether a host has it under this id: one for each of its interfaces has several."""
@@ -149,14 +147,14 @@ def _read_setting(fields: Fields, where: str) -> Setting:
     name = fields.text("kind", choices=list(KINDS))
     kind = KINDS[name]
     target = _read_target(fields, kind)
-    value = _read_value(fields, kind)
+    value = _read_value(fields, kind, target)
     setting = Setting(
         kind=name,
         target=target,
         value=value,
         only=_read_only(fields, name, value),
         disruption=_read_disruption(fields, kind),
-        restart=fields.text("restart", target.get("service"), pattern=_SERVICE),
+        restart=fields.text("restart", target.get("service"), pattern=SERVICE_NAME),
         why=_read_words(fields, "why"),
         source=_read_words(fields, "source"),
         where=where,
@@ -174,48 +172,60 @@ def _read_words(fields: Fields, field: str) -> str:
 
 
 def _read_target(fields: Fields, kind: Kind) -> Mapping[str, str]:
-    target = {field: fields.text(field, pattern=form) for field, form in kind.target.items()}
-    for field, refusal in kind.refused.items():
-        why = refusal(target[field])
+    target = {}
+    for name, own in kind.target.items():
+        pattern = rf"{own.pattern}|\{EACH}" if name == "interface" else own.pattern
+        target[name] = fields.text(name, pattern=pattern)
+        why = own.refusal(target[name])
         if why:
-            raise fields.wrong(field, why)
+            raise fields.wrong(name, why)
     return target
 
 
-def _read_value(fields: Fields, kind: Kind) -> Value:
-    value = fields.raw("value")
-    if kind.parts:
+def _read_value(fields: Fields, kind: Kind, target: Mapping[str, str]) -> Value:
+    """The value as it is written, seen to be one as far as that can be told without a host."""
+    raw = fields.raw("value")
+    written: Value
+    if isinstance(kind.value, Parts):
         below = fields.inside("value")
-        if not value:
-            raise fields.wrong("value", "is empty")
-        return {str(key): _read_part(below, key, kind) for key in value}
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        written = {str(name): _read_part(below, name) for name in raw}
+    elif isinstance(raw, bool) or not isinstance(raw, (str, int, float)):
         raise fields.wrong("value", "must be text or a number")
-    if is_expression(str(value)):
-        return _checked_expression(fields, "value", str(value))
-    # White space around a value means nothing, but a file ends with some.
-    for text in (str(value), str(value).strip()):
-        if re.fullmatch(kind.text, text):
-            return str(value)
-    raise fields.wrong("value", f"{str(value)[:100]!r} does not match {kind.text}")
+    else:
+        written = str(raw)
+    try:
+        _check_value(fields, kind, target, written)
+    except Wrong as wrong:
+        raise fields.wrong(*_told(wrong, written)) from None
+    return written
 
 
-def _read_part(below: Fields, key: str, kind: Kind) -> str | int:
-    pattern = kind.pattern_of(str(key))
-    if pattern is None:
-        raise below.wrong(key, f"is not known here; known: {', '.join(kind.names)}")
-    part: str | int = below.raw(key)
+def _read_part(below: Fields, name: str) -> str | int:
+    part: str | int = below.raw(name)
     # YAML reads on and off as true and false.
-    if isinstance(part, bool) and kind.parts != "numbers":
-        part = "on" if part else "off"
-    if is_expression(str(part)):
-        return _checked_expression(below, key, str(part))
-    if not re.fullmatch(pattern, str(part).strip()):
-        raise below.wrong(key, f"{str(part)[:100]!r} does not match {pattern}")
-    return part
+    return ("on" if part else "off") if isinstance(part, bool) else part
 
 
-def _checked_expression(fields: Fields, field: str, text: str) -> str:
+def _check_value(fields: Fields, kind: Kind, target: Mapping[str, str], written: Value) -> None:
+    parts = {"": written} if isinstance(written, str) else written
+    made = [name for name, part in parts.items() if is_expression(str(part))]
+    for name in made:
+        kind.value.part(name)
+        _check_expression(fields, f"value.{name}" if name else "value", str(parts[name]))
+    if not made:
+        kind.of_text(target, written)
+    elif isinstance(kind.value, Parts) and len(made) < len(parts):
+        kind.value.of_text({name: part for name, part in parts.items() if name not in made})
+
+
+def _told(wrong: Wrong, written: Value) -> tuple[str, str]:
+    """Where a value is wrong, and what it is there."""
+    part = written if isinstance(written, str) else written.get(wrong.part)
+    shown = f"{str(part)[:100]!r} " if part is not None else ""
+    return f"value.{wrong.part}" if wrong.part else "value", f"{shown}{wrong}"
+
+
+def _check_expression(fields: Fields, field: str, text: str) -> None:
     # Jinja is imported where a tuning needs it.
     from edgetune.expressions import check_expression
 
@@ -223,7 +233,6 @@ def _checked_expression(fields: Fields, field: str, text: str) -> str:
         check_expression(text)
     except ValueError as error:
         raise fields.wrong(field, str(error)) from None
-    return text
 
 
 def _read_only(fields: Fields, name: str, value: Value) -> str | None:

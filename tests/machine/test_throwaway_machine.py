@@ -22,7 +22,7 @@ import pytest
 
 from edgetune import AGENT_PROTOCOL
 from edgetune.hosts.agent import bundle
-from edgetune.hosts.agent.kinds import KINDS
+from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.conversation import BOOTSTRAP
 from edgetune.hosts.fleet import packed
 from tests.agent_root import setting
@@ -164,7 +164,7 @@ def wrong(settings: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def chosen() -> list[dict[str, Any]]:
     """What the machine supports, as far as a plan can tell."""
-    wanted = [own for own in wishes(ask("facts")) if own["kind"] in KINDS]
+    wanted = [own for own in wishes(ask("facts")) if own["kind"] in HANDLERS]
     reasons = {row["id"]: row["reason"] for row in plan(wanted) if row["status"] == "unsupported"}
     print(*(f"{id}: {why}" for id, why in reasons.items()), sep="\n")
     return [own for own in wanted if own["id"] not in reasons]

@@ -105,7 +105,7 @@ AGENT = (
         (
             "what was set is not read back",
             "change.py",
-            "    if not kind.same(now, setting.value):\n",
+            "    if not handler.same(now, setting.value):\n",
             "    if False:\n",
         ),
         (
@@ -117,7 +117,7 @@ AGENT = (
         (
             "what was put back is not read back",
             "put_back.py",
-            "    if now != was and not kind.is_back(entry.setting.target, now, was):\n",
+            "    if now != was and not handler.is_back(entry.setting.target, now, was):\n",
             "    if False:\n",
         ),
         (
@@ -163,6 +163,38 @@ AGENT = (
             "journal.py",
             "unsettled = self.provisional or self.state in UNSETTLED",
             "unsettled = self.provisional",
+        ),
+    ),
+    *mutations_of(
+        FOLDER,
+        ["lib_kinds", "lib_agent_stack"],
+        (
+            "a file of a card is nothing of its interface",
+            "touched.py",
+            '    return {real, *(f"interface {name}" for name in owners)}\n',
+            "    return {real}\n",
+        ),
+        (
+            "links lead to other things than what they name",
+            "touched.py",
+            "    real = os.path.realpath(host.path(path))\n",
+            "    real = host.path(path)\n",
+        ),
+    ),
+    *mutations_of(
+        "lib/edgetune/vocabulary",
+        ["lib_kinds", "rollout_reverts_steps"],
+        (
+            "a coupled parameter is not touched",
+            "kinds/sysctl.py",
+            "    return [parameter(own) for own in pair]\n",
+            '    return [parameter(target["key"])]\n',
+        ),
+        (
+            "no route can cut a host off",
+            "kind.py",
+            're.compile("(interface|route) |',
+            're.compile("(interface) |',
         ),
     ),
 )

@@ -10,10 +10,10 @@ from typing import Any
 
 from edgetune.bmc.ladder import ON, SHUTDOWN
 from edgetune.documents.plan import MOST_WAYS, Intent, Options, Plan
-from edgetune.hosts.agent.contents import in_a_line
 from edgetune.judge.outliers import outlier_text
 from edgetune.metrics.catalogue import METRICS, UNITS
 from edgetune.texts import command, one_line
+from edgetune.vocabulary.contents import in_a_line
 
 
 def _ways(count: int) -> str:

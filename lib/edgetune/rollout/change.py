@@ -9,10 +9,8 @@ from typing import Any
 
 from edgetune import steady_clock
 from edgetune.documents.batch import Batch
-from edgetune.hosts.agent.contents import same_values
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
-from edgetune.kinds import KINDS
 from edgetune.plan import settings_by_agent
 from edgetune.report.text import was_and_is_text
 from edgetune.rollout.bios import forget, settled
@@ -33,6 +31,8 @@ from edgetune.rollout.reverts import (
 )
 from edgetune.rollout.site import Site
 from edgetune.rollout.steps import after_change, after_proof, again_in
+from edgetune.vocabulary.contents import same_values
+from edgetune.vocabulary.kinds import KINDS
 
 _POLL = 1.0
 # Seconds between two looks at hosts that take a change back by themselves.
@@ -238,7 +238,7 @@ def _proofs(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Hos
 
 
 def _cuts_off(opened: Record, host: str) -> bool:
-    return can_cut_off([str(setting["id"]) for setting in _agent_settings(opened, host)])
+    return can_cut_off(_agent_settings(opened, host))
 
 
 def _restore_request(opened: Record, work: Batch, host: Host) -> dict[str, Any]:

@@ -10,16 +10,16 @@ from statistics import median
 from typing import Any
 
 from edgetune.errors import HostError, InputError
-from edgetune.hosts.agent.protocol import SERVICE
 from edgetune.inventory import Host, Pop
 from edgetune.report.diagnosis import diagnosis_text
 from edgetune.rollout.site import Site
+from edgetune.vocabulary.targets import SERVICE_NAME
 
 SEVERITIES = ("helps", "conflict", "note")
 LONGEST = 60
 # Seconds that a host may take beside the time between its two looks.
 ANSWER = 60.0
-SERVICES = ("nginx",)
+SERVICE_NAMES = ("nginx",)
 _FEW = 3
 
 Told = Mapping[str, Mapping[str, Any]]
@@ -38,7 +38,7 @@ def diagnose_hosts(
     which would help where. Hosts that do not answer are ``missing``; HostError when none does.
     """
     chosen = _chosen(site.inventory.pop(pop), hosts)
-    request = _request(seconds, services or SERVICES)
+    request = _request(seconds, services or SERVICE_NAMES)
     answers = site.fleet.ask(chosen, "diagnose", lambda host: request, timeout=seconds + ANSWER)
     told = {name: answer.data for name, answer in answers.items() if not answer.failed}
     missing = {name: str(answer.error) for name, answer in answers.items() if answer.failed}
@@ -68,7 +68,7 @@ def _request(seconds: int, services: Sequence[str]) -> dict[str, Any]:
     if not 0 <= seconds <= LONGEST:
         raise InputError("parameter", "seconds", f"must be from 0 to {LONGEST}, not {seconds}")
     for name in services:
-        if not re.fullmatch(SERVICE, name):
+        if not re.fullmatch(SERVICE_NAME, name):
             raise InputError("parameter", "services", f"{name!r} is no name of a service")
     return {"seconds": seconds, "services": list(services)}
 

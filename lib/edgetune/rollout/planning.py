@@ -14,7 +14,6 @@ from edgetune.documents.plan import Options, Plan, Restart
 from edgetune.errors import InputError, RefusedError
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host, Pop
-from edgetune.kinds import KINDS
 from edgetune.plan import make_plan, settings_by_agent, settings_by_bmc
 from edgetune.rendering import misfits, render
 from edgetune.report.findings import preflight_text
@@ -25,6 +24,7 @@ from edgetune.rollout.record import load_plan, save_plan
 from edgetune.rollout.site import Site
 from edgetune.rollout.unreadable import refuse_unreadable
 from edgetune.tuning import Tuning
+from edgetune.vocabulary.kinds import KINDS
 
 _FEW = 3
 _UNPROVEN = (

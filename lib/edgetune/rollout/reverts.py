@@ -8,19 +8,19 @@ this module says. Until then an unreachable host may come back, and a rollback w
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from edgetune import steady_clock
 from edgetune.report.text import clock
 from edgetune.rollout.record import Record
+from edgetune.vocabulary.kinds import KINDS
 
 if TYPE_CHECKING:
     from edgetune.documents.batch import Batch, HostStep
     from edgetune.hosts.result import HostResult
 
 APPLY_TIMEOUT = 120
-_NETWORK = ("nic.", "route.", "sysctl:net.", "sysctl:net/")
 # What the hosts that are asked at once take for an apply, the workflow engine to get to the next
 # step, and the hosts to connect and to verify, in seconds.
 _ROUND = 40.0
@@ -30,9 +30,9 @@ _AFTER_REBOOT = 300.0
 _MARGIN = 60.0
 
 
-def can_cut_off(settings: Sequence[str]) -> bool:
-    """Whether settings of these ids can take a host off the network."""
-    return any(name.startswith(_NETWORK) for name in settings)
+def can_cut_off(settings: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether settings, as the agent takes them, can take a host off the network."""
+    return any(KINDS[own["kind"]].can_cut_off(own["target"]) for own in settings)
 
 
 def confirm_window(opened: Record, hosts: int) -> float:

@@ -9,7 +9,7 @@ from typing import List, Sequence
 from edgetune.hosts.agent.change import in_order, set_now
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import UNSETTLED, Entry, Journal, Journals, by_hook
-from edgetune.hosts.agent.kinds import KINDS
+from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.observe import observe
 from edgetune.hosts.agent.protocol import TUNING, Failed, Json, Refused, complaint
 from edgetune.hosts.agent.put_back import attempt
@@ -23,7 +23,7 @@ from edgetune.hosts.agent.standby import (
     time_left,
 )
 from edgetune.hosts.agent.undo import take_back
-from edgetune.hosts.agent.values import shown
+from edgetune.vocabulary.values import shown
 
 BOOT_WAIT = 10.0
 LATE_WAIT = 300.0
@@ -94,7 +94,7 @@ def _unready(host: Host) -> List[Entry]:
 
 
 def _ready(host: Host, entry: Entry) -> bool:
-    return KINDS[entry.setting.kind](host).ready(entry.setting.target)
+    return HANDLERS[entry.setting.kind](host).ready(entry.setting.target)
 
 
 def _end_if_due(host: Host, journal: Journal) -> None:
@@ -149,7 +149,7 @@ def _await(host: Host, entries: Sequence[Entry]) -> None:
     end = time.monotonic() + BOOT_WAIT
     settings = [entry.setting for entry in entries]
     while time.monotonic() < end:
-        if all(KINDS[setting.kind](host).present(setting.target) for setting in settings):
+        if all(HANDLERS[setting.kind](host).present(setting.target) for setting in settings):
             return
         time.sleep(0.1)
 

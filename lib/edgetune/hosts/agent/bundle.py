@@ -5,11 +5,12 @@ import os
 from functools import lru_cache
 from typing import Dict, Iterator, Tuple
 
-PACKAGE = "edgetune.hosts.agent"
+PACKAGES = ("edgetune.hosts.agent", "edgetune.vocabulary")
 
 TEXT = """\
 # SPDX-License-Identifier: Apache-2.0
-# The host agent of edgetune: the modules of lib/edgetune/hosts/agent, and what imports them.
+# The host agent of edgetune: the modules of lib/edgetune/hosts/agent and lib/edgetune/vocabulary,
+# and what imports them.
 
 import sys
 from importlib.machinery import ModuleSpec
@@ -60,7 +61,7 @@ def own_source() -> bytes:
 
 @lru_cache(maxsize=1)
 def make() -> bytes:
-    """The text, from the modules in this directory."""
+    """The text, from the modules of `PACKAGES`."""
     listed = "".join(_literal(name, code) for name, code in sorted(modules().items()))
     return TEXT.format(modules=listed).encode()
 
@@ -74,10 +75,11 @@ def _literal(name: str, code: str) -> str:
 def modules() -> Dict[str, str]:
     """The code of each module by its full name; the packages around ours are empty."""
     found = {"edgetune": "", "edgetune.hosts": ""}
-    top = os.path.dirname(__file__)
-    for file, name in _files(top, PACKAGE):
-        with open(file, encoding="utf-8") as text:
-            found[name] = text.read()
+    top = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+    for package in PACKAGES:
+        for file, name in _files(os.path.join(top, *package.split(".")[1:]), package):
+            with open(file, encoding="utf-8") as text:
+                found[name] = text.read()
     return found
 
 

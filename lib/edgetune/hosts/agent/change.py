@@ -7,19 +7,20 @@ from typing import Any, Dict, List, Sequence, Set, Tuple
 from edgetune.hosts.agent.files import Directories, remember_file
 from edgetune.hosts.agent.host import RESERVE_BYTES, Host
 from edgetune.hosts.agent.journal import JOURNAL_VERSION, Entry, Journal, Journals
-from edgetune.hosts.agent.kinds import KINDS
+from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.observe import Row, asked, in_force, observe_all
 from edgetune.hosts.agent.protocol import AgentError, Failed, Json, Unsupported
 from edgetune.hosts.agent.services import is_active, restart
 from edgetune.hosts.agent.settings import Setting
 from edgetune.hosts.agent.standby import BootHook, arm_timer, set_deadline
-from edgetune.hosts.agent.values import shown
+from edgetune.hosts.agent.touched import touched_by
+from edgetune.vocabulary.kinds import KINDS
+from edgetune.vocabulary.values import shown
 
 
 def in_order(entries: Sequence[Entry]) -> List[Entry]:
     """Entries in the order of application."""
-    kinds = list(KINDS)
-    return sorted(entries, key=lambda entry: kinds.index(entry.setting.kind))
+    return sorted(entries, key=lambda entry: KINDS[entry.setting.kind].order)
 
 
 def begin(host: Host, rows: Sequence[Row], head: Json) -> Journal:
@@ -43,8 +44,8 @@ def record(host: Host, journal: Journal, rows: Sequence[Row]) -> None:
     entries = []
     for row in rows:
         old, setting = row.setting, to_be_set(row)
-        kind = KINDS[old.kind](host)
-        snapshot = kind.snapshot(old.target) if row.differs["runtime"] else None
+        handler = HANDLERS[old.kind](host)
+        snapshot = handler.snapshot(old.target) if row.differs["runtime"] else None
         entries.append(Entry(setting, old.value, row.values, snapshot, row.differs))
     journal.hold(entries)
     journal.files = {name: remember_file(host, name) for name in stored_files(host, journal)}
@@ -65,7 +66,7 @@ def stored_files(host: Host, journal: Journal) -> Dict[str, str]:
     for name in dict.fromkeys(setting.kind for setting in stored):
         own = [setting for setting in stored if setting.kind == name]
         with host.glance():
-            found.update(KINDS[name](host).files(journal, own))
+            found.update(HANDLERS[name](host).files(journal, own))
     return found
 
 
@@ -113,22 +114,23 @@ def _set_all(host: Host, journal: Journal) -> None:
     for entry in in_order(journal.entries):
         # What was as wanted may be so no more: new queues come without what the others have. The
         # snapshot of what was changed before it covers it.
-        if entry.runtime or (touched & entry.scopes and not in_force(host, entry.setting)):
+        own = touched_by(host, entry.setting)
+        if entry.runtime or (touched & own and not in_force(host, entry.setting)):
             set_now(host, entry)
-            touched |= entry.scopes
+            touched |= own
 
 
 def set_now(host: Host, entry: Entry) -> None:
     """Change one setting and read it back; Failed names it."""
     setting = entry.setting
-    kind = KINDS[setting.kind](host)
+    handler = HANDLERS[setting.kind](host)
     try:
-        kind.apply(setting.target, setting.value)
-        now = asked(kind, setting) if kind.live else setting.value
+        handler.apply(setting.target, setting.value)
+        now = asked(handler, setting) if handler.live else setting.value
     except (OSError, AgentError, Unsupported) as error:
         text = error.strerror if isinstance(error, OSError) else str(error)
         raise Failed(f"{setting.id}: cannot be set to {shown(setting.value)}: {text}") from None
-    if not kind.same(now, setting.value):
+    if not handler.same(now, setting.value):
         text = f"reads {shown(now)} after {shown(setting.value)} was written"
         raise Failed(f"{setting.id}: {text}")
 
@@ -150,7 +152,7 @@ def _mode_and_owner(journal: Journal, name: str) -> Tuple[Any, ...]:
 def reload_changed(host: Host, journal: Journal) -> None:
     """Let the operating system look at the files that a journal has changed."""
     for name in dict.fromkeys(entry.setting.kind for entry in journal.entries if entry.stored):
-        KINDS[name](host).reload()
+        HANDLERS[name](host).reload()
 
 
 def prove(host: Host, journal: Journal, services: Sequence[str] = ()) -> List[Row]:
@@ -158,7 +160,7 @@ def prove(host: Host, journal: Journal, services: Sequence[str] = ()) -> List[Ro
     # What was good enough, now and after a boot, need not be the same at both.
     changed = [(entry, entry.runtime or entry.stored) for entry in journal.entries]
     settings = [entry.setting if done else entry.asked_for for entry, done in changed]
-    told = [own for own in settings if KINDS[own.kind](host).live or not host.booting]
+    told = [own for own in settings if HANDLERS[own.kind](host).live or not host.booting]
     rows = observe_all(host, told, journal.tuning)
     wrong = [
         f"{row.setting.id}: {row.reason}: is {shown(row.runtime)}, stored {shown(row.persistent)}"
@@ -176,7 +178,7 @@ def prove(host: Host, journal: Journal, services: Sequence[str] = ()) -> List[Ro
 def _disproof(host: Host, row: Row) -> List[str]:
     """What a setting whose service was restarted is found to be instead; nothing if all is well."""
     try:
-        KINDS[row.setting.kind](host).prove(row.setting)
+        HANDLERS[row.setting.kind](host).prove(row.setting)
     except (Failed, Unsupported) as why:
         return [f"{row.setting.id}: {why}"]
     return []

@@ -6,13 +6,13 @@ from typing import Iterator, List, Optional, Sequence
 
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Journal, Journals
-from edgetune.hosts.agent.kinds import KINDS
+from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.kinds.hook_kept import HookKept
-from edgetune.hosts.agent.kinds.nic import NicKind
 from edgetune.hosts.agent.observe import Row, observe
 from edgetune.hosts.agent.protocol import Json, complaint, shortened
 from edgetune.hosts.agent.settings import Setting
-from edgetune.hosts.agent.values import Parts, Value, merged, parts, shown
+from edgetune.hosts.agent.touched import touched_by
+from edgetune.vocabulary.values import Parts, Value, merged, parts, shown
 
 MOST_ROWS = 100
 LONGEST_IN_SAMPLE = 300
@@ -68,7 +68,7 @@ def _left_of(host: Host, setting: Setting, over: Sequence[Setting]) -> Optional[
     for other in over:
         if other.id == setting.id and isinstance(value, dict):
             value = _still_said(host, value, other)
-        elif _is_same_thing(setting, other):
+        elif _is_same_thing(host, setting, other):
             return None
     left = Setting(setting.kind, setting.target, value, setting.only, setting.restart)
     left.beside = setting.beside
@@ -77,15 +77,15 @@ def _left_of(host: Host, setting: Setting, over: Sequence[Setting]) -> Optional[
 
 def _still_said(host: Host, value: Parts, later: Setting) -> Parts:
     """The parts of a value that stay beside those of a later setting."""
-    kind, newer = KINDS[later.kind](host), parts(later.value)
-    merge = kind.merge if isinstance(kind, HookKept) else merged
+    handler, newer = HANDLERS[later.kind](host), parts(later.value)
+    merge = handler.merge if isinstance(handler, HookKept) else merged
     both = parts(merge(value, newer))
     return {name: part for name, part in value.items() if name in both and name not in newer}
 
 
-def _is_same_thing(one: Setting, other: Setting) -> bool:
-    kinds = KINDS[one.kind], KINDS[other.kind]
-    # The scope of an interface is all that belongs to it, which need not be changed by both.
-    if one.id == other.id or all(issubclass(kind, NicKind) for kind in kinds):
-        return one.id == other.id
-    return not set(kinds[0].scopes(one.target)).isdisjoint(kinds[1].scopes(other.target))
+def _is_same_thing(host: Host, one: Setting, other: Setting) -> bool:
+    if one.id == other.id:
+        return True
+    both = touched_by(host, one) & touched_by(host, other)
+    # An interface is all that belongs to it, which need not be changed by both.
+    return any(not thing.startswith("interface ") for thing in both)

@@ -7,8 +7,9 @@ import os
 import stat
 from typing import List
 
-from edgetune.hosts.agent.host import STATE, Host, room_or_not
+from edgetune.hosts.agent.host import Host, room_or_not
 from edgetune.hosts.agent.protocol import Json, Refused
+from edgetune.vocabulary.places import STATE
 
 
 def remember_file(host: Host, name: str) -> Json:

@@ -23,12 +23,10 @@ from typing import (
 
 from edgetune.hosts.agent.disk import Directory, opened
 from edgetune.hosts.agent.protocol import Failed, Refused
+from edgetune.vocabulary.places import NOT_READY, STATE
 
-STATE = "/var/lib/edgetune"
 AGENT = STATE + "/agent.py"
-SYSTEMD = "/etc/systemd/system"
 EPOCH = STATE + "/epoch"
-NOT_READY = "/var/lib/edgetune-not-ready"
 RESERVE = STATE + "/reserve"
 RESERVE_BYTES = 512 * 1024
 LOCK = "/run/edgetune.lock"

@@ -3,15 +3,15 @@
 
 import base64
 import json
-from typing import Any, Dict, List, Optional, Set, Tuple, Type
+from typing import Any, Dict, List, Optional, Tuple
 
-from edgetune.hosts.agent.contents import FORM, described
-from edgetune.hosts.agent.host import AGENT, STATE, Host
-from edgetune.hosts.agent.kinds import KINDS
-from edgetune.hosts.agent.kinds.base import Kind
+from edgetune.hosts.agent.host import AGENT, Host
+from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.protocol import Failed, Json, Refused
 from edgetune.hosts.agent.settings import Setting
-from edgetune.hosts.agent.values import Value
+from edgetune.vocabulary.contents import FORM, described
+from edgetune.vocabulary.places import STATE
+from edgetune.vocabulary.values import Value
 
 JOURNAL_VERSION = 1
 UNSETTLED = ("applying", "restoring", "lifted")
@@ -38,11 +38,6 @@ class Entry:
         self.snapshot = snapshot
         self.runtime: bool = changes["runtime"]
         self.stored: bool = changes["stored"]
-
-    @property
-    def scopes(self) -> Set[str]:
-        """What it touches on the host."""
-        return set(KINDS[self.setting.kind].scopes(self.setting.target))
 
     @property
     def asked_for(self) -> Setting:
@@ -72,7 +67,7 @@ class Entry:
     def of(data: Json) -> "Entry":
         """From the journal's file."""
         names = ("kind", "target", "value", "only", "restart")
-        if data["kind"] not in KINDS:
+        if data["kind"] not in HANDLERS:
             raise OtherVersion(f"knows the kind {data['kind']!r}")
         setting = Setting(*(data[name] for name in names))
         # Journals did not always say what was wanted.
@@ -153,15 +148,6 @@ class Journal:
         """Whether the boot hook has something to do for it."""
         unsettled = self.provisional or self.state in UNSETTLED
         return unsettled or any(entry.stored and by_hook(entry) for entry in self.entries)
-
-    def scopes(self) -> Set[str]:
-        """What it changes: of two tunings with a common scope the later one stands on the other."""
-        changed = [entry for entry in self.entries if entry.runtime or entry.stored]
-        return {scope for entry in changed for scope in entry.scopes}
-
-    def reach(self) -> Set[str]:
-        """What it changes, or may change if it is laid on again."""
-        return {scope for entry in self.entries for scope in entry.scopes}
 
 
 class Journals:
@@ -252,5 +238,4 @@ def _journal_file(tuning: str) -> str:
 
 def by_hook(entry: Entry) -> bool:
     """Whether only our boot hook keeps this setting over a reboot."""
-    kind: Type[Kind] = KINDS[entry.setting.kind]
-    return kind.kept_by_hook
+    return HANDLERS[entry.setting.kind].kept_by_hook

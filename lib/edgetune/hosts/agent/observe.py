@@ -3,15 +3,15 @@
 
 from typing import Any, Callable, List, Optional, Sequence
 
-from edgetune.hosts.agent.contents import described, same_values
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Entry
-from edgetune.hosts.agent.kinds import KINDS
-from edgetune.hosts.agent.kinds.base import Kind
+from edgetune.hosts.agent.kinds import HANDLERS
+from edgetune.hosts.agent.kinds.base import Handler
 from edgetune.hosts.agent.protocol import Json, Unsupported, shortened
 from edgetune.hosts.agent.services import probe_restart
 from edgetune.hosts.agent.settings import Setting
-from edgetune.hosts.agent.values import Value, bounded
+from edgetune.vocabulary.contents import described, same_values
+from edgetune.vocabulary.values import Value, bounded
 
 LONGEST_REASON = 500
 LONGEST_VALUE = 2000
@@ -70,15 +70,15 @@ def observe(host: Host, setting: Setting, tuning: str, running: Optional[Value] 
     ``running`` is taken for what is in force where a service has yet to be restarted.
     """
     row = Row(setting)
-    kind = KINDS[setting.kind](host)
+    handler = HANDLERS[setting.kind](host)
     try:
-        row.persistent = stored_value(kind, setting)
-        row.runtime = asked(kind, setting) if running is None else running
-        rounded = kind.rounded(setting.target, setting.value)
+        row.persistent = stored_value(handler, setting)
+        row.runtime = asked(handler, setting) if running is None else running
+        rounded = handler.rounded(setting.target, setting.value)
         row.wanted = bounded(setting.only, row.runtime, rounded)
-        row.differs["runtime"] = not reached(kind, setting, row.runtime)
-        row.differs["stored"] = _must_store(kind, row)
-        _probe(host, kind, row, tuning)
+        row.differs["runtime"] = not reached(handler, setting, row.runtime)
+        row.differs["stored"] = _must_store(handler, row)
+        _probe(host, handler, row, tuning)
     except Unsupported as why:
         row.problem = str(why)
     except ValueError as error:
@@ -92,16 +92,16 @@ def observe_all(host: Host, settings: Sequence[Setting], tuning: str) -> List[Ro
         return [observe(host, setting, tuning) for setting in settings]
 
 
-def asked(kind: Kind, setting: Setting) -> Value:
-    """What is in force, in the terms of the setting; Unsupported as `Kind.runtime`."""
-    with kind.host.glance():
-        return _bounded(kind.in_terms(setting, kind.runtime(setting.target)))
+def asked(handler: Handler, setting: Setting) -> Value:
+    """What is in force, in the terms of the setting; Unsupported as `Handler.runtime`."""
+    with handler.host.glance():
+        return _bounded(handler.in_terms(setting, handler.runtime(setting.target)))
 
 
-def stored_value(kind: Kind, setting: Setting) -> Optional[Value]:
+def stored_value(handler: Handler, setting: Setting) -> Optional[Value]:
     """What will be in force after a boot, as far as the setting speaks of it."""
-    found = kind.persistent(setting.target)
-    said = None if found is None else kind.in_terms(setting, found)
+    found = handler.persistent(setting.target)
+    said = None if found is None else handler.in_terms(setting, found)
     return None if said is None or said == {} else _bounded(said)
 
 
@@ -112,42 +112,42 @@ def _bounded(value: Value) -> Value:
     return f"{shortened(value, LONGEST_VALUE)} ({described(value.encode())})"
 
 
-def reached(kind: Kind, setting: Setting, value: Optional[Value]) -> bool:
+def reached(handler: Handler, setting: Setting, value: Optional[Value]) -> bool:
     """Whether a value is as the setting wants it; ``only`` is content with more, or less."""
     if value is None:
         return False
-    wanted = kind.rounded(setting.target, setting.value)
-    return kind.same(value, bounded(setting.only, value, wanted))
+    wanted = handler.rounded(setting.target, setting.value)
+    return handler.same(value, bounded(setting.only, value, wanted))
 
 
 def in_force(host: Host, setting: Setting) -> bool:
     """Whether a setting is as wanted now; Unsupported where that cannot be told."""
-    kind = KINDS[setting.kind](host)
-    return reached(kind, setting, asked(kind, setting))
+    handler = HANDLERS[setting.kind](host)
+    return reached(handler, setting, asked(handler, setting))
 
 
-def _must_store(kind: Kind, row: Row) -> bool:
+def _must_store(handler: Handler, row: Row) -> bool:
     # Where nobody has said anything, a default that is good enough now is so after a boot.
     if row.persistent is None and row.setting.only:
         return row.differs["runtime"]
-    return not reached(kind, row.setting, row.persistent)
+    return not reached(handler, row.setting, row.persistent)
 
 
-def _probe(host: Host, kind: Kind, row: Row, tuning: str) -> None:
+def _probe(host: Host, handler: Handler, row: Row, tuning: str) -> None:
     if row.differs["runtime"]:
-        kind.probe(row.setting)
+        handler.probe(row.setting)
         if row.setting.restart and not host.booting:
             probe_restart(host, row.setting.restart)
     if row.differs["stored"]:
-        kind.probe_stored(row.setting, tuning)
+        handler.probe_stored(row.setting, tuning)
 
 
 def current(host: Host, setting: Setting) -> Json:
     """What is in force and what is stored; None for what the host does not have."""
-    kind = KINDS[setting.kind](host)
+    handler = HANDLERS[setting.kind](host)
     return {
-        "runtime": _known(asked, kind, setting),
-        "persistent": _known(stored_value, kind, setting),
+        "runtime": _known(asked, handler, setting),
+        "persistent": _known(stored_value, handler, setting),
     }
 
 
@@ -157,7 +157,7 @@ def current_all(host: Host, entries: Sequence[Entry]) -> List[Json]:
         return [current(host, entry.setting) for entry in entries]
 
 
-def _known(read: Callable[[Kind, Setting], Optional[Value]], *given: Any) -> Optional[Value]:
+def _known(read: Callable[[Handler, Setting], Optional[Value]], *given: Any) -> Optional[Value]:
     try:
         return read(*given)
     except Unsupported:

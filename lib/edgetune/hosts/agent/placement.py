@@ -9,14 +9,11 @@ from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.interrupts import queue_interrupts
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.hosts.agent.topology import Topology, node_of
-from edgetune.hosts.agent.values import format_cpus, parse_cpus
+from edgetune.vocabulary.kinds.nic_irq_affinity import KIND
+from edgetune.vocabulary.values import format_cpus, parse_cpus
 
 if TYPE_CHECKING:
     from edgetune.hosts.agent.settings import Setting
-
-IRQ_AFFINITY = "nic.irq_affinity"
-
-POLICIES = ("local", "spread", "interleave")
 
 
 def cpus_of_queues(host: Host, interface: str, policy: str, queues: int) -> List[int]:
@@ -112,6 +109,6 @@ def cpus_that_serve(host: Host, interface: str, beside: "Sequence[Setting]") -> 
 
 def _planned(host: Host, interface: str, beside: "Sequence[Setting]") -> Dict[str, Set[int]]:
     for setting in beside:
-        if setting.kind == IRQ_AFFINITY and setting.target["interface"] == interface:
+        if setting.kind == KIND.name and setting.target["interface"] == interface:
             return placed(host, interface, str(setting.value))
     return {}

@@ -164,8 +164,6 @@ class Fields:
 
 TUNING = r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"
 DIGEST = r"[A-Za-z0-9:_-]{1,200}"
-SERVICE = r"[A-Za-z0-9][A-Za-z0-9@:._-]{0,199}"
-LINE = r"[ -~\t]{1,1000}"
 
 
 def shortened(text: str, most: int) -> str:

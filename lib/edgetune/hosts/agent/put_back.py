@@ -8,10 +8,10 @@ from edgetune.hosts.agent.change import in_order, reload_changed
 from edgetune.hosts.agent.files import put_file_back
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Entry, Journal
-from edgetune.hosts.agent.kinds import KINDS
+from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.observe import current
 from edgetune.hosts.agent.protocol import Failed, complaint
-from edgetune.hosts.agent.values import shown
+from edgetune.vocabulary.values import shown
 
 
 def put_back(host: Host, journal: Journal) -> List[str]:
@@ -28,7 +28,7 @@ def put_settings_back(host: Host, entries: Sequence[Entry], problems: List[str])
     changed = [
         entry
         for entry in reversed(in_order(entries))
-        if entry.runtime and KINDS[entry.setting.kind](host).present(entry.setting.target)
+        if entry.runtime and HANDLERS[entry.setting.kind](host).present(entry.setting.target)
     ]
     refused: Dict[str, List[str]] = {}
     for entry in changed:
@@ -43,25 +43,25 @@ def put_settings_back(host: Host, entries: Sequence[Entry], problems: List[str])
 
 
 def _set_back(host: Host, entry: Entry) -> None:
-    KINDS[entry.setting.kind](host).restore(entry.setting.target, entry.snapshot)
+    HANDLERS[entry.setting.kind](host).restore(entry.setting.target, entry.snapshot)
 
 
 def _is_as_before(host: Host, entry: Entry, refused: Dict[str, List[str]]) -> bool:
     """Whether a setting that could not be set back is as it was, with all downstream of it."""
     if not refused[entry.setting.id]:
         return False
-    kind = KINDS[entry.setting.kind](host)
+    handler = HANDLERS[entry.setting.kind](host)
     try:
-        now = json.dumps(kind.snapshot(entry.setting.target), sort_keys=True)
+        now = json.dumps(handler.snapshot(entry.setting.target), sort_keys=True)
     except Exception:
         return False
-    return kind.live and now == json.dumps(entry.snapshot, sort_keys=True)
+    return handler.live and now == json.dumps(entry.snapshot, sort_keys=True)
 
 
 def _check_back(host: Host, entry: Entry) -> None:
-    kind, was = KINDS[entry.setting.kind](host), entry.before["runtime"]
-    now = current(host, entry.setting)["runtime"] if kind.live else was
-    if now != was and not kind.is_back(entry.setting.target, now, was):
+    handler, was = HANDLERS[entry.setting.kind](host), entry.before["runtime"]
+    now = current(host, entry.setting)["runtime"] if handler.live else was
+    if now != was and not handler.is_back(entry.setting.target, now, was):
         raise Failed(f"reads {shown(now)} after {shown(was)} was restored")
 
 

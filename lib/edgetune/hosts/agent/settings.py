@@ -3,9 +3,13 @@
 
 from typing import List, Optional, Sequence
 
-from edgetune.hosts.agent.kinds import KINDS
-from edgetune.hosts.agent.protocol import SERVICE, Fields
-from edgetune.hosts.agent.values import Target, Value, bounded
+from edgetune.hosts.agent.kinds import HANDLERS
+from edgetune.hosts.agent.protocol import Fields
+from edgetune.vocabulary.grammar import Wrong
+from edgetune.vocabulary.kind import Kind
+from edgetune.vocabulary.kinds import KINDS
+from edgetune.vocabulary.targets import SERVICE_NAME
+from edgetune.vocabulary.values import Target, Value, bounded
 
 
 class Setting:
@@ -24,8 +28,7 @@ class Setting:
     @property
     def id(self) -> str:
         """Names it on a host, such as ``nic.rps:eth0``."""
-        what = ".".join(self.target[name] for name in KINDS[self.kind].target)
-        return f"{self.kind}:{what}" if what else self.kind
+        return KINDS[self.kind].id_of(self.target)
 
 
 def read_settings(request: Fields) -> List[Setting]:
@@ -45,23 +48,39 @@ def read_settings(request: Fields) -> List[Setting]:
 
 def _read_setting(fields: Fields) -> Setting:
     name = fields.text("kind", ".*")
-    if name not in KINDS:
-        raise fields.wrong("kind", "is not known; known: " + ", ".join(KINDS))
+    if name not in HANDLERS:
+        raise fields.wrong("kind", "is none that this agent knows")
     kind = KINDS[name]
-    below = fields.inside("target")
-    target = {field: below.text(field, pattern) for field, pattern in kind.target.items()}
-    below.done()
+    target = _read_target(fields.inside("target"), kind)
     only = fields.optional("only", "raise|lower")
     if only and not kind.ordered:
         raise fields.wrong("only", f"has no meaning for {name}")
-    value = kind.check_value(fields)
-    setting = Setting(name, target, value, only, fields.optional("restart", SERVICE))
+    value = _read_value(fields, kind, target)
+    setting = Setting(name, target, value, only, fields.optional("restart", SERVICE_NAME))
     if fields.text("id", ".*") != setting.id:
         raise fields.wrong("id", f"is not {setting.id}")
     if only:
         _check_numbers(fields, value)
     fields.done()
     return setting
+
+
+def _read_target(fields: Fields, kind: Kind) -> Target:
+    target = {}
+    for name, own in kind.target.items():
+        target[name] = fields.text(name, own.pattern)
+        why = own.refusal(target[name])
+        if why:
+            raise fields.wrong(name, why)
+    fields.done()
+    return target
+
+
+def _read_value(fields: Fields, kind: Kind, target: Target) -> Value:
+    try:
+        return kind.read(target, fields.raw("value"))
+    except Wrong as wrong:
+        raise fields.wrong(f"value.{wrong.part}" if wrong.part else "value", str(wrong)) from None
 
 
 def _check_numbers(fields: Fields, value: Value) -> None:

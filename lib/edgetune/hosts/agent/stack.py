@@ -7,13 +7,14 @@ from edgetune.hosts.agent.change import put_on, record
 from edgetune.hosts.agent.drift import drift_of
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Entry, Journal, Journals
-from edgetune.hosts.agent.kinds import KINDS
+from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.observe import Row, observe
 from edgetune.hosts.agent.protocol import Failed, Json, Refused
 from edgetune.hosts.agent.put_back import attempt, put_back
 from edgetune.hosts.agent.services import started
 from edgetune.hosts.agent.settings import Setting
-from edgetune.hosts.agent.values import Value
+from edgetune.hosts.agent.touched import changed_by, touched_by, touched_by_all
+from edgetune.vocabulary.values import Value
 
 
 class Stack:
@@ -84,7 +85,7 @@ class Stack:
     def _row(self, journal: Journal, entry: Entry, running: Dict[str, Value]) -> Row:
         own, setting = entry.setting, entry.asked_for
         before = running.get(own.id, entry.before["runtime"])
-        live = KINDS[own.kind](self._host).live
+        live = HANDLERS[own.kind](self._host).live
         row = observe(self._host, setting, journal.tuning, None if live else before)
         if row.problem:
             raise Failed(f"{own.id}: {row.problem}")
@@ -116,18 +117,19 @@ class Stack:
 
     def _can_tell(self, setting: Setting) -> bool:
         """At a boot services may run later."""
-        if KINDS[setting.kind](self._host).live or not self._host.booting:
+        if HANDLERS[setting.kind](self._host).live or not self._host.booting:
             return True
         return bool(setting.restart and started(self._host, [setting.restart]))
 
 
 def above(host: Host, journal: Journal) -> List[Journal]:
     """What was applied later and touches the same things, directly or not, in that order."""
-    touched, found = journal.scopes(), []
+    touched, found = changed_by(host, journal.entries), []
     for other in Journals(host).all():
-        stands_on_it = other.state == "lifted" or bool(touched & other.reach())
+        reach = touched_by_all(host, other.entries)
+        stands_on_it = other.state == "lifted" or bool(touched & reach)
         if other.sequence > journal.sequence and stands_on_it:
-            touched |= other.reach()
+            touched |= reach
             found.append(other)
     return found
 
@@ -139,9 +141,11 @@ def way_back(host: Host, journal: Journal) -> Dict[str, Optional[Json]]:
     """
     held: Set[str] = set()
     for other in Journals(host).all():
-        held |= other.reach() if other.sequence > journal.sequence else set()
+        if other.sequence > journal.sequence:
+            held |= touched_by_all(host, other.entries)
     return {
-        entry.setting.id: None if entry.scopes & held else entry.before for entry in journal.entries
+        entry.setting.id: None if touched_by(host, entry.setting) & held else entry.before
+        for entry in journal.entries
     }
 
 

@@ -9,15 +9,11 @@ from typing import Iterator, List, Optional, Sequence
 
 from edgetune.hosts.agent.bundle import own_source
 from edgetune.hosts.agent.files import Directories
-from edgetune.hosts.agent.host import AGENT, RESERVE, STATE, SYSTEMD, Host
+from edgetune.hosts.agent.host import AGENT, RESERVE, Host
 from edgetune.hosts.agent.journal import Journal, Journals
 from edgetune.hosts.agent.protocol import Unsupported
-from edgetune.hosts.agent.values import Target, Value
-
-UNIT = SYSTEMD + "/edgetune.service"
-UNIT_LINK = SYSTEMD + "/multi-user.target.wants/edgetune.service"
-INIT_SCRIPT = "/etc/init.d/S99edgetune"
-
+from edgetune.vocabulary.places import INIT_SCRIPT, STATE, UNIT, UNIT_LINK
+from edgetune.vocabulary.values import Target, Value
 
 # There while the rest of a boot is still to be set.
 FOLLOWING = "/run/edgetune-late"

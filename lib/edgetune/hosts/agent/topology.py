@@ -8,7 +8,7 @@ from typing import Dict, Iterator, Optional, Set
 from edgetune.hosts.agent.counters import meminfo
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Json
-from edgetune.hosts.agent.values import format_cpus, parse_cpus
+from edgetune.vocabulary.values import format_cpus, parse_cpus
 
 CPUS = "/sys/devices/system/cpu"
 NODES = "/sys/devices/system/node"

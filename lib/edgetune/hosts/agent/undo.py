@@ -4,17 +4,17 @@
 from typing import List, Sequence
 
 from edgetune.hosts.agent.change import services_of
-from edgetune.hosts.agent.contents import alike, same_values
 from edgetune.hosts.agent.files import is_as_remembered
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Entry, Journal, Journals
-from edgetune.hosts.agent.kinds import KINDS
+from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.observe import current_all, diff_of
 from edgetune.hosts.agent.protocol import Failed, Json
 from edgetune.hosts.agent.put_back import attempt, put_back, put_settings_back
 from edgetune.hosts.agent.services import restart, started
 from edgetune.hosts.agent.stack import Stack, refuse_below
 from edgetune.hosts.agent.standby import BootHook, disarm_timer
+from edgetune.vocabulary.contents import alike, same_values
 
 
 class Undone:
@@ -78,7 +78,7 @@ def take_back_live(host: Host, journal: Journal, names: Sequence[str]) -> Undone
     chosen = [
         entry
         for entry in journal.entries
-        if entry.setting.id in names and entry.runtime and KINDS[entry.setting.kind](host).live
+        if entry.setting.id in names and entry.runtime and HANDLERS[entry.setting.kind](host).live
     ]
     found = current_all(host, chosen)
     due = [entry for entry, now in zip(chosen, found) if now["runtime"] != entry.before["runtime"]]
@@ -99,9 +99,9 @@ def what_differs(host: Host, journal: Journal) -> List[str]:
 
 
 def _is_back(host: Host, entry: Entry, now: Json) -> bool:
-    kind, was = KINDS[entry.setting.kind](host), entry.before
-    running = now["runtime"] == was["runtime"] or not kind.live
-    running = running or kind.is_back(entry.setting.target, now["runtime"], was["runtime"])
+    handler, was = HANDLERS[entry.setting.kind](host), entry.before
+    running = now["runtime"] == was["runtime"] or not handler.live
+    running = running or handler.is_back(entry.setting.target, now["runtime"], was["runtime"])
     return running and alike(now["persistent"], was["persistent"])
 
 

@@ -5,12 +5,13 @@ import os
 from typing import List, Optional, Sequence
 
 from edgetune.hosts.agent.change import blank, to_be_set
-from edgetune.hosts.agent.host import LOCK, STATE, Host
+from edgetune.hosts.agent.host import LOCK, Host
 from edgetune.hosts.agent.journal import Journal
-from edgetune.hosts.agent.kinds import KINDS
+from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.observe import Row
 from edgetune.hosts.agent.protocol import Json, Unsupported
 from edgetune.hosts.agent.standby import BootHook
+from edgetune.vocabulary.places import STATE
 
 
 def refuse_unwritable(host: Host, rows: Sequence[Row], head: Json) -> None:
@@ -29,7 +30,7 @@ def _files_of(host: Host, journal: Journal, row: Row) -> List[str]:
     if not row.differs["stored"]:
         return []
     try:
-        return list(KINDS[row.setting.kind](host).files(journal, [to_be_set(row)]))
+        return list(HANDLERS[row.setting.kind](host).files(journal, [to_be_set(row)]))
     except Unsupported:
         return []
 

@@ -9,7 +9,7 @@ from edgetune.hosts.agent.findings.words import finding
 from edgetune.hosts.agent.journal import Journals
 from edgetune.hosts.agent.kinds.sysctl import Sysctl
 from edgetune.hosts.agent.protocol import Json, Unsupported
-from edgetune.hosts.agent.values import Value
+from edgetune.vocabulary.values import Value
 
 SHOWN = 3
 PACKAGED = "/usr/lib/"

@@ -9,7 +9,7 @@ from edgetune.hosts.agent.findings.irqs import allowed_on, queue_irqs, served_by
 from edgetune.hosts.agent.findings.seen import Seen
 from edgetune.hosts.agent.findings.words import finding
 from edgetune.hosts.agent.protocol import Json
-from edgetune.hosts.agent.values import format_cpus, parse_cpus
+from edgetune.vocabulary.values import format_cpus, parse_cpus
 
 GROUPS = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified")
 # In /proc/PID/stat, counted from the field after the name of the process.

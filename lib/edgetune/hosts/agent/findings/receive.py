@@ -12,7 +12,7 @@ from edgetune.hosts.agent.kinds.nic_channels import NicChannels
 from edgetune.hosts.agent.kinds.nic_ring import NicRing
 from edgetune.hosts.agent.kinds.rss_text import read_rss, table_of
 from edgetune.hosts.agent.protocol import Json, Unsupported
-from edgetune.hosts.agent.values import format_cpus
+from edgetune.vocabulary.values import format_cpus
 
 OVERFLOWS: Dict[str, Tuple[str, ...]] = {
     "bnxt_en": (r"(\[\d+\]: )?rx_discards", "rx_total_discard_pkts"),

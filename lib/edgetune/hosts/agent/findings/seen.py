@@ -10,7 +10,7 @@ from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.nic import NicCounts, driver_of
 from edgetune.hosts.agent.protocol import Failed, Unsupported
 from edgetune.hosts.agent.topology import CPUS, NODES, node_numbers
-from edgetune.hosts.agent.values import parse_cpus
+from edgetune.vocabulary.values import parse_cpus
 
 Table = Dict[str, Dict[str, int]]
 

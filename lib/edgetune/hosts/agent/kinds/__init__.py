@@ -1,59 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of settings, in the order of application."""
+"""What this host does for each kind of setting."""
 
 from importlib import import_module
 from typing import Iterator, Mapping, Type, cast
 
-from edgetune.hosts.agent.kinds.base import Kind
-
-ORDER = (
-    "unit",
-    "nic.channels",
-    "nic.ring",
-    "nic.rss",
-    "nic.features",
-    "nic.coalesce",
-    "nic.irq_affinity",
-    "nic.xps",
-    "nic.rps",
-    "nic.rfs",
-    "route.metric",
-    "memory.thp",
-    "memory.watermarks",
-    "memory.tmpfs_policy",
-    "sched.migration_cost",
-    "sysctl",
-    "file",
-    "service.property",
-    "memory.numa_policy",
-    "cpu.service_affinity",
-)
-"""Every kind in the order of application: what resets others comes first.
-
-They are taken back in the reverse order.
-"""
+from edgetune.hosts.agent.kinds.base import Handler
+from edgetune.vocabulary.kinds import KINDS
 
 
-class Kinds(Mapping[str, Type[Kind]]):
-    """The classes by name: ``nic.irq_affinity`` is NicIrqAffinity in nic_irq_affinity.py.
+class Handlers(Mapping[str, Type[Handler]]):
+    """The classes by kind: ``nic.irq_affinity`` has NicIrqAffinity in nic_irq_affinity.py.
 
-    Imported when it is asked for: each round trip pays for what it compiles.
+    A file is imported when its kind is asked for: each round trip pays for what it compiles.
     """
 
-    def __getitem__(self, name: str) -> Type[Kind]:
-        if name not in ORDER:
+    def __getitem__(self, name: str) -> Type[Handler]:
+        if name not in self:
             raise KeyError(name)
         module = import_module(f"{__name__}.{name.replace('.', '_')}")
-        return cast(Type[Kind], getattr(module, name.title().replace(".", "").replace("_", "")))
+        return cast(Type[Handler], getattr(module, class_of(name)))
 
     def __contains__(self, name: object) -> bool:
-        return name in ORDER
+        return name in KINDS and not KINDS[str(name)].by_bmc
 
     def __iter__(self) -> Iterator[str]:
-        return iter(ORDER)
+        """In the order of application."""
+        return (name for name in KINDS if name in self)
 
     def __len__(self) -> int:
-        return len(ORDER)
+        return len(list(iter(self)))
 
 
-KINDS = Kinds()
+def class_of(name: str) -> str:
+    """The name of the class that carries out a kind."""
+    return name.title().replace(".", "").replace("_", "")
+
+
+HANDLERS = Handlers()

@@ -1,29 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every kind of setting can do."""
+"""What a host does for every kind of setting."""
 
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from edgetune.hosts.agent.host import Host, decode
-from edgetune.hosts.agent.protocol import LINE, Fields, Unsupported
-from edgetune.hosts.agent.values import Target, Value
+from edgetune.hosts.agent.protocol import Unsupported
+from edgetune.vocabulary.kind import Kind
+from edgetune.vocabulary.values import Target, Value
 
 if TYPE_CHECKING:
     from edgetune.hosts.agent.journal import Journal
     from edgetune.hosts.agent.settings import Setting
 
 
-class Kind:
-    """How one kind of setting is read, changed, kept over a boot, and taken back.
+class Handler:
+    """How settings of one kind are read, changed, kept over a boot, and taken back.
 
-    ``name`` is what requests call it; ``target`` names the fields that say what is set, with
-    their patterns. ``ordered`` kinds know ``only``. ``kept_by_hook`` kinds are set again at each
-    boot by us; the others live in files that the operating system reads. ``live`` kinds can be
-    read back at once, the others after the restart of their service.
+    ``kind`` is what the vocabulary knows of it. Settings that are ``kept_by_hook`` are set again
+    at each boot by us; the others live in files that the operating system reads. ``live`` ones can
+    be read back at once, the others after the restart of their service.
     """
 
-    name = ""
-    target: Dict[str, str] = {}
-    ordered = True
+    kind: Kind
     kept_by_hook = False
     live = True
 
@@ -42,21 +40,6 @@ class Kind:
             return decode(self.host.read(file))
         except OSError as error:
             raise Unsupported(f"{file}: {error.strerror}") from None
-
-    @classmethod
-    def check_value(cls, fields: Fields) -> Value:
-        """The value of a request, normalised."""
-        return " ".join(fields.text("value", LINE).split())
-
-    @staticmethod
-    def scope(target: Target) -> str:
-        """What it touches on the host, with everything downstream of it."""
-        raise NotImplementedError
-
-    @classmethod
-    def scopes(cls, target: Target) -> Sequence[str]:
-        """The same where it touches several things."""
-        return (cls.scope(target),)
 
     def probe(self, setting: "Setting") -> None:
         """Unsupported when this host cannot take the value."""

@@ -10,16 +10,15 @@ from edgetune.hosts.agent.interrupts import find_interrupts
 from edgetune.hosts.agent.kinds.drop_ins import header
 from edgetune.hosts.agent.kinds.service_property import ServiceProperty
 from edgetune.hosts.agent.placement import cpus_that_serve
-from edgetune.hosts.agent.protocol import SERVICE, Fields, Unsupported
+from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.hosts.agent.threads import cpus_of_threads, descendants, processes_in
 from edgetune.hosts.agent.topology import Topology
-from edgetune.hosts.agent.values import Target, Value, format_cpus, parse_cpus
+from edgetune.vocabulary.kinds.cpu_service_affinity import KIND, PROPERTY
+from edgetune.vocabulary.values import Target, Value, format_cpus, parse_cpus
 
 if TYPE_CHECKING:
     from edgetune.hosts.agent.journal import Journal
     from edgetune.hosts.agent.settings import Setting
-
-PROPERTY = "CPUAffinity"
 
 
 class CpuServiceAffinity(ServiceProperty):
@@ -29,18 +28,8 @@ class CpuServiceAffinity(ServiceProperty):
     of the service is looked at: a program may choose CPUs itself.
     """
 
-    name = "cpu.service_affinity"
-    target = {"service": SERVICE}
-    ordered = False
+    kind = KIND
     drop_in = "90-edgetune-{rank}.cpus.conf"
-
-    @staticmethod
-    def scope(target: Target) -> str:
-        return ServiceProperty.scope(_property(target))
-
-    @classmethod
-    def check_value(cls, fields: Fields) -> Value:
-        return fields.text("value", "off_nic_irqs|off_nic_cores")
 
     def probe(self, setting: "Setting") -> None:
         """Unsupported without interrupts to keep off, or when too few CPUs would be left."""

@@ -2,40 +2,19 @@
 """Whole files."""
 
 import os
-import re
 import stat
 from typing import TYPE_CHECKING, Dict, List, Optional
 
-from edgetune.hosts.agent.contents import alike, described
-from edgetune.hosts.agent.host import NOT_READY, STATE, Host
+from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.file_kept import FileKept
-from edgetune.hosts.agent.kinds.protected import is_protected
-from edgetune.hosts.agent.protocol import Fields, Refused, Unsupported
-from edgetune.hosts.agent.values import Target, Value
+from edgetune.hosts.agent.protocol import Refused, Unsupported
+from edgetune.vocabulary.contents import alike, described
+from edgetune.vocabulary.kinds.file import KIND, MOST_BYTES
+from edgetune.vocabulary.values import Target, Value
 
 if TYPE_CHECKING:
     from edgetune.hosts.agent.journal import Journal
     from edgetune.hosts.agent.settings import Setting
-
-MOST_BYTES = 64 * 1024
-
-NAME = r"[A-Za-z0-9_@+-][A-Za-z0-9_@+:,.-]{0,199}"
-
-NOT_OURS = (
-    *("/proc", "/sys", "/dev", "/run", "/tmp"),
-    *("/boot", "/efi", "/etc/fstab", "/etc/crypttab", "/etc/ld.so.preload"),
-    *("/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow"),
-    *("/etc/ssh", "/etc/dropbear", "/etc/pam.d", "/etc/sudoers", "/etc/sudoers.d"),
-    *(STATE, NOT_READY),
-)
-"""Where no tuning writes.
-
-What a boot loses, what boots the host or starts each program, who may log in and become root, and
-what the agent keeps.
-"""
-
-UNIT_FILES = re.compile(r"/systemd/system(?:\.[a-z]+)?/|^/etc/init\.d/")
-"""Where files that belong to a unit are, or below a directory such as ``nginx.service.d``."""
 
 STRONGER = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
 """Where directories such as ``sysctl.d`` are looked for: a file masks its namesakes further on."""
@@ -44,32 +23,7 @@ STRONGER = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
 class File(FileKept):
     """A plain file with a whole text; one that is there keeps its mode and its owner."""
 
-    name = "file"
-    target = {"path": rf"(/{NAME}){{1,20}}"}
-    ordered = False
-
-    @staticmethod
-    def scope(target: Target) -> str:
-        return f"file {target['path']}"
-
-    @classmethod
-    def check_value(cls, fields: Fields) -> Value:
-        """A text of whole lines, at most ``MOST_BYTES`` long; its path is one of a tuning's."""
-        why = _refusal(str(fields.inside("target").raw("path")))
-        if why:
-            raise fields.wrong("target.path", why)
-        text = fields.raw("value")
-        if not isinstance(text, str):
-            raise fields.wrong("value", "must be a string")
-        if not text.endswith("\n"):
-            raise fields.wrong("value", "does not end with a newline")
-        try:
-            size = len(text.encode())
-        except UnicodeEncodeError:
-            raise fields.wrong("value", "is not UTF-8") from None
-        if size > MOST_BYTES:
-            raise fields.wrong("value", f"is longer than {MOST_BYTES} bytes")
-        return text
+    kind = KIND
 
     def probe_stored(self, setting: "Setting", tuning: str) -> None:
         """Unsupported when another file masks it."""
@@ -112,28 +66,6 @@ class File(FileKept):
             raise Unsupported(f"{path}: {error.strerror}") from None
         except Refused as why:
             raise Unsupported(str(why)) from None
-
-
-def _refusal(path: str) -> Optional[str]:
-    from edgetune.hosts.agent.standby import INIT_SCRIPT, UNIT, UNIT_LINK  # which knows all kinds
-
-    for place in NOT_OURS:
-        if path == place or path.startswith(place + "/"):
-            return f"no tuning writes below {place}"
-    if os.path.basename(path).startswith("90-edgetune-") or path in (INIT_SCRIPT, UNIT, UNIT_LINK):
-        return "is edgetune's own"
-    unit = _protected_unit(path)
-    return f"{unit} is needed to reach the host" if unit else None
-
-
-def _protected_unit(path: str) -> Optional[str]:
-    """The protected unit that a file would change; ``service.d`` is for each service."""
-    place = UNIT_FILES.search(path)
-    for name in path[place.end() :].split("/") if place else []:
-        unit = re.sub(r"\.(d|wants|requires|upholds)$", "", name)
-        if is_protected(unit) or (unit != name and "." not in unit):
-            return name
-    return None
 
 
 def _check_plain(host: Host, path: str) -> None:

@@ -3,11 +3,11 @@
 
 from typing import Any
 
-from edgetune.hosts.agent.kinds.base import Kind
-from edgetune.hosts.agent.values import Target, Value
+from edgetune.hosts.agent.kinds.base import Handler
+from edgetune.vocabulary.values import Target, Value
 
 
-class FileKept(Kind):
+class FileKept(Handler):
     """A kind that is set by writing files, and comes into force as services restart.
 
     The journal remembers each file that is written, so there is nothing else to be put back.

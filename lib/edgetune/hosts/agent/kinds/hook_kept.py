@@ -3,14 +3,14 @@
 
 from typing import TYPE_CHECKING, Optional
 
-from edgetune.hosts.agent.kinds.base import Kind
-from edgetune.hosts.agent.values import Target, Value, merged
+from edgetune.hosts.agent.kinds.base import Handler
+from edgetune.vocabulary.values import Target, Value, merged
 
 if TYPE_CHECKING:
     from edgetune.hosts.agent.settings import Setting
 
 
-class HookKept(Kind):
+class HookKept(Handler):
     """A kind that only our boot hook keeps; its stored value is the newest journal's.
 
     Where values have parts, each part is the newest that any journal keeps.
@@ -28,7 +28,7 @@ class HookKept(Kind):
 
         found: Optional[Value] = None
         if BootHook(self.host).installed():
-            for value in kept(self.host, self.name, target):
+            for value in kept(self.host, self.kind.name, target):
                 found = self.merge(found, value)
         return found
 

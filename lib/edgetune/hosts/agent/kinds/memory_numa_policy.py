@@ -2,19 +2,19 @@
 """On which NUMA nodes a service gets its memory."""
 
 import re
-from typing import TYPE_CHECKING, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Dict, List, Optional
 
 from edgetune.hosts.agent.kinds.drop_ins import header
-from edgetune.hosts.agent.kinds.numa import NODE, memory_nodes, named, refuse_nodes
+from edgetune.hosts.agent.kinds.numa import memory_nodes, named, refuse_nodes
 from edgetune.hosts.agent.kinds.service_property import ServiceProperty
-from edgetune.hosts.agent.protocol import SERVICE, Failed, Fields, Unsupported
-from edgetune.hosts.agent.values import Target, Value
+from edgetune.hosts.agent.protocol import Failed, Unsupported
+from edgetune.vocabulary.kinds.memory_numa_policy import KIND, MASK, POLICY
+from edgetune.vocabulary.values import Target, Value
 
 if TYPE_CHECKING:
     from edgetune.hosts.agent.journal import Journal
     from edgetune.hosts.agent.settings import Setting
 
-POLICY, MASK = "NUMAPolicy", "NUMAMask"
 OLDEST = 243
 """The first systemd that knows both."""
 
@@ -26,20 +26,8 @@ class MemoryNumaPolicy(ServiceProperty):
     ``default``.
     """
 
-    name = "memory.numa_policy"
-    target = {"service": SERVICE}
-    ordered = False
+    kind = KIND
     drop_in = "90-edgetune-{rank}.numa.conf"
-
-    @classmethod
-    def scopes(cls, target: Target) -> Sequence[str]:
-        """The same as of both properties."""
-        return [ServiceProperty.scope(_property(target, name)) for name in (POLICY, MASK)]
-
-    @classmethod
-    def check_value(cls, fields: Fields) -> Value:
-        nodes = f"{NODE}(-{NODE})?(,{NODE}(-{NODE})?)*"
-        return fields.text("value", f"interleave|local|default|preferred:{NODE}|bind:{nodes}")
 
     def rounded(self, target: Target, value: Value) -> Value:
         """The nodes in their shortest form."""

@@ -6,30 +6,22 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from edgetune.hosts.agent.kinds.hook_kept import HookKept
-from edgetune.hosts.agent.protocol import Fields, Unsupported
-from edgetune.hosts.agent.values import Target, Value
+from edgetune.hosts.agent.protocol import Unsupported
+from edgetune.vocabulary.kinds.memory_thp import KIND, file_of
+from edgetune.vocabulary.targets import parameter
+from edgetune.vocabulary.values import Target, Value
 
 if TYPE_CHECKING:
     from edgetune.hosts.agent.settings import Setting
 
 
-MIN_FREE_FILE = "/proc/sys/vm/min_free_kbytes"
+MIN_FREE_FILE = parameter("vm.min_free_kbytes")
 
 
 class MemoryThp(HookKept):
     """When the kernel uses transparent huge pages."""
 
-    name = "memory.thp"
-    target = {"file": "enabled|defrag"}
-    ordered = False
-
-    @staticmethod
-    def scope(target: Target) -> str:
-        return f"thp {target['file']}"
-
-    @classmethod
-    def check_value(cls, fields: Fields) -> Value:
-        return fields.text("value", r"[a-z][a-z+_-]{0,40}")
+    kind = KIND
 
     def probe(self, setting: "Setting") -> None:
         """Unsupported when this kernel does not offer the word."""
@@ -44,7 +36,7 @@ class MemoryThp(HookKept):
         return chosen.group(1) if chosen else text.strip()
 
     def present(self, target: Target) -> bool:
-        return self.host.exists(self._file(target))
+        return self.host.exists(file_of(target))
 
     def snapshot(self, target: Target) -> Any:
         return {"text": self._read(target), "word": self.runtime(target)}
@@ -64,12 +56,9 @@ class MemoryThp(HookKept):
     def _write(self, target: Target, text: str) -> None:
         """With it the kernel may raise vm.min_free_kbytes, which is not ours to change here."""
         was = self.host.text(MIN_FREE_FILE)
-        self.host.poke(self._file(target), text)
+        self.host.poke(file_of(target), text)
         if self.host.text(MIN_FREE_FILE) != was:
             self.host.poke(MIN_FREE_FILE, f"{was}\n")
 
-    def _file(self, target: Target) -> str:
-        return f"/sys/kernel/mm/transparent_hugepage/{target['file']}"
-
     def _read(self, target: Target) -> str:
-        return self.text(self._file(target))
+        return self.text(file_of(target))

@@ -5,14 +5,14 @@ import re
 from typing import TYPE_CHECKING, Any, List, Optional
 
 from edgetune.hosts.agent.kinds.hook_kept import HookKept
-from edgetune.hosts.agent.kinds.numa import NODE, named, refuse_nodes
-from edgetune.hosts.agent.protocol import Fields, Unsupported
-from edgetune.hosts.agent.values import Target, Value
+from edgetune.hosts.agent.kinds.numa import named, refuse_nodes
+from edgetune.hosts.agent.protocol import Unsupported
+from edgetune.vocabulary.kinds.memory_tmpfs_policy import KIND
+from edgetune.vocabulary.values import Target, Value
 
 if TYPE_CHECKING:
     from edgetune.hosts.agent.settings import Setting
 
-NODES = f"{NODE}(-{NODE})?"
 MPOL = re.compile(r"(?:^|,)mpol=([a-z()= |]+)(?::([0-9]+(?:[,-][0-9]+)*))?(?=,|$)")
 
 
@@ -42,18 +42,7 @@ class MemoryTmpfsPolicy(HookKept):
     have a policy of their own.
     """
 
-    name = "memory.tmpfs_policy"
-    target = {"mount": "/[!-~]{0,200}"}
-    ordered = False
-
-    @staticmethod
-    def scope(target: Target) -> str:
-        return f"mount {target['mount']}"
-
-    @classmethod
-    def check_value(cls, fields: Fields) -> Value:
-        """Ranges only: a comma would end the option of some versions of mount."""
-        return fields.text("value", f"interleave(:{NODES})?|bind:{NODES}|prefer:{NODE}|local")
+    kind = KIND
 
     def rounded(self, target: Target, value: Value) -> Value:
         """The nodes in their shortest form."""

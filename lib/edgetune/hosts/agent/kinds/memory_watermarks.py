@@ -4,18 +4,13 @@
 import time
 from typing import Iterator
 
-from edgetune.hosts.agent.kinds.min_free import LEAST
 from edgetune.hosts.agent.kinds.sysctl import Sysctl
-from edgetune.hosts.agent.protocol import Failed, Fields
-from edgetune.hosts.agent.values import Target, Value
+from edgetune.hosts.agent.protocol import Failed
+from edgetune.vocabulary.kinds.memory_watermarks import KIND, key_of
+from edgetune.vocabulary.values import Target, Value
 
 PAUSE = 0.2
 """Seconds between two steps, in which the kernel frees what the last one asked for."""
-BOUNDS = {
-    "min_free_kbytes": (LEAST, 2**31 - 1),
-    "watermark_scale_factor": (1, 3000),
-    "watermark_boost_factor": (0, 2**31 - 1),
-}
 
 
 class MemoryWatermarks(Sysctl):
@@ -24,23 +19,13 @@ class MemoryWatermarks(Sysctl):
     A watermark that jumps makes every allocation at that moment free memory itself.
     """
 
-    name = "memory.watermarks"
-    target = {"parameter": "|".join(BOUNDS)}
+    kind = KIND
     # No tuning has a dot in its name, so no other's drop-in is called like this.
     drop_in = "/etc/sysctl.d/90-edgetune-{rank}.watermarks.conf"
 
     @classmethod
     def key(cls, target: Target) -> str:
-        return f"vm.{target['parameter']}"
-
-    @classmethod
-    def check_value(cls, fields: Fields) -> Value:
-        """A whole number: kB for min_free_kbytes, hundredths of a per cent for the others."""
-        low, high = BOUNDS.get(str(fields.inside("target").raw("parameter")), (0, 0))
-        number = int(fields.text("value", r"[0-9]{1,10}"))
-        if not low <= number <= high:
-            raise fields.wrong("value", f"must be from {low} to {high}")
-        return str(number)
+        return key_of(target)
 
     def apply(self, target: Target, value: Value) -> None:
         """Step by step, each read back; down in one step, which asks nothing of anybody."""

@@ -4,10 +4,9 @@
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.hosts.agent.topology import memory_facts
+from edgetune.vocabulary.kinds.memory_watermarks import LEAST
 
 MIN_FREE = "vm.min_free_kbytes"
-LEAST = 1024
-"""Kilobytes. With less the kernel is subtly broken, says its documentation, and may deadlock."""
 MOST = 5
 """Per cent of the memory. The kernel takes any number, and kills programs to keep it free."""
 

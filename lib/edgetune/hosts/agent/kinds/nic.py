@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple, Ty
 
 from edgetune.hosts.agent.host import Host, decode
 from edgetune.hosts.agent.kinds.hook_kept import HookKept
-from edgetune.hosts.agent.protocol import Failed, Fields, Json, Unsupported
-from edgetune.hosts.agent.values import Parts, Target, Value, counts, parts
+from edgetune.hosts.agent.protocol import Failed, Json, Unsupported
+from edgetune.vocabulary.values import Parts, Target, Value, counts, parts
 
 if TYPE_CHECKING:
     from edgetune.hosts.agent.settings import Setting
@@ -17,12 +17,11 @@ if TYPE_CHECKING:
 IFF_UP = 1
 
 
-class NicKind(HookKept):
+class NicHandler(HookKept):
     """What belongs to a network interface: changing its queues resets all the rest."""
 
-    target = {"interface": r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}"}
     # The kinds that a change may reset; they are put back like what steers packets to queues.
-    below: Tuple[Type["NicKind"], ...] = ()
+    below: Tuple[Type["NicHandler"], ...] = ()
 
     def own(self, target: Target) -> Any:
         """Its own state, without what is downstream; Unsupported where there is none."""
@@ -31,10 +30,6 @@ class NicKind(HookKept):
     def put_own(self, target: Target, was: Any) -> None:
         """Change what differs from what ``own`` told, as far as it is still there."""
         raise NotImplementedError
-
-    @staticmethod
-    def scope(target: Target) -> str:
-        return f"nic {target['interface']}"
 
     def present(self, target: Target) -> bool:
         return self.host.exists(self._directory(target))
@@ -69,22 +64,22 @@ class NicKind(HookKept):
     def read_below(self, target: Target) -> Json:
         """What is downstream, by kind; without what the interface does not have."""
         found = {}
-        for kind in self.below:
+        for handler in self.below:
             with contextlib.suppress(Unsupported):
-                found[kind.name] = kind(self.host).own(target)
+                found[handler.kind.name] = handler(self.host).own(target)
         return found
 
     def put_below_back(self, target: Target, was: Json) -> None:
         """Change what differs from what ``read_below`` found."""
-        for kind in self.below:
-            if kind.name in was:
-                kind(self.host).put_own(target, was[kind.name])
+        for handler in self.below:
+            if handler.kind.name in was:
+                handler(self.host).put_own(target, was[handler.kind.name])
 
     def _directory(self, target: Target) -> str:
         return f"/sys/class/net/{target['interface']}"
 
 
-class NicParts(NicKind):
+class NicParts(NicHandler):
     """What ethtool shows of an interface as named parts, and changes part by part."""
 
     change = ""
@@ -140,20 +135,8 @@ class NicCounts(NicParts):
     """Parts that are numbers, each with a maximum that the interface tells."""
 
     names: Tuple[str, ...] = ()
-    smallest = 0
     show = ""
     what = ""
-
-    @classmethod
-    def check_value(cls, fields: Fields) -> Value:
-        """Such as {"rx": 2, "tx": 2}."""
-        below = fields.inside("value")
-        known = [name for name in cls.names if name in below.names()]
-        value: Parts = {name: below.whole(name, cls.smallest, 65536) for name in known}
-        below.done()
-        if not value:
-            raise fields.wrong("value", "is empty")
-        return value
 
     def probe(self, setting: "Setting") -> None:
         """Unsupported when the interface has none of that name, or not so many."""

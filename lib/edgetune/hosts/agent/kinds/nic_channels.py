@@ -11,7 +11,8 @@ from edgetune.hosts.agent.kinds.nic_irq_affinity import NicIrqAffinity
 from edgetune.hosts.agent.kinds.nic_ring import NicRing
 from edgetune.hosts.agent.kinds.nic_rss import NicRss, makes_table
 from edgetune.hosts.agent.protocol import Failed, Unsupported
-from edgetune.hosts.agent.values import Parts, Target, bounded, counts
+from edgetune.vocabulary.kinds.nic_channels import KIND, TYPES
+from edgetune.vocabulary.values import Parts, Target, bounded, counts
 
 if TYPE_CHECKING:
     from edgetune.hosts.agent.settings import Setting
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 class NicChannels(NicCounts):
     """How many queues an interface has, such as {"combined": 4}; ethtool tells and changes it."""
 
-    name = "nic.channels"
-    names = ("rx", "tx", "combined")
+    kind = KIND
+    names = TYPES
     show = "-l"
     change = "-L"
     what = "channels"
@@ -31,7 +32,7 @@ class NicChannels(NicCounts):
         """Unsupported also when packets are spread, by somebody's choice, over queues that go."""
         super().probe(setting)
         spread_anew = any(
-            other.kind == NicRss.name
+            other.kind == NicRss.kind.name
             and other.target == setting.target
             and makes_table(other.value)
             for other in setting.beside
@@ -71,6 +72,6 @@ class NicChannels(NicCounts):
 def queues_planned(host: Host, setting: "Setting") -> Optional[int]:
     """The receive queues that the same tuning gives an interface; None where it says nothing."""
     for other in setting.beside:
-        if other.kind == NicChannels.name and other.target == setting.target:
+        if other.kind == KIND.name and other.target == setting.target:
             return NicChannels(host).receive_queues(other)
     return None

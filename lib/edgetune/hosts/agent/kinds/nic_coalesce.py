@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Iterator, Sequence, Tuple, Union
 from edgetune.hosts.agent.kinds.nic import NicParts, driver_of, show
 from edgetune.hosts.agent.kinds.nic_irq_affinity import NicIrqAffinity
 from edgetune.hosts.agent.kinds.nic_rss import NicRss
-from edgetune.hosts.agent.protocol import Fields, Unsupported
-from edgetune.hosts.agent.values import Parts, Target, Value, chosen, parts
+from edgetune.hosts.agent.protocol import Unsupported
+from edgetune.vocabulary.kinds.nic_coalesce import KIND, NUMBERS, SWITCHES
+from edgetune.vocabulary.values import Parts, Target, Value, chosen, parts
 
 if TYPE_CHECKING:
     from edgetune.hosts.agent.settings import Setting
-
-SWITCH = "on|off"
 
 
 class NicCoalesce(NicParts):
@@ -22,51 +21,11 @@ class NicCoalesce(NicParts):
     ixgbe starts the interface anew where receive coalescing (LRO) comes or goes with it.
     """
 
-    name = "nic.coalesce"
+    kind = KIND
     change = "-C"
     below = (NicRss, NicIrqAffinity)
-    switches = ("adaptive-rx", "adaptive-tx", "cqe-mode-rx", "cqe-mode-tx")
-    numbers = (
-        "stats-block-usecs",
-        "sample-interval",
-        "pkt-rate-low",
-        "pkt-rate-high",
-        *(
-            f"{side}-{what}{when}"
-            for side in ("rx", "tx")
-            for what, when in (
-                ("usecs", ""),
-                ("frames", ""),
-                ("usecs", "-irq"),
-                ("frames", "-irq"),
-                ("usecs", "-low"),
-                ("frame", "-low"),
-                ("usecs", "-high"),
-                ("frame", "-high"),
-            )
-        ),
-        "tx-aggr-max-bytes",
-        "tx-aggr-max-frames",
-        "tx-aggr-time-usecs",
-    )
-
     # They refuse a time while they adapt it by themselves; others take it, and adapt it then.
     refuse_while_adaptive = ("i40e", "iavf", "ice")
-
-    @classmethod
-    def check_value(cls, fields: Fields) -> Value:
-        """Such as {"adaptive-rx": "off", "rx-usecs": 50}."""
-        below = fields.inside("value")
-        value: Parts = {}
-        for name in below.names():
-            if name in cls.switches:
-                value[name] = below.text(name, SWITCH)
-            elif name in cls.numbers:
-                value[name] = below.whole(name, 0, 2**32 - 1)
-        below.done()
-        if not value:
-            raise fields.wrong("value", "is empty")
-        return value
 
     def asked(self, target: Target, found: Value, value: Value) -> Value:
         """A card tells two dozen of them; others may change without our doing."""
@@ -94,7 +53,7 @@ class NicCoalesce(NicParts):
         return {"adaptive-rx": "off", "adaptive-tx": "off", **self._known(target["interface"])}
 
     def _known(self, interface: str) -> Parts:
-        names = {*self.switches, *self.numbers}
+        names = {*SWITCHES, *NUMBERS}
         pairs = coalescing(show(self.host, "-c", interface))
         return {name: part for name, part in pairs if name in names}
 
@@ -132,5 +91,5 @@ def coalescing(text: str) -> Iterator[Tuple[str, Union[int, str]]]:
         for name, value in found:
             if value.isdigit():
                 yield name, int(value)
-            elif re.fullmatch(SWITCH, value):
+            elif value in ("on", "off"):
                 yield name, value

@@ -5,11 +5,12 @@ import re
 from typing import TYPE_CHECKING, Dict, Optional
 
 from edgetune.hosts.agent.kinds.nic import NicParts, show
-from edgetune.hosts.agent.kinds.nic_coalesce import SWITCH, NicCoalesce
+from edgetune.hosts.agent.kinds.nic_coalesce import NicCoalesce
 from edgetune.hosts.agent.kinds.nic_irq_affinity import NicIrqAffinity
 from edgetune.hosts.agent.kinds.nic_rss import NicRss
-from edgetune.hosts.agent.protocol import Fields, Unsupported
-from edgetune.hosts.agent.values import Parts, Target, Value, chosen, merged, parts
+from edgetune.hosts.agent.protocol import Unsupported
+from edgetune.vocabulary.kinds.nic_features import KIND
+from edgetune.vocabulary.values import Parts, Target, Value, chosen, merged, parts
 
 if TYPE_CHECKING:
     from edgetune.hosts.agent.settings import Setting
@@ -42,41 +43,9 @@ class NicFeatures(NicParts):
     with i40e, ice and mlx5 it is what accelerated RFS needs.
     """
 
-    name = "nic.features"
-    ordered = False
+    kind = KIND
     change = "-K"
     below = (NicCoalesce, NicRss, NicIrqAffinity)
-    # What -K takes besides the names that -k shows.
-    short = {
-        "rx": "rx-checksumming",
-        "tx": "tx-checksumming",
-        "sg": "scatter-gather",
-        "tso": "tcp-segmentation-offload",
-        "ufo": "udp-fragmentation-offload",
-        "gso": "generic-segmentation-offload",
-        "gro": "generic-receive-offload",
-        "lro": "large-receive-offload",
-        "rxvlan": "rx-vlan-offload",
-        "txvlan": "tx-vlan-offload",
-        "ntuple": "ntuple-filters",
-        "rxhash": "receive-hashing",
-    }
-
-    @classmethod
-    def check_value(cls, fields: Fields) -> Value:
-        """Names as -k shows them, or short as -K takes them, with on or off."""
-        below = fields.inside("value")
-        value: Parts = {}
-        for name in below.names():
-            full = cls.short.get(name, name)
-            if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,99}", full):
-                raise below.wrong(name, "is no name of a feature")
-            if full in value:
-                raise below.wrong(name, f"is {full}, which is set twice")
-            value[full] = below.text(name, SWITCH)
-        if not value:
-            raise fields.wrong("value", "is empty")
-        return value
 
     def asked(self, target: Target, found: Value, value: Value) -> Value:
         """An interface has some sixty of them."""

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, List, Optional, Sequence
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.interrupts import Interrupt, find_interrupts, queue_interrupts
 from edgetune.hosts.agent.kinds.nic_queue_cpus import NicQueueCpus, OfQueues
-from edgetune.hosts.agent.placement import IRQ_AFFINITY, POLICIES, placed
-from edgetune.hosts.agent.protocol import Failed, Fields, Unsupported
-from edgetune.hosts.agent.values import Target, Value, parts
+from edgetune.hosts.agent.placement import placed
+from edgetune.hosts.agent.protocol import Failed, Unsupported
+from edgetune.vocabulary.kinds.nic_irq_affinity import KIND
+from edgetune.vocabulary.values import Target, Value, parts
 
 if TYPE_CHECKING:
     from edgetune.hosts.agent.settings import Setting
@@ -32,15 +33,7 @@ class NicIrqAffinity(NicQueueCpus):
     CPUs is taken in turn. Kept by the names of interrupts: numbers change.
     """
 
-    name = IRQ_AFFINITY
-    words = POLICIES
-
-    @classmethod
-    def check_value(cls, fields: Fields) -> Value:
-        value = super().check_value(fields)
-        if not value:
-            raise fields.wrong("value", "is empty")
-        return value
+    kind = KIND
 
     def now(self, target: Target) -> OfQueues:
         return {own.name: own.allowed for own in self._interrupts(target)}

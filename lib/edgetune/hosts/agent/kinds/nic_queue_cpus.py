@@ -2,19 +2,18 @@
 """What the kinds share that give CPUs to the queues of an interface."""
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Set
 
-from edgetune.hosts.agent.kinds.nic import NicKind
+from edgetune.hosts.agent.kinds.nic import NicHandler
 from edgetune.hosts.agent.placement import all_online
-from edgetune.hosts.agent.protocol import Fields, Unsupported
+from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.hosts.agent.topology import Topology
-from edgetune.hosts.agent.values import (
+from edgetune.vocabulary.values import (
     Target,
     Value,
     format_cpus,
     format_mask,
     parse_mask,
-    read_cpu_list,
 )
 
 if TYPE_CHECKING:
@@ -25,16 +24,8 @@ OfQueues = Dict[str, Set[int]]
 """CPUs by the name of a queue, or of its interrupt."""
 
 
-class NicQueueCpus(NicKind):
+class NicQueueCpus(NicHandler):
     """CPUs for each queue: by a list of CPUs, or by a word for what each host finds out itself."""
-
-    ordered = False
-    words: Tuple[str, ...] = ()
-
-    @classmethod
-    def check_value(cls, fields: Fields) -> Value:
-        word = fields.raw("value")
-        return word if word in cls.words else read_cpu_list(fields, "value")
 
     def ready(self, target: Target) -> bool:
         """Not before the interface is up: drivers then ask for interrupts, and choose masks."""
@@ -82,9 +73,10 @@ class NicSteering(NicQueueCpus):
 
     file = ""
     side = ""
+    word = ""
 
     def derived(self, target: Target, queues: List[str], beside: "Sequence[Setting]") -> OfQueues:
-        """What the word stands for; Unsupported when that cannot be told."""
+        """What its word stands for; Unsupported when that cannot be told."""
         raise NotImplementedError
 
     def now(self, target: Target) -> OfQueues:
@@ -93,7 +85,7 @@ class NicSteering(NicQueueCpus):
 
     def wanted(self, target: Target, value: str, beside: "Sequence[Setting]" = ()) -> OfQueues:
         queues = list(self.now(target))
-        if value in self.words:
+        if value == self.word:
             return self.derived(target, queues, beside)
         return dict.fromkeys(queues, all_online(Topology(self.host), value))
 

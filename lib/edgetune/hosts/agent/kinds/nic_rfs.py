@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flows steered to the CPU that reads them (RFS)."""
 
-from typing import TYPE_CHECKING, Any, Dict, Sequence
+from typing import TYPE_CHECKING, Any, Dict
 
-from edgetune.hosts.agent.kinds.nic import NicKind
+from edgetune.hosts.agent.kinds.nic import NicHandler
 from edgetune.hosts.agent.kinds.nic_channels import queues_planned
-from edgetune.hosts.agent.kinds.sysctl import Sysctl
-from edgetune.hosts.agent.protocol import Fields, Unsupported
-from edgetune.hosts.agent.values import Target, Value, power_above, power_below
+from edgetune.hosts.agent.protocol import Unsupported
+from edgetune.vocabulary.kinds.nic_rfs import KIND, TABLE
+from edgetune.vocabulary.values import Target, Value, power_above, power_below
 
 if TYPE_CHECKING:
     from edgetune.hosts.agent.settings import Setting
 
 
-class NicRfs(NicKind):
+class NicRfs(NicHandler):
     """How many flows are steered to the CPU that reads them (RFS), in both halves.
 
     The value is a number of flows, a power of two as the kernel has it: the host's table of
@@ -21,17 +21,7 @@ class NicRfs(NicKind):
     each receive queue for its share. 0 switches it off on the interface.
     """
 
-    name = "nic.rfs"
-    key = "net.core.rps_sock_flow_entries"
-    table = "/proc/sys/net/core/rps_sock_flow_entries"
-
-    @classmethod
-    def check_value(cls, fields: Fields) -> Value:
-        return str(int(fields.text("value", r"[0-9]{1,9}")))
-
-    @classmethod
-    def scopes(cls, target: Target) -> Sequence[str]:
-        return (cls.scope(target), Sysctl.scope({"key": cls.key}))
+    kind = KIND
 
     def rounded(self, target: Target, value: Value) -> Value:
         """The kernel rounds up."""
@@ -53,20 +43,20 @@ class NicRfs(NicKind):
         return str(min(in_queues, self._entries()))
 
     def snapshot(self, target: Target) -> Any:
-        return {"table": self.text(self.table), "queues": self._queues(target)}
+        return {"table": self.text(TABLE), "queues": self._queues(target)}
 
     def apply(self, target: Target, value: Value) -> None:
         """The table first: queues without one steer nothing."""
         flows, queues = int(str(value)), self._queues(target)
         if flows > self._entries():
-            self.host.poke(self.table, f"{flows}\n")
+            self.host.poke(TABLE, f"{flows}\n")
         share = share_of(flows, len(queues))
         self.put_steering_back(target, dict.fromkeys(queues, f"{share}\n"))
 
     def restore(self, target: Target, snapshot: Any) -> None:
         self.put_steering_back(target, snapshot["queues"])
-        if self.text(self.table) != snapshot["table"]:
-            self.host.poke(self.table, snapshot["table"])
+        if self.text(TABLE) != snapshot["table"]:
+            self.host.poke(TABLE, snapshot["table"])
 
     def _queues(self, target: Target) -> Dict[str, str]:
         found = self.read_steering(target, ("rps_flow_cnt",))
@@ -75,7 +65,7 @@ class NicRfs(NicKind):
         return found
 
     def _entries(self) -> int:
-        return int(self.text(self.table))
+        return int(self.text(TABLE))
 
 
 def share_of(flows: int, queues: int) -> int:

@@ -8,7 +8,8 @@ from edgetune.hosts.agent.kinds.nic_coalesce import NicCoalesce
 from edgetune.hosts.agent.kinds.nic_features import NicFeatures
 from edgetune.hosts.agent.kinds.nic_irq_affinity import NicIrqAffinity
 from edgetune.hosts.agent.kinds.nic_rss import NicRss
-from edgetune.hosts.agent.values import (
+from edgetune.vocabulary.kinds.nic_ring import KIND, SIDES
+from edgetune.vocabulary.values import (
     Target,
     Value,
     counts,
@@ -21,9 +22,8 @@ from edgetune.hosts.agent.values import (
 class NicRing(NicCounts):
     """How many packets the rings of each queue hold; the link goes down while that changes."""
 
-    name = "nic.ring"
-    names = ("rx", "tx")
-    smallest = 1
+    kind = KIND
+    names = SIDES
     show = "-g"
     change = "-G"
     what = "ring"

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, List, Sequence
 from edgetune.hosts.agent.kinds.nic_queue_cpus import NicSteering, OfQueues
 from edgetune.hosts.agent.placement import cpus_that_serve, near_cpus
 from edgetune.hosts.agent.protocol import Unsupported
-from edgetune.hosts.agent.values import Target
+from edgetune.vocabulary.kinds.nic_rps import KIND, WORD
+from edgetune.vocabulary.values import Target
 
 if TYPE_CHECKING:
     from edgetune.hosts.agent.settings import Setting
@@ -19,8 +20,8 @@ class NicRps(NicSteering):
     not serve its interrupts.
     """
 
-    name = "nic.rps"
-    words = ("others",)
+    kind = KIND
+    word = WORD
     file = "rps_cpus"
     side = "receive"
 

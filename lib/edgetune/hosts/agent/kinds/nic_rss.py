@@ -2,14 +2,14 @@
 """How an interface spreads what it receives over its queues (RSS)."""
 
 import contextlib
-import re
 from typing import TYPE_CHECKING, Dict, List, Optional, Tuple, Union
 
 from edgetune.hosts.agent.kinds.nic import NicParts, driver_of, show
 from edgetune.hosts.agent.kinds.rss_table import can_be_written, spread, weights_of
-from edgetune.hosts.agent.kinds.rss_text import FLOWS, LETTERS, hashed_fields, read_rss, table_of
-from edgetune.hosts.agent.protocol import Failed, Fields, Json, Unsupported
-from edgetune.hosts.agent.values import Parts, Target, Value, chosen, merged, parts
+from edgetune.hosts.agent.kinds.rss_text import hashed_fields, read_rss, table_of
+from edgetune.hosts.agent.protocol import Failed, Json, Unsupported
+from edgetune.vocabulary.kinds.nic_rss import FLOWS, KIND
+from edgetune.vocabulary.values import Parts, Target, Value, chosen, merged, parts
 
 if TYPE_CHECKING:
     from edgetune.hosts.agent.settings import Setting
@@ -26,14 +26,8 @@ class NicRss(NicParts):
     driver's own, and comes back as that.
     """
 
-    name = "nic.rss"
+    kind = KIND
     change = "-X"
-    patterns = {
-        "weight": r"[0-9]{1,5}( [0-9]{1,5})+",
-        "hfunc": "toeplitz|xor|crc32",
-        "key": r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2})+",
-        **dict.fromkeys(FLOWS, r"[mvtsdfn]{1,7}"),
-    }
     # Entries of 4 bits, and of 6 bits since the X550, whose table is the longer one.
     reaches: Dict[Tuple[Optional[str], int], int] = {("ixgbe", 128): 16, ("ixgbe", 512): 64}
     # ethtool names the functions that it knows, not those that the driver takes.
@@ -42,25 +36,6 @@ class NicRss(NicParts):
     def ready(self, target: Target) -> bool:
         """Not before the interface is up: some drivers (vmxnet3) have no table until then."""
         return self.is_up(target)
-
-    @classmethod
-    def check_value(cls, fields: Fields) -> Value:
-        """Such as {"equal": 4, "udp4": "sdfn"} or {"weight": "6 2", "hfunc": "xor"}."""
-        below = fields.inside("value")
-        value: Parts = {}
-        for name in below.names():
-            if name == "equal":
-                value[name] = below.whole(name, 1, 65536)
-            elif name in cls.patterns:
-                value[name] = _normal(name, below.text(name, cls.patterns[name]))
-        below.done()
-        if not value:
-            raise fields.wrong("value", "is empty")
-        if "equal" in value and "weight" in value:
-            raise below.wrong("weight", "cannot be set with equal: both make the table")
-        if value.get("weight") == "":
-            raise below.wrong("weight", "is 0 for all queues")
-        return value
 
     def asked(self, target: Target, found: Value, value: Value) -> Value:
         """The table in the terms of the setting: what it makes, or whatever else is there."""
@@ -193,14 +168,6 @@ class NicRss(NicParts):
 def makes_table(value: Value) -> bool:
     """Whether a value says how packets are spread over the queues."""
     return any(name in parts(value) for name in MAKE_TABLE)
-
-
-def _normal(name: str, text: str) -> str:
-    if name == "weight":
-        return re.sub(r"( ?\b0)+$", "", " ".join(str(int(word)) for word in text.split()))
-    if name in FLOWS:
-        return "".join(letter for letter in LETTERS.values() if letter in text)
-    return text.lower()
 
 
 def _seen(found: Parts, name: str, value: Union[int, str]) -> Union[int, str]:

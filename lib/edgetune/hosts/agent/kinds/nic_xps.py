@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Dict, List, Sequence, Set
 from edgetune.hosts.agent.kinds.nic_queue_cpus import NicSteering, OfQueues
 from edgetune.hosts.agent.placement import cpus_that_serve
 from edgetune.hosts.agent.topology import Topology
-from edgetune.hosts.agent.values import Target
+from edgetune.vocabulary.kinds.nic_xps import KIND, WORD
+from edgetune.vocabulary.values import Target
 
 if TYPE_CHECKING:
     from edgetune.hosts.agent.settings import Setting
@@ -19,8 +20,8 @@ class NicXps(NicSteering):
     interrupt, and the CPUs that serve none are shared out evenly.
     """
 
-    name = "nic.xps"
-    words = ("per_queue",)
+    kind = KIND
+    word = WORD
     file = "xps_cpus"
     side = "transmit"
 

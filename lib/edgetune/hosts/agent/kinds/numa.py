@@ -6,9 +6,7 @@ from typing import Set
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.hosts.agent.topology import memory_facts
-from edgetune.hosts.agent.values import format_cpus, parse_cpus
-
-NODE = "[0-9]{1,4}"
+from edgetune.vocabulary.values import format_cpus, parse_cpus
 
 
 def memory_nodes(host: Host) -> Set[int]:

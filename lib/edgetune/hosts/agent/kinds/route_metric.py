@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Any, List
 
 from edgetune.hosts.agent.kinds.hook_kept import HookKept
 from edgetune.hosts.agent.kinds.route_text import Route
-from edgetune.hosts.agent.protocol import Failed, Fields, Unsupported
-from edgetune.hosts.agent.values import Parts, Target, Value, chosen, parts
+from edgetune.hosts.agent.protocol import Failed, Unsupported
+from edgetune.vocabulary.kinds.route_metric import KIND, destination
+from edgetune.vocabulary.values import Parts, Target, Value, chosen, parts
 
 if TYPE_CHECKING:
     from edgetune.hosts.agent.settings import Setting
 
-LIMITS = {"initcwnd": (1, 65535), "initrwnd": (1, 65535), "quickack": (0, 1)}
+LIMITS = ("initcwnd", "initrwnd", "quickack")
 OPTIONS = (*LIMITS, "congctl")
 DEFAULTS = {"initcwnd": 10, "quickack": 0}
 """What the kernel takes where the route says nothing; of the others it depends."""
@@ -27,26 +28,7 @@ class RouteMetric(HookKept):
     destination (by metric) each is changed; all else of them stays as it is.
     """
 
-    name = "route.metric"
-    target = {"family": "inet6?", "route": r"default|[0-9A-Fa-f.:]{2,39}/[0-9]{1,3}"}
-
-    @staticmethod
-    def scope(target: Target) -> str:
-        return f"route {target['family']} {target['route']}"
-
-    @classmethod
-    def check_value(cls, fields: Fields) -> Value:
-        """Such as {"initcwnd": 20, "congctl": "bbr"}."""
-        below = fields.inside("value")
-        value: Parts = {
-            name: below.whole(name, *LIMITS[name]) for name in LIMITS if name in below.names()
-        }
-        if "congctl" in below.names():
-            value["congctl"] = below.text("congctl", "[a-z][a-z0-9_-]{0,14}")
-        below.done()
-        if not value:
-            raise fields.wrong("value", "is empty")
-        return value
+    kind = KIND
 
     def probe(self, setting: "Setting") -> None:
         """Unsupported for other than plain routes, and for what the kernel does not offer."""
@@ -131,10 +113,8 @@ class RouteMetric(HookKept):
 
     def _routes(self, target: Target) -> List[Route]:
         """The routes to it in the main table, the one in use first; Unsupported without any."""
-        place = {"inet": "0.0.0.0/0", "inet6": "::/0"}[target["family"]]
-        place = place if target["route"] == "default" else target["route"]
         try:
-            text = self._ip(target, "show", ["table", "main", "exact", place])
+            text = self._ip(target, "show", ["table", "main", "exact", destination(target)])
         except Failed as error:
             raise Unsupported(str(error)) from None
         if not text.strip():

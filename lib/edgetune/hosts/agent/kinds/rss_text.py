@@ -5,9 +5,7 @@ import re
 
 from edgetune.hosts.agent.kinds.rss_table import Table, spread, words_for
 from edgetune.hosts.agent.protocol import Unsupported
-from edgetune.hosts.agent.values import Parts
-
-FLOWS = ("tcp4", "udp4", "sctp4", "tcp6", "udp6", "sctp6")
+from edgetune.vocabulary.values import Parts
 
 LETTERS = {
     "L2DA": "m",

@@ -4,27 +4,15 @@
 from typing import Any
 
 from edgetune.hosts.agent.kinds.hook_kept import HookKept
-from edgetune.hosts.agent.kinds.sysctl import Sysctl
-from edgetune.hosts.agent.protocol import Fields, Unsupported
-from edgetune.hosts.agent.values import Target, Value
-
-# Up to Linux 5.12 a sysctl; from 5.13 on in debugfs, which a host may not mount or lock down.
-OLD = "/proc/sys/kernel/sched_migration_cost_ns"
-NEW = "/sys/kernel/debug/sched/migration_cost_ns"
+from edgetune.hosts.agent.protocol import Unsupported
+from edgetune.vocabulary.kinds.sched_migration_cost import KIND, NEW, OLD
+from edgetune.vocabulary.values import Target, Value
 
 
 class SchedMigrationCost(HookKept):
     """For how many nanoseconds after it ran a task counts as too costly to move to another CPU."""
 
-    name = "sched.migration_cost"
-
-    @staticmethod
-    def scope(target: Target) -> str:
-        return Sysctl.scope({"key": "kernel.sched_migration_cost_ns"})
-
-    @classmethod
-    def check_value(cls, fields: Fields) -> Value:
-        return str(int(fields.text("value", r"[0-9]{1,9}")))
+    kind = KIND
 
     def runtime(self, target: Target) -> Value:
         if not self.present(target):

@@ -5,11 +5,13 @@ import contextlib
 import re
 from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
-from edgetune.hosts.agent.host import SYSTEMD
 from edgetune.hosts.agent.kinds.drop_ins import drop_ins, header, later
 from edgetune.hosts.agent.kinds.file_kept import FileKept
-from edgetune.hosts.agent.protocol import LINE, SERVICE, Failed, Fields, Unsupported
-from edgetune.hosts.agent.values import Target, Value, format_cpus, parse_cpus, read_cpu_list
+from edgetune.hosts.agent.protocol import Failed, Unsupported
+from edgetune.vocabulary.kinds.service_property import KIND
+from edgetune.vocabulary.places import SYSTEMD
+from edgetune.vocabulary.targets import unit_name
+from edgetune.vocabulary.values import Target, Value, format_cpus, parse_cpus
 
 if TYPE_CHECKING:
     from edgetune.hosts.agent.journal import Journal
@@ -39,8 +41,7 @@ LIMITS = {
 class ServiceProperty(FileKept):
     """A property of a service's unit, such as LimitNOFILE; it takes effect with a restart."""
 
-    name = "service.property"
-    target = {"service": SERVICE, "property": "[A-Z][A-Za-z0-9]*"}
+    kind = KIND
     # Below SYSTEMD/SERVICE.service.d
     drop_in = "90-edgetune-{rank}.conf"
     roots = tuple(f"{top}/systemd/system" for top in ("/etc", "/run", "/usr/lib", "/lib"))
@@ -50,20 +51,6 @@ class ServiceProperty(FileKept):
         "Nice": ("stat", r"[\s\S]*\)(?: \S+){16} (\S+)"),
         **{name: ("limits", rf"^{text} +(\S+) +(\S+)") for name, text in LIMITS.items()},
     }
-
-    @staticmethod
-    def scope(target: Target) -> str:
-        return f"service {target['service']} {target['property']}"
-
-    @classmethod
-    def check_value(cls, fields: Fields) -> Value:
-        """A line as in a unit file; CPU lists in their shortest form."""
-        if fields.inside("target").raw("property") == "CPUAffinity":
-            return read_cpu_list(fields, "value")
-        value = " ".join(fields.text("value", LINE).split())
-        if value.endswith("\\"):
-            raise fields.wrong("value", "must not end with a backslash")
-        return value
 
     def probe_stored(self, setting: "Setting", tuning: str) -> None:
         """Unsupported when a drop-in that is read after ours decides."""
@@ -142,8 +129,3 @@ class ServiceProperty(FileKept):
     def _ours(self, target: Target, rank: str) -> str:
         name = self.drop_in.format(rank=rank)
         return f"{SYSTEMD}/{unit_name(target['service'])}.d/{name}"
-
-
-def unit_name(service: str) -> str:
-    """The full name of a service's unit."""
-    return service if service.endswith(".service") else f"{service}.service"

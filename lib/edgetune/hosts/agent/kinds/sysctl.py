@@ -4,26 +4,26 @@
 import fnmatch
 import functools
 import os
-import re
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from edgetune.hosts.agent.kinds.base import Kind
+from edgetune.hosts.agent.kinds.base import Handler
 from edgetune.hosts.agent.kinds.drop_ins import drop_ins, header, later
 from edgetune.hosts.agent.kinds.min_free import MIN_FREE, refuse_unfit
 from edgetune.hosts.agent.protocol import Unsupported
-from edgetune.hosts.agent.values import Target, Value
+from edgetune.vocabulary.kinds.sysctl import KIND, parameters
+from edgetune.vocabulary.targets import parameter, sysctl_path
+from edgetune.vocabulary.values import Target, Value
 
 if TYPE_CHECKING:
     from edgetune.hosts.agent.journal import Journal
     from edgetune.hosts.agent.settings import Setting
 
 
-class Sysctl(Kind):
+class Sysctl(Handler):
     """A kernel parameter below /proc/sys."""
 
-    name = "sysctl"
+    kind = KIND
     # Never two of . and / in a row: where they change places that could lead out of /proc/sys.
-    target = {"key": r"[a-z0-9_][A-Za-z0-9_-]*([./][A-Za-z0-9_-]+)*"}
     directories = tuple(f"{top}/sysctl.d" for top in ("/etc", "/run", "/usr/local/lib", "/usr/lib"))
     # procps reads this one after all the others; systemd reads it only where 99-sysctl.conf is it.
     last = "/etc/sysctl.conf"
@@ -33,11 +33,6 @@ class Sysctl(Kind):
     def key(cls, target: Target) -> str:
         """Its name as in files of sysctl.d."""
         return target["key"]
-
-    @classmethod
-    def scope(cls, target: Target) -> str:
-        """The one parameter, with the one that is coupled to it."""
-        return "sysctl " + " ".join(coupled(sysctl_path(cls.key(target))))
 
     def probe(self, setting: "Setting") -> None:
         """Unsupported when it is read-only, as some are in a network namespace, or does not fit."""
@@ -69,7 +64,7 @@ class Sysctl(Kind):
 
     def snapshot(self, target: Target) -> Any:
         """The text of each parameter that changes with it."""
-        files = [f"/proc/sys/{path}" for path in coupled(self._path(target))]
+        files = parameters({"key": self.key(target)})
         return {file: self.text(file) for file in files if self.host.exists(file)}
 
     def apply(self, target: Target, value: Value) -> None:
@@ -96,7 +91,7 @@ class Sysctl(Kind):
         return sysctl_path(self.key(target))
 
     def _file(self, target: Target) -> str:
-        return "/proc/sys/" + self._path(target)
+        return parameter(self.key(target))
 
     def _winner(self, path: str) -> Optional[Tuple[str, str]]:
         """File and value of the assignment that decides; a pattern only where no name does."""
@@ -115,26 +110,6 @@ class Sysctl(Kind):
         for file in drop_ins(self.host, self.directories) + last:
             for key, value in sysctl_lines(self.host.text(file)):
                 yield file, key, value
-
-
-COUPLED = (
-    ("vm/dirty_bytes", "vm/dirty_ratio"),
-    ("vm/dirty_background_bytes", "vm/dirty_background_ratio"),
-)
-"""Parameters of which one becomes zero when the other is set; zero itself cannot be written."""
-
-
-def coupled(path: str) -> Sequence[str]:
-    """The paths that change together with a parameter, its own among them."""
-    return next((pair for pair in COUPLED if path in pair), (path,))
-
-
-def sysctl_path(key: str) -> str:
-    """``net/ipv4/conf/eth0.1/forwarding`` for both ways to write that key (see sysctl.d(5))."""
-    first = re.search("[./]", key)
-    if first is None or first.group() == "/":
-        return key
-    return key.translate(str.maketrans("./", "/."))
 
 
 # Each setting asks every file several times.

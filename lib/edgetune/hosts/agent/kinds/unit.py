@@ -4,10 +4,11 @@
 from typing import TYPE_CHECKING, Any, List
 
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.kinds.base import Kind
-from edgetune.hosts.agent.kinds.protected import is_protected
-from edgetune.hosts.agent.protocol import Fields, Unsupported
-from edgetune.hosts.agent.values import Parts, Target, Value, chosen, parts
+from edgetune.hosts.agent.kinds.base import Handler
+from edgetune.hosts.agent.protocol import Unsupported
+from edgetune.vocabulary.kinds.unit import KIND
+from edgetune.vocabulary.protected import is_protected
+from edgetune.vocabulary.values import Parts, Target, Value, chosen, parts
 
 if TYPE_CHECKING:
     from edgetune.hosts.agent.settings import Setting
@@ -22,37 +23,18 @@ ENABLED = {"enabled": "on", "disabled": "off", "masked": "masked"}
 """What systemctl says of units that can be enabled and disabled."""
 
 
-class Unit(Kind):
+class Unit(Handler):
     """Whether a unit of systemd is ``active`` (on or off), and ``enabled`` (the same).
 
     A unit that is masked is not enabled, and reads ``masked``.
     """
 
-    name = "unit"
-    target = {"unit": r"[A-Za-z0-9][A-Za-z0-9@:._-]{0,199}\.(service|socket|timer|path)"}
-    ordered = False
+    kind = KIND
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         # While a host boots, systemd starts and stops units in an order of its own.
         self.live = not host.booting
-
-    @staticmethod
-    def scope(target: Target) -> str:
-        return f"unit {target['unit']}"
-
-    @classmethod
-    def check_value(cls, fields: Fields) -> Value:
-        """Such as {"active": "off", "enabled": "off"}, or one of them."""
-        name = str(fields.inside("target").raw("unit"))
-        if is_protected(name):
-            raise fields.wrong("target.unit", f"{name} is needed to reach the host")
-        below = fields.inside("value")
-        value: Parts = {part: below.text(part, "on|off") for part in VERBS if part in below.names()}
-        below.done()
-        if not value:
-            raise fields.wrong("value", "is empty")
-        return value
 
     def probe(self, setting: "Setting") -> None:
         """Unsupported for a masked unit that is to run, and for another name of a protected one."""

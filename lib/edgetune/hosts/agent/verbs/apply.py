@@ -4,13 +4,11 @@
 from typing import List, Sequence
 
 from edgetune.hosts.agent.change import begin, carry_out
-from edgetune.hosts.agent.contents import alike
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import UNSETTLED, Journal, Journals
 from edgetune.hosts.agent.observe import Row, diff_of, observe_all
 from edgetune.hosts.agent.protocol import (
     DIGEST,
-    LINE,
     TUNING,
     AgentError,
     Failed,
@@ -26,9 +24,11 @@ from edgetune.hosts.agent.settings import Setting, read_settings
 from edgetune.hosts.agent.stack import refuse_below
 from edgetune.hosts.agent.standby import BootHook
 from edgetune.hosts.agent.undo import take_back, what_differs
-from edgetune.hosts.agent.values import shown
 from edgetune.hosts.agent.verbs.verify import verify_settings
 from edgetune.hosts.agent.writable import refuse_unwritable
+from edgetune.vocabulary.contents import alike
+from edgetune.vocabulary.grammar import LINE
+from edgetune.vocabulary.values import shown
 
 
 def run(host: Host, request: Fields) -> Json:

@@ -7,7 +7,8 @@ from edgetune.hosts.agent.findings import FINDERS
 from edgetune.hosts.agent.findings.seen import Seen
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Journals
-from edgetune.hosts.agent.protocol import SERVICE, Fields, Json, complaint
+from edgetune.hosts.agent.protocol import Fields, Json, complaint
+from edgetune.vocabulary.targets import SERVICE_NAME
 
 LONGEST = 60
 
@@ -43,4 +44,4 @@ def _services(request: Fields) -> List[str]:
     if names is None:
         return ["nginx"]
     listed = Fields({f"services[{i}]": name for i, name in enumerate(names)})
-    return [listed.text(f"services[{i}]", SERVICE) for i in range(len(names))]
+    return [listed.text(f"services[{i}]", SERVICE_NAME) for i in range(len(names))]

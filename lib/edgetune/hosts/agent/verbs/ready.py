@@ -5,9 +5,11 @@ import os
 from ipaddress import ip_address
 
 from edgetune.hosts.agent.counters import addresses
-from edgetune.hosts.agent.host import NOT_READY, Host, room_or_not
-from edgetune.hosts.agent.protocol import LINE, AnotherMachine, Fields, Json, read_epoch
+from edgetune.hosts.agent.host import Host, room_or_not
+from edgetune.hosts.agent.protocol import AnotherMachine, Fields, Json, read_epoch
 from edgetune.hosts.agent.verbs.sessions import sessions
+from edgetune.vocabulary.grammar import LINE
+from edgetune.vocabulary.places import NOT_READY
 
 
 def run(host: Host, request: Fields) -> Json:

@@ -6,8 +6,9 @@ import re
 from typing import Callable, Dict, List, Optional, Tuple
 
 from edgetune.hosts.agent.counters import first_number, interfaces, meminfo, protocol_counters
-from edgetune.hosts.agent.host import STATE, Host
+from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Fields, Json
+from edgetune.vocabulary.places import STATE
 
 
 def run(host: Host, request: Fields) -> Json:

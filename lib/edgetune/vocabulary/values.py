@@ -2,11 +2,17 @@
 """Values of settings: numbers, lists and masks of CPUs, parts."""
 
 import re
-from typing import Callable, Dict, List, Optional, Set, Union
+from typing import Callable, Dict, List, Mapping, Optional, Set, Union
 
-from edgetune.hosts.agent.protocol import Fields
+from edgetune.vocabulary.contents import in_a_line
+from edgetune.vocabulary.grammar import Wrong
 
-Target = Dict[str, str]
+NODE = r"[0-9]{1,4}"
+_RANGE = r"[0-9]{1,5}(-[0-9]{1,5})?"
+CPUS = rf"{_RANGE}([, ]+{_RANGE})*"
+"""Lists of CPUs, as far as a pattern can tell."""
+
+Target = Mapping[str, str]
 
 
 Parts = Dict[str, Union[int, str]]
@@ -85,22 +91,29 @@ def format_mask(cpus: Set[int]) -> str:
     return f"{groups[0]:x}" + "".join(f",{group:08x}" for group in groups[1:])
 
 
-def read_cpu_list(fields: Fields, name: str) -> str:
-    """A list of CPUs from a request, in its shortest form."""
-    text = fields.text(name, r"[0-9, -]{0,1000}")
+def cpu_list(text: str) -> str:
+    """A list of CPUs in its shortest form; Wrong where it is none."""
     try:
+        if text and not re.fullmatch(CPUS, text):
+            raise ValueError(text)
         return format_cpus(parse_cpus(text))
     except ValueError:
-        raise fields.wrong(name, f"{text!r} is no list of CPUs such as 0-1,3") from None
+        raise Wrong("is no list of CPUs such as 0-1,3") from None
+
+
+def one_line(target: Target, value: Value) -> Value:
+    """A text whose words stand one space apart."""
+    return " ".join(str(value).split())
+
+
+def whole_number(target: Target, value: Value) -> Value:
+    """A text of digits without zeros before them."""
+    return str(int(str(value)))
 
 
 def shown(value: Optional[Value]) -> str:
     """A value as it stands in a line of text: a whole file by its SHA-256 and its size."""
-    if not isinstance(value, str):
-        return str(value)
-    from edgetune.hosts.agent.contents import in_a_line
-
-    return in_a_line(value)
+    return in_a_line(value) if isinstance(value, str) else str(value)
 
 
 def merged(older: Optional[Value], newer: Value) -> Value:

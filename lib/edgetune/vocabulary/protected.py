@@ -2,6 +2,7 @@
 """Units that no tuning changes, because a host could be cut off without them."""
 
 import re
+from typing import Optional
 
 PROTECTED = (
     r"sshd?|dropbear|sssd|nslcd"
@@ -25,3 +26,8 @@ def is_protected(unit: str) -> bool:
     """Whether a unit, such as ``sshd@1.service``, is one of ``PROTECTED``."""
     stem = re.sub(f"{SUFFIX}$", "", unit).partition("@")[0]
     return bool(re.fullmatch(PROTECTED, stem))
+
+
+def unit_refusal(unit: str) -> Optional[str]:
+    """Why no tuning changes a unit; None when one may."""
+    return f"{unit} is needed to reach the host" if is_protected(unit) else None

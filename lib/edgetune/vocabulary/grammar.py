@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the value of a setting can be, in requests to an agent and in files of the catalogue."""
+
+import re
+from typing import Any, Callable, Dict, Mapping, Union
+
+LINE = r"[ -~\t]{1,1000}"
+
+
+class Wrong(ValueError):
+    """A value that a kind does not take; ``part`` names the part that is wrong, if it is one."""
+
+    def __init__(self, message: str, part: str = "") -> None:
+        super().__init__(message)
+        self.part = part
+
+
+class Whole:
+    """A whole number within inclusive bounds."""
+
+    def __init__(self, low: int, high: int) -> None:
+        self.low, self.high = low, high
+
+    def read(self, value: Any) -> int:
+        """The number; Wrong for anything else."""
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise Wrong(f"must be a whole number from {self.low} to {self.high}")
+        if not self.low <= value <= self.high:
+            raise Wrong(f"must be a whole number from {self.low} to {self.high}")
+        return value
+
+    def of_text(self, text: str) -> int:
+        """The number that a text is; Wrong where it is none, or out of bounds."""
+        text = text.strip()
+        return self.read(int(text) if re.fullmatch(r"-?[0-9]{1,20}", text) else text)
+
+
+class Text:
+    """A text that matches a pattern as a whole.
+
+    Of an ``exact`` one each byte counts; white space around any other means nothing, and the
+    catalogue takes it away. ``wrong`` is what is said of one that does not match.
+    """
+
+    def __init__(self, pattern: str, exact: bool = False, wrong: str = "") -> None:
+        self.pattern, self.exact = pattern, exact
+        self.wrong = wrong or f"does not match {pattern}"
+
+    def read(self, value: Any) -> str:
+        """The text; Wrong for anything else."""
+        if not isinstance(value, str):
+            raise Wrong("must be a string")
+        if not re.fullmatch(self.pattern, value):
+            raise Wrong(self.wrong)
+        return value
+
+    def of_text(self, text: str) -> str:
+        """The same, of a text that came out of a file or an expression."""
+        return self.read(text if self.exact else text.strip())
+
+    def part(self, name: str) -> "Text":
+        """It has no parts."""
+        return self
+
+
+Part = Union[Whole, Text]
+
+SWITCH = Text("on|off")
+
+
+class Parts:
+    """Named parts, at least one; ``parts`` says by name, or by a pattern of names, what each is."""
+
+    def __init__(self, parts: Mapping[str, Part]) -> None:
+        self.parts = parts
+
+    def part(self, name: str) -> Part:
+        """What the part of that name can be; Wrong when there is none of that name."""
+        for pattern, own in self.parts.items():
+            if re.fullmatch(pattern, name):
+                return own
+        raise Wrong(f"is not known here; known: {', '.join(self.parts)}", name)
+
+    def read(self, value: Any) -> Dict[str, Union[int, str]]:
+        """The parts, in the order of the grammar; Wrong names the part that is wrong."""
+        return self._each(value, lambda own, part: own.read(part))
+
+    def of_text(self, texts: Any) -> Dict[str, Union[int, str]]:
+        """The same, where the parts are texts."""
+        return self._each(texts, lambda own, text: own.of_text(str(text)))
+
+    def _each(self, value: Any, read: Callable[[Part, Any], Union[int, str]]) -> "Dict[str, Any]":
+        if not isinstance(value, dict):
+            raise Wrong("must be an object")
+        if not value:
+            raise Wrong("is empty")
+        known = {name: self.part(name) for name in value}
+        order = list(self.parts.values())
+        found = {}
+        for name in sorted(known, key=lambda name: order.index(known[name])):
+            try:
+                found[name] = read(known[name], value[name])
+            except Wrong as wrong:
+                raise Wrong(str(wrong), name) from None
+        return found

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many queues an interface has."""
+
+from edgetune.vocabulary.grammar import Parts, Whole
+from edgetune.vocabulary.kind import Kind
+from edgetune.vocabulary.targets import INTERFACE, interface_of
+
+TYPES = ("rx", "tx", "combined")
+
+KIND = Kind(
+    name="nic.channels",
+    target={"interface": INTERFACE},
+    value=Parts(dict.fromkeys(TYPES, Whole(0, 65536))),
+    touches=interface_of,
+    disruption="drain",
+    order=30,
+    summary='How many queues an interface has, such as {"combined": 4}; ethtool tells and changes '
+    "it.",
+    takes="`rx`, `tx` and `combined`, each a number of queues, as `ethtool -L` takes them.",
+    example={"interface": "*", "value": {"combined": 8}},
+)

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which CPUs serve the interrupts of an interface's queues."""
+
+from edgetune.vocabulary.grammar import Text
+from edgetune.vocabulary.kind import Kind
+from edgetune.vocabulary.targets import INTERFACE, interface_of
+from edgetune.vocabulary.values import CPUS, Target, Value, cpu_list
+
+POLICIES = ("local", "spread", "interleave")
+
+
+def tidy(target: Target, value: Value) -> Value:
+    """A word as it is, a list of CPUs in its shortest form."""
+    return value if value in POLICIES else cpu_list(str(value))
+
+
+KIND = Kind(
+    name="nic.irq_affinity",
+    target={"interface": INTERFACE},
+    value=Text("|".join([*POLICIES, CPUS])),
+    tidy=tidy,
+    touches=interface_of,
+    disruption="live",
+    order=80,
+    ordered=False,
+    summary="Which CPU serves the interrupts of which queue: one each, cores before hyper-threads.",
+    takes="`local`: CPUs of the card's NUMA node in turn. `spread`: each node gets a block of "
+    "neighbouring queues. `interleave`: the queues are dealt out to the nodes one by one. A list "
+    "of CPUs is taken in turn.",
+    example={"interface": "*", "value": "local"},
+)

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters of the kernel."""
+
+from typing import List
+
+from edgetune.vocabulary.grammar import LINE, Text
+from edgetune.vocabulary.kind import Field, Kind
+from edgetune.vocabulary.targets import parameter, sysctl_path
+from edgetune.vocabulary.values import Target, one_line
+
+COUPLED = (
+    ("vm/dirty_bytes", "vm/dirty_ratio"),
+    ("vm/dirty_background_bytes", "vm/dirty_background_ratio"),
+)
+"""Parameters of which one becomes zero when the other is set; zero itself cannot be written."""
+
+
+def parameters(target: Target) -> List[str]:
+    """The files of the parameter, and of the one that is coupled to it."""
+    path = sysctl_path(target["key"])
+    pair = next((pair for pair in COUPLED if path in pair), (path,))
+    return [parameter(own) for own in pair]
+
+
+KIND = Kind(
+    name="sysctl",
+    target={
+        "key": Field(
+            # Never two of . and / in a row: swapped, they could lead out of /proc/sys.
+            r"[a-z0-9_][A-Za-z0-9_-]*([./][A-Za-z0-9_-]+)*",
+            "Name of the parameter below `/proc/sys`, with dots or slashes.",
+        )
+    },
+    value=Text(LINE),
+    tidy=one_line,
+    touches=parameters,
+    disruption="live",
+    order=160,
+    summary="A kernel parameter below /proc/sys.",
+    takes="A value as `sysctl -w` takes it. Several numbers stand with spaces between them.",
+    example={"key": "net.ipv4.tcp_rmem", "value": "4096 131072 6291456"},
+)
