@@ -18,7 +18,6 @@ import pytest
 
 from docs import generate, judge_tables, report_picture
 from docs.pages import words as words_of
-from docs.pages.kinds import targets_of
 from docs.pages.markdown import cell, page, paragraph, replace_section, table
 from docs.pages.pack import type_of
 from docs.pages.words import words
@@ -182,14 +181,6 @@ def test_every_word_that_a_kind_takes_is_told(kind: str) -> None:
     plain = {word for word in choices if re.fullmatch(r"[a-z][a-z_]+", word)}
     told = set(re.findall(r"[a-z][a-z_]+", KINDS[kind].takes))
     assert plain <= told
-
-
-def test_a_field_of_targets_means_one_thing() -> None:
-    other = KINDS["sysctl"].target["key"]._replace(meaning="Another thing.")
-    with pytest.raises(InputError, match="target.key: means another thing in another kind"):
-        targets_of(
-            {"sysctl": KINDS["sysctl"], "own": KINDS["sysctl"]._replace(target={"key": other})}
-        )
 
 
 @pytest.mark.processes

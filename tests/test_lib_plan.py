@@ -120,16 +120,14 @@ def test_an_optional_setting_is_left_out_where_it_is_unsupported(tmp_path: Path)
         site, optional, rendered, seen, Options(seed=1, fraction=0.5), proofs(site), {}
     )
     assert made.unchanged == ["e003"]
-    two = replace(optional, settings=(*optional.settings, replace(what.settings[0], kind="file")))
-    rows = {
-        name: [*rows, {**observed(name)[0], "id": "file:net.core.somaxconn"}]
-        for name, rows in seen.items()
-    }
+    another = replace(what.settings[0], kind="file", target={"path": "/etc/own.conf"})
+    two = replace(optional, settings=(*optional.settings, another))
+    rows = {name: [*rows, {**observed(name)[0], "id": another.id}] for name, rows in seen.items()}
     made = make_plan(site, two, rendered, rows, Options(seed=1), proofs(site), {})
     reason = {"sysctl:net.core.somaxconn": "seen on e003"}
     profile = made.profile_of("e003")
     assert (profile.left_out, profile.hosts) == (reason, ["e003"])
-    assert [row["id"] for row in profile.before] == ["file:net.core.somaxconn"]
+    assert [row["id"] for row in profile.before] == [another.id]
     assert "sysctl:net.core.somaxconn is left out: seen on e003" in plan_text(made)
 
 

@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from docs.pages.markdown import code, codes, items, page, paragraph, table
 from edgetune import expressions
-from edgetune.errors import InputError
 from edgetune.vocabulary.kind import DISRUPTIONS, Kind
 from edgetune.vocabulary.kinds import KINDS
 
@@ -21,9 +19,7 @@ def kinds_page() -> str:
         kinds=table(
             "kind, set on, value, example, asks for at least, what it is", map(_row, KINDS.values())
         ),
-        targets=table(
-            "field, meaning", [(code(name), text) for name, text in targets_of(KINDS).items()]
-        ),
+        targets=table("field, of, meaning", _targets()),
         orders=items(
             [
                 f"Disruptions, from the least to the most: {codes(DISRUPTIONS)}.",
@@ -37,14 +33,13 @@ def kinds_page() -> str:
     )
 
 
-def targets_of(kinds: Mapping[str, Kind]) -> dict[str, str]:
-    """What each field of a target means; InputError where two kinds say different things of one."""
-    found: dict[str, str] = {}
-    for name, kind in kinds.items():
+def _targets() -> list[tuple[str, ...]]:
+    """What each field of a target means, and in which kinds."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for name, kind in KINDS.items():
         for field, own in kind.target.items():
-            if found.setdefault(field, own.meaning) != own.meaning:
-                raise InputError(name, f"target.{field}", "means another thing in another kind")
-    return found
+            found.setdefault((field, own.meaning), []).append(name)
+    return [(code(field), codes(names), meaning) for (field, meaning), names in found.items()]
 
 
 def _row(kind: Kind) -> tuple[str, ...]:
