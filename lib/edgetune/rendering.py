@@ -63,11 +63,9 @@ def _render_setting(
         }
         made = {key: text for key, text in texts.items() if text or not setting.value[key]}
     try:
-        value = kind.of_text(target, made) if made else made
+        value = kind.of_text(target, made)
     except Wrong as wrong:
-        place = f"{setting.where}.value"
-        shown = str(made[wrong.part] if wrong.part else made)[:100]
-        raise InputError(place, wrong.part or None, f"{shown!r} {wrong}") from None
+        raise InputError(f"{setting.where}.value", wrong.part or None, str(wrong)) from None
     return {
         "id": kind.id_of(target),
         "kind": setting.kind,

@@ -196,7 +196,7 @@ def _read_value(fields: Fields, kind: Kind, target: Mapping[str, str]) -> Value:
     try:
         _check_value(fields, kind, target, written)
     except Wrong as wrong:
-        raise fields.wrong(*_told(wrong, written)) from None
+        raise fields.wrong(f"value.{wrong.part}" if wrong.part else "value", str(wrong)) from None
     return written
 
 
@@ -216,13 +216,6 @@ def _check_value(fields: Fields, kind: Kind, target: Mapping[str, str], written:
         kind.of_text(target, written)
     elif isinstance(kind.value, Parts) and len(made) < len(parts):
         kind.value.of_text({name: part for name, part in parts.items() if name not in made})
-
-
-def _told(wrong: Wrong, written: Value) -> tuple[str, str]:
-    """Where a value is wrong, and what it is there."""
-    part = written if isinstance(written, str) else written.get(wrong.part)
-    shown = f"{str(part)[:100]!r} " if part is not None else ""
-    return f"value.{wrong.part}" if wrong.part else "value", f"{shown}{wrong}"
 
 
 def _check_expression(fields: Fields, field: str, text: str) -> None:

@@ -15,6 +15,10 @@ class Wrong(ValueError):
         self.part = part
 
 
+def _with(text: str, wrong: Wrong) -> Wrong:
+    return Wrong(f"{text[:100]!r} {wrong}")
+
+
 class Whole:
     """A whole number within inclusive bounds."""
 
@@ -30,9 +34,12 @@ class Whole:
         return value
 
     def of_text(self, text: str) -> int:
-        """The number that a text is; Wrong where it is none, or out of bounds."""
-        text = text.strip()
-        return self.read(int(text) if re.fullmatch(r"-?[0-9]{1,20}", text) else text)
+        """The number that a text is; Wrong, with the text, where it is none or out of bounds."""
+        number = re.fullmatch(r"-?[0-9]{1,20}", text.strip())
+        try:
+            return self.read(int(text) if number else text)
+        except Wrong as wrong:
+            raise _with(text, wrong) from None
 
 
 class Text:
@@ -55,8 +62,11 @@ class Text:
         return value
 
     def of_text(self, text: str) -> str:
-        """The same, of a text that came out of a file or an expression."""
-        return self.read(text if self.exact else text.strip())
+        """The same, of a text that came out of a file or an expression, which Wrong shows."""
+        try:
+            return self.read(text if self.exact else text.strip())
+        except Wrong as wrong:
+            raise _with(text, wrong) from None
 
     def part(self, name: str) -> "Text":
         """It has no parts."""

@@ -151,10 +151,6 @@ class Fields:
             raise self.wrong(name, "must be a list")
         return [Fields(item, self.path(f"{name}[{i}]")) for i, item in enumerate(value)]
 
-    def names(self) -> List[str]:
-        """The names of all fields there are."""
-        return list(self._data)
-
     def done(self) -> None:
         """Complain about a field that nobody asked for."""
         for name in self._data:
