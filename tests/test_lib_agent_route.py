@@ -71,6 +71,18 @@ def test_each_default_route_is_changed_and_nothing_else_of_it(
     assert parsed(table.lines) == parsed([DEFAULT, SECOND]) and host.tree() == before
 
 
+def test_tunings_that_name_one_route_differently_stand_on_each_other(
+    host: NearRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = instead(monkeypatch, Routes(host, DEFAULT))
+    host.apply(route(initcwnd=32), tuning="a")
+    host.apply(route(to="0.0.0.0/0", initcwnd=48), tuning="b")
+    host.restore("a")
+    assert Route(table.lines[0]).option("initcwnd") == "48"
+    host.restore("b")
+    assert parsed(table.lines) == parsed([DEFAULT])
+
+
 @pytest.mark.processes
 def test_the_tuning_raises_the_first_window(
     host: NearRoot, monkeypatch: pytest.MonkeyPatch

@@ -144,7 +144,8 @@ def _read_guard(fields: Fields) -> Guard:
 
 
 def _read_setting(fields: Fields, where: str) -> Setting:
-    name = fields.text("kind", choices=list(KINDS))
+    # All of them are loaded only to name them.
+    name = fields.text("kind", choices=None if fields.raw("kind", None) in KINDS else list(KINDS))
     kind = KINDS[name]
     target = _read_target(fields, kind)
     value = _read_value(fields, kind, target)
