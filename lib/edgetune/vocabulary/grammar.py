@@ -27,11 +27,10 @@ class Whole:
 
     def read(self, value: Any) -> int:
         """The number; Wrong for anything else."""
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise Wrong(f"must be a whole number from {self.low} to {self.high}")
-        if not self.low <= value <= self.high:
-            raise Wrong(f"must be a whole number from {self.low} to {self.high}")
-        return value
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if whole and self.low <= value <= self.high:
+            return int(value)
+        raise Wrong(f"must be a whole number from {self.low} to {self.high}")
 
     def of_text(self, text: str) -> int:
         """The number that a text is; Wrong, with the text, where it is none or out of bounds."""

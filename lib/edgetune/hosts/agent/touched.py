@@ -56,7 +56,7 @@ def _real(host: Host, path: str) -> str:
 
 def _owners(host: Host, real: str) -> Set[str]:
     """The interfaces to which a file of /sys or /proc/irq belongs."""
-    named = re.search("/net/([^/]+)/", real)
+    named = re.match("/sys/(?:class|devices/.*)/net/([^/]+)/", real)
     if named:
         return {named.group(1)}
     return {name for name in host.names(NET) if _is_of(host, name, real)}

@@ -23,7 +23,6 @@ class Sysctl(Handler):
     """A kernel parameter below /proc/sys."""
 
     kind = KIND
-    # Never two of . and / in a row: where they change places that could lead out of /proc/sys.
     directories = tuple(f"{top}/sysctl.d" for top in ("/etc", "/run", "/usr/local/lib", "/usr/lib"))
     # procps reads this one after all the others; systemd reads it only where 99-sysctl.conf is it.
     last = "/etc/sysctl.conf"
