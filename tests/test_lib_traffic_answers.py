@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -166,7 +167,8 @@ def test_a_changed_answer_is_refused_or_read_as_it_stands(data: st.DataObject) -
         found = read_servers(text, "edges")
     except DrainError:
         return
-    shown = {name for name in TRUTH if f" edges {int(name[1:]) + 1} {name} " in text}
+    # The number between backend and name is not read.
+    shown = {name for name in TRUTH if re.search(rf" edges [^ \n]* {name} ", text)}
     assert found == {name: server for name, server in TRUTH.items() if name in shown}
     assert shown == {name for name in TRUTH if f"\nedges,{name}," in text}
 

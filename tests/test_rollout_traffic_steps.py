@@ -190,9 +190,9 @@ def test_a_host_that_never_stops_getting_requests_is_quarantined(world: World) -
     world.age(batch)
     world.roll(batch)
     why = world.head.quarantined[host]
-    assert why["reason"] == "may still get requests after its drain deadline"
-    assert (why["out_of_service"], host in world.hosts.tuned) == (False, True)
-    assert "and it may still get requests" in why["seen"]
+    assert why.reason == "may still get requests after its drain deadline"
+    assert (why.out_of_service, host in world.hosts.tuned) == (False, True)
+    assert "and it may still get requests" in why.seen
 
 
 def test_where_the_load_balancer_counts_no_sessions_the_host_s_own_count_holds(

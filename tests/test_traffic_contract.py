@@ -58,7 +58,11 @@ def _untried(name: str) -> str:
 
 WHOLE = [name for name in DRIVERS if not _lacks(name)]
 TRIALS = [
-    pytest.param((name, start), id=f"{name}-{kind}")
+    pytest.param(
+        (name, start),
+        id=f"{name}-{kind}",
+        marks=[pytest.mark.processes] if kind == "real" else [],
+    )
     for name in WHOLE
     if not _untried(name)
     for kind, start in load_balancers.of(name).LOAD_BALANCERS.items()
