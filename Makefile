@@ -17,7 +17,7 @@ help:
 	@echo "make check    lint, and the tests that are quick: before each commit, two minutes"
 	@echo "make test     lint, and all tests, with the namespaced lab when root: a quarter of an hour"
 	@echo "make lint     ruff, mypy, the import rule, generated pages"
-	@echo "make docs     write docs/reference from the YAML and the code"
+	@echo "make docs     write docs/reference and the YAML that code says"
 	@echo "make mutants  make mistakes on purpose, one at a time, and see whether a test fails"
 	@echo "make demo     bring a lab PoP up, roll out tunings that help, that hurt, and whose hosts fall ill"
 	@echo "make bench    measure"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the pages of docs/reference from the pack's YAML and from code.
+"""Writes the pages of docs/reference from the pack's YAML and from code, and YAML that code says.
 
 python docs/generate.py            write what has changed
 python docs/generate.py --check    write nothing; exit 1 and name each file that is out of date
@@ -18,6 +18,7 @@ from docs.pages.drivers import drivers_page  # noqa: E402
 from docs.pages.facts import facts_page  # noqa: E402
 from docs.pages.kinds import kinds_page  # noqa: E402
 from docs.pages.machines import machines_page  # noqa: E402
+from docs.pages.metadata import metadata  # noqa: E402
 from docs.pages.metrics import metrics_page  # noqa: E402
 from docs.pages.pack import actions_page, chat_page, configuration_page, rules_page  # noqa: E402
 from docs.pages.tunings import tunings_page  # noqa: E402
@@ -25,20 +26,25 @@ from edgetune.errors import InputError  # noqa: E402
 
 
 def main(arguments: Sequence[str], root: Path = ROOT) -> int:
-    """Write or check the pages below ``root``; returns the exit status."""
+    """Write or check the files below ``root``; returns the exit status."""
+    stale = []
     try:
-        pages = pages_of(root)
+        # Pages tell what stands in the metadata.
+        for files in (metadata, pages_of):
+            for name, text in files(root).items():
+                if _text_of(root / name) != text:
+                    stale.append(name)
+                    if "--check" not in arguments:
+                        (root / name).parent.mkdir(parents=True, exist_ok=True)
+                        (root / name).write_text(text, encoding="utf-8")
     except (InputError, OSError) as error:
         print(f"docs/generate.py: {error}", file=sys.stderr)
         return 1
-    stale = [name for name, text in pages.items() if _text_of(root / name) != text]
     if "--check" in arguments:
         for name in stale:
             print(f"{name}: out of date, run python docs/generate.py", file=sys.stderr)
         return 1 if stale else 0
     for name in stale:
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(pages[name], encoding="utf-8")
         print(f"{name}: written")
     return 0
 

@@ -3,6 +3,9 @@ from __future__ import annotations
 
 from plan_rollout import PlanRollout
 
+from edgetune.documents.plan import Options
+from edgetune.fields import Fields
+from edgetune.options import options_of, read_options
 from edgetune.rollout.record import load_plan
 from tests.action_case import EdgetuneActionTestCase
 
@@ -23,11 +26,21 @@ class PlanRolloutTestCase(EdgetuneActionTestCase):
 
     def test_options_that_were_not_given_are_those_of_the_metadata(self) -> None:
         result = self.assert_succeeds(pop="lab1", tuning="accept_queue")
-        options = load_plan(self.world.site, result["plan"]).document()["options"]
-        self.assertNotEqual(options.pop("seed"), 0)
-        for name, value in options.items():
-            if name in self.metadata["parameters"]:
-                self.assertEqual(value, self.metadata["parameters"][name]["default"], name)
+        options = load_plan(self.world.site, result["plan"]).options
+        self.assertNotEqual(options.seed, 0)
+        given = {
+            each.name: self.metadata["parameters"][each.name]["default"]
+            for each in options_of(Options)
+        }
+        read = read_options(Fields({**given, "seed": options.seed}, "metadata"), Options)
+        self.assertEqual(options, read)
+
+    def test_durations_are_written_as_people_do_or_in_seconds(self) -> None:
+        given = {"baseline": "1h", "soak": "1d12h", "interval": "1m30s", "warmup": "600"}
+        result = self.assert_succeeds(pop="lab1", tuning="accept_queue", **given)
+        options = load_plan(self.world.site, result["plan"]).options
+        read = (options.baseline, options.soak, options.interval, options.warmup)
+        self.assertEqual(read, (3600, 129600, 90, 600))
 
     def test_an_approved_plan_is_made_again(self) -> None:
         digest = self.world.plan.digest
@@ -43,6 +56,13 @@ class PlanRolloutTestCase(EdgetuneActionTestCase):
         for field, given in wrong.items():
             with self.subTest(field):
                 self.assert_wrong(field, **given)
+
+    def test_what_is_no_duration_is_named_with_the_forms(self) -> None:
+        given = {"pop": "lab1", "tuning": "accept_queue"}
+        says = 'parameter: soak: "15x" is no duration; write 90s, 15m, 2h, 1d, or seconds'
+        self.assert_refused("input", says, soak="15x", **given)
+        says = "parameter: interval: must be whole seconds, not 1.5s"
+        self.assert_refused("input", says, interval="1.5", **given)
 
     def test_a_quarantined_host_is_named_with_the_way_out(self) -> None:
         (host,) = self.world.at(0)

@@ -20,6 +20,9 @@ from typing import Any
 import pytest
 import yaml
 
+from docs.pages.metadata import DURATION
+from edgetune.errors import InputError
+from edgetune.fields import Fields
 from edgetune.texts import command
 from lab.cli import _parser
 from lab.pop.faults import FAULTS
@@ -93,7 +96,8 @@ def test_no_message_shows_a_part_of_a_command() -> None:
         ("run edgetune.retire_tuning lab1 tuning=nic_ring", 'has no parameter "cmd"'),
         ("run edgetune.run_campaign campain=queue", 'has no parameter "campain"'),
         ("run edgetune.run_campaign dry_run=false", 'requires the parameter "campaign"'),
-        ("run edgetune.rollout_pop pop=lab1 soak=long", "could not convert string"),
+        ("run edgetune.rollout_pop pop=lab1 fraction=long", "could not convert string"),
+        ("run edgetune.rollout_pop pop=lab1 soak=15x", 'soak: "15x" is no duration'),
         ("run edgetune.resume_pop pop=lab1 cause=weather", 'parameter "cause"'),
         ("run edgetune.start_campaign campaign=queue", "edgetune.start_campaign"),
         ("rule enable", "the following arguments are required: ref-or-id"),
@@ -236,7 +240,11 @@ def why_refused(printed: Printed, answer: dict[str, Any]) -> str:
     if printed.words[0] != "run":
         return ""
     try:
-        live(PACK.action(printed.words[1]), answer["parameters"], {"user": "ana"}, {})
-    except (MetadataError, ParameterError) as error:
+        action = PACK.action(printed.words[1])
+        live(action, answer["parameters"], {"user": "ana"}, {})
+        for name, value in answer["parameters"].items():
+            if f" {DURATION} " in action.parameters[name].get("description", ""):
+                Fields({name: value}, "parameter").duration(name)
+    except (MetadataError, ParameterError, InputError) as error:
         return str(error)
     return ""

@@ -33,7 +33,7 @@ from tests.builders import plan, write_yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = ROOT / "docs" / "generate.py"
-FOLDERS = ("actions", "aliases", "policies", "rules", "sensors", "triggers", "tunings")
+FOLDERS = ("actions", "aliases", "policies", "rules", "sensors", "triggers", "tunings", "workflows")
 PAGE_OF = {
     "actions": "actions",
     "aliases": "chat",
@@ -114,6 +114,51 @@ def test_writing_once_is_enough(pack: Path, capsys: pytest.CaptureFixture[str]) 
     capsys.readouterr()
     assert generate.main([], pack) == 0
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("config.schema.yaml", "least 1m", "least 1s"),
+        ("actions/plan_rollout.yaml", "    maximum: 0.95", "    maximum: 0.99"),
+        ("actions/rollout_pop.yaml", "1s to 1h", "1s to 2h"),
+        ("workflows/rollout_pop.yaml", "  - force\n", ""),
+        ("workflows/rollout_pop.yaml", "      soak: <% ctx(soak) %>\n", ""),
+        ("aliases/plan.yaml", "truncate(1500", "truncate(150"),
+        ("aliases/start.yaml", "truncate(1500", "truncate(150"),
+    ],
+)
+def test_yaml_that_differs_from_its_one_source_is_named_and_mended(
+    pack: Path, capsys: pytest.CaptureFixture[str], name: str, old: str, new: str
+) -> None:
+    generate.main([], pack)
+    file = pack / name
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new, 1))
+    capsys.readouterr()
+    assert generate.main(["--check"], pack) == 1
+    assert capsys.readouterr().err.startswith(f"{name}: out of date")
+    generate.main([], pack)
+    assert file.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("name", "gone"),
+    [
+        ("actions/plan_rollout.yaml", "  # END GENERATED"),
+        ("workflows/rollout_pop.yaml", "      # BEGIN GENERATED"),
+        ("aliases/plan.yaml", "      color:"),
+    ],
+)
+def test_yaml_without_the_place_for_its_part_is_one_clear_line(
+    pack: Path, capsys: pytest.CaptureFixture[str], name: str, gone: str
+) -> None:
+    file = pack / name
+    file.write_text(file.read_text().replace(gone, f"{gone[:-2]}."))
+    assert generate.main([], pack) == 1
+    told = capsys.readouterr().err
+    assert told.startswith(f"docs/generate.py: {name}: ") and told.count("\n") == 1
 
 
 def test_changed_metadata_is_seen(pack: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -225,7 +270,7 @@ def test_everything_is_listed(written: Path, folder: str) -> None:
         shown = document["formats"][0]["display"] if folder == "aliases" else document["name"]
         assert f"{shown}`" in text
         parameters = document.get("parameters", {}) if folder == "actions" else {}
-        for name in (name for name, own in parameters.items() if "type" in own):
+        for name in (name for name, own in parameters.items() if "description" in own):
             assert f"| `{name}` |" in text
 
 
@@ -252,6 +297,7 @@ def test_every_reason_of_a_tuning_is_shown(written: Path) -> None:
         ({"type": "number", "maximum": 2}, "number, at most 2"),
         ({"type": "number", "minimum": 0, "maximum": 0.5}, "number, 0 to 0.5"),
         ({"type": "string", "enum": ["a", "b"]}, "string: `a`, `b`"),
+        ({"type": "string", "description": "How long. A duration from 1s to 1h."}, "duration"),
     ],
 )
 def test_type_of_a_parameter(parameter: dict[str, Any], expected: str) -> None:

@@ -11,6 +11,7 @@ from edgetune.config import Config, read_config
 from edgetune.entry import run_step, safe
 from edgetune.errors import InputError
 from edgetune.files import load_yaml
+from edgetune.options import options_of
 from tests.builders import ROOT
 
 GOOD = {"inventory": "/i.yaml", "ssh_key_file": "/k", "ssh_known_hosts": "/h"}
@@ -27,11 +28,15 @@ GOOD = {"inventory": "/i.yaml", "ssh_key_file": "/k", "ssh_known_hosts": "/h"}
         ({"coordination": "redis://host/0?password=secret"}, "coordination: "),
         ({"ssh_user": "{{ st2kv.system.x }}"}, "ssh_user: holds a secret"),
         ({"ssh_key_file": "-----BEGIN OPENSSH PRIVATE KEY-----"}, "ssh_key_file: holds a secret"),
-        ({"claim_ttl": 1}, "claim_ttl: 1 is below 60"),
+        ({"claim_ttl": 1}, "claim_ttl: 1s is below 1m"),
         ({"bmc_verify": "no"}, "bmc_verify: must be "),
-        ({"bmc_timeout": 0.5}, "bmc_timeout: 0.5 is below 1"),
+        ({"bmc_timeout": 0.5}, "bmc_timeout: 0.5s is below 1s"),
         ({"bmc_threads": 300}, "bmc_threads: 300 is above 256"),
-        ({"reset_after": 0}, "reset_after: 0 is below 1"),
+        ({"reset_after": "15x"}, 'reset_after: "15x" is no duration; write 90s, 15m, 2h, 1d, or '),
+        ({"claim_ttl": "15m"}, "claim_ttl: must be longer than owner_timeout, 15m"),
+        ({"surge_factor": "2"}, "surge_factor: must be a number, not text"),
+        ({"detectable_effect": 11}, "detectable_effect: 11 is above 10"),
+        ({"reset_after": 0}, "reset_after: 0s is below 1s"),
         (
             {"bmc_credentials_file": "{{ st2kv.system.bmc }}"},
             "bmc_credentials_file: holds a secret",
@@ -64,6 +69,16 @@ def test_a_text_that_nobody_means_names_its_key(key: str) -> None:
             read_config({**GOOD, key: text})
         assert str(caught.value).isprintable()
         assert len(str(caught.value)) < 2300
+
+
+TIMES = [each.name for each in options_of(Config) if each.is_time]
+
+
+@pytest.mark.parametrize("key", TIMES)
+@pytest.mark.parametrize("given", ["25h30m", "91800", 91800, 91800.0])
+def test_a_time_is_given_as_people_write_it_or_in_seconds(key: str, given: Any) -> None:
+    long = {} if key == "claim_ttl" else {"claim_ttl": "30d"}
+    assert getattr(read_config({**GOOD, **long, key: given}), key) == 91800
 
 
 def test_threads_are_whole() -> None:

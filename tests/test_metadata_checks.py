@@ -20,8 +20,16 @@ from tests.metadata.values import REMOVED, Document, Known, altered, name_proble
 Case = tuple[str, Any, str]
 
 RUN = """
+from edgetune.asking import ask
+
 class Ask(Action):
-    def run(self, host: str, tries: int = 3, names: list[str] | None = None) -> Result: ...
+    def run(self, **parameters: Any) -> Result:
+        return run_step(ask, self.config, **parameters)
+"""
+STEP = """
+def ask(
+    site: Site, host: str, tries: int = 3, names: Sequence[str] = (), *, inside: bool = False
+) -> dict[str, Any]: ...
 """
 SENSOR_CODE = """
 class Watch(PollingSensor):
@@ -98,8 +106,13 @@ KNOWN = Known({"edgetune.ask": ACTION}, {"edgetune.seen": TRIGGER_TYPE})
 
 @pytest.fixture
 def pack(tmp_path: Path) -> Path:
-    for file, text in (("actions/ask.py", RUN), ("sensors/watch.py", SENSOR_CODE)):
-        (tmp_path / file).parent.mkdir()
+    files = {
+        "actions/ask.py": RUN,
+        "lib/edgetune/asking.py": STEP,
+        "sensors/watch.py": SENSOR_CODE,
+    }
+    for file, text in files.items():
+        (tmp_path / file).parent.mkdir(parents=True)
         (tmp_path / file).write_text(text, encoding="utf-8")
     return tmp_path
 
@@ -151,10 +164,10 @@ ACTION_CASES: list[Case] = [
     ("parameters.timeout.default", "60 s", "parameters.timeout.default: '60 s' is not of type"),
     ("parameters.timeout.minimum", 1, "parameters.timeout.minimum: cannot be overridden"),
     ("parameters.log_level", {"default": "LOUD"}, "parameters.log_level.default: 'LOUD' is not"),
-    ("parameters.by", {"type": "string", "description": "A."}, "parameters.by: `run` has none"),
-    ("parameters.tries", REMOVED, "parameters: `run` wants tries"),
-    ("parameters.tries.default", 4, "parameters.tries: default is 4, in `run` 3"),
-    ("parameters.tries.type", "number", "parameters.tries: is of type number, in `run` int"),
+    ("parameters.by", {"type": "string", "description": "A."}, "parameters.by: the step has none"),
+    ("parameters.tries", REMOVED, "parameters: the step wants tries"),
+    ("parameters.tries.default", 4, "parameters.tries: default is 4, in the step 3"),
+    ("parameters.tries.type", "number", "parameters.tries: is of type number, in the step int"),
     ("parameters.host.required", False, "parameters.host: is not required, but has no default"),
     ("output_schema", REMOVED, "'output_schema' is a required property"),
     ("output_schema.additionalProperties", REMOVED, "'additionalProperties' is a required"),
@@ -182,16 +195,28 @@ def test_broken_action(pack: Path, path: str, value: Any, expected: str) -> None
             "\nclass Other:\n    def run(self): ...\nclass Ask",
             "must have `run`, not Other, Ask",
         ),
-        ("names: list[str] | None = None", "**more: str", "must name each of its parameters"),
+        ("run_step(ask,", "run_step(tell,", "`run` must call run_step with a step that"),
+        ("import ask", "import ask as tell", "`run` must call run_step with a step that"),
         ("host: str", "host: str = ''", "parameters.host: is required, but has a default in"),
-        ("host: str", "host", "parameters.host: is of type string, in `run` of none"),
-        ("tries: int = 3", "tries: int = True", "parameters.tries: default is 3, in `run` True"),
-        ("= None", "= ()", "parameters.names: default is [], in `run` ()"),
+        ("host: str", "host", "parameters.host: is of type string, in the step of none"),
+        ("tries: int = 3", "tries: int = True", "parameters.tries: default is 3, in the step True"),
+        ("= ()", "= ('e1',)", "parameters.names: default is [], in the step ('e1',)"),
+        ("*, inside", "inside", "parameters: the step wants inside"),
+        ("def ask", "def asks", "`run` must call run_step with a step that"),
     ],
 )
-def test_run_that_differs(pack: Path, old: str, new: str, expected: str) -> None:
-    (pack / "actions" / "ask.py").write_text(RUN.replace(old, new), encoding="utf-8")
+def test_a_step_that_differs(pack: Path, old: str, new: str, expected: str) -> None:
+    for file, text in (("actions/ask.py", RUN), ("lib/edgetune/asking.py", STEP)):
+        (pack / file).write_text(text.replace(old, new), encoding="utf-8")
     seen(action_problems(ACTION, pack), expected)
+
+
+def test_what_a_step_takes_beyond_its_names_are_options_of_a_rollout(pack: Path) -> None:
+    step = STEP.replace("inside: bool = False", "**options: Any").replace("*, ", "")
+    (pack / "lib/edgetune/asking.py").write_text(step, encoding="utf-8")
+    soak = {"type": "string", "description": "A."}
+    assert action_problems(altered(ACTION, "parameters.soak", soak), pack) == []
+    seen(action_problems(altered(ACTION, "parameters.sock", soak), pack), "the step has none")
 
 
 @pytest.mark.parametrize(

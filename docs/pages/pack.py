@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from docs.pages.markdown import Document, code, codes, documents, page, paragraph, table, yes
+from docs.pages.metadata import DURATION
 from edgetune.files import load_yaml
 
 
@@ -52,7 +53,7 @@ def chat_page(root: Path) -> str:
 
 
 def _parameter_table(heading: str, parameters: Document) -> str:
-    """What each parameter or option is; those of the runner, which have no type, are left out."""
+    """What each parameter or option is; those of the runner, without description, are left out."""
     rows = [
         (
             code(name),
@@ -62,13 +63,15 @@ def _parameter_table(heading: str, parameters: Document) -> str:
             item["description"],
         )
         for name, item in parameters.items()
-        if "type" in item
+        if "description" in item
     ]
     return table(f"{heading}, type, required, default, meaning", rows)
 
 
 def type_of(parameter: Document) -> str:
     """The type with what limits it, such as `number, 0.05 to 0.95`."""
+    if f" {DURATION} " in parameter.get("description", ""):
+        return "duration"
     kind = str(parameter["type"])
     below = parameter.get("items", {}).get("type")
     if below:
@@ -87,7 +90,7 @@ def _with_parameters(summary: str, actions: Iterable[Document]) -> str:
     """The summary, and one table for all actions with the same parameters."""
     names_by_table: dict[str, list[str]] = {}
     for action in actions:
-        if any("type" in item for item in action["parameters"].values()):
+        if any("description" in item for item in action["parameters"].values()):
             text = _parameter_table("parameter", action["parameters"])
             names_by_table.setdefault(text, []).append(action["name"])
     parts = [

@@ -4,61 +4,180 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from edgetune import PACK
+from edgetune.durations import DAY, duration
 from edgetune.errors import InputError, UnconfiguredError
 from edgetune.fields import Fields
-from edgetune.files import load_yaml
+from edgetune.options import option, options_of, read_options
 
-_STORE = r"st2|sqlite:///\S.*"
-_COORDINATION = r"rediss?://[^\s?@]+|sqlite:///\S.*"
-_REPORT_DIR = r"(/.*)?"
-_REPORT_URL = r"(https?://\S+)?"
 FILE = f"/opt/stackstorm/configs/{PACK}.yaml"
-_SCHEMA = Path(__file__).resolve().parents[2] / "config.schema.yaml"
 PACK_TUNINGS = Path(__file__).resolve().parents[2] / "tunings"
 
 
 @dataclass(frozen=True)
 class Config:
-    """Every value of ``config.schema.yaml``; times are seconds."""
+    """Every option of the pack's configuration; times are in seconds."""
 
-    inventory: Path
-    tunings: tuple[Path, ...]
-    campaigns: tuple[Path, ...]
-    plan_approval: bool
-    self_approval: bool
-    approval_expires: float
-    chat_channel: str
-    ssh_user: str
-    ssh_key_file: Path
-    ssh_known_hosts: Path
-    ssh_timeout: float
-    ssh_threads: int
-    bmc_ca_file: str
-    bmc_verify: bool
-    bmc_credentials_file: str
-    bmc_timeout: float
-    bmc_threads: int
-    records: str
-    records_api_key_file: str
-    coordination: str
-    coordination_password_file: str
-    claim_ttl: float
-    claim_grace: float
-    owner_timeout: float
-    surge_factor: float
-    detectable_effect: float
-    drain_deadline: float
-    reset_after: float
-    reboot_deadline: float
-    health_deadline: float
-    sample_retention: float
-    report_dir: str
-    report_url: str
+    inventory: Path = option(
+        "Path of the inventory file (PoPs, hosts, load balancers) on every action runner."
+    )
+    ssh_key_file: Path = option(
+        "Path of the private SSH key on every action runner. The key itself never goes into a "
+        "configuration."
+    )
+    ssh_known_hosts: Path = option(
+        "Path of the known_hosts file with the key of every host. An unknown or changed key is "
+        "refused."
+    )
+    tunings: tuple[Path, ...] = option(
+        "Directories with tunings of your own, looked at before the pack's catalogue.", ()
+    )
+    campaigns: tuple[Path, ...] = option("Directories with campaigns, one YAML file each.", ())
+    plan_approval: bool = option(
+        "Whether a rollout begins only with an approved plan, and a campaign begins a ring only "
+        "once that ring is approved.",
+        False,
+    )
+    self_approval: bool = option(
+        "Whether a person may begin a rollout with a plan that they approved themselves. A file "
+        "of a campaign says it for that campaign.",
+        False,
+    )
+    approval_expires: float = option(
+        "How long the approval of a plan holds.", DAY, is_time=True, least=60
+    )
+    chat_channel: str = option(
+        "Chat channel that is told how rollouts and campaigns get on that were not asked for in "
+        "chat, empty for none.",
+        "",
+    )
+    ssh_user: str = option("User on the hosts. Changing settings needs root.", "root")
+    ssh_timeout: float = option(
+        "Longest time to connect to a host, log in and start the agent there, all together.",
+        10,
+        is_time=True,
+        least=0.1,
+    )
+    ssh_threads: int = option("Hosts reached at once by one action.", 16, least=1, most=256)
+    bmc_ca_file: str = option(
+        "Path of a file with the certificates that BMCs are verified with, empty for those of the "
+        "system. Certificates that a BMC signed itself can stand there, too.",
+        "",
+    )
+    bmc_verify: bool = option(
+        "Whether the certificate of a BMC is verified. Without it anybody on the management "
+        "network can read the password.",
+        True,
+    )
+    bmc_credentials_file: str = option(
+        "Path of a YAML file with NAME, username and password of BMCs on every action runner, "
+        "readable by its owner only; empty for none. It is asked after the encrypted key "
+        "edgetune.bmc.NAME of the datastore and before the environment.",
+        "",
+    )
+    bmc_timeout: float = option(
+        "Longest time one conversation with a BMC may take.", 60, is_time=True, least=1
+    )
+    bmc_threads: int = option("BMCs reached at once by one action.", 32, least=1, most=256)
+    records: str = option(
+        "Where records of rollouts live, st2 (StackStorm's datastore) or sqlite:///PATH.",
+        "st2",
+        pattern=r"st2|sqlite:///\S.*",
+    )
+    records_api_key_file: str = option(
+        "Path of a file with an API key of StackStorm under which records are read and written; "
+        "empty for the user of each execution. With RBAC that user could read and write next to "
+        "none of them.",
+        "",
+    )
+    coordination: str = option(
+        "Where claims and samples live, redis://HOST:PORT/DB or sqlite:///PATH.",
+        "redis://127.0.0.1:6379/0",
+        pattern=r"rediss?://[^\s?@]+|sqlite:///\S.*",
+    )
+    coordination_password_file: str = option(
+        "Path of a file that holds the password of Redis, empty for none.", ""
+    )
+    claim_ttl: float = option(
+        "How long a claim on a PoP outlives the last step of its owner. It must be longer than "
+        "the longest action, and than owner_timeout.",
+        DAY,
+        is_time=True,
+        least=60,
+    )
+    claim_grace: float = option(
+        "How long a PoP stays claimed after a rollout that was taken over has ended. An action of "
+        "its old owner may run that long, so give at least the longest timeout of an action.",
+        600,
+        is_time=True,
+        least=0,
+    )
+    owner_timeout: float = option(
+        "How long a rollout may go without a step until its workflow counts as dead and "
+        "recover_orphans takes it over. Give more than the longest timeout of an action.",
+        900,
+        is_time=True,
+        least=1,
+    )
+    surge_factor: float = option(
+        "Load of a whole PoP, in multiples of the most it carried during the baseline, above "
+        "which nothing is drained, not even for a rollback.",
+        2,
+        least=1,
+    )
+    detectable_effect: float = option(
+        "The effect on a tuning's metric, as a share, that must be seen with 80 % power. When the "
+        "baseline shows that only greater ones would be, the rollout ends before anything is "
+        "touched. 0 lets all pass.",
+        0.9,
+        least=0,
+        most=10,
+    )
+    drain_deadline: float = option(
+        "How long a draining host may carry sessions before it is put back and skipped.",
+        300,
+        is_time=True,
+        least=1,
+    )
+    reset_after: float = option(
+        "How long a host that was told to reboot may go on answering from the same boot until its "
+        "BMC is asked to restart it.",
+        300,
+        is_time=True,
+        least=1,
+    )
+    reboot_deadline: float = option(
+        "How long a host may take to come back from a reboot. A BIOS that trains memory takes 3 "
+        "to 15 minutes.",
+        1200,
+        is_time=True,
+        least=1,
+    )
+    health_deadline: float = option(
+        "How long a host may take until its service answers and its load balancer takes it back.",
+        120,
+        is_time=True,
+        least=1,
+    )
+    sample_retention: float = option(
+        "How long samples of hosts are kept.", 14 * DAY, is_time=True, least=60
+    )
+    report_dir: str = option(
+        "Directory that report_rollout writes its pages to, an absolute path on every action "
+        "runner; empty for no reports.",
+        "",
+        pattern=r"(/.*)?",
+    )
+    report_url: str = option(
+        "Address under which a web server of yours shows report_dir, without the name of the "
+        "page; empty for none.",
+        "",
+        pattern=r"(https?://\S+)?",
+    )
 
 
 def read_config(data: Mapping[str, Any]) -> Config:
@@ -72,55 +191,19 @@ def read_config(data: Mapping[str, Any]) -> Config:
         )
     fields = Fields(data or {}, "configuration")
     _refuse_secrets(data or {})
-    config = Config(
-        inventory=Path(fields.text("inventory")),
-        tunings=(*(Path(path) for path in fields.texts("tunings", [])), PACK_TUNINGS),
-        campaigns=tuple(Path(path) for path in fields.texts("campaigns", [])),
-        plan_approval=fields.flag("plan_approval", False),
-        self_approval=fields.flag("self_approval", False),
-        approval_expires=fields.number("approval_expires", 86400, minimum=60),
-        chat_channel=fields.text("chat_channel", ""),
-        ssh_user=fields.text("ssh_user", "root"),
-        ssh_key_file=Path(fields.text("ssh_key_file")),
-        ssh_known_hosts=Path(fields.text("ssh_known_hosts")),
-        ssh_timeout=fields.number("ssh_timeout", 10, minimum=0.1),
-        ssh_threads=fields.whole("ssh_threads", 16, minimum=1, maximum=256),
-        bmc_ca_file=fields.text("bmc_ca_file", ""),
-        bmc_verify=fields.flag("bmc_verify", True),
-        bmc_credentials_file=fields.text("bmc_credentials_file", ""),
-        bmc_timeout=fields.number("bmc_timeout", 60, minimum=1),
-        bmc_threads=fields.whole("bmc_threads", 32, minimum=1, maximum=256),
-        records=fields.text("records", "st2", pattern=_STORE),
-        records_api_key_file=fields.text("records_api_key_file", ""),
-        coordination=fields.text("coordination", "redis://127.0.0.1:6379/0", pattern=_COORDINATION),
-        coordination_password_file=fields.text("coordination_password_file", ""),
-        claim_ttl=fields.number("claim_ttl", 86400, minimum=60),
-        claim_grace=fields.number("claim_grace", 600, minimum=0),
-        owner_timeout=fields.number("owner_timeout", 900, minimum=1),
-        surge_factor=fields.number("surge_factor", 2, minimum=1),
-        detectable_effect=fields.number("detectable_effect", 0.9, minimum=0, maximum=10),
-        drain_deadline=fields.number("drain_deadline", 300, minimum=1),
-        reset_after=fields.number("reset_after", 300, minimum=1),
-        reboot_deadline=fields.number("reboot_deadline", 1200, minimum=1),
-        health_deadline=fields.number("health_deadline", 120, minimum=1),
-        sample_retention=fields.number("sample_retention", 1209600, minimum=60),
-        report_dir=fields.text("report_dir", "", pattern=_REPORT_DIR),
-        report_url=fields.text("report_url", "", pattern=_REPORT_URL),
-    )
-    fields.done()
+    config = read_options(fields, Config)
     if config.claim_ttl <= config.owner_timeout:
         raise fields.wrong(
-            "claim_ttl", f"must be longer than owner_timeout, {config.owner_timeout}"
+            "claim_ttl", f"must be longer than owner_timeout, {duration(config.owner_timeout)}"
         )
-    return config
+    return replace(config, tunings=(*config.tunings, PACK_TUNINGS))
 
 
 def _is_none(data: Mapping[str, Any]) -> bool:
     """Whether nobody wrote a configuration: StackStorm then hands over the schema's defaults."""
     if "inventory" in data:
         return False
-    schema = load_yaml(_SCHEMA)
-    defaults = {name: own["default"] for name, own in schema.items() if "default" in own}
+    defaults = {each.name: each.written for each in options_of(Config)}
     return all(name in defaults and value == defaults[name] for name, value in data.items())
 
 

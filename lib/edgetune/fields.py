@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from edgetune.durations import duration, read_duration
 from edgetune.errors import InputError
 from edgetune.vocabulary.nearest import nearest
 
@@ -99,9 +100,10 @@ class Fields:
             return value
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise self.wrong(field, f"must be a number, not {_kind(value)}")
+        largest = max(LARGEST, maximum or 0)
         # No comparison with a NaN holds, and no integer of thousands of digits can be shown.
-        if not -LARGEST <= value <= LARGEST:
-            raise self.wrong(field, f"must be a number between {-LARGEST:.0f} and {LARGEST:.0f}")
+        if not -largest <= value <= largest:
+            raise self.wrong(field, f"must be a number between {-largest:.0f} and {largest:.0f}")
         if minimum is not None and value < minimum:
             raise self.wrong(field, f"{value} is below {minimum}")
         if maximum is not None and value > maximum:
@@ -120,6 +122,19 @@ class Fields:
         if value is not default and not isinstance(value, int):
             raise self.wrong(field, "must be a whole number")
         return value
+
+    def duration(self, field: str, default: Any = _REQUIRED, minimum: float | None = None) -> Any:
+        """Seconds of at least ``minimum``, given as ``1d12h`` or as seconds; or the default."""
+        value = self.raw(field, default)
+        if value is default:
+            return value
+        try:
+            seconds = read_duration(value)
+        except ValueError as error:
+            raise self.wrong(field, str(error)) from None
+        if minimum is not None and seconds < minimum:
+            raise self.wrong(field, f"{duration(seconds)} is below {duration(minimum)}")
+        return seconds
 
     def flag(self, field: str, default: bool) -> bool:
         """True or false."""

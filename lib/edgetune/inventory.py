@@ -165,7 +165,7 @@ def _read_pop(name: str, fields: Fields) -> Pop:
         floor=fields.number("floor", 0.7, minimum=0, maximum=1),
         health=health,
         ports=_read_ports(fields, health),
-        reboot_time=fields.number("reboot_time", 300.0, minimum=0),
+        reboot_time=fields.duration("reboot_time", 300.0, minimum=0),
         load_balancer=_read_load_balancer(fields.inside("load_balancer")),
         hosts=tuple(_read_host(host, below, credentials) for host, below in hosts.named(NAME)),
         region=fields.text("region", "", pattern=NAME),

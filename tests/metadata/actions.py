@@ -30,7 +30,7 @@ def action_problems(action: Document, root: Path) -> list[str]:
     ]
     if action["runner_type"] == "python-script" and not problems:
         source = (root / "actions" / action["entry_point"]).read_text(encoding="utf-8")
-        problems = run_problems(own, source)
+        problems = run_problems(own, source, root)
     return problems
 
 
@@ -54,9 +54,9 @@ def override_problems(action: Document) -> list[str]:
 def parameter_problems(parameter: Schema, name: str) -> list[str]:
     """A parameter of our own says what it is, and its default is one that it accepts."""
     field = f"parameters.{name}"
-    problems = [
-        f"{field}.{key}: is missing" for key in ("type", "description") if key not in parameter
-    ]
+    typed = "type" in parameter or "anyOf" in parameter
+    problems = [] if typed else [f"{field}.type: is missing"]
+    problems += [] if "description" in parameter else [f"{field}.description: is missing"]
     if "default" in parameter:
         if parameter.get("required"):
             problems.append(f"{field}: is required and has a default")

@@ -4,25 +4,52 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 from typing import Any
 
+from edgetune.documents.plan import Options
+from edgetune.options import options_of
 from tests.metadata.builtin import SENSOR_METHODS
 
 _NOTHING = object()
 _WORDS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
-_STARTS = {"array": "list[", "object": "dict["}
+_STARTS = {"array": "Sequence[", "object": "Mapping["}
+_OPTIONS = [each.name for each in options_of(Options)]
 
 
-def run_problems(parameters: dict[str, Any], source: str) -> list[str]:
-    """The parameters of an action's metadata and of the one `run` in its file are the same."""
+def run_problems(parameters: dict[str, Any], source: str, root: Path) -> list[str]:
+    """The parameters of an action's metadata are those of the step that its one `run` calls."""
     runs = {name: methods["run"] for name, methods in _classes(source).items() if "run" in methods}
     if len(runs) != 1:
         named = ", ".join(runs) or "none"
         return [f"entry_point: exactly one class must have `run`, not {named}"]
-    (run,) = runs.values()
-    if run.args.vararg or run.args.kwarg or run.args.posonlyargs:
-        return ["entry_point: `run` must name each of its parameters"]
-    return _signature_problems(parameters, _arguments(run.args))
+    step = _step(source, root)
+    if step is None:
+        return ["entry_point: `run` must call run_step with a step that is imported by its name"]
+    arguments = _arguments(step.args)
+    # A timer is not the business of steps; what a step takes beyond its names are options.
+    more = {"periodic"} if step.args.kwarg is None else {"periodic", *_OPTIONS}
+    own = {name: item for name, item in parameters.items() if name not in more - arguments.keys()}
+    return _signature_problems(own, arguments)
+
+
+def _step(source: str, root: Path) -> ast.FunctionDef | None:
+    """The definition of what `run_step` is called with."""
+    tree = ast.parse(source)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    named = [ast.unparse(call.args[0]) for call in calls if ast.unparse(call.func) == "run_step"]
+    modules = {
+        alias.asname or alias.name: str(node.module)
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    if len(named) != 1 or named[0] not in modules:
+        return None
+    file = root / "lib" / f"{modules[named[0]].replace('.', '/')}.py"
+    body = ast.parse(file.read_text(encoding="utf-8")).body
+    found = [own for own in body if isinstance(own, ast.FunctionDef) and own.name == named[0]]
+    return found[0] if found else None
 
 
 def sensor_problems(sensor: dict[str, Any], source: str, triggers: set[str]) -> list[str]:
@@ -74,27 +101,28 @@ def _classes(source: str) -> dict[str, dict[str, ast.FunctionDef]]:
 
 
 def _arguments(arguments: ast.arguments) -> dict[str, tuple[str, Any]]:
-    """Name to annotation and default (or _NOTHING) of everything but self."""
+    """Name to annotation and default (or _NOTHING) of everything but the site.
+
+    What is given by keyword only is between the steps themselves.
+    """
     plain = arguments.args[1:]
     gap: list[Any] = [None] * (len(plain) - len(arguments.defaults))
-    pairs = [
-        *zip(plain, gap + arguments.defaults),
-        *zip(arguments.kwonlyargs, arguments.kw_defaults),
-    ]
     return {
         argument.arg: (
             ast.unparse(argument.annotation) if argument.annotation else "",
             _NOTHING if default is None else _literal(default),
         )
-        for argument, default in pairs
+        for argument, default in zip(plain, gap + arguments.defaults)
     }
 
 
 def _signature_problems(
     parameters: dict[str, Any], arguments: dict[str, tuple[str, Any]]
 ) -> list[str]:
-    missing = [f"parameters.{name}: `run` has none" for name in parameters if name not in arguments]
-    extra = [f"parameters: `run` wants {name}" for name in arguments if name not in parameters]
+    missing = [
+        f"parameters.{name}: the step has none" for name in parameters if name not in arguments
+    ]
+    extra = [f"parameters: the step wants {name}" for name in arguments if name not in parameters]
     both = [name for name in parameters if name in arguments]
     return (
         missing
@@ -110,28 +138,27 @@ def _signature_problems(
 def _argument_problems(parameter: dict[str, Any], annotation: str, default: Any) -> list[str]:
     problems = []
     if not _annotation_fits(parameter["type"], annotation):
-        problems.append(f"is of type {parameter['type']}, in `run` {annotation or 'of none'}")
+        problems.append(f"is of type {parameter['type']}, in the step {annotation or 'of none'}")
     if parameter.get("required"):
         if default is not _NOTHING:
-            problems.append("is required, but has a default in `run`")
+            problems.append("is required, but has a default in the step")
     elif default is _NOTHING:
-        problems.append("is not required, but has no default in `run`")
+        problems.append("is not required, but has no default in the step")
     elif not _same_default(parameter.get("default"), default):
-        problems.append(f"default is {parameter.get('default')!r}, in `run` {default!r}")
+        problems.append(f"default is {parameter.get('default')!r}, in the step {default!r}")
     return problems
 
 
 def _annotation_fits(kind: str, annotation: str) -> bool:
-    plain = annotation.replace(" | None", "")
-    return plain == _WORDS.get(kind) or plain.startswith(_STARTS.get(kind, "\0"))
+    return annotation == _WORDS.get(kind) or annotation.startswith(_STARTS.get(kind, "\0"))
 
 
 def _same_default(documented: Any, default: Any) -> bool:
     # What StackStorm renders is known only then.
     if isinstance(documented, str) and "{{" in documented:
         return default == ""
-    # A list or mapping may not be a default in Python.
-    if isinstance(documented, (list, dict)):
-        return default is None
+    # A list may not be a default in Python.
+    if default == ():
+        return not documented
     same_kind = isinstance(documented, bool) == isinstance(default, bool)
     return same_kind and bool(documented == default)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from edgetune.fields import Fields, find_file
 from edgetune.files import load_yaml
 from edgetune.freezes import Event, Freeze, read_event, read_freeze, read_zone
 from edgetune.inventory import NAME, Inventory, Pop
+from edgetune.options import check_options, read_options
 from edgetune.vocabulary.nearest import nearest
 
 VERDICTS = ("pooled", "each")
@@ -90,7 +90,8 @@ def load_campaign(path: Path) -> Campaign:
     fields = Fields(data, str(path))
     zone = read_zone(fields, "UTC")
     gates = _read_gates(fields, Gates(), zone)
-    options = _read_options(fields.inside("rollout", {}))
+    # Each PoP has its own seed and hosts.
+    options = read_options(fields.inside("rollout", {}), Options, without=("seed", "exclude"))
     campaign = Campaign(
         name=fields.text("name", pattern=NAME),
         tuning=fields.text("tuning", pattern=NAME),
@@ -144,38 +145,14 @@ def _read_ring(fields: Fields, options: Options, gates: Gates, zone: str) -> Rin
         pops=fields.texts("pops", []),
         regions=fields.texts("regions", []),
         labels=fields.texts("labels", []),
-        options=_checked(
-            fields, replace(options, soak=fields.number("soak", options.soak, minimum=1))
-        ),
+        options=replace(options, soak=fields.duration("soak", options.soak)),
         gates=_read_gates(fields, gates, zone),
     )
     if not (ring.pops or ring.regions or ring.labels):
         raise fields.wrong("pops", "is missing: a ring has pops, regions or labels")
     fields.done()
+    check_options(ring.options, fields.wrong)
     return ring
-
-
-def _read_options(fields: Fields) -> Options:
-    """Those of ``rollout_pop``; each PoP has its own seed and hosts."""
-    given: dict[str, Any] = {}
-    for field in fields_of(Options):
-        if field.name in ("seed", "exclude"):
-            continue
-        if field.type == "bool":
-            given[field.name] = fields.flag(field.name, bool(field.default))
-        else:
-            read = fields.whole if field.type == "int" else fields.number
-            given[field.name] = read(field.name, field.default)
-    fields.done()
-    return _checked(fields, Options(**given))
-
-
-def _checked(fields: Fields, options: Options) -> Options:
-    try:
-        return options.checked()
-    except InputError as error:
-        name = str(error.field)
-        raise fields.wrong(name, str(error).partition(f"{name}: ")[2]) from None
 
 
 def _read_gates(fields: Fields, given: Gates, zone: str) -> Gates:
@@ -202,7 +179,7 @@ def _read_approval(fields: Fields, given: Gates) -> Mapping[str, Any]:
     read = {
         "approval": fields.flag("required", given.approval),
         "self_approval": fields.flag("self_approval", given.self_approval),
-        "approval_expires": fields.number("expires", given.approval_expires, minimum=60),
+        "approval_expires": fields.duration("expires", given.approval_expires, minimum=60),
     }
     fields.done()
     return read

@@ -10,7 +10,9 @@ from typing import Any
 
 from edgetune import PACK, PLAN_SCHEMA
 from edgetune.documents.reading import decoded, digest_of, read_document
+from edgetune.durations import DAY
 from edgetune.errors import InputError, RefusedError
+from edgetune.options import check_options, option
 
 MOST_WAYS = 10**18
 """Of drawing the groups that are told apart: Python refuses to write 4,300 digits, MongoDB 20."""
@@ -18,7 +20,6 @@ DRAWN_BY = 2
 """How the judge draws other groups for plans of today (see ``judge.permutation``)."""
 LEAST_SAMPLES = 3
 """Samples that a look needs at least."""
-_MOST_SEED = 2**63 - 1
 _LARGE = {"holds": "large"}
 
 Strata = Mapping[str, Mapping[str, Sequence[str]]]
@@ -55,39 +56,82 @@ class Guard:
 class Options:
     """What a person may choose about a rollout; times in seconds, alphas as probabilities.
 
-    ``force`` goes on with a host whose sessions do not end; by default it is skipped.
-    ``force_restart`` lets its BMC force a host that neither its operating system nor the BMC
-    could restart gracefully. ``without_packets`` goes on where hosts do not count packets, though
-    traffic that moves from one group to the other is not seen there.
+    The actions ``plan_rollout`` and ``rollout_pop`` and the files of campaigns take each of these.
     """
 
-    fraction: float = 0.5
-    batch_size: int = 0
-    baseline: float = 86400
-    soak: float = 86400
-    interval: int = 60
-    warmup: float = 300
-    looks: int = 12
-    alpha_help: float = 0.05
-    alpha_harm: float = 0.05
-    exclude: tuple[str, ...] = ()
-    seed: int = field(default=0, metadata=_LARGE)
-    force: bool = False
-    force_restart: bool = False
-    without_packets: bool = False
+    exclude: tuple[str, ...] = option("Hosts of the PoP to leave out, by name.", ())
+    fraction: float = option(
+        "Share of the hosts that form the test group.", 0.5, least=0.05, most=0.95
+    )
+    batch_size: int = option(
+        "Most hosts to change at once; 0 takes as many as the floor permits.",
+        0,
+        least=0,
+        most=10000,
+    )
+    baseline: float = option(
+        "How long both groups are watched before anything is changed.",
+        DAY,
+        is_time=True,
+        multiples={"interval": 2},
+        most=30 * DAY,
+    )
+    soak: float = option(
+        "How long both groups are watched after the change.",
+        DAY,
+        is_time=True,
+        multiples={"interval": LEAST_SAMPLES, "warmup": 1},
+        most=30 * DAY,
+    )
+    interval: int = option(
+        "Time between two samples of the hosts.", 60, is_time=True, least=1, most=3600
+    )
+    warmup: float = option(
+        "Start of the soak that is left out of the comparison.",
+        300,
+        is_time=True,
+        least=0,
+        most=DAY,
+    )
+    looks: int = option(
+        "How often the groups are compared during the soak, evenly spread; fewer where that would "
+        "be less than three samples each.",
+        12,
+        least=1,
+        most=1000,
+    )
+    alpha_help: float = option(
+        "Chance that a useless tuning is promoted, at most.", 0.05, least=0.0001, most=0.5
+    )
+    alpha_harm: float = option(
+        "Chance that a harmless tuning is taken back, at most.", 0.05, least=0.0001, most=0.5
+    )
+    seed: int = option(
+        "Seed of the random split; 0 draws one, which the plan shows.",
+        0,
+        holds="large",
+        least=0,
+        most=2**63 - 1,
+    )
+    force: bool = option(
+        "Go on with a host whose sessions do not end in time, and lose them; by default it is put "
+        "back and skipped.",
+        False,
+    )
+    force_restart: bool = option(
+        "Let the BMC force a host to restart that still answers from the same boot when no gentler "
+        "way of its machine is left; by default the rollout stops there.",
+        False,
+    )
+    without_packets: bool = option(
+        "Go on, and promote, where hosts do not count the packets they receive; traffic that moves "
+        "from one group to the other, which misleads the comparison, is not seen there.",
+        False,
+    )
 
     def checked(self) -> Options:
         """Itself; InputError names a value out of its range."""
-        _between("fraction", self.fraction, 0.05, 0.95)
-        _between("batch_size", self.batch_size, 0, 10000)
-        _between("interval", self.interval, 1, 3600)
-        _between("baseline", self.baseline, 2 * self.interval, 30 * 86400)
-        _between("soak", self.soak, LEAST_SAMPLES * self.interval + self.warmup, 30 * 86400)
-        _between("warmup", self.warmup, 0, 86400)
-        _between("looks", self.looks, 1, 1000)
-        _between("alpha_help", self.alpha_help, 0.0001, 0.5)
-        _between("alpha_harm", self.alpha_harm, 0.0001, 0.5)
-        _between("seed", self.seed, -_MOST_SEED, _MOST_SEED)
+        check_options(self, lambda name, problem: InputError("parameter", name, problem))
         return self
 
     @property
@@ -236,10 +280,3 @@ def assignments(strata: Strata) -> int:
         test, control = len(stratum["test"]), len(stratum["control"])
         ways = min(ways * math.comb(test + control, test), MOST_WAYS)
     return ways
-
-
-def _between(name: str, value: float, low: float, high: float) -> None:
-    if not low <= value <= high:
-        # An integer beyond every float can be neither shown nor converted.
-        shown = "the number" if abs(value) > 1e300 else f"{value:g}"
-        raise InputError("parameter", name, f"{shown} is not between {low:g} and {high:g}")

@@ -42,9 +42,10 @@ def claim_pop(
     wait: bool = False,
     carry_on: bool = False,
     orphaned: bool = False,
-    approved: bool = False,
     channel: str = "",
     asked_by: str = "",
+    *,
+    approved: bool = False,
     freezes: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Begin the rollout of a plan, or take over an existing one with a new epoch.

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from edgetune.bmc.identity import is_named, matches, mismatch
 from edgetune.bmc.ladder import ladder
 from edgetune.documents.plan import Options, Plan, Restart
 from edgetune.errors import InputError, RefusedError
+from edgetune.fields import Fields
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host, Pop
+from edgetune.options import read_options
 from edgetune.plan import make_plan, settings_by_agent, settings_by_bmc
 from edgetune.rendering import misfits, render
 from edgetune.report.findings import preflight_text
@@ -39,10 +41,11 @@ def plan_rollout(
     pop: str = "",
     tuning: str = "",
     plan: str = "",
-    exclude: Sequence[str] = (),
     **options: Any,
 ) -> dict[str, Any]:
     """What ``tuning`` would do to ``pop``; touches nothing, keeps the plan under its digest.
+
+    ``options`` are those of ``Options``, as a person gives them.
 
     With ``plan`` (a digest that somebody approved) the same plan is made again from the hosts
     as they are now; RefusedError says what no longer fits.
@@ -50,9 +53,9 @@ def plan_rollout(
     if plan:
         made, notes = _make_again(site, plan, pop, tuning)
     else:
-        seed = options.pop("seed", 0) or secrets.randbits(31)
-        chosen = Options(exclude=tuple(exclude), seed=seed, **options).checked()
-        made, notes = _make(site, pop, tuning, chosen)
+        chosen = read_options(Fields(options, "parameter"), Options)
+        seed = chosen.seed or secrets.randbits(31)
+        made, notes = _make(site, pop, tuning, replace(chosen, seed=seed))
     save_plan(site, made)
     split = made.groups
     counts = f"{len(split['test'])} test and {len(split['control'])} control hosts"

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options: what a field of a dataclass says is what is read, checked and told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.config import Config
+from edgetune.documents.plan import Options
+from edgetune.errors import InputError
+from edgetune.fields import Fields
+from edgetune.options import Option, check_options, option, options_of, read_options
+
+EVERY = [*options_of(Config), *options_of(Options)]
+NUMBERS = [each for each in EVERY if each.type in ("int", "float")]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    place: Path = option("Where.")
+    names: tuple[str, ...] = option("Which.", ())
+    share: float = option("How much.", 0.5, least=0, most=1)
+    step: int = option("How often.", 60, is_time=True, least=1)
+    span: float = option("How long.", 3600, is_time=True, multiples={"step": 2}, most=86400)
+
+
+def read(**given: Any) -> Chosen:
+    return read_options(Fields({"place": "/x", **given}, "file"), Chosen)
+
+
+def test_what_is_not_given_has_its_default() -> None:
+    assert read() == Chosen(place=Path("/x"))
+
+
+def test_what_is_given_is_of_the_type_of_its_field() -> None:
+    made = read(names=["a"], step="2m", span="1d", share=1)
+    assert made == Chosen(Path("/x"), ("a",), 1, 120, 86400)
+    assert type(made.step) is int
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"place": None}, "file: place: is missing"),
+        ({"spam": "1d"}, "file: spam: is not known here (did you mean span?)"),
+        ({"share": 1.5}, "file: share: 1.5 is above 1"),
+        ({"share": -1}, "file: share: -1 is below 0"),
+        ({"step": "0.5s"}, "file: step: must be whole seconds, not 0.5s"),
+        ({"step": 0}, "file: step: 0s is below 1s"),
+        ({"span": "2d"}, "file: span: 2d is above 1d"),
+        ({"span": "15x"}, 'file: span: "15x" is no duration; write 90s, 15m, 2h, 1d, or seconds'),
+        ({"step": "1h"}, "file: span: 1h is below 2h (2 x step to 1d)"),
+        ({"names": "a"}, "file: names: must be a list, not text"),
+    ],
+)
+def test_what_is_wrong_names_its_option(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read(**given)
+    assert str(caught.value) == says
+
+
+def test_what_may_not_be_given_keeps_its_default() -> None:
+    given = Fields({"place": "/x", "share": 0.1}, "file")
+    with pytest.raises(InputError, match="file: share: is not known here"):
+        read_options(given, Chosen, without=("share",))
+
+
+@pytest.mark.parametrize("each", NUMBERS, ids=lambda each: each.name)
+def test_the_bounds_of_an_option_are_those_that_are_told(each: Option) -> None:
+    """Those of other options aside, which the texts name."""
+    low, high = (1e-9, 0.999999) if each.is_time or each.type == "float" else (1, 1)
+    for bound, beyond in ((each.least, -low), (each.most, high)):
+        if bound is not None:
+            assert each.shown(bound) in each.bounds
+            with pytest.raises(InputError, match=f"{each.name}: .* is (below|above) "):
+                each.check(bound + beyond, 0, lambda *said: InputError("parameter", *said))
+            each.check(bound, 0, lambda *said: InputError("parameter", *said))
+
+
+def test_a_number_that_is_none_is_out_of_bounds() -> None:
+    with pytest.raises(InputError, match="fraction: nan is below 0.05"):
+        Options(fraction=float("nan")).checked()
+
+
+@pytest.mark.parametrize("each", EVERY, ids=lambda each: each.name)
+def test_every_option_tells_its_meaning_in_sentences(each: Option) -> None:
+    assert each.means[0].isupper() and each.means.endswith(".")
+
+
+def test_defaults_are_within_their_bounds() -> None:
+    check_options(Options(), lambda *said: InputError("parameter", *said))
