@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from typing import Any
+
 from st2common.runners.base_action import Action
 
 from edgetune.campaign.control import abort_campaign
@@ -10,5 +12,5 @@ from edgetune.entry import Result, run_step
 class AbortCampaign(Action):
     """Abort a campaign."""
 
-    def run(self, campaign: str, reason: str = "", by: str = "") -> Result:
-        return run_step(abort_campaign, self.config, campaign=campaign, reason=reason, by=by)
+    def run(self, **parameters: Any) -> Result:
+        return run_step(abort_campaign, self.config, **parameters)

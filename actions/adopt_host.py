@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from typing import Any
+
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
@@ -10,5 +12,5 @@ from edgetune.rollout.adoption import adopt_host
 class AdoptHost(Action):
     """Accept a replaced machine as it is."""
 
-    def run(self, host: str, rollout: str, by: str = "") -> Result:
-        return run_step(adopt_host, self.config, host=host, rollout=rollout, by=by)
+    def run(self, **parameters: Any) -> Result:
+        return run_step(adopt_host, self.config, **parameters)

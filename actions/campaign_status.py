@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from typing import Any
+
 from st2common.runners.base_action import Action
 
 from edgetune.campaign.status import campaign_status
@@ -10,5 +12,5 @@ from edgetune.entry import Result, run_step
 class CampaignStatus(Action):
     """Say how campaigns stand."""
 
-    def run(self, campaign: str = "") -> Result:
-        return run_step(campaign_status, self.config, campaign=campaign)
+    def run(self, **parameters: Any) -> Result:
+        return run_step(campaign_status, self.config, **parameters)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from typing import Any
+
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
@@ -10,10 +12,5 @@ from edgetune.rollout.looks import compare_pop
 class ComparePop(Action):
     """Compare the two groups of a rollout."""
 
-    def run(self, rollout: str, now: bool = False) -> Result:
-        return run_step(
-            compare_pop,
-            self.config,
-            rollout=rollout,
-            now=now,
-        )
+    def run(self, **parameters: Any) -> Result:
+        return run_step(compare_pop, self.config, **parameters)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from typing import Any
+
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
@@ -10,18 +12,5 @@ from edgetune.rollout.diagnosis import diagnose_hosts
 class DiagnoseHosts(Action):
     """Say what is wrong with the hosts of a PoP."""
 
-    def run(
-        self,
-        pop: str,
-        hosts: list[str] | None = None,
-        seconds: int = 5,
-        services: list[str] | None = None,
-    ) -> Result:
-        return run_step(
-            diagnose_hosts,
-            self.config,
-            pop=pop,
-            hosts=hosts,
-            seconds=seconds,
-            services=services,
-        )
+    def run(self, **parameters: Any) -> Result:
+        return run_step(diagnose_hosts, self.config, **parameters)

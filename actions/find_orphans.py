@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from typing import Any
+
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
@@ -10,5 +12,5 @@ from edgetune.rollout.recovery import find_orphans
 class FindOrphans(Action):
     """Find the rollouts that nobody carries on, and end dead executions."""
 
-    def run(self, periodic: bool = False) -> Result:
-        return run_step(find_orphans, self.config, periodic=periodic)
+    def run(self, **parameters: Any) -> Result:
+        return run_step(find_orphans, self.config, **parameters)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from typing import Any
+
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
@@ -10,5 +12,5 @@ from edgetune.rollout.retire import find_standing
 class FindStanding(Action):
     """Say by which rollouts a tuning stands on a PoP."""
 
-    def run(self, pop: str, tuning: str) -> Result:
-        return run_step(find_standing, self.config, pop=pop, tuning=tuning)
+    def run(self, **parameters: Any) -> Result:
+        return run_step(find_standing, self.config, **parameters)

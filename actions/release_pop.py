@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from typing import Any
+
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
@@ -10,10 +12,5 @@ from edgetune.rollout.lifecycle import release_pop
 class ReleasePop(Action):
     """Give a PoP back."""
 
-    def run(self, rollout: str, epoch: int) -> Result:
-        return run_step(
-            release_pop,
-            self.config,
-            rollout=rollout,
-            epoch=epoch,
-        )
+    def run(self, **parameters: Any) -> Result:
+        return run_step(release_pop, self.config, **parameters)

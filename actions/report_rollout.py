@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from typing import Any
+
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
@@ -10,5 +12,5 @@ from edgetune.rollout.reporting import report_rollout
 class ReportRollout(Action):
     """Write the report of a rollout."""
 
-    def run(self, rollout: str) -> Result:
-        return run_step(report_rollout, self.config, rollout=rollout)
+    def run(self, **parameters: Any) -> Result:
+        return run_step(report_rollout, self.config, **parameters)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from typing import Any
+
 from st2common.runners.base_action import Action
 
 from edgetune.campaign.control import resume_campaign
@@ -10,7 +12,5 @@ from edgetune.entry import Result, run_step
 class ResumeCampaign(Action):
     """Resume a campaign."""
 
-    def run(self, campaign: str, accept: bool = False, reason: str = "", by: str = "") -> Result:
-        return run_step(
-            resume_campaign, self.config, campaign=campaign, accept=accept, reason=reason, by=by
-        )
+    def run(self, **parameters: Any) -> Result:
+        return run_step(resume_campaign, self.config, **parameters)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from typing import Any
+
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
@@ -10,5 +12,5 @@ from edgetune.rollout.pause import resume_pop
 class ResumePop(Action):
     """Let a PoP go on."""
 
-    def run(self, pop: str, cause: str = "", by: str = "") -> Result:
-        return run_step(resume_pop, self.config, pop=pop, cause=cause, by=by)
+    def run(self, **parameters: Any) -> Result:
+        return run_step(resume_pop, self.config, **parameters)
