@@ -21,6 +21,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from edgetune.durations import DAY, read_duration
 from lab import CHECKOUT
 from lab.runner import Engine, Execution, MetadataError, Pack, ParameterError
 from lab.runner.display import TaskList, errors_of, text_of
@@ -96,8 +97,8 @@ def _add_serve_commands(commands: Any) -> None:
     )
     serve.add_argument(
         "--every",
-        type=_seconds,
-        metavar="SECONDS",
+        type=_whole_seconds,
+        metavar="5s",
         help="let timers of --enable tick and sensors poll at least so often, to watch a lab",
     )
     serve.set_defaults(command=_serve)
@@ -110,10 +111,14 @@ def _add_serve_commands(commands: Any) -> None:
         switch.set_defaults(command=_rule_switch, enabled=verb == "enable")
 
 
-def _seconds(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 86400:
-        raise argparse.ArgumentTypeError(f"1 to 86400 seconds, not {text}")
-    return int(text)
+def _whole_seconds(text: str) -> int:
+    try:
+        seconds = read_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not 1 <= seconds <= DAY or seconds != int(seconds):
+        raise argparse.ArgumentTypeError(f"whole seconds from 1s to 1d, not {text}")
+    return int(seconds)
 
 
 def _add_lab_commands(parser: argparse.ArgumentParser) -> None:

@@ -26,8 +26,8 @@ from lab import CHECKOUT
 from lab.fingerprint import fingerprint
 
 HELPS, HURTS, HARMLESS = "accept_queue", "tiny_accept_queue", "steady_window"
-TIMES = ("baseline=10", "soak=24", "interval=2", "warmup=3")
-LONG = ("baseline=10", "soak=600", "interval=2", "warmup=3")
+TIMES = ("baseline=10s", "soak=24s", "interval=2s", "warmup=3s")
+LONG = ("baseline=10s", "soak=10m", "interval=2s", "warmup=3s")
 SETTLE_SECONDS = 6.0
 _MOST_REBOOTS = 3  # one may meet a moment without a request
 PATIENCE = 120.0  # seconds until a chain of sensor, rule and rollback counts as broken

@@ -28,4 +28,4 @@ class CheckRebootedTestCase(BatchActionTestCase):
         self.world.age(0)
         result = self.assert_fails(**self.of_batch(0))
         self.assertEqual((result["waiting"], result["failed"]), (0, [self.host]))
-        self.assertEqual(result["error"], f"{self.host}: did not reboot within 1 s")
+        self.assertEqual(result["error"], f"{self.host}: did not reboot within 1s")

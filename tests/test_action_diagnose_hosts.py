@@ -22,7 +22,7 @@ class DiagnoseHostsTestCase(EdgetuneActionTestCase):
         self.assertEqual(self.world.head, before)
 
     def test_asks_as_it_is_told(self) -> None:
-        given = {"hosts": ["e001"], "seconds": 0, "services": ["haproxy"]}
+        given = {"hosts": ["e001"], "interval": "0s", "services": ["haproxy"]}
         self.assertEqual(self.assert_succeeds(pop="lab1", **given)["asked"], 1)
         asked = [
             (name, fields) for name, verb, fields in self.world.hosts.asked if verb == "diagnose"
@@ -48,6 +48,11 @@ class DiagnoseHostsTestCase(EdgetuneActionTestCase):
 
     def test_wrong_parameters_are_named(self) -> None:
         self.assert_wrong("pop", pop="nowhere")
-        for field, value in (("hosts", ["e9"]), ("seconds", 61), ("services", ["a b"])):
+        for field, value in (
+            ("hosts", ["e9"]),
+            ("interval", "61s"),
+            ("interval", "0.5"),
+            ("services", ["a b"]),
+        ):
             with self.subTest(field):
                 self.assert_wrong(field, pop="lab1", **{field: value})

@@ -25,7 +25,7 @@ class RunCampaignTestCase(EdgetuneActionTestCase):
         self.assertEqual((result["campaign"], result["tuning"]), ("", "accept_queue"))
         self.assertEqual(result["refused"], 0)
         self.assertIn("Campaign queue: accept_queue", result["text"])
-        self.assertIn("  3 fleet: 10 min baseline, 2 h soak; 1 at once; ", result["text"])
+        self.assertIn("  3 fleet: 10m baseline, 2h soak; 1 at once; ", result["text"])
 
     def test_begins(self) -> None:
         abort_campaign(self.world.site, self.world.id, by="ben")

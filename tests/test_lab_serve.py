@@ -761,7 +761,7 @@ class TestGuardRules:
     def test_a_lost_host_pauses(self, world: World, home: Path) -> None:
         self.load(world, usual=0.0, silent="e003")
         first, second = self.polls(world, home, "stop_lost_host", times=2)
-        why = "lost_host, by rule stop_lost_host: no sample of e003 for 1 min"
+        why = "lost_host, by rule stop_lost_host: no sample of e003 for 1m"
         assert first.startswith(f"lab1 is paused ({why}")
         assert second.startswith(f"lab1 is paused already ({why}")
         # Told once more while it is paused, and then for an hour no more.
@@ -777,7 +777,7 @@ class TestGuardRules:
         opened.head.channel = "edge"
         opened.save()
         (said,) = self.polls(world, home, "tell_lost_host", by=one)
-        assert "lab1: no sample of e003 for 1 min" in said
+        assert "lab1: no sample of e003 for 1m" in said
         assert self.polls(world, home, "tell_lost_host", by=one) == []
 
 

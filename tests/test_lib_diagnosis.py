@@ -125,7 +125,7 @@ def test_the_text(world: EmptyWorld, site: Site, monkeypatch: pytest.MonkeyPatch
     world.hosts.tuned = {"e004"}
     assert diagnose_hosts(site, "lab1")["text"] == (
         """\
-Diagnosis of lab1, 2026-11-21 06:40:00Z: 7 of 8 hosts answered. Rates are of the 5 s between two \
+Diagnosis of lab1, 2026-11-21 06:40:00Z: 7 of 8 hosts answered. Rates are of the 5s between two \
 looks.
 
 A tuning would help
@@ -158,7 +158,7 @@ Next
 
 
 def test_the_text_of_a_healthy_pop(site: Site) -> None:
-    text = diagnose_hosts(site, "lab1", seconds=0)["text"]
+    text = diagnose_hosts(site, "lab1", interval="0s")["text"]
     assert "8 of 8 hosts answered. Rates are averages since the boot." in text
     assert text.endswith("Nothing was found.\n\nNo tuning would help with what was found.")
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgetune.durations import duration
 from edgetune.judge.permutation import make_draws
 from edgetune.judge.soundness import Doubt, doubts, gaps
 
@@ -72,13 +73,13 @@ def test_a_soak_that_nobody_sampled_is_stale(interval: float, limit: float) -> N
     at_limit = _facts(newest={**dict.fromkeys(HOSTS, 0.0), "e001": END - limit})
     assert _doubts(at_limit, interval=interval) == []
     beyond = _facts(newest=dict.fromkeys(HOSTS, END - limit - 1))
-    text = f"the newest sample is {limit + 1:.0f} s old"
+    text = f"the newest sample is {duration(limit + 1)} old"
     assert _the_one(beyond, interval=interval) == ("stale", text, True)
 
 
 def test_age_is_told_in_minutes() -> None:
     old = _facts(newest=dict.fromkeys(HOSTS, END - 900))
-    assert _the_one(old)[1] == "the newest sample is 15 min old"
+    assert _the_one(old)[1] == "the newest sample is 15m old"
 
 
 def test_no_sample_at_all_is_missing_and_stale() -> None:

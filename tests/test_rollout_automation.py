@@ -87,7 +87,7 @@ def test_a_rule_that_is_off_is_named_everywhere(world: World, name: str, gone: b
 @pytest.mark.parametrize(
     ("last", "says"),
     [
-        (lambda: Heartbeat(time.time() - QUIET - 60), "has not looked for 4 min"),
+        (lambda: Heartbeat(time.time() - QUIET - 60), "has not looked for 4m"),
         (lambda: Heartbeat(time.time(), "Redis: refused"), "cannot look: Redis: refused"),
     ],
 )

@@ -185,7 +185,7 @@ def test_a_check_that_never_fails_proves_nothing(world: World) -> None:
     opened.save_batch(work)
     result = world.step(drain.check_drained, 0)
     assert result["failed"] == [host]
-    assert "its check by the load balancer did not fail within 1 s" in result["error"]
+    assert "its check by the load balancer did not fail within 1s" in result["error"]
     assert _untouched(world)
 
 

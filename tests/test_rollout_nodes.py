@@ -101,7 +101,7 @@ def test_what_one_node_alone_is_configured_with_is_told() -> None:
     now = time.time()
     with_ca = Node("three", now - 600, {"bmc_ca_file": "a", "ssh_key_file": "k"})
     others = [Node(name, now, {"ssh_key_file": "k"}) for name in ("one", "two")]
-    told = "bmc_ca_file is configured on three (10 min ago), and not on one, two"
+    told = "bmc_ca_file is configured on three (10m ago), and not on one, two"
     assert list(differences([with_ca, *others])) == [told]
     one_without = [with_ca, others[0], with_ca._replace(name="two", time=now)]
     told = "bmc_ca_file is configured on three, two, and not on one"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from edgetune.documents.plan import Options
+from edgetune.durations import duration
 from edgetune.errors import FencedError, InputError, RefusedError
 from edgetune.files import load_yaml
 from edgetune.rollout import looks, sampling
@@ -61,14 +62,14 @@ def began(tmp_path: Path, ago: float, wait: bool = True, **planned: Any) -> Worl
 def test_an_interval_that_cannot_be_kept_is_told_before_the_baseline(tmp_path: Path) -> None:
     world = began(tmp_path, ago=5)
     told = world.mark("baseline")["message"]
-    assert told.startswith("baseline: measuring the baseline; interval=2 cannot always ")
-    assert "be kept: from one task to the next 5." in told
+    assert told.startswith("baseline: measuring the baseline; interval=2s cannot always ")
+    assert "be kept: from one task to the next 5" in told
 
 
 @pytest.mark.parametrize(
     ("apart", "soak", "told"),
     [
-        (12, 40, "samples came 12.0 s apart, and a look needs 3; begin again with soak=41"),
+        (12, 40, "samples came 12s apart, and a look needs 3; begin again with soak=41s"),
         (12, 41, ""),
         # Hosts do not answer to the millisecond.
         (10.5, 35, ""),
@@ -87,7 +88,7 @@ def test_a_soak_too_short_for_one_look_is_refused_before_the_first_change(
     opened = as_owner(world.site, world.rollout)
     opened.head.baseline = [now - 61, now]
     opened.save()
-    why = f"soak={soak} is too short: {told}" if told else ""
+    why = f"soak={soak}s is too short: {told}" if told else ""
     assert _too_short(opened) == why
     if told:
         with pytest.raises(RefusedError, match=f"^{why}$"):
@@ -105,7 +106,7 @@ def test_nothing_is_told_of_an_interval_that_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("soak", "tells"), [(184, ", too rarely for a look within soak=184"), (185, "")]
+    ("soak", "tells"), [(184, ", too rarely for a look within soak=3m4s"), (185, "")]
 )
 def test_without_a_workflow_a_soak_is_sampled_as_the_rule_does(
     tmp_path: Path, soak: int, tells: str
@@ -113,7 +114,7 @@ def test_without_a_workflow_a_soak_is_sampled_as_the_rule_does(
     world = began(tmp_path, ago=0, wait=False, soak=soak)
     told = world.mark("baseline")["message"]
     assert "cannot" not in told
-    assert told.endswith(f"the rule sample_running samples every {SAMPLED_EVERY} s{tells}")
+    assert told.endswith(f"the rule sample_running samples every {duration(SAMPLED_EVERY)}{tells}")
     trigger = load_yaml(ROOT / "rules/sample_running.yaml")["trigger"]
     assert trigger["parameters"] == {"unit": "seconds", "delta": SAMPLED_EVERY}
 
@@ -121,7 +122,7 @@ def test_without_a_workflow_a_soak_is_sampled_as_the_rule_does(
 def test_both_things_are_told_of_an_interval(tmp_path: Path) -> None:
     world = began(tmp_path, ago=5, wait=False)
     told = world.mark("baseline")["message"]
-    assert "interval=2 cannot always be kept" in told and "is that of the baseline alone" in told
+    assert "interval=2s cannot always be kept" in told and "is that of the baseline alone" in told
 
 
 def test_what_a_task_costs_is_not_added_to_the_interval(tmp_path: Path, monkeypatch: Any) -> None:

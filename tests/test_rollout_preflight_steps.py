@@ -105,13 +105,13 @@ def test_a_clock_of_one_host_is_told_beside_the_plan(world: EmptyWorld) -> None:
     world.hosts.ahead["e003"] = 3600.0
     world.hosts.ahead["e004"] = -7200.0
     text = _plan(world)["text"]
-    assert "    e003: its clock is 3600 s ahead" in text
-    assert "    e004: its clock is 7200 s behind" in text
+    assert "    e003: its clock is 1h ahead" in text
+    assert "    e004: its clock is 2h behind" in text
 
 
 def test_a_clock_of_ours_that_most_hosts_contradict_refuses(world: EmptyWorld) -> None:
     world.hosts.ahead = dict.fromkeys(world.balancer.state, 3600.0)
-    says = "8 of 8 hosts have another time; ours is 3600 s behind"
+    says = "8 of 8 hosts have another time; ours is 1h behind"
     assert _refusal(world).startswith(says)
 
 
@@ -149,7 +149,7 @@ def test_a_pop_of_somebody_else_is_told_beside_the_plan(tmp_path: Path) -> None:
 
 def test_a_claim_without_a_record_is_told_with_its_owner(world: EmptyWorld) -> None:
     world.site.claims.take("lab1", "somebody", 3600)
-    assert "    lab1 is claimed by rollout somebody for 36" in _plan(world)["text"]
+    assert "    lab1 is claimed by rollout somebody for 1h" in _plan(world)["text"]
 
 
 def test_what_stops_or_pauses_is_told_beside_the_plan(world: EmptyWorld) -> None:
@@ -267,7 +267,7 @@ def test_the_doctor_lists_everything_that_is_wrong_and_what_to_do(tmp_path: Path
         "hosts": "e004: cannot be asked: timed out -> mend it",
         "disks": "e002: /etc cannot be written: read-only, or not there -> mend its disk",
         "health": f"e000,e001,e002,e003,e005,e006,e007: {URL} answers 404 Not Found -> mend the",
-        "clocks": "e007: its clock is 600 s ahead -> mend its clock",
+        "clocks": "e007: its clock is 10m ahead -> mend its clock",
         "settings": "e001: sysctl:net.core.somaxconn: cannot be written: Read-only file system ->",
     }
     assert found.keys() == parts.keys()

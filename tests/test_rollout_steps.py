@@ -134,7 +134,7 @@ def test_a_host_that_does_not_come_back_fails_the_batch(world: World) -> None:
     world.age(0)
     result = world.step(reboot.check_rebooted, 0)
     assert result["failed"] == [host]
-    assert "did not reboot within 1 s" in result["error"]
+    assert "did not reboot within 1s" in result["error"]
 
 
 def test_the_boot_id_is_written_down_before_the_reboot_is_sent(world: World) -> None:

@@ -28,6 +28,7 @@ from urllib.parse import urljoin, urlsplit
 from edgetune.bmc.credentials import Login
 from edgetune.bmc.payload import MAX_TEXT, BmcError, at, errors_of, link_at, messages_of, said
 from edgetune.config import Config
+from edgetune.durations import duration
 from edgetune.errors import InputError
 
 ROOT = "/redfish/v1/"
@@ -477,7 +478,7 @@ class Client:
 
     def _new_connection(self, most: float = math.inf) -> _Connection:
         if self._left() <= 0:
-            raise BmcError("unreachable", f"did not answer within {self._timeout:g} s")
+            raise BmcError("unreachable", f"did not answer within {duration(self._timeout)}")
         limit = min(_CONNECT, most, self._left())
         made = _Connection(self._host, self._port, timeout=limit, context=self._context)
         made.most = most

@@ -10,6 +10,7 @@ from typing import Callable
 
 from edgetune.bmc.credentials import Login
 from edgetune.bmc.payload import BmcError
+from edgetune.durations import duration
 from edgetune.errors import InputError
 from edgetune.inventory import Bmc
 
@@ -50,7 +51,7 @@ class Logins:
         name = bmc.credentials
         with self._changed:
             if not self._changed.wait_for(lambda: self._is_free(name), self._patience):
-                waited = f"no BMC answered a login of {name!r} within {self._patience:g} s"
+                waited = f"no BMC answered a login of {name!r} within {duration(self._patience)}"
                 raise BmcError("busy", f"not asked: {waited}")
             self._refuse_useless(name)
             self._trying.add(name)

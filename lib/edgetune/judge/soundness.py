@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from edgetune.documents.plan import Strata, both_groups
+from edgetune.durations import roughly
 from edgetune.judge.change import filled
 from edgetune.judge.permutation import Draws, p_value
 from edgetune.metrics.catalogue import WORK
@@ -137,7 +138,7 @@ def _stale(hosts: Sequence[str], soak: Facts, end: float, interval: float) -> It
     if not known:
         yield Doubt("stale", "there is no sample of the soak", biased=True)
     elif end - max(known) > max(STALE_AFTER * interval, STALE_LEAST):
-        age = _age(end - max(known))
+        age = roughly(round(end - max(known)))
         yield Doubt("stale", f"the newest sample is {age} old", biased=True)
 
 
@@ -224,7 +225,3 @@ def named(hosts: Sequence[str]) -> str:
     """Hosts in a doubt: the first ones, and how many more."""
     more = len(hosts) - _NAMES
     return ", ".join(hosts[:_NAMES]) + (f" and {more} more" if more > 0 else "")
-
-
-def _age(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from edgetune.report.text import clock, duration
+from edgetune.durations import duration
+from edgetune.report.text import clock
 
 if TYPE_CHECKING:
     from edgetune.campaign.definition import Campaign, Ring

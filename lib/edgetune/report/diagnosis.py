@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from edgetune.durations import duration
 from edgetune.report.text import clock
 from edgetune.texts import command, one_line
 
@@ -24,7 +25,7 @@ TITLES = {
 def diagnosis_text(result: Mapping[str, Any]) -> str:
     """The result of ``rollout.diagnosis``, the hardest first, and the command that comes next."""
     answered, asked = result["answered"], result["asked"]
-    of = f"of the {result['seconds']} s between two looks"
+    of = f"of the {duration(result['seconds'])} between two looks"
     rates = of if result["live"] else "averages since the boot"
     parts = [
         f"Diagnosis of {result['pop']}, {clock(result['time'])}: {answered} of {asked} hosts "

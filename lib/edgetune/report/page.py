@@ -17,6 +17,7 @@ import jinja2
 
 from edgetune import __version__
 from edgetune.documents.plan import Plan
+from edgetune.durations import duration
 from edgetune.judge.outliers import odd_hosts
 from edgetune.metrics.catalogue import METRICS, UNITS
 from edgetune.report.axes import number
@@ -26,7 +27,6 @@ from edgetune.report.phases import phases, runs
 from edgetune.report.pictures import forest, host_picture, time_picture
 from edgetune.report.text import (
     clock,
-    duration,
     evidence_text,
     prospect_text,
     service_text,

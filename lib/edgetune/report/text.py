@@ -10,6 +10,7 @@ from typing import Any
 
 from edgetune.bmc.ladder import ON, SHUTDOWN
 from edgetune.documents.plan import MOST_WAYS, Intent, Options, Plan
+from edgetune.durations import duration, roughly
 from edgetune.judge.outliers import outlier_text
 from edgetune.metrics.catalogue import METRICS, UNITS
 from edgetune.texts import command, one_line
@@ -29,7 +30,7 @@ def plan_text(plan: Plan) -> str:
         f"  disruption  {plan.disruption}; at least {plan.must_serve} of "
         f"{plan.hosts_in_pop} hosts stay in service",
         *_guards(plan),
-        f"  duration    about {duration(plan.seconds)} "
+        f"  duration    about {roughly(plan.seconds)} "
         f"({duration(options.baseline)} baseline, {duration(options.soak)} soak)",
         f"  looks       {_looks(options)}",
         f"  groups      drawn with seed {options.seed}; {_ways(plan.assignments)} ways, "
@@ -224,19 +225,6 @@ def clock(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(seconds))
 
 
-def duration(seconds: float) -> str:
-    """A span of time in the two largest units that say something."""
-    for size, unit, below, small in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if seconds >= size:
-            whole, rest = divmod(int(seconds), size)
-            return f"{whole} {unit}" + (f" {rest // below} {small}" if rest // below else "")
-    return f"{seconds:g} s"
-
-
 def _evidence(why: Mapping[str, Any]) -> str:
     facts = [f"since {clock(why['since'])}"] if why.get("since") else ["since an earlier version"]
     if why.get("step") is not None:
@@ -266,7 +254,7 @@ def listed(names: Sequence[str]) -> str:
 
 def _looks(options: Options) -> str:
     looks = options.planned_looks
-    each = duration((options.soak - options.warmup) / looks)
+    each = roughly((options.soak - options.warmup) / looks)
     alpha = f"alpha {options.alpha_harm:g}"
     if looks == 1:
         return f"one, at the end of the soak, at {alpha}"

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 
 from edgetune import PACK
 from edgetune.documents.head import ENDED, Head
+from edgetune.durations import roughly
 from edgetune.errors import EdgetuneError
-from edgetune.report.text import duration
 from edgetune.rollout.heartbeat import GUARD, Heartbeat
 from edgetune.rollout.site import Site
 
@@ -76,5 +76,5 @@ def _quiet(last: Heartbeat | None, now: float) -> str:
     if last is None:
         return "has never looked"
     if now - last.time > QUIET:
-        return f"has not looked for {duration(round(now - last.time))}"
+        return f"has not looked for {roughly(round(now - last.time))}"
     return f"cannot look: {last.problem}" if last.problem else ""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edgetune.documents.plan import LEAST_SAMPLES
+from edgetune.durations import duration
 from edgetune.errors import InputError, RefusedError
 from edgetune.judge.limits import median_by_host
 from edgetune.judge.surge import peak_load
@@ -77,8 +78,9 @@ def _too_short(opened: Record) -> str:
     least = math.ceil(options.warmup + LEAST_SAMPLES * apart)
     if apart <= _JITTER * options.interval or options.soak >= least:
         return ""
-    told = f"samples came {apart:.1f} s apart, and a look needs {LEAST_SAMPLES}"
-    return f"soak={options.soak} is too short: {told}; begin again with soak={least}"
+    told = f"samples came {duration(round(apart, 1))} apart, and a look needs {LEAST_SAMPLES}"
+    soak = duration(options.soak)
+    return f"soak={soak} is too short: {told}; begin again with soak={duration(least)}"
 
 
 def _apart(opened: Record) -> float:

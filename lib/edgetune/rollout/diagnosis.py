@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from edgetune.durations import duration
 from edgetune.errors import HostError, InputError
+from edgetune.fields import Fields
 from edgetune.inventory import Host, Pop
 from edgetune.report.diagnosis import diagnosis_text
 from edgetune.rollout.site import Site
@@ -29,15 +31,17 @@ def diagnose_hosts(
     site: Site,
     pop: str,
     hosts: Sequence[str] = (),
-    seconds: int = 5,
+    interval: str = "5s",
     services: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Look at every host of a PoP, or at those named; nothing is claimed, nothing is changed.
 
     ``findings`` are grouped by what was found, with the worst host of each; ``tunings`` says
     which would help where. Hosts that do not answer are ``missing``; HostError when none does.
+    Counters are read twice, an ``interval`` apart, such as ``5s``.
     """
     chosen = _chosen(site.inventory.pop(pop), hosts)
+    seconds = _seconds_of(interval)
     request = _request(seconds, services or SERVICE_NAMES)
     answers = site.fleet.ask(chosen, "diagnose", lambda host: request, timeout=seconds + ANSWER)
     told = {name: answer.data for name, answer in answers.items() if not answer.failed}
@@ -64,9 +68,15 @@ def _chosen(pop: Pop, names: Sequence[str]) -> Sequence[Host]:
     return [pop.host(name) for name in dict.fromkeys(names)] or pop.hosts
 
 
+def _seconds_of(interval: str) -> int:
+    given = Fields({"interval": interval}, "parameter")
+    seconds: float = given.duration("interval")
+    if seconds > LONGEST or seconds != int(seconds):
+        raise given.wrong("interval", f"must be whole seconds, at most {duration(LONGEST)}")
+    return int(seconds)
+
+
 def _request(seconds: int, services: Sequence[str]) -> dict[str, Any]:
-    if not 0 <= seconds <= LONGEST:
-        raise InputError("parameter", "seconds", f"must be from 0 to {LONGEST}, not {seconds}")
     for name in services:
         if not re.fullmatch(SERVICE_NAME, name):
             raise InputError("parameter", "services", f"{name!r} is no name of a service")

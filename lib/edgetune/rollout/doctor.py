@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
+from edgetune.durations import duration
 from edgetune.errors import EdgetuneError
 from edgetune.hosts.result import HostResult
 from edgetune.plan import settings_by_agent
@@ -70,7 +71,7 @@ def _checks(subject: Subject, tuning: Tuning | None) -> Iterable[_Named]:
     yield _Named("hosts", answering, check_hosts)
     yield _Named("disks", "/etc and /var/lib can be written", check_disks)
     yield _Named("health", f"{subject.pop.health} is answered well", check_health)
-    yield _Named("clocks", f"within {CLOCKS_APART:g} s of ours", check_clocks)
+    yield _Named("clocks", f"within {duration(CLOCKS_APART)} of ours", check_clocks)
     if tuning:
         takes = f"every host takes those of {tuning.name}"
         yield _Named("settings", takes, partial(check_settings, tuning))

@@ -11,6 +11,7 @@ from typing import Any
 from edgetune import steady_clock
 from edgetune.documents.head import CHANGES_HOSTS, ENDED, FORWARD, Head
 from edgetune.documents.plan import LEAST_SAMPLES
+from edgetune.durations import duration
 from edgetune.errors import AWAY, EdgetuneError, FencedError, InputError, RefusedError
 from edgetune.report.text import listed
 from edgetune.rollout.approval import use_approval, valid_approval
@@ -229,7 +230,7 @@ def release_pop(site: Site, rollout: str, epoch: int) -> dict[str, Any]:
     grace = opened.head.taken_over + site.config.claim_grace - steady_clock.now()
     held = opened.lease.claim.epoch == epoch
     released = held and site.claims.release(opened.head.pop, opened.lease.claim, max(0.0, grace))
-    word = f"is free in {grace:.0f} s" if grace > 0 else "is free"
+    word = f"is free in {duration(round(grace))}" if grace > 0 else "is free"
     word = word if released else "was not claimed by this epoch any more"
     return {"released": released, "message": f"{opened.head.pop} {word}"}
 
@@ -395,13 +396,13 @@ def _pace(opened: Record) -> str:
     interval, apart = options.interval, time.time() - head.history[-1].at
     told = ""
     if apart > interval:
-        why = f"from one task to the next {apart:.1f} s pass here"
-        told = f"; interval={interval} cannot always be kept: {why}"
+        why = f"from one task to the next {duration(round(apart, 1))} pass here"
+        told = f"; interval={duration(interval)} cannot always be kept: {why}"
     if interval < SAMPLED_EVERY and not head.wait:
-        why = f"the rule sample_running samples every {SAMPLED_EVERY} s"
-        told += f"; interval={interval} is that of the baseline alone: in the soak {why}"
+        why = f"the rule sample_running samples every {duration(SAMPLED_EVERY)}"
+        told += f"; interval={duration(interval)} is that of the baseline alone: in the soak {why}"
         if options.soak < options.warmup + LEAST_SAMPLES * SAMPLED_EVERY:
-            told += f", too rarely for a look within soak={options.soak:g}"
+            told += f", too rarely for a look within soak={duration(options.soak)}"
     return told
 
 

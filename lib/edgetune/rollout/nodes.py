@@ -24,8 +24,8 @@ import edgetune
 from edgetune.backends import SCHEME, open_redis, redis_errors
 from edgetune.config import Config
 from edgetune.documents.reading import check_is, read_document
+from edgetune.durations import roughly
 from edgetune.errors import DamagedError
-from edgetune.report.text import duration
 
 FRESH = 3600.0
 """Seconds after which a node that left nothing counts as gone."""
@@ -177,7 +177,7 @@ def _differ(what: str, nodes: Iterable[Node]) -> Iterator[str]:
 def _shown(node: Node) -> str:
     """Its name; with when it said so, if that was not just now."""
     ago = time.time() - node.time
-    return node.name if ago < _JUST_NOW else f"{node.name} ({duration(ago)} ago)"
+    return node.name if ago < _JUST_NOW else f"{node.name} ({roughly(ago)} ago)"
 
 
 def _of_pack() -> str:

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Callable
 
 from edgetune.documents.head import ENDED
+from edgetune.durations import duration
 from edgetune.errors import RefusedError
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import HEALTH_TLS, Host, Pop
@@ -99,7 +100,7 @@ def check_claim(subject: Subject) -> Iterable[Finding]:
     holder = site.claims.holder(pop)
     if holder is not None and holder.rollout not in [head.id for head in unfinished]:
         left = site.claims.expiries([pop])[pop]
-        what = f"{pop} is claimed by rollout {holder.rollout} for {left:.0f} s"
+        what = f"{pop} is claimed by rollout {holder.rollout} for {duration(round(left))}"
         shows = command("rollout_status", rollout=holder.rollout)
         yield Finding(what, f"wait; {shows} shows it", refuses=False)
 
@@ -235,7 +236,7 @@ def _is_time(told: object) -> bool:
 
 
 def _skew(seconds: float) -> str:
-    return f"{abs(seconds):.0f} s {'ahead' if seconds > 0 else 'behind'}"
+    return f"{duration(round(abs(seconds)))} {'ahead' if seconds > 0 else 'behind'}"
 
 
 PLAN_CHECKS: Sequence[Check] = (

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from edgetune import steady_clock
 from edgetune.documents.batch import Batch
+from edgetune.durations import duration
 from edgetune.hosts.result import ANOTHER_MACHINE, HostResult
 from edgetune.rollout.hosts import ask_hosts
 from edgetune.rollout.identity import BY_INTERFACE, BY_INVENTORY
@@ -154,9 +155,9 @@ def _contradiction(
     late = opened.site.config.health_deadline
     if any(steady_clock.now() - work.hosts[name].told_at > late for name in unproven):
         return (
-            f"was told over SSH to say not ready, and its check by the load balancer did not fail "
-            f"within {late:g} s: another machine is behind it, or the check does not look for "
-            "/var/lib/edgetune-not-ready (load_balancer.checks: none goes on without)"
+            "was told over SSH to say not ready, and its check by the load balancer did not fail "
+            f"within {duration(late)}: another machine is behind it, or the check does not look "
+            "for /var/lib/edgetune-not-ready (load_balancer.checks: none goes on without)"
         )
     return ""
 

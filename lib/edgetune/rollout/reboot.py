@@ -12,6 +12,7 @@ from typing import Any
 
 from edgetune import steady_clock
 from edgetune.documents.batch import Batch, HostStep
+from edgetune.durations import duration
 from edgetune.hosts.result import HostResult
 from edgetune.report.text import evidence_text
 from edgetune.rollout.bios import disturbed, settled
@@ -196,4 +197,4 @@ def _overdue(opened: Record, since: float) -> bool:
 
 def _late(opened: Record, unreachable: bool) -> str:
     what = "did not come back" if unreachable else "did not reboot"
-    return f"{what} within {opened.site.config.reboot_deadline:g} s"
+    return f"{what} within {duration(opened.site.config.reboot_deadline)}"

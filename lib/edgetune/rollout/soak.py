@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from edgetune.durations import duration
 from edgetune.errors import InputError, RefusedError
 from edgetune.judge.limits import beyond_limits
 from edgetune.rollout.baseline import kept_baseline, usual_health
@@ -60,7 +61,7 @@ class Soak:
         ahead = [end for end in self._schedule if end > self._until + _SAME_TIME]
         left, taken = ahead[0] - time.time(), self._opened.head.looks - self._opened.head.first_look
         number = f"{taken + 1} of {taken + len(ahead)}"
-        return f"the next look, {number}, is in {max(left, 0.0):.0f} s"
+        return f"the next look, {number}, is in {duration(round(max(left, 0.0)))}"
 
     def look(self, end: float) -> None:
         """Take one look, and write it down: from the record, and the samples since the last one.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from edgetune.report.text import duration
+from edgetune.durations import roughly
 from edgetune.rollout.guard.watched import Finding, Watched
 from edgetune.rollout.recovery import under_way
 
@@ -38,7 +38,7 @@ def lost_hosts(watched: Watched) -> Finding | None:
     names = ", ".join(lost[:_SHOWN])
     names += f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
     silent = times[-1] - max(times[0], *(seen[host] for host in lost))
-    reason = f"no sample of {names} for {duration(round(silent))}, others have theirs"
+    reason = f"no sample of {names} for {roughly(round(silent))}, others have theirs"
     mark = f"lost-{len(lost)}-{lost[0]}"
     # Once the PoP is paused for it, there is nothing left to do but to tell of further ones.
     return watched.finding(reason, mark, not watched.is_paused("lost_host"), hosts=lost)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from edgetune.report.text import duration
+from edgetune.durations import roughly
 from edgetune.rollout.guard.watched import Finding, Watched
 from edgetune.texts import command
 
@@ -15,7 +15,7 @@ def stale_samples(watched: Watched) -> Finding | None:
     if not watched.under_way or newest > watched.now - longest:
         return None
     reason = (
-        f"no host of {watched.head.pop} was sampled for {duration(longest)}, so nothing is seen of "
+        f"no host of {watched.head.pop} was sampled for {roughly(longest)}, so nothing is seen of "
         f"{watched.head.id}; see that the rule sample_running is enabled and that "
         f"{command('sample_hosts', pop=watched.head.pop)} succeeds"
     )

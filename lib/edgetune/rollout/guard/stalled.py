@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from edgetune.report.text import duration
+from edgetune.durations import roughly
 from edgetune.rollout.guard.watched import Finding, Watched
 from edgetune.rollout.lease import idle_time
 from edgetune.rollout.recovery import is_orphaned
@@ -17,7 +17,7 @@ def stalled_rollout(watched: Watched) -> Finding | None:
     if watched.stopped or not watched.under_way:
         return None
     if is_orphaned(site, head):
-        idle = duration(round(idle_time(site, head.pop)))
+        idle = roughly(round(idle_time(site, head.pop)))
         return watched.finding(
             f"{head.id} is {head.state}, and nobody made a step for {idle}; the rule "
             f"recover_orphans picks it up if it is enabled, "
@@ -30,7 +30,7 @@ def stalled_rollout(watched: Watched) -> Finding | None:
         return None
     return watched.finding(
         f"{head.id} is soaking, and nobody took its look or acted on it for "
-        f"{duration(round(late))}; the rule advance_soaking does if it is enabled, "
+        f"{roughly(round(late))}; the rule advance_soaking does if it is enabled, "
         f"{command('advance_pop', rollout=head.id)} at once",
         "stalled",
         is_acted_on=False,
