@@ -153,6 +153,14 @@ def test_a_batch_that_cannot_begin_is_the_reason_of_the_rollback(tmp_path: Path,
     assert _rollback(world)[0] == "batch 0: cannot read (( x }} (  y  }"
 
 
+def test_a_workflow_that_cannot_begin_is_named_with_the_reason(tmp_path: Path) -> None:
+    world = _soaking(tmp_path)
+    conductor = Conductor(world, tmp_path, "promote", "not there")
+    conductor.looks = {"decision": "promote", "message": "improved: a lot"}
+    status, output = conductor.output("advance_pop", rollout=world.rollout, by="ana")
+    assert (status, output["message"]) == ("failed", "promote: cannot read (( x }} (  y  }")
+
+
 @pytest.mark.parametrize("way", ["timeout", "killed"])
 def test_a_step_that_names_no_host_is_told_with_the_hosts_that_it_had_in_hand(
     tmp_path: Path, way: str

@@ -18,15 +18,13 @@ _FUNCTION = re.compile(r"\b(task|st2kv)\s*\(")
 _CONTEXT = re.compile(r"\bctx\((\w+)\)")
 _RESULT = re.compile(r"\bresult\(\)\.(result|output)\.(\w+)\b(?!\()")
 _KEYS = {"python-script": "result", "orquesta": "output"}
-# Why a task failed. An action that was killed or took too long leaves no result to look into.
-ERROR = (
-    "<% coalesce(switch(isString(result()?.get(error)) => "
-    "result().error.replace('{', '(').replace('%', ' '), "
-    "isDict(result()?.get(result)) => result().result.get(error)), 'no answer') %>"
-)
-MESSAGE = (
-    "<% switch(coalesce(result()?.get(output)?.get(message), '') != '' => "
-    "result().output.message, true => '{}: no answer') %>"
+# Why a task failed, once in each file; the others refer to it. A workflow tells its own message. An
+# action that was killed or took too long leaves no result to look into.
+WHY = (
+    "<% coalesce(switch(coalesce(result()?.get(output)?.get(message), '') != '' => "
+    "result().output.message), ctx(step) + ': ' + coalesce(switch(isString(result()?.get(error)) "
+    "=> result().error.replace('{', '(').replace('%', ' '), "
+    "isDict(result()?.get(result)) => result().result.get(error)), 'no answer')) %>"
 )
 # A workflow whose every task would have to tell costs the engine much more: who calls it looks
 # into its errors.
@@ -146,6 +144,7 @@ def _result_problems(body: Document, action: Document) -> list[str]:
     return [
         f"next: result().{'.'.join(found)} is not in the output_schema"
         for text in _texts(body.get("next", []))
+        if text != WHY
         for found in _RESULT.findall(text)
         if found not in known
     ]
@@ -154,17 +153,16 @@ def _result_problems(body: Document, action: Document) -> list[str]:
 def silence(name: str, task: str, body: Document, actions: Mapping[str, Document]) -> list[str]:
     """A task that fails says in the workflow's message which it is and why."""
     runner = actions.get(body.get("action", ""), NOOP)["runner_type"]
-    told = MESSAGE.format(task) if runner == "orquesta" else f"{task}: {ERROR}"
-    told = FIRST_ERROR if body.get("action") == f"edgetune.{SILENT}" else told
-    said = [
-        text
+    told = [{"message": FIRST_ERROR}] if body.get("action") == f"edgetune.{SILENT}" else []
+    told = told or [{"step": task}, {"message": WHY}]
+    published = [
+        transition.get("publish", [])
         for transition in body.get("next", [])
-        for text in _messages(transition)
         if "failed()" in transition.get("when", "")
     ]
     whatever = [each for each in body.get("next", []) if "ed()" not in each.get("when", "")]
     matters = runner in _KEYS and name != SILENT and "with" not in body and not whatever
-    good = any(text.endswith(told) for text in said)
+    good = any(own[at : at + len(told)] == told for own in published for at in range(len(own)))
     return ["next: does not tell in message why it failed"] if matters and not good else []
 
 
@@ -174,10 +172,6 @@ def _unlisted(flow: Document, actions: Mapping[str, Document]) -> list[str]:
     named = set(re.findall(r"\w+", told.partition("]")[0]))
     unlisted = [name for name, body in flow["tasks"].items() if silence("", name, body, actions)]
     return [f"output: message does not name {name}" for name in unlisted if name not in named]
-
-
-def _messages(transition: Document) -> list[str]:
-    return [str(each["message"]) for each in transition.get("publish", []) if "message" in each]
 
 
 def names_of(document: Document, field: str) -> set[str]:
