@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from bench._table import BenchError, carry_out, options, print_table
+from edgetune.durations import duration
 from edgetune.errors import EdgetuneError
 from edgetune.rollout.stackstorm import StackStorm
 
@@ -116,7 +117,8 @@ def _promoted(api: StackStorm, pop: str, tuning: str) -> dict[str, Any]:
 
 def _measure(api: StackStorm, pop: str, tuning: str) -> dict[str, Any]:
     cpu, began = _engine_cpu(), time.monotonic()
-    given = {"pop": pop, "tuning": tuning, "dry_run": False, "wait": True, **OPTIONS}
+    times = {name: duration(seconds) for name, seconds in OPTIONS.items()}
+    given = {"pop": pop, "tuning": tuning, "dry_run": False, "wait": True, **times}
     ended = _carried_out(api, "rollout_pop", given)
     wall = time.monotonic() - began
     used = _engine_cpu() - cpu

@@ -24,13 +24,12 @@ URL = os.environ.get("ST2_API_URL", "").rstrip("/").removesuffix("/v1")
 CLIENT = os.environ.get("ST2_CLIENT") or which("st2") or f"{sys.prefix}/st2client/bin/st2"
 HOME = Path(os.environ.get("EDGETUNE_HOME") or ROOT / ".edgetune")
 # The first rollout of the tutorial.
-SHORT = {
-    name: int(number)
-    for name, number in re.findall(
-        r"(baseline|soak|interval|warmup)=(\d+)",
+SHORT = dict(
+    re.findall(
+        r"(baseline|soak|interval|warmup)=(\w+)",
         (ROOT / "docs/tutorial.md").read_text(encoding="utf-8"),
     )[:4]
-}
+)
 REAL = {"pop": "lab1", "dry_run": False, "wait": True, **SHORT}
 ENDED = ("succeeded", "failed", "timeout", "canceled", "abandoned")
 

@@ -37,7 +37,7 @@ two_pops = pytest.mark.skipif(not TWO, reason="the lab has one PoP (edgetune lab
 
 @one_pop
 def test_st2_run_begins_a_soak_that_sensor_and_rule_roll_back() -> None:
-    options = {**REAL, "tuning": "accept_queue", "wait": False, "soak": 1800}
+    options = {**REAL, "tuning": "accept_queue", "wait": False, "soak": "30m"}
     words = [f"{key}={json.dumps(v) if isinstance(v, bool) else v}" for key, v in options.items()]
     done = st2("run", "--json", "edgetune.rollout_pop", *words)
     # The client goes on with a table of the tasks.
@@ -125,7 +125,7 @@ def test_a_killed_action_runner_is_survived() -> None:
 def test_a_tick_that_died_holds_up_no_other() -> None:
     """The policy counts it until it is ended."""
     runner = services("st2actionrunner")[0]
-    begun = start("rollout_pop", tuning="accept_queue", **{**REAL, "baseline": 900})
+    begun = start("rollout_pop", tuning="accept_queue", **{**REAL, "baseline": "15m"})
     until(lambda: "baseline" in states(), 100)
     lab.inject(HOME, "cut", _hosts()[0])
     try:

@@ -97,7 +97,7 @@ def test_a_pop_is_held_and_goes_on() -> None:
 
 @one_pop
 def test_a_rollout_begins_is_told_and_taken_back_in_chat() -> None:
-    begun = begin("edgetune start accept_queue on lab1 baseline=600 interval=2")
+    begun = begin("edgetune start accept_queue on lab1 baseline=10m interval=2")
     rollout = until(_in_baseline, 60)
     shown = status(rollout)
     assert shown["channel"] == CHANNEL

@@ -51,7 +51,7 @@ def test_a_workflow_that_is_refused_says_why() -> None:
 @pytest.mark.skipif(not shutil.which(CLIENT), reason="no client `st2` (ST2_CLIENT names another)")
 def test_the_client_shows_what_a_soak_that_decided_nothing_says_before_anything_else() -> None:
     """A held rollout succeeds, so the client has no error of StackStorm's own to show first."""
-    options = {**REAL, "tuning": "memory_watermarks", "soak": 20, "looks": 1}
+    options = {**REAL, "tuning": "memory_watermarks", "soak": "20s", "looks": 1}
     words = [f"{key}={json.dumps(v) if isinstance(v, bool) else v}" for key, v in options.items()]
     command = [CLIENT, "run", "edgetune.rollout_pop", *words]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False).stdout

@@ -116,10 +116,14 @@ def test_everything_is_registered() -> None:
     [
         ({"pop": "nowhere", "tuning": "accept_queue"}, "there is no PoP 'nowhere'; known: lab1"),
         ({"pop": "lab1", "tuning": "faster"}, "there is no tuning 'faster'"),
+        (
+            {"pop": "lab1", "tuning": "accept_queue", "soak": "15x"},
+            'soak: "15x" is no duration; write 90s, 15m, 2h, 1d, or seconds',
+        ),
         ({"pop": "lab1", "tuning": "accept_queue", "exclude": ["e999"]}, "has no host 'e999'"),
         (
-            {"pop": "lab1", "tuning": "accept_queue", "soak": 1, "warmup": 0},
-            "soak: 1 is not between",
+            {"pop": "lab1", "tuning": "accept_queue", "soak": "1", "warmup": "0s"},
+            "soak: 1s is below 3m (3 x interval + warmup to 30d)",
         ),
     ],
 )
@@ -163,7 +167,7 @@ def test_the_same_story_and_verdict_as_the_local_runner(locally: Any) -> None:
 
 
 def test_a_canceled_rollout_is_taken_back_by_the_rule() -> None:
-    execution = start("rollout_pop", tuning="accept_queue", **{**REAL, "baseline": 4})
+    execution = start("rollout_pop", tuning="accept_queue", **{**REAL, "baseline": "4s"})
     deadline = time.monotonic() + 120
     while "changing" not in states():
         assert time.monotonic() < deadline
@@ -179,7 +183,7 @@ def test_a_canceled_rollout_is_taken_back_by_the_rule() -> None:
 
 def test_stop_all_by_hand_stops_a_rollout_and_the_sweep_carries_it_on() -> None:
     """The key is set as `st2 key set` sets it, without any workflow."""
-    execution = start("rollout_pop", tuning="accept_queue", **{**REAL, "baseline": 4})
+    execution = start("rollout_pop", tuning="accept_queue", **{**REAL, "baseline": "4s"})
     deadline = time.monotonic() + 400
     while "changing" not in states():
         assert time.monotonic() < deadline

@@ -55,7 +55,7 @@ def _begun_by(execution: str) -> str:
 def test_one_of_each_is_killed_and_nothing_is_lost_or_done_twice(
     two_of_each: dict[str, list[int]],
 ) -> None:
-    options = {**REAL, "tuning": "accept_queue", "wait": False, "soak": 1800}
+    options = {**REAL, "tuning": "accept_queue", "wait": False, "soak": "30m"}
     execution = start("rollout_pop", **options)
     rollout = until(lambda: _begun_by(execution), 120)
     until(lambda: status(rollout)["state"] == "changing", 300)
@@ -83,7 +83,7 @@ def test_one_rollout_is_carried_out_by_both_action_runners(
 
 
 def test_illness_is_found_once_and_taken_back_once(two_of_each: dict[str, list[int]]) -> None:
-    options = {**REAL, "tuning": "accept_queue", "wait": False, "soak": 1800}
+    options = {**REAL, "tuning": "accept_queue", "wait": False, "soak": "30m"}
     rollout = _soaking(start("rollout_pop", **options))
     tuned = [host["name"] for host in lab.status(HOME)["hosts"] if _is_tuned(host["name"])]
     since = call("GET", "/executions?limit=1")[0]["start_timestamp"]
