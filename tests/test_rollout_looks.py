@@ -234,7 +234,7 @@ def test_looks_are_taken_when_they_are_due(world: Soaking) -> None:
     assert ", look 1 of 4" in first["message"]
     again = looks.compare_pop(world.site, world.rollout)
     assert (again["decision"], again["verdict"]) == ("wait", "")
-    assert again["message"].startswith("the next look, 2 of 4, is in 1")
+    assert again["message"].startswith("the next look, 2 of 4, is in 2m")
     assert len(world.looked()) == 1
     assert "inconclusive so far" in status.rollout_status(world.site, world.rollout)["text"]
 
