@@ -26,6 +26,7 @@ from bench._mutation import MutationError, copy_checkout
 from tests.mutants.agent import AGENT
 from tests.mutants.judge import JUDGE
 from tests.mutants.mutation import Mutation
+from tests.mutants.options import OPTIONS
 from tests.mutants.rollout import ROLLOUT
 from tests.mutants.traffic import TRAFFIC
 
@@ -34,6 +35,7 @@ MUTATIONS: Mapping[str, Sequence[Mutation]] = {
     "traffic": TRAFFIC,
     "judge": JUDGE,
     "agent": AGENT,
+    "options": OPTIONS,
 }
 SECONDS = 900.0  # a mutant that makes its tests hang is killed by that, too
 PASSED, FAILED = 0, 1  # of pytest
