@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,13 +28,14 @@ from edgetune.errors import InputError  # noqa: E402
 
 def main(arguments: Sequence[str], root: Path = ROOT) -> int:
     """Write or check the files below ``root``; returns the exit status."""
-    stale = []
+    stale = {}
     try:
         # Pages tell what stands in the metadata.
         for files in (metadata, pages_of):
             for name, text in files(root).items():
-                if _text_of(root / name) != text:
-                    stale.append(name)
+                found = _text_of(root / name)
+                if found != text:
+                    stale[name] = _first_difference(found, text)
                     if "--check" not in arguments:
                         (root / name).parent.mkdir(parents=True, exist_ok=True)
                         (root / name).write_text(text, encoding="utf-8")
@@ -41,8 +43,8 @@ def main(arguments: Sequence[str], root: Path = ROOT) -> int:
         print(f"docs/generate.py: {error}", file=sys.stderr)
         return 1
     if "--check" in arguments:
-        for name in stale:
-            print(f"{name}: out of date, run python docs/generate.py", file=sys.stderr)
+        for name, place in stale.items():
+            print(f"{name}: out of date {place}, run python docs/generate.py", file=sys.stderr)
         return 1 if stale else 0
     for name in stale:
         print(f"{name}: written")
@@ -64,6 +66,13 @@ def pages_of(root: Path) -> dict[str, str]:
         "load-balancers": drivers_page(),
     }
     return {f"docs/reference/{name}.md": text for name, text in texts.items()}
+
+
+def _first_difference(found: str, wanted: str) -> str:
+    """Such as ``at line 52, which must be: 'minimum: 1'``."""
+    pairs = zip_longest(found.splitlines(True), wanted.splitlines(True), fillvalue="")
+    number, line = next((n, new) for n, (old, new) in enumerate(pairs, 1) if old != new)
+    return f"at line {number}, which must be: {line.strip()[:100]!r}"
 
 
 def _text_of(path: Path) -> str:

@@ -138,7 +138,10 @@ def test_yaml_that_differs_from_its_one_source_is_named_and_mended(
     file.write_text(text.replace(old, new, 1))
     capsys.readouterr()
     assert generate.main(["--check"], pack) == 1
-    assert capsys.readouterr().err.startswith(f"{name}: out of date")
+    said = capsys.readouterr().err.splitlines()[0]
+    line = text.count("\n", 0, text.index(old)) + 1
+    must = text.splitlines()[line - 1].strip()[:100]
+    assert said.startswith(f"{name}: out of date at line {line}, which must be: {must!r}, run")
     generate.main([], pack)
     assert file.read_text() == text
 
