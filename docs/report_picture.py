@@ -25,10 +25,9 @@ sys.path[:0] = [str(ROOT / "lib"), str(ROOT)]
 
 from edgetune.documents.plan import Plan  # noqa: E402
 from edgetune.metrics.series import Window, read_window  # noqa: E402
-from edgetune.metrics.table import SampleTable  # noqa: E402
 from edgetune.report import page as report  # noqa: E402
 from edgetune.report.course import compared  # noqa: E402
-from tests.builders import samples  # noqa: E402
+from tests.builders import samples, table_of  # noqa: E402
 from tests.test_lib_report import METRICS, SLOT, START, material  # noqa: E402
 
 PICTURE = ROOT / "docs" / "images" / "report.svg"
@@ -132,7 +131,7 @@ def _whole(plan: Plan) -> Window:
         for name, count in last[row["host"]].items():
             row["counters"][name] += count
         row["uptime"] += 2 * SECONDS
-    table = SampleTable([*first, *second])
+    table = table_of([*first, *second])
     return read_window(table, list(names), START, START + 4 * SECONDS, SLOT, METRICS)
 
 

@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from edgetune.documents.plan import Options, Plan
+from edgetune.documents.sample import Sample
 from edgetune.inventory import Pop, YamlInventory
+from edgetune.metrics.table import SampleTable
 from edgetune.plan import make_plan
 from edgetune.rendering import render
 from edgetune.tuning import Tuning, load_tuning
@@ -88,10 +91,19 @@ def proofs(site: Pop) -> dict[str, dict[str, str]]:
     }
 
 
-def reading(host: str, at: float, **gauges: float) -> dict[str, Any]:
+def reading(host: str, at: float, **gauges: Any) -> Sample:
     """A sample that tells nothing but these readings."""
-    known = {"host": host, "time": at, "boot_id": "b", "uptime": 100.0}
-    return {**known, "counters": {}, "gauges": gauges}
+    return Sample(host, at, "b", 100.0, {}, gauges)
+
+
+def as_samples(rows: Iterable[Mapping[str, Any]]) -> list[Sample]:
+    """Samples of what a test has in hand as mappings, to change them."""
+    return [Sample(**row) for row in rows]
+
+
+def table_of(rows: Iterable[Mapping[str, Any]]) -> SampleTable:
+    """The same as a table."""
+    return SampleTable(as_samples(rows))
 
 
 def samples(

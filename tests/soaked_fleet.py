@@ -3,21 +3,23 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable
 
 import numpy as np
 
+from edgetune.documents.baseline import Baseline
+from edgetune.documents.block import Block
+from edgetune.documents.look import Look, Moment
 from edgetune.documents.plan import Guard, Intent
-from edgetune.judge.look import Moment, take_look
+from edgetune.judge.look import take_look
 from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.metrics.series import read_window
-from edgetune.metrics.table import SampleTable
 from edgetune.plan import SHARE_OF_WORK
-from tests.builders import plan
+from tests.builders import plan, table_of
+from tests.stored import stored
 
 INTERVAL, LOOKS, SPAN = 10, 4, 600
 COUNTERS = (
@@ -50,22 +52,20 @@ class Fleet:
         self.plan = replace(self.plan, intent=intent, guards=[*made, SHARE_OF_WORK])
         return self
 
-    def soaks(
-        self, before: Iterable[Change] = (), after: Iterable[Change] = ()
-    ) -> list[dict[str, Any]]:
+    def soaks(self, before: Iterable[Change] = (), after: Iterable[Change] = ()) -> list[Look]:
         """The looks at a soak whose samples, and those of its baseline, were changed so."""
         self.baseline = self._baseline(self._samples(0, 1, before))
-        self.blocks: list[dict[str, Any]] = []
-        taken: list[dict[str, Any]] = []
+        self.blocks: list[Block] = []
+        taken: list[Look] = []
         rows = self._samples(1000, 2, after)
         for number in range(LOOKS):
             self.blocks.append(self._block(rows, 1000 + SPAN / LOOKS * number))
             moment = Moment(number + 1, LOOKS, (number + 1) / LOOKS)
             last = taken[-1] if taken else None
-            taken.append(self._json(self.look(moment, last)))
+            taken.append(stored(self.look(moment, last)))
         return taken
 
-    def look(self, moment: Moment, last: Any = None) -> dict[str, Any]:
+    def look(self, moment: Moment, last: Look | None = None) -> Look:
         return take_look(self.plan, self.plan.strata, self.baseline, self.blocks, moment, last)
 
     def _samples(self, start: float, seed: int, changes: Iterable[Change]) -> list[Sample]:
@@ -85,20 +85,16 @@ class Fleet:
                 change(row)
         return rows
 
-    def _baseline(self, rows: list[Sample]) -> dict[str, Any]:
-        window = read_window(SampleTable(rows), self.hosts, 0, SPAN, INTERVAL, self.plan.metrics)
-        return self._json(measure_baseline(window, self.plan.strata))
+    def _baseline(self, rows: list[Sample]) -> Baseline:
+        window = read_window(table_of(rows), self.hosts, 0, SPAN, INTERVAL, self.plan.metrics)
+        return stored(measure_baseline(window, self.plan.strata))
 
-    def _block(self, rows: list[Sample], start: float) -> dict[str, Any]:
-        exposures = {name: row["exposure"] for name, row in self.baseline["metrics"].items()}
+    def _block(self, rows: list[Sample], start: float) -> Block:
+        exposures = self.baseline.exposures
         end = start + SPAN / LOOKS
-        table, names = SampleTable(rows), self.plan.metrics
+        table, names = table_of(rows), self.plan.metrics
         window = read_window(table, self.hosts, start, end, INTERVAL, names, exposures)
-        return self._json(measure_block(window, self.plan.strata, self.baseline))
-
-    def _json(self, document: Any) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(json.dumps(document))
-        return found
+        return stored(measure_block(window, self.plan.strata, self.baseline))
 
 
 def lacks(names: Iterable[str], hosts: Iterable[str], since: float = 0) -> Change:
@@ -125,9 +121,9 @@ def times(name: str, factor: float, hosts: Iterable[str]) -> Change:
     return change
 
 
-def kinds(look: Mapping[str, Any]) -> list[str]:
-    return [doubt["kind"] for doubt in look["doubts"]]
+def kinds(look: Look) -> list[str]:
+    return [doubt.kind for doubt in look.doubts]
 
 
-def texts(look: Mapping[str, Any], kind: str) -> str:
-    return "; ".join(doubt["text"] for doubt in look["doubts"] if doubt["kind"] == kind)
+def texts(look: Look, kind: str) -> str:
+    return "; ".join(doubt.text for doubt in look.doubts if doubt.kind == kind)

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Callable
 
+from edgetune.documents.reading import encoded
+from edgetune.documents.sample import Sample
 from edgetune.metrics.samples import Samples
-from edgetune.metrics.table import Sample, SampleTable
+from edgetune.metrics.table import SampleTable
 from edgetune.rollout.lease import as_owner
-from tests.builders import samples
+from tests.builders import as_samples, samples, table_of
 from tests.world import World
 
 TIMES = {"interval": 10, "baseline": 600, "soak": 610, "warmup": 10, "looks": 4}
@@ -40,7 +42,7 @@ class Soaking(World):
 
     def count(self, rates: dict[str, float], start: float, window: int) -> None:
         taken = samples(rates, start, 600, f"boot {window}", seed=self.seeds[window])
-        self.site.samples.add("lab1", taken)
+        self.site.samples.add("lab1", as_samples(taken))
 
     def soak(self, test: float, began: float) -> None:
         """The soak began that many seconds ago; test hosts drop ``test`` in it."""
@@ -59,7 +61,7 @@ class Soaking(World):
         """Verdict and decision of every look that is in the record."""
         opened = as_owner(self.site, self.rollout)
         taken = [opened.look(number) for number in range(opened.head.looks)]
-        return [(look["verdict"], look["decision"]) for look in taken]
+        return [(look.verdict, look.decision) for look in taken]
 
 
 class Altered:
@@ -72,7 +74,7 @@ class Altered:
         self._samples.add(pop, samples)
 
     def window(self, pop: str, start: float, end: float) -> SampleTable:
-        found = [dict(sample) for sample in self._samples.window(pop, start, end).rows()]
+        found = [encoded(sample) for sample in self._samples.window(pop, start, end).rows()]
         for sample in found:
             self._alter(sample)
-        return SampleTable(found)
+        return table_of(found)

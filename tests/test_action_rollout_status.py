@@ -7,9 +7,9 @@ from typing import Any
 from rollout_status import RolloutStatus
 
 from edgetune.errors import StoreError
-from edgetune.metrics.samples import make_sample
 from edgetune.rollout.claims import Claim
 from tests.action_case import EdgetuneActionTestCase
+from tests.builders import reading
 
 
 class Away:
@@ -54,8 +54,7 @@ class RolloutStatusTestCase(EdgetuneActionTestCase):
         for at, counts in ((now - 2000, (9, 9)), (now - 60, (1, 3)), (now, (0, 2))):
             for host, drifted in zip(("e001", "e002"), counts):
                 gauges = {"drifted": drifted}
-                data = {"boot_id": "b", "uptime": 1.0, "counters": {}, "gauges": gauges}
-                self.world.site.samples.add("lab1", [make_sample(host, at, data)])
+                self.world.site.samples.add("lab1", [reading(host, at, **gauges)])
         says = "st2 run edgetune.sample_hosts pop=lab1 says which"
         told = f"settings that have drifted: e002 (2); {says}"
         text = self.assert_succeeds(rollout=self.world.rollout)["text"]

@@ -22,11 +22,12 @@ from edgetune.campaign.control import abort_campaign, hold_campaign, resume_camp
 from edgetune.campaign.record import read_record, seized
 from edgetune.campaign.run import run_campaign
 from edgetune.campaign.status import campaign_status
+from edgetune.documents.look import Look
+from edgetune.documents.words import Decision, Verdict
 from edgetune.errors import FencedError, InputError, RefusedError
 from edgetune.judge import ring as ring_judge
 from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.metrics.series import read_window
-from edgetune.metrics.table import SampleTable
 from edgetune.rollout import approval, claims, looks, switch
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.lease import Rollout, as_owner
@@ -35,7 +36,7 @@ from edgetune.rollout.planning import plan_rollout
 from edgetune.rollout.record import read_rollout
 from edgetune.rollout.soak import Soak
 from edgetune.rollout.status import rollout_status
-from tests.builders import samples
+from tests.builders import samples, table_of
 from tests.campaign_world import CampaignWorld, campaign_document
 from tests.world import dies
 
@@ -45,9 +46,9 @@ def says(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """What the judge says of rings; without a word of the test: promote."""
     said = {"decision": "promote"}
 
-    def judge_ring(records: dict[str, str]) -> dict[str, Any]:
-        reason = f"seen on {', '.join(records)}"
-        return {"verdict": "v", "reason": reason, "draws": 1, "metrics": [], **said}
+    def judge_ring(records: dict[str, str]) -> Look:
+        decision, reason = Decision(said["decision"]), f"seen on {', '.join(records)}"
+        return Look(Verdict.IMPROVED, decision, reason, draws=1)
 
     monkeypatch.setattr(Soak, "for_ring", lambda soak: "")
     monkeypatch.setattr(ring_judge, "judge_ring", judge_ring)
@@ -882,12 +883,12 @@ def soaked(world: CampaignWorld, pop: str, test: float) -> None:
     before = dict.fromkeys([*split["test"], *split["control"]], 3.0)
     hosts, metrics = list(before), opened.plan.metrics
     taken = samples(before, 0, 600, seed=12)
-    baseline = measure_baseline(read_window(SampleTable(taken), hosts, 0, 600, 10, metrics), strata)
+    baseline = measure_baseline(read_window(table_of(taken), hosts, 0, 600, 10, metrics), strata)
     opened.save_baseline(baseline)
-    exposures = {name: row["exposure"] for name, row in baseline["metrics"].items()}
     after = samples({**before, **dict.fromkeys(split["test"], test)}, 1000, 600)
-    window = read_window(SampleTable(after), hosts, 1000, 1600, 10, metrics, exposures)
-    opened.save_look(0, {"until": 1600, "block": measure_block(window, strata, baseline)})
+    window = read_window(table_of(after), hosts, 1000, 1600, 10, metrics, baseline.exposures)
+    block = measure_block(window, strata, baseline)
+    opened.save_look(Look(Verdict.INCONCLUSIVE, Decision.WAIT, "", block=block, until=1600))
     head.looks = 1
     Rollout(world.site, head).save()
 

@@ -19,6 +19,8 @@ import pytest
 import rollout_guard
 
 from edgetune import entry
+from edgetune.documents.look import Look
+from edgetune.documents.words import Decision, Verdict
 from edgetune.entry import run_step, safe, safe_text
 from edgetune.errors import RefusedError
 from edgetune.report.text import plan_text, verdict_text
@@ -35,7 +37,7 @@ from edgetune.rollout import (
 )
 from edgetune.rollout.lease import as_owner
 from lab.runner.display import errors_of
-from tests.builders import plan
+from tests.builders import as_samples, plan
 from tests.hostile import HOSTILE, assert_harmless, evaluated, rendered
 from tests.world import World
 
@@ -146,11 +148,11 @@ def host_is_quarantined(world: World, text: str) -> Any:
 def sample_says(world: World, text: str) -> Any:
     """Whoever may write to Redis says what host a sample is of."""
     sample = {"host": text, "time": time.time(), "boot_id": text, "uptime": 1.0, "counters": {}}
-    world.site.samples.add("lab1", [{**sample, "gauges": {"drifted": 2}}])
+    world.site.samples.add("lab1", as_samples([{**sample, "gauges": {"drifted": 2}}]))
     told = act(status.rollout_status, rollout=world.rollout)
     # The next one is the only one.
     world.site.samples.add(
-        "lab1", [{**sample, "host": "e0", "time": time.time() + 1e9, "gauges": {}}]
+        "lab1", as_samples([{**sample, "host": "e0", "time": time.time() + 1e9, "gauges": {}}])
     )
     return told
 
@@ -167,8 +169,8 @@ def plan_shows(world: World, text: str) -> Any:
 
 
 def verdict_says(world: World, text: str) -> Any:
-    look = {"verdict": "inconclusive", "decision": "wait", "reason": text, "tests": {}}
-    return act(lambda site: {"text": verdict_text({**look, "metrics": []})})
+    look = Look(Verdict.INCONCLUSIVE, Decision.WAIT, text)
+    return act(lambda site: {"text": verdict_text(look)})
 
 
 SOURCES: dict[str, Says] = {

@@ -34,7 +34,7 @@ from lab.serve.criteria import criterion
 from lab.serve.sensors import Sensor, SensorKeeper, load_sensors, start
 from lab.serve.server import Log, Server
 from lab.serve.timers import CRON_TIMER, INTERVAL_TIMER, timer
-from tests.builders import reading
+from tests.builders import as_samples, reading
 from tests.world import World
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -723,7 +723,7 @@ class TestGuardRules:
             for host in world.balancer.state
             if age > 60 or host != silent
         ]
-        world.site.samples.add("lab1", rows)
+        world.site.samples.add("lab1", as_samples(rows))
 
     def polls(
         self, world: World, home: Path, rule: str, times: int = 1, by: Guard | None = None

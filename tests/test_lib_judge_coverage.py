@@ -7,11 +7,11 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from edgetune.judge.look import Moment
+from edgetune.documents.facts import Facts
+from edgetune.documents.look import Look, Moment, Unwatched
 from edgetune.judge.ring import PopRecord, judge_ring
 from edgetune.metrics.catalogue import METRICS
 from tests.soaked_fleet import Change, Fleet, Sample, kinds, lacks, texts, times
@@ -22,9 +22,9 @@ def fleet(tmp_path: Path) -> Fleet:
     return Fleet(tmp_path)
 
 
-def decided(looks: list[dict[str, Any]]) -> tuple[str, str]:
-    assert {look["decision"] for look in looks[:-1]} <= {"wait", "roll_back"}
-    return looks[-1]["verdict"], looks[-1]["decision"]
+def decided(looks: list[Look]) -> tuple[str, str]:
+    assert {look.decision for look in looks[:-1]} <= {"wait", "roll_back"}
+    return looks[-1].verdict, looks[-1].decision
 
 
 def sources(metric: str) -> list[str]:
@@ -35,7 +35,7 @@ def sources(metric: str) -> list[str]:
 def test_what_is_measured_on_every_host_is_promoted(fleet: Fleet) -> None:
     looks = fleet.soaks()
     assert decided(looks) == ("no_difference", "promote")
-    assert (kinds(looks[-1]), looks[-1]["unwatched"]) == ([], [])
+    assert (kinds(looks[-1]), looks[-1].unwatched) == ([], [])
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -46,7 +46,7 @@ def test_an_intent_that_nobody_exports_is_not_promoted(fleet: Fleet, metric: str
     told = texts(looks[-1], "unmeasured")
     assert told.startswith(f"{metric}: is not measured in the baseline on {fleet.test[0]}, ")
     assert sources(metric)[0] in told
-    assert looks[-1]["reason"].startswith(f"{metric} was measured on no host")
+    assert looks[-1].reason.startswith(f"{metric} was measured on no host")
 
 
 @pytest.mark.slow
@@ -91,7 +91,7 @@ def test_what_test_hosts_stop_telling_hides_no_harm(
 def test_what_both_groups_stop_telling_is_named_with_its_hosts(fleet: Fleet) -> None:
     gone = [fleet.test[0], fleet.control[0]]
     (*_, last) = fleet.soaks([], [lacks(["rx_missed"], gone, since=1300)])
-    assert last["decision"] == "hold"
+    assert last.decision == "hold"
     told = "packet_drops: was measured in at most 48 % of the soak on "
     assert texts(last, "unmeasured") == f"{told}{', '.join(gone)} (rx_missed: not read)"
     assert kinds(last) == ["unmeasured"]
@@ -122,7 +122,7 @@ def test_harm_on_hosts_that_are_still_measured_is_taken_back(fleet: Fleet) -> No
     fleet.intends("improve", "listen_drops", "packet_drops")
     harmed = times("rx_missed", 5, fleet.test)
     looks = fleet.soaks([], [harmed, lacks(["rx_missed"], fleet.test[:4])])
-    assert looks[0]["decision"] == "roll_back"
+    assert looks[0].decision == "roll_back"
     assert "one_sided" in kinds(looks[0])
 
 
@@ -131,10 +131,10 @@ def test_an_optional_guard_that_is_absent_is_listed_and_no_obstacle(fleet: Fleet
     nobody = lacks(["backlog_dropped"], fleet.hosts)
     looks = fleet.soaks([nobody], [nobody])
     assert decided(looks) == ("no_difference", "promote")
-    assert looks[-1]["unwatched"] == [{"metric": "backlog_drops", "hosts": fleet.hosts}]
-    assert [row["metric"] for row in looks[-1]["metrics"]] == ["retransmits", "packets"]
+    assert looks[-1].unwatched == [Unwatched("backlog_drops", fleet.hosts)]
+    assert [row.metric for row in looks[-1].metrics] == ["retransmits", "packets"]
     said = "; not watched, as it is optional: backlog_drops on "
-    assert said in looks[-1]["reason"]
+    assert said in looks[-1].reason
 
 
 def test_an_optional_guard_is_watched_where_it_is_measured(fleet: Fleet) -> None:
@@ -142,10 +142,10 @@ def test_an_optional_guard_is_watched_where_it_is_measured(fleet: Fleet) -> None
     some = lacks(["backlog_dropped"], fleet.test[:2])
     worse = times("backlog_dropped", 5, fleet.test)
     found = fleet.soaks([some], [some, worse])[0]
-    assert found["decision"] == "roll_back"
-    assert found["unwatched"] == [{"metric": "backlog_drops", "hosts": fleet.test[:2]}]
+    assert found.decision == "roll_back"
+    assert found.unwatched == [Unwatched("backlog_drops", fleet.test[:2])]
     lost = fleet.soaks([], [lacks(["backlog_dropped"], fleet.hosts)])[-1]
-    assert (lost["decision"], kinds(lost)) == ("hold", ["unmeasured"])
+    assert (lost.decision, kinds(lost)) == ("hold", ["unmeasured"])
 
 
 def test_without_packets_nothing_is_promoted_unless_the_plan_says_so(fleet: Fleet) -> None:
@@ -161,7 +161,7 @@ def test_without_packets_nothing_is_promoted_unless_the_plan_says_so(fleet: Flee
     fleet.plan = replace(fleet.plan, options=options)
     looks = fleet.soaks([nobody], [nobody])
     assert decided(looks) == ("no_difference", "promote")
-    assert looks[-1]["unwatched"] == [{"metric": "packets", "hosts": fleet.hosts}]
+    assert looks[-1].unwatched == [Unwatched("packets", fleet.hosts)]
 
 
 def test_a_soak_that_is_hardly_sampled_is_not_promoted(fleet: Fleet) -> None:
@@ -172,7 +172,11 @@ def test_a_soak_that_is_hardly_sampled_is_not_promoted(fleet: Fleet) -> None:
     reboots = [_reboots(fleet.hosts, 1585), leave_out]
     (*_, last) = fleet.soaks([], reboots)
     assert "no host was sampled in more than 35 % of the soak" in texts(last, "missing")
-    assert last["decision"] == "hold"
+    assert last.decision == "hold"
+
+
+def _of_0_7(facts: Facts) -> Facts:
+    return replace(facts, measured=None, boots={}, idlest=None)
 
 
 def test_records_of_earlier_versions_are_read_and_not_promoted(fleet: Fleet) -> None:
@@ -180,11 +184,10 @@ def test_records_of_earlier_versions_are_read_and_not_promoted(fleet: Fleet) -> 
     worse = times("tcp_retransmits", 3, fleet.test)
     for harm, decision in (([], "hold"), ([worse], "roll_back")):
         fleet.soaks([], harm)
-        for part in (fleet.baseline, *fleet.blocks):
-            for fact in ("measured", "boots", "idlest"):
-                del part["facts"][fact]
+        fleet.baseline = replace(fleet.baseline, facts=_of_0_7(fleet.baseline.facts))
+        fleet.blocks = [replace(own, facts=_of_0_7(own.facts)) for own in fleet.blocks]
         look = fleet.look(Moment(1, 1, 1.0))
-        assert look["decision"] == decision
+        assert look.decision == decision
         assert kinds(look) == ["unrecorded", "unrecorded"]
         assert "does not say what was measured in the baseline" in texts(look, "unrecorded")
 
@@ -197,13 +200,13 @@ def test_the_pops_of_a_ring_tell_what_each_does_not_measure(fleet: Fleet) -> Non
         fleet.soaks(changes, changes)
         records[pop] = PopRecord(fleet.plan, fleet.plan.strata, fleet.baseline, fleet.blocks)
     ring = judge_ring(records)
-    assert ring["decision"] == "promote"
+    assert ring.decision == "promote"
     hosts = [f"pop2/{host}" for host in fleet.hosts]
-    assert ring["unwatched"] == [{"metric": "backlog_drops", "hosts": hosts}]
+    assert ring.unwatched == [Unwatched("backlog_drops", hosts)]
     fleet.soaks([], [lacks(["tcp_segments_out"], fleet.test)])
     records["pop3"] = PopRecord(fleet.plan, fleet.plan.strata, fleet.baseline, fleet.blocks)
     ring = judge_ring(records)
-    assert ring["decision"] == "hold"
+    assert ring.decision == "hold"
     assert texts(ring, "one_sided").startswith("pop3: retransmits: lost on test hosts")
 
 
@@ -219,7 +222,7 @@ def _reboots(hosts: Iterable[str], at: float) -> Change:
 def test_a_reboot_is_seen_wherever_it_falls(fleet: Fleet, at: float) -> None:
     """Between two looks each has but one boot of the host."""
     (*_, last) = fleet.soaks([], [_reboots(fleet.test, at)])
-    assert (last["verdict"], last["decision"]) == ("inconclusive", "hold")
+    assert (last.verdict, last.decision) == ("inconclusive", "hold")
     before = "between the baseline and the soak" if at < 1000 else "in the soak"
     assert f"rebooted {before}" in texts(last, "reboot")
 
@@ -229,10 +232,10 @@ def test_a_tuning_that_reboots_and_a_soak_that_is_resumed_begin_in_another_boot(
 ) -> None:
     reboots = [_reboots(fleet.hosts, 999)]
     fleet.plan = replace(fleet.plan, disruption="reboot")
-    assert fleet.soaks([], reboots)[-1]["decision"] == "promote"
+    assert fleet.soaks([], reboots)[-1].decision == "promote"
     fleet.plan = replace(fleet.plan, disruption="drain")
     assert kinds(fleet.soaks([], reboots)[-1]) == ["reboot"]
-    fleet.blocks[0]["resumed"] = True
+    fleet.blocks[0] = replace(fleet.blocks[0], resumed=True)
     assert kinds(fleet.look(Moment(1, 1, 1.0))) == []
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ from hypothesis.extra import numpy as arrays
 
 from bench.judge.production import METRIC, drops_alone, judge_soak
 from bench.judge.promises import FLEETS, Fleet, Promise, draw
+from edgetune.documents.block import Counted
 from edgetune.judge.hypotheses import LOGS, NO_EFFECT, RATIOS, evened, own_share, root, under
 from edgetune.judge.measured import measure_baseline, measure_block, rates_under, rows_of
+from edgetune.judge.rows import packed_rows
 from tests.soaks import counted
 
 Array = Any
@@ -30,7 +33,8 @@ counts_of = arrays.arrays(float, SHAPE, elements=st.integers(0, 30).map(float))
 def _rates(soak: Array, spread: float = 0.5) -> Array:
     """Of a soak under each hypothesis; its baseline was as bursty as ``spread`` says."""
     baseline = measure_baseline(counted(np.ones(SHAPE), METRIC, HOSTS), STRATA)
-    baseline["metrics"][METRIC]["dispersion"] = spread
+    usual = replace(baseline.metrics[METRIC], dispersion=spread)
+    baseline = replace(baseline, metrics={METRIC: usual})
     block = measure_block(counted(soak, METRIC, HOSTS), STRATA, baseline)
     return rates_under(rows_of([block], METRIC, HOSTS)[0], ONE, TEST)
 
@@ -82,7 +86,7 @@ def test_an_estimate_hits_the_truth_where_drops_come_in_bursts(ratio: float, hos
     """Bursts of the harmed group counted for less: x2 read as 1.84 on 4 + 4 hosts."""
     fleet, dice = Fleet(dispersion=1.0, noise=0.3), np.random.default_rng(7)
     looks = [judge_soak(draw(fleet, dice, hosts, ratio)) for _ in range(40)]
-    errors = [math.log(look["metrics"][0]["ratio"] / ratio) for look in looks]
+    errors = [math.log(look.metrics[0].ratio / ratio) for look in looks]
     assert abs(np.mean(errors)) < 2.5 * np.std(errors) / math.sqrt(len(errors)) + 0.01
 
 
@@ -91,7 +95,7 @@ def test_harm_of_just_the_margin_is_seldom_promoted() -> None:
     """Nominally in 5 %; it was in 13 to 21 %."""
     promise = Promise("bursty", 8, 1.5, 0.5)
     looks = [promise.look(3, number) for number in range(120)]
-    promoted = [look["decision"] == "promote" for look in looks]
+    promoted = [look.decision == "promote" for look in looks]
     assert sum(promoted) <= 11, "binomial, 120 of 5 %: in 1 of 50"
 
 
@@ -104,8 +108,8 @@ def test_a_block_of_an_older_version_is_compared_as_it_was() -> None:
     block = measure_block(counted(drops.after[:, :8], METRIC, HOSTS), STRATA, baseline)
     rows = rows_of([block], METRIC, HOSTS)[0]
     kept = [0, 1, 2, 3 + NO_EFFECT, 9 + NO_EFFECT]
-    block["metrics"][METRIC] = {"hosts": dict(zip(HOSTS, rows[:, kept].tolist()))}
-    rates = rates_under(rows_of([block], METRIC, HOSTS)[0], ONE, TEST)
+    older = replace(block, metrics={METRIC: Counted(packed_rows(rows[:, kept]))})
+    rates = rates_under(rows_of([older], METRIC, HOSTS)[0], ONE, TEST)
     differences = rates[TEST].mean(axis=0) - rates[~TEST].mean(axis=0)
     assert differences == pytest.approx(np.full(len(RATIOS), differences[NO_EFFECT]), abs=0.05)
 
@@ -114,4 +118,4 @@ def test_nothing_on_any_host_is_within_every_margin() -> None:
     test = np.arange(8) < 4
     nothing = drops_alone(test, np.zeros((8, 60)), np.zeros((8, 60)))
     look = judge_soak(nothing, "no_harm", 0.1)
-    assert (look["decision"], look["metrics"][0]["ratio"]) == ("promote", 1.0)
+    assert (look.decision, look.metrics[0].ratio) == ("promote", 1.0)

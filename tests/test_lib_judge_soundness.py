@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgetune.documents.facts import Facts
+from edgetune.documents.look import Doubt
+from edgetune.documents.reading import decoded
 from edgetune.durations import duration
 from edgetune.judge.permutation import make_draws
-from edgetune.judge.soundness import Doubt, doubts, gaps
+from edgetune.judge.soundness import doubts, gaps
 
 TEST = [f"e{i:03d}" for i in range(1, 7)]
 CONTROL = [f"e{i:03d}" for i in range(7, 13)]
@@ -21,7 +24,7 @@ DRAWS = make_draws(STRATA, seed=1)
 END = 3600.0
 
 
-def _facts(**changes: dict[str, Any]) -> dict[str, Any]:
+def _facts(**changes: dict[str, Any]) -> Facts:
     """Facts of a window in which all is well, but for ``changes`` by fact and host."""
     usual: dict[str, Any] = {
         "samples": dict.fromkeys(HOSTS, 31),
@@ -31,7 +34,9 @@ def _facts(**changes: dict[str, Any]) -> dict[str, Any]:
         "idle": dict.fromkeys(HOSTS, 0.0),
         "load": {"median": 12000.0, "peak": 12000.0},
     }
-    return {fact: {**row, **changes.get(fact, {})} for fact, row in usual.items()}
+    return decoded(
+        "facts", Facts, {fact: {**row, **changes.get(fact, {})} for fact, row in usual.items()}
+    )
 
 
 def _doubts(soak: Any = None, baseline: Any = None, **more: Any) -> list[Doubt]:
@@ -160,7 +165,7 @@ def test_few_hosts_are_out_of_balance_as_soon_as_they_can_be() -> None:
     found = doubts(few, _facts(), fewer, end=END, interval=10.0, draws=draws)
     assert [doubt.kind for doubt in found] == ["imbalance"]
     assert "(p = 0.100)" in found[0].text
-    fewer["packets"]["e001"] = 1000.0
+    fewer.packets["e001"] = 1000.0
     assert doubts(few, _facts(), fewer, end=END, interval=10.0, draws=draws) == []
 
 

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgetune.judge.soundness import Doubt
-from edgetune.judge.verdict import Findings, decide
+from edgetune.documents.look import Doubt
+from edgetune.judge.verdict import Findings, decide, hindered_by
 
 FINDINGS = st.builds(
     Findings,
@@ -17,6 +19,7 @@ FINDINGS = st.builds(
     better=st.booleans(),
     doubts=st.lists(st.builds(Doubt, st.just("missing"), st.just("no data"), st.booleans())),
     last=st.booleans(),
+    unwell=st.sampled_from([{}, {"e001": "fails 90% of its health checks"}]),
 )
 
 
@@ -30,7 +33,18 @@ def test_harm_beyond_what_biases_explain_is_taken_back_at_once(found: Findings) 
 @given(FINDINGS)
 def test_only_what_is_proven_beyond_doubt_at_the_end_is_promoted(found: Findings) -> None:
     promoted = decide(found)[1] == "promote"
-    assert promoted == (found.last and found.helped and not found.harmed and not found.doubts)
+    assert promoted == (found.proven and not found.unwell)
+    assert found.proven == (found.last and found.helped and not found.harmed and not found.doubts)
+
+
+@given(FINDINGS)
+def test_a_sick_test_host_is_told_where_it_alone_keeps_the_tuning_from_promotion(
+    found: Findings,
+) -> None:
+    verdict, decision = decide(found)
+    kept_back = decide(replace(found, unwell={})) == (verdict, "promote") and decision == "hold"
+    told = "; but e001 fails 90% of its health checks" if kept_back else ""
+    assert hindered_by(found) == told
 
 
 @given(FINDINGS)

@@ -32,7 +32,7 @@ def less_work(share: float, hosts: Iterable[str]) -> list[Change]:
 
 def decided(fleet: Fleet, *changes: Change) -> tuple[str, str]:
     last = fleet.soaks([], changes)[-1]
-    return last["verdict"], last["decision"]
+    return last.verdict, last.decision
 
 
 @pytest.mark.parametrize("share", [0.97, 0.9, 0.81, 0.5])
@@ -52,16 +52,16 @@ def test_lost_traffic_hides_no_cpu_time_that_the_rest_costs(fleet: Fleet) -> Non
     fleet.plan.guards[-1] = replace(fleet.plan.guards[-1], margin=0.5)
     hidden = [times("rx_packets", 0.8, fleet.test)]
     (first, *_) = fleet.soaks([], hidden)
-    assert first["decision"] == "roll_back"
-    assert first["reason"].startswith("Test hosts used 25 % more CPU time than control")
+    assert first.decision == "roll_back"
+    assert first.reason.startswith("Test hosts used 25 % more CPU time than control")
 
 
 def test_lost_traffic_is_taken_back_in_the_words_of_its_guard(fleet: Fleet) -> None:
     """The imbalance is the same finding: it explains the other metrics, and not this one."""
     (first, *_) = fleet.soaks([], less_work(0.6, fleet.test))
-    assert (first["verdict"], first["decision"]) == ("degraded", "roll_back")
-    assert first["reason"].startswith("Test hosts received 40 % fewer packets than control")
-    assert "; but test hosts carry 40 % fewer packets" in first["reason"]
+    assert (first.verdict, first.decision) == ("degraded", "roll_back")
+    assert first.reason.startswith("Test hosts received 40 % fewer packets than control")
+    assert "; but test hosts carry 40 % fewer packets" in first.reason
     assert kinds(first) == ["imbalance"]
 
 
@@ -111,6 +111,6 @@ def test_traffic_that_comes_back_by_and_by_is_not_lost(fleet: Fleet) -> None:
             row["counters"]["rx_packets"] -= lost * GROWTH["rx_packets"] / INTERVAL
 
     looks = fleet.intends("no_harm", "retransmits").soaks([], [late])
-    assert [look["decision"] for look in looks] == ["wait", "wait", "wait", "promote"]
+    assert [look.decision for look in looks] == ["wait", "wait", "wait", "promote"]
     looks = fleet.soaks([], [times("rx_packets", 0.8, fleet.test)])
-    assert looks[0]["decision"] == "roll_back"
+    assert looks[0].decision == "roll_back"

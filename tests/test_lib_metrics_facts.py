@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgetune.documents.facts import Facts, Load
+from edgetune.documents.reading import decoded, encoded
 from edgetune.metrics.coverage import Coverage
 from edgetune.metrics.facts import merge_facts, window_facts
 from edgetune.metrics.series import REBOOTED, Window
+from tests.stored import stored
 
 NAN = math.nan
 
@@ -45,7 +49,7 @@ def _window(
 
 def test_facts_of_a_window_are_plain_json() -> None:
     window = _window({"a": [1.0, 3.0], "b": [NAN, NAN]}, {"a": REBOOTED})
-    facts = window_facts(window)
+    facts = encoded(window_facts(window))
     assert json.loads(json.dumps(facts, allow_nan=False)) == facts
     assert facts == {
         "samples": {"a": 2, "b": 0},
@@ -65,15 +69,22 @@ def test_facts_of_a_window_are_plain_json() -> None:
     }
 
 
+def test_facts_of_a_host_that_counts_what_none_can_are_read_back() -> None:
+    """A damaged uptime or counter costs no look: it is the judge that finds it."""
+    window = _window({"a": [1e20, 1e300]})
+    huge = replace(window, coverage=Coverage(np.array([1e20]), {"cpu": np.array([1e20])}, {}))
+    assert stored(window_facts(huge)) == window_facts(huge)
+
+
 def test_idle_is_a_tenth_of_what_is_usual() -> None:
     window = _window({"a": [9.9, 10.0, 500.0, NAN], "b": [0.0, 0.0, 0.0, 0.0]})
-    assert window_facts(window, {"a": 100.0, "b": None})["idle"] == {"a": 1 / 3, "b": 0.0}
+    assert window_facts(window, {"a": 100.0, "b": None}).idle == {"a": 1 / 3, "b": 0.0}
 
 
 def test_hosts_that_are_missing_count_in_the_load_with_their_mean() -> None:
     window = _window({"a": [10.0, NAN, 30.0, NAN], "b": [1.0, 2.0, 6.0, NAN], "c": [NAN] * 4})
-    assert window_facts(window)["load"] == {"median": 22.0, "peak": 36.0}
-    assert window_facts(_window({"a": [NAN]}))["load"] == {"median": None, "peak": None}
+    assert window_facts(window).load == Load(22.0, 36.0)
+    assert window_facts(_window({"a": [NAN]})).load == Load(None, None)
 
 
 def test_blocks_are_weighted_by_their_samples() -> None:
@@ -81,51 +92,52 @@ def test_blocks_are_weighted_by_their_samples() -> None:
     second = window_facts(_window({"a": [0.0]}, start=30.0), {"a": 100.0})
     silent = window_facts(_window({"a": [NAN]}, start=40.0), {"a": 100.0})
     merged = merge_facts([first, second, silent])
-    assert merged["samples"] == {"a": 4}
-    assert merged["newest"] == {"a": 40.0}
-    assert merged["packets"] == {"a": 75.0}
-    assert merged["idle"] == {"a": 0.25}
-    assert merged["load"] == {"median": 50.0, "peak": 100.0}
+    assert merged.samples == {"a": 4}
+    assert merged.newest == {"a": 40.0}
+    assert merged.packets == {"a": 75.0}
+    assert merged.idle == {"a": 0.25}
+    assert merged.load == Load(50.0, 100.0)
 
 
 def test_the_first_flaw_stays_and_hides_no_counter_behind_a_reboot() -> None:
     flaws = [{"a": REBOOTED}, {"a": "x fell", "b": "y fell"}, {"a": "z fell", "b": REBOOTED}]
     parts = [window_facts(_window({"a": [1.0], "b": [1.0]}, flaw)) for flaw in flaws]
-    assert merge_facts(parts)["flaws"] == {"a": "x fell", "b": "y fell"}
+    assert merge_facts(parts).flaws == {"a": "x fell", "b": "y fell"}
 
 
 def test_a_host_that_is_known_only_later_is_kept() -> None:
     parts = [window_facts(_window({name: [5.0]})) for name in ("a", "b")]
-    assert merge_facts(parts)["packets"] == {"a": 5.0, "b": 5.0}
+    assert merge_facts(parts).packets == {"a": 5.0, "b": 5.0}
 
 
 @pytest.mark.parametrize("silent", [False, True])
 def test_a_reboot_between_two_blocks_is_told(silent: bool) -> None:
-    quiet = {**window_facts(_window({"a": [NAN]})), "boots": {}}
+    quiet = replace(window_facts(_window({"a": [NAN]})), boots={})
     first = window_facts(_window({"a": [1.0], "b": [1.0]}, boot="one"))
     second = window_facts(_window({"a": [1.0]}, boot="two"))
     merged = merge_facts([first, *[quiet] * silent, second])
-    assert merged["flaws"] == {"a": REBOOTED}
-    assert merged["boots"] == {"a": ["one", "two"], "b": ["one", "one"]}
-    assert merge_facts([first, first])["flaws"] == {}
+    assert merged.flaws == {"a": REBOOTED}
+    assert merged.boots == {"a": ["one", "two"], "b": ["one", "one"]}
+    assert merge_facts([first, first]).flaws == {}
 
 
 def test_a_host_is_as_idle_as_in_its_idlest_block() -> None:
     parts = [window_facts(_window({"a": [own] * 3}), {"a": 100.0}) for own in (100.0, 0.0, 100.0)]
     merged = merge_facts(parts)
-    assert (merged["idle"], merged["idlest"]) == ({"a": pytest.approx(1 / 3)}, {"a": 1.0})
-    assert merge_facts([merged, parts[0]])["idlest"] == {"a": 1.0}
+    assert (merged.idle, merged.idlest) == ({"a": pytest.approx(1 / 3)}, {"a": 1.0})
+    assert merge_facts([merged, parts[0]]).idlest == {"a": 1.0}
 
 
 def test_what_an_earlier_version_did_not_keep_is_not_known() -> None:
-    old = window_facts(_window({"a": [1.0]}))
+    kept = encoded(window_facts(_window({"a": [1.0]})))
     for fact in ("idlest", "boots", "measured"):
-        del old[fact]
+        del kept[fact]
+    old = decoded("facts", Facts, kept)
     new = window_facts(_window({"a": [0.0]}), {"a": 100.0})
     merged = merge_facts([old, new])
-    assert merged["measured"] is None
-    assert (merged["boots"], merged["flaws"]) == ({"a": ["b", "b"]}, {})
-    assert merged["idlest"] == {"a": 1.0}
+    assert merged.measured is None
+    assert (merged.boots, merged.flaws) == ({"a": ["b", "b"]}, {})
+    assert merged.idlest == {"a": 1.0}
 
 
 rates = st.lists(st.floats(0, 1e6), min_size=1, max_size=12)
@@ -146,7 +158,7 @@ def test_blocks_merged_are_the_window(pair: tuple[list[float], list[float]], cut
         [window_facts(_window(block, start=at), usual) for at, block in zip(starts, blocks)]
     )
     for fact in ("samples", "newest", "flaws", "boots", "measured"):
-        assert merged[fact] == whole[fact]
+        assert getattr(merged, fact) == getattr(whole, fact)
     for fact in ("packets", "idle"):
-        assert merged[fact] == pytest.approx(whole[fact])
-    assert merged["load"]["peak"] == pytest.approx(whole["load"]["peak"])
+        assert getattr(merged, fact) == pytest.approx(getattr(whole, fact))
+    assert merged.load.peak == pytest.approx(whole.load.peak)

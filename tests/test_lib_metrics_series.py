@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgetune.documents.reading import encoded
+from edgetune.documents.sample import SampleAnswer
 from edgetune.errors import InputError
 from edgetune.metrics.catalogue import METRICS, UNITS, title
 from edgetune.metrics.samples import make_sample
 from edgetune.metrics.series import REBOOTED, Window, join, read_window
-from edgetune.metrics.table import SampleTable
-from tests.builders import samples
+from tests.builders import samples, table_of
 
 NAN = math.nan
 
@@ -37,7 +38,7 @@ def _sample(time: float, host: str = "a", boot: str = "b", **more: Any) -> dict[
 def _read(samples: list[dict[str, Any]], *metrics: str, **more: Any) -> Window:
     given = {"hosts": ["a"], "start": 100.0, "end": 140.0, "slot": 20.0}
     judged = metrics or ("listen_drops",)
-    return read_window(SampleTable(samples), **{"metrics": judged, **given, **more})
+    return read_window(table_of(samples), **{"metrics": judged, **given, **more})
 
 
 def _events(window: Window, metric: str = "listen_drops") -> Any:
@@ -353,7 +354,7 @@ def test_the_order_of_the_samples_does_not_matter(seed: int, order: int) -> None
     rows = _many(seed)
     mixed = random.Random(order).sample(rows, len(rows))
     names = ["listen_drops", "health_p50"]
-    one, other = (read_window(SampleTable(r), "abc", 100, 500, 40, names) for r in (rows, mixed))
+    one, other = (read_window(table_of(r), "abc", 100, 500, 40, names) for r in (rows, mixed))
     for left, right in zip(_arrays(one), _arrays(other)):
         np.testing.assert_array_equal(left, right)
     assert (one.flaws, one.boots) == (other.flaws, other.boots)
@@ -364,7 +365,7 @@ def test_the_order_of_the_samples_does_not_matter(seed: int, order: int) -> None
 def test_blocks_of_a_window_are_the_window(seed: int, cuts: list[int]) -> None:
     rows = _many(seed)
     names = ["listen_drops", "health_p50"]
-    table = SampleTable(rows)
+    table = table_of(rows)
     whole = read_window(table, "abc", 100, 500, 40, names)
     borders = [100, *(100 + 40 * cut for cut in sorted(set(cuts))), 500]
     parts = [read_window(table, "abc", a, b, 40, names) for a, b in zip(borders, borders[1:])]
@@ -388,7 +389,7 @@ def test_every_metric_reads_well() -> None:
 def test_windows_that_follow_each_other_are_as_one() -> None:
     taken = samples({"e000": 3.0, "e001": 5.0}, 0, 600)
     hosts, metrics = ["e000", "e001"], ["listen_drops", "health_p50"]
-    table = SampleTable(taken)
+    table = table_of(taken)
     whole = read_window(table, hosts, 0, 600, 10, metrics)
     parts = [read_window(table, hosts, 200 * i, 200 * (i + 1), 10, metrics) for i in range(3)]
     joined = join(parts)
@@ -409,7 +410,7 @@ def test_a_soak_is_read_per_what_the_baseline_of_an_earlier_version_was() -> Non
     rows = []
     for step in range(5):
         counters = {name: step * grown for name, grown in counted.items()}
-        told = {"boot_id": "b", "uptime": step * 10.0, "counters": counters, "gauges": {}}
-        rows.append(make_sample("a", 100.0 + 10 * step, told))
+        told = SampleAnswer("b", step * 10.0, counters, {}, [], "")
+        rows.append(encoded(make_sample("a", 100.0 + 10 * step, told)))
     (series,) = _read(rows, "cpu", exposures={"cpu": "cpu_total_ms"}).metrics.values()
     assert (series.events.sum(), series.exposure.sum()) == (80, 400)

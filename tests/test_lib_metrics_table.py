@@ -5,29 +5,30 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgetune.documents.sample import Sample
 from edgetune.metrics.table import SampleTable
 
-Sample = dict[str, Any]
 readings_of = st.dictionaries(st.sampled_from("pqr"), st.floats(0, 1e300), max_size=3)
-samples_of = st.fixed_dictionaries(
-    {
-        "host": st.sampled_from(["e0", "e1", "e2"]),
-        "boot_id": st.sampled_from(["b0", "b1"]),
-        "uptime": st.floats(0, 1e9),
-        "counters": readings_of,
-        "gauges": readings_of,
-    }
+samples_of = st.builds(
+    Sample,
+    host=st.sampled_from(["e0", "e1", "e2"]),
+    time=st.just(0.0),
+    boot_id=st.sampled_from(["b0", "b1"]),
+    uptime=st.floats(0, 1e9),
+    counters=readings_of,
+    gauges=readings_of,
 )
 sweeps_of = st.lists(st.lists(samples_of, min_size=1, max_size=4), max_size=6)
 
 
 def _timed(sweeps: list[list[Sample]]) -> list[list[Sample]]:
-    return [[{**row, "time": float(time)} for row in own] for time, own in enumerate(sweeps)]
+    return [[replace(row, time=float(time)) for row in own] for time, own in enumerate(sweeps)]
 
 
 def _table(sweeps: list[list[Sample]]) -> SampleTable:
@@ -44,7 +45,7 @@ def _table(sweeps: list[list[Sample]]) -> SampleTable:
 
 
 def _column(rows: list[Sample], kind: str, name: str) -> list[float]:
-    return [row[kind].get(name, -1.0) for row in rows]
+    return [getattr(row, kind).get(name, -1.0) for row in rows]
 
 
 def _known(column: Any) -> list[float]:
@@ -60,10 +61,10 @@ def test_a_table_holds_what_was_added_however_it_was(
     for table, expected in (
         (_table(_timed(sweeps)), rows),
         (SampleTable(rows), rows),
-        (SampleTable(rows).between(start, end), [r for r in rows if start <= r["time"] <= end]),
+        (SampleTable(rows).between(start, end), [r for r in rows if start <= r.time <= end]),
         (
             _table(_timed(sweeps)).between(start, end),
-            [r for r in rows if start <= r["time"] <= end],
+            [r for r in rows if start <= r.time <= end],
         ),
     ):
         assert [*table.rows()] == expected
@@ -71,6 +72,6 @@ def test_a_table_holds_what_was_added_however_it_was(
         for name in "pq":
             assert _known(table.counter(name)) == _column(expected, "counters", name)
             assert _known(table.gauge(name)) == _column(expected, "gauges", name)
-        assert table.latest_gauges() == {row["host"]: row["gauges"] for row in expected}
+        assert table.latest_gauges() == {row.host: row.gauges for row in expected}
         backwards = range(len(expected))[::-1]
-        assert table.gauges_of(backwards) == [row["gauges"] for row in expected[::-1]]
+        assert table.gauges_of(backwards) == [row.gauges for row in expected[::-1]]

@@ -17,22 +17,24 @@ from typing import Any
 
 import pytest
 
+from edgetune.documents.baseline import Baseline
+from edgetune.documents.block import Block, Counted
+from edgetune.documents.look import Look, Moment, read_look
 from edgetune.documents.plan import Plan
-from edgetune.documents.reading import decoded
-from edgetune.judge.look import Moment, take_look
+from edgetune.documents.reading import decoded, encoded
+from edgetune.judge.look import no_look, take_look
 from edgetune.judge.measured import EVENTS, measure_baseline, measure_block, rows_of
 from edgetune.judge.outliers import odd_hosts
 from edgetune.judge.power import prospect
 from edgetune.judge.rows import packed_rows
 from edgetune.metrics.series import Window, read_window
-from edgetune.metrics.table import SampleTable
 from edgetune.report.axes import Axis, around, clock_ticks, number, of_ratios
 from edgetune.report.course import Course, courses
 from edgetune.report.page import Material, page
 from edgetune.report.phases import Phase, phases
 from edgetune.report.pictures import forest, host_picture, time_picture
 from edgetune.texts import one_line
-from tests.builders import plan, samples
+from tests.builders import plan, samples, table_of
 from tests.hostile import HOSTILE
 
 START, SLOT = 1_790_000_000.0, 10
@@ -85,7 +87,7 @@ def said(html: str) -> str:
 
 def window(rates: dict[str, float], start: float, seconds: float) -> Window:
     rows = samples(rates, start, seconds, boot="one", seed=int(start) % 89)
-    return read_window(SampleTable(rows), list(rates), start, start + seconds, SLOT, METRICS)
+    return read_window(table_of(rows), list(rates), start, start + seconds, SLOT, METRICS)
 
 
 def history(*states: str) -> list[dict[str, Any]]:
@@ -105,22 +107,22 @@ def material(
     rates = dict.fromkeys(names, usual)
     before = window(rates, START, seconds)
     baseline = measure_baseline(before, made.strata)
-    baseline["power"] = prospect(made, made.strata, baseline)
+    baseline = replace(baseline, power=prospect(made, made.strata, baseline))
     after = {name: usual * (factor if name in tested else 1) for name in names}
-    looks: list[dict[str, Any]] = []
+    looks: list[Look] = []
     for at in (0, 1):
         seen = window(after, START + 1200 + 600 * at, seconds)
         block = measure_block(seen, made.strata, baseline)
-        blocks = [*(look["block"] for look in looks), block]
+        blocks = [*(look.block for look in looks if look.block), block]
         moment = Moment(at + 1, 2, (at + 1) / 2)
         last = looks[-1] if looks else None
         look = take_look(made, made.strata, baseline, blocks, moment, last)
-        looks.append({"number": at, **look, "block": block, "until": seen.end, "at": seen.end})
+        looks.append(replace(look, number=at, block=block, until=seen.end, at=seen.end))
     head = {
         "id": "lab1-1",
         "pop": "lab1",
         "state": "soaking",
-        "verdict": {key: looks[-1][key] for key in ("verdict", "decision", "reason", "metrics")},
+        "verdict": looks[-1].summary(),
         "history": history("claimed", "baseline", "changing", "soaking"),
         "quarantined": {},
         "created": START,
@@ -204,14 +206,11 @@ def test_a_page_of_what_was_taken_back_says_why(tmp_path: Path) -> None:
 
 
 def test_a_look_without_numbers_says_why(whole: Material) -> None:
-    nothing = {
-        **{"number": 2, "verdict": "inconclusive", "decision": "hold", "reason": "no samples"},
-        **{"tests": {}, "metrics": [], "hosts": {}, "until": START + 2400, "at": START + 2400},
-        **{"look": {"number": 3, "of": 3, "passed": 1.0}, "doubts": []},
-    }
-    old = {"number": 3, "verdict": "improved", "decision": "promote", "reason": "as of old"}
+    nothing = replace(no_look(Moment(3, 3, 1.0), "no samples"), until=START + 2400)
+    kept = {"number": 3, "verdict": "improved", "decision": "promote", "reason": "as of old"}
+    old = read_look("look", {**kept, "assignments": 20, "metrics": [{"metric": "listen_drops"}]})
     text = said(page(replace(whole, looks=[*whole.looks, nothing, old])))
-    assert "inconclusive → hold no samples – – –" in text
+    assert "inconclusive → hold no samples, look 3 of 3 – – –" in text
     assert "improved → promote as of old" in text
     assert "Effect at look 2 of 2" in text
 
@@ -272,8 +271,9 @@ def with_text(value: Any, text: str) -> Any:
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_every_text_is_only_shown(whole: Material, text: str) -> None:
-    documents = {
-        name: with_text(getattr(whole, name), text) for name in ("head", "looks", "batches")
+    documents: dict[str, Any] = {
+        name: with_text(encoded(getattr(whole, name)), text)
+        for name in ("head", "looks", "batches")
     }
     plan = with_text(whole.plan.document(), text)
     bmc = dict.fromkeys(("power", "boot_progress", "health"), text)
@@ -282,6 +282,7 @@ def test_every_text_is_only_shown(whole: Material, text: str) -> None:
     documents["head"]["quarantined"] = {text: {**why, "load_balancer": text, "bmc": bmc}}
     documents["head"]["pop"] = text
     documents["looks"][-1]["doubts"] = [{"kind": text, "text": text, "biased": True}]
+    documents["looks"] = [decoded("look", Look, look) for look in documents["looks"]]
     profile = plan["profiles"][0]
     profile.update(left_out={text: text})
     profile["before"][0]["attributes"] = {text: {"wanted": text}}
@@ -302,9 +303,11 @@ def test_hosts_whose_names_are_hostile_are_only_shown(whole: Material) -> None:
     """The inventory permits no such names; a record could hold them all the same."""
     text = HOSTILE["html"]
     renamed = {
-        name: json.loads(json.dumps(getattr(whole, name)).replace("e003", text))
+        name: json.loads(json.dumps(encoded(getattr(whole, name))).replace("e003", text))
         for name in ("looks", "batches", "baseline")
     }
+    renamed["looks"] = [decoded("look", Look, look) for look in renamed["looks"]]
+    renamed["baseline"] = decoded("baseline", Baseline, renamed["baseline"])
     plan = json.dumps(whole.plan.document()).replace("e003", text)
     renamed["plan"] = decoded("plan", Plan, json.loads(plan))
     read = Reader(page(replace(whole, **renamed, window=None)))
@@ -329,16 +332,17 @@ def test_the_course_is_relative_to_each_groups_own_baseline(whole: Material) -> 
     assert set(guard.values) == {0.0}
 
 
-def set_events(block: dict[str, Any], hosts: Sequence[str], events: float) -> None:
+def set_events(block: Block | None, hosts: Sequence[str], events: float) -> None:
     """Say that hosts dropped so many connections in a block."""
-    rows = rows_of([block], "listen_drops", block["hosts"])[0]
-    rows[[block["hosts"].index(host) for host in hosts], EVENTS] = events
-    block["metrics"]["listen_drops"]["rows"] = packed_rows(rows)
+    assert block is not None
+    rows = rows_of([block], "listen_drops", block.hosts)[0]
+    rows[[block.hosts.index(host) for host in hosts], EVENTS] = events
+    block.metrics["listen_drops"] = Counted(packed_rows(rows))
 
 
 def test_the_course_after_a_baseline_without_events_has_a_unit(tmp_path: Path) -> None:
     whole = material(tmp_path, usual=0.0)
-    set_events(whole.looks[0]["block"], whole.plan.groups["test"], 60.0)
+    set_events(whole.looks[0].block, whole.plan.groups["test"], 60.0)
     first, *_ = courses(whole.plan, whole.baseline, whole.looks, None)
     assert (first.relative, first.unit) == (False, "per million packets")
     assert round(first.steps["test"][2][2], 2) == 100
@@ -346,8 +350,8 @@ def test_the_course_after_a_baseline_without_events_has_a_unit(tmp_path: Path) -
 
 def test_hosts_that_were_not_compared_are_not_in_the_course(whole: Material) -> None:
     gone = whole.plan.groups["test"][0]
-    del whole.looks[-1]["hosts"]["listen_drops"][gone]
-    set_events(whole.looks[0]["block"], [gone], 1e9)
+    del whole.looks[-1].hosts["listen_drops"][gone]
+    set_events(whole.looks[0].block, [gone], 1e9)
     first = courses(whole.plan, whole.baseline, whole.looks, None)[0]
     assert max(first.values) < 2
     assert f"{gone} test changed, not compared" in said(page(whole))
@@ -405,9 +409,9 @@ def test_labels_do_not_stand_on_each_other() -> None:
     assert abs(one.beside - other.beside) >= 13
 
 
-def test_an_interval_without_bounds_ends_in_arrows() -> None:
-    row = {"metric": "listen_drops", "margin": 0.0, "ratio": math.inf, "interval": [0.5, None]}
-    guard = {"metric": "cpu", "margin": 0.1, "ratio": 0.0, "interval": [None, 2.0]}
+def test_an_interval_without_bounds_ends_in_arrows(whole: Material) -> None:
+    row = replace(whole.looks[-1].metrics[0], margin=0.0, ratio=math.inf, interval=[0.5, None])
+    guard = replace(row, metric="cpu", margin=0.1, ratio=0.0, interval=[None, 2.0])
     drawn = forest([row, guard])
     first, second = drawn.strips
     assert (first.open_low, first.open_high, first.margin) == (False, True, None)

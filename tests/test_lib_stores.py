@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ import pytest
 
 from edgetune.backends import Database
 from edgetune.config import read_config
+from edgetune.documents.reading import encoded
+from edgetune.documents.sample import Sample, sample_answer
 from edgetune.errors import DamagedError, FencedError, InputError, NoAnswerError, StoreError
 from edgetune.metrics.samples import RedisSamples, SqliteSamples, make_sample
 from edgetune.metrics.table import SampleTable
@@ -350,7 +353,7 @@ def test_a_sample_with_a_field_of_another_type_is_left_out(
     tmp_path: Path, field: str, value: Any
 ) -> None:
     """Who reads them would end in the middle of its step: hosts are keys, times are compared."""
-    _is_left_out(tmp_path, json.dumps({**reading("a", 20.0), field: value}))
+    _is_left_out(tmp_path, json.dumps({**encoded(reading("a", 20.0)), field: value}))
 
 
 @pytest.mark.parametrize("text", ["", "{", '"', "7", "[]", "null", '{"host": "a"', "[" * 100_000])
@@ -363,19 +366,19 @@ def test_samples_that_were_stored_alone_are_read_with_those_of_sweeps(tmp_path: 
     database = Database(f"sqlite:///{tmp_path}/state.sqlite")
     samples = SqliteSamples(database, 100.0)
     sweep = [reading("a", 10.0), reading("b", 10.0, cpu=1.5)]
-    alone = {**reading("c", 20.0, cpu=2.5), "counters": {"drops": 7, "packets": None}}
+    alone = replace(reading("c", 20.0, cpu=2.5), counters={"drops": 7, "packets": None})
     samples.add("lab1", sweep)
     for host in ("c", "d"):
-        _insert(database, json.dumps({"schema": 1, **alone, "host": host}))
+        _insert(database, json.dumps({"schema": 1, **encoded(alone), "host": host}))
     samples.add("lab1", [reading("a", 30.0)])
-    read = {**alone, "counters": {"drops": 7}}
-    expected = [*sweep, read, {**read, "host": "d"}, reading("a", 30.0)]
+    read = replace(alone, counters={"drops": 7})
+    expected = [*sweep, read, replace(read, host="d"), reading("a", 30.0)]
     assert [*samples.window("lab1", 0, 99).rows()] == expected
 
 
 def _stored_sweep() -> dict[str, Any]:
     rows = [reading("a", 20.0, cpu=1.0, load=3.0), reading("b", 20.0, cpu=2.0, load=4.0)]
-    return SampleTable([{**row, "counters": {"drops": 5}} for row in rows]).document()
+    return SampleTable([replace(row, counters={"drops": 5}) for row in rows]).document()
 
 
 @pytest.mark.parametrize(
@@ -404,8 +407,8 @@ def test_a_damaged_column_of_a_sweep_costs_only_itself(tmp_path: Path, value: An
     stored["gauges"]["cpu"] = value
     _insert(database, json.dumps(stored))
     rows = [*SqliteSamples(database, 100.0).window("lab1", 0, 99).rows()]
-    assert [row["gauges"] for row in rows] == [{"load": 3.0}, {"load": 4.0}]
-    assert [row["counters"] for row in rows] == [{"drops": 5}] * 2
+    assert [row.gauges for row in rows] == [{"load": 3.0}, {"load": 4.0}]
+    assert [row.counters for row in rows] == [{"drops": 5}] * 2
 
 
 @pytest.mark.parametrize("kind", ["counters", "gauges"])
@@ -413,7 +416,7 @@ def test_readings_of_a_sweep_that_are_none_cost_only_themselves(tmp_path: Path, 
     database = Database(f"sqlite:///{tmp_path}/state.sqlite")
     _insert(database, json.dumps({**_stored_sweep(), kind: ["cpu"]}))
     rows = [*SqliteSamples(database, 100.0).window("lab1", 0, 99).rows()]
-    assert [bool(row[own]) for row in rows for own in ("counters", "gauges")] == [
+    assert [bool(getattr(row, own)) for row in rows for own in ("counters", "gauges")] == [
         kind != own for _ in rows for own in ("counters", "gauges")
     ]
 
@@ -421,7 +424,7 @@ def test_readings_of_a_sweep_that_are_none_cost_only_themselves(tmp_path: Path, 
 def test_a_number_that_no_host_counts_costs_only_itself(samples: Any) -> None:
     values = (1.0, math.nan, 10**400, None, True, 3.0)
     samples.add("lab1", [reading(f"e{at}", 10.0, cpu=value) for at, value in enumerate(values)])
-    kept = [row["gauges"] for row in samples.window("lab1", 0, 99).rows()]
+    kept = [row.gauges for row in samples.window("lab1", 0, 99).rows()]
     assert kept == [{"cpu": 1.0}, {}, {}, {}, {}, {"cpu": 3.0}]
 
 
@@ -434,7 +437,7 @@ def test_all_samples_are_read_however_many_share_a_time(
     for host, at in taken:
         samples.add("lab1", [reading(host, at)])
     for start, end in ((0, 9), (1, 3), (2, 2), (2.5, 3), (1, 1), (4, 9)):
-        found = [(row["host"], row["time"]) for row in samples.window("lab1", start, end).rows()]
+        found = [(row.host, row.time) for row in samples.window("lab1", start, end).rows()]
         assert sorted(found) == sorted(own for own in taken if start <= own[1] <= end)
         assert [at for _, at in found] == sorted(at for _, at in found)
 
@@ -442,10 +445,9 @@ def test_all_samples_are_read_however_many_share_a_time(
 def test_of_an_answer_is_kept_what_is_read_of_it() -> None:
     readings = {"rx_packets": 5, "rx_bytes": 7, "cpu_busy_ms": None}
     data = {"boot_id": "b", "uptime": 1.5, "counters": readings, "drift": [], "health": ""}
-    sample = make_sample("a", 2.0, {**data, "gauges": {"drifted": 1, "load1": 0.5}})
-    assert sample["counters"] == {"rx_packets": 5, "cpu_busy_ms": None}
-    assert (sample["gauges"], sample["boot_id"], sample["uptime"]) == ({"drifted": 1}, "b", 1.5)
-    assert "drift" not in sample
+    told = sample_answer({**data, "gauges": {"drifted": 1, "load1": 0.5}, "more": 7})
+    counters = {"rx_packets": 5, "cpu_busy_ms": None}
+    assert make_sample("a", 2.0, told) == Sample("a", 2.0, "b", 1.5, counters, {"drifted": 1})
 
 
 def _insert(database: Database, text: str) -> None:

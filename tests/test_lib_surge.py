@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgetune.judge.surge import peak_load
-from edgetune.metrics.table import SampleTable
+from tests.builders import table_of
 
 INTERVAL = 10.0
 RATES = st.lists(st.floats(0, 1e6), min_size=1, max_size=6)
@@ -42,7 +42,7 @@ def _samples(host: str, rates: list[float], boots: dict[int, str] | None = None)
 @settings(deadline=None)
 @given(RATES)
 def test_one_host_carries_its_largest_rate(rates: list[float]) -> None:
-    assert peak_load(SampleTable(_samples("a", rates)), INTERVAL) == pytest.approx(
+    assert peak_load(table_of(_samples("a", rates)), INTERVAL) == pytest.approx(
         max(rates), rel=1e-6, abs=1e-6
     )
 
@@ -54,7 +54,7 @@ def test_hosts_add_up_interval_by_interval(rows: list[tuple[float, float, float]
     rows_in_order = [row for host, rates in hosts.items() for row in _samples(host, rates)]
     expected = max(sum(row) for row in rows)
     for rows_seen in (rows_in_order, sorted(rows_in_order, key=lambda row: float(row["time"]))):
-        assert peak_load(SampleTable(rows_seen), INTERVAL) == pytest.approx(
+        assert peak_load(table_of(rows_seen), INTERVAL) == pytest.approx(
             expected, rel=1e-6, abs=1e-6
         )
 
@@ -64,7 +64,7 @@ def test_hosts_add_up_interval_by_interval(rows: list[tuple[float, float, float]
 def test_a_reboot_is_an_idle_interval_and_never_a_surge(rates: list[float], data: Any) -> None:
     at = data.draw(st.integers(1, len(rates)))
     without = [rate for index, rate in enumerate(rates) if index != at - 1]
-    load = peak_load(SampleTable(_samples("a", rates, {at: "second"})), INTERVAL)
+    load = peak_load(table_of(_samples("a", rates, {at: "second"})), INTERVAL)
     assert load == pytest.approx(max(without, default=0), rel=1e-6, abs=1e-6)
 
 
@@ -74,7 +74,7 @@ def test_counters_of_two_boots_are_never_compared() -> None:
     for row in after:
         row.update(boot_id="second", time=row["time"] + 500, uptime=row["uptime"] + 100)
         row["counters"] = {"rx_packets": 1e9}
-    assert peak_load(SampleTable([*before, *after]), INTERVAL) == 0.0
+    assert peak_load(table_of([*before, *after]), INTERVAL) == 0.0
 
 
 @settings(deadline=None)
@@ -82,7 +82,7 @@ def test_counters_of_two_boots_are_never_compared() -> None:
 def test_a_gap_never_makes_more_of_the_load(rates: list[float], data: Any) -> None:
     rows = _samples("a", rates)
     kept = data.draw(st.lists(st.sampled_from(range(len(rows))), unique=True))
-    load = peak_load(SampleTable([rows[index] for index in sorted(kept)]), INTERVAL)
+    load = peak_load(table_of([rows[index] for index in sorted(kept)]), INTERVAL)
     assert load <= max(rates) * (1 + 1e-6) + 1e-6
 
 
@@ -101,7 +101,7 @@ def test_sweeps_that_overlap_count_no_packet_twice(rate: float, many: int, apart
         for row in rows
     ]
     both = sorted([*rows, *shifted], key=lambda row: float(row["time"]))
-    assert peak_load(SampleTable(both), INTERVAL) == pytest.approx(rate, rel=1e-3)
+    assert peak_load(table_of(both), INTERVAL) == pytest.approx(rate, rel=1e-3)
 
 
 @pytest.mark.parametrize("swapped", [False, True])
@@ -111,7 +111,7 @@ def test_a_sweep_that_ends_late_is_no_surge(swapped: bool) -> None:
     if swapped:
         rows[2]["time"], rows[3]["time"] = rows[3]["time"] + 0.1, rows[3]["time"]
         rows.sort(key=lambda row: float(row["time"]))
-    assert peak_load(SampleTable(rows), INTERVAL) == pytest.approx(100.0)
+    assert peak_load(table_of(rows), INTERVAL) == pytest.approx(100.0)
 
 
 @pytest.mark.parametrize("apart", [0.01, 0.2, 0.9])
@@ -121,12 +121,12 @@ def test_sweeps_that_meet_are_no_surge(apart: float) -> None:
     renewed = {"rx_packets": rows[2]["counters"]["rx_packets"] + 200.0}
     late = {**rows[2], "counters": renewed}
     late.update(time=rows[2]["time"] + apart, uptime=rows[2]["uptime"] + apart)
-    assert peak_load(SampleTable([*rows[:3], late, *rows[3:]]), INTERVAL) == pytest.approx(100.0)
+    assert peak_load(table_of([*rows[:3], late, *rows[3:]]), INTERVAL) == pytest.approx(100.0)
 
 
 @pytest.mark.parametrize("samples", [[], _samples("a", [])])
 def test_without_two_samples_nothing_is_known(samples: list[Any]) -> None:
-    assert peak_load(SampleTable(samples), INTERVAL) == 0.0
+    assert peak_load(table_of(samples), INTERVAL) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -135,5 +135,5 @@ def test_without_two_samples_nothing_is_known(samples: list[Any]) -> None:
 def test_packets_that_were_not_read_are_no_load(packets: Any) -> None:
     rows = _samples("a", [100.0, 100.0, 100.0])
     damaged = {**rows[1], "counters": {"rx_packets": packets}}
-    assert peak_load(SampleTable([rows[0], damaged, *rows[2:]]), INTERVAL) == pytest.approx(100.0)
-    assert peak_load(SampleTable([{**row, "uptime": math.nan} for row in rows]), INTERVAL) == 0.0
+    assert peak_load(table_of([rows[0], damaged, *rows[2:]]), INTERVAL) == pytest.approx(100.0)
+    assert peak_load(table_of([{**row, "uptime": math.nan} for row in rows]), INTERVAL) == 0.0

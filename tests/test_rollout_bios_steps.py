@@ -32,7 +32,7 @@ from edgetune.rollout.bios_journal import load_journal
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.planning import plan_rollout
 from tests.bmcs import COD, EARLY, HOME, SNOOP
-from tests.builders import ROOT, inventory_document, write_yaml
+from tests.builders import ROOT, as_samples, inventory_document, write_yaml
 from tests.world import BiosWorld
 
 FIRST, SHAM, SECOND = 0, 1, 2
@@ -691,7 +691,6 @@ def _surge(world: BiosWorld) -> None:
     now = time.time()
     rows = [
         {
-            "schema": 1,
             "host": name,
             "time": now - 60 + 60 * step,
             "boot_id": "b",
@@ -702,7 +701,7 @@ def _surge(world: BiosWorld) -> None:
         for step in range(2)
         for name in world.hosts.boot
     ]
-    world.site.samples.add("lab1", rows)
+    world.site.samples.add("lab1", as_samples(rows))
 
 
 def test_bmcs_that_were_not_asked_yet_are_not_asked_once_all_is_stopped(

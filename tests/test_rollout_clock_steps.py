@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from edgetune import steady_clock
+from edgetune.documents.baseline import Baseline
+from edgetune.documents.facts import Facts, Load
 from edgetune.rollout import bios, drain, lifecycle, reboot
 from edgetune.rollout.lease import as_owner, idle_time
 from tests.world import BiosWorld, EmptyWorld, World, changing
@@ -282,7 +284,8 @@ def test_a_baseline_never_ends_before_it_began(tmp_path: Path, controller: Contr
     world = World(tmp_path)
     world.mark("baseline")
     opened = as_owner(world.site, world.rollout)
-    opened.save_baseline({"load": 1.0, "health": {}})
+    nothing = Facts({}, {}, {}, {}, {}, Load(None, None))
+    opened.save_baseline(Baseline(0.0, 1.0, 1.0, [], {}, nothing, load=1.0))
     controller.set_clock(-HOURS)
     controller.begin_step()
     world.mark("changing")

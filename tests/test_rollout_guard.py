@@ -26,7 +26,7 @@ from edgetune.rollout.guard.watched import Soaks, Watched
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.pause import pause_pop, resume_pop
 from edgetune.rollout.switch import resume_all, stop_all
-from tests.builders import reading
+from tests.builders import as_samples, reading
 from tests.soaking import USUAL, Soaking
 from tests.world import EmptyWorld, World, changing
 
@@ -80,7 +80,7 @@ def sample(
             for host in world.balancer.state
             if age >= silent.get(host, age)
         ]
-        world.site.samples.add("lab1", rows)
+        world.site.samples.add("lab1", as_samples(rows))
 
 
 def check(world: EmptyWorld, batch: int) -> None:
@@ -387,7 +387,7 @@ def taken(world: Soaking, clock: Clock, at: float) -> set[str]:
     for end in own.due(now=False):
         if not own.has_decided:
             own.look(end)
-    return {look["reason"] for look in own.looks if look["decision"] == "roll_back"}
+    return {look.reason for look in own.looks if look.decision == "roll_back"}
 
 
 class TestSurge:

@@ -7,11 +7,15 @@ import json
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable
 
 import pytest
 
+from edgetune.documents.baseline import Prospect
+from edgetune.documents.look import Look
+from edgetune.documents.words import Decision, Verdict
 from edgetune.errors import InputError, RefusedError
 from edgetune.metrics.table import SampleTable
 from edgetune.report.text import prospect_text
@@ -19,7 +23,7 @@ from edgetune.rollout import baseline, looks, sampling, soak, status
 from edgetune.rollout.baseline import _useless, check_baseline
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.record import read_rollout
-from tests.builders import samples
+from tests.builders import as_samples, samples
 from tests.soaking import SEEDS, TIMES, USUAL, Altered, Soaking
 from tests.world import World
 
@@ -94,20 +98,14 @@ def test_a_baseline_in_which_nothing_happened_is_refused(tmp_path: Path) -> None
 
 
 def test_nothing_in_the_baseline_is_no_obstacle_to_a_no_harm_tuning(tmp_path: Path) -> None:
-    found = {
-        "goal": "no_harm",
-        "metric": "listen_drops",
-        "effect": None,
-        "power": 0.8,
-        "margin": 0.1,
-    }
-    text = prospect_text({**found, "alpha": 0.05})
+    found = Prospect("no_harm", 0.1, "listen_drops", None, power=0.8, alpha=0.05)
+    text = prospect_text(found)
     assert text == "no listen_drops in the baseline: harm can be seen, but not that there is none"
-    assert _useless({"doubts": [], "power": found}, text, 0.9) == ""
-    told = prospect_text({**found, "effect": 0.2, "alpha": 0.05})
+    assert _useless([], found, text, 0.9) == ""
+    told = prospect_text(replace(found, effect=0.2))
     assert told.endswith("(alpha 0.05), but 10% are to be excluded: it may well be held")
-    assert _useless({"doubts": [], "power": {**found, "goal": "improve"}}, text, 0.9)
-    assert _useless({"doubts": [], "power": {**found, "goal": "improve"}}, text, 0) == ""
+    assert _useless([], replace(found, goal="improve"), text, 0.9)
+    assert _useless([], replace(found, goal="improve"), text, 0) == ""
 
 
 def _lacking(world: Soaking, name: str, hosts: list[str]) -> None:
@@ -160,7 +158,7 @@ def test_a_crash_between_two_looks_or_in_the_warm_up_is_told(world: Soaking, at:
     world.soak(test=0.9, began=700)
     host, start = world.hosts_of("test")[0], world.head.soak[0]
     booted = {**samples({host: 1.0}, start - 9, 0)[0], "boot_id": "before"}
-    world.site.samples.add("lab1", [booted])
+    world.site.samples.add("lab1", as_samples([booted]))
 
     def change(sample: dict[str, Any]) -> None:
         if sample["host"] == host and sample["time"] > start + at:
@@ -263,9 +261,7 @@ def test_a_look_before_it_is_due_spends_the_alpha_of_its_time(world: Soaking) ->
     early = looks.compare_pop(world.site, world.rollout, now=True)
     assert (early["decision"], len(world.looked())) == ("wait", 2)
     early_look = read_rollout(world.site, world.rollout).look(1)
-    assert early_look["tests"]["harm"]["spent"] == pytest.approx(
-        0.05 * (210 / 600) ** 1.5, rel=0.02
-    )
+    assert early_look.tests["harm"].spent == pytest.approx(0.05 * (210 / 600) ** 1.5, rel=0.02)
     assert "is in" in looks.compare_pop(world.site, world.rollout, now=True)["message"]
     assert len(world.looked()) == 2
 
@@ -306,10 +302,10 @@ def test_harm_that_was_not_acted_on_does_not_wait_for_the_next_look(tmp_path: Pa
 def test_looks_of_the_version_before_are_no_part_of_the_test(world: Soaking) -> None:
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=0.9, began=700)
-    old = {"verdict": "inconclusive", "decision": "hold", "reason": "too few", "metrics": []}
+    old = Look(Verdict.INCONCLUSIVE, Decision.HOLD, "too few")
     opened = as_owner(world.site, world.rollout)
-    opened.save_look(0, old)
-    opened.head.looks, opened.head.verdict = 1, old
+    opened.save_look(old)
+    opened.head.looks, opened.head.verdict = 1, old.summary()
     opened.save()
     assert "inconclusive so far: too few" in status.rollout_status(world.site)["text"]
     found = looks.compare_pop(world.site, world.rollout)
@@ -360,10 +356,10 @@ def test_a_damaged_sample_ends_no_look(world: Soaking, drops: float) -> None:
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=0.9, began=700)
     (some, *_) = world.site.samples.window("lab1", world.now - 600, world.now - 590).rows()
-    damaged = {"counters": {"listen_drops": drops}}, {"uptime": drops}, {"gauges": {"x": drops}}
-    for number, damage in enumerate(damaged, 1):
-        at = {"time": some["time"] + number, "uptime": some["uptime"] + number}
-        world.site.samples.add("lab1", [{**some, **at, **damage}])
+    damaged: list[dict[str, Any]] = [{"counters": {"listen_drops": drops}}, {"uptime": drops}]
+    for number, damage in enumerate([*damaged, {"gauges": {"x": drops}}], 1):
+        at = {"time": some.time + number, "uptime": some.uptime + number}
+        world.site.samples.add("lab1", [replace(some, **{**at, **damage})])
     assert looks.compare_pop(world.site, world.rollout)["decision"] == "promote"
 
 
@@ -398,9 +394,7 @@ class HalfASweep(Altered):
 
     def window(self, pop: str, start: float, end: float) -> SampleTable:
         rows = super().window(pop, start, end).rows()
-        return SampleTable(
-            [row for row in rows if row["host"] != self.host or row["time"] < self.after]
-        )
+        return SampleTable([row for row in rows if row.host != self.host or row.time < self.after])
 
 
 @pytest.mark.parametrize("host", ["", "e002"])
@@ -442,9 +436,9 @@ def test_a_sick_test_host_is_not_promoted(world: Soaking) -> None:
     world.soak(test=0.9, began=700)
     host, end = world.hosts_of("test")[0], world.head.soak[1]
     last = world.site.samples.window("lab1", end - 1, end).rows()
-    (newest,) = (sample for sample in last if sample["host"] == host)
-    sick = {**newest, "time": end + 1, "uptime": newest["uptime"] + 1}
-    sick["gauges"] = {"health_failed": 0.9, "health_p50_ms": 1.0}
+    (newest,) = (sample for sample in last if sample.host == host)
+    gauges = {"health_failed": 0.9, "health_p50_ms": 1.0}
+    sick = replace(newest, time=end + 1, uptime=newest.uptime + 1, gauges=gauges)
     world.site.samples.add("lab1", [sick])
     found = looks.compare_pop(world.site, world.rollout)
     assert found["decision"] == "hold"
@@ -457,8 +451,9 @@ def test_documents_of_looks_are_small(world: Soaking) -> None:
     world.soak(test=0.9, began=700)
     looks.compare_pop(world.site, world.rollout)
     opened = as_owner(world.site, world.rollout)
-    assert len(json.dumps(opened.look(0))) < 12000
-    assert len(json.dumps(opened.baseline())) < 12000
+    assert len(json.dumps(opened.look(0).document())) < 12000
+    kept = opened.baseline()
+    assert kept is not None and len(json.dumps(kept.document())) < 12000
 
 
 def test_the_newest_verdict_is_shown_and_nothing_is_looked_at(world: Soaking) -> None:

@@ -15,6 +15,7 @@ from edgetune.errors import DrainError
 from edgetune.rollout import change, drain, lifecycle, reboot
 from edgetune.rollout.health import health_request
 from edgetune.rollout.lease import as_owner
+from tests.builders import as_samples
 from tests.world import World, changing
 
 
@@ -312,7 +313,7 @@ def _load(world: World, *rates: float) -> None:
                 }
             )
             packets += 60 * (rates[index] if index < len(rates) else 0)
-    world.site.samples.add("lab1", rows)
+    world.site.samples.add("lab1", as_samples(rows))
 
 
 def test_the_usual_load_is_the_most_of_the_baseline(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,13 +24,17 @@ import numpy as np
 
 from bench.judge.production import plan_of
 from edgetune.backends import Database
+from edgetune.documents.baseline import read_baseline
+from edgetune.documents.block import Block
+from edgetune.documents.look import Moment
 from edgetune.documents.plan import Guard, Intent, Options, Plan
-from edgetune.judge.look import Moment, take_look
+from edgetune.documents.reading import decoded, encoded
+from edgetune.documents.sample import Sample, SampleAnswer
+from edgetune.judge.look import take_look
 from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.metrics.catalogue import COUNTERS
 from edgetune.metrics.samples import SqliteSamples, make_sample
 from edgetune.metrics.series import Window, read_window
-from edgetune.metrics.table import Sample
 
 HOSTS = 5000
 BLOCKS = 12
@@ -68,21 +73,22 @@ def fill(hosts: int, folder: Path) -> None:
     baseline = measure_baseline(window, _strata(hosts))
     block = measure_block(window, _strata(hosts), baseline)
     blocks = [
-        {**block, "start": number * _LENGTH, "end": (number + 1) * _LENGTH}
+        replace(block, start=number * _LENGTH, end=(number + 1) * _LENGTH)
         for number in range(BLOCKS - 1)
     ]
     for name, document in enumerate([baseline, *blocks]):
-        (folder / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")
+        (folder / f"{name}.json").write_text(json.dumps(encoded(document)), encoding="utf-8")
 
 
 def look(hosts: int, folder: Path) -> None:
     """Take the look and print what it cost."""
     times = [time.perf_counter()]
     texts = ((folder / f"{name}.json").read_text(encoding="utf-8") for name in range(BLOCKS))
-    baseline, *blocks = map(json.loads, texts)
+    first, *others = map(json.loads, texts)
+    baseline = read_baseline("0.json", first)
+    blocks = [decoded("a block", Block, other) for other in others]
     times.append(time.perf_counter())
-    exposures = {name: row["exposure"] for name, row in baseline["metrics"].items()}
-    window = _window(_samples(folder), hosts, exposures)
+    window = _window(_samples(folder), hosts, baseline.exposures)
     blocks.append(measure_block(window, _strata(hosts), baseline))
     del window
     strata = _strata(hosts)
@@ -91,7 +97,7 @@ def look(hosts: int, folder: Path) -> None:
     times.append(time.perf_counter())
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     records, seconds = np.diff(times).tolist()
-    found = {"hosts": hosts, "draws": taken["draws"], "seconds": seconds, "records": records}
+    found = {"hosts": hosts, "draws": taken.draws, "seconds": seconds, "records": records}
     print(json.dumps({**found, "megabytes": memory}))
 
 
@@ -127,12 +133,14 @@ def _sweeps(dice: np.random.Generator, names: list[str]) -> Iterator[list[Sample
             make_sample(
                 names[host],
                 _START + INTERVAL * number,
-                {
-                    "boot_id": boots[host],
-                    "uptime": 1e6 + INTERVAL * number + host / 1000,
-                    "counters": dict(zip(COUNTERS, counted[host].tolist())),
-                    "gauges": _gauges(float(health[host])),
-                },
+                SampleAnswer(
+                    boots[host],
+                    1e6 + INTERVAL * number + host / 1000,
+                    dict(zip(COUNTERS, counted[host].tolist())),
+                    _gauges(float(health[host])),
+                    [],
+                    "",
+                ),
             )
             for host in dice.permutation(len(names)).tolist()
         ]

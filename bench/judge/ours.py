@@ -78,9 +78,9 @@ class Ours:
     def compare(self, replicate: Replicate) -> tuple[float, float, float, str]:
         """Ratio of ratios of drops with its interval, and the verdict of one look at the end."""
         look = judge_soak(replicate)
-        row = look["metrics"][0]
-        low, high = row["interval"]
-        return row["ratio"], low or 0.0, high or math.inf, str(look["verdict"])
+        row = look.metrics[0]
+        low, high = row.interval
+        return row.ratio, low or 0.0, high or math.inf, str(look.verdict)
 
     def _groups(self, replicate: Replicate) -> _Groups:
         kept = [each for each in replicate.metrics if each.name in (self._metrics or [each.name])]

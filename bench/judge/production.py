@@ -10,6 +10,7 @@ import numpy as np
 
 from bench.judge.scenarios import Array, Replicate, Series
 from edgetune import PLAN_SCHEMA
+from edgetune.documents.look import Look, Moment
 from edgetune.documents.plan import (
     DRAWN_BY,
     Guard,
@@ -19,8 +20,9 @@ from edgetune.documents.plan import (
     PlannedTuning,
     assignments,
 )
+from edgetune.documents.words import Decision
 from edgetune.judge.comparison import Comparison
-from edgetune.judge.look import Moment, judge, too_little
+from edgetune.judge.look import judge, too_little
 from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.metrics.coverage import Coverage
 from edgetune.metrics.series import Series as Counted
@@ -33,7 +35,7 @@ ALPHA = 0.05
 
 def judge_soak(
     replicate: Replicate, goal: str = "improve", margin: float = 0.0, looks: int = 1
-) -> dict[str, Any]:
+) -> Look:
     """The look that rolls back, or the last one; nothing casts doubt on any."""
     drops = replicate.metrics[0]
     baseline_bins, soak_bins = drops.before.shape[1], drops.after.shape[1]
@@ -51,7 +53,7 @@ def judge_soak(
         blocks.append(measure_block(_window(*seen, baseline_bins + start), strata, baseline))
         compared = Comparison(plan, strata, baseline, list(blocks))
         look = judge(compared, too_little(compared), Moment(number, looks, number / looks), look)
-        if look["decision"] == "roll_back":
+        if look.decision is Decision.ROLL_BACK:
             break
     assert look is not None
     return look

@@ -20,6 +20,8 @@ from bench.judge.figures import rate
 from bench.judge.production import drops_alone, judge_soak
 from bench.judge.scenarios import Replicate
 from bench.judge.trials import Each
+from edgetune.documents.look import Look
+from edgetune.documents.words import Decision
 
 BEFORE, AFTER = 240, 720
 """Minutes."""
@@ -66,7 +68,7 @@ class Promise:
             return 10
         return 1 if self.margin and self.ratio > 1 else 2
 
-    def look(self, seed: int, number: int) -> dict[str, Any]:
+    def look(self, seed: int, number: int) -> Look:
         """That at the replicate of this number."""
         key = (zlib.crc32(self.fleet.encode()), self.hosts, round(1000 * self.ratio), number)
         dice = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
@@ -115,18 +117,18 @@ def draw(fleet: Fleet, dice: np.random.Generator, hosts: int, ratio: float) -> R
     return drops_alone(test, drops[:, :BEFORE], drops[:, BEFORE:])
 
 
-def figures_of(promise: Promise, looks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def figures_of(promise: Promise, looks: Sequence[Look]) -> dict[str, Any]:
     """How often it is promoted, and rolled back; coverage of the interval; bias of the estimate."""
-    rows = [look["metrics"][0] for look in looks]
-    errors = [math.log(row["ratio"] / promise.ratio) for row in rows]
+    rows = [look.metrics[0] for look in looks]
+    errors = [math.log(row.ratio / promise.ratio) for row in rows]
     return {
         "fleet": promise.fleet,
         "hosts": promise.hosts,
         "ratio": promise.ratio,
         "margin": promise.margin,
-        "promoted": rate([look["decision"] == "promote" for look in looks]),
-        "rolled_back": rate([look["decision"] == "roll_back" for look in looks]),
-        "covered": rate([_covers(row["interval"], promise.ratio) for row in rows]),
+        "promoted": rate([look.decision is Decision.PROMOTE for look in looks]),
+        "rolled_back": rate([look.decision is Decision.ROLL_BACK for look in looks]),
+        "covered": rate([_covers(row.interval, promise.ratio) for row in rows]),
         "bias": float(np.mean(errors)),
         "deviation": float(np.std(errors)),
     }

@@ -50,19 +50,19 @@ JUDGE = (
         (
             "each look begins with all draws",
             "look.py",
-            'return {"alive": unpack(test["alive"], len(everyone)), "forgone": test["forgone"]}',
-            'return {"alive": everyone, "forgone": test["forgone"]}',
+            "return _Earlier(unpack(test.alive, len(everyone)), test.forgone)",
+            "return _Earlier(everyone, test.forgone)",
         ),
         (
             "a biased look spends alpha",
             "look.py",
-            'take_out(score, earlier["alive"], 0 if waits else most)',
-            'take_out(score, earlier["alive"], most)',
+            "take_out(score, earlier.alive, 0 if waits else most)",
+            "take_out(score, earlier.alive, most)",
         ),
         (
             "other groups than before go on with the draws of before",
             "look.py",
-            'if previous["drawn_from"] != _drawn_from(compared):',
+            "if previous.drawn_from != _drawn_from(compared):",
             "if False:",
         ),
     ),
@@ -78,14 +78,26 @@ JUDGE = (
         (
             "what is doubtful is promoted",
             "verdict.py",
-            'return "promote" if found.helped and not found.doubts else "hold"',
-            'return "promote" if found.helped else "hold"',
+            "self.last and self.helped and not self.harmed and not self.doubts",
+            "self.last and self.helped and not self.harmed",
         ),
         (
-            "it is promoted before the soak is over",
+            "it is held before the soak is over",
             "verdict.py",
-            '    if not found.last:\n        return "wait"\n    return "promote"',
-            '    return "promote"',
+            "    if not found.last:\n        return Decision.WAIT\n",
+            "",
+        ),
+        (
+            "it is proven before the soak is over",
+            "verdict.py",
+            "self.last and self.helped and not self.harmed and not self.doubts",
+            "self.helped and not self.harmed and not self.doubts",
+        ),
+        (
+            "a changed host beyond the limits is promoted",
+            "verdict.py",
+            "Decision.PROMOTE if found.proven and not found.unwell else",
+            "Decision.PROMOTE if found.proven else",
         ),
         ("hosts without data are no doubt", "soundness.py", "ENOUGH = 0.8", "ENOUGH = 0.0"),
         (
@@ -247,8 +259,8 @@ JUDGE = (
         (
             "a host is held against the better of both",
             "limits.py",
-            "usual = max(baseline, statistics.median(others))",
-            "usual = min(baseline, statistics.median(others))",
+            "usual = max(baseline, others)",
+            "usual = min(baseline, others)",
         ),
         (
             "a host is held against those that were changed, too",

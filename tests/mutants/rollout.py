@@ -382,8 +382,8 @@ VERIFIED = mutations_of(
     (
         "a changed host that is sick is promoted",
         "soak.py",
-        '        look["decision"] = "hold"\n',
-        "        pass\n",
+        "        return block, Newest(around.latest_gauges(), baseline.health)\n",
+        "        return block, Newest({}, {})\n",
     ),
 )
 

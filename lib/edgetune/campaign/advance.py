@@ -31,6 +31,7 @@ from edgetune.campaign.record import (
     taken_if_free,
 )
 from edgetune.documents.head import ENDED, Head
+from edgetune.documents.words import Decision
 from edgetune.errors import EdgetuneError, FencedError, NothingToDo, RefusedError, StoreError
 from edgetune.freezes import written
 from edgetune.rollout.heads import all_heads
@@ -210,7 +211,7 @@ class _Step:
         """Leave a ring whose PoPs have all ended, if its verdict lets us."""
         ring.verdict = verdict_of(self._site, ring, definition.gates)
         why = ring.verdict["reason"]
-        if ring.verdict["decision"] != "promote" and not ring.accepted:
+        if ring.verdict["decision"] != Decision.PROMOTE and not ring.accepted:
             return self._hold(record, f"ring {ring.name}: {why}")
         ring.closed = time.time()
         accepted = f" (accepted by {ring.accepted})" if ring.accepted else ""

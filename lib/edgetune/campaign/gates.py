@@ -10,6 +10,7 @@ from typing import Any
 from edgetune.campaign.definition import Campaign, Gates, find_campaign
 from edgetune.campaign.record import Record, RingStep
 from edgetune.documents.head import Head
+from edgetune.documents.words import Decision, State
 from edgetune.errors import EdgetuneError, InputError, RefusedError, StoreError
 from edgetune.freezes import in_force
 from edgetune.report.text import clock
@@ -19,7 +20,7 @@ from edgetune.rollout.record import read_rollout
 from edgetune.rollout.site import Site
 from edgetune.rollout.soak import Soak
 
-UNWELL = ("held", "rolling_back", "rolled_back")
+UNWELL = (State.HELD, State.ROLLING_BACK, State.ROLLED_BACK)
 
 
 def unchanged(site: Site, record: Record) -> Campaign:
@@ -94,28 +95,26 @@ def verdict_of(site: Site, ring: RingStep, gates: Gates) -> dict[str, Any]:
 
     What cannot be judged is held; only a store that cannot be reached is no answer.
     """
+    from edgetune.judge.ring import judge_each, judge_ring
+
     rollouts = {name: pop.rollout for name, pop in ring.pops.items() if not pop.left_out}
     if not rollouts:
-        return {"decision": "hold", "reason": "nothing was rolled out, so nothing is proven"}
+        return _held("nothing was rolled out, so nothing is proven")
     if gates.verdict == "each":
-        return _each(site, rollouts)
-    from edgetune.judge.ring import judge_ring
-
+        heads = {name: read_rollout(site, id).head for name, id in rollouts.items()}
+        decided = {name: head.verdict.get("decision", "") for name, head in heads.items()}
+        decision, reason = judge_each(decided)
+        return {"decision": decision.value, "reason": reason}
     try:
         soaks = {name: Soak(as_owner(site, id)) for name, id in rollouts.items()}
         look = judge_ring({name: soak.for_ring() for name, soak in soaks.items()})
     except StoreError:
         raise
     except EdgetuneError as error:
-        return {"decision": "hold", "reason": f"no verdict: {error}"}
-    return {key: look[key] for key in ("verdict", "decision", "reason", "draws", "metrics")}
+        return _held(f"no verdict: {error}")
+    told = look.summary()
+    return {key: told[key] for key in ("verdict", "decision", "reason", "draws", "metrics")}
 
 
-def _each(site: Site, rollouts: Mapping[str, str]) -> dict[str, Any]:
-    """A person can promote what was held: that is no verdict."""
-    heads = {name: read_rollout(site, id).head for name, id in rollouts.items()}
-    without = [name for name, head in heads.items() if head.verdict.get("decision") != "promote"]
-    if without:
-        text = f"{', '.join(without)} promoted by somebody, not by a verdict"
-        return {"decision": "hold", "reason": text}
-    return {"decision": "promote", "reason": "every PoP was promoted by its own verdict"}
+def _held(reason: str) -> dict[str, Any]:
+    return {"decision": Decision.HOLD.value, "reason": reason}

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Documents of ours as a store gives them back: each is whole and typed, or the error names it.
 
-The types are dataclasses whose fields are plain (``str``, ``int``, ``float``, ``bool``), other such
-dataclasses, ``X | None``, or ``list``, ``dict`` and ``tuple`` of these; ``Any`` is not looked into.
+The types are dataclasses whose fields are plain (``str``, ``int``, ``float``, ``bool``,
+``Number``), an enumeration of texts, other such dataclasses, ``X | None``, or ``list``, ``dict``
+and ``tuple`` of these; ``Any`` is not looked into.
 """
 
 from __future__ import annotations
@@ -10,16 +11,22 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
 from functools import cache
+from itertools import chain
 from typing import Any, TypeVar
 
 from edgetune.errors import DamagedError
 from edgetune.texts import one_line
 
 Kind = TypeVar("Kind")
+Number = float
+"""As the type of a field: any number but NaN. What hosts count, and a ratio of it, is larger than
+``LARGEST`` where a counter is damaged; that is for the judge to see."""
 
 LARGEST = 1e15
 """No number of a record is larger: above it, clocks and counts of floats break."""
@@ -31,8 +38,18 @@ _TYPES = {
     "int": "a whole number",
     "large": "a whole number of at most 64 bits",
     "float": "a finite number",
+    "Number": "a number",
     "bool": "true or false",
 }
+_PLAIN: Mapping[str, tuple[frozenset[type], Any, Any]] = {
+    "str": (frozenset((str,)), None, None),
+    "bool": (frozenset((bool,)), None, None),
+    "int": (frozenset((int,)), -LARGEST, LARGEST),
+    "large": (frozenset((int,)), 1 - 2**63, 2**63 - 1),
+    "float": (frozenset((int, float)), -LARGEST, LARGEST),
+    "Number": (frozenset((int, float)), -math.inf, math.inf),
+}
+"""By name of a type: of what types values are, and between what they lie."""
 _KINDS = {
     type(None): "nothing",
     bool: "true or false",
@@ -71,6 +88,17 @@ def decoded(key: str, kind: type[Kind], values: Any) -> Kind:
     return made
 
 
+def encoded(value: Any) -> Any:
+    """What ``decoded`` reads: a dataclass as a mapping, those inside it, too; all else as it is."""
+    if is_dataclass(value):
+        return {each.name: encoded(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, dict):
+        return {name: encoded(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [encoded(item) for item in value]
+    return value.value if isinstance(value, Enum) else value
+
+
 def check_fields(key: str, kind: type[Any], values: Any, path: str = "") -> None:
     """DamagedError unless ``values`` hold the fields of a dataclass, each of its annotated type.
 
@@ -104,10 +132,14 @@ def _check(key: str, path: str, wanted: ast.expr, value: Any, kind: type[Any]) -
     elif isinstance(wanted, ast.Subscript):
         _check_container(key, path, wanted, value, kind)
     elif isinstance(wanted, ast.Name) and wanted.id != "Any":
-        inner = getattr(sys.modules[kind.__module__], wanted.id, None)
+        inner = _named(wanted.id, kind)
         if is_dataclass(inner):
             check_fields(key, inner, value, path)  # type: ignore[arg-type]
-        elif not _is_plain(wanted.id, value):
+        elif isinstance(inner, type) and issubclass(inner, Enum):
+            words = [str(each.value) for each in inner]
+            known = type(value) is str and value in words
+            check_is(key, path, known, f"is none of {', '.join(words)}")
+        elif not _are_plain(wanted.id, [value]):
             raise DamagedError(key, path, f"must be {_TYPES[wanted.id]}, not {_shown(value)}")
 
 
@@ -117,13 +149,31 @@ def _check_container(
     container, named = _CONTAINERS[wanted.value.id]  # type: ignore[attr-defined]
     if type(value) is not container:
         raise DamagedError(key, path, f"must be {named}, not {_shown(value)}")
+    inner = _inside(wanted)
+    if _all_fit(inner, value if container is list else [*value.values()]):
+        return
     if container is list:
-        inner = _inside(wanted)
         for index, item in enumerate(value):
             _check(key, f"{path}[{index}]", inner, item, kind)
     else:
         for name, item in value.items():
-            _check(key, _below(path, name), _inside(wanted), item, kind)
+            _check(key, _below(path, name), inner, item, kind)
+
+
+def _all_fit(wanted: ast.expr, values: Sequence[Any]) -> bool:
+    """Whether values are seen to be of a type, all at once: there may be one for each host.
+
+    Dataclasses and enumerations are never seen to be; ``_check`` looks at each.
+    """
+    if isinstance(wanted, ast.BinOp):  # X | None
+        return _all_fit(wanted.left, [value for value in values if value is not None])
+    if isinstance(wanted, ast.Subscript):
+        container, _ = _CONTAINERS[wanted.value.id]  # type: ignore[attr-defined]
+        if not {container}.issuperset(map(type, values)):
+            return False
+        parts = (value.values() for value in values) if container is dict else values
+        return _all_fit(_inside(wanted), [*chain.from_iterable(parts)])
+    return not values or (isinstance(wanted, ast.Name) and _are_plain(wanted.id, values))
 
 
 def _inside(container: ast.Subscript) -> ast.expr:
@@ -145,22 +195,40 @@ def _part(wanted: ast.expr, value: Any, kind: type[Any]) -> Any:
         return None if value is None else _part(wanted.left, value, kind)
     if isinstance(wanted, ast.Subscript):
         inner = _inside(wanted)
+        if isinstance(value, dict) and _is_plain_inside(inner):
+            return value
         if isinstance(value, dict):
             return {name: _part(inner, item, kind) for name, item in value.items()}
         items = [_part(inner, item, kind) for item in value]
         return tuple(items) if getattr(wanted.value, "id", "") == "tuple" else items
-    inside = getattr(sys.modules[kind.__module__], getattr(wanted, "id", ""), None)
-    return _made(inside, value) if is_dataclass(inside) else value  # type: ignore[arg-type]
+    inside = _named(getattr(wanted, "id", ""), kind)
+    if is_dataclass(inside):
+        return _made(inside, value)  # type: ignore[arg-type]
+    return inside(value) if isinstance(inside, type) and issubclass(inside, Enum) else value
 
 
-def _is_plain(wanted: str, value: Any) -> bool:
-    if wanted == "float":
-        return type(value) in (int, float) and abs(value) <= LARGEST
-    if wanted == "large":
-        return type(value) is int and abs(value) < 2**63
-    if wanted == "int":
-        return type(value) is int and abs(value) <= LARGEST
-    return type(value).__name__ == wanted
+def _named(name: str, kind: type[Any]) -> Any:
+    """What a name in the annotations of a dataclass stands for; None for a built-in."""
+    return getattr(sys.modules[kind.__module__], name, None)
+
+
+def _is_plain_inside(wanted: ast.expr) -> bool:
+    """Whether what a container holds stays as JSON has it."""
+    if isinstance(wanted, ast.BinOp):
+        return _is_plain_inside(wanted.left)
+    if isinstance(wanted, ast.Subscript):
+        return wanted.value.id != "tuple" and _is_plain_inside(  # type: ignore[attr-defined]
+            _inside(wanted)
+        )
+    return getattr(wanted, "id", "") in _TYPES
+
+
+def _are_plain(wanted: str, values: Sequence[Any]) -> bool:
+    kinds, least, most = _PLAIN.get(wanted, (frozenset(), None, None))
+    if not kinds.issuperset(map(type, values)):
+        return False
+    # No comparison with NaN is true.
+    return most is None or all(least <= value <= most for value in values)
 
 
 @cache

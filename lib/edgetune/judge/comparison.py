@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from edgetune.documents.baseline import Baseline
+from edgetune.documents.block import Block
 from edgetune.documents.plan import Plan, Strata
 from edgetune.judge.change import change, filled, lasting
 from edgetune.judge.coverage import wanted
@@ -18,6 +20,7 @@ from edgetune.judge.measured import (
     COUNTS,
     EVENTS,
     EXPOSURE,
+    Part,
     halves_of,
     rates_of,
     rates_under,
@@ -28,7 +31,7 @@ from edgetune.judge.scores import Column, work_margin
 from edgetune.metrics.catalogue import METRICS, WORK
 
 Array = Any
-Blocks = Sequence[Mapping[str, Any]]
+Blocks = Sequence[Block]
 
 _BASELINE = slice(1)
 
@@ -40,9 +43,7 @@ class Comparison:
     in the baseline is left out. InputError if a group is empty.
     """
 
-    def __init__(
-        self, plan: Plan, strata: Strata, baseline: Mapping[str, Any], blocks: Blocks
-    ) -> None:
+    def __init__(self, plan: Plan, strata: Strata, baseline: Baseline, blocks: Blocks) -> None:
         self.plan = plan
         self.strata = strata
         self.baseline = baseline
@@ -73,8 +74,8 @@ class Comparison:
     def windows(self) -> Mapping[str, Blocks]:
         """The blocks of each window; one that is no shorter than another is left out."""
         options = self.plan.options
-        since = self.blocks[-1]["end"] - (options.soak - options.warmup) / 4
-        quarter = [block for block in self.blocks if block["end"] > since]
+        since = self.blocks[-1].end - (options.soak - options.warmup) / 4
+        quarter = [block for block in self.blocks if block.end > since]
         found: dict[str, Blocks] = {"soak": self.blocks}
         for name, blocks in (("quarter", quarter), ("last", self.blocks[-1:])):
             if all(len(blocks) < len(longer) for longer in found.values()):
@@ -153,7 +154,7 @@ class Comparison:
         if metric != WORK:
             return self.margins[metric]
         options = self.plan.options
-        lasted = sum(block["end"] - block["start"] for block in self.windows[window])
+        lasted = sum(block.end - block.start for block in self.windows[window])
         return work_margin(self.margins[metric], lasted, options.soak - options.warmup)
 
     def _changes(
@@ -214,7 +215,7 @@ class Comparison:
     def _rows(self, metric: str) -> Array:
         """Baseline and blocks (see ``rows_of``)."""
         if metric not in self._known:
-            parts = [self.baseline, *self.blocks]
+            parts: list[Part] = [self.baseline, *self.blocks]
             self._known[metric] = rows_of(parts, metric, self.draws.hosts)
         return self._known[metric]
 

@@ -9,14 +9,27 @@ were not changed, and longer than ``LEAST_MS`` ms.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Optional
 
 from edgetune.metrics.table import SampleTable, countable
 
 TIMES_USUAL = 10.0
 LEAST_MS = 50.0
 FAILED = 0.5
+
+Gauges = Mapping[str, Mapping[str, Optional[float]]]
+"""What hosts measured of themselves, by host and gauge."""
+
+
+@dataclass(frozen=True)
+class Newest:
+    """The ``gauges`` of each host's newest sample, and its ``usual`` median in ms (see
+    ``median_by_host``)."""
+
+    gauges: Gauges
+    usual: Mapping[str, float]
 
 
 def median_by_host(samples: SampleTable) -> dict[str, float]:
@@ -31,7 +44,7 @@ def median_by_host(samples: SampleTable) -> dict[str, float]:
 
 def beyond_limits(
     hosts: Iterable[str],
-    now: Mapping[str, Mapping[str, Any]],
+    now: Gauges,
     before: Mapping[str, float],
     changed: Collection[str],
 ) -> dict[str, str]:
@@ -42,32 +55,34 @@ def beyond_limits(
     are held against each other.
     """
     healthy = [own for name, own in now.items() if name not in changed] or list(now.values())
-    found = {name: _problem(now.get(name), before.get(name), healthy) for name in hosts}
+    medians = [ms for own in healthy if (ms := _reading(own, "health_p50_ms")) is not None]
+    others = statistics.median(medians) if medians else None
+    found = {name: _problem(now.get(name), before.get(name), others) for name in hosts}
     return {name: problem for name, problem in found.items() if problem}
 
 
 def _problem(
-    own: Mapping[str, Any] | None, baseline: float | None, healthy: Sequence[Mapping[str, Any]]
+    own: Mapping[str, float | None] | None, baseline: float | None, others: float | None
 ) -> str:
     if own is None:
         return "does not answer"
     failing, median = _reading(own, "health_failed"), _reading(own, "health_p50_ms")
     if failing is not None and failing > FAILED:
         return f"fails {failing:.0%} of its health checks"
-    others = [ms for each in healthy if (ms := _reading(each, "health_p50_ms")) is not None]
-    if median is None or baseline is None or not others:
+    if median is None or baseline is None or others is None:
         return ""
-    usual = max(baseline, statistics.median(others))
+    usual = max(baseline, others)
     if median <= max(LEAST_MS, TIMES_USUAL * usual):
         return ""
     return f"answers in {median:.0f} ms, {usual:.1f} ms is usual"
 
 
-def _reading(gauges: Mapping[str, Any], name: str) -> float | None:
-    return float(gauges[name]) if countable(gauges.get(name)) else None
+def _reading(gauges: Mapping[str, float | None], name: str) -> float | None:
+    value = gauges.get(name)
+    return float(value) if value is not None and countable(value) else None
 
 
-def sickness(own: Mapping[str, Any] | None, baseline: float | None) -> float:
+def sickness(own: Mapping[str, float | None] | None, baseline: float | None) -> float:
     """How badly a host does, to put hosts in order: 0 is as before, a silent host is worst."""
     if own is None:
         return float("inf")

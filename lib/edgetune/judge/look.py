@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One look at a soak: from the documents of the record to a verdict, and nothing else.
+"""One look at a soak: from the documents of the record to a verdict and a decision, nothing else.
 
 Harm is one sequential test over the intent's metric, all guards and all windows; its alpha is
 spent evenly over the soak (see ``sequential.spent``). Benefit is another one, of the intent's
@@ -12,26 +12,37 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from edgetune.documents.baseline import Baseline
+from edgetune.documents.look import Doubt, Effect, Look, Moment, Spent, Unwatched
 from edgetune.documents.plan import Plan, Strata, both_groups
+from edgetune.documents.words import Verdict
 from edgetune.judge.change import DIFFERENCE_IN_DIFFERENCES
 from edgetune.judge.comparison import Blocks, Comparison, worse
 from edgetune.judge.coverage import baseline_doubts, soak_doubts, unwatched
+from edgetune.judge.limits import Newest, beyond_limits
 from edgetune.judge.outliers import got_worse, outliers
 from edgetune.judge.permutation import p_value
 from edgetune.judge.scores import harm
 from edgetune.judge.sentence import sentence
 from edgetune.judge.sequential import budget, pack, spent, take_out, unpack
-from edgetune.judge.soundness import Doubt, doubts, everyone, reboots_before
-from edgetune.judge.verdict import Findings, because, decide, not_watched, outliers_named
+from edgetune.judge.soundness import doubts, everyone, reboots_before
+from edgetune.judge.verdict import (
+    Findings,
+    because,
+    decide,
+    hindered_by,
+    not_watched,
+    outliers_named,
+    without_data,
+)
 from edgetune.metrics.facts import merge_facts
 
 Array = Any
-Document = dict[str, Any]
 
 LEAST_EVENTS = 10
 """Events on all hosts together below which an improvement means nothing."""
@@ -40,97 +51,87 @@ LEAST_EVENTS_EACH = 4
 each, harm of just the margin passes more often than alpha."""
 
 
-@dataclass(frozen=True)
-class Moment:
-    """Which look it is ``of`` those planned, and the share of the soak that has ``passed``."""
-
-    number: int
-    of: int
-    passed: float
-
-
 def take_look(
     plan: Plan,
     strata: Strata,
-    baseline: Mapping[str, Any],
+    baseline: Baseline,
     blocks: Blocks,
     moment: Moment,
-    previous: Mapping[str, Any] | None = None,
-) -> Document:
+    previous: Look | None = None,
+    newest: Newest | None = None,
+) -> Look:
     """The verdict after ``blocks``, and the decision that follows.
 
-    ``previous`` is the look before in the same soak. The same documents always give the same
-    verdict. InputError if a group is empty.
+    ``previous`` is the look before in the same soak, ``newest`` what hosts measure of themselves by
+    now. The same documents always give the same verdict. InputError if a group is empty.
     """
     compared = Comparison(plan, strata, baseline, blocks)
-    found, absent = doubts_of(compared), unwatched_of(compared)
-    return judge(compared, found, moment, previous, absent)
+    test = plan.groups["test"]
+    unwell = beyond_limits(test, newest.gauges, newest.usual, test) if newest else {}
+    return judge(compared, doubts_of(compared), moment, previous, unwatched_of(compared), unwell)
+
+
+def no_look(moment: Moment, error: str) -> Look:
+    """One that found nothing out, and why. It spends no alpha."""
+    verdict, decision = without_data(moment.passed >= 1)
+    reason = f"{error}, look {moment.number} of {moment.of}"
+    return Look(verdict, decision, reason, moment)
 
 
 def judge(
     compared: Comparison,
     unsound: Sequence[Doubt],
     moment: Moment,
-    previous: Mapping[str, Any] | None = None,
-    absent: Sequence[Mapping[str, Any]] = (),
-) -> Document:
-    """The same for a comparison of which the doubts, and what is not watched, are known."""
+    previous: Look | None = None,
+    absent: Sequence[Unwatched] = (),
+    unwell: Mapping[str, str] | None = None,
+) -> Look:
+    """The same for a comparison of which the doubts, what is not watched, and which test hosts are
+    beyond the hard limits, are known."""
     plan, biases = compared.plan, [doubt for doubt in unsound if doubt.biased]
     tests, worst = _tests(compared, moment, previous, biases)
     rows = [_row(compared, metric) for metric in compared.margins]
     found = Findings(
         goal=plan.intent.goal,
-        harmed=tests["harm"]["out"] and not _blind(biases),
-        helped=tests["help"]["out"] and tests["help"]["score"] > 0,
+        harmed=tests["harm"].out and not _blind(biases),
+        helped=tests["help"].out and (tests["help"].score or 0.0) > 0,
         better=_is_better(rows[0]),
         doubts=unsound,
         last=moment.passed >= 1,
         worst=worst[0],
+        unwell=unwell or {},
     )
     verdict, decision = decide(found)
-    about = worst if verdict == "degraded" else (compared.metric, "soak")
-    p = (
-        tests["harm"]["p"]
-        if verdict == "degraded"
-        else min(rows[0]["p_better"], rows[0]["p_worse"])
-    )
+    degraded = verdict is Verdict.DEGRADED
+    about = worst if degraded else (compared.metric, "soak")
+    p = tests["harm"].p if degraded else min(rows[0].p_better, rows[0].p_worse)
     said = f"{_sentence(compared, *about, p)}, look {moment.number} of {moment.of}"
     hosts = {metric: _per_host(compared, metric) for metric in compared.margins}
     odd = outliers(hosts, compared.strata)
-    return {
-        "verdict": verdict,
-        "decision": decision,
-        "reason": said + _behind(found, compared, odd, absent),
-        "doubts": [asdict(doubt) for doubt in unsound],
-        "unwatched": [*absent],
-        "look": asdict(moment),
-        "draws": len(compared.draws),
-        "drawn_from": _drawn_from(compared),
-        "tests": tests,
-        "metrics": rows,
-        "hosts": hosts,
-        "outliers": odd,
-        "power": compared.baseline.get("power"),
-    }
-
-
-def _behind(
-    found: Findings,
-    compared: Comparison,
-    odd: Sequence[Mapping[str, Any]],
-    absent: Sequence[Mapping[str, Any]],
-) -> str:
-    """What is said behind the sentence about the numbers."""
-    why = because(found, math.expm1(compared.allowed))
-    return why + outliers_named([row for row in odd if got_worse(row)]) + not_watched(absent)
+    why = because(found, math.expm1(compared.allowed)) + outliers_named([*filter(got_worse, odd)])
+    return Look(
+        verdict=verdict,
+        decision=decision,
+        reason=said + why + not_watched(absent) + hindered_by(found),
+        moment=moment,
+        doubts=[*unsound],
+        unwatched=[*absent],
+        draws=len(compared.draws),
+        drawn_from=_drawn_from(compared),
+        tests=tests,
+        metrics=rows,
+        hosts=hosts,
+        outliers=odd,
+        power=compared.baseline.power,
+    )
 
 
 def _tests(
     compared: Comparison,
     moment: Moment,
-    previous: Mapping[str, Any] | None,
+    previous: Look | None,
     biases: Sequence[Doubt],
-) -> tuple[dict[str, Document], tuple[str, str]]:
+) -> tuple[dict[str, Spent], tuple[str, str]]:
     """Both tests after this look; the metric and window in which the test group looks worst.
 
     Under a bias no draw is taken out by the test of benefit, and by that of harm only by what the
@@ -145,19 +146,19 @@ def _tests(
         ("help", options.alpha_help, moment.passed**3, -compared.beyond_allowed),
     ):
         earlier = _earlier(compared, previous, name)
-        most = budget(alpha, share - earlier["forgone"], len(draws))
+        most = budget(alpha, share - earlier.forgone, len(draws))
         waits = bool(biases) if name == "help" else _blind(biases)
-        alive = take_out(score, earlier["alive"], 0 if waits else most)
-        tests[name] = {
-            "p": p_value(score),
-            "alpha": alpha,
-            "spent": round(alpha * share, 6),
-            "share": share,
-            "score": round(float(score[0]), 6) if math.isfinite(score[0]) else None,
-            "out": not alive[0],
-            "forgone": earlier["forgone"],
-            "alive": pack(alive),
-        }
+        alive = take_out(score, earlier.alive, 0 if waits else most)
+        tests[name] = Spent(
+            p=p_value(score),
+            alpha=alpha,
+            spent=round(alpha * share, 6),
+            share=share,
+            score=round(float(score[0]), 6) if math.isfinite(score[0]) else None,
+            out=not alive[0],
+            forgone=earlier.forgone,
+            alive=pack(alive),
+        )
     worst = compared.columns[int(np.argmax(scores[0]))]
     return tests, (worst.metric, worst.window)
 
@@ -181,16 +182,23 @@ def _explained(metric: str, biases: Sequence[Doubt]) -> float:
     return math.log(max(ratios, default=1.0))
 
 
-def _earlier(compared: Comparison, previous: Mapping[str, Any] | None, name: str) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Earlier:
     """The draws that a test has left from the look before, and the share of its alpha that is
     forgone: when other hosts are compared than before, it goes on with what is left."""
+
+    alive: Array
+    forgone: float
+
+
+def _earlier(compared: Comparison, previous: Look | None, name: str) -> _Earlier:
     everyone = np.ones(len(compared.draws), dtype=bool)
     if previous is None:
-        return {"alive": everyone, "forgone": 0.0}
-    test = previous["tests"][name]
-    if previous["drawn_from"] != _drawn_from(compared):
-        return {"alive": everyone, "forgone": test["share"]}
-    return {"alive": unpack(test["alive"], len(everyone)), "forgone": test["forgone"]}
+        return _Earlier(everyone, 0.0)
+    test = previous.tests[name]
+    if previous.drawn_from != _drawn_from(compared):
+        return _Earlier(everyone, test.share)
+    return _Earlier(unpack(test.alive, len(everyone)), test.forgone)
 
 
 def _drawn_from(compared: Comparison) -> str:
@@ -203,15 +211,15 @@ def _drawn_from(compared: Comparison) -> str:
 
 def doubts_of(compared: Comparison) -> list[Doubt]:
     """Why the comparison cannot be trusted."""
-    plan, baseline = compared.plan, compared.baseline["facts"]
-    facts = merge_facts([block["facts"] for block in compared.blocks])
+    plan, baseline = compared.plan, compared.baseline.facts
+    facts = merge_facts([block.facts for block in compared.blocks])
     members = both_groups(compared.strata)
     hosts = everyone(members)
     found = doubts(
         compared.strata,
         baseline,
         facts,
-        end=compared.blocks[-1]["end"],
+        end=compared.blocks[-1].end,
         interval=plan.options.interval,
         draws=compared.draws,
     )
@@ -226,13 +234,13 @@ def _goes_on(compared: Comparison) -> bool:
 
     Before a soak that is resumed lies one that was held, and perhaps what a person did.
     """
-    return not compared.plan.reboots and not compared.blocks[0].get("resumed", False)
+    return not compared.plan.reboots and not compared.blocks[0].resumed
 
 
-def unwatched_of(compared: Comparison) -> list[dict[str, Any]]:
+def unwatched_of(compared: Comparison) -> list[Unwatched]:
     """What the plan lets be absent, and is."""
     hosts = everyone(both_groups(compared.strata))
-    return unwatched(compared.plan, hosts, compared.baseline["facts"])
+    return unwatched(compared.plan, hosts, compared.baseline.facts)
 
 
 def too_little(compared: Comparison) -> list[Doubt]:
@@ -277,40 +285,41 @@ def _ratio(logarithm: float) -> float:
     return math.exp(logarithm) if logarithm < 700 else math.inf
 
 
-def _row(compared: Comparison, metric: str) -> Document:
+def _row(compared: Comparison, metric: str) -> Effect:
     score = compared.statistic(metric)
     ratio, bounds = _effect(compared, metric)
     whole = compared.ratio(metric, theta=DIFFERENCE_IN_DIFFERENCES)
-    return {
-        "metric": metric,
-        "role": "intent" if metric == compared.metric else "guard",
-        "exposure": compared.baseline["metrics"][metric]["exposure"],
-        "ratio": ratio,
-        "interval": [bounds[0] or None, bounds[1] if math.isfinite(bounds[1]) else None],
-        "margin": round(math.expm1(compared.margins[metric]), 6),
-        "p_better": p_value(-score),
-        "p_worse": p_value(score),
-        "windows": {name: _ratio(compared.ratio(metric, name)) for name in compared.windows},
-        "theta": round(compared.theta[metric], 6),
-        "ratio_at_theta_1": _ratio(whole),
-        **_levels(compared, metric),
-    }
+    before, after = compared.levels(metric)
+    test, control = compared.draws.test, ~compared.draws.test
+    return Effect(
+        metric=metric,
+        role="intent" if metric == compared.metric else "guard",
+        exposure=compared.baseline.metrics[metric].exposure,
+        ratio=ratio,
+        interval=[bounds[0] or None, bounds[1] if math.isfinite(bounds[1]) else None],
+        margin=round(math.expm1(compared.margins[metric]), 6),
+        p_better=p_value(-score),
+        p_worse=p_value(score),
+        windows={name: _ratio(compared.ratio(metric, name)) for name in compared.windows},
+        theta=round(compared.theta[metric], 6),
+        ratio_at_theta_1=_ratio(whole),
+        test_before=_mean(before[test]),
+        control_before=_mean(before[control]),
+        test_after=_mean(after[test]),
+        control_after=_mean(after[control]),
+    )
 
 
-def _is_better(row: Mapping[str, Any]) -> bool:
+def _is_better(row: Effect) -> bool:
     """Whether all of a metric's interval is an improvement."""
-    low, high = row["interval"]
-    return (high or math.inf) < 1 if worse(row["metric"]) > 0 else (low or 0.0) > 1
+    low, high = row.interval
+    return (high or math.inf) < 1 if worse(row.metric) > 0 else (low or 0.0) > 1
 
 
-def _levels(compared: Comparison, metric: str) -> dict[str, float | None]:
-    """Mean level of each group's hosts in both windows."""
-    found: dict[str, float | None] = {}
-    for window, levels in zip(("before", "after"), compared.levels(metric)):
-        for group, members in (("test", compared.draws.test), ("control", ~compared.draws.test)):
-            known = levels[members & np.isfinite(levels)]
-            found[f"{group}_{window}"] = float(known.mean()) if known.size else None
-    return found
+def _mean(levels: Array) -> float | None:
+    """That of the levels that are known."""
+    known = levels[np.isfinite(levels)]
+    return float(known.mean()) if known.size else None
 
 
 def _per_host(compared: Comparison, metric: str) -> dict[str, list[float | None]]:

@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Baseline and blocks of a soak as small documents: all that the verdict rests on.
+"""Baseline and blocks of a soak, from what hosts counted: all that the verdict rests on.
 
 For each metric every host has a row ``[events, exposure, counts, *observed, *expected]`` (see
-``rows``): events as they were counted, counts the same in the metric's ``unit``, and of these the
-weighted sums (see ``standardise``): in a baseline under no effect, in a block under each of
-``RATIOS`` (see ``hypotheses``). Blocks of version 0.7 have those under no effect alone.
+``documents.rows``): events as they were counted, counts the same in the metric's ``unit``, and of
+these the weighted sums (see ``standardise``): in a baseline under no effect, in a block under each
+of ``RATIOS`` (see ``hypotheses``). Blocks of version 0.7 have those under no effect alone.
 A block is the part of a soak between two looks; rows of consecutive blocks add up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Union
 
 import numpy as np
 
+from edgetune.documents.baseline import Baseline, Usual
+from edgetune.documents.block import Block, Counted
 from edgetune.documents.plan import Strata
 from edgetune.judge.hypotheses import NO_EFFECT, RATIOS, evened
 from edgetune.judge.rows import packed_rows, rows_in
@@ -31,7 +33,7 @@ from edgetune.metrics.facts import window_facts
 from edgetune.metrics.series import Series, Window
 
 Array = Any
-Document = dict[str, Any]
+Part = Union[Baseline, Block]
 
 EVENTS, EXPOSURE, COUNTS, OBSERVED = range(4)
 EXPECTED = OBSERVED + len(RATIOS)
@@ -39,7 +41,7 @@ _UNDER_NO_EFFECT_ALONE = 5
 _WIDTHS = (_UNDER_NO_EFFECT_ALONE, OBSERVED + 2 * len(RATIOS))
 
 
-def measure_baseline(window: Window, strata: Strata) -> Document:
+def measure_baseline(window: Window, strata: Strata) -> Baseline:
     """What was counted before anything was changed, with its two halves for the power."""
     numbers = _numbers(window.hosts, strata)
     middle = next(iter(window.metrics.values())).events.shape[1] // 2
@@ -51,42 +53,49 @@ def measure_baseline(window: Window, strata: Strata) -> Document:
         weight = weights(means, spread)
         parts = (slice(None), slice(None, middle), slice(middle, None))
         rows, first, second = (_rows(series, means, unit, weight, part) for part in parts)
-        metrics[name] = {
-            "exposure": window.exposures[name],
-            "unit": unit if np.nansum(series.events) > 0 else None,
-            "dispersion": _short(spread),
-            "rows": packed_rows(rows),
-            "halves": packed_rows(np.concatenate([first, second], axis=1)),
-        }
-    return _document(window, metrics, None)
+        metrics[name] = Usual(
+            exposure=window.exposures[name],
+            unit=unit if np.nansum(series.events) > 0 else None,
+            dispersion=float(f"{spread:.7g}"),
+            rows=packed_rows(rows),
+            halves=packed_rows(np.concatenate([first, second], axis=1)),
+        )
+    span = (window.start, window.end, window.slot)
+    return Baseline(*span, [*window.hosts], metrics, window_facts(window))
 
 
-def measure_block(window: Window, strata: Strata, baseline: Mapping[str, Any]) -> Document:
+def measure_block(
+    window: Window, strata: Strata, baseline: Baseline, resumed: bool = False
+) -> Block:
     """What was counted between two looks, in the units of its baseline.
 
-    In a unit of its own where nothing was counted in the baseline.
+    In a unit of its own where nothing was counted in the baseline. ``resumed`` as a block has it.
     """
     numbers = _numbers(window.hosts, strata)
     tested = {host for stratum in strata.values() for host in stratum["test"]}
     test = np.array([host in tested for host in window.hosts])
     metrics = {}
     for name, series in window.metrics.items():
-        before = baseline["metrics"][name]
-        unit = before["unit"] or smallest_unit(series.events)
-        counts, spread = series.events / unit, before["dispersion"]
+        before = baseline.metrics[name]
+        unit = before.unit or smallest_unit(series.events)
+        counts, spread = series.events / unit, before.dispersion
         sums = sums_under(counts, series.exposure, test, numbers, spread)
         rows = np.column_stack([_plain(series, unit), *sums.reshape(len(test), -1).T])
-        metrics[name] = {"rows": packed_rows(rows)}
-    return _document(window, metrics, baseline["facts"]["packets"])
+        metrics[name] = Counted(packed_rows(rows))
+    facts = window_facts(window, baseline.facts.packets)
+    span = (window.start, window.end, window.slot)
+    return Block(*span, [*window.hosts], metrics, facts, resumed)
 
 
-def rows_of(parts: Sequence[Mapping[str, Any]], metric: str, hosts: Sequence[str]) -> Array:
+def rows_of(parts: Sequence[Part], metric: str, hosts: Sequence[str]) -> Array:
     """The rows of hosts in each document, shape (documents, hosts, 3 + 2 * ratios).
 
     What is known under no effect alone is as if it were so under every hypothesis; NaN for an
     unknown host.
     """
-    return np.stack([_wide(rows_in(part, metric, "rows", hosts, _WIDTHS)) for part in parts])
+    where = f"metrics.{metric}.rows"
+    found = [rows_in(p.metrics[metric].rows, p.hosts, hosts, _WIDTHS, where) for p in parts]
+    return np.stack([*map(_wide, found)])
 
 
 def _wide(rows: Array) -> Array:
@@ -115,11 +124,10 @@ def rates_under(rows: Array, strata: Array, test: Array) -> Array:
     return np.stack(found, axis=1)
 
 
-def halves_of(
-    baseline: Mapping[str, Any], metric: str, hosts: Sequence[str]
-) -> tuple[Array, Array]:
+def halves_of(baseline: Baseline, metric: str, hosts: Sequence[str]) -> tuple[Array, Array]:
     """The rows of hosts in both halves of the baseline, as ``rows_of`` has them."""
-    both = rows_in(baseline, metric, "halves", hosts, [2 * width for width in _WIDTHS])
+    text, widths = baseline.metrics[metric].halves, [2 * width for width in _WIDTHS]
+    both = rows_in(text, baseline.hosts, hosts, widths, f"metrics.{metric}.halves")
     first, second = np.split(both, 2, axis=1)
     return _wide(first), _wide(second)
 
@@ -140,20 +148,3 @@ def _plain(series: Series, unit: float) -> Array:
     """Events, exposure and counts of each host."""
     sums = (series.events, series.exposure, series.events / unit)
     return np.column_stack([np.nansum(what, axis=1) for what in sums])
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.7g}")
-
-
-def _document(
-    window: Window, metrics: Mapping[str, Any], usual: Mapping[str, float] | None
-) -> Document:
-    return {
-        "start": window.start,
-        "end": window.end,
-        "slot": window.slot,
-        "hosts": [*window.hosts],
-        "metrics": dict(metrics),
-        "facts": window_facts(window, usual),
-    }

@@ -6,8 +6,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Optional
 
+from edgetune.documents.look import Outlier
+from edgetune.documents.plan import Strata
 from edgetune.metrics.catalogue import METRICS
 
 FAR = 5.0
@@ -15,7 +17,8 @@ MOST = 20
 _LEAST_SPREAD = 0.05
 _NORMAL = 1.4826
 
-Strata = Mapping[str, Mapping[str, Sequence[str]]]
+Rows = Mapping[str, Mapping[str, Sequence[Optional[float]]]]
+"""Level before, level after and change by metric and host, as ``Look.hosts``."""
 
 
 def odd_hosts(
@@ -35,36 +38,38 @@ def odd_hosts(
     return found
 
 
-def outliers(
-    rows: Mapping[str, Mapping[str, Sequence[float | None]]], strata: Strata
-) -> list[dict[str, Any]]:
-    """Those of a look, the farthest first: ``{host, group, metric, times}``, ``MOST`` at most.
-
-    ``rows`` are the look's ``hosts``: level before, level after and change, by metric and host.
-    """
-    changes = {
+def changes_of(rows: Rows) -> dict[str, dict[str, float]]:
+    """The change of each host of which it is known, by metric."""
+    return {
         metric: {host: row[2] for host, row in own.items() if row[2] is not None}
         for metric, own in rows.items()
     }
+
+
+def outliers(rows: Rows, strata: Strata) -> list[Outlier]:
+    """Those of a look, the farthest first, ``MOST`` at most."""
     group_of = {h: g for own in strata.values() for g in own for h in own[g]}
     members = [own[group] for own in strata.values() for group in own]
     far = [
-        (times, {"host": host, "group": group_of[host], "metric": metric})
-        for host, own in odd_hosts(changes, members).items()
+        (times, host, metric)
+        for host, own in odd_hosts(changes_of(rows), members).items()
         for metric, times in own.items()
     ]
     far.sort(key=lambda row: -abs(math.log(row[0])))
-    return [{**row, "times": float(f"{times:.4g}")} for times, row in far[:MOST]]
+    return [
+        Outlier(host, group_of[host], metric, float(f"{times:.4g}"))
+        for times, host, metric in far[:MOST]
+    ]
 
 
-def got_worse(row: Mapping[str, Any]) -> bool:
+def got_worse(own: Outlier) -> bool:
     """Whether an outlier is one to the worse."""
-    return bool((row["times"] > 1) == (METRICS[row["metric"]].better == "lower"))
+    return (own.times > 1) == (METRICS[own.metric].better == "lower")
 
 
-def outlier_text(row: Mapping[str, Any]) -> str:
+def outlier_text(own: Outlier) -> str:
     """An outlier in words."""
-    return f"{row['host']} ({row['metric']} {row['times']:.2g} times as its {row['group']} group)"
+    return f"{own.host} ({own.metric} {own.times:.2g} times as its {own.group} group)"
 
 
 def _far(

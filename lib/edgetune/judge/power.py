@@ -4,18 +4,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from edgetune.documents.baseline import Baseline, Prospect
 from edgetune.documents.plan import Options, Plan, Strata
 from edgetune.judge.change import filled
 from edgetune.judge.measured import EVENTS, halves_of, rates_of
 from edgetune.judge.permutation import TIE, Draws, draws_of
 
 Array = Any
-Document = dict[str, Any]
 
 POWER = 0.8
 _PRETENDED = 100
@@ -46,7 +45,7 @@ def _needed(statistics: Array, own: float, shown: Array, alpha: float) -> float:
     return float(crossing[spare]) if 0 <= spare < len(crossing) else math.inf
 
 
-def prospect(plan: Plan, strata: Strata, baseline: Mapping[str, Any]) -> Document:
+def prospect(plan: Plan, strata: Strata, baseline: Baseline) -> Prospect:
     """The effect on the intent's metric that the rollout could show, from its baseline.
 
     ``effect`` is a share (of improvement, or of worsening for ``no_harm``), None when nothing
@@ -65,16 +64,16 @@ def prospect(plan: Plan, strata: Strata, baseline: Mapping[str, Any]) -> Documen
         shift *= _shorter(plan.options, baseline)
     improves = plan.intent.goal == "improve"
     share = -math.expm1(-shift) if improves else math.expm1(min(shift, 700))
-    return {
-        "goal": plan.intent.goal,
-        "margin": plan.intent.margin,
-        "metric": metric,
-        "effect": round(share, 4) if math.isfinite(shift) else None,
-        "power": POWER,
-        "alpha": alpha,
-    }
+    return Prospect(
+        goal=plan.intent.goal,
+        margin=plan.intent.margin,
+        metric=metric,
+        effect=round(share, 4) if math.isfinite(shift) else None,
+        power=POWER,
+        alpha=alpha,
+    )
 
 
-def _shorter(options: Options, baseline: Mapping[str, Any]) -> float:
-    lasted, soaks = baseline["end"] - baseline["start"], options.soak - options.warmup
+def _shorter(options: Options, baseline: Baseline) -> float:
+    lasted, soaks = baseline.end - baseline.start, options.soak - options.warmup
     return max(1.0, math.sqrt((1 + lasted / soaks) / 4))

@@ -5,20 +5,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from edgetune.documents.baseline import Baseline
+from edgetune.documents.block import Block, Counted
+from edgetune.documents.facts import Facts, Load
+from edgetune.documents.look import Doubt, Look, Moment, Unwatched
 from edgetune.documents.plan import Plan, Strata
+from edgetune.documents.words import Decision
 from edgetune.errors import InputError
 from edgetune.judge.comparison import Comparison
-from edgetune.judge.look import Moment, doubts_of, judge, too_little, unwatched_of
-from edgetune.judge.measured import halves_of, rows_of
-from edgetune.judge.rows import hosts_of, packed_rows
-from edgetune.judge.soundness import Doubt
+from edgetune.judge.look import doubts_of, judge, too_little, unwatched_of
+from edgetune.judge.measured import Part, halves_of, rows_of
+from edgetune.judge.rows import packed_rows
 
-Document = dict[str, Any]
-Parts = Mapping[str, Sequence[Mapping[str, Any]]]
+Hosts = Mapping[str, Sequence[str]]
+"""Names of the hosts of each PoP."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +30,11 @@ class PopRecord:
 
     plan: Plan
     strata: Strata
-    baseline: Mapping[str, Any]
-    blocks: Sequence[Mapping[str, Any]]
+    baseline: Baseline
+    blocks: Sequence[Block]
 
 
-def judge_ring(records: Mapping[str, PopRecord]) -> Document:
+def judge_ring(records: Mapping[str, PopRecord]) -> Look:
     """The verdict on one tuning over several PoPs, of one look at the end of their soaks.
 
     Hosts are named ``POP/HOST``. InputError if there is no PoP, or if their plans do not have
@@ -40,18 +43,27 @@ def judge_ring(records: Mapping[str, PopRecord]) -> Document:
     if not records:
         raise InputError("ring", "pops", "is empty")
     strata = {name: groups for pop, own in records.items() for name, groups in _strata(pop, own)}
-    baseline = _joined({pop: [own.baseline] for pop, own in records.items()})
-    soak = _joined({pop: own.blocks for pop, own in records.items()})
-    compared = Comparison(_one_plan(records), strata, baseline, [soak])
+    compared = Comparison(_one_plan(records), strata, _baseline(records), [_soak(records)])
     own = {pop: Comparison(r.plan, r.strata, r.baseline, r.blocks) for pop, r in records.items()}
     unsound = [doubt for pop, each in own.items() for doubt in _doubts(pop, each)]
     absent = [row for pop, each in own.items() for row in _unwatched(pop, each)]
     return judge(compared, [*unsound, *too_little(compared)], Moment(1, 1, 1.0), None, absent)
 
 
-def _unwatched(pop: str, own: Comparison) -> Iterator[Document]:
+def judge_each(decisions: Mapping[str, str]) -> tuple[Decision, str]:
+    """What follows from the verdicts of PoPs alone, by the decision on each, and why.
+
+    A person can promote what was held: that is no verdict.
+    """
+    without = [pop for pop, decision in decisions.items() if decision != Decision.PROMOTE]
+    if without:
+        return Decision.HOLD, f"{', '.join(without)} promoted by somebody, not by a verdict"
+    return Decision.PROMOTE, "every PoP was promoted by its own verdict"
+
+
+def _unwatched(pop: str, own: Comparison) -> Iterator[Unwatched]:
     for row in unwatched_of(own):
-        yield {**row, "hosts": [f"{pop}/{host}" for host in row["hosts"]]}
+        yield replace(row, hosts=[f"{pop}/{host}" for host in row.hosts])
 
 
 def _doubts(pop: str, own: Comparison) -> Iterator[Doubt]:
@@ -79,33 +91,57 @@ def _strata(pop: str, own: PopRecord) -> Iterator[tuple[str, dict[str, list[str]
         yield f"{pop}/{name}", hosts
 
 
-def _joined(parts: Parts) -> Document:
-    """One document of the sums of each PoP's."""
-    each = [document for documents in parts.values() for document in documents]
-    hosts = {pop: hosts_of(documents[0]) for pop, documents in parts.items()}
-    return {
-        "start": min(document["start"] for document in each),
-        "end": max(document["end"] for document in each),
-        "hosts": [f"{pop}/{host}" for pop, own in hosts.items() for host in own],
-        "metrics": {
-            metric: {
-                "exposure": row.get("exposure"),
-                "rows": _rows(parts, metric, hosts),
-                **_halves(parts, metric, hosts),
-            }
-            for metric, row in each[0]["metrics"].items()
-        },
+def _baseline(records: Mapping[str, PopRecord]) -> Baseline:
+    """One of the rows of each PoP's; the facts are judged in each PoP alone."""
+    each = {pop: own.baseline for pop, own in records.items()}
+    hosts = {pop: own.hosts for pop, own in each.items()}
+    some, *_ = each.values()
+    metrics = {
+        name: replace(
+            usual,
+            rows=_rows({pop: [own] for pop, own in each.items()}, name, hosts),
+            halves=_halves(each, name, hosts),
+        )
+        for name, usual in some.metrics.items()
     }
+    return Baseline(
+        min(own.start for own in each.values()),
+        max(own.end for own in each.values()),
+        some.slot,
+        _named(hosts),
+        metrics,
+        _NOT_JOINED,
+    )
 
 
-def _rows(parts: Parts, metric: str, hosts: Mapping[str, Sequence[str]]) -> str:
+def _soak(records: Mapping[str, PopRecord]) -> Block:
+    """One block of the rows of each PoP's soak."""
+    each = {pop: own.blocks for pop, own in records.items()}
+    hosts = {pop: blocks[0].hosts for pop, blocks in each.items()}
+    every = [block for blocks in each.values() for block in blocks]
+    metrics = {name: Counted(_rows(each, name, hosts)) for name in every[0].metrics}
+    return Block(
+        min(block.start for block in every),
+        max(block.end for block in every),
+        every[0].slot,
+        _named(hosts),
+        metrics,
+        _NOT_JOINED,
+    )
+
+
+_NOT_JOINED = Facts({}, {}, {}, {}, {}, Load(None, None))
+
+
+def _named(hosts: Hosts) -> list[str]:
+    return [f"{pop}/{host}" for pop, own in hosts.items() for host in own]
+
+
+def _rows(parts: Mapping[str, Sequence[Part]], metric: str, hosts: Hosts) -> str:
     found = [rows_of(own, metric, hosts[pop]).sum(axis=0) for pop, own in parts.items()]
     return packed_rows(np.concatenate(found))
 
 
-def _halves(parts: Parts, metric: str, hosts: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Those of the baselines; the blocks of a soak have none."""
-    if not all("halves" in documents[0]["metrics"][metric] for documents in parts.values()):
-        return {}
-    found = [np.hstack(halves_of(own[0], metric, hosts[pop])) for pop, own in parts.items()]
-    return {"halves": packed_rows(np.concatenate(found))}
+def _halves(baselines: Mapping[str, Baseline], metric: str, hosts: Hosts) -> str:
+    found = [np.hstack(halves_of(own, metric, hosts[pop])) for pop, own in baselines.items()]
+    return packed_rows(np.concatenate(found))

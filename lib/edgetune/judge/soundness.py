@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from edgetune.documents.facts import Facts
+from edgetune.documents.look import Doubt
 from edgetune.documents.plan import Strata, both_groups
 from edgetune.durations import roughly
 from edgetune.judge.change import filled
 from edgetune.judge.permutation import Draws, p_value
 from edgetune.metrics.catalogue import WORK
-from edgetune.metrics.facts import Facts, rebooted_between
+from edgetune.metrics.facts import rebooted_between
 from edgetune.metrics.series import REBOOTED
 
 ENOUGH = 0.8
@@ -44,27 +45,6 @@ _NAMES = 4
 
 Array = Any
 Groups = Mapping[str, Sequence[str]]
-
-
-@dataclass(frozen=True)
-class Doubt:
-    """One reason: its ``kind``, a part of a sentence, and whether it biases the comparison.
-
-    ``explains`` is the ratio by which a bias can make metrics of test and control hosts differ at
-    most (None: by any), apart from those of ``hosts``, which are not comparable at all. The metric
-    that it is ``shown_by`` is not explained by it: that is the same finding.
-
-    Kinds: ``missing``, ``reset``, ``reboot``, ``stale``, ``spill_over``, ``imbalance``,
-    ``no_peak``; of what was measured (``judge.coverage``), ``unmeasured``, ``one_sided`` and
-    ``unrecorded``; and, of a look, ``few_hosts`` and ``few_events``.
-    """
-
-    kind: str
-    text: str
-    biased: bool = False
-    explains: float | None = None
-    hosts: tuple[str, ...] = ()
-    shown_by: str = ""
 
 
 def doubts(
@@ -95,7 +75,7 @@ def gaps(hosts: Sequence[str], facts: Facts, window: str) -> list[Doubt]:
 
 def silent_hosts(hosts: Sequence[str], facts: Facts) -> dict[str, int]:
     """The hosts with too few samples of a window, with the number that they have."""
-    counts = {host: facts["samples"].get(host, 0) for host in hosts}
+    counts = {host: facts.samples.get(host, 0) for host in hosts}
     least = max(2, ENOUGH * max(counts.values(), default=0))
     return {host: count for host, count in counts.items() if count < least}
 
@@ -103,7 +83,7 @@ def silent_hosts(hosts: Sequence[str], facts: Facts) -> dict[str, int]:
 def _missing(hosts: Sequence[str], facts: Facts, window: str) -> Iterator[Doubt]:
     lost = silent_hosts(hosts, facts)
     if lost:
-        most = max(facts["samples"].get(host, 0) for host in hosts)
+        most = max(facts.samples.get(host, 0) for host in hosts)
         few, many = min(lost.values()), max(lost.values())
         seen = f"{few}" if few == many else f"{few} to {many}"
         text = f"no data from {named(list(lost))} in the {window}: {seen} of {most} samples"
@@ -111,7 +91,7 @@ def _missing(hosts: Sequence[str], facts: Facts, window: str) -> Iterator[Doubt]
 
 
 def _resets(hosts: Sequence[str], facts: Facts, window: str) -> Iterator[Doubt]:
-    known = {host: facts["flaws"][host] for host in hosts if host in facts["flaws"]}
+    known = {host: facts.flaws[host] for host in hosts if host in facts.flaws}
     fallen = [host for host, flaw in known.items() if flaw != REBOOTED]
     if fallen:
         others = f"; so it is on {named(fallen[1:])}" if fallen[1:] else ""
@@ -119,21 +99,21 @@ def _resets(hosts: Sequence[str], facts: Facts, window: str) -> Iterator[Doubt]:
 
 
 def _reboots(hosts: Sequence[str], soak: Facts) -> Iterator[Doubt]:
-    rebooted = [host for host in hosts if soak["flaws"].get(host) == REBOOTED]
+    rebooted = [host for host in hosts if soak.flaws.get(host) == REBOOTED]
     if rebooted:
         yield Doubt("reboot", f"{named(rebooted)} rebooted in the soak")
 
 
 def reboots_before(hosts: Sequence[str], baseline: Facts, soak: Facts) -> list[Doubt]:
     """Hosts that the soak finds in another boot than that in which the baseline left them."""
-    between = set(rebooted_between(baseline.get("boots", {}), soak))
+    between = set(rebooted_between(baseline.boots, soak))
     found = [host for host in hosts if host in between]
     text = f"{named(found)} rebooted between the baseline and the soak"
     return [Doubt("reboot", text)] if found else []
 
 
 def _stale(hosts: Sequence[str], soak: Facts, end: float, interval: float) -> Iterator[Doubt]:
-    times = [soak["newest"].get(host) for host in hosts]
+    times = [soak.newest.get(host) for host in hosts]
     known = [time for time in times if time is not None]
     if not known:
         yield Doubt("stale", "there is no sample of the soak", biased=True)
@@ -147,7 +127,7 @@ def _spill_over(groups: Groups, soak: Facts) -> Iterator[Doubt]:
     group = max(shares, key=lambda name: shares[name])
     if shares[group] <= max(IDLE_TIME, SYMMETRIC * min(shares.values())):
         return
-    idle = [host for host in groups[group] if soak["idle"].get(host, 0.0) > IDLE_TIME]
+    idle = [host for host in groups[group] if soak.idle.get(host, 0.0) > IDLE_TIME]
     share = _idle_time(idle, soak)
     who = f"{len(idle)} {group} host{'s' if len(idle) > 1 else ''}"
     text = f"{who} carried no traffic for {100 * share:.0f} % of the soak ({named(idle)})"
@@ -163,13 +143,13 @@ def _moved_load(groups: Groups, soak: Facts) -> float | None:
     All of it is taken to have gone to one group. Drops that grow with the square of the load differ
     by as much per packet.
     """
-    idlest = {host: soak.get("idlest", soak["idle"]).get(host, 0.0) for host in everyone(groups)}
+    idlest = {host: soak.at_idlest.get(host, 0.0) for host in everyone(groups)}
     share = max(sum(idlest[host] for host in own) / max(1, len(own)) for own in groups.values())
     return 1 / (1 - share) if share < 1 else None
 
 
 def _ever_idle(groups: Groups, soak: Facts) -> tuple[str, ...]:
-    idlest = soak.get("idlest", soak["idle"])
+    idlest = soak.at_idlest
     return tuple(host for host in everyone(groups) if idlest.get(host, 0.0) > IDLE_TIME)
 
 
@@ -179,7 +159,7 @@ def everyone(groups: Groups) -> list[str]:
 
 
 def _idle_time(hosts: Sequence[str], soak: Facts) -> float:
-    return sum(float(soak["idle"].get(host, 0.0)) for host in hosts) / max(1, len(hosts))
+    return sum(soak.idle.get(host, 0.0) for host in hosts) / max(1, len(hosts))
 
 
 def _imbalance(draws: Draws, baseline: Facts, soak: Facts) -> Iterator[Doubt]:
@@ -197,7 +177,7 @@ def _imbalance(draws: Draws, baseline: Facts, soak: Facts) -> Iterator[Doubt]:
 
 def _carried_unlike(draws: Draws, changes: Array, soak: Facts) -> float | None:
     """The ratio of the loads of those hosts of both groups that carried traffic all the time."""
-    idlest = soak.get("idlest", soak["idle"])
+    idlest = soak.at_idlest
     carrying = np.array([idlest.get(host, 0.0) <= IDLE_TIME for host in draws.hosts])
     if not (carrying[draws.test].any() and carrying[~draws.test].any()):
         return None
@@ -207,7 +187,7 @@ def _carried_unlike(draws: Draws, changes: Array, soak: Facts) -> float | None:
 
 def _change(baseline: Facts, soak: Facts, host: str) -> float:
     """The logarithm of how a host's packets changed; NaN if unknown."""
-    was, now = baseline["packets"].get(host), soak["packets"].get(host)
+    was, now = baseline.packets.get(host), soak.packets.get(host)
     if was is None or now is None:
         return math.nan
     # One packet a second more keeps the logarithm of an idle host finite.
@@ -215,7 +195,7 @@ def _change(baseline: Facts, soak: Facts, host: str) -> float:
 
 
 def _no_peak(baseline: Facts, soak: Facts) -> Iterator[Doubt]:
-    peak, median = baseline["load"]["peak"], soak["load"]["median"]
+    peak, median = baseline.load.peak, soak.load.median
     if peak is not None and median is not None and median > PEAK * peak:
         text = f"half of the soak carried more than {PEAK:g} times the baseline's peak load"
         yield Doubt("no_peak", f"{text}: the baseline holds no peak")

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
+from edgetune.documents.look import Doubt, Outlier, Unwatched
+from edgetune.documents.words import Decision, Verdict
 from edgetune.judge.outliers import outlier_text
-from edgetune.judge.soundness import Doubt, named
+from edgetune.judge.soundness import named
 
 _FEW = 4
 
@@ -19,7 +20,8 @@ class Findings:
 
     ``harmed`` and ``helped`` are what both sequential tests say by now, ``harmed`` of harm beyond
     what biases explain; ``better`` whether the whole interval is an improvement; ``last`` whether
-    the soak is over; ``worst`` is the metric in which test hosts look worst.
+    the soak is over; ``worst`` is the metric in which test hosts look worst. ``unwell`` says by
+    test host what is beyond the hard limits now.
     """
 
     goal: str
@@ -29,35 +31,47 @@ class Findings:
     doubts: Sequence[Doubt]
     last: bool
     worst: str = ""
+    unwell: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def proven(self) -> bool:
+        """Whether the comparison lets it be promoted."""
+        return self.last and self.helped and not self.harmed and not self.doubts
 
 
-def decide(found: Findings) -> tuple[str, str]:
-    """The verdict, and what follows: ``wait``, ``promote``, ``hold`` or ``roll_back``.
+def decide(found: Findings) -> tuple[Verdict, Decision]:
+    """The verdict, and what follows.
 
     What is doubtful is never promoted, and where the comparison itself is biased nothing good is
-    decided: it waits, and holds once the soak is over. Harm is taken back at once.
+    decided: it waits, and holds once the soak is over. Harm is taken back at once. A single sick
+    host is nothing to the statistics; it is not promoted all the same.
     """
     if found.harmed:
-        return "degraded", "roll_back"
+        return Verdict.DEGRADED, Decision.ROLL_BACK
     return _verdict(found), _decision(found)
 
 
-def _verdict(found: Findings) -> str:
+def _verdict(found: Findings) -> Verdict:
     if found.doubts:
-        return "inconclusive"
+        return Verdict.INCONCLUSIVE
     if found.goal == "improve" and found.helped:
-        return "improved"
+        return Verdict.IMPROVED
     if found.last and found.goal == "improve":
-        return "no_difference"
+        return Verdict.NO_DIFFERENCE
     if found.last and found.helped:
-        return "improved" if found.better else "no_difference"
-    return "inconclusive"
+        return Verdict.IMPROVED if found.better else Verdict.NO_DIFFERENCE
+    return Verdict.INCONCLUSIVE
 
 
-def _decision(found: Findings) -> str:
+def _decision(found: Findings) -> Decision:
     if not found.last:
-        return "wait"
-    return "promote" if found.helped and not found.doubts else "hold"
+        return Decision.WAIT
+    return Decision.PROMOTE if found.proven and not found.unwell else Decision.HOLD
+
+
+def without_data(last: bool) -> tuple[Verdict, Decision]:
+    """The same of a look that found nothing out."""
+    return Verdict.INCONCLUSIVE, Decision.HOLD if last else Decision.WAIT
 
 
 def because(found: Findings, margin: float) -> str:
@@ -80,14 +94,20 @@ def because(found: Findings, margin: float) -> str:
     )
 
 
-def not_watched(absent: Sequence[Mapping[str, Any]]) -> str:
-    """The optional metrics that hosts do not measure, as ``coverage.unwatched`` lists them."""
-    told = [f"{own['metric']} on {named(own['hosts'])}" for own in absent]
+def hindered_by(found: Findings) -> str:
+    """The hosts that alone keep it from being promoted."""
+    told = found.unwell.items() if found.proven else ()
+    return "".join(f"; but {host} {problem}" for host, problem in told)
+
+
+def not_watched(absent: Sequence[Unwatched]) -> str:
+    """The optional metrics that hosts do not measure."""
+    told = [f"{own.metric} on {named(own.hosts)}" for own in absent]
     return f"; not watched, as it is optional: {', '.join(told)}" if told else ""
 
 
-def outliers_named(odd: Sequence[Mapping[str, Any]]) -> str:
+def outliers_named(odd: Sequence[Outlier]) -> str:
     """Hosts that got much worse than the others of their group, which a fine mean hides."""
-    shown = list({row["host"]: outlier_text(row) for row in reversed(odd)}.values())[::-1]
+    shown = list({own.host: outlier_text(own) for own in reversed(odd)}.values())[::-1]
     more = f" and {len(shown) - _FEW} more" if len(shown) > _FEW else ""
     return f"; far from its group: {', '.join(shown[:_FEW])}{more}" if shown else ""

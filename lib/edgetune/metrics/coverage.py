@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from edgetune.documents.facts import Measured
+
 Array = Any
-Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -42,33 +43,29 @@ def join_coverages(parts: Sequence[Coverage]) -> Coverage:
     )
 
 
-def coverage_document(hosts: Sequence[str], coverage: Coverage, seconds: float) -> dict[str, Any]:
-    """As it is kept: ``{"seconds", "watched": {host}, "known": {metric: {host}}, "unread":
-    {counter: {host}}}``, all in seconds.
-
-    ``seconds`` is the length of the window. Of ``unread`` only what is more than nothing is kept.
-    """
+def measured_of(hosts: Sequence[str], coverage: Coverage, seconds: float) -> Measured:
+    """As it is kept, of a window of so many seconds."""
     unread = {name: _by_host(hosts, values) for name, values in coverage.unread.items()}
     lost = {name: {h: s for h, s in own.items() if s > 0} for name, own in unread.items()}
-    return {
-        "seconds": round(seconds, 3),
-        "watched": _by_host(hosts, coverage.watched),
-        "known": {name: _by_host(hosts, values) for name, values in coverage.known.items()},
-        "unread": {name: own for name, own in lost.items() if own},
-    }
+    return Measured(
+        seconds=round(seconds, 3),
+        watched=_by_host(hosts, coverage.watched),
+        known={name: _by_host(hosts, values) for name, values in coverage.known.items()},
+        unread={name: own for name, own in lost.items() if own},
+    )
 
 
-def merge_coverage_documents(parts: Sequence[Document | None]) -> dict[str, Any] | None:
+def merge_measured(parts: Sequence[Measured | None]) -> Measured | None:
     """Those of consecutive blocks as one; None if one of them is not known."""
     known = [part for part in parts if part is not None]
     if len(known) < len(parts) or not known:
         return None
-    return {
-        "seconds": round(sum(part["seconds"] for part in known), 3),
-        "watched": _summed([part["watched"] for part in known]),
-        "known": _summed_by_name([part["known"] for part in known]),
-        "unread": _summed_by_name([part["unread"] for part in known]),
-    }
+    return Measured(
+        seconds=round(sum(part.seconds for part in known), 3),
+        watched=_summed([part.watched for part in known]),
+        known=_summed_by_name([part.known for part in known]),
+        unread=_summed_by_name([part.unread for part in known]),
+    )
 
 
 def by_hosts(parts: Sequence[Mapping[str, float | None]], hosts: Sequence[str]) -> Array:

@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Samples of hosts, kept for a while in Redis, or SQLite in the local runner.
 
-A sample is ``{"host", "time", "boot_id", "uptime", "counters", "gauges"}``: ``time`` is the
-controller's clock in seconds, counters grow within one ``boot_id`` only. What a sweep brings is
-stored in documents of columns (see ``table``). Versions before 0.8 stored each sample alone
-(schema 1); those are read until they expire.
+What a sweep brings is stored in documents of columns (see ``table``). Versions before 0.8 stored
+each sample alone (schema 1); those are read until they expire.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
 from itertools import groupby, islice
 from typing import Any, Protocol
 
 from edgetune.backends import SCHEME, Database, open_redis, redis_errors
 from edgetune.config import Config
+from edgetune.documents.sample import Readings, Sample, SampleAnswer
 from edgetune.metrics.catalogue import COUNTERS, GAUGES
-from edgetune.metrics.table import Sample, SampleTable
+from edgetune.metrics.table import SampleTable
 
 # A reading that could not be taken is None.
 _READINGS = frozenset((int, float, type(None)))
@@ -26,22 +26,13 @@ _READ_AT_ONCE = 64
 _ALONE_AT_ONCE = 1000
 
 
-def make_sample(host: str, time: float, data: Mapping[str, Any]) -> Sample:
-    """A sample from what a host answered to ``sample``, as ``hosts.answers`` let it pass.
-
-    Nothing is kept of the answer that nothing reads.
-    """
-    return {
-        "host": host,
-        "time": time,
-        "boot_id": data["boot_id"],
-        "uptime": data["uptime"],
-        "counters": _kept(data["counters"], COUNTERS),
-        "gauges": _kept(data["gauges"], GAUGES),
-    }
+def make_sample(host: str, time: float, told: SampleAnswer) -> Sample:
+    """A sample from what a host answered; no reading is kept that nothing reads."""
+    counters, gauges = _kept(told.counters, COUNTERS), _kept(told.gauges, GAUGES)
+    return Sample(host, time, told.boot_id, told.uptime, counters, gauges)
 
 
-def _kept(readings: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+def _kept(readings: Readings, names: Iterable[str]) -> Readings:
     return {name: readings[name] for name in names if name in readings}
 
 
@@ -132,7 +123,7 @@ def _documents(samples: Sequence[Sample]) -> Iterator[tuple[float, str]]:
     """The samples of each time as one text."""
     by_time: dict[float, list[Sample]] = {}
     for sample in samples:
-        by_time.setdefault(sample["time"], []).append(sample)
+        by_time.setdefault(sample.time, []).append(sample)
     for time, own in by_time.items():
         yield time, json.dumps(SampleTable(own).document())
 
@@ -142,12 +133,16 @@ def _read(texts: Iterable[str]) -> SampleTable:
     table = SampleTable()
     for alone, values in groupby(map(_parsed, texts), _is_sample):
         if alone:
-            while rows := [*islice(values, _ALONE_AT_ONCE)]:
+            while rows := [*map(_alone, islice(values, _ALONE_AT_ONCE))]:
                 table.add_rows(rows)
         else:
             for value in values:
                 table.add_document(value)
     return table
+
+
+def _alone(value: Any) -> Sample:
+    return Sample(**{each.name: value[each.name] for each in fields(Sample)})
 
 
 def _parsed(text: Any) -> Any:

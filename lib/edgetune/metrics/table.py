@@ -22,8 +22,8 @@ from struct import pack
 from typing import Any
 
 from edgetune import SAMPLE_SCHEMA
+from edgetune.documents.sample import Sample
 
-Sample = Mapping[str, Any]
 Column = Any
 """``array("d")``; mypy of Python 3.9 has no name for it."""
 
@@ -95,19 +95,13 @@ class SampleTable:
         return dict(zip((hosts[host] for host in last), self.gauges_of(last.values())))
 
     def rows(self) -> Iterator[Sample]:
-        """Each sample alone, as ``samples.make_sample`` makes it."""
+        """Each sample alone."""
         hosts, boots = self.hosts, self.boots
         kinds = ("counters", "gauges")
         readings = chain.from_iterable(zip(*map(part.rows, kinds)) for part in self._parts)
         columns = zip(self.host, self.time, self.boot, self.uptime, readings)
         for host, time, boot, uptime, own in columns:
-            yield {
-                "host": hosts[host],
-                "time": time,
-                "boot_id": boots[boot],
-                "uptime": uptime,
-                **dict(zip(kinds, own)),
-            }
+            yield Sample(hosts[host], time, boots[boot], uptime, *own)
 
     def between(self, start: float, end: float) -> SampleTable:
         """The samples with ``start`` <= time <= ``end``."""
@@ -123,14 +117,17 @@ class SampleTable:
         return found
 
     def add_rows(self, rows: Sequence[Sample]) -> None:
-        """Samples as ``samples.make_sample`` makes them."""
+        """Samples, in their order."""
         readings = {
-            (kind, name): _amounts([row[kind].get(name) for row in rows])
-            for kind in ("counters", "gauges")
-            for name in dict.fromkeys(name for row in rows for name in row[kind])
+            (kind, name): _amounts([each.get(name) for each in own])
+            for kind, own in (
+                ("counters", [row.counters for row in rows]),
+                ("gauges", [row.gauges for row in rows]),
+            )
+            for name in dict.fromkeys(name for each in own for name in each)
         }
-        hosts, boots = ([row[key] for row in rows] for key in ("host", "boot_id"))
-        time, uptime = (_amounts([row[key] for row in rows]) for key in ("time", "uptime"))
+        hosts, boots = [row.host for row in rows], [row.boot_id for row in rows]
+        time, uptime = _amounts([row.time for row in rows]), _amounts([row.uptime for row in rows])
         self._add(hosts, boots, time, uptime, [_Readings(len(rows), readings)])
 
     def add_document(self, value: Any) -> None:

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-_COLORS = {
-    "held": "warning",
-    "rolling_back": "danger",
-    "rolled_back": "danger",
-    "improved": "good",
-    "degraded": "danger",
-    "inconclusive": "warning",
+from edgetune.documents.words import State, Verdict
+
+_COLORS: dict[str, str] = {
+    State.HELD: "warning",
+    State.ROLLING_BACK: "danger",
+    State.ROLLED_BACK: "danger",
+    Verdict.IMPROVED: "good",
+    Verdict.DEGRADED: "danger",
+    Verdict.INCONCLUSIVE: "warning",
 }
 
 

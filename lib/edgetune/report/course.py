@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from edgetune.documents.baseline import Baseline
+from edgetune.documents.block import Block
+from edgetune.documents.look import Look
 from edgetune.documents.plan import Plan
 from edgetune.judge.measured import EVENTS, EXPOSURE, halves_of, rows_of
 from edgetune.metrics.catalogue import UNITS
@@ -18,7 +21,6 @@ if TYPE_CHECKING:
     from edgetune.metrics.series import Window
 
 Array = Any
-Document = Mapping[str, Any]
 Step = tuple[float, float, float]
 Point = tuple[float, float]
 
@@ -47,20 +49,20 @@ class Course:
 
 
 def courses(
-    plan: Plan, baseline: Document | None, looks: Sequence[Document], window: Window | None
+    plan: Plan, baseline: Baseline | None, looks: Sequence[Look], window: Window | None
 ) -> list[Course]:
     """The course of each metric of a plan, the intent's first.
 
     ``window`` holds what the samples tell, None where there are none.
     """
     members = compared(plan, looks)
-    blocks = [look["block"] for look in looks if "block" in look]
+    blocks = [look.block for look in looks if look.block]
     return [_course(name, members, baseline, blocks, window) for name in plan.metrics]
 
 
-def compared(plan: Plan, looks: Sequence[Document]) -> dict[str, list[str]]:
+def compared(plan: Plan, looks: Sequence[Look]) -> dict[str, list[str]]:
     """Hosts of each group, without those that the last look left out."""
-    judged = [look["hosts"] for look in looks if look.get("hosts")]
+    judged = [look.hosts for look in looks if look.hosts]
     kept = judged[-1][plan.intent.metric] if judged else None
     return {
         group: [host for host in hosts if kept is None or host in kept]
@@ -71,8 +73,8 @@ def compared(plan: Plan, looks: Sequence[Document]) -> dict[str, list[str]]:
 def _course(
     metric: str,
     members: Mapping[str, Sequence[str]],
-    baseline: Document | None,
-    blocks: Sequence[Document],
+    baseline: Baseline | None,
+    blocks: Sequence[Block],
     window: Window | None,
 ) -> Course:
     steps = {group: _steps(metric, hosts, baseline, blocks) for group, hosts in members.items()}
@@ -91,22 +93,21 @@ def _course(
 
 
 def _steps(
-    metric: str, hosts: Sequence[str], baseline: Document | None, blocks: Sequence[Document]
+    metric: str, hosts: Sequence[str], baseline: Baseline | None, blocks: Sequence[Block]
 ) -> list[Step]:
     """All that the record holds of some hosts."""
     steps = [
-        (block["start"], block["end"], _rate(rows_of([block], metric, hosts)[0]))
-        for block in blocks
+        (block.start, block.end, _rate(rows_of([block], metric, hosts)[0])) for block in blocks
     ]
     if baseline is None:
         return steps
-    start, end = baseline["start"], baseline["end"]
+    start, end = baseline.start, baseline.end
     middle = (start + end) / 2
     first, second = map(_rate, halves_of(baseline, metric, hosts))
     return [(start, middle, first), (middle, end, second), *steps]
 
 
-def _usual(metric: str, hosts: Sequence[str], baseline: Document | None) -> float:
+def _usual(metric: str, hosts: Sequence[str], baseline: Baseline | None) -> float:
     return _rate(rows_of([baseline], metric, hosts)[0]) if baseline else math.nan
 
 
@@ -126,7 +127,7 @@ def _slots(metric: str, hosts: Sequence[str], window: Window | None) -> list[Poi
     return [(window.start + window.slot * (at + 0.5), rate) for at, rate in enumerate(rates)]
 
 
-def _exposure(metric: str, baseline: Document | None, window: Window | None) -> str:
+def _exposure(metric: str, baseline: Baseline | None, window: Window | None) -> str:
     if baseline is not None:
-        return str(baseline["metrics"][metric]["exposure"])
+        return baseline.metrics[metric].exposure
     return window.exposures[metric] if window is not None else "seconds"

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
+from edgetune.documents.diagnosis import Diagnosis, Found
 from edgetune.durations import duration
 from edgetune.report.text import clock
 from edgetune.texts import command, one_line
@@ -22,26 +22,26 @@ TITLES = {
 }
 
 
-def diagnosis_text(result: Mapping[str, Any]) -> str:
-    """The result of ``rollout.diagnosis``, the hardest first, and the command that comes next."""
-    answered, asked = result["answered"], result["asked"]
-    of = f"of the {duration(result['seconds'])} between two looks"
-    rates = of if result["live"] else "averages since the boot"
+def diagnosis_text(result: Diagnosis) -> str:
+    """A diagnosis, the hardest first, and the command that comes next."""
+    answered, asked = result.answered, result.asked
+    of = f"of the {duration(result.seconds)} between two looks"
+    rates = of if result.live else "averages since the boot"
     parts = [
-        f"Diagnosis of {result['pop']}, {clock(result['time'])}: {answered} of {asked} hosts "
+        f"Diagnosis of {result.pop}, {clock(result.time)}: {answered} of {asked} hosts "
         f"answered. Rates are {rates}."
     ]
     for severity, title in TITLES.items():
-        rows = [row for row in result["findings"] if row["severity"] == severity]
+        rows = [row for row in result.findings if row.severity == severity]
         if rows:
             parts.append(_part([title, *_findings(rows, answered)]))
-    if not result["findings"]:
+    if not result.findings:
         parts.append("Nothing was found.")
-    if result["unread"]:
-        unread = [f"{hosts_text(row['hosts'])}: {row['what']}" for row in result["unread"]]
+    if result.unread:
+        unread = [f"{hosts_text(row.hosts)}: {row.what}" for row in result.unread]
         parts.append(_part(["Not read", *_block(unread, 2)]))
-    if result["missing"]:
-        silent = [f"{host}: {why}" for host, why in result["missing"].items()]
+    if result.missing:
+        silent = [f"{host}: {why}" for host, why in result.missing.items()]
         parts.append(_part(["No answer", *_block(silent, 2)]))
     parts.append(_part(_next(result)))
     return "\n\n".join(parts)
@@ -74,23 +74,23 @@ def _follower(name: str) -> str:
     return f"{head}{int(number) + 1:0{len(number)}}"
 
 
-def _findings(rows: Sequence[Mapping[str, Any]], answered: int) -> Iterator[str]:
+def _findings(rows: Sequence[Found], answered: int) -> Iterator[str]:
     """A line of aligned numbers for each finding; below it where it is, and the worst host."""
     table = _aligned([_cells(row, answered) for row in rows])
     for row, line in zip(rows, table):
         yield f"  {line}".rstrip()
-        told = f"{row['worst']['host']}: {row['worst']['what']}"
-        on = f"on {hosts_text(row['hosts'])}; worst {told}" if row["count"] > 1 else told
-        yield from _block([on], len(f"  {row['count']} of {answered}  "))
+        told = f"{row.worst.host}: {row.worst.what}"
+        on = f"on {hosts_text(row.hosts)}; worst {told}" if row.count > 1 else told
+        yield from _block([on], len(f"  {row.count} of {answered}  "))
 
 
-def _cells(row: Mapping[str, Any], answered: int) -> list[str]:
-    name = f"{row['finding']} -> {row['tuning']}" if row["tuning"] else str(row["finding"])
-    worst = row["worst"]["numbers"][row["measure"]]
-    numbers = [row["measure"], "worst", _short(worst), "median", _short(row["median"])]
+def _cells(row: Found, answered: int) -> list[str]:
+    name = f"{row.finding} -> {row.tuning}" if row.tuning else row.finding
+    worst = row.worst.numbers[row.measure]
+    numbers = [row.measure, "worst", _short(worst), "median", _short(row.median)]
     # Where all hosts are alike, and no tuning is to be chosen, they say nothing.
-    told = numbers if row["severity"] == "helps" or worst != row["median"] else [""] * 5
-    return [f"{row['count']} of {answered}", name, *told]
+    told = numbers if row.severity == "helps" or worst != row.median else [""] * 5
+    return [f"{row.count} of {answered}", name, *told]
 
 
 def _aligned(table: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -132,22 +132,22 @@ def _plain(text: str) -> str:
     return one_line(text).replace("`", "'")
 
 
-def _next(result: Mapping[str, Any]) -> Iterator[str]:
-    rows = result["tunings"]
+def _next(result: Diagnosis) -> Iterator[str]:
+    rows = result.tunings
     if not rows:
         yield "No tuning would help with what was found."
         return
     yield "Tunings"
-    width = max(len(row["tuning"]) for row in rows)
-    digits = max(len(str(len(row["hosts"]))) for row in rows)
+    width = max(len(row.tuning) for row in rows)
+    digits = max(len(str(len(row.hosts))) for row in rows)
     for row in rows:
-        stands = f"; stands already on {hosts_text(row['stands'])}" if row["stands"] else ""
-        unknown = "" if row["known"] else "; not in the catalogue"
-        why = f"{', '.join(row['findings'])}{stands}{unknown}"
-        hosts = "host " if len(row["hosts"]) == 1 else "hosts"
-        yield f"  {row['tuning']:<{width}}  {len(row['hosts']):>{digits}} {hosts}  {why}"
-    best = [row["tuning"] for row in rows if row["known"] and row["hosts"]]
+        stands = f"; stands already on {hosts_text(row.stands)}" if row.stands else ""
+        unknown = "" if row.known else "; not in the catalogue"
+        why = f"{', '.join(row.findings)}{stands}{unknown}"
+        hosts = "host " if len(row.hosts) == 1 else "hosts"
+        yield f"  {row.tuning:<{width}}  {len(row.hosts):>{digits}} {hosts}  {why}"
+    best = [row.tuning for row in rows if row.known and row.hosts]
     if best:
         yield ""
         yield "Next"
-        yield f"  {command('plan_rollout', pop=result['pop'], tuning=best[0])}"
+        yield f"  {command('plan_rollout', pop=result.pop, tuning=best[0])}"

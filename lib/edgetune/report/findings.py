@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterable
+from typing import Protocol
 
+from edgetune.documents.checks import Checked, Group
 from edgetune.report.diagnosis import hosts_text
 from edgetune.texts import one_line
 
@@ -32,13 +33,13 @@ class Found(Protocol):
         """What a person can do."""
 
 
-def grouped(findings: Iterable[Found]) -> list[dict[str, Any]]:
-    """``{hosts, what, advice}`` for each thing that was found, in their order."""
+def grouped(findings: Iterable[Found]) -> list[Group]:
+    """A group for each thing that was found, in their order."""
     hosts: dict[tuple[str, str], list[str]] = {}
     for finding in findings:
         found = hosts.setdefault((finding.what, finding.advice), [])
         found += [finding.host] if finding.host else []
-    return [{"hosts": own, "what": w, "advice": a} for (w, a), own in hosts.items()]
+    return [Group(own, what, advice) for (what, advice), own in hosts.items()]
 
 
 def findings_text(findings: Iterable[Found], most: int = _FEW, advised: bool = False) -> list[str]:
@@ -48,7 +49,7 @@ def findings_text(findings: Iterable[Found], most: int = _FEW, advised: bool = F
     """
     rows = grouped(findings)
     more = [f"and {len(rows) - most} more"] if len(rows) > most else []
-    told = [f"{_line(row)} -> {row['advice']}" if advised else _line(row) for row in rows[:most]]
+    told = [f"{_line(row)} -> {row.advice}" if advised else _line(row) for row in rows[:most]]
     return [*told, *more]
 
 
@@ -58,27 +59,26 @@ def preflight_text(plan: str, notes: Iterable[Found]) -> str:
     return "\n".join([plan, "  preflight", *(f"    {line}" for line in shown)])
 
 
-def doctor_text(result: Mapping[str, Any]) -> str:
-    """The result of ``rollout.doctor``: a line for each check, and below it what to do."""
-    lines = [one_line(result["message"])]
-    for check in result["checks"]:
-        failed = bool(check["findings"])
-        state = "FAILED" if failed else "ok"
-        told = [line for row in check["findings"] for line in _told(row)]
-        body = told or _wrapped(check["means"])
-        head = f"  {state:<8}{check['check']:<{_INDENT - 10}}"
+def doctor_text(message: str, checks: Iterable[Checked]) -> str:
+    """A message, a line for each check, and below it what to do."""
+    lines = [one_line(message)]
+    for check in checks:
+        state = "FAILED" if check.findings else "ok"
+        told = [line for row in check.findings for line in _told(row)]
+        body = told or _wrapped(check.means)
+        head = f"  {state:<8}{check.check:<{_INDENT - 10}}"
         lines += [head + body[0], *(" " * _INDENT + line for line in body[1:])]
     return "\n".join(lines)
 
 
-def _line(row: Mapping[str, Any]) -> str:
-    where = f"{hosts_text(row['hosts'])}: " if row["hosts"] else ""
-    return one_line(f"{where}{row['what']}")[:LONGEST]
+def _line(row: Group) -> str:
+    where = f"{hosts_text(row.hosts)}: " if row.hosts else ""
+    return one_line(f"{where}{row.what}")[:LONGEST]
 
 
-def _told(row: Mapping[str, Any]) -> list[str]:
+def _told(row: Group) -> list[str]:
     """Of what a stranger may have written only the first line begins a line, behind a host."""
-    return [*_wrapped(_line(row), "| "), *_wrapped(f"-> {row['advice']}", "   ")]
+    return [*_wrapped(_line(row), "| "), *_wrapped(f"-> {row.advice}", "   ")]
 
 
 def _wrapped(text: str, further: str = "") -> list[str]:

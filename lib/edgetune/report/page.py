@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 
 from edgetune import __version__
+from edgetune.documents.baseline import Baseline
+from edgetune.documents.look import Look
 from edgetune.documents.plan import Plan
 from edgetune.durations import duration
-from edgetune.judge.outliers import odd_hosts
+from edgetune.judge.outliers import changes_of, odd_hosts
 from edgetune.metrics.catalogue import METRICS, UNITS
 from edgetune.report.axes import number
 from edgetune.report.course import compared, courses
@@ -55,8 +57,8 @@ class Material:
 
     head: Document
     plan: Plan
-    baseline: Document | None
-    looks: Sequence[Document]
+    baseline: Baseline | None
+    looks: Sequence[Look]
     batches: Sequence[Document]
     window: Window | None
     pauses: Sequence[Document]
@@ -70,7 +72,7 @@ class Material:
 def page(material: Material) -> str:
     """The whole page."""
     head, plan, looks = material.head, material.plan, material.looks
-    judged = next((look for look in reversed(looks) if look.get("metrics")), None)
+    judged = next((look for look in reversed(looks) if look.metrics), None)
     members = compared(plan, looks)
     return (
         _templates()
@@ -91,16 +93,20 @@ def page(material: Material) -> str:
             sentence=head["verdict"].get("reason", ""),
             since=runs(head["history"])[-1][0]["at"],
             present=_present(head),
-            prospect=prospect_text(material.baseline["power"]) if material.baseline else "",
+            prospect=_prospect(material.baseline),
             profiles=[profile for profile in plan.profiles if profile.before],
             groups=plan.groups,
             batches=[_batch(batch) for batch in material.batches],
             **_pictures(material),
-            forest=forest(judged["metrics"]) if judged else None,
+            forest=forest(judged.metrics) if judged else None,
             **_hosts(material, judged, members),
             timeline=_timeline(material),
         )
     )
+
+
+def _prospect(baseline: Baseline | None) -> str:
+    return prospect_text(baseline.power) if baseline and baseline.power else ""
 
 
 def _present(head: Document) -> Document:
@@ -122,15 +128,12 @@ def _pictures(material: Material) -> dict[str, Any]:
 
 
 def _hosts(
-    material: Material, judged: Document | None, members: Mapping[str, Sequence[str]]
+    material: Material, judged: Look | None, members: Mapping[str, Sequence[str]]
 ) -> dict[str, Any]:
     """The table of hosts and the picture of their changes."""
-    plan, rows = material.plan, judged["hosts"] if judged else {}
+    plan, rows = material.plan, judged.hosts if judged else {}
     metrics = list(rows)
-    changes = {
-        metric: {host: row[2] for host, row in own.items() if row[2] is not None}
-        for metric, own in rows.items()
-    }
+    changes = changes_of(rows)
     strata = plan.strata.values()
     odd = odd_hosts(changes, [[*own[group]] for own in strata for group in ("test", "control")])
     first = changes.get(plan.intent.metric, {})
@@ -194,11 +197,9 @@ def _events(material: Material) -> Iterator[dict[str, Any]]:
         text = f"{pause['cause']}: {pause['reason']}" if pause["reason"] else pause["cause"]
         yield {"at": pause["at"], "kind": "state", "what": what, "text": text, "by": pause["by"]}
     for look in material.looks:
-        moment = look.get("look", {})
-        what = f"look {moment.get('number', '')}"
-        text = f"{look['verdict']}: {look['decision']}"
-        at = look.get("at", look.get("until", 0.0))
-        yield {"at": at, "kind": "look", "what": what, "text": text, "by": ""}
+        what = f"look {look.moment.number if look.moment else ''}"
+        text = f"{look.verdict}: {look.decision}"
+        yield {"at": look.at or 0.0, "kind": "look", "what": what, "text": text, "by": ""}
 
 
 @cache

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from edgetune.documents.words import State
+
 Entry = Mapping[str, Any]
 
-_STILL = ("held", "complete", "rolled_back")
+_STILL = (State.HELD, State.COMPLETE, State.ROLLED_BACK)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from edgetune.documents.look import Effect
+from edgetune.documents.words import State
 from edgetune.metrics.catalogue import METRICS
 from edgetune.report.axes import Axis, around, clock_ticks, from_zero, number, of_ratios
 from edgetune.report.course import Course, Point, Step
@@ -58,16 +59,16 @@ class TimePicture:
     lines: Sequence[Line]
 
 
-PHASES = {
-    "claimed": "claimed",
-    "baseline": "baseline",
-    "changing": "changes",
-    "soaking": "soak",
-    "held": "held",
-    "promoting": "promotion",
-    "rolling_back": "rollback",
-    "complete": "complete",
-    "rolled_back": "rolled back",
+PHASES: Mapping[str, str] = {
+    State.CLAIMED: "claimed",
+    State.BASELINE: "baseline",
+    State.CHANGING: "changes",
+    State.SOAKING: "soak",
+    State.HELD: "held",
+    State.PROMOTING: "promotion",
+    State.ROLLING_BACK: "rollback",
+    State.COMPLETE: "complete",
+    State.ROLLED_BACK: "rolled back",
 }
 
 
@@ -211,30 +212,30 @@ class Forest:
     strips: Sequence[Strip]
 
 
-def forest(rows: Sequence[Mapping[str, Any]]) -> Forest:
+def forest(rows: Sequence[Effect]) -> Forest:
     """The rows of a look, ``metrics``, as intervals on one axis."""
-    bounds = [b for row in rows for b in (row["ratio"], *row["interval"], _margin(row)) if b]
+    bounds = [b for row in rows for b in (row.ratio, *row.interval, _margin(row)) if b]
     across = of_ratios(bounds, 8, STRIP - 16)
     ticks = [(across.at(value), f"{number(value)}×") for value in across.ticks(6)]
     return Forest(ticks, across.at(1.0), [_strip(row, across) for row in rows])
 
 
-def _strip(row: Mapping[str, Any], across: Axis) -> Strip:
-    low, high = row["interval"]
+def _strip(row: Effect, across: Axis) -> Strip:
+    low, high = row.interval
     margin = _margin(row)
     return Strip(
         low=across.start if low is None else across.at(low),
         high=across.end if high is None else across.at(high),
-        at=across.at(row["ratio"]),
+        at=across.at(row.ratio),
         margin=across.at(margin) if margin else None,
         open_low=low is None,
         open_high=high is None,
     )
 
 
-def _margin(row: Mapping[str, Any]) -> float | None:
+def _margin(row: Effect) -> float | None:
     """The ratio beyond which it is harm, where the tuning permits some."""
-    if not row["margin"]:
+    if not row.margin:
         return None
-    beyond = 1.0 + float(row["margin"])
-    return beyond if METRICS[row["metric"]].better == "lower" else 1 / beyond
+    beyond = 1.0 + row.margin
+    return beyond if METRICS[row.metric].better == "lower" else 1 / beyond

@@ -9,7 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgetune.bmc.ladder import ON, SHUTDOWN
+from edgetune.documents.baseline import Prospect
+from edgetune.documents.look import Effect, Look, Spent
 from edgetune.documents.plan import MOST_WAYS, Intent, Options, Plan
+from edgetune.documents.sample import Drift
 from edgetune.durations import duration, roughly
 from edgetune.judge.outliers import outlier_text
 from edgetune.metrics.catalogue import METRICS, UNITS
@@ -107,37 +110,37 @@ def _page(lines: Sequence[str]) -> str:
     return "\n".join(map(one_line, lines))
 
 
-def prospect_text(power: Mapping[str, Any]) -> str:
+def prospect_text(power: Prospect) -> str:
     """What effect would be seen, from the baseline alone."""
-    seen = f"with {power['power']:.0%} power (alpha {power['alpha']:g})"
-    metric = power["metric"]
-    if power["effect"] is None and power["goal"] == "no_harm":
+    seen = f"with {power.power:.0%} power (alpha {power.alpha:g})"
+    metric = power.metric
+    if power.effect is None and power.goal == "no_harm":
         return f"no {metric} in the baseline: harm can be seen, but not that there is none"
-    if power["effect"] is None:
+    if power.effect is None:
         return f"no effect on {metric} could be seen {seen}: too little happened"
-    told = f"a change of {metric} by {power['effect']:.0%} or more would be seen {seen}"
-    if power["goal"] == "no_harm" and power["effect"] > power["margin"]:
-        return f"{told}, but {power['margin']:.0%} are to be excluded: it may well be held"
+    told = f"a change of {metric} by {power.effect:.0%} or more would be seen {seen}"
+    if power.goal == "no_harm" and power.effect > power.margin:
+        return f"{told}, but {power.margin:.0%} are to be excluded: it may well be held"
     return told
 
 
-def verdict_text(look: Mapping[str, Any]) -> str:
+def verdict_text(look: Look) -> str:
     """A verdict with its numbers."""
-    lines = [f"{look['verdict']}: {look['reason']} -> {look['decision']}"]
-    lines += [f"  {_spent(name, test)}" for name, test in look["tests"].items()]
-    for row in look["metrics"]:
-        unit, name = UNITS[row["exposure"]], f"{row['metric']:<14}"
-        levels = [row.get(f"{g}_{w}") for g in ("test", "control") for w in ("before", "after")]
+    lines = [f"{look.verdict}: {look.reason} -> {look.decision}"]
+    lines += [f"  {_spent(name, test)}" for name, test in look.tests.items()]
+    for row in look.metrics:
+        unit, name = UNITS[row.exposure], f"{row.metric:<14}"
+        levels = (row.test_before, row.test_after, row.control_before, row.control_after)
         shown = [f"{unit.scale * level:.4g}" if level is not None else "-" for level in levels]
         lines.append(
             f"  {name} test {shown[0]} -> {shown[1]}, control {shown[2]} -> {shown[3]} {unit.text}"
             + _effect(row)
         )
-    lines += [f"  far from its group: {outlier_text(row)}" for row in look.get("outliers", [])]
-    for row in look.get("unwatched", []):
-        lines.append(
-            f"  {row['metric']:<14} not watched, as it is optional, on {listed(row['hosts'])}"
-        )
+    lines += [f"  far from its group: {outlier_text(odd)}" for odd in look.outliers]
+    lines += [
+        f"  {own.metric:<14} not watched, as it is optional, on {listed(own.hosts)}"
+        for own in look.unwatched
+    ]
     return _page(lines)
 
 
@@ -190,13 +193,11 @@ def left_text(head: Mapping[str, Any], out: Sequence[str] | None) -> str:
     return _page([*lines, f"  roll back:  {command('roll_back_pop', rollout=head['id'])}"])
 
 
-def drift_text(row: Mapping[str, Any]) -> str:
+def drift_text(row: Drift) -> str:
     """A setting that is not as a standing tuning left it, in one line."""
-    wanted, runtime, stored = (
-        value_text(row[name]) for name in ("wanted", "runtime", "persistent")
-    )
-    now = f"now {runtime}, after a boot {stored}"
-    return one_line(f"{row['tuning']}: {row['id']}: wants {wanted}; {now}: {row['reason']}")
+    now = f"now {value_text(row.runtime)}, after a boot {value_text(row.persistent)}"
+    wants = f"wants {value_text(row.wanted)}"
+    return one_line(f"{row.tuning}: {row.id}: {wants}; {now}: {row.reason}")
 
 
 def was_and_is_text(was: Mapping[str, Any], now: Mapping[str, Any] | None) -> str:
@@ -294,18 +295,16 @@ def value_text(value: Any) -> str:
 _TESTS = {"harm": "anything worse", "help": "the intent"}
 
 
-def _spent(name: str, test: Mapping[str, Any]) -> str:
-    said = "proven" if test["out"] else "not proven"
-    spent = f"alpha {test['spent']:.2g} of {test['alpha']:g} spent so far"
-    return f"{_TESTS[name]:<14} {said}, p {test['p']:.3g}; {spent}"
+def _spent(name: str, test: Spent) -> str:
+    said = "proven" if test.out else "not proven"
+    spent = f"alpha {test.spent:.2g} of {test.alpha:g} spent so far"
+    return f"{_TESTS[name]:<14} {said}, p {test.p:.3g}; {spent}"
 
 
-def _effect(row: Mapping[str, Any]) -> str:
-    if "ratio" not in row:
-        return ""
-    low, high = row["interval"]
+def _effect(row: Effect) -> str:
+    low, high = row.interval
     bounds = f"{low:.3g}" if low is not None else "0", f"{high:.3g}" if high is not None else "inf"
     return (
-        f"; ratio of ratios {row['ratio']:.3g} [{bounds[0]}, {bounds[1]}]"
-        f", p {row['p_better']:.3f} better, {row['p_worse']:.3f} worse"
+        f"; ratio of ratios {row.ratio:.3g} [{bounds[0]}, {bounds[1]}]"
+        f", p {row.p_better:.3f} better, {row.p_worse:.3f} worse"
     )

@@ -7,10 +7,12 @@ import math
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from edgetune.documents.baseline import Baseline, Prospect
 from edgetune.documents.plan import LEAST_SAMPLES
+from edgetune.documents.words import Decision, Verdict
 from edgetune.durations import duration
 from edgetune.errors import InputError, RefusedError
 from edgetune.judge.limits import median_by_host
@@ -25,8 +27,6 @@ from edgetune.rollout.site import Site
 if TYPE_CHECKING:
     from edgetune.metrics.series import Window
     from edgetune.metrics.table import SampleTable
-
-Document = dict[str, Any]
 
 _AT_ONCE = 6 * 3600.0
 _LOOK_AGAIN = 2.0
@@ -49,25 +49,26 @@ def check_baseline(site: Site, rollout: str, epoch: int) -> dict[str, Any]:
     # The sweep at its end belongs to it, too.
     opened.head.baseline[1] = time.time()
     try:
-        baseline = _measure(opened)
+        baseline, power = _measure(opened)
     except InputError as error:
         raise _ended(opened, str(error)) from None
     opened.save_baseline(baseline)
-    power = baseline["power"]
     text = prospect_text(power)
     opened.head.note("", text)
-    useless = _too_short(opened) or _useless(baseline, text, site.config.detectable_effect)
+    most = site.config.detectable_effect
+    useless = _too_short(opened) or _useless(baseline.doubts, power, text, most)
     why = useless or _failing(opened)
     if why:
         raise _ended(opened, why)
     opened.save()
-    known = {} if power["effect"] is None else {"effect": power["effect"]}
-    return {**known, "power": power["power"], "metric": power["metric"], "message": text}
+    known = {} if power.effect is None else {"effect": power.effect}
+    return {**known, "power": power.power, "metric": power.metric, "message": text}
 
 
 def _ended(opened: Rollout, why: str) -> RefusedError:
     """To be raised; the record says why the rollout goes no further."""
-    opened.head.verdict = {"verdict": "inconclusive", "decision": "roll_back", "reason": why}
+    words = {"verdict": Verdict.INCONCLUSIVE.value, "decision": Decision.ROLL_BACK.value}
+    opened.head.verdict = {**words, "reason": why}
     opened.save()
     return RefusedError(why)
 
@@ -93,13 +94,12 @@ def _apart(opened: Record) -> float:
     return statistics.median(later - time for time, later in zip(times, times[1:]))
 
 
-def _useless(baseline: Mapping[str, Any], text: str, most: float) -> str:
-    """Why a rollout after this baseline would prove nothing."""
-    if baseline["doubts"]:
-        return "; ".join(baseline["doubts"])
-    power = baseline["power"]
-    nothing = power["effect"] is None and power["goal"] == "improve"
-    if most and (nothing or (power["effect"] or 0.0) > most):
+def _useless(doubts: Sequence[str], power: Prospect, text: str, most: float) -> str:
+    """Why a rollout after a baseline would prove nothing."""
+    if doubts:
+        return "; ".join(doubts)
+    nothing = power.effect is None and power.goal == "improve"
+    if most and (nothing or (power.effect or 0.0) > most):
         return f"{text}; detectable_effect of the configuration is {most:.0%}"
     return ""
 
@@ -123,14 +123,14 @@ def _unfit(opened: Record) -> list[Finding]:
     return unfit_hosts(Subject(opened.site, opened.pop, opened.hosts(names)))
 
 
-def kept_baseline(opened: Rollout) -> Document:
+def kept_baseline(opened: Rollout) -> Baseline:
     """The baseline of a rollout; one of a version before is measured now, and kept from here on.
 
     RefusedError if there never was one.
     """
     kept = opened.baseline()
     if kept is None:
-        kept = _measure(opened)
+        kept, _ = _measure(opened)
         opened.save_baseline(kept)
     return kept
 
@@ -139,7 +139,7 @@ def usual_health(opened: Record) -> Mapping[str, float]:
     """Each host's median of its health check before anything was changed, in ms."""
     kept = opened.baseline()
     if kept is not None:
-        return dict(kept["health"])
+        return kept.health
     return median_by_host(_samples(opened)) if opened.head.baseline else {}
 
 
@@ -147,7 +147,7 @@ def usual_load(opened: Record) -> float:
     """The most packets per second that the PoP took in the baseline."""
     kept = opened.baseline()
     if kept is not None:
-        return float(kept["load"])
+        return kept.load
     return peak_load(_samples(opened), opened.plan.options.interval)
 
 
@@ -163,7 +163,7 @@ def _span(opened: Record) -> tuple[float, float]:
     return start, end
 
 
-def _measure(opened: Record) -> Document:
+def _measure(opened: Record) -> tuple[Baseline, Prospect]:
     from edgetune.judge.coverage import baseline_doubts
     from edgetune.judge.measured import measure_baseline
     from edgetune.judge.power import prospect
@@ -174,15 +174,17 @@ def _measure(opened: Record) -> Document:
     hosts = [host for group in plan.groups.values() for host in group]
     parts = list(_parts(opened, hosts))
     measured = measure_baseline(join([part.window for part in parts]), plan.strata)
-    facts = measured["facts"]
+    facts = measured.facts
     found = [*gaps(hosts, facts, "baseline"), *baseline_doubts(plan, hosts, facts)]
-    return {
-        **measured,
-        "doubts": [doubt.text for doubt in found],
-        "power": prospect(plan, plan.strata, measured),
-        "health": _medians([part.health for part in parts]),
-        "load": max(part.load for part in parts),
-    }
+    power = prospect(plan, plan.strata, measured)
+    baseline = replace(
+        measured,
+        doubts=[doubt.text for doubt in found],
+        power=power,
+        health=_medians([part.health for part in parts]),
+        load=max(part.load for part in parts),
+    )
+    return baseline, power
 
 
 @dataclass(frozen=True)

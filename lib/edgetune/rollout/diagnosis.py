@@ -9,6 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from edgetune.documents.diagnosis import (
+    Diagnosis,
+    DiagnosisAnswer,
+    Found,
+    Helpful,
+    HostFinding,
+    Unread,
+    Worst,
+    diagnosis_answer,
+)
+from edgetune.documents.reading import encoded
 from edgetune.durations import duration
 from edgetune.errors import HostError, InputError
 from edgetune.fields import Fields
@@ -24,7 +35,7 @@ ANSWER = 60.0
 SERVICE_NAMES = ("nginx",)
 _FEW = 3
 
-Told = Mapping[str, Mapping[str, Any]]
+Told = Mapping[str, DiagnosisAnswer]
 
 
 def diagnose_hosts(
@@ -44,24 +55,25 @@ def diagnose_hosts(
     seconds = _seconds_of(interval)
     request = _request(seconds, services or SERVICE_NAMES)
     answers = site.fleet.ask(chosen, "diagnose", lambda host: request, timeout=seconds + ANSWER)
-    told = {name: answer.data for name, answer in answers.items() if not answer.failed}
+    answered = {name: answer.data for name, answer in answers.items() if not answer.failed}
+    told = {name: diagnosis_answer(data) for name, data in answered.items()}
     missing = {name: str(answer.error) for name, answer in answers.items() if answer.failed}
     if not told:
         raise HostError(f"no host of {pop} answered: {_few(missing)}")
     findings = list(_grouped(told))
-    result = {
-        "pop": pop,
-        "time": time.time(),
-        "live": seconds > 0,
-        "seconds": seconds,
-        "asked": len(chosen),
-        "answered": len(told),
-        "missing": missing,
-        "findings": findings,
-        "tunings": _tunings(site, findings, told),
-        "unread": _unread(told),
-    }
-    return {**result, "message": _message(result), "text": diagnosis_text(result)}
+    found = Diagnosis(
+        pop=pop,
+        time=time.time(),
+        live=seconds > 0,
+        seconds=seconds,
+        asked=len(chosen),
+        answered=len(told),
+        missing=missing,
+        findings=findings,
+        tunings=_tunings(site, findings, told),
+        unread=_unread(told),
+    )
+    return {**encoded(found), "message": _message(found), "text": diagnosis_text(found)}
 
 
 def _chosen(pop: Pop, names: Sequence[str]) -> Sequence[Host]:
@@ -83,16 +95,16 @@ def _request(seconds: int, services: Sequence[str]) -> dict[str, Any]:
     return {"seconds": seconds, "services": list(services)}
 
 
-def _grouped(told: Told) -> Iterator[dict[str, Any]]:
+def _grouped(told: Told) -> Iterator[Found]:
     """A row for each finding, severity and tuning: the hardest, and most frequent, first."""
-    groups: dict[tuple[str, str, str, str], list[tuple[str, Mapping[str, Any]]]] = {}
+    groups: dict[tuple[str, str, str, str], list[tuple[str, HostFinding]]] = {}
     for host, data in told.items():
-        for row in data["findings"]:
+        for row in data.findings:
             # Hosts compare by one measure only; the agents of one version agree on it.
-            key = row["severity"], row["finding"], row["tuning"] or "", row["measure"]
+            key = row.severity, row.finding, row.tuning or "", row.measure
             groups.setdefault(key, []).append((host, row))
     rows = [_group(*key, found) for key, found in groups.items()]
-    yield from sorted(rows, key=lambda row: (SEVERITIES.index(row["severity"]), -row["count"]))
+    yield from sorted(rows, key=lambda row: (SEVERITIES.index(row.severity), -row.count))
 
 
 def _group(
@@ -100,40 +112,40 @@ def _group(
     finding: str,
     tuning: str,
     measure: str,
-    found: Sequence[tuple[str, Mapping[str, Any]]],
-) -> dict[str, Any]:
-    host, worst = max(found, key=lambda pair: pair[1]["numbers"][measure])
+    found: Sequence[tuple[str, HostFinding]],
+) -> Found:
+    host, worst = max(found, key=lambda pair: pair[1].numbers[measure])
     hosts = sorted({name for name, _ in found})
-    return {
-        "finding": finding,
-        "severity": severity,
-        "tuning": tuning,
-        "count": len(hosts),
-        "hosts": hosts,
-        "measure": measure,
-        "median": median(row["numbers"][measure] for _, row in found),
-        "worst": {"host": host, "what": worst["what"], "numbers": worst["numbers"]},
-    }
+    return Found(
+        finding=finding,
+        severity=severity,
+        tuning=tuning,
+        count=len(hosts),
+        hosts=hosts,
+        measure=measure,
+        median=median(row.numbers[measure] for _, row in found),
+        worst=Worst(host, worst.what, worst.numbers),
+    )
 
 
-def _tunings(site: Site, findings: Sequence[Mapping[str, Any]], told: Told) -> list[dict[str, Any]]:
+def _tunings(site: Site, findings: Sequence[Found], told: Told) -> list[Helpful]:
     """Each tuning that would help: why, on which hosts, and on which of them it stands already."""
-    helpful = [row for row in findings if row["severity"] == "helps"]
+    helpful = [row for row in findings if row.severity == "helps"]
     rows = []
-    for name in dict.fromkeys(row["tuning"] for row in helpful):
-        why = [row for row in helpful if row["tuning"] == name]
-        affected = sorted({host for row in why for host in row["hosts"]})
-        stands = [host for host in affected if name in told[host]["tunings"]]
+    for name in dict.fromkeys(row.tuning for row in helpful):
+        why = [row for row in helpful if row.tuning == name]
+        affected = sorted({host for row in why for host in row.hosts})
+        stands = [host for host in affected if name in told[host].tunings]
         rows.append(
-            {
-                "tuning": name,
-                "findings": [row["finding"] for row in why],
-                "hosts": [host for host in affected if host not in stands],
-                "stands": stands,
-                "known": _is_known(site, name),
-            }
+            Helpful(
+                tuning=name,
+                findings=[row.finding for row in why],
+                hosts=[host for host in affected if host not in stands],
+                stands=stands,
+                known=_is_known(site, name),
+            )
         )
-    return sorted(rows, key=lambda row: -len(row["hosts"]))
+    return sorted(rows, key=lambda row: -len(row.hosts))
 
 
 def _is_known(site: Site, tuning: str) -> bool:
@@ -144,23 +156,20 @@ def _is_known(site: Site, tuning: str) -> bool:
     return True
 
 
-def _unread(told: Told) -> list[dict[str, Any]]:
-    """What could not be read and why, and where."""
+def _unread(told: Told) -> list[Unread]:
     hosts: dict[str, list[str]] = {}
     for host, data in told.items():
-        for what in data["unread"]:
+        for what in data.unread:
             hosts.setdefault(what, []).append(host)
-    rows = [{"what": what, "hosts": names} for what, names in hosts.items()]
-    return sorted(rows, key=lambda row: -len(row["hosts"]))
+    rows = [Unread(what, names) for what, names in hosts.items()]
+    return sorted(rows, key=lambda row: -len(row.hosts))
 
 
-def _message(result: Mapping[str, Any]) -> str:
-    helpful = [
-        f"{row['tuning']} ({len(row['hosts'])})" for row in result["tunings"] if row["hosts"]
-    ]
+def _message(found: Diagnosis) -> str:
+    helpful = [f"{row.tuning} ({len(row.hosts)})" for row in found.tunings if row.hosts]
     would = f"; would help: {', '.join(helpful)}" if helpful else ""
-    lost = f"; no answer from {', '.join(result['missing'])}" if result["missing"] else ""
-    return f"{result['answered']} hosts diagnosed{would}{lost}"
+    lost = f"; no answer from {', '.join(found.missing)}" if found.missing else ""
+    return f"{found.answered} hosts diagnosed{would}{lost}"
 
 
 def _few(missing: Mapping[str, str]) -> str:

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from edgetune.documents.checks import Checked
+from edgetune.documents.reading import encoded
 from edgetune.durations import duration
 from edgetune.errors import EdgetuneError
 from edgetune.hosts.result import HostResult
@@ -51,9 +53,14 @@ def doctor_pop(site: Site, pop: str, tuning: str = "") -> dict[str, Any]:
     wanted = site.tuning(tuning) if tuning else None
     subject = Subject(site, known, known.hosts)
     checks = [_looked(named, subject) for named in _checks(subject, wanted)]
-    failed = [check["check"] for check in checks if check["findings"]]
-    result = {"pop": pop, "checks": checks, "failed": failed, "message": _message(pop, checks)}
-    return {**result, "text": doctor_text(result)}
+    message = _message(pop, checks)
+    return {
+        "pop": pop,
+        "checks": encoded(checks),
+        "failed": _failed(checks),
+        "message": message,
+        "text": doctor_text(message, checks),
+    }
 
 
 def _checks(subject: Subject, tuning: Tuning | None) -> Iterable[_Named]:
@@ -77,16 +84,20 @@ def _checks(subject: Subject, tuning: Tuning | None) -> Iterable[_Named]:
         yield _Named("settings", takes, partial(check_settings, tuning))
 
 
-def _looked(named: _Named, subject: Subject) -> dict[str, Any]:
+def _looked(named: _Named, subject: Subject) -> Checked:
     try:
         found = list(named.check(subject))
     except EdgetuneError as error:
         found = [Finding(str(error), f"mend that; {named.name} could not be looked at")]
-    return {"check": named.name, "means": named.means, "findings": grouped(found)}
+    return Checked(named.name, named.means, grouped(found))
 
 
-def _message(pop: str, checks: list[dict[str, Any]]) -> str:
-    failed = [check["check"] for check in checks if check["findings"]]
+def _failed(checks: Iterable[Checked]) -> list[str]:
+    return [own.check for own in checks if own.findings]
+
+
+def _message(pop: str, checks: Sequence[Checked]) -> str:
+    failed = _failed(checks)
     if not failed:
         return f"{pop}: all {len(checks)} checks are well"
     return f"{pop}: {len(failed)} of {len(checks)} checks failed: {', '.join(failed)}"

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from edgetune.documents.sample import sample_answer
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host, Pop
 from edgetune.rollout.site import Site
@@ -41,12 +42,13 @@ def sick_services(site: Site, pop: Pop, hosts: Sequence[Host]) -> dict[str, str]
 def _seen(pop: Pop, answer: HostResult) -> str:
     if answer.failed:
         return f"its health check could not be asked: {answer.error}"
-    failed = answer.data["gauges"].get("health_failed")
+    told = sample_answer(answer.data)
+    failed = told.gauges.get("health_failed")
     if failed == 0:
         return ""
     if failed is None:
         return f"{pop.health} was not asked by the host"
-    what = one_line(str(answer.data.get("health") or "does not answer well"))[:_LONGEST]
+    what = one_line(told.health or "does not answer well")[:_LONGEST]
     return f"{pop.health} {what}{_how_often(failed)}"
 
 

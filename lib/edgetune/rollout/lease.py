@@ -13,8 +13,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgetune import RECORD_SCHEMA
+from edgetune.documents.baseline import Baseline
 from edgetune.documents.batch import Batch, batch_key
 from edgetune.documents.head import Head, head_key, read_head
+from edgetune.documents.look import Look
 from edgetune.documents.reading import digest_of
 from edgetune.errors import FencedError, RefusedError
 from edgetune.rollout.claims import Claim
@@ -82,13 +84,13 @@ class Rollout(Record):
             batch.hosts[name].go(step)
         self.save_batch(batch)
 
-    def save_baseline(self, baseline: Mapping[str, Any]) -> None:
+    def save_baseline(self, baseline: Baseline) -> None:
         """Write the baseline's document."""
-        self._save_document(baseline_key(self.head.id), baseline)
+        self._save_document(baseline_key(self.head.id), baseline.document())
 
-    def save_look(self, number: int, look: Mapping[str, Any]) -> None:
-        """Write a look's document."""
-        self._save_document(look_key(self.head.id, number), {"number": number, **look})
+    def save_look(self, look: Look) -> None:
+        """Write a look's document under its number."""
+        self._save_document(look_key(self.head.id, look.number), look.document())
 
     def _save_document(self, key: str, body: Mapping[str, Any]) -> None:
         document = json.loads(

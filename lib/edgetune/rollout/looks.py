@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Union
 
 from edgetune.documents.batch import Batch
+from edgetune.documents.look import Look
+from edgetune.documents.reading import encoded
+from edgetune.documents.words import Decision, Outcome, State
 from edgetune.errors import FencedError
 from edgetune.judge.limits import beyond_limits
 from edgetune.report.text import listed, verdict_text
@@ -20,13 +22,15 @@ from edgetune.rollout.soak import Soak
 
 _DONE = {"change": "changed", "sham": "rebooted", "restore": "as before"}
 
-# What a look decides about a rollout that somebody else has moved on.
-ELSEWHERE = {
-    "promoting": "wait",
-    "rolling_back": "wait",
-    "complete": "promoted",
-    "held": "held",
-    "rolled_back": "rolled_back",
+Said = Union[Decision, Outcome]
+
+# What is said of a rollout that somebody else has moved on.
+ELSEWHERE: dict[str, Said] = {
+    State.PROMOTING: Decision.WAIT,
+    State.ROLLING_BACK: Decision.WAIT,
+    State.COMPLETE: Outcome.PROMOTED,
+    State.HELD: Outcome.HELD,
+    State.ROLLED_BACK: Outcome.ROLLED_BACK,
 }
 
 
@@ -39,7 +43,7 @@ def check_health(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     work = opened.batch(batch)
     left = len(work.at("planned"))
     samples, _ = sample_pop(site, opened.pop)
-    now = {str(sample["host"]): sample["gauges"] for sample in samples}
+    now = {sample.host: sample.gauges for sample in samples}
     # What is taken back already serves again: nothing is stopped for it.
     checked = work.at("done") if work.what != "restore" else []
     before = usual_health(opened) if checked else {}
@@ -84,30 +88,30 @@ def compare_pop(site: Site, rollout: str, now: bool = False) -> dict[str, Any]:
     """
     opened = as_owner(site, rollout)
     head = opened.head
-    if head.state != "soaking":
-        return _decided(opened, ELSEWHERE.get(head.state, "none"), f"{rollout} is {head.state}")
+    if head.state != State.SOAKING:
+        said = ELSEWHERE.get(head.state, Outcome.NONE)
+        return _decided(opened, said, f"{rollout} is {head.state}")
     if not _take_if_ownerless(opened):
-        return _decided(opened, "wait", f"somebody else is at work on {rollout}")
+        return _decided(opened, Decision.WAIT, f"somebody else is at work on {rollout}")
     opened.lease.renew()
     soak = Soak(opened)
     taken = not soak.has_decided
     if taken:
         ends = soak.due(now)
         if not ends:
-            return _decided(opened, "wait", soak.until_next())
+            return _decided(opened, Decision.WAIT, soak.until_next())
         if not _has_samples_after(opened, ends[-1]):
             sample_pop(site, opened.pop)
         if not _take_turn(opened):
-            return _decided(opened, "wait", f"somebody else is looking at {rollout}")
+            return _decided(opened, Decision.WAIT, f"somebody else is looking at {rollout}")
         for end in ends:
             soak.look(end)
             if soak.has_decided:
                 break
     look = soak.looks[-1]
-    message = f"{look['verdict']}: {look['reason']}"
-    told = taken and look["decision"] == "wait"
+    told = taken and look.decision is Decision.WAIT
     channel = head.channel if told else ""
-    return _decided(opened, look["decision"], message, look, channel)
+    return _decided(opened, look.decision, f"{look.verdict}: {look.reason}", look, channel)
 
 
 def _has_samples_after(opened: Record, end: float) -> bool:
@@ -147,7 +151,7 @@ def _take_if_ownerless(opened: Rollout) -> bool:
     claim = site.claims.take(head.pop, head.id, site.config.claim_ttl, after, head.epoch)
     opened.head = read_rollout(site, head.id).head
     opened.head.epoch = claim.epoch
-    if opened.head.state != "soaking":
+    if opened.head.state != State.SOAKING:
         return False
     opened.save()
     return True
@@ -155,17 +159,17 @@ def _take_if_ownerless(opened: Rollout) -> bool:
 
 def _decided(
     opened: Record,
-    decision: str,
+    decision: Said,
     message: str,
-    look: Mapping[str, Any] | None = None,
+    look: Look | None = None,
     channel: str = "",
 ) -> dict[str, Any]:
     return {
         "rollout": opened.head.id,
         "epoch": opened.head.epoch,
-        "decision": decision,
-        "verdict": look["verdict"] if look else "",
-        "metrics": look["metrics"] if look else [],
+        "decision": decision.value,
+        "verdict": look.verdict.value if look else "",
+        "metrics": encoded(look.metrics) if look else [],
         "channel": channel,
         "message": message,
         "text": verdict_text(look) if look else message,

@@ -14,13 +14,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
 from edgetune import PACK
+from edgetune.documents.baseline import Baseline, read_baseline
 from edgetune.documents.batch import Batch, HostStep, Wait, batch_key, read_batch
 from edgetune.documents.head import Head, head_key, read_head
+from edgetune.documents.look import Look, read_look
 from edgetune.documents.plan import Plan, read_plan
 from edgetune.documents.reading import check_is, digest_of, read_document
 from edgetune.documents.schema import refuse_schema
@@ -30,17 +32,6 @@ from edgetune.plan import settings_by_bmc
 from edgetune.rollout.heads import read_heads
 from edgetune.rollout.site import Site
 from edgetune.rollout.unreadable import is_released
-
-_BASELINE = {"health": dict, "metrics": dict, "facts": dict, "doubts": list, "power": dict}
-_LOOK = {
-    "verdict": str,
-    "decision": str,
-    "reason": str,
-    "tests": dict,
-    "metrics": list,
-    "until": (int, float),
-    "block": dict,
-}
 
 
 class Record:
@@ -128,18 +119,22 @@ class Record:
         waits = [batch.wait for batch in self.batches() if batch.number in numbers and batch.wait]
         return waits[-1] if waits else None
 
-    def baseline(self) -> dict[str, Any] | None:
-        """The baseline's document, None before it was measured; DamagedError if it is damaged."""
-        return self._document(baseline_key(self.head.id), _BASELINE)
+    def baseline(self) -> Baseline | None:
+        """The baseline, None before it was measured; DamagedError if it is damaged."""
+        key = baseline_key(self.head.id)
+        document = self._document(key)
+        return None if document is None else read_baseline(key, document)
 
-    def look(self, number: int) -> dict[str, Any]:
-        """A look's document; RefusedError if it is not there, DamagedError if it is damaged."""
-        look = self._document(look_key(self.head.id, number), _LOOK)
-        if look is None:
+    def look(self, number: int) -> Look:
+        """A look; RefusedError if it is not there, DamagedError if it is damaged."""
+        key = look_key(self.head.id, number)
+        document = self._document(key)
+        if document is None:
             raise RefusedError(f"the record of rollout {self.head.id} lacks look {number}")
-        return look
+        return read_look(key, document)
 
-    def _document(self, key: str, shape: Mapping[str, Any]) -> dict[str, Any] | None:
+    def _document(self, key: str) -> dict[str, Any] | None:
+        """What is stored there, without what tells that it is whole and of this rollout."""
         text = self.site.store.get(key)
         if text is None:
             return None
@@ -149,10 +144,7 @@ class Record:
         # Earlier versions wrote none.
         good = digest in (None, digest_of(document)) and document.get("rollout") == self.head.id
         check_is(key, "digest", good, "is of another document")
-        for name, kinds in shape.items():
-            if name in document:
-                check_is(key, name, isinstance(document[name], kinds), "is of another type")
-        return document
+        return {n: value for n, value in document.items() if n not in ("schema", "rollout")}
 
 
 def baseline_key(rollout: str) -> str:

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgetune.config import Config
+from edgetune.documents.baseline import Baseline
 from edgetune.documents.head import CHANGES_HOSTS, ENDED, Head
+from edgetune.documents.look import Look
 from edgetune.errors import EdgetuneError, InputError, RefusedError
 from edgetune.metrics.table import SampleTable
 from edgetune.report.phases import phases
@@ -115,8 +117,8 @@ def _pauses(head: Head, pauses: Mapping[str, Pause]) -> list[Document]:
     ]
 
 
-def _looks(opened: Record, missing: list[str]) -> list[Document]:
-    looks: list[Document] = []
+def _looks(opened: Record, missing: list[str]) -> list[Look]:
+    looks: list[Look] = []
     for number in range(opened.head.looks):
         try:
             looks.append(opened.look(number))
@@ -126,7 +128,7 @@ def _looks(opened: Record, missing: list[str]) -> list[Document]:
 
 
 def _window(
-    opened: Record, baseline: Document | None, until: float, missing: list[str]
+    opened: Record, baseline: Baseline | None, until: float, missing: list[str]
 ) -> Window | None:
     """What the samples that are still there tell, in few slots."""
     from edgetune.metrics.series import read_window
@@ -137,8 +139,7 @@ def _window(
     interval = plan.options.interval
     slot = interval * max(_SAMPLES, math.ceil((until - start) / interval / _SLOTS))
     hosts = [host for group in plan.groups.values() for host in group]
-    measured = baseline["metrics"] if baseline else {}
-    exposures = {name: row["exposure"] for name, row in measured.items()}
+    exposures = baseline.exposures if baseline else {}
     try:
         samples = _samples(opened, start, until, slot)
         window = read_window(samples, hosts, start, until, slot, plan.metrics, exposures)

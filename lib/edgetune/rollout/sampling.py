@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from edgetune.documents.head import ENDED
+from edgetune.documents.sample import Drift, Sample, sample_answer
 from edgetune.errors import FencedError
 from edgetune.inventory import Host, Pop
 from edgetune.metrics.samples import make_sample
-from edgetune.metrics.table import Sample, SampleTable
+from edgetune.metrics.table import SampleTable
 from edgetune.report.text import drift_text
 from edgetune.rollout.automation import SAMPLED_EVERY
 from edgetune.rollout.bios_drift import bios_drift
@@ -223,7 +224,8 @@ def _sweep(site: Site, pops: Sequence[Pop]) -> dict[str, _Swept]:
         for host, answer in part:
             name = pop_of[host].name
             if not answer.failed:
-                fresh.setdefault(name, []).append(make_sample(host.name, began[name], answer.data))
+                sample = make_sample(host.name, began[name], sample_answer(answer.data))
+                fresh.setdefault(name, []).append(sample)
         for name, own in fresh.items():
             site.samples.add(name, own)
             samples[name] += own
@@ -249,11 +251,11 @@ def _pops_standing(site: Site) -> list[str]:
 
 def _drift(answers: Sequence[HostResult]) -> dict[str, list[str]]:
     """What is not any more as a standing tuning left it, a text for each setting, by host."""
-    rows = {answer.host: answer.data.get("drift", []) for answer in answers}
-    return {host: _drift_of(own) for host, own in rows.items() if own}
+    told = {own.host: sample_answer(own.data).drift for own in answers if not own.failed}
+    return {host: _drift_of(own) for host, own in told.items() if own}
 
 
-def _drift_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _drift_of(rows: Sequence[Drift]) -> list[str]:
     more = len(rows) - _MOST_DRIFT
     told = [shortened(drift_text(row)) for row in rows[:_MOST_DRIFT]]
     return [*told, f"and {more} more settings"] if more > 0 else told

@@ -4,25 +4,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from edgetune.documents.baseline import Baseline
+from edgetune.documents.block import Block
+from edgetune.documents.look import Look, Moment
+from edgetune.documents.words import Decision
 from edgetune.durations import duration
 from edgetune.errors import InputError, RefusedError
-from edgetune.judge.limits import beyond_limits
-from edgetune.rollout.baseline import kept_baseline, usual_health
+from edgetune.judge.limits import Newest
+from edgetune.rollout.baseline import kept_baseline
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.record import Record
 
 if TYPE_CHECKING:
-    from edgetune.judge.look import Moment
     from edgetune.judge.ring import PopRecord
 
-Gauges = Mapping[str, Mapping[str, float]]
-
 _SAME_TIME = 1e-6
-_SUMMARY = ("verdict", "decision", "reason", "look", "draws", "metrics", "power")
 
 
 class Soak:
@@ -34,7 +35,7 @@ class Soak:
         self._start, self._over = opened.head.soak
 
     @cached_property
-    def looks(self) -> list[dict[str, Any]]:
+    def looks(self) -> list[Look]:
         """Those that were taken."""
         head = self._opened.head
         return self._understood(range(head.first_look, head.looks))
@@ -42,7 +43,7 @@ class Soak:
     @property
     def has_decided(self) -> bool:
         """Whether the last look ended the soak; who took it may have died before acting on it."""
-        return any(look["decision"] != "wait" for look in self._last)
+        return any(look.decision is not Decision.WAIT for look in self._last)
 
     def due(self, now: bool) -> list[float]:
         """The ends of the looks that are due, with ``now`` of one that is not."""
@@ -68,13 +69,14 @@ class Soak:
 
         An error is no verdict: the next look has the samples of this one, too.
         """
-        look, head = self._take(end), self._opened.head
-        head.verdict = {key: look[key] for key in _SUMMARY}
-        self._opened.save_look(head.looks, look)
+        head = self._opened.head
+        look = self.looks[-1] = replace(self._take(end), number=head.looks)
+        head.verdict = look.summary()
+        self._opened.save_look(look)
         head.looks += 1
         self._opened.save()
 
-    def foreseen(self) -> dict[str, Any] | None:
+    def foreseen(self) -> Look | None:
         """The look that decides the soak by now, written down or not; None while it goes on.
 
         What is due is judged as ``look`` would, and nothing is written. It waits until a look has
@@ -92,44 +94,46 @@ class Soak:
     def waits_since(self) -> float | None:
         """Since when a look is due, or a decision is not acted on; None if nobody is awaited."""
         if self.has_decided:
-            return float(self._last[-1]["at"])
+            return self._last[-1].at
         return next(iter(self.due(now=False)), None)
 
     def for_ring(self) -> PopRecord:
         """What it has to say in the comparison of a ring; RefusedError if it was never judged."""
         from edgetune.judge.ring import PopRecord
 
-        blocks = [look["block"] for look in self.looks if "block" in look]
+        blocks = [look.block for look in self.looks if look.block]
         if not blocks:
             raise RefusedError(f"rollout {self._opened.head.id} was never compared")
         baseline = kept_baseline(self._opened)
         return PopRecord(self._plan, _compared(self._opened), baseline, blocks)
 
-    def _take(self, end: float) -> dict[str, Any]:
+    def _take(self, end: float) -> Look:
         """The look at a time, judged and not written down."""
+        from edgetune.judge.look import no_look
+
         moment = self._moment(end)
         try:
-            look = self._judge(moment, end)
+            found = self._judge(moment, end)
         except InputError as error:
-            look = _no_verdict(moment, str(error))
-        look.update(until=end, at=time.time())
+            found = no_look(moment, str(error))
+        look = replace(found, until=end, at=time.time())
         self.looks.append(look)
         return look
 
     @property
-    def _last(self) -> list[dict[str, Any]]:
+    def _last(self) -> list[Look]:
         if "looks" in self.__dict__:
             return self.looks[-1:]
         head = self._opened.head
         return self._understood(range(max(head.first_look, head.looks - 1), head.looks))
 
-    def _understood(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
-        """Without those of versions before, which spent nothing."""
-        return [look for look in map(self._opened.look, numbers) if "until" in look]
+    def _understood(self, numbers: Sequence[int]) -> list[Look]:
+        """Without those of versions before 0.6, which spent nothing."""
+        return [look for look in map(self._opened.look, numbers) if look.until is not None]
 
     @property
     def _until(self) -> float:
-        return max([self._start, *(float(look["until"]) for look in self._last)])
+        return max([self._start, *(look.until for look in self._last if look.until is not None)])
 
     @cached_property
     def _schedule(self) -> list[float]:
@@ -138,73 +142,42 @@ class Soak:
         return [self._start + each * (number + 1) for number in range(looks)]
 
     def _moment(self, end: float) -> Moment:
-        from edgetune.judge.look import Moment
-
         number = len(self.looks) + 1
         ahead = sum(each > end + _SAME_TIME for each in self._schedule)
         passed = (end - self._start) / (self._over - self._start)
         return Moment(number, number + ahead, min(1.0, round(passed, 9)))
 
-    def _judge(self, moment: Moment, end: float) -> dict[str, Any]:
+    def _judge(self, moment: Moment, end: float) -> Look:
         from edgetune.judge.look import take_look
 
         baseline = kept_baseline(self._opened)
-        judged = [look for look in self.looks if "block" in look]
-        begin = max([self._start, *(float(look["block"]["end"]) for look in judged)])
-        block, gauges = self._block(baseline, begin, end)
-        blocks = [*(look["block"] for look in judged), block]
+        judged = [look for look in self.looks if look.block]
+        blocks = [look.block for look in judged if look.block]
+        begin = max([self._start, *(block.end for block in blocks)])
+        block, newest = self._block(baseline, begin, end)
         earlier = judged[-1] if judged else None
         strata = _compared(self._opened)
-        look = take_look(self._plan, strata, baseline, blocks, moment, earlier)
-        _hold_if_unwell(self._opened, look, gauges)
-        return {**look, "block": block}
+        blocks.append(block)
+        look = take_look(self._plan, strata, baseline, blocks, moment, earlier, newest)
+        return replace(look, block=block)
 
-    def _block(
-        self, baseline: Mapping[str, Any], start: float, end: float
-    ) -> tuple[dict[str, Any], Gauges]:
-        """What was counted since the last look, and each host's gauges at its end."""
+    def _block(self, baseline: Baseline, start: float, end: float) -> tuple[Block, Newest]:
+        """What was counted since the last look, and what hosts measure of themselves at its end."""
         from edgetune.judge.measured import measure_block
         from edgetune.metrics.series import read_window
 
         plan, options, samples = self._plan, self._plan.options, self._opened.site.samples
         interval, hosts = options.interval, [h for own in plan.groups.values() for h in own]
-        exposures = {name: row["exposure"] for name, row in baseline["metrics"].items()}
         # The warm-up is left out of the comparison, but a host that reboots in it is told.
         since = start - options.warmup if start <= self._start else start
         begun = min(since, start - 2 * interval)
         around = samples.window(self._opened.head.pop, begun, end + interval)
-        names = plan.metrics
-        window = read_window(around, hosts, start, end, interval, names, exposures, since)
-        block = measure_block(window, plan.strata, baseline)
+        window = read_window(
+            around, hosts, start, end, interval, plan.metrics, baseline.exposures, since
+        )
+        block = measure_block(window, plan.strata, baseline, self._opened.head.first_look > 0)
         # The samples of many hosts are let go before the look needs its memory.
-        return {**block, "resumed": self._opened.head.first_look > 0}, around.latest_gauges()
-
-
-def _no_verdict(moment: Moment, error: str) -> dict[str, Any]:
-    """A look that found nothing out. It spends no alpha."""
-    return {
-        "verdict": "inconclusive",
-        "decision": "hold" if moment.passed >= 1 else "wait",
-        "reason": f"{error}, look {moment.number} of {moment.of}",
-        "doubts": [],
-        "look": {"number": moment.number, "of": moment.of, "passed": moment.passed},
-        "draws": 0,
-        "tests": {},
-        "metrics": [],
-        "hosts": {},
-        "power": None,
-    }
-
-
-def _hold_if_unwell(opened: Record, look: dict[str, Any], latest: Gauges) -> None:
-    """A single sick host is nothing to the statistics; it is not promoted all the same."""
-    if look["decision"] != "promote":
-        return
-    before = usual_health(opened)
-    test = opened.plan.groups["test"]
-    for name, problem in beyond_limits(test, latest, before, test).items():
-        look["decision"] = "hold"
-        look["reason"] += f"; but {name} {problem}"
+        return block, Newest(around.latest_gauges(), baseline.health)
 
 
 def _compared(opened: Record) -> dict[str, dict[str, list[str]]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from edgetune.documents.words import Decision
 from edgetune.judge.limits import FAILED, beyond_limits
 from edgetune.rollout.baseline import usual_health
 from edgetune.rollout.guard.watched import Finding, Watched
@@ -70,8 +70,9 @@ def _last_two(watched: Watched) -> tuple[Gauges, Gauges]:
     return last, before
 
 
-def _most_fail(gauges: Sequence[Mapping[str, Any]]) -> bool:
-    failed = [each["health_failed"] for each in gauges if each.get("health_failed") is not None]
+def _most_fail(gauges: Sequence[Mapping[str, float]]) -> bool:
+    shares = (each.get("health_failed") for each in gauges)
+    failed = [share for share in shares if share is not None]
     return bool(failed) and statistics.median(failed) > FAILED
 
 
@@ -81,12 +82,12 @@ def worse_group(watched: Watched) -> Finding | None:
     if watched.head.state != "soaking" or watched.opened.baseline() is None:
         return None
     look = watched.soak.foreseen()
-    if look is None or look["decision"] != "roll_back":
+    if look is None or look.decision is not Decision.ROLL_BACK:
         return None
     return watched.finding(
         "the test group got worse than the control group",
-        mark=str(look["look"]["number"]),
+        mark=str(look.moment.number if look.moment else ""),
         kind="comparison",
         hosts=[],
-        evidence=one_line(look["reason"]),
+        evidence=one_line(look.reason),
     )
