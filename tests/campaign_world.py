@@ -7,11 +7,11 @@ import copy
 from pathlib import Path
 from typing import Any
 
-from edgetune.campaign.advance import next_of_campaign
+from edgetune.campaign.advance import step_campaign
 from edgetune.campaign.record import Record, read_record
 from edgetune.campaign.run import run_campaign
 from edgetune.rollout.heads import all_heads
-from edgetune.rollout.lifecycle import mark_rollout, release_pop
+from edgetune.rollout.lifecycle import release_claim, set_rollout_state
 from edgetune.rollout.record import read_rollout
 from tests.builders import inventory_document, write_yaml
 from tests.world import EmptyWorld
@@ -100,7 +100,7 @@ class CampaignWorld(EmptyWorld):
 
     def advance(self) -> list[str]:
         """One step; the PoPs whose rollouts it began."""
-        begun = next_of_campaign(self.site, self.id, owner="run-1", by="cron")["start"]
+        begun = step_campaign(self.site, self.id, owner="run-1", by="cron")["start"]
         return [read_rollout(self.site, each["rollout"]).head.pop for each in begun]
 
     def begun(self) -> list[str]:
@@ -112,9 +112,9 @@ class CampaignWorld(EmptyWorld):
         rollout = self.record.pops[pop].rollout
         for each in WAYS[state]:
             epoch = read_rollout(self.site, rollout).head.epoch
-            mark_rollout(self.site, rollout, epoch, each)
+            set_rollout_state(self.site, rollout, epoch, each)
         if state in ("complete", "rolled_back"):
-            release_pop(self.site, rollout, read_rollout(self.site, rollout).head.epoch)
+            release_claim(self.site, rollout, read_rollout(self.site, rollout).head.epoch)
             self.forget(pop)
 
     def forget(self, key: str) -> None:

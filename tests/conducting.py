@@ -12,8 +12,8 @@ STEPS = {
     step.__name__: step
     for step in (
         lifecycle.claim_pop,
-        lifecycle.mark_rollout,
-        lifecycle.release_pop,
+        lifecycle.set_rollout_state,
+        lifecycle.release_claim,
         drain.drain_hosts,
         drain.check_drained,
         bios.set_bios,

@@ -222,12 +222,12 @@ class CompareAliasTestCase(AliasCase):
 
 class HoldAliasTestCase(AliasCase):
     __test__ = True
-    action_alias_name = "edgetune_hold"
+    action_alias_name = "edgetune_pause"
     understood = {
-        "edgetune hold lab1": {"pop": "lab1", "reason": ""},
-        "edgetune hold lab1 because of the final": {"pop": "lab1", "reason": "of the final"},
+        "edgetune pause lab1": {"pop": "lab1", "reason": ""},
+        "edgetune pause lab1 because of the final": {"pop": "lab1", "reason": "of the final"},
     }
-    others = ("edgetune hold",)
+    others = ("edgetune pause",)
 
 
 class ResumeAliasTestCase(AliasCase):

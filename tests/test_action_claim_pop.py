@@ -15,7 +15,7 @@ class ClaimPopTestCase(EdgetuneActionTestCase):
     def test_claims_a_free_pop_for_a_plan(self) -> None:
         for state in ("soaking", "rolling_back", "rolled_back"):
             self.world.mark(state)
-        lifecycle.release_pop(self.world.site, self.world.rollout, self.world.epoch)
+        lifecycle.release_claim(self.world.site, self.world.rollout, self.world.epoch)
         result = self.assert_succeeds(plan=self.world.plan.digest)
         self.assertNotEqual(result["rollout"], self.world.rollout)
         self.assertEqual((result["claimed"], result["state"]), (True, "claimed"))

@@ -31,7 +31,9 @@ class Api:
         self, execution: str, action: str, parent: str = "", age: float = 600.0, **given: Any
     ) -> None:
         began = datetime.fromtimestamp(time.time() - age, timezone.utc).isoformat()
-        name = "orquesta" if action in ("rollout_pop", "roll_batch", "advance_pop") else "python"
+        name = (
+            "orquesta" if action in ("rollout_pop", "roll_batch", "advance_rollout") else "python"
+        )
         row = {
             "id": execution,
             "action": {"ref": action if "." in action else f"edgetune.{action}"},
@@ -163,7 +165,7 @@ class FindOrphansTestCase(EdgetuneActionTestCase):
         self.assertEqual(self.found(), ([], ["run-1"]))
 
     def test_a_workflow_in_which_something_is_to_come_is_not_lost(self) -> None:
-        self.api.begin("tick", "advance_pop", age=9e5)
+        self.api.begin("tick", "advance_rollout", age=9e5)
         self.assertEqual(self.found(), ([], ["tick"]))
         for status in ("delayed", "requested", "scheduled", "pending", "canceling"):
             self.api.ended, self.api.below = [], {}

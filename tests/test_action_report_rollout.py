@@ -49,7 +49,7 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
     def judge(self) -> None:
         check_baseline(self.world.site, self.world.rollout, self.world.epoch)
         self.world.soak(test=0.9, began=700)
-        looks.compare_pop(self.world.site, self.world.rollout)
+        looks.compare_groups(self.world.site, self.world.rollout)
 
     def test_writes_a_page_that_others_can_read(self) -> None:
         self.judge()

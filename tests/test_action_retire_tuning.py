@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from find_standing import FindStanding
+from list_applied import ListApplied
 
 from tests.action_case import EdgetuneActionTestCase
 
 
-class FindStandingTestCase(EdgetuneActionTestCase):
+class ListAppliedTestCase(EdgetuneActionTestCase):
     __test__ = True
-    action_cls = FindStanding
+    action_cls = ListApplied
 
     def complete(self) -> None:
         for state in ("soaking", "promoting", "complete"):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.campaign.advance import next_of_campaign
+from edgetune.campaign.advance import step_campaign
 from edgetune.entry import safe
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.lifecycle import claim_pop
@@ -31,8 +31,8 @@ class Conductor(Engine):
     def _run(self, execution: Execution) -> tuple[str, Any]:
         # run_step keeps it from the step.
         given = {k: v for k, v in execution.parameters.items() if k != "periodic"}
-        if execution.action.ref == "edgetune.next_of_campaign":
-            result = safe(next_of_campaign(self._world.site, **given))
+        if execution.action.ref == "edgetune.step_campaign":
+            result = safe(step_campaign(self._world.site, **given))
             result["errors"] += [self._error] if self._error else []
             return "succeeded", {"result": result, "exit_code": 0, "stdout": "", "stderr": ""}
         if execution.action.ref == "edgetune.post":

@@ -16,7 +16,7 @@ from unittest import mock
 import pytest
 
 from edgetune.campaign import advance, gates
-from edgetune.campaign.advance import next_of_campaign
+from edgetune.campaign.advance import step_campaign
 from edgetune.campaign.approve import approve
 from edgetune.campaign.control import abort_campaign, hold_campaign, resume_campaign
 from edgetune.campaign.record import read_record, seized
@@ -31,7 +31,7 @@ from edgetune.metrics.series import read_window
 from edgetune.rollout import approval, claims, looks, switch
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.lease import Rollout, as_owner
-from edgetune.rollout.lifecycle import claim_pop, mark_rollout
+from edgetune.rollout.lifecycle import claim_pop, set_rollout_state
 from edgetune.rollout.planning import plan_rollout
 from edgetune.rollout.record import read_rollout
 from edgetune.rollout.soak import Soak
@@ -116,7 +116,7 @@ def test_rings_follow_one_another(tmp_path: Path, says: Any) -> None:
 
 def mark(world: CampaignWorld, rollout: str, state: str) -> None:
     epoch = read_rollout(world.site, rollout).head.epoch
-    mark_rollout(world.site, rollout, epoch, state)
+    set_rollout_state(world.site, rollout, epoch, state)
 
 
 def test_the_record_tells_who_began_what_in_which_execution(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_closed_gate_keeps_a_ring_from_beginning(
     world = begun(tmp_path, gates=closed)
     now_is(monkeypatch, datetime.fromisoformat(at).timestamp())
     before = world.site.store.get(world.key)
-    said = next_of_campaign(world.site, world.id)
+    said = step_campaign(world.site, world.id)
     assert (said["start"], world.begun()) == ([], [])
     assert says_why in said["message"]
     assert any(says_why in why for why in campaign_status(world.site)["campaigns"][0]["waits"])
@@ -401,7 +401,7 @@ def test_a_hold_stops_whoever_is_at_work(tmp_path: Path) -> None:
             hold_campaign(world.site, world.id, by="ben")
 
     world.moments.at = hold_once
-    said = next_of_campaign(world.site, world.id)
+    said = step_campaign(world.site, world.id)
     assert (said["start"], world.begun()) == ([], [])
     assert "has lost its claim on campaign/" in said["message"]
     assert (world.record.state, world.last) == ("held", "held: asked for")
@@ -414,7 +414,7 @@ def test_of_two_steps_at_once_one_does_nothing(tmp_path: Path) -> None:
     def again(moment: str) -> None:
         if not other:
             other.append("running")
-            other[0] = next_of_campaign(world.site, world.id)
+            other[0] = step_campaign(world.site, world.id)
 
     world.moments.at = again
     assert world.advance() == ["ams1"]
@@ -566,7 +566,7 @@ def test_an_error_of_one_campaign_keeps_no_other_from_its_step(
         put(name, value)
 
     monkeypatch.setattr(world.site.store, "put", fails)
-    said = next_of_campaign(world.site)
+    said = step_campaign(world.site)
     assert said["errors"] == [f"{ids[0]}: the store does not like it"]
     assert len(said["start"]) == 1
     assert world.begun() == ["lax1"]
@@ -601,7 +601,7 @@ def two_campaigns(folder: Path) -> CampaignWorld:
 def test_campaigns_share_the_time_of_an_action(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long planning lasts: next_of_campaign has 600 s, and all campaigns have a turn."""
+    """However long planning lasts: step_campaign has 600 s, and all campaigns have a turn."""
     world = two_campaigns(tmp_path)
     clock = [0.0]
 
@@ -612,10 +612,10 @@ def test_campaigns_share_the_time_of_an_action(
     monkeypatch.setattr(advance, "plan_rollout", slow)
     fake = SimpleNamespace(time=time.time, monotonic=lambda: clock[0])
     monkeypatch.setattr(advance, "time", fake)
-    next_of_campaign(world.site)
+    step_campaign(world.site)
     assert world.begun() == ["ams1", "lax1"]
     assert clock[0] == 400
-    next_of_campaign(world.site)
+    step_campaign(world.site)
     assert world.begun() == ["ams1", "ams2", "lax1"]
 
 
@@ -624,7 +624,7 @@ def test_a_step_begins_no_more_than_one_workflow_carries_on(
 ) -> None:
     world = two_campaigns(tmp_path)
     monkeypatch.setattr(advance, "_MOST", 2)
-    assert [len(next_of_campaign(world.site)["start"]) for _ in range(3)] == [2, 2, 0]
+    assert [len(step_campaign(world.site)["start"]) for _ in range(3)] == [2, 2, 0]
 
 
 def test_what_nobody_foresaw_in_one_campaign_keeps_no_other_from_its_step(
@@ -638,7 +638,7 @@ def test_what_nobody_foresaw_in_one_campaign_keeps_no_other_from_its_step(
         return gates.unchanged(site, record)
 
     monkeypatch.setattr(advance, "unchanged", damaged)
-    said = next_of_campaign(world.site)
+    said = step_campaign(world.site)
     assert world.begun() == ["lax1"]
     assert len(said["start"]) == 1
     assert said["errors"][0].endswith("KeyError: 'metrics'")
@@ -666,7 +666,7 @@ def test_a_damaged_record_keeps_no_other_campaign_from_its_step(
     kept = json.loads(world.site.store.get(one) or "")
     world.site.store.put(one, damage(kept))
     world.site.store.put("edgetune.campaign.nothing.of_ours", "{")
-    said = next_of_campaign(world.site)
+    said = step_campaign(world.site)
     assert world.begun() == ["lax1"]
     (error,) = said["errors"]
     assert error.startswith(f"campaign {kept['id']}") and error in said["message"]
@@ -691,14 +691,14 @@ def test_no_campaign_begins_beside_one_that_cannot_be_read(tmp_path: Path) -> No
 def test_who_soaks_is_looked_at_in_turn(tmp_path: Path) -> None:
     """advance_soaking takes 25 at a time: the younger ones would have no look for days."""
     world = two_campaigns(tmp_path)
-    next_of_campaign(world.site)
+    step_campaign(world.site)
     for head in all_heads(world.site):
         for state in ("baseline", "changing", "soaking"):
             mark(world, head.id, state)
     *ids, last = rollout_status(world.site, state="soaking")["ids"]
     assert sorted([*ids, last]) == sorted(head.id for head in all_heads(world.site))
     for rollout in ids:
-        looks.compare_pop(world.site, rollout)
+        looks.compare_groups(world.site, rollout)
     assert rollout_status(world.site, state="soaking")["ids"] == [last, *ids]
 
 
@@ -707,7 +707,7 @@ def test_the_order_of_those_who_soak_does_not_rest_on_when_each_is_read(
 ) -> None:
     """A machine that stands still while claims are read makes none of them look older."""
     world = two_campaigns(tmp_path)
-    next_of_campaign(world.site)
+    step_campaign(world.site)
     for head in all_heads(world.site):
         for state in ("baseline", "changing", "soaking"):
             mark(world, head.id, state)
@@ -790,7 +790,7 @@ def test_an_approval_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     approve(world.site, digest, by="ben")
     now_is(monkeypatch, time.time() + 3601)
     assert world.advance() == []
-    said = next_of_campaign(world.site, world.id)["message"]
+    said = step_campaign(world.site, world.id)["message"]
     assert f"the approval of ring canary of {world.id} by ben has expired" in said
 
 
@@ -808,7 +808,7 @@ def test_an_approval_can_expire_until_the_first_rollout_of_its_ring(
     world.forget("ams1")
     now_is(monkeypatch, time.time() + 3601)
     assert world.advance() == []
-    assert "has expired" in next_of_campaign(world.site, world.id)["message"]
+    assert "has expired" in step_campaign(world.site, world.id)["message"]
 
 
 def test_an_approval_is_of_one_digest(tmp_path: Path) -> None:
@@ -858,7 +858,7 @@ def test_campaigns_have_to_be_approved_where_plans_have(tmp_path: Path) -> None:
 
 def test_an_unknown_campaign_is_named(tmp_path: Path) -> None:
     world = begun(tmp_path)
-    for verb in (hold_campaign, abort_campaign, resume_campaign, next_of_campaign):
+    for verb in (hold_campaign, abort_campaign, resume_campaign, step_campaign):
         with pytest.raises(InputError, match="campaign: there is no campaign 'x'"):
             verb(world.site, "x")
     with pytest.raises(InputError, match="there is no campaign 'x'; known: queue"):

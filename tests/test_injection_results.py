@@ -79,7 +79,7 @@ def of_batch(world: World, batch: int) -> dict[str, Any]:
 
 def person_decides(world: World, text: str) -> Any:
     given = {"rollout": world.rollout, "epoch": world.epoch, "owner": text}
-    marked = act(lifecycle.mark_rollout, **given, state="baseline", by=text, reason=text)
+    marked = act(lifecycle.set_rollout_state, **given, state="baseline", by=text, reason=text)
     world.epoch = marked["epoch"]
     return marked, act(status.rollout_status, rollout=world.rollout)
 

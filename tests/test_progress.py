@@ -8,7 +8,7 @@ from typing import Any, Callable
 
 import pytest
 
-from edgetune.campaign.advance import next_of_campaign
+from edgetune.campaign.advance import step_campaign
 from edgetune.campaign.run import run_campaign
 from edgetune.entry import safe
 from edgetune.rollout import lifecycle, looks, pause, recovery, status
@@ -83,10 +83,10 @@ def test_a_state_is_told(tmp_path: Path, tell: Tell) -> None:
     world = changing(tmp_path)
     listens(world)
     for state, reason in (("soaking", ""), ("rolling_back", "too slow")):
-        marked = lifecycle.mark_rollout(
+        marked = lifecycle.set_rollout_state(
             world.site, world.rollout, world.head.epoch, state, reason=reason
         )
-        assert tell("mark_rollout", marked) == post(str(marked["message"]))
+        assert tell("set_rollout_state", marked) == post(str(marked["message"]))
     assert marked["message"] == "rolling_back: too slow"
 
 
@@ -95,19 +95,19 @@ def test_an_end_that_was_there_before_is_not_told_again(tmp_path: Path, tell: Te
     listens(world)
     for state in ("rolling_back", "rolled_back"):
         world.mark(state)
-    again = lifecycle.mark_rollout(world.site, world.rollout, 0, "rolling_back")
-    assert (again["entered"], tell("mark_rollout", again)) == (False, [])
+    again = lifecycle.set_rollout_state(world.site, world.rollout, 0, "rolling_back")
+    assert (again["entered"], tell("set_rollout_state", again)) == (False, [])
 
 
 def test_a_look_is_told_once_and_waiting_is_not(tmp_path: Path, tell: Tell) -> None:
     world = Soaking(tmp_path)
     listens(world)
     world.soak(test=USUAL, began=200)
-    first = looks.compare_pop(world.site, world.rollout)
-    assert tell("compare_pop", first) == post(first["message"])
+    first = looks.compare_groups(world.site, world.rollout)
+    assert tell("compare_groups", first) == post(first["message"])
     assert "look 1 of 4" in first["message"]
-    again = looks.compare_pop(world.site, world.rollout)
-    assert (again["decision"], tell("compare_pop", again)) == ("wait", [])
+    again = looks.compare_groups(world.site, world.rollout)
+    assert (again["decision"], tell("compare_groups", again)) == ("wait", [])
 
 
 def test_a_look_that_decides_is_told_with_the_state_that_follows(
@@ -116,20 +116,20 @@ def test_a_look_that_decides_is_told_with_the_state_that_follows(
     world = Soaking(tmp_path)
     listens(world)
     world.soak(test=0.9, began=700)
-    found = looks.compare_pop(world.site, world.rollout)
-    assert (found["decision"], tell("compare_pop", found)) == ("promote", [])
+    found = looks.compare_groups(world.site, world.rollout)
+    assert (found["decision"], tell("compare_groups", found)) == ("promote", [])
     reason = found["message"].partition(": ")[2]
     epoch = world.head.epoch
-    marked = lifecycle.mark_rollout(world.site, world.rollout, epoch, "promoting")
-    assert tell("mark_rollout", marked) == post(f"promoting: {reason}")
+    marked = lifecycle.set_rollout_state(world.site, world.rollout, epoch, "promoting")
+    assert tell("set_rollout_state", marked) == post(f"promoting: {reason}")
 
 
 def test_a_recovery_is_told(tmp_path: Path, tell: Tell) -> None:
     world = changing(tmp_path)
     listens(world)
-    found = recovery.survey_rollout(world.site, world.rollout, world.epoch)
+    found = recovery.assess_orphan(world.site, world.rollout, world.epoch)
     told = "carry_on: its owner is gone, no host under way"
-    assert tell("survey_rollout", found) == post(told)
+    assert tell("assess_orphan", found) == post(told)
 
 
 def test_a_pause_is_told_once(tmp_path: Path, tell: Tell) -> None:
@@ -146,7 +146,7 @@ def test_who_asked_nowhere_is_told_nothing(tmp_path: Path, tell: Tell) -> None:
     world = changing(tmp_path)
     world.roll(0)
     assert tell("check_health", looks.check_health(world.site, world.rollout, world.epoch, 0)) == []
-    assert tell("mark_rollout", world.mark("soaking")) == []
+    assert tell("set_rollout_state", world.mark("soaking")) == []
 
 
 def test_what_is_told_is_always_said_where(tell: Tell) -> None:
@@ -161,14 +161,14 @@ def test_what_is_told_is_always_said_where(tell: Tell) -> None:
 
 def test_a_post_is_one_block_of_code(tell: Tell) -> None:
     for kind, text in HOSTILE.items():
-        (said,) = tell("mark_rollout", {"channel": "C1", "message": text})
+        (said,) = tell("set_rollout_state", {"channel": "C1", "message": text})
         assert said.startswith("```") and said.endswith("```{~}"), kind
         inside = said[3:-6]
         assert not set("<>`") & set(inside) and "{~}" not in inside, kind
 
 
 def test_a_long_post_is_one_message(tell: Tell) -> None:
-    (said,) = tell("mark_rollout", {"channel": "C1", "message": "&" * 9000})
+    (said,) = tell("set_rollout_state", {"channel": "C1", "message": "&" * 9000})
     assert len(said) < 7900 and said.endswith("&amp;...```{~}")
 
 
@@ -176,7 +176,7 @@ def test_the_channel_is_kept_from_the_beginning(tmp_path: Path) -> None:
     world = changing(tmp_path)
     for state in ("soaking", "rolling_back", "rolled_back"):
         world.mark(state)
-    lifecycle.release_pop(world.site, world.rollout, world.epoch)
+    lifecycle.release_claim(world.site, world.rollout, world.epoch)
     digest = world.plan.digest
     taken = lifecycle.claim_pop(world.site, plan=digest, channel="C1")
     assert read_rollout(world.site, taken["rollout"]).head.channel == "C1"
@@ -193,6 +193,6 @@ def test_what_nobody_asked_for_in_chat_is_told_where_the_configuration_says(
 ) -> None:
     world = CampaignWorld(tmp_path, chat_channel="C9")
     begun = run_campaign(world.site, "queue", dry_run=False, by="ana", channel=asked_in)
-    step = next_of_campaign(world.site, begun["campaign"], owner="run-1", by="cron")
+    step = step_campaign(world.site, begun["campaign"], owner="run-1", by="cron")
     assert [news["channel"] for news in step["news"]] == [told_in]
     assert [head.channel for head in all_heads(world.site)] == [told_in]

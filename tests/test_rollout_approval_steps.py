@@ -35,7 +35,7 @@ class Approved(EmptyWorld):
     def end(self) -> None:
         for state in ("rolling_back", "rolled_back"):
             self.mark(state)
-        lifecycle.release_pop(self.site, self.rollout, self.epoch)
+        lifecycle.release_claim(self.site, self.rollout, self.epoch)
         self.release()
 
     def release(self) -> None:

@@ -528,7 +528,7 @@ def _retire(world: BiosWorld, rollout: str) -> None:
     world.rollout = rollout
     world.take_over()
     assert world.roll_back()["quarantined"] == {}
-    lifecycle.release_pop(world.site, world.rollout, world.epoch)
+    lifecycle.release_claim(world.site, world.rollout, world.epoch)
 
 
 def _later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:

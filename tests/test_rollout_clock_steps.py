@@ -245,7 +245,7 @@ def test_the_grace_of_a_pop_ends(tmp_path: Path, controller: Controller, boot: s
         world.mark(state)
     controller.wait(world.site.config.claim_grace + 1)
     controller.begin_step(boot)
-    message = lifecycle.release_pop(world.site, world.rollout, world.epoch)["message"]
+    message = lifecycle.release_claim(world.site, world.rollout, world.epoch)["message"]
     assert message == "lab1 is free"
 
 
@@ -263,7 +263,7 @@ def test_a_pop_is_kept_for_the_whole_grace(
     controller.set_clock(seconds)
     for boot in boots:
         controller.begin_step(boot)
-    assert lifecycle.release_pop(world.site, world.rollout, world.epoch)["released"]
+    assert lifecycle.release_claim(world.site, world.rollout, world.epoch)["released"]
     left = world.site.claims.expiries(["lab1"])["lab1"]
     assert 300 < left <= world.site.config.claim_grace
 
@@ -275,7 +275,7 @@ def test_a_moment_in_the_future_keeps_a_pop_no_longer_than_its_grace(tmp_path: P
     opened = as_owner(world.site, world.rollout)
     opened.head.taken_over = time.time() + 7200
     opened.save()
-    assert lifecycle.release_pop(world.site, world.rollout, world.epoch)["released"]
+    assert lifecycle.release_claim(world.site, world.rollout, world.epoch)["released"]
     left = world.site.claims.expiries(["lab1"])["lab1"]
     assert 0 < left <= world.site.config.claim_grace
 

@@ -286,7 +286,7 @@ class TestComparison:
         assert world.site.store.list("") == before
         assert payload["id"] == f"{world.rollout}-{world.head.epoch}-1"
         assert (payload["kind"], payload["hosts"]) == ("comparison", [])
-        look = looks.compare_pop(world.site, world.rollout)
+        look = looks.compare_groups(world.site, world.rollout)
         assert look["message"] == f"degraded: {payload['evidence']}"
         assert " p = " in payload["evidence"]
         assert payload["evidence"].endswith("look 1 of 4")
@@ -301,14 +301,14 @@ class TestComparison:
         for _ in range(3):
             assert found(world, "health_degraded", by=one) == []
         assert judged.call_count == 2
-        looks.compare_pop(world.site, world.rollout)
+        looks.compare_groups(world.site, world.rollout)
         assert judged.call_count == 4
 
     def test_a_look_that_somebody_took_and_did_not_act_on(self, tmp_path: Path) -> None:
         world = Soaking(tmp_path, alpha_harm=0.2)
         check_baseline(world.site, world.rollout, world.epoch)
         world.soak(test=30, began=400)
-        looks.compare_pop(world.site, world.rollout)
+        looks.compare_groups(world.site, world.rollout)
         (payload,) = found(world, "health_degraded")
         assert payload["id"] == f"{world.rollout}-{world.head.epoch}-1"
         world.epoch = world.head.epoch
@@ -326,7 +326,7 @@ class TestComparison:
         world = Soaking(tmp_path, alpha_harm=0.2)
         world.soak(test=30, began=400)
         assert found(world, "health_degraded") == []
-        assert looks.compare_pop(world.site, world.rollout)["decision"] == "roll_back"
+        assert looks.compare_groups(world.site, world.rollout)["decision"] == "roll_back"
 
     def test_it_is_found_as_soon_as_a_look_has_its_samples(
         self, tmp_path: Path, clock: Clock
@@ -381,7 +381,7 @@ def polled(world: Soaking, clock: Clock, at: float, soaks: Soaks) -> str:
 
 
 def taken(world: Soaking, clock: Clock, at: float) -> set[str]:
-    """What the looks that are due at a time decide, as ``compare_pop`` takes them."""
+    """What the looks that are due at a time decide, as ``compare_groups`` takes them."""
     clock.now = at
     own = soak.Soak(as_owner(world.site, world.rollout))
     for end in own.due(now=False):
@@ -534,7 +534,7 @@ class TestStalled:
         assert payload["reason"].startswith(
             f"{world.rollout} is changing, and nobody made a step for 23h59m; "
         )
-        assert f"recover_pop rollout={world.rollout}" in payload["reason"]
+        assert f"recover_rollout rollout={world.rollout}" in payload["reason"]
         stop_all(world.site)
         assert found(world) == []
 
@@ -558,14 +558,14 @@ class TestStalled:
         (payload,) = found(world, "rollout_stalled")
         said = "is soaking, and nobody took its look or acted on it for 15m2"
         assert said in payload["reason"]
-        looks.compare_pop(world.site, world.rollout)
+        looks.compare_groups(world.site, world.rollout)
         assert found(world, "rollout_stalled") == []
 
     def test_a_decision_that_nobody_acts_on(self, tmp_path: Path, clock: Clock) -> None:
         world = Soaking(tmp_path)
         check_baseline(world.site, world.rollout, world.epoch)
         world.soak(test=0.9, began=700)
-        assert looks.compare_pop(world.site, world.rollout)["decision"] == "promote"
+        assert looks.compare_groups(world.site, world.rollout)["decision"] == "promote"
         clock.now += 905
         assert found(world, "rollout_stalled") == []
         clock.now += 30

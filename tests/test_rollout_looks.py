@@ -62,14 +62,14 @@ def test_a_baseline_is_measured_once(world: Soaking) -> None:
     kept = read_rollout(world.site, world.rollout).baseline()
     assert kept is not None
     world.keep("baseline", [0.0, 1.0])
-    assert looks.compare_pop(world.site, world.rollout)["decision"] == "promote"
+    assert looks.compare_groups(world.site, world.rollout)["decision"] == "promote"
     assert read_rollout(world.site, world.rollout).baseline() == kept
 
 
 def test_a_rollout_from_before_baselines_were_kept_is_judged_all_the_same(world: Soaking) -> None:
     world.soak(test=0.9, began=700)
     assert read_rollout(world.site, world.rollout).baseline() is None
-    assert looks.compare_pop(world.site, world.rollout)["decision"] == "promote"
+    assert looks.compare_groups(world.site, world.rollout)["decision"] == "promote"
 
 
 def test_what_could_not_be_seen_is_not_begun(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_baseline_without_packets_stands_where_the_plan_says_so(tmp_path: Path
     _lacking(world, "rx_packets", world.hosts_of("test", "control"))
     assert check_baseline(world.site, world.rollout, world.epoch)["effect"] > 0
     world.soak(test=0.9, began=700)
-    found = looks.compare_pop(world.site, world.rollout)
+    found = looks.compare_groups(world.site, world.rollout)
     assert found["decision"] == "promote"
     assert "; not watched, as it is optional: packets on e0" in found["message"]
     assert "  packets        not watched, as it is optional, on e0" in found["text"]
@@ -167,7 +167,7 @@ def test_a_crash_between_two_looks_or_in_the_warm_up_is_told(world: Soaking, at:
             sample["boot_id"] = "before"
 
     world.alter(change)
-    found = looks.compare_pop(world.site, world.rollout)
+    found = looks.compare_groups(world.site, world.rollout)
     assert found["decision"] == "hold"
     assert f"{host} rebooted in the soak" in found["message"]
 
@@ -227,10 +227,10 @@ def test_only_a_baseline_is_checked(world: Soaking) -> None:
 def test_looks_are_taken_when_they_are_due(world: Soaking) -> None:
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=USUAL, began=160)
-    first = looks.compare_pop(world.site, world.rollout)
+    first = looks.compare_groups(world.site, world.rollout)
     assert (first["decision"], first["verdict"]) == ("wait", "inconclusive")
     assert ", look 1 of 4" in first["message"]
-    again = looks.compare_pop(world.site, world.rollout)
+    again = looks.compare_groups(world.site, world.rollout)
     assert (again["decision"], again["verdict"]) == ("wait", "")
     assert again["message"].startswith("the next look, 2 of 4, is in 2m")
     assert len(world.looked()) == 1
@@ -240,7 +240,7 @@ def test_looks_are_taken_when_they_are_due(world: Soaking) -> None:
 def test_looks_that_were_missed_are_made_up_for(world: Soaking) -> None:
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=0.9, began=700)
-    assert looks.compare_pop(world.site, world.rollout)["decision"] == "promote"
+    assert looks.compare_groups(world.site, world.rollout)["decision"] == "promote"
     assert [decision for _, decision in world.looked()] == ["wait", "wait", "wait", "promote"]
 
 
@@ -248,7 +248,7 @@ def test_harm_is_taken_back_at_the_look_that_proves_it(tmp_path: Path) -> None:
     world = Soaking(tmp_path, alpha_harm=0.2)
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=30, began=400)
-    found = looks.compare_pop(world.site, world.rollout)
+    found = looks.compare_groups(world.site, world.rollout)
     assert found["decision"] == "roll_back"
     assert world.looked() == [("degraded", "roll_back")]
     world.epoch = found["epoch"]
@@ -258,24 +258,24 @@ def test_harm_is_taken_back_at_the_look_that_proves_it(tmp_path: Path) -> None:
 def test_a_look_before_it_is_due_spends_the_alpha_of_its_time(world: Soaking) -> None:
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=USUAL, began=210)
-    early = looks.compare_pop(world.site, world.rollout, now=True)
+    early = looks.compare_groups(world.site, world.rollout, now=True)
     assert (early["decision"], len(world.looked())) == ("wait", 2)
     early_look = read_rollout(world.site, world.rollout).look(1)
     assert early_look.tests["harm"].spent == pytest.approx(0.05 * (210 / 600) ** 1.5, rel=0.02)
-    assert "is in" in looks.compare_pop(world.site, world.rollout, now=True)["message"]
+    assert "is in" in looks.compare_groups(world.site, world.rollout, now=True)["message"]
     assert len(world.looked()) == 2
 
 
 def test_a_soak_that_is_resumed_is_a_test_of_its_own(world: Soaking) -> None:
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=USUAL, began=700)
-    found = looks.compare_pop(world.site, world.rollout)
+    found = looks.compare_groups(world.site, world.rollout)
     assert found["decision"] == "hold"
     world.epoch = found["epoch"]
     world.mark("held")
     world.mark("soaking")
     assert world.head.first_look == world.head.looks == 4
-    assert looks.compare_pop(world.site, world.rollout)["message"].startswith(
+    assert looks.compare_groups(world.site, world.rollout)["message"].startswith(
         "the next look, 1 of 4"
     )
 
@@ -284,9 +284,9 @@ def test_what_was_decided_stands_until_somebody_acts_on_it(world: Soaking) -> No
     """Whoever took the look may have died before it was acted on."""
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=USUAL, began=700)
-    first = looks.compare_pop(world.site, world.rollout)
+    first = looks.compare_groups(world.site, world.rollout)
     assert first["decision"] == "hold"
-    assert looks.compare_pop(world.site, world.rollout) == first
+    assert looks.compare_groups(world.site, world.rollout) == first
     assert len(world.looked()) == 4
 
 
@@ -295,7 +295,7 @@ def test_harm_that_was_not_acted_on_does_not_wait_for_the_next_look(tmp_path: Pa
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=30, began=310)
     for _ in range(3):
-        assert looks.compare_pop(world.site, world.rollout)["decision"] == "roll_back"
+        assert looks.compare_groups(world.site, world.rollout)["decision"] == "roll_back"
     assert world.looked() == [("degraded", "roll_back")]
 
 
@@ -308,7 +308,7 @@ def test_looks_of_the_version_before_are_no_part_of_the_test(world: Soaking) -> 
     opened.head.looks, opened.head.verdict = 1, old.summary()
     opened.save()
     assert "inconclusive so far: too few" in status.rollout_status(world.site)["text"]
-    found = looks.compare_pop(world.site, world.rollout)
+    found = looks.compare_groups(world.site, world.rollout)
     assert (found["decision"], len(world.looked())) == ("promote", 5)
     assert ", look 4 of 4" in found["message"]
 
@@ -317,17 +317,17 @@ def test_whoever_finds_no_owner_writes_its_epoch_down(world: Soaking) -> None:
     world.soak(test=USUAL, began=100)
     world.site.claims.release("lab1", as_owner(world.site, world.rollout).lease.claim)
     for _ in range(2):
-        assert "is in" in looks.compare_pop(world.site, world.rollout)["message"]
+        assert "is in" in looks.compare_groups(world.site, world.rollout)["message"]
         assert world.head.epoch == world.epoch + 1
 
 
 def test_a_look_that_is_lost_from_the_record_stops_the_judge(world: Soaking) -> None:
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=USUAL, began=160)
-    looks.compare_pop(world.site, world.rollout)
+    looks.compare_groups(world.site, world.rollout)
     world.keep("looks", 2)
     with pytest.raises(RefusedError, match="lacks look 1"):
-        looks.compare_pop(world.site, world.rollout)
+        looks.compare_groups(world.site, world.rollout)
 
 
 def test_an_error_is_no_verdict_and_holds_at_the_end(
@@ -340,7 +340,7 @@ def test_an_error_is_no_verdict_and_holds_at_the_end(
         raise InputError("baseline", "metrics", "is odd")
 
     monkeypatch.setattr("edgetune.judge.measured.measure_block", fails)
-    found = looks.compare_pop(world.site, world.rollout)
+    found = looks.compare_groups(world.site, world.rollout)
     assert found["decision"] == "hold"
     assert world.looked() == [("inconclusive", "wait")] * 3 + [("inconclusive", "hold")]
     said = "inconclusive: baseline: metrics: is odd, look 4 of 4"
@@ -360,7 +360,7 @@ def test_a_damaged_sample_ends_no_look(world: Soaking, drops: float) -> None:
     for number, damage in enumerate([*damaged, {"gauges": {"x": drops}}], 1):
         at = {"time": some.time + number, "uptime": some.uptime + number}
         world.site.samples.add("lab1", [replace(some, **{**at, **damage})])
-    assert looks.compare_pop(world.site, world.rollout)["decision"] == "promote"
+    assert looks.compare_groups(world.site, world.rollout)["decision"] == "promote"
 
 
 def test_all_test_hosts_skipped_hold(world: Soaking) -> None:
@@ -370,7 +370,7 @@ def test_all_test_hosts_skipped_hold(world: Soaking) -> None:
     for batch in opened.batches():
         if batch.group == "test":
             opened.move(batch, list(batch.hosts), "skipped")
-    found = looks.compare_pop(world.site, world.rollout)
+    found = looks.compare_groups(world.site, world.rollout)
     assert found["decision"] == "hold"
     assert "one of the groups is empty" in found["message"]
 
@@ -409,7 +409,7 @@ def test_a_look_has_a_sample_of_every_host_after_its_end(
     world.site.samples = half
     taken: list[str] = []
     monkeypatch.setattr(looks, "sample_pop", lambda site, pop: taken.append(pop.name))
-    looks.compare_pop(world.site, world.rollout)
+    looks.compare_groups(world.site, world.rollout)
     assert taken == (["lab1"] if host else [])
 
 
@@ -422,11 +422,11 @@ def test_two_who_look_at_once_take_one_look(
 
     def meanwhile(self: soak.Soak, now: bool) -> list[float]:
         monkeypatch.setattr(soak.Soak, "due", own)
-        assert looks.compare_pop(world.site, world.rollout)["verdict"] == "inconclusive"
+        assert looks.compare_groups(world.site, world.rollout)["verdict"] == "inconclusive"
         return own(self, now)
 
     monkeypatch.setattr(soak.Soak, "due", meanwhile)
-    late = looks.compare_pop(world.site, world.rollout)
+    late = looks.compare_groups(world.site, world.rollout)
     assert late["message"] == f"somebody else is looking at {world.rollout}"
     assert len(world.looked()) == 1
 
@@ -440,7 +440,7 @@ def test_a_sick_test_host_is_not_promoted(world: Soaking) -> None:
     gauges = {"health_failed": 0.9, "health_p50_ms": 1.0}
     sick = replace(newest, time=end + 1, uptime=newest.uptime + 1, gauges=gauges)
     world.site.samples.add("lab1", [sick])
-    found = looks.compare_pop(world.site, world.rollout)
+    found = looks.compare_groups(world.site, world.rollout)
     assert found["decision"] == "hold"
     assert f"; but {host} fails 90% of its health checks" in found["message"]
 
@@ -449,7 +449,7 @@ def test_documents_of_looks_are_small(world: Soaking) -> None:
     """Each write of the datastore is dispatched with the old and the new value."""
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=0.9, began=700)
-    looks.compare_pop(world.site, world.rollout)
+    looks.compare_groups(world.site, world.rollout)
     opened = as_owner(world.site, world.rollout)
     assert len(json.dumps(opened.look(0).document())) < 12000
     kept = opened.baseline()
@@ -464,7 +464,7 @@ def test_the_newest_verdict_is_shown_and_nothing_is_looked_at(world: Soaking) ->
         assert first == f"{world.rollout}  accept_queue on lab1: soaking"
         if not due:
             assert (second, shown["color"], world.looked()) == ("No look was taken yet.", "", [])
-            looks.compare_pop(world.site, world.rollout)
+            looks.compare_groups(world.site, world.rollout)
     assert second.startswith("inconclusive: Test hosts dropped ")
     assert any(line.startswith("  listen_drops   test ") for line in table)
     assert shown["color"] == "warning"

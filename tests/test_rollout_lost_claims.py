@@ -16,7 +16,7 @@ from edgetune.metrics.samples import RedisSamples
 from edgetune.rollout import lifecycle
 from edgetune.rollout.claims import Claim, RedisClaims, SqliteClaims
 from edgetune.rollout.lease import as_owner, open_rollout
-from edgetune.rollout.looks import compare_pop
+from edgetune.rollout.looks import compare_groups
 from edgetune.rollout.record import read_rollout, save_plan
 from edgetune.rollout.status import rollout_status
 from tests.builders import plan, reading
@@ -114,7 +114,7 @@ def test_a_backend_that_lost_its_last_write_gives_no_epoch_twice(
     with pytest.raises(FencedError):
         open_rollout(world.site, world.rollout, older)
     with pytest.raises(FencedError):
-        lifecycle.mark_rollout(world.site, world.rollout, older, "rolling_back")
+        lifecycle.set_rollout_state(world.site, world.rollout, older, "rolling_back")
     took_a_new_epoch(world, world.epoch)
 
 
@@ -142,7 +142,7 @@ def test_a_look_is_taken_above_the_record_when_the_count_alone_is_lost(
     span = opened.head.soak
     opened.head.soak = [span[0] - 1e5, span[1] - 1e5]
     opened.save()
-    assert compare_pop(world.site, world.rollout)["epoch"] > world.epoch
+    assert compare_groups(world.site, world.rollout)["epoch"] > world.epoch
 
 
 def test_of_two_marks_of_one_epoch_the_later_is_fenced(tmp_path: Path) -> None:
@@ -154,13 +154,13 @@ def test_of_two_marks_of_one_epoch_the_later_is_fenced(tmp_path: Path) -> None:
     def taken(*given: Any, **more: Any) -> Claim:
         if not inside:
             inside.append(epoch)
-            marked = lifecycle.mark_rollout(world.site, world.rollout, epoch, "rolling_back")
+            marked = lifecycle.set_rollout_state(world.site, world.rollout, epoch, "rolling_back")
             inside.append(marked["epoch"])
         return take(*given, **more)
 
     world.site.claims.take = taken  # type: ignore[method-assign]
     with pytest.raises(FencedError, match=f"epoch {epoch}, has lost its claim on lab1"):
-        lifecycle.mark_rollout(world.site, world.rollout, epoch, "changing")
+        lifecycle.set_rollout_state(world.site, world.rollout, epoch, "changing")
     head = read_rollout(world.site, world.rollout).head
     assert (head.state, head.epoch) == ("rolling_back", inside[1])
 

@@ -172,7 +172,7 @@ def test_no_answer_stops_those_who_only_look(told: tuple[str, list[Any]], looked
     assert set(sampled["errors"]) == set(sampled["missing"])
     diagnosed = diagnosis.diagnose_hosts(world.site, "lab1")
     assert set(diagnosed["missing"]) <= {"e002"}
-    recovery.survey_rollout(world.site, world.rollout, world.epoch)
+    recovery.assess_orphan(world.site, world.rollout, world.epoch)
     try:
         planning.plan_rollout(world.site, pop="lab1", tuning="accept_queue", seed=7)
     except EdgetuneError as error:

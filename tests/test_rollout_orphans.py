@@ -12,7 +12,7 @@ import pytest
 from edgetune.errors import DrainError, RefusedError
 from edgetune.rollout import change, drain, lifecycle, looks, reboot, switch
 from edgetune.rollout.claims import Claim
-from edgetune.rollout.recovery import is_orphaned, survey_rollout
+from edgetune.rollout.recovery import assess_orphan, is_orphaned
 from edgetune.rollout.status import rollout_status
 from tests.world import World, changing
 
@@ -66,7 +66,7 @@ def test_a_soak_is_orphaned_only_when_its_workflow_said_it_would_stay(tmp_path: 
     assert _orphans(world) == []
     _idle(world, 2000)
     assert _orphans(world) == [world.rollout]
-    looks.compare_pop(world.site, world.rollout)
+    looks.compare_groups(world.site, world.rollout)
     assert _orphans(world) == []
 
 
@@ -85,7 +85,7 @@ def test_every_step_of_an_owner_keeps_its_rollout(tmp_path: Path) -> None:
 
 
 def _survey(world: World, ended: str = "") -> tuple[str, str]:
-    result = survey_rollout(world.site, world.rollout, world.epoch, ended=ended)
+    result = assess_orphan(world.site, world.rollout, world.epoch, ended=ended)
     return str(result["decision"]), str(result["message"])
 
 
@@ -151,7 +151,7 @@ def test_findings_say_what_the_record_and_what_the_world_says(tmp_path: Path) ->
     back, silent, same = world.at(2)
     world.hosts.boot[back] = "boot-2"
     world.hosts.unreachable.add(silent)
-    found = survey_rollout(world.site, world.rollout, world.epoch)["findings"]
+    found = assess_orphan(world.site, world.rollout, world.epoch)["findings"]
     out = "maint in the load balancer, with 0 sessions"
     assert found == {
         back: f"{back} was rebooting; {out}, accept_queue confirmed, in another boot",
@@ -168,7 +168,7 @@ def test_a_load_balancer_that_is_away_keeps_nobody_from_deciding(tmp_path: Path)
         raise DrainError("HAProxy does not answer")
 
     world.balancer.servers = away  # type: ignore[method-assign, assignment]
-    result = survey_rollout(world.site, world.rollout, world.epoch)
+    result = assess_orphan(world.site, world.rollout, world.epoch)
     assert result["decision"] == "carry_on"
     (finding,) = result["findings"].values()
     assert "the load balancer does not tell" in finding
@@ -187,7 +187,7 @@ def test_a_rollback_that_cannot_be_planned_yet_is_decided_all_the_same(
     with monkeypatch.context() as patch:
         patch.setattr(world.balancer, "servers", away)
         with pytest.raises(DrainError):
-            lifecycle.mark_rollout(world.site, world.rollout, 0, "rolling_back", by="ana")
+            lifecycle.set_rollout_state(world.site, world.rollout, 0, "rolling_back", by="ana")
     assert world.head.state == "rolling_back"
     world.take_over()
     assert _survey(world)[0] == "roll_back"
@@ -198,7 +198,7 @@ def test_a_look_does_not_overwrite_who_takes_the_rollout_back(tmp_path: Path) ->
     world = changing(tmp_path)
     world.mark("soaking")
     world.site.claims.take("lab1", world.rollout, 86400, after=world.epoch)
-    looked = looks.compare_pop(world.site, world.rollout, now=True)
+    looked = looks.compare_groups(world.site, world.rollout, now=True)
     assert (looked["decision"], looked["message"][:13]) == ("wait", "somebody else")
     assert world.head.looks == 0
 
@@ -215,7 +215,7 @@ def test_nothing_begins_while_everything_is_stopped(tmp_path: Path) -> None:
     world.mark("soaking")
     world.mark("rolling_back")
     world.mark("rolled_back")
-    lifecycle.release_pop(world.site, world.rollout, world.epoch)
+    lifecycle.release_claim(world.site, world.rollout, world.epoch)
     switch.stop_all(world.site, by="ana")
     with pytest.raises(RefusedError, match="everything is stopped"):
         lifecycle.claim_pop(world.site, plan=world.plan.digest)

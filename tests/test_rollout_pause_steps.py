@@ -84,7 +84,7 @@ def test_a_rollback_does_not_wait(world: World) -> None:
 def test_looks_go_on(world: World) -> None:
     world.mark("soaking")
     pause_pop(world.site, "lab1")
-    assert "the next look" in looks.compare_pop(world.site, world.rollout)["message"]
+    assert "the next look" in looks.compare_groups(world.site, world.rollout)["message"]
 
 
 def test_who_waits_is_no_orphan(world: World) -> None:

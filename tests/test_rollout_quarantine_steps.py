@@ -15,7 +15,7 @@ from edgetune.errors import InputError, RefusedError
 from edgetune.rollout import soak, status
 from edgetune.rollout.adoption import adopt_host
 from edgetune.rollout.lease import Rollout
-from edgetune.rollout.lifecycle import release_pop
+from edgetune.rollout.lifecycle import release_claim
 from edgetune.rollout.planning import plan_rollout
 from edgetune.rollout.record import read_rollout
 from tests.builders import inventory_document, write_yaml
@@ -35,7 +35,7 @@ def _quarantine(world: World) -> str:
     (host,) = world.at(0)
     world.hosts.errors[host, "restore"] = "Read-only file system"
     world.roll_back()
-    release_pop(world.site, world.rollout, world.epoch)
+    release_claim(world.site, world.rollout, world.epoch)
     world.hosts.errors.clear()
     return str(host)
 
@@ -199,7 +199,9 @@ def test_a_quarantine_of_another_pop_is_none_of_ours(world: World) -> None:
 def test_a_pop_with_a_host_that_is_not_ready_is_not_planned(world: World) -> None:
     world.roll_back()
     world.hosts.not_ready.add("e005")
-    with pytest.raises(RefusedError, match="e005: is not ready: .* -> recover_pop carries that"):
+    with pytest.raises(
+        RefusedError, match="e005: is not ready: .* -> recover_rollout carries that"
+    ):
         _plan(world)
     made = _plan(world, "e005")
     assert "e005" not in made["test"] + made["control"]

@@ -14,7 +14,7 @@ import pytest
 
 from edgetune.entry import safe, safe_text
 from edgetune.errors import AWAY, DrainError, EdgetuneError
-from edgetune.rollout.recovery import MOST_RECOVERIES, survey_rollout
+from edgetune.rollout.recovery import MOST_RECOVERIES, assess_orphan
 from edgetune.rollout.status import rollout_status
 from edgetune.texts import one_line
 from lab.runner import Engine, Execution, Pack
@@ -26,7 +26,7 @@ from tests.world import World, changing
 _DONE: dict[str, Any] = {
     "sample_hosts": {"due": True, "again_in": 0},
     "check_baseline": {"message": "enough"},
-    "compare_pop": {"decision": "", "verdict": "", "message": "", "text": ""},
+    "compare_groups": {"decision": "", "verdict": "", "message": "", "text": ""},
 }
 _ENVELOPE = {"exit_code": 1, "stdout": "", "stderr": "Traceback {{ }} <% 1 %>"}
 # Of a task in a batch that took too long, Orquesta keeps only that it failed.
@@ -157,7 +157,7 @@ def test_a_workflow_that_cannot_begin_is_named_with_the_reason(tmp_path: Path) -
     world = _soaking(tmp_path)
     conductor = Conductor(world, tmp_path, "promote", "not there")
     conductor.looks = {"decision": "promote", "message": "improved: a lot"}
-    status, output = conductor.output("advance_pop", rollout=world.rollout, by="ana")
+    status, output = conductor.output("advance_rollout", rollout=world.rollout, by="ana")
     assert (status, output["message"]) == ("failed", "promote: cannot read (( x }} (  y  }")
 
 
@@ -225,11 +225,11 @@ def test_a_promotion_that_fails_is_told_by_its_step_and_not_by_its_verdict(
     world = _soaking(tmp_path)
     conductor = Conductor(world, tmp_path, "apply_tuning", way)
     conductor.looks = {"decision": "promote", "message": "improved: a lot"}
-    _, output = conductor.output("advance_pop", rollout=world.rollout, by="ana")
+    _, output = conductor.output("advance_rollout", rollout=world.rollout, by="ana")
     assert output["outcome"] == "rolled_back"
     reason, by = _rollback(world)
     told = "batch 4: apply_tuning"
-    assert (reason.startswith(told + why(told, way)), by) == (True, "promote_pop"), reason
+    assert (reason.startswith(told + why(told, way)), by) == (True, "promote_rollout"), reason
     assert output["message"] == output["text"]
     assert output["message"].endswith(reason)
 
@@ -270,7 +270,7 @@ def test_a_workflow_that_fails_again_and_again_is_taken_back(tmp_path: Path) -> 
 
 
 def _survey(world: World, ended: str) -> dict[str, Any]:
-    return survey_rollout(world.site, world.rollout, world.epoch, ended=ended)
+    return assess_orphan(world.site, world.rollout, world.epoch, ended=ended)
 
 
 def test_a_held_rollout_tells_its_verdict_first_and_no_error(tmp_path: Path) -> None:
@@ -303,13 +303,13 @@ def test_a_verdict_is_the_reason_of_its_rollback(tmp_path: Path) -> None:
     world = _soaking(tmp_path)
     conductor = Conductor(world, tmp_path)
     conductor.looks = {"decision": "roll_back", "message": "degraded: slow"}
-    status, output = conductor.output("advance_pop", rollout=world.rollout, by="ana")
+    status, output = conductor.output("advance_rollout", rollout=world.rollout, by="ana")
     assert (status, output["outcome"], output["message"]) == (
         "succeeded",
         "rolled_back",
         "degraded: slow",
     )
-    assert _rollback(world) == ("degraded: slow", "advance_pop")
+    assert _rollback(world) == ("degraded: slow", "advance_rollout")
 
 
 @pytest.mark.parametrize(
@@ -319,11 +319,11 @@ def test_a_verdict_is_the_reason_of_its_rollback(tmp_path: Path) -> None:
         ("rollout_pop", "take_over", {"rollout": "ID", "dry_run": False}),
         ("roll_back_pop", "begin_rollback", {"rollout": "ID"}),
         ("roll_back_pop", "finish", {"rollout": "ID"}),
-        ("advance_pop", "compare_pop", {"rollout": "ID"}),
-        ("recover_pop", "claim_pop", {"rollout": "ID"}),
+        ("advance_rollout", "compare_groups", {"rollout": "ID"}),
+        ("recover_rollout", "claim_pop", {"rollout": "ID"}),
         ("release_host", "find_rollout", {"host": "e001"}),
-        ("retire_tuning", "find_standing", {"pop": "lab1", "tuning": "accept_queue"}),
-        ("advance_campaign", "next_of_campaign", {}),
+        ("retire_tuning", "list_applied", {"pop": "lab1", "tuning": "accept_queue"}),
+        ("advance_campaign", "step_campaign", {}),
         ("advance_soaking", "list_soaking", {}),
         ("recover_orphans", "find_orphans", {}),
     ],
@@ -355,7 +355,7 @@ def test_a_workflow_over_rollouts_says_why_some_of_them_failed(
 ) -> None:
     lost = {"output": None, "errors": [{"message": "a task is not there"}]}
     ends = {
-        "one": ("failed", {"output": {"message": "compare_pop: no way"}, "errors": []}),
+        "one": ("failed", {"output": {"message": "compare_groups: no way"}, "errors": []}),
         "two": ("succeeded", {"output": {"message": "fine"}}),
         "three": ("failed", lost),
         "four": ("failed", None),
@@ -370,7 +370,7 @@ def test_a_workflow_over_rollouts_says_why_some_of_them_failed(
             return super()._run(execution)
 
     status, output = Items(changing(tmp_path), tmp_path).output(workflow)
-    assert (status, output["message"]) == ("failed", "compare_pop: no way; no answer")
+    assert (status, output["message"]) == ("failed", "compare_groups: no way; no answer")
 
 
 def test_a_rollback_that_is_carried_on_keeps_its_reason(tmp_path: Path) -> None:

@@ -252,7 +252,7 @@ def test_taken_back_while_hosts_change_the_pop_stays_claimed_for_a_while(
     if by_hand:
         world.take_over()
     world.roll_back()
-    released = lifecycle.release_pop(world.site, world.rollout, world.epoch)
+    released = lifecycle.release_claim(world.site, world.rollout, world.epoch)
     assert released["released"]
     assert re.fullmatch(r"lab1 is free in (10m|9m5\ds)", released["message"])
     with pytest.raises(FencedError, match=f"lab1 is claimed by rollout {world.rollout}"):
@@ -262,7 +262,7 @@ def test_taken_back_while_hosts_change_the_pop_stays_claimed_for_a_while(
 def test_taken_back_from_its_soak_the_pop_is_free_at_once(world: World) -> None:
     world.mark("soaking")
     world.roll_back()
-    message = lifecycle.release_pop(world.site, world.rollout, world.epoch)["message"]
+    message = lifecycle.release_claim(world.site, world.rollout, world.epoch)["message"]
     assert message == "lab1 is free"
     assert lifecycle.claim_pop(world.site, plan=world.plan.digest)["claimed"]
 
@@ -280,17 +280,17 @@ def test_a_rollback_by_hand_does_not_lose_to_a_resume_at_the_same_moment(
         return taken
 
     monkeypatch.setattr(lifecycle, "claim_pop", and_then_a_resume)
-    back = lifecycle.mark_rollout(world.site, world.rollout, 0, "rolling_back", by="ana")
+    back = lifecycle.set_rollout_state(world.site, world.rollout, 0, "rolling_back", by="ana")
     assert (back["entered"], world.head.state) == (True, "rolling_back")
     with pytest.raises(FencedError):
-        lifecycle.mark_rollout(world.site, world.rollout, resumed[0], "changing")
+        lifecycle.set_rollout_state(world.site, world.rollout, resumed[0], "changing")
 
 
 def test_what_is_rolled_back_is_left_alone(world: World) -> None:
     world.mark("rolling_back")
     world.mark("rolled_back")
     epoch = world.head.epoch
-    again = lifecycle.mark_rollout(world.site, world.rollout, 0, "rolling_back")
+    again = lifecycle.set_rollout_state(world.site, world.rollout, 0, "rolling_back")
     assert (again["entered"], again["message"]) == (
         False,
         f"rollout {world.rollout} is rolled_back already",

@@ -185,7 +185,7 @@ def test_a_rollback_restores_every_touched_host_and_only_those(world: World) -> 
     assert set(world.balancer.state.values()) == {"ready"}
     ended = world.mark("rolled_back")
     assert ended["quarantined"] == {}
-    assert lifecycle.release_pop(world.site, world.rollout, world.epoch)["released"]
+    assert lifecycle.release_claim(world.site, world.rollout, world.epoch)["released"]
 
 
 def test_a_rollback_begins_with_hosts_that_are_out_of_service(world: World) -> None:
@@ -243,10 +243,10 @@ def test_a_changed_host_that_is_unwell_fails_its_batch(world: World) -> None:
 
 
 def test_a_look_waits_for_the_end_of_the_soak(world: World) -> None:
-    assert looks.compare_pop(world.site, world.rollout)["decision"] == "none"
+    assert looks.compare_groups(world.site, world.rollout)["decision"] == "none"
     world.mark("soaking")
-    assert looks.compare_pop(world.site, world.rollout)["decision"] == "wait"
-    early = looks.compare_pop(world.site, world.rollout, now=True)
+    assert looks.compare_groups(world.site, world.rollout)["decision"] == "wait"
+    early = looks.compare_groups(world.site, world.rollout, now=True)
     assert (early["decision"], early["verdict"]) == ("wait", "")
 
 
@@ -355,7 +355,7 @@ def test_a_host_whose_reboot_never_happened_is_taken_back_as_it_stands(world: Wo
 def test_an_owner_that_died_between_epoch_and_record_does_not_wedge_the_soak(world: World) -> None:
     world.mark("soaking")
     world.site.claims.take("lab1", world.rollout, 60, after=world.epoch)
-    assert looks.compare_pop(world.site, world.rollout)["decision"] == "wait"
+    assert looks.compare_groups(world.site, world.rollout)["decision"] == "wait"
 
 
 def test_what_is_quarantined_is_said_at_the_end(world: World) -> None:

@@ -416,7 +416,7 @@ def test_a_live_tuning_is_drained_back_under_one_that_drains(tmp_path: Path) -> 
             world.roll(batch)
         for state in ("soaking", "promoting", "complete"):
             world.mark(state)
-        lifecycle.release_pop(world.site, world.rollout, world.epoch)
+        lifecycle.release_claim(world.site, world.rollout, world.epoch)
     world.rollout = below
     world.take_over()
     world.balancer.log.clear()

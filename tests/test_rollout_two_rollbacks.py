@@ -24,7 +24,7 @@ def world(tmp_path: Path) -> World:
 
 def roll_back(world: World, by: str) -> dict[str, Any]:
     """The first step of ``roll_back_pop`` without an epoch."""
-    marked = lifecycle.mark_rollout(world.site, world.rollout, 0, "rolling_back", by=by)
+    marked = lifecycle.set_rollout_state(world.site, world.rollout, 0, "rolling_back", by=by)
     world.epoch = marked["epoch"]
     return marked
 
@@ -46,7 +46,9 @@ def test_of_two_that_begin_at_once_the_second_ends_with_one_line(world: World) -
             roll_back(world, "ana")
     finally:
         lifecycle.claim_pop = claim_pop
-    assert f"st2 run edgetune.recover_pop rollout={world.rollout} carries it on" in str(error.value)
+    assert f"st2 run edgetune.recover_rollout rollout={world.rollout} carries it on" in str(
+        error.value
+    )
     head = read_rollout(world.site, world.rollout).head
     assert (head.state, head.epoch, head.restore_batches) == ("rolling_back", world.epoch, 1)
     world.roll_all(other[0])

@@ -359,7 +359,7 @@ def soaking(tmp_path_factory: pytest.TempPathFactory) -> Soaking:
     world = Soaking(tmp_path_factory.mktemp("soaking"))
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=USUAL, began=200)
-    looks.compare_pop(world.site, world.rollout)
+    looks.compare_groups(world.site, world.rollout)
     return world
 
 

@@ -66,7 +66,14 @@ def test_every_action_is_of_one_role_or_called_by_the_pack() -> None:
 
 def test_steps_of_workflows_are_granted_to_nobody() -> None:
     granted = {ref for refs in roles().values() for ref in refs}
-    steps = {"mark_rollout", "claim_pop", "release_pop", "drain_hosts", "apply_tuning", "set_bios"}
+    steps = {
+        "set_rollout_state",
+        "claim_pop",
+        "release_claim",
+        "drain_hosts",
+        "apply_tuning",
+        "set_bios",
+    }
     assert not granted & {f"edgetune.{name}" for name in steps}
 
 

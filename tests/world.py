@@ -424,7 +424,7 @@ class EmptyWorld:
         return read_rollout(self.site, self.rollout).head
 
     def mark(self, state: str, **more: Any) -> dict[str, Any]:
-        marked = lifecycle.mark_rollout(self.site, self.rollout, self.epoch, state, **more)
+        marked = lifecycle.set_rollout_state(self.site, self.rollout, self.epoch, state, **more)
         self.epoch = marked["epoch"]
         return marked
 
@@ -537,7 +537,7 @@ class BiosWorld(EmptyWorld):
         for state in ("changing", "soaking", "promoting"):
             self.roll_all(self.mark(state))
         self.mark("complete")
-        lifecycle.release_pop(self.site, self.rollout, self.epoch)
+        lifecycle.release_claim(self.site, self.rollout, self.epoch)
         return self.rollout
 
 
@@ -572,7 +572,7 @@ def ended(folder: Path) -> World:
     opened = as_owner(world.site, world.rollout)
     opened.head.quarantined["e000"] = Quarantine("gone")
     opened.save()
-    lifecycle.release_pop(world.site, world.rollout, world.epoch)
+    lifecycle.release_claim(world.site, world.rollout, world.epoch)
     held = world.site.claims.holder("lab1")
     if held:
         world.site.claims.release("lab1", held)

@@ -9,7 +9,7 @@ FOLDER = "lib/edgetune/rollout"
 
 RELEASE = mutations_of(
     FOLDER,
-    ["action_release_pop", "rollout_clock_steps"],
+    ["action_release_claim", "rollout_clock_steps"],
     (
         "a rollout that is held gives its PoP back",
         "lifecycle.py",
@@ -176,7 +176,7 @@ OWNERS = mutations_of(
     FOLDER,
     ["rollout_lost_claims", "lib_stores", "rollout_records", "rollout_steps", "rollout_recovery"],
     (
-        "mark_rollout takes the rollout from whoever holds it",
+        "set_rollout_state takes the rollout from whoever holds it",
         "lifecycle.py",
         "site.claims.take(head.pop, rollout, ttl, after=epoch, above=epoch).epoch",
         "site.claims.take(head.pop, rollout, ttl, above=epoch).epoch",

@@ -87,7 +87,7 @@ def test_a_pop_is_held_and_goes_on() -> None:
         return str(run("rollout_status", pop="lab1")["result"]["result"]["text"])
 
     try:
-        assert answer(begin("edgetune hold lab1 because it is a test"))[1] == "good"
+        assert answer(begin("edgetune pause lab1 because it is a test"))[1] == "good"
         assert "by ana" in shown() and "it is a test" in shown()
         assert answer(begin("edgetune resume lab1"))[1] == "good"
         assert "it is a test" not in shown()

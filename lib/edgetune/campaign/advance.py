@@ -50,9 +50,7 @@ _LONGEST = 300.0
 _MOST = 25
 
 
-def next_of_campaign(
-    site: Site, campaign: str = "", owner: str = "", by: str = ""
-) -> dict[str, Any]:
+def step_campaign(site: Site, campaign: str = "", owner: str = "", by: str = "") -> dict[str, Any]:
     """Take the next step of a campaign, or of all that are running; safe to repeat at any time.
 
     ``start`` lists the rollouts that were begun and want a workflow, each with its epoch.

@@ -14,7 +14,7 @@ from edgetune.rollout.bios import forget, still_set
 from edgetune.rollout.change import verify_hosts
 from edgetune.rollout.drain import undrain_hosts
 from edgetune.rollout.lease import Rollout, as_owner
-from edgetune.rollout.lifecycle import refuse_unfinished, release_pop
+from edgetune.rollout.lifecycle import refuse_unfinished, release_claim
 from edgetune.rollout.record import Record
 from edgetune.rollout.site import Site
 from edgetune.texts import command
@@ -61,7 +61,7 @@ def _owned(opened: Rollout) -> Iterator[None]:
         yield
     finally:
         if head.state in ENDED:
-            release_pop(opened.site, head.id, head.epoch)
+            release_claim(opened.site, head.id, head.epoch)
 
 
 def _places(opened: Record, host: str) -> list[Batch]:

@@ -101,7 +101,7 @@ def claim_pop(
     return _claimed(taken)
 
 
-def mark_rollout(
+def set_rollout_state(
     site: Site,
     rollout: str,
     epoch: int,
@@ -208,7 +208,7 @@ def _refuse_second_rollback(site: Site, rollout: str, state: str) -> None:
         other = head.last_by
         raise FencedError(
             f"rollout {rollout} is being rolled back already by {other}; should that one be gone, "
-            f"{command('recover_pop', rollout=rollout)} carries it on"
+            f"{command('recover_rollout', rollout=rollout)} carries it on"
         )
 
 
@@ -221,7 +221,7 @@ def _refuse_hosts(head: Head, hosts: Sequence[str]) -> None:
             raise InputError("parameter", "hosts", f"{name} has nothing to be taken back")
 
 
-def release_pop(site: Site, rollout: str, epoch: int) -> dict[str, Any]:
+def release_claim(site: Site, rollout: str, epoch: int) -> dict[str, Any]:
     """Give the PoP back; RefusedError while the rollout is under way or held."""
     opened = as_owner(site, rollout)
     if opened.head.state not in ENDED:

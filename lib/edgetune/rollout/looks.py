@@ -77,7 +77,7 @@ def _what_was_done(opened: Record, batch: Batch) -> str:
     return f"batch {batch.number - numbers.start + 1} of {len(numbers)}: {told}"
 
 
-def compare_pop(site: Site, rollout: str, now: bool = False) -> dict[str, Any]:
+def compare_groups(site: Site, rollout: str, now: bool = False) -> dict[str, Any]:
     """Take the looks that are due, write the verdict down, and say what follows.
 
     A look that was missed is made up for, in its turn. ``decision`` is ``wait`` as long as the

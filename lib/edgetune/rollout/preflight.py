@@ -158,7 +158,7 @@ def check_hosts(subject: Subject) -> Iterable[Finding]:
             yield Finding(f"cannot be asked: {answer.error}", advice, name)
         elif answer.data["agent_state"].get("ready") is False:
             what = "is not ready: a rollout drained it and has not verified it"
-            yield Finding(what, "recover_pop carries that rollout on", name)
+            yield Finding(what, "recover_rollout carries that rollout on", name)
 
 
 def check_machines(subject: Subject) -> Iterable[Finding]:

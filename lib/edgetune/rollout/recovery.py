@@ -102,7 +102,7 @@ def _is_of_its_epoch(parameters: Mapping[str, Any], heads: Mapping[str, Head]) -
     return head is not None and head.state not in ENDED and head.epoch == parameters.get("epoch")
 
 
-def survey_rollout(
+def assess_orphan(
     site: Site, rollout: str, epoch: int, ended: str = "", by: str = ""
 ) -> dict[str, Any]:
     """Compare the hosts under way with what the record says of them, and decide what follows.

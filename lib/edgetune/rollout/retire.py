@@ -11,7 +11,7 @@ from edgetune.rollout.lifecycle import refuse_unfinished
 from edgetune.rollout.site import Site
 
 
-def find_standing(site: Site, pop: str, tuning: str) -> dict[str, Any]:
+def list_applied(site: Site, pop: str, tuning: str) -> dict[str, Any]:
     """The complete rollouts of a tuning on a PoP, newest first; touches nothing.
 
     There are none, and the message says why, while any rollout is under way there: it holds the

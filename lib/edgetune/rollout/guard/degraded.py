@@ -77,7 +77,7 @@ def _most_fail(gauges: Sequence[Mapping[str, float]]) -> bool:
 
 
 def worse_group(watched: Watched) -> Finding | None:
-    """The test group is proven worse, by the very looks that ``compare_pop`` takes."""
+    """The test group is proven worse, by the very looks that ``compare_groups`` takes."""
     # A baseline that was not kept has to be written down first, by the look itself.
     if watched.head.state != "soaking" or watched.opened.baseline() is None:
         return None

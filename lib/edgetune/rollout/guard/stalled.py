@@ -21,7 +21,7 @@ def stalled_rollout(watched: Watched) -> Finding | None:
         return watched.finding(
             f"{head.id} is {head.state}, and nobody made a step for {idle}; the rule "
             f"recover_orphans picks it up if it is enabled, "
-            f"{command('recover_pop', rollout=head.id)} at once",
+            f"{command('recover_rollout', rollout=head.id)} at once",
             "stalled",
             is_acted_on=False,
         )
@@ -31,7 +31,7 @@ def stalled_rollout(watched: Watched) -> Finding | None:
     return watched.finding(
         f"{head.id} is soaking, and nobody took its look or acted on it for "
         f"{roughly(round(late))}; the rule advance_soaking does if it is enabled, "
-        f"{command('advance_pop', rollout=head.id)} at once",
+        f"{command('advance_rollout', rollout=head.id)} at once",
         "stalled",
         is_acted_on=False,
     )

@@ -6,11 +6,11 @@ from typing import Any
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
-from edgetune.rollout.lifecycle import release_pop
+from edgetune.rollout.looks import compare_groups
 
 
-class ReleasePop(Action):
-    """Give a PoP back."""
+class CompareGroups(Action):
+    """Compare the two groups of a rollout."""
 
     def run(self, **parameters: Any) -> Result:
-        return run_step(release_pop, self.config, **parameters)
+        return run_step(compare_groups, self.config, **parameters)

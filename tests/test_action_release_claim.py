@@ -3,14 +3,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from release_pop import ReleasePop
+from release_claim import ReleaseClaim
 
 from tests.action_case import EdgetuneActionTestCase
 
 
-class ReleasePopTestCase(EdgetuneActionTestCase):
+class ReleaseClaimTestCase(EdgetuneActionTestCase):
     __test__ = True
-    action_cls = ReleasePop
+    action_cls = ReleaseClaim
 
     def present(self) -> dict[str, Any]:
         return {"rollout": self.world.rollout, "epoch": self.world.epoch}

@@ -3,15 +3,15 @@ from __future__ import annotations
 
 import time
 
-from compare_pop import ComparePop
+from compare_groups import CompareGroups
 
 from edgetune.rollout.lease import as_owner
 from tests.action_case import EdgetuneActionTestCase
 
 
-class ComparePopTestCase(EdgetuneActionTestCase):
+class CompareGroupsTestCase(EdgetuneActionTestCase):
     __test__ = True
-    action_cls = ComparePop
+    action_cls = CompareGroups
 
     def test_waits_until_the_soak_is_over(self) -> None:
         self.world.mark("soaking")

@@ -3,16 +3,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from next_of_campaign import NextOfCampaign
+from step_campaign import StepCampaign
 
 from edgetune.rollout.record import read_rollout
 from tests.action_case import EdgetuneActionTestCase
 from tests.campaign_world import CampaignWorld
 
 
-class NextOfCampaignTestCase(EdgetuneActionTestCase):
+class StepCampaignTestCase(EdgetuneActionTestCase):
     __test__ = True
-    action_cls = NextOfCampaign
+    action_cls = StepCampaign
     world: CampaignWorld
 
     def make_world(self, folder: Path) -> CampaignWorld:

@@ -6,11 +6,11 @@ from typing import Any
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
-from edgetune.rollout.lifecycle import mark_rollout
+from edgetune.rollout.recovery import assess_orphan
 
 
-class MarkRollout(Action):
-    """Move a rollout into its next state."""
+class AssessOrphan(Action):
+    """Compare a rollout under way with the world."""
 
     def run(self, **parameters: Any) -> Result:
-        return run_step(mark_rollout, self.config, **parameters)
+        return run_step(assess_orphan, self.config, **parameters)

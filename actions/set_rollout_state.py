@@ -5,12 +5,12 @@ from typing import Any
 
 from st2common.runners.base_action import Action
 
-from edgetune.campaign.advance import next_of_campaign
 from edgetune.entry import Result, run_step
+from edgetune.rollout.lifecycle import set_rollout_state
 
 
-class NextOfCampaign(Action):
-    """Take the next step of campaigns."""
+class SetRolloutState(Action):
+    """Move a rollout into its next state."""
 
     def run(self, **parameters: Any) -> Result:
-        return run_step(next_of_campaign, self.config, **parameters)
+        return run_step(set_rollout_state, self.config, **parameters)

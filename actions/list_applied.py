@@ -6,11 +6,11 @@ from typing import Any
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
-from edgetune.rollout.recovery import survey_rollout
+from edgetune.rollout.retire import list_applied
 
 
-class SurveyRollout(Action):
-    """Compare a rollout under way with the world."""
+class ListApplied(Action):
+    """Say by which rollouts a tuning stands on a PoP."""
 
     def run(self, **parameters: Any) -> Result:
-        return run_step(survey_rollout, self.config, **parameters)
+        return run_step(list_applied, self.config, **parameters)

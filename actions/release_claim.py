@@ -6,11 +6,11 @@ from typing import Any
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
-from edgetune.rollout.looks import compare_pop
+from edgetune.rollout.lifecycle import release_claim
 
 
-class ComparePop(Action):
-    """Compare the two groups of a rollout."""
+class ReleaseClaim(Action):
+    """Give a PoP back."""
 
     def run(self, **parameters: Any) -> Result:
-        return run_step(compare_pop, self.config, **parameters)
+        return run_step(release_claim, self.config, **parameters)

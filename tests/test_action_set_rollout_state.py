@@ -3,15 +3,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from mark_rollout import MarkRollout
+from set_rollout_state import SetRolloutState
 
 from edgetune.rollout.record import read_rollout
 from tests.action_case import EdgetuneActionTestCase
 
 
-class MarkRolloutTestCase(EdgetuneActionTestCase):
+class SetRolloutStateTestCase(EdgetuneActionTestCase):
     __test__ = True
-    action_cls = MarkRollout
+    action_cls = SetRolloutState
 
     def into(self, state: str, **more: Any) -> dict[str, Any]:
         return {"rollout": self.world.rollout, "epoch": self.world.epoch, "state": state, **more}

@@ -3,15 +3,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from survey_rollout import SurveyRollout
+from assess_orphan import AssessOrphan
 
 from edgetune.rollout import drain
 from tests.action_case import EdgetuneActionTestCase
 
 
-class SurveyRolloutTestCase(EdgetuneActionTestCase):
+class AssessOrphanTestCase(EdgetuneActionTestCase):
     __test__ = True
-    action_cls = SurveyRollout
+    action_cls = AssessOrphan
 
     def of_rollout(self, **more: Any) -> dict[str, Any]:
         return {"rollout": self.world.rollout, "epoch": self.world.epoch, **more}

@@ -5,12 +5,12 @@ from typing import Any
 
 from st2common.runners.base_action import Action
 
+from edgetune.campaign.advance import step_campaign
 from edgetune.entry import Result, run_step
-from edgetune.rollout.retire import find_standing
 
 
-class FindStanding(Action):
-    """Say by which rollouts a tuning stands on a PoP."""
+class StepCampaign(Action):
+    """Take the next step of campaigns."""
 
     def run(self, **parameters: Any) -> Result:
-        return run_step(find_standing, self.config, **parameters)
+        return run_step(step_campaign, self.config, **parameters)
