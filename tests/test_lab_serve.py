@@ -660,7 +660,7 @@ def world_with_a_sick_host(folder: Path) -> World:
     world.mark("changing")
     world.roll(0)
     world.step(looks.check_health, 0)
-    opened, now = read_rollout(world.site, world.rollout), time.time()
+    opened, now = as_owner(world.site, world.rollout), time.time()
     opened.head.baseline = [now - 1000, now - 900]
     opened.save()
     (sick,) = world.plan.batches[0].hosts
@@ -707,7 +707,7 @@ class TestGuardRules:
 
     def load(self, world: World, usual: float, silent: str = "") -> None:
         """Each host receives 100 packets a second; one has been silent for a minute."""
-        opened, now = read_rollout(world.site, world.rollout), time.time()
+        opened, now = as_owner(world.site, world.rollout), time.time()
         opened.head.usual_load = usual
         opened.save()
         rows = [

@@ -209,6 +209,7 @@ TCP6 = """  sl  local_address                         remote_address            
 """
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(("ports", "sessions"), [([80], 3), ([443], 1), ([80, 443], 4), ([], 0)])
 def test_open_connections_to_the_service_are_counted(
     host: AgentRoot, ports: list[int], sessions: int

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from edgetune.documents.diagnosis import DiagnosisAnswer, diagnosis_answer
+from edgetune.documents.head import FORWARD
 from edgetune.documents.look import Doubt, Look, read_look
 from edgetune.documents.reading import Number, decoded, encoded
 from edgetune.documents.sample import SampleAnswer, sample_answer
 from edgetune.documents.words import Decision, Outcome, State, Verdict, Word
 from edgetune.errors import DamagedError
 from edgetune.hosts.answers import _RESULTS
-from edgetune.rollout.record import FORWARD
 from tests.agent_answers import RESULTS
 from tests.stored import stored
 

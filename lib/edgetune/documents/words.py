@@ -49,7 +49,7 @@ class State(Word):
 
 
 class Outcome(Word):
-    """What ``compare_groups`` says of a rollout that soaks no more; ``none`` if nothing came of it."""
+    """What ``compare_groups`` says of a rollout that soaks no more; ``none`` if nothing came."""
 
     PROMOTED = "promoted"
     HELD = "held"
