@@ -14,7 +14,7 @@ from edgetune.rollout.heads import all_heads
 from edgetune.rollout.lifecycle import release_claim, set_rollout_state
 from edgetune.rollout.record import read_rollout
 from tests.builders import inventory_document, write_yaml
-from tests.world import EmptyWorld
+from tests.world import EmptyWorld, prove
 
 POPS = {
     "ams1": {"region": "eu", "labels": ["small"]},
@@ -111,6 +111,8 @@ class CampaignWorld(EmptyWorld):
         """Lead the rollout of a PoP into a state."""
         rollout = self.record.pops[pop].rollout
         for each in WAYS[state]:
+            if each == "promoting":
+                prove(self.site, rollout)
             epoch = read_rollout(self.site, rollout).head.epoch
             set_rollout_state(self.site, rollout, epoch, each)
         if state in ("complete", "rolled_back"):

@@ -38,7 +38,7 @@ from edgetune.rollout.soak import Soak
 from edgetune.rollout.status import rollout_status
 from tests.builders import samples, table_of
 from tests.campaign_world import CampaignWorld, campaign_document
-from tests.world import dies
+from tests.world import dies, prove
 
 
 @pytest.fixture
@@ -115,6 +115,8 @@ def test_rings_follow_one_another(tmp_path: Path, says: Any) -> None:
 
 
 def mark(world: CampaignWorld, rollout: str, state: str) -> None:
+    if state == "promoting":
+        prove(world.site, rollout)
     epoch = read_rollout(world.site, rollout).head.epoch
     set_rollout_state(world.site, rollout, epoch, state)
 
@@ -221,10 +223,15 @@ def test_what_cannot_be_judged_holds(tmp_path: Path) -> None:
 def test_each_takes_the_verdicts_of_the_pops(tmp_path: Path, decision: str, last: str) -> None:
     world = begun(tmp_path, gates={"verdict": "each"})
     world.advance()
-    opened = as_owner(world.site, world.record.pops["ams1"].rollout)
+    world.bring("ams1", "soaking")
+    rollout = world.record.pops["ams1"].rollout
+    mark(world, rollout, "promoting")
+    opened = as_owner(world.site, rollout)
+    # Earlier versions let a person promote what no verdict did.
     opened.head.verdict = {"decision": decision} if decision else {}
-    Rollout(world.site, opened.head).save()
-    world.bring("ams1", "complete")
+    opened.save()
+    mark(world, rollout, "complete")
+    world.forget("ams1")
     world.advance()
     assert world.last == last
 

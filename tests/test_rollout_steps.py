@@ -11,8 +11,9 @@ import pytest
 
 from edgetune.errors import DrainError, FencedError, InputError, RefusedError
 from edgetune.rollout import change, drain, lifecycle, looks, reboot, sampling, status
+from edgetune.rollout.lease import as_owner
 from edgetune.rollout.record import read_rollout
-from tests.world import World
+from tests.world import World, changing
 
 
 @pytest.fixture
@@ -382,3 +383,20 @@ def test_a_rollback_called_again_visits_hosts_the_first_one_never_reached(world:
         world.roll(batch)
     assert world.hosts.tuned == set()
     assert set(world.balancer.state.values()) == {"ready"}
+
+
+@pytest.mark.parametrize("decided", ["", "wait", "hold", "roll_back"])
+@pytest.mark.parametrize("state", ["soaking", "held"])
+def test_nothing_is_promoted_unless_its_verdict_says_so(
+    tmp_path: Path, decided: str, state: str
+) -> None:
+    """Whoever calls the action, and however the verdict came about."""
+    world = changing(tmp_path)
+    for each in ("soaking", state):
+        world.mark(each)
+    opened = as_owner(world.site, world.rollout)
+    opened.head.verdict = {"verdict": "inconclusive", "decision": decided} if decided else {}
+    opened.save()
+    with pytest.raises(RefusedError, match=f"decides {decided or 'nothing'}; nothing is promoted"):
+        lifecycle.set_rollout_state(world.site, world.rollout, world.epoch, "promoting")
+    assert (world.head.state, world.head.epoch) == (state, world.epoch)

@@ -7,6 +7,17 @@ from tests.mutants.mutation import mutations_of
 
 FOLDER = "lib/edgetune/rollout"
 
+PROMOTION = mutations_of(
+    FOLDER,
+    ["rollout_steps"],
+    (
+        "what no verdict promotes is promoted",
+        "lifecycle.py",
+        'if state == "promoting" != head.state and decided != "promote":',
+        "if False:",
+    ),
+)
+
 RELEASE = mutations_of(
     FOLDER,
     ["action_release_claim", "rollout_clock_steps"],
@@ -523,6 +534,6 @@ BACK = mutations_of(
 )
 
 ROLLOUT = (
-    *(*RELEASE, *PERMITS, *PACE, *STACKSTORM, *RECOVERY, *OWNERS),
+    *(*PROMOTION, *RELEASE, *PERMITS, *PACE, *STACKSTORM, *RECOVERY, *OWNERS),
     *(*TRAFFIC, *MACHINES, *VERIFIED, *HOSTS, *RESETS, *BACK),
 )

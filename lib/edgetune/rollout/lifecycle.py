@@ -142,6 +142,7 @@ def _enter(
     head = opened.head
     before = head.state
     _refuse_hosts(head, hosts)
+    _refuse_unproven(head, state)
     if state == "rolled_back":
         look_at_quarantined(opened, list(head.quarantined))
     head.enter(state, by, _with_hosts_under_way(opened, state, reason or _reason(opened, state)))
@@ -219,6 +220,14 @@ def _refuse_hosts(head: Head, hosts: Sequence[str]) -> None:
     for name in hosts:
         if name not in head.quarantined:
             raise InputError("parameter", "hosts", f"{name} has nothing to be taken back")
+
+
+def _refuse_unproven(head: Head, state: str) -> None:
+    """A person may call the action as well as the workflow; only a verdict promotes."""
+    decided = head.verdict.get("decision", "nothing")
+    if state == "promoting" != head.state and decided != "promote":
+        text = "nothing is promoted unless its verdict decides promote"
+        raise RefusedError(f"the verdict of rollout {head.id} decides {decided}; {text}")
 
 
 def release_claim(site: Site, rollout: str, epoch: int) -> dict[str, Any]:
