@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgetune.documents.plan import Guard, Options, assignments, read_plan
+from edgetune.documents.plan import MOST_WAYS, Guard, Options, assignments, read_plan
+from edgetune.documents.reading import digest_of
 from edgetune.errors import InputError, RefusedError
 from edgetune.plan import make_plan
 from edgetune.rendering import render
@@ -165,6 +167,20 @@ def test_a_damaged_plan_is_refused(tmp_path: Path) -> None:
         read_plan(json.dumps({**document, "pop": "lab2"}), made.digest)
     with pytest.raises(RefusedError, match="there is no plan sha256:0"):
         read_plan(None, "sha256:0")
+
+
+def test_a_plan_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    today = plan(tmp_path)
+    later = ("digest", "draws", "machines", "restarts")
+    body = {name: value for name, value in today.document().items() if name not in later}
+    body["options"] = {n: v for n, v in body["options"].items() if n != "without_packets"}
+    # Up to 0.9 one list of resets was for all, and 0.6 counted ways without end.
+    body.update(resets=["GracefulRestart", "ForceRestart"], assignments=math.comb(200, 100))
+    digest = digest_of(body)
+    old = read_plan(json.dumps({**body, "digest": digest}), digest)
+    assert (old.digest, old.draws, old.machines, old.restarts) == (digest, 1, {}, {})
+    assert old.assignments == MOST_WAYS
+    assert old.batches == today.batches and old.profiles == today.profiles
 
 
 def test_the_text_shows_by_what_the_tuning_is_judged(tmp_path: Path) -> None:

@@ -265,7 +265,19 @@ def read_plan(text: str | None, digest: str) -> Plan:
     body = {name: value for name, value in document.items() if name != "digest"}
     if document.get("digest") != digest or digest_of(body) != digest:
         raise RefusedError(f"the stored plan is not the one with digest {digest}")
-    return decoded(key, Plan, document)
+    return decoded(key, Plan, _as_today(document))
+
+
+def _as_today(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A plan of any version since 0.6 as today's have it.
+
+    Before 0.10 plans had one list of ``resets`` for all BMCs, whatever their machines offer:
+    nothing is made of it. Those of 0.6 counted ``assignments`` without end.
+    """
+    kept = {name: value for name, value in document.items() if name != "resets"}
+    if type(kept.get("assignments")) is int:
+        kept["assignments"] = min(kept["assignments"], MOST_WAYS)
+    return kept
 
 
 def both_groups(strata: Strata) -> dict[str, list[str]]:
