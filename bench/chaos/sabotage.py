@@ -57,7 +57,7 @@ SABOTAGES: Mapping[str, Sabotage] = {
             Edit(
                 DRAIN,
                 "        if work.hosts[host.name].lb_before == ADMITTED:\n"
-                "            opened.permit()\n"
+                "            opened.lease.permit()\n"
                 "            driver.isolate(host.server)\n",
                 "        pass\n",
             ),
