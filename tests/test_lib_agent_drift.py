@@ -105,6 +105,17 @@ def test_what_a_later_tuning_sets_is_its_own(host: AgentRoot) -> None:
     assert ids(host) == [("a", "memory.thp:enabled"), ("b", "sysctl:net.core.somaxconn")]
 
 
+def test_flows_of_one_interface_are_not_those_of_another(host: AgentRoot) -> None:
+    for number in range(4):
+        host.write(f"sys/class/net/eth1/queues/rx-{number}/rps_flow_cnt", "0\n")
+    host.write("proc/sys/net/core/rps_sock_flow_entries", "0\n")
+    host.apply(setting("nic.rfs", {"interface": "eth0"}, "1024"))
+    host.apply(setting("nic.rfs", {"interface": "eth1"}, "2048"), tuning="u")
+    assert ids(host) == []
+    host.write("sys/class/net/eth0/queues/rx-0/rps_flow_cnt", "0\n")
+    assert ids(host) == [("t", "nic.rfs:eth0")]
+
+
 def test_of_a_coupled_pair_the_later_one_counts(host: AgentRoot) -> None:
     host.write("proc/sys/vm/dirty_ratio", "20\n")
     host.write("proc/sys/vm/dirty_bytes", "0\n")

@@ -86,6 +86,9 @@ def _still_said(host: Host, value: Parts, later: Setting) -> Parts:
 def _is_same_thing(host: Host, one: Setting, other: Setting) -> bool:
     if one.id == other.id:
         return True
+    # An interface is all that belongs to it, which need not be changed by both; and what several
+    # interfaces share, such as the table of flows, each of them has its own part of.
+    if all("interface" in own.target for own in (one, other)):
+        return False
     both = touched_by(host, one) & touched_by(host, other)
-    # An interface is all that belongs to it, which need not be changed by both.
     return any(not thing.startswith("interface ") for thing in both)
