@@ -6,7 +6,7 @@ from typing import Any
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
-from edgetune.rollout.adoption import adopt_host
+from edgetune.rollout.steps.adopt_host import adopt_host
 
 
 class AdoptHost(Action):

@@ -6,7 +6,7 @@ from typing import Any
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
-from edgetune.rollout.baseline import check_baseline
+from edgetune.rollout.steps.check_baseline import check_baseline
 
 
 class CheckBaseline(Action):

@@ -6,7 +6,7 @@ from typing import Any
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
-from edgetune.rollout.drain import check_drained
+from edgetune.rollout.steps.check_drained import check_drained
 
 
 class CheckDrained(Action):

@@ -6,7 +6,7 @@ from typing import Any
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
-from edgetune.rollout.looks import check_health
+from edgetune.rollout.steps.check_health import check_health
 
 
 class CheckHealth(Action):

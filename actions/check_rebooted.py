@@ -6,7 +6,7 @@ from typing import Any
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
-from edgetune.rollout.reboot import check_rebooted
+from edgetune.rollout.steps.check_rebooted import check_rebooted
 
 
 class CheckRebooted(Action):

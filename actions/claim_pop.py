@@ -6,7 +6,7 @@ from typing import Any
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
-from edgetune.rollout.lifecycle import claim_pop
+from edgetune.rollout.steps.claim_pop import claim_pop
 
 
 class ClaimPop(Action):

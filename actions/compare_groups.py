@@ -6,7 +6,7 @@ from typing import Any
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
-from edgetune.rollout.looks import compare_groups
+from edgetune.rollout.steps.compare_groups import compare_groups
 
 
 class CompareGroups(Action):

@@ -6,7 +6,7 @@ from typing import Any
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
-from edgetune.rollout.diagnosis import diagnose_hosts
+from edgetune.rollout.steps.diagnose_hosts import diagnose_hosts
 
 
 class DiagnoseHosts(Action):

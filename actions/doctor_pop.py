@@ -6,7 +6,7 @@ from typing import Any
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
-from edgetune.rollout.doctor import doctor_pop
+from edgetune.rollout.steps.doctor_pop import doctor_pop
 
 
 class DoctorPop(Action):

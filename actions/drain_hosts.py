@@ -6,7 +6,7 @@ from typing import Any
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
-from edgetune.rollout.drain import drain_hosts
+from edgetune.rollout.steps.drain_hosts import drain_hosts
 
 
 class DrainHosts(Action):

@@ -6,7 +6,7 @@ from typing import Any
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
-from edgetune.rollout.retire import list_applied
+from edgetune.rollout.steps.list_applied import list_applied
 
 
 class ListApplied(Action):

@@ -6,7 +6,7 @@ from typing import Any
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
-from edgetune.rollout.pause import pause_pop
+from edgetune.rollout.steps.pause_pop import pause_pop
 
 
 class PausePop(Action):

@@ -6,7 +6,7 @@ from typing import Any
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
-from edgetune.rollout.reboot import reboot_hosts
+from edgetune.rollout.steps.reboot_hosts import reboot_hosts
 
 
 class RebootHosts(Action):

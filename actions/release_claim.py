@@ -6,7 +6,7 @@ from typing import Any
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
-from edgetune.rollout.lifecycle import release_claim
+from edgetune.rollout.steps.release_claim import release_claim
 
 
 class ReleaseClaim(Action):

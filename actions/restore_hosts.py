@@ -6,7 +6,7 @@ from typing import Any
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
-from edgetune.rollout.change import restore_hosts
+from edgetune.rollout.steps.restore_hosts import restore_hosts
 
 
 class RestoreHosts(Action):

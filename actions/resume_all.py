@@ -6,7 +6,7 @@ from typing import Any
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
-from edgetune.rollout.switch import resume_all
+from edgetune.rollout.steps.resume_all import resume_all
 
 
 class ResumeAll(Action):

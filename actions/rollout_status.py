@@ -6,7 +6,7 @@ from typing import Any
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
-from edgetune.rollout.status import rollout_status
+from edgetune.rollout.steps.rollout_status import rollout_status
 
 
 class RolloutStatus(Action):

@@ -6,7 +6,7 @@ from typing import Any
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
-from edgetune.rollout.sampling import sample_hosts
+from edgetune.rollout.steps.sample_hosts import sample_hosts
 
 
 class SampleHosts(Action):

@@ -6,7 +6,7 @@ from typing import Any
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
-from edgetune.rollout.lifecycle import set_rollout_state
+from edgetune.rollout.steps.set_rollout_state import set_rollout_state
 
 
 class SetRolloutState(Action):

@@ -6,7 +6,7 @@ from typing import Any
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
-from edgetune.rollout.change import verify_hosts
+from edgetune.rollout.steps.verify_hosts import verify_hosts
 
 
 class VerifyHosts(Action):

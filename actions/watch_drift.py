@@ -4,7 +4,7 @@ from __future__ import annotations
 from st2common.runners.base_action import Action
 
 from edgetune.entry import Result, run_step
-from edgetune.rollout.sampling import watch_drift
+from edgetune.rollout.steps.watch_drift import watch_drift
 
 
 class WatchDrift(Action):

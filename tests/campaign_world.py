@@ -11,8 +11,9 @@ from edgetune.campaign.advance import step_campaign
 from edgetune.campaign.record import Record, read_record
 from edgetune.campaign.run import run_campaign
 from edgetune.rollout.heads import all_heads
-from edgetune.rollout.lifecycle import release_claim, set_rollout_state
 from edgetune.rollout.record import read_rollout
+from edgetune.rollout.steps.release_claim import release_claim
+from edgetune.rollout.steps.set_rollout_state import set_rollout_state
 from tests.builders import inventory_document, write_yaml
 from tests.world import EmptyWorld, prove
 

@@ -6,24 +6,36 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from edgetune.rollout import bios, change, drain, lifecycle, looks, reboot
+from edgetune.rollout.steps.apply_tuning import apply_tuning
+from edgetune.rollout.steps.check_drained import check_drained
+from edgetune.rollout.steps.check_health import check_health
+from edgetune.rollout.steps.check_rebooted import check_rebooted
+from edgetune.rollout.steps.claim_pop import claim_pop
+from edgetune.rollout.steps.drain_hosts import drain_hosts
+from edgetune.rollout.steps.reboot_hosts import reboot_hosts
+from edgetune.rollout.steps.release_claim import release_claim
+from edgetune.rollout.steps.restore_hosts import restore_hosts
+from edgetune.rollout.steps.set_bios import set_bios
+from edgetune.rollout.steps.set_rollout_state import set_rollout_state
+from edgetune.rollout.steps.undrain_hosts import undrain_hosts
+from edgetune.rollout.steps.verify_hosts import verify_hosts
 
 STEPS = {
     step.__name__: step
     for step in (
-        lifecycle.claim_pop,
-        lifecycle.set_rollout_state,
-        lifecycle.release_claim,
-        drain.drain_hosts,
-        drain.check_drained,
-        bios.set_bios,
-        change.apply_tuning,
-        change.restore_hosts,
-        reboot.reboot_hosts,
-        reboot.check_rebooted,
-        change.verify_hosts,
-        drain.undrain_hosts,
-        looks.check_health,
+        claim_pop,
+        set_rollout_state,
+        release_claim,
+        drain_hosts,
+        check_drained,
+        set_bios,
+        apply_tuning,
+        restore_hosts,
+        reboot_hosts,
+        check_rebooted,
+        verify_hosts,
+        undrain_hosts,
+        check_health,
     )
 }
 """The steps of the library by the actions that run them."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from apply_tuning import ApplyTuning
 
-from edgetune.rollout import change
+from edgetune.rollout.steps.apply_tuning import apply_tuning
 from tests.action_case import BatchActionTestCase
 
 
@@ -13,7 +13,7 @@ class ApplyTuningTestCase(BatchActionTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.world.roll(0, until=change.apply_tuning)
+        self.world.roll(0, until=apply_tuning)
         (self.host,) = self.world.at(0)
 
     def test_changes_the_drained_hosts_and_no_others(self) -> None:

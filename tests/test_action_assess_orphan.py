@@ -5,7 +5,7 @@ from typing import Any
 
 from assess_orphan import AssessOrphan
 
-from edgetune.rollout import drain
+from edgetune.rollout.steps.drain_hosts import begin_drain
 from tests.action_case import EdgetuneActionTestCase
 
 
@@ -17,7 +17,7 @@ class AssessOrphanTestCase(EdgetuneActionTestCase):
         return {"rollout": self.world.rollout, "epoch": self.world.epoch, **more}
 
     def test_a_vanished_owner_says_nothing_against_the_tuning(self) -> None:
-        self.world.step(drain.begin_drain, 0)
+        self.world.step(begin_drain, 0)
         (host,) = self.world.at(0)
         result = self.assert_succeeds(**self.of_rollout())
         self.assertEqual((result["decision"], result["state"]), ("carry_on", "changing"))

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from check_drained import CheckDrained
 
-from edgetune.rollout import drain
+from edgetune.rollout.steps.drain_hosts import begin_drain
 from tests.action_case import BatchActionTestCase
 
 
@@ -13,7 +13,7 @@ class CheckDrainedTestCase(BatchActionTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.world.step(drain.begin_drain, 0)
+        self.world.step(begin_drain, 0)
         (self.host,) = self.world.at(0)
 
     def test_a_host_without_sessions_is_drained(self) -> None:

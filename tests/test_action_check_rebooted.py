@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from check_rebooted import CheckRebooted
 
-from edgetune.rollout import reboot
+from edgetune.rollout.steps.reboot_hosts import reboot_hosts
 from tests.action_case import BatchActionTestCase
 
 
@@ -13,8 +13,8 @@ class CheckRebootedTestCase(BatchActionTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.world.roll(0, until=reboot.reboot_hosts)
-        self.world.step(reboot.reboot_hosts, 0)
+        self.world.roll(0, until=reboot_hosts)
+        self.world.step(reboot_hosts, 0)
         (self.host,) = self.world.at(0)
 
     def test_waits_until_the_boot_id_is_another(self) -> None:

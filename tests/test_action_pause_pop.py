@@ -3,8 +3,9 @@ from __future__ import annotations
 
 from pause_pop import PausePop
 
-from edgetune.rollout import drain, status
 from edgetune.rollout.lease import as_owner
+from edgetune.rollout.steps.drain_hosts import drain_hosts
+from edgetune.rollout.steps.rollout_status import rollout_status
 from tests.action_case import EdgetuneActionTestCase
 
 
@@ -27,8 +28,8 @@ class PausePopTestCase(EdgetuneActionTestCase):
                 "message": f"{why}; no further batch begins there",
             },
         )
-        self.assertEqual(self.world.step(drain.drain_hosts, 0)["waiting"], 1)
-        text = status.rollout_status(self.world.site, self.world.rollout)["text"]
+        self.assertEqual(self.world.step(drain_hosts, 0)["waiting"], 1)
+        text = rollout_status(self.world.site, self.world.rollout)["text"]
         self.assertTrue(
             text.startswith(f"{why}; st2 run edgetune.resume_pop pop=lab1 lets it go on.\n\n"), text
         )

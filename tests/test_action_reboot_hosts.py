@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from reboot_hosts import RebootHosts
 
-from edgetune.rollout import reboot
+from edgetune.rollout.steps.reboot_hosts import reboot_hosts
 from tests.action_case import BatchActionTestCase
 
 
@@ -13,7 +13,7 @@ class RebootHostsTestCase(BatchActionTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.world.roll(0, until=reboot.reboot_hosts)
+        self.world.roll(0, until=reboot_hosts)
         (self.host,) = self.world.at(0)
 
     def test_reboots_a_changed_host_once(self) -> None:

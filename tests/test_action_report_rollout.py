@@ -9,10 +9,10 @@ from unittest import mock
 from report_rollout import ReportRollout
 
 from edgetune.errors import StoreError
-from edgetune.rollout import looks, reporting
-from edgetune.rollout.baseline import check_baseline
 from edgetune.rollout.lease import as_owner
-from edgetune.rollout.pause import pause_pop
+from edgetune.rollout.steps.check_baseline import check_baseline
+from edgetune.rollout.steps.compare_groups import compare_groups
+from edgetune.rollout.steps.pause_pop import pause_pop
 from tests.action_case import EdgetuneActionTestCase
 from tests.builders import reading
 from tests.hostile import HOSTILE
@@ -49,7 +49,7 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
     def judge(self) -> None:
         check_baseline(self.world.site, self.world.rollout, self.world.epoch)
         self.world.soak(test=0.9, began=700)
-        looks.compare_groups(self.world.site, self.world.rollout)
+        compare_groups(self.world.site, self.world.rollout)
 
     def test_writes_a_page_that_others_can_read(self) -> None:
         self.judge()
@@ -78,7 +78,7 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
 
     def test_a_page_that_cannot_be_written_leaves_the_one_before(self) -> None:
         before = self.report()
-        full = mock.patch.object(reporting.os, "fchmod", side_effect=OSError(28, "disk full"))
+        full = mock.patch("os.fchmod", side_effect=OSError(28, "disk full"))
         with full:
             self.assert_refused(
                 "input", "report_dir: cannot be written", rollout=self.world.rollout
@@ -147,6 +147,6 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
 
     def test_of_long_rollouts_few_samples_are_read(self) -> None:
         self.judge()
-        with mock.patch.object(reporting, "_SLOTS", 20):
+        with mock.patch("edgetune.rollout.steps.report_rollout._SLOTS", 20):
             page = self.report()
         self.assertEqual(page.count('class="slots'), SLOTS)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from restore_hosts import RestoreHosts
 
-from edgetune.rollout import change
+from edgetune.rollout.steps.restore_hosts import restore_hosts
 from tests.action_case import BatchActionTestCase
 
 
@@ -16,7 +16,7 @@ class RestoreHostsTestCase(BatchActionTestCase):
         self.world.roll(0)
         (self.host,) = self.world.at(0)
         self.back = self.world.mark("rolling_back")["first_batch"]
-        self.world.roll(self.back, until=change.restore_hosts)
+        self.world.roll(self.back, until=restore_hosts)
 
     def test_takes_the_tuning_back(self) -> None:
         result = self.assert_succeeds(**self.of_batch(self.back))

@@ -3,7 +3,9 @@ from __future__ import annotations
 
 from resume_all import ResumeAll
 
-from edgetune.rollout import drain, switch
+from edgetune.rollout.steps.drain_hosts import drain_hosts
+from edgetune.rollout.steps.stop_all import stop_all
+from edgetune.rollout.switch import stopped_by
 from tests.action_case import EdgetuneActionTestCase
 
 
@@ -12,13 +14,13 @@ class ResumeAllTestCase(EdgetuneActionTestCase):
     action_cls = ResumeAll
 
     def test_changes_are_permitted_again(self) -> None:
-        switch.stop_all(self.world.site, by="ana", reason="errors")
+        stop_all(self.world.site, by="ana", reason="errors")
         result = self.assert_succeeds(by="bo")
         self.assertFalse(result["stopped"])
         message = "bo permits changes again (stopped by ana: errors)"
         self.assertEqual(result["message"], message)
-        self.assertEqual(switch.stopped_by(self.world.site), "")
-        self.world.step(drain.drain_hosts, 0)
+        self.assertEqual(stopped_by(self.world.site), "")
+        self.world.step(drain_hosts, 0)
         self.assertNotEqual(self.world.balancer.log, [])
 
     def test_when_nothing_was_stopped_it_says_so(self) -> None:

@@ -3,8 +3,9 @@ from __future__ import annotations
 
 from resume_pop import ResumePop
 
-from edgetune.rollout import drain
-from edgetune.rollout.pause import pause_pop, why_paused
+from edgetune.rollout.pause import why_paused
+from edgetune.rollout.steps.drain_hosts import drain_hosts
+from edgetune.rollout.steps.pause_pop import pause_pop
 from tests.action_case import EdgetuneActionTestCase
 
 
@@ -19,10 +20,10 @@ class ResumePopTestCase(EdgetuneActionTestCase):
         still = "lab1 is still paused (lost_host, by a rule)"
         self.assertEqual(result["message"], f"{still}; it was paused (surge, by a rule)")
         self.assertTrue(result["changed"])
-        self.assertEqual(self.world.step(drain.drain_hosts, 0)["waiting"], 1)
+        self.assertEqual(self.world.step(drain_hosts, 0)["waiting"], 1)
         self.assert_succeeds(pop="lab1", by="ana")
         self.assertEqual(why_paused(self.world.site, "lab1"), "")
-        self.assertEqual(self.world.step(drain.drain_hosts, 0)["waiting"], 0)
+        self.assertEqual(self.world.step(drain_hosts, 0)["waiting"], 0)
 
     def test_without_a_cause_all_are_lifted(self) -> None:
         for cause in ("asked", "lost_host"):

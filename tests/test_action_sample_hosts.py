@@ -9,7 +9,7 @@ from unittest import mock
 from sample_hosts import SampleHosts
 
 from edgetune import RECORD_SCHEMA
-from edgetune.rollout import sampling
+from edgetune.rollout.sampling import pops_under_way
 from tests.action_case import EdgetuneActionTestCase
 
 
@@ -41,12 +41,11 @@ class SampleHostsTestCase(EdgetuneActionTestCase):
         site = self.world.site
         names = ["lab1", "lab2", "lab3"]
         heads = [replace(self.world.head, pop=name) for name in names]
-        order = f"{sampling.__name__}.all_heads"
         with (
-            mock.patch(order, return_value=heads),
+            mock.patch("edgetune.rollout.sampling.all_heads", return_value=heads),
             mock.patch.object(type(site.inventory), "pop_names", return_value=names),
         ):
-            drawn = {tuple(sampling._pops_under_way(site)) for _ in range(60)}
+            drawn = {tuple(pops_under_way(site)) for _ in range(60)}
         self.assertEqual({pops[0] for pops in drawn}, set(names))
 
     def test_a_silent_host_is_named_and_the_others_are_kept(self) -> None:

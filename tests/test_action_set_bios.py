@@ -5,7 +5,7 @@ from pathlib import Path
 
 from set_bios import SetBios
 
-from edgetune.rollout import bios
+from edgetune.rollout.steps.set_bios import set_bios
 from tests.action_case import BatchActionTestCase
 from tests.bmcs import EARLY, HOME
 from tests.world import BiosWorld
@@ -18,7 +18,7 @@ class SetBiosTestCase(BatchActionTestCase):
     def make_world(self, folder: Path) -> BiosWorld:
         made = BiosWorld(folder)
         made.enter()
-        made.roll(0, until=bios.set_bios)
+        made.roll(0, until=set_bios)
         (self.host,) = made.at(0)
         return made
 
@@ -47,7 +47,7 @@ class SetBiosTestCase(BatchActionTestCase):
         self.assertIn("BootMode (Uefi -> Bios)", result["error"])
 
     def test_a_control_host_is_only_looked_at(self) -> None:
-        self.world.roll(1, until=bios.set_bios)
+        self.world.roll(1, until=set_bios)
         (host,) = self.world.at(1)
         result = self.assert_succeeds(**self.of_batch(1))
         self.assertEqual(result["message"], f"nothing is pending in the BIOS on {host}")
@@ -56,7 +56,7 @@ class SetBiosTestCase(BatchActionTestCase):
     def test_a_rollback_cancels_what_waits_for_a_boot(self) -> None:
         self.assert_succeeds(**self.of_batch(0))
         back = self.world.mark("rolling_back")["first_batch"]
-        self.world.roll(back, until=bios.set_bios)
+        self.world.roll(back, until=set_bios)
         result = self.assert_succeeds(**self.of_batch(back))
         self.assertEqual(result["message"], f"BIOS taken back on {self.host}")
         self.assertEqual(result["next"], "restore_hosts")

@@ -5,7 +5,8 @@ import pytest
 from stop_all import StopAll
 
 from edgetune.errors import RefusedError
-from edgetune.rollout import drain, status
+from edgetune.rollout.steps.drain_hosts import drain_hosts
+from edgetune.rollout.steps.rollout_status import rollout_status
 from tests.action_case import EdgetuneActionTestCase
 
 
@@ -19,9 +20,9 @@ class StopAllTestCase(EdgetuneActionTestCase):
         self.assertTrue(result["stopped"])
         self.assertEqual(result["message"], f"{why}; hosts stay as they are until {permits}")
         with pytest.raises(RefusedError, match=f"everything is stopped .*{why}"):
-            self.world.step(drain.drain_hosts, 0)
+            self.world.step(drain_hosts, 0)
         self.assertEqual((self.world.hosts.changing(), self.world.balancer.log), ([], []))
-        text = status.rollout_status(self.world.site)["text"]
+        text = rollout_status(self.world.site)["text"]
         self.assertTrue(text.startswith(f"Everything is stopped ({why}); {permits}"), text)
 
     def test_a_reason_is_not_needed(self) -> None:

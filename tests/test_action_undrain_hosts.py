@@ -3,7 +3,8 @@ from __future__ import annotations
 
 from undrain_hosts import UndrainHosts
 
-from edgetune.rollout import drain
+from edgetune.rollout.steps.drain_hosts import begin_drain
+from edgetune.rollout.steps.undrain_hosts import undrain_hosts
 from tests.action_case import BatchActionTestCase
 
 
@@ -13,7 +14,7 @@ class UndrainHostsTestCase(BatchActionTestCase):
 
     def test_gives_verified_hosts_their_traffic_back(self) -> None:
         (host,) = self.world.at(0)
-        self.world.roll(0, until=drain.undrain_hosts)
+        self.world.roll(0, until=undrain_hosts)
         result = self.assert_succeeds(**self.of_batch(0))
         message = "1 of 1 serve again"
         self.assertEqual(result, {"done": [host], "failed": [], "message": message})
@@ -23,12 +24,12 @@ class UndrainHostsTestCase(BatchActionTestCase):
     def test_a_host_in_maintenance_goes_back_to_that(self) -> None:
         (host,) = self.world.at(0)
         self.world.balancer.state[host] = "maint"
-        self.world.roll(0, until=drain.undrain_hosts)
+        self.world.roll(0, until=undrain_hosts)
         self.assertEqual(self.assert_succeeds(**self.of_batch(0))["done"], [host])
         self.assertEqual(self.world.balancer.state[host], "maint")
 
     def test_hosts_that_are_not_verified_stay_drained(self) -> None:
         (host,) = self.world.at(0)
-        self.world.step(drain.begin_drain, 0)
+        self.world.step(begin_drain, 0)
         self.assertEqual(self.assert_succeeds(**self.of_batch(0))["done"], [])
         self.assertEqual(self.world.balancer.state[host], "drain")

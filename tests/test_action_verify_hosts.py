@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from verify_hosts import VerifyHosts
 
-from edgetune.rollout import change
+from edgetune.rollout.steps.verify_hosts import verify_hosts
 from tests.action_case import BatchActionTestCase
 
 
@@ -13,7 +13,7 @@ class VerifyHostsTestCase(BatchActionTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.world.roll(0, until=change.verify_hosts)
+        self.world.roll(0, until=verify_hosts)
         (self.host,) = self.world.at(0)
 
     def test_a_changed_host_is_confirmed(self) -> None:

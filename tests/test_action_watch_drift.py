@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from watch_drift import WatchDrift
 
 from edgetune import RECORD_SCHEMA
-from edgetune.rollout.sampling import sample_running
+from edgetune.rollout.steps.sample_running import sample_running
 from tests.action_case import EdgetuneActionTestCase
 
 

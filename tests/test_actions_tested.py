@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each action has a test: one with code a case of StackStorm's classes, a workflow a run."""
+"""Each action has a test: one with code a case of StackStorm's classes, a workflow a run.
+
+The steps that actions run are found by the name of the action.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,11 @@ from tests.metadata.values import documents
 ACTIONS = documents(ROOT, "actions")
 WITH_CODE = [name for name, own in ACTIONS.items() if own["runner_type"] == "python-script"]
 WORKFLOWS = [name for name, own in ACTIONS.items() if own["runner_type"] == "orquesta"]
+SOURCES = {name: (ROOT / f"actions/{name}.py").read_text() for name in WITH_CODE}
+ROLLOUT = [name for name, text in SOURCES.items() if "from edgetune.rollout." in text]
+STEPS = {
+    path.stem for path in (ROOT / "lib/edgetune/rollout/steps").glob("*.py") if path.stem[0] != "_"
+}
 CONDUCTS = re.compile(r"\b(lab\.runner|Conductor|tests\.practice)\b")
 
 TESTS = {path.name: path.read_text() for path in sorted((ROOT / "tests").glob("test_*.py"))}
@@ -29,10 +37,19 @@ CONDUCTED = {
 
 @pytest.mark.parametrize("name", WITH_CODE)
 def test_an_action_with_code_has_a_case(name: str) -> None:
-    classes = re.findall(r"^class (\w+)", (ROOT / f"actions/{name}.py").read_text(), re.MULTILINE)
+    classes = re.findall(r"^class (\w+)", SOURCES[name], re.MULTILINE)
     assert CASES.intersection(classes), (
         f"{name}: no test has `action_cls = {classes[-1]}`; write tests/test_action_{name}.py"
     )
+
+
+@pytest.mark.parametrize("name", sorted({*STEPS, *ROLLOUT}))
+def test_an_action_runs_the_step_in_the_file_of_its_name(name: str) -> None:
+    assert name in WITH_CODE, f"{name}: a step, but no action is named like it"
+    line = f"from edgetune.rollout.steps.{name} import {name}\n"
+    assert line in SOURCES[name], f"actions/{name}.py: there is no `{line.strip()}`"
+    assert f"run_step({name}, " in SOURCES[name], f"actions/{name}.py: runs another step"
+    assert name in STEPS, f"{name}: write lib/edgetune/rollout/steps/{name}.py"
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)

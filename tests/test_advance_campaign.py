@@ -12,7 +12,7 @@ import pytest
 from edgetune.campaign.advance import step_campaign
 from edgetune.entry import safe
 from edgetune.rollout.heads import all_heads
-from edgetune.rollout.lifecycle import claim_pop
+from edgetune.rollout.steps.claim_pop import claim_pop
 from lab.runner import Engine, Execution, Pack
 from tests.builders import ROOT
 from tests.campaign_world import CampaignWorld, campaign_document

@@ -28,14 +28,17 @@ from edgetune.errors import FencedError, InputError, RefusedError
 from edgetune.judge import ring as ring_judge
 from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.metrics.series import read_window
-from edgetune.rollout import approval, claims, looks, switch
+from edgetune.rollout import approval, claims
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.lease import Rollout, as_owner
-from edgetune.rollout.lifecycle import claim_pop, set_rollout_state
-from edgetune.rollout.planning import plan_rollout
 from edgetune.rollout.record import read_rollout
 from edgetune.rollout.soak import Soak
-from edgetune.rollout.status import rollout_status
+from edgetune.rollout.steps.claim_pop import claim_pop
+from edgetune.rollout.steps.compare_groups import compare_groups
+from edgetune.rollout.steps.plan_rollout import plan_rollout
+from edgetune.rollout.steps.rollout_status import rollout_status
+from edgetune.rollout.steps.set_rollout_state import set_rollout_state
+from edgetune.rollout.steps.stop_all import stop_all
 from tests.builders import samples, table_of
 from tests.campaign_world import CampaignWorld, campaign_document
 from tests.world import dies, prove
@@ -521,7 +524,7 @@ def test_a_step_may_die_at_any_moment(tmp_path: Path) -> None:
 
 def test_stop_all_stops_campaigns(tmp_path: Path) -> None:
     world = begun(tmp_path)
-    switch.stop_all(world.site, by="ana")
+    stop_all(world.site, by="ana")
     with pytest.raises(RefusedError, match="everything is stopped"):
         world.advance()
     assert world.begun() == []
@@ -705,7 +708,7 @@ def test_who_soaks_is_looked_at_in_turn(tmp_path: Path) -> None:
     *ids, last = rollout_status(world.site, state="soaking")["ids"]
     assert sorted([*ids, last]) == sorted(head.id for head in all_heads(world.site))
     for rollout in ids:
-        looks.compare_groups(world.site, rollout)
+        compare_groups(world.site, rollout)
     assert rollout_status(world.site, state="soaking")["ids"] == [last, *ids]
 
 

@@ -24,18 +24,20 @@ from edgetune.documents.words import Decision, Verdict
 from edgetune.entry import run_step, safe, safe_text
 from edgetune.errors import RefusedError
 from edgetune.report.text import plan_text, verdict_text
-from edgetune.rollout import (
-    diagnosis,
-    doctor,
-    drain,
-    lifecycle,
-    pause,
-    planning,
-    sampling,
-    status,
-    switch,
-)
 from edgetune.rollout.lease import as_owner
+from edgetune.rollout.steps.claim_pop import claim_pop
+from edgetune.rollout.steps.diagnose_hosts import diagnose_hosts
+from edgetune.rollout.steps.doctor_pop import doctor_pop
+from edgetune.rollout.steps.drain_hosts import drain_hosts
+from edgetune.rollout.steps.pause_pop import pause_pop
+from edgetune.rollout.steps.plan_rollout import plan_rollout
+from edgetune.rollout.steps.resume_all import resume_all
+from edgetune.rollout.steps.resume_pop import resume_pop
+from edgetune.rollout.steps.rollout_status import rollout_status
+from edgetune.rollout.steps.sample_hosts import sample_hosts
+from edgetune.rollout.steps.set_rollout_state import set_rollout_state
+from edgetune.rollout.steps.stop_all import stop_all
+from edgetune.rollout.switch import stopped_by
 from lab.runner.display import errors_of
 from tests.builders import as_samples, plan
 from tests.hostile import HOSTILE, assert_harmless, evaluated, rendered
@@ -60,17 +62,17 @@ def act(step: Callable[..., dict[str, Any]], **parameters: Any) -> dict[str, Any
 
 
 def person_stops(world: World, text: str) -> Any:
-    stopped = act(switch.stop_all, by=text, reason=text)
-    assert switch.stopped_by(world.site), "the kill switch takes, whatever the reason"
-    refused = act(lifecycle.claim_pop, plan=world.plan.digest)
-    return stopped, refused, act(status.rollout_status), act(switch.resume_all, by=text)
+    stopped = act(stop_all, by=text, reason=text)
+    assert stopped_by(world.site), "the kill switch takes, whatever the reason"
+    refused = act(claim_pop, plan=world.plan.digest)
+    return stopped, refused, act(rollout_status), act(resume_all, by=text)
 
 
 def person_pauses(world: World, text: str) -> Any:
-    paused = act(pause.pause_pop, pop="lab1", reason=text, by=text)
-    told = act(status.rollout_status), act(drain.drain_hosts, **of_batch(world, 0))
-    wrong = act(pause.pause_pop, pop=text), act(pause.resume_pop, pop=text, cause=text)
-    return paused, *told, *wrong, act(pause.resume_pop, pop="lab1", by=text)
+    paused = act(pause_pop, pop="lab1", reason=text, by=text)
+    told = act(rollout_status), act(drain_hosts, **of_batch(world, 0))
+    wrong = act(pause_pop, pop=text), act(resume_pop, pop=text, cause=text)
+    return paused, *told, *wrong, act(resume_pop, pop="lab1", by=text)
 
 
 def of_batch(world: World, batch: int) -> dict[str, Any]:
@@ -79,27 +81,27 @@ def of_batch(world: World, batch: int) -> dict[str, Any]:
 
 def person_decides(world: World, text: str) -> Any:
     given = {"rollout": world.rollout, "epoch": world.epoch, "owner": text}
-    marked = act(lifecycle.set_rollout_state, **given, state="baseline", by=text, reason=text)
+    marked = act(set_rollout_state, **given, state="baseline", by=text, reason=text)
     world.epoch = marked["epoch"]
-    return marked, act(status.rollout_status, rollout=world.rollout)
+    return marked, act(rollout_status, rollout=world.rollout)
 
 
 def person_names(world: World, text: str) -> Any:
     """No name of the kind is known; the answer says which."""
     return (
-        act(status.rollout_status, rollout=text),
-        act(status.rollout_status, pop=text),
-        act(status.rollout_status, state=text),
-        act(status.rollout_status, host=text),
-        act(planning.plan_rollout, pop=text, tuning="accept_queue"),
-        act(planning.plan_rollout, pop="lab1", tuning=text),
-        act(planning.plan_rollout, pop="lab1", tuning="accept_queue", exclude=[text]),
-        act(planning.plan_rollout, plan=text),
-        act(lifecycle.claim_pop, plan=text),
-        act(lifecycle.claim_pop, rollout=text),
-        act(lifecycle.claim_pop, left_by=text),
-        act(diagnosis.diagnose_hosts, pop="lab1", hosts=[text]),
-        act(diagnosis.diagnose_hosts, pop="lab1", services=[text]),
+        act(rollout_status, rollout=text),
+        act(rollout_status, pop=text),
+        act(rollout_status, state=text),
+        act(rollout_status, host=text),
+        act(plan_rollout, pop=text, tuning="accept_queue"),
+        act(plan_rollout, pop="lab1", tuning=text),
+        act(plan_rollout, pop="lab1", tuning="accept_queue", exclude=[text]),
+        act(plan_rollout, plan=text),
+        act(claim_pop, plan=text),
+        act(claim_pop, rollout=text),
+        act(claim_pop, left_by=text),
+        act(diagnose_hosts, pop="lab1", hosts=[text]),
+        act(diagnose_hosts, pop="lab1", services=[text]),
     )
 
 
@@ -107,22 +109,22 @@ def host_fails(world: World, text: str) -> Any:
     world.hosts.errors = {
         (f"e{i:03d}", verb): text for i in range(8) for verb in ("plan", "sample")
     }
-    planned = act(planning.plan_rollout, pop="lab1", tuning="accept_queue")
-    doctored = act(doctor.doctor_pop, pop="lab1", tuning="accept_queue")
-    return planned, doctored, act(sampling.sample_hosts, pop="lab1")
+    planned = act(plan_rollout, pop="lab1", tuning="accept_queue")
+    doctored = act(doctor_pop, pop="lab1", tuning="accept_queue")
+    return planned, doctored, act(sample_hosts, pop="lab1")
 
 
 def service_is_sick(world: World, text: str) -> Any:
     world.hosts.health = dict.fromkeys(world.balancer.state, text or "answers 404")
     world.hosts.unsupported["e001"] = world.balancer.refusal = text
-    planned = act(planning.plan_rollout, pop="lab1", tuning="accept_queue")
-    return planned, act(doctor.doctor_pop, pop="lab1", tuning="accept_queue")
+    planned = act(plan_rollout, pop="lab1", tuning="accept_queue")
+    return planned, act(doctor_pop, pop="lab1", tuning="accept_queue")
 
 
 def host_drifts(world: World, text: str) -> Any:
     row = dict.fromkeys(("tuning", "id", "wanted", "runtime", "persistent", "reason"), text)
     world.hosts.drift["e001"] = [row]
-    return act(sampling.sample_hosts, pop="lab1")
+    return act(sample_hosts, pop="lab1")
 
 
 def host_is_diagnosed(world: World, text: str) -> Any:
@@ -130,7 +132,7 @@ def host_is_diagnosed(world: World, text: str) -> Any:
     world.hosts.found["e001"] = [{**row, "numbers": {text: 1.0}}]
     world.hosts.unread["e002"] = [text]
     world.hosts.errors["e003", "diagnose"] = text
-    return act(diagnosis.diagnose_hosts, pop="lab1")
+    return act(diagnose_hosts, pop="lab1")
 
 
 def host_is_quarantined(world: World, text: str) -> Any:
@@ -142,14 +144,14 @@ def host_is_quarantined(world: World, text: str) -> Any:
     opened.head.quarantined = {"e004": {**why, "load_balancer": text, "bmc": bmc}}
     opened.head.verdict = {"verdict": "degraded", "decision": "roll_back", "reason": text}
     opened.save()
-    return act(status.rollout_status, rollout=world.rollout)
+    return act(rollout_status, rollout=world.rollout)
 
 
 def sample_says(world: World, text: str) -> Any:
     """Whoever may write to Redis says what host a sample is of."""
     sample = {"host": text, "time": time.time(), "boot_id": text, "uptime": 1.0, "counters": {}}
     world.site.samples.add("lab1", as_samples([{**sample, "gauges": {"drifted": 2}}]))
-    told = act(status.rollout_status, rollout=world.rollout)
+    told = act(rollout_status, rollout=world.rollout)
     # The next one is the only one.
     world.site.samples.add(
         "lab1", as_samples([{**sample, "host": "e0", "time": time.time() + 1e9, "gauges": {}}])

@@ -26,7 +26,7 @@ from edgetune.documents.head import Head
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.record import read_rollout
 from edgetune.rollout.site import Site
-from edgetune.rollout.status import out_of_service
+from edgetune.rollout.steps.rollout_status import out_of_service
 from lab import simulated
 from lab.runner.execution import Listener
 from lab.runner.runs import Run, ended_runs

@@ -22,10 +22,10 @@ import pytest
 
 import lab
 from edgetune.entry import safe
-from edgetune.rollout import looks
 from edgetune.rollout.guard import Guard
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.record import read_rollout
+from edgetune.rollout.steps.check_health import check_health
 from lab import cli
 from lab.runner import Engine, MetadataError, Pack
 from lab.runner.inbox import Inbox, ServedError
@@ -659,7 +659,7 @@ def world_with_a_sick_host(folder: Path) -> World:
     world.mark("baseline")
     world.mark("changing")
     world.roll(0)
-    world.step(looks.check_health, 0)
+    world.step(check_health, 0)
     opened, now = as_owner(world.site, world.rollout), time.time()
     opened.head.baseline = [now - 1000, now - 900]
     opened.save()

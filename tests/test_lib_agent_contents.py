@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune.hosts.result import HostResult
-from edgetune.rollout import change
+from edgetune.rollout.steps.verify_hosts import _not_as
 from edgetune.vocabulary.contents import alike, described, in_a_line
 from tests.agent_root import NearRoot, file, near_root, request
 
@@ -102,7 +102,7 @@ def test_a_journal_of_an_older_version_leads_back_and_tells_nothing(
 def compared(was: Any, now: Any) -> HostResult | None:
     before = {"file:/x": {"runtime": was, "persistent": was}}
     row = {"id": "file:/x", "runtime": now, "persistent": now}
-    return change._not_as(before, HostResult("e000", data={"settings": [row]}))
+    return _not_as(before, HostResult("e000", data={"settings": [row]}))
 
 
 def test_a_rollback_compares_with_records_of_older_versions() -> None:

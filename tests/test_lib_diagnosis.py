@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from edgetune.report.diagnosis import WIDTH, hosts_text
-from edgetune.rollout.diagnosis import diagnose_hosts
 from edgetune.rollout.site import Site
+from edgetune.rollout.steps.diagnose_hosts import diagnose_hosts
 from tests.world import EmptyWorld
 
 HOSTS = [f"e{i:03d}" for i in range(8)]

@@ -11,10 +11,18 @@ import pytest
 from edgetune.campaign.advance import step_campaign
 from edgetune.campaign.run import run_campaign
 from edgetune.entry import safe
-from edgetune.rollout import lifecycle, looks, pause, recovery, status
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.record import read_rollout
+from edgetune.rollout.steps.assess_orphan import assess_orphan
+from edgetune.rollout.steps.check_health import check_health
+from edgetune.rollout.steps.claim_pop import claim_pop
+from edgetune.rollout.steps.compare_groups import compare_groups
+from edgetune.rollout.steps.pause_pop import pause_pop
+from edgetune.rollout.steps.release_claim import release_claim
+from edgetune.rollout.steps.resume_pop import resume_pop
+from edgetune.rollout.steps.rollout_status import rollout_status
+from edgetune.rollout.steps.set_rollout_state import set_rollout_state
 from lab.runner import Engine, Pack
 from lab.serve.rules import RuleBook
 from tests.builders import ROOT
@@ -68,13 +76,13 @@ def test_a_batch_is_told_once_it_is_wholly_done(tmp_path: Path, tell: Tell) -> N
     listens(world)
     world.roll(0)
     (host,) = world.at(0)
-    done = looks.check_health(world.site, world.rollout, world.epoch, 0)
+    done = check_health(world.site, world.rollout, world.epoch, 0)
     end = len(world.plan.batches)
     told = f"batch 1 of {end}: {host} changed and back in service, within limits"
     assert tell("check_health", done) == post(told)
     assert tell("check_health", {**done, "failed": [host]}, ended="failed") == []
     back = world.mark("rolling_back")["first_batch"]
-    waits = looks.check_health(world.site, world.rollout, world.epoch, back)
+    waits = check_health(world.site, world.rollout, world.epoch, back)
     assert (waits["left"], tell("check_health", waits)) == (1, [])
     assert waits["message"] == f"batch 1 of 1: {host} waiting for room"
 
@@ -83,7 +91,7 @@ def test_a_state_is_told(tmp_path: Path, tell: Tell) -> None:
     world = changing(tmp_path)
     listens(world)
     for state, reason in (("soaking", ""), ("rolling_back", "too slow")):
-        marked = lifecycle.set_rollout_state(
+        marked = set_rollout_state(
             world.site, world.rollout, world.head.epoch, state, reason=reason
         )
         assert tell("set_rollout_state", marked) == post(str(marked["message"]))
@@ -95,7 +103,7 @@ def test_an_end_that_was_there_before_is_not_told_again(tmp_path: Path, tell: Te
     listens(world)
     for state in ("rolling_back", "rolled_back"):
         world.mark(state)
-    again = lifecycle.set_rollout_state(world.site, world.rollout, 0, "rolling_back")
+    again = set_rollout_state(world.site, world.rollout, 0, "rolling_back")
     assert (again["entered"], tell("set_rollout_state", again)) == (False, [])
 
 
@@ -103,10 +111,10 @@ def test_a_look_is_told_once_and_waiting_is_not(tmp_path: Path, tell: Tell) -> N
     world = Soaking(tmp_path)
     listens(world)
     world.soak(test=USUAL, began=200)
-    first = looks.compare_groups(world.site, world.rollout)
+    first = compare_groups(world.site, world.rollout)
     assert tell("compare_groups", first) == post(first["message"])
     assert "look 1 of 4" in first["message"]
-    again = looks.compare_groups(world.site, world.rollout)
+    again = compare_groups(world.site, world.rollout)
     assert (again["decision"], tell("compare_groups", again)) == ("wait", [])
 
 
@@ -116,18 +124,18 @@ def test_a_look_that_decides_is_told_with_the_state_that_follows(
     world = Soaking(tmp_path)
     listens(world)
     world.soak(test=0.9, began=700)
-    found = looks.compare_groups(world.site, world.rollout)
+    found = compare_groups(world.site, world.rollout)
     assert (found["decision"], tell("compare_groups", found)) == ("promote", [])
     reason = found["message"].partition(": ")[2]
     epoch = world.head.epoch
-    marked = lifecycle.set_rollout_state(world.site, world.rollout, epoch, "promoting")
+    marked = set_rollout_state(world.site, world.rollout, epoch, "promoting")
     assert tell("set_rollout_state", marked) == post(f"promoting: {reason}")
 
 
 def test_a_recovery_is_told(tmp_path: Path, tell: Tell) -> None:
     world = changing(tmp_path)
     listens(world)
-    found = recovery.assess_orphan(world.site, world.rollout, world.epoch)
+    found = assess_orphan(world.site, world.rollout, world.epoch)
     told = "carry_on: its owner is gone, no host under way"
     assert tell("assess_orphan", found) == post(told)
 
@@ -135,7 +143,7 @@ def test_a_recovery_is_told(tmp_path: Path, tell: Tell) -> None:
 def test_a_pause_is_told_once(tmp_path: Path, tell: Tell) -> None:
     world = changing(tmp_path)
     listens(world)
-    for step, more in ((pause.pause_pop, {"reason": "the final"}), (pause.resume_pop, {})):
+    for step, more in ((pause_pop, {"reason": "the final"}), (resume_pop, {})):
         first = step(world.site, "lab1", by="ana", **more)
         assert tell(step.__name__, first) == post(first["message"])
         again = step(world.site, "lab1", by="ana", **more)
@@ -145,7 +153,7 @@ def test_a_pause_is_told_once(tmp_path: Path, tell: Tell) -> None:
 def test_who_asked_nowhere_is_told_nothing(tmp_path: Path, tell: Tell) -> None:
     world = changing(tmp_path)
     world.roll(0)
-    assert tell("check_health", looks.check_health(world.site, world.rollout, world.epoch, 0)) == []
+    assert tell("check_health", check_health(world.site, world.rollout, world.epoch, 0)) == []
     assert tell("set_rollout_state", world.mark("soaking")) == []
 
 
@@ -176,13 +184,13 @@ def test_the_channel_is_kept_from_the_beginning(tmp_path: Path) -> None:
     world = changing(tmp_path)
     for state in ("soaking", "rolling_back", "rolled_back"):
         world.mark(state)
-    lifecycle.release_claim(world.site, world.rollout, world.epoch)
+    release_claim(world.site, world.rollout, world.epoch)
     digest = world.plan.digest
-    taken = lifecycle.claim_pop(world.site, plan=digest, channel="C1")
+    taken = claim_pop(world.site, plan=digest, channel="C1")
     assert read_rollout(world.site, taken["rollout"]).head.channel == "C1"
-    lifecycle.claim_pop(world.site, rollout=taken["rollout"], channel="C2")
+    claim_pop(world.site, rollout=taken["rollout"], channel="C2")
     assert read_rollout(world.site, taken["rollout"]).head.channel == "C1"
-    shown = status.rollout_status(world.site, taken["rollout"])
+    shown = rollout_status(world.site, taken["rollout"])
     assert shown["rollouts"][0]["channel"] == "C1"
     assert ", tells C1" in shown["text"]
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from edgetune.entry import safe
-from edgetune.rollout import drain, reboot
 from edgetune.rollout.lease import as_owner
+from edgetune.rollout.steps.check_rebooted import check_rebooted
+from edgetune.rollout.steps.reboot_hosts import reboot_hosts
 from lab.runner import Engine, Execution, Pack
 from tests.bmcs import EARLY, HOME
 from tests.builders import ROOT
@@ -97,7 +98,9 @@ def test_a_bmc_that_is_busy_is_asked_until_it_is_not(
 def test_a_freeze_is_waited_for_in_few_steps(tmp_path: Path, monkeypatch: Any) -> None:
     world = changing(tmp_path)
     frozen = ["lab1 is frozen by weekend", "lab1 is frozen by weekend"]
-    monkeypatch.setattr(drain, "why_frozen", lambda head: frozen.pop() if frozen else "")
+    monkeypatch.setattr(
+        "edgetune.rollout.steps.drain_hosts.why_frozen", lambda head: frozen.pop() if frozen else ""
+    )
     conductor = Conductor(world, tmp_path)
     assert conductor.roll(0)[0] == "succeeded"
     assert conductor.steps[:3] == ["drain_hosts"] * 3
@@ -118,7 +121,7 @@ def test_a_rollback_sets_the_bios_back_before_it_reboots(world: BiosWorld, tmp_p
 def test_a_rollback_of_what_only_waits_for_a_boot_reboots_nobody(
     world: BiosWorld, tmp_path: Path
 ) -> None:
-    world.roll(0, until=reboot.reboot_hosts)
+    world.roll(0, until=reboot_hosts)
     back = world.mark("rolling_back")["first_batch"]
     conductor = Conductor(world, tmp_path)
     assert conductor.roll(back)[0] == "succeeded"
@@ -127,7 +130,7 @@ def test_a_rollback_of_what_only_waits_for_a_boot_reboots_nobody(
 
 
 def test_a_rollback_waits_for_a_host_that_boots(world: BiosWorld, tmp_path: Path) -> None:
-    world.roll(0, until=reboot.check_rebooted)
+    world.roll(0, until=check_rebooted)
     back = world.mark("rolling_back")["first_batch"]
     conductor = Conductor(world, tmp_path)
     assert conductor.roll(back)[0] == "succeeded"
@@ -141,7 +144,7 @@ def test_hosts_that_boot_do_not_wait_for_one_that_has_to_serve_on(
 ) -> None:
     world = changing(tmp_path, disruption="reboot", batch_size=3)
     world.roll(0)
-    world.roll(1, until=reboot.check_rebooted)
+    world.roll(1, until=check_rebooted)
     back = world.mark("rolling_back")["first_batch"]
     opened = as_owner(world.site, world.rollout)
     batch = opened.batch(back)
@@ -157,8 +160,7 @@ def test_hosts_that_boot_do_not_wait_for_one_that_has_to_serve_on(
             world.balancer.state[name] = "maint"
     else:
         monkeypatch.setattr(
-            drain,
-            "surge_of",
+            "edgetune.rollout.steps.drain_hosts.surge_of",
             lambda opened: "" if set(booting) & set(_in_service(world)) else "too much to carry",
         )
     conductor = Conductor(world, tmp_path)
@@ -191,7 +193,7 @@ def test_a_batch_takes_few_steps_and_fewer_where_hosts_serve_on(tmp_path: Path) 
 def test_a_drain_that_lasts_is_looked_at_more_and_more_rarely(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(drain, "_AT_ONCE", 0)
+    monkeypatch.setattr("edgetune.rollout.steps.drain_hosts._AT_ONCE", 0)
     world = EmptyWorld(tmp_path, drain_deadline=600)
     world.begin(tmp_path)
     for state in ("baseline", "changing"):

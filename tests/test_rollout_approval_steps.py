@@ -9,10 +9,11 @@ import pytest
 
 from edgetune.campaign.approve import approve
 from edgetune.errors import InputError, RefusedError
-from edgetune.rollout import lifecycle
 from edgetune.rollout.approval import load_approval
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.record import save_plan
+from edgetune.rollout.steps.claim_pop import claim_pop
+from edgetune.rollout.steps.release_claim import release_claim
 from tests.builders import plan
 from tests.world import Died, EmptyWorld
 
@@ -28,14 +29,14 @@ class Approved(EmptyWorld):
         approve(self.site, self.digest, by="ben")
 
     def start(self, by: str = "ana") -> str:
-        begun = lifecycle.claim_pop(self.site, plan=self.digest, by=by, asked_by=by)
+        begun = claim_pop(self.site, plan=self.digest, by=by, asked_by=by)
         self.rollout, self.epoch = begun["rollout"], begun["epoch"]
         return self.rollout
 
     def end(self) -> None:
         for state in ("rolling_back", "rolled_back"):
             self.mark(state)
-        lifecycle.release_claim(self.site, self.rollout, self.epoch)
+        release_claim(self.site, self.rollout, self.epoch)
         self.release()
 
     def release(self) -> None:

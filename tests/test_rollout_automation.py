@@ -13,9 +13,11 @@ import pytest
 from edgetune.backends import Database
 from edgetune.errors import StoreError
 from edgetune.files import load_yaml
-from edgetune.rollout import doctor, reporting, status
 from edgetune.rollout.automation import ALWAYS, QUIET, SOAKING
 from edgetune.rollout.heartbeat import GUARD, Heartbeat, SqliteHeartbeats
+from edgetune.rollout.steps.doctor_pop import doctor_pop
+from edgetune.rollout.steps.report_rollout import report_rollout
+from edgetune.rollout.steps.rollout_status import rollout_status
 from tests.builders import ROOT
 from tests.world import World
 
@@ -51,11 +53,11 @@ def world(tmp_path: Path) -> World:
 
 def texts(world: World) -> list[str]:
     """All that an operator reads, without the breaks of lines."""
-    page = Path(reporting.report_rollout(world.site, world.rollout)["path"])
+    page = Path(report_rollout(world.site, world.rollout)["path"])
     found = [
-        status.rollout_status(world.site)["text"],
-        status.rollout_status(world.site, rollout=world.rollout)["text"],
-        doctor.doctor_pop(world.site, "lab1")["text"],
+        rollout_status(world.site)["text"],
+        rollout_status(world.site, rollout=world.rollout)["text"],
+        doctor_pop(world.site, "lab1")["text"],
         page.read_text(encoding="utf-8"),
         world.mark("changing")["message"],
     ]
@@ -101,7 +103,7 @@ def test_a_guard_that_does_not_look_is_told_everywhere(
 
 def test_a_guard_that_never_looked_is_told(world: World, tmp_path: Path) -> None:
     world.site.heartbeats = SqliteHeartbeats(Database(f"sqlite:///{tmp_path}/other.sqlite"))
-    assert "RolloutGuard has never looked" in status.rollout_status(world.site)["text"]
+    assert "RolloutGuard has never looked" in rollout_status(world.site)["text"]
 
 
 def test_what_cannot_be_asked_is_told_as_that(world: World) -> None:
@@ -113,15 +115,15 @@ def test_what_cannot_be_asked_is_told_as_that(world: World) -> None:
 
 def test_a_workflow_that_waits_takes_its_own_looks(world: World) -> None:
     world.site.stackstorm.rules["advance_soaking"] = False  # type: ignore[union-attr]
-    assert "advance_soaking is off" in status.rollout_status(world.site)["text"]
+    assert "advance_soaking is off" in rollout_status(world.site)["text"]
     world.take_over(wait=True)
-    assert "advance_soaking" not in status.rollout_status(world.site)["text"]
+    assert "advance_soaking" not in rollout_status(world.site)["text"]
 
 
 def test_what_has_ended_needs_no_rule(world: World) -> None:
     world.site.stackstorm.rules.clear()  # type: ignore[union-attr]
     world.roll_back()
-    assert "is off" not in status.rollout_status(world.site)["text"]
+    assert "is off" not in rollout_status(world.site)["text"]
 
 
 def test_each_rule_is_one_of_the_pack() -> None:

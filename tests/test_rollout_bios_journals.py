@@ -11,8 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from edgetune.errors import DamagedError, RefusedError
-from edgetune.rollout import bios, reboot, sampling
 from edgetune.rollout.bios_journal import load_journal
+from edgetune.rollout.steps.check_rebooted import check_rebooted
+from edgetune.rollout.steps.reboot_hosts import reboot_hosts
+from edgetune.rollout.steps.set_bios import set_bios
+from edgetune.rollout.steps.watch_drift import watch_drift
 from tests.bmcs import EARLY, HOME
 from tests.damage import damaged
 from tests.world import BiosWorld, EmptyWorld
@@ -101,8 +104,8 @@ def test_what_is_missing_is_not_taken_for_nothing(store: EmptyWorld, place: str)
 def test_the_bios_of_the_other_hosts_is_set(world: BiosWorld) -> None:
     hurt, *others = world.at(SECOND)
     told = _damage(world, hurt)
-    world.roll(SECOND, until=bios.set_bios)
-    result = world.step(bios.set_bios, SECOND)
+    world.roll(SECOND, until=set_bios)
+    result = world.step(set_bios, SECOND)
     assert (result["failed"], result["waiting"]) == ([hurt], 0)
     assert told in result["error"]
     assert world.bmcs.sent_to(hurt, "set") == []
@@ -111,9 +114,9 @@ def test_the_bios_of_the_other_hosts_is_set(world: BiosWorld) -> None:
 
 def test_the_other_hosts_reboot(world: BiosWorld) -> None:
     hurt, *others = world.at(SECOND)
-    world.roll(SECOND, until=reboot.reboot_hosts)
+    world.roll(SECOND, until=reboot_hosts)
     told = _damage(world, hurt)
-    result = world.step(reboot.reboot_hosts, SECOND)
+    result = world.step(reboot_hosts, SECOND)
     assert result["failed"] == [hurt]
     assert told in result["error"]
     world.hosts.reboot()
@@ -125,9 +128,9 @@ def test_the_other_hosts_reboot(world: BiosWorld) -> None:
 
 def test_the_other_hosts_are_proven_after_their_reboot(world: BiosWorld) -> None:
     hurt, *others = world.at(SECOND)
-    world.roll(SECOND, until=reboot.check_rebooted)
+    world.roll(SECOND, until=check_rebooted)
     told = _damage(world, hurt)
-    result = world.step(reboot.check_rebooted, SECOND)
+    result = world.step(check_rebooted, SECOND)
     assert (result["failed"], result["waiting"]) == ([hurt], 0)
     assert told in result["error"]
     assert world.at(SECOND) == {hurt: "rebooting", **dict.fromkeys(others, "rebooted")}
@@ -144,11 +147,15 @@ def test_the_other_hosts_are_taken_back(world: BiosWorld) -> None:
     assert {world.bmcs.mode(name) for name in others} == {(EARLY, None)}
 
 
-def test_the_drift_of_the_other_hosts_is_told(world: BiosWorld) -> None:
+def test_the_drift_of_the_other_hosts_is_told(
+    world: BiosWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hurt, other, *_ = world.at(SECOND)
     world.roll(SECOND)
     told = _damage(world, hurt)
     world.bmcs.system[other] = "uuid-new"
-    drift = sampling._sample(world.site, ["lab1"], standing=True).drift
+    standing = "edgetune.rollout.steps.watch_drift._pops_standing"
+    monkeypatch.setattr(standing, lambda site: ["lab1"])
+    drift = watch_drift(world.site)["drift"]
     assert set(drift) == {hurt, other}
     assert told in drift[hurt][0]

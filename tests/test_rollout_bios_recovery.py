@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from edgetune.rollout import reboot
 from edgetune.rollout.bios_journal import load_journal
+from edgetune.rollout.steps.reboot_hosts import reboot_hosts
 from tests.bmcs import EARLY, HOME, SNOOP
 from tests.world import BiosWorld, at_every_moment
 
@@ -27,7 +27,7 @@ def _changed(folder: Path) -> BiosWorld:
     """One host changed, one rebooted only, one whose BIOS is set and comes with the next boot."""
     world = _about_to_change(folder)
     world.roll_all({"first_batch": FIRST, "end_batch": LAST})
-    world.roll(LAST, until=reboot.reboot_hosts)
+    world.roll(LAST, until=reboot_hosts)
     return world
 
 

@@ -14,8 +14,9 @@ from edgetune.bmc.bmcs import Bmcs
 from edgetune.bmc.credentials import Login
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
-from edgetune.rollout import bios, reboot
-from edgetune.rollout.adoption import adopt_host
+from edgetune.rollout.steps.adopt_host import adopt_host
+from edgetune.rollout.steps.reboot_hosts import reboot_hosts
+from edgetune.rollout.steps.set_bios import set_bios
 from lab.bmc import Machine, Server, Service, serve
 from lab.bmc.certificates import make_certificates
 from tests.builders import write_yaml
@@ -110,7 +111,7 @@ def test_a_rollout_and_its_way_back(site: Site) -> None:
 def test_a_rollback_before_the_reboot_leaves_nothing_pending(site: Site) -> None:
     world = site.world
     world.enter()
-    world.roll(LAST, until=reboot.reboot_hosts)
+    world.roll(LAST, until=reboot_hosts)
     assert all(site.machines[name].pending for name in world.at(LAST))
     world.roll_back()
     assert not any(machine.pending for machine in site.machines.values())
@@ -125,8 +126,8 @@ def test_what_was_taken_back_and_not_written_down_is_not_taken_for_somebody_else
     world.roll_all({"first_batch": FIRST, "end_batch": FIRST + 1})
     (host,) = world.at(FIRST)
     back = world.mark("rolling_back")["first_batch"]
-    world.roll(back, until=bios.set_bios)
-    _die_after(world, "BMC set", lambda: world.step(bios.set_bios, back))
+    world.roll(back, until=set_bios)
+    _die_after(world, "BMC set", lambda: world.step(set_bios, back))
     sent = site.changes(host)
     world.take_over()
     world.roll_back()
@@ -138,8 +139,8 @@ def test_what_was_set_and_not_written_down_is_not_sent_again(site: Site) -> None
     world = site.world
     world.enter()
     (host,) = world.at(FIRST)
-    world.roll(FIRST, until=bios.set_bios)
-    _die_after(world, "BMC set", lambda: world.step(bios.set_bios, FIRST))
+    world.roll(FIRST, until=set_bios)
+    _die_after(world, "BMC set", lambda: world.step(set_bios, FIRST))
     sent = site.changes(host)
     world.take_over()
     world.roll_all({"first_batch": FIRST, "end_batch": FIRST + 1})

@@ -16,21 +16,22 @@ import pytest
 from edgetune import steady_clock
 from edgetune.errors import FencedError, InputError, RefusedError
 from edgetune.inventory import YamlInventory
-from edgetune.rollout import (
-    bios,
-    change,
-    drain,
-    lease,
-    lifecycle,
-    reboot,
-    sampling,
-    status,
-    switch,
-)
-from edgetune.rollout.adoption import adopt_host
+from edgetune.rollout import lease
 from edgetune.rollout.bios_journal import load_journal
 from edgetune.rollout.lease import as_owner
-from edgetune.rollout.planning import plan_rollout
+from edgetune.rollout.steps.adopt_host import adopt_host
+from edgetune.rollout.steps.check_rebooted import check_rebooted
+from edgetune.rollout.steps.drain_hosts import drain_hosts
+from edgetune.rollout.steps.plan_rollout import plan_rollout
+from edgetune.rollout.steps.reboot_hosts import reboot_hosts
+from edgetune.rollout.steps.release_claim import release_claim
+from edgetune.rollout.steps.restore_hosts import restore_hosts
+from edgetune.rollout.steps.resume_all import resume_all
+from edgetune.rollout.steps.rollout_status import rollout_status
+from edgetune.rollout.steps.set_bios import set_bios
+from edgetune.rollout.steps.stop_all import stop_all
+from edgetune.rollout.steps.verify_hosts import verify_hosts
+from edgetune.rollout.steps.watch_drift import watch_drift
 from tests.bmcs import COD, EARLY, HOME, SNOOP
 from tests.builders import ROOT, as_samples, inventory_document, write_yaml
 from tests.world import BiosWorld
@@ -151,10 +152,10 @@ def test_a_bmc_is_asked_to_restart_no_other_machine_than_its_host(
     world.enter(tuning=tuning)
     (host,) = world.at(FIRST)
     world.hosts.heeds[host] = set()
-    world.roll(FIRST, until=reboot.reboot_hosts)
-    world.step(reboot.reboot_hosts, FIRST)
+    world.roll(FIRST, until=reboot_hosts)
+    world.step(reboot_hosts, FIRST)
     world.age(FIRST, 10)
-    world.step(reboot.check_rebooted, FIRST)
+    world.step(check_rebooted, FIRST)
     (asked,) = (told for _, verb, told in world.bmcs.asked if verb == "reset")
     assert asked["machine"] == {"uuid": f"uuid-{host}", "serial": ""}
 
@@ -276,8 +277,8 @@ def test_a_host_that_is_not_as_planned_is_not_set(world: BiosWorld) -> None:
     world.enter()
     host = _host(world, FIRST)
     world.bmcs.current[host][SNOOP] = COD
-    world.roll(FIRST, until=bios.set_bios)
-    result = world.step(bios.set_bios, FIRST)
+    world.roll(FIRST, until=set_bios)
+    result = world.step(set_bios, FIRST)
     assert result["failed"] == [host]
     assert "bios.snoop_mode was early (stored: early), is cluster_on_die" in result["error"]
     assert world.bmcs.sent == []
@@ -289,8 +290,8 @@ def test_what_came_to_be_pending_since_refuses_the_host(world: BiosWorld, batch:
     world.enter()
     host = _host(world, batch)
     world.bmcs.pending[host] = {"BootMode": "Bios"}
-    world.roll(batch, until=bios.set_bios)
-    result = world.step(bios.set_bios, batch)
+    world.roll(batch, until=set_bios)
+    result = world.step(set_bios, batch)
     assert result["failed"] == [host]
     assert "BootMode (Uefi -> Bios)" in result["error"]
     assert (world.bmcs.sent, world.hosts.reboots(host)) == ([], 0)
@@ -301,12 +302,12 @@ def test_a_bmc_that_is_busy_is_asked_again(world: BiosWorld, batch: int) -> None
     world.enter()
     host = _host(world, batch)
     world.bmcs.faults[host] = {"busy"}
-    world.roll(batch, until=bios.set_bios)
-    result = world.step(bios.set_bios, batch)
+    world.roll(batch, until=set_bios)
+    result = world.step(set_bios, batch)
     assert (result["waiting"], result["failed"]) == (1, [])
     assert result["message"] == f"{host}: the machine is in POST"
     world.bmcs.faults[host] = set()
-    assert world.step(bios.set_bios, batch)["waiting"] == 0
+    assert world.step(set_bios, batch)["waiting"] == 0
     world.roll(batch)
     assert world.at(batch) == {host: "done"}
 
@@ -317,16 +318,16 @@ def test_a_bmc_that_stays_busy_fails_the_batch_in_the_end(
     world.enter()
     host = _host(world, FIRST)
     world.bmcs.faults[host] = {"unreachable"}
-    world.roll(FIRST, until=bios.set_bios)
-    assert world.step(bios.set_bios, FIRST)["waiting"] == 1
+    world.roll(FIRST, until=set_bios)
+    assert world.step(set_bios, FIRST)["waiting"] == 1
     _later(monkeypatch, 60)
     # Whoever takes over has its time again.
     opened = as_owner(world.site, world.rollout)
     opened.head.taken_over = steady_clock.now()
     opened.save()
-    assert world.step(bios.set_bios, FIRST)["waiting"] == 1
+    assert world.step(set_bios, FIRST)["waiting"] == 1
     _later(monkeypatch, 120)
-    result = world.step(bios.set_bios, FIRST)
+    result = world.step(set_bios, FIRST)
     assert (result["waiting"], result["failed"]) == (0, [host])
     assert result["error"] == f"{host}: BIOS: timed out"
 
@@ -335,9 +336,9 @@ def test_a_login_that_is_refused_is_not_tried_again(world: BiosWorld) -> None:
     world.enter()
     host = _host(world, FIRST)
     world.bmcs.faults[host] = {"refuses"}
-    world.roll(FIRST, until=bios.set_bios)
+    world.roll(FIRST, until=set_bios)
     asked = len(world.bmcs.asked)
-    result = world.step(bios.set_bios, FIRST)
+    result = world.step(set_bios, FIRST)
     assert (result["failed"], len(world.bmcs.asked)) == ([host], asked + 1)
 
 
@@ -345,9 +346,9 @@ def test_what_a_bmc_did_and_did_not_answer_is_not_sent_again(world: BiosWorld) -
     world.enter()
     host = _host(world, FIRST)
     world.bmcs.faults[host] = {"unknown"}
-    world.roll(FIRST, until=bios.set_bios)
-    assert world.step(bios.set_bios, FIRST)["waiting"] == 1
-    assert world.step(bios.set_bios, FIRST)["waiting"] == 0
+    world.roll(FIRST, until=set_bios)
+    assert world.step(set_bios, FIRST)["waiting"] == 1
+    assert world.step(set_bios, FIRST)["waiting"] == 0
     assert world.bmcs.sent == [(host, "set", {SNOOP: HOME})]
 
 
@@ -365,13 +366,13 @@ def test_a_boot_that_did_not_bring_it_fails_the_batch(
     world.enter()
     host = _host(world, FIRST)
     world.bmcs.faults[host] = {fault}
-    world.roll(FIRST, until=reboot.check_rebooted)
-    result = world.step(reboot.check_rebooted, FIRST)
+    world.roll(FIRST, until=check_rebooted)
+    result = world.step(check_rebooted, FIRST)
     if fault == "ignores":
         # The BMC may only not have read it yet.
         assert result["waiting"] == 1
         world.age(FIRST)
-        result = world.step(reboot.check_rebooted, FIRST)
+        result = world.step(check_rebooted, FIRST)
     assert (result["failed"], result["error"]) == ([host], f"{host}: {says}")
     world.bmcs.faults[host] = set()
     world.roll_back()
@@ -383,15 +384,15 @@ def test_a_boot_that_is_read_late_is_waited_for(world: BiosWorld) -> None:
     world.enter()
     host = _host(world, FIRST)
     world.bmcs.faults[host] = {"slow"}
-    world.roll(FIRST, until=reboot.check_rebooted)
-    assert world.step(reboot.check_rebooted, FIRST)["waiting"] == 1
+    world.roll(FIRST, until=check_rebooted)
+    assert world.step(check_rebooted, FIRST)["waiting"] == 1
     world.bmcs.faults[host] = set()
-    assert world.step(reboot.check_rebooted, FIRST)["waiting"] == 0
+    assert world.step(check_rebooted, FIRST)["waiting"] == 0
     assert world.at(FIRST) == {host: "rebooted"}
     world.age(FIRST)
     world.bmcs.faults[host] = {"slow"}
     # The very look that would undrain it asks once more.
-    assert world.step(change.verify_hosts, FIRST)["failed"] == [host]
+    assert world.step(verify_hosts, FIRST)["failed"] == [host]
 
 
 @pytest.mark.parametrize("fault", ["unreachable", "busy"])
@@ -400,13 +401,13 @@ def test_one_answer_that_is_lost_after_the_boot_fails_no_host(
 ) -> None:
     world.enter()
     host = _host(world, FIRST)
-    world.roll(FIRST, until=change.verify_hosts)
+    world.roll(FIRST, until=verify_hosts)
     world.bmcs.faults[host] = {fault}
     clock = SimpleNamespace(
         monotonic=time.monotonic, sleep=lambda seconds: world.bmcs.faults[host].clear()
     )
-    monkeypatch.setattr(change, "time", clock)
-    assert world.step(change.verify_hosts, FIRST)["failed"] == []
+    monkeypatch.setattr("edgetune.rollout.steps.verify_hosts.time", clock)
+    assert world.step(verify_hosts, FIRST)["failed"] == []
     assert world.at(FIRST) == {host: "verified"}
 
 
@@ -414,9 +415,9 @@ def test_a_boot_that_is_never_read_fails_the_batch(world: BiosWorld) -> None:
     world.enter()
     host = _host(world, FIRST)
     world.bmcs.faults[host] = {"slow"}
-    world.roll(FIRST, until=reboot.check_rebooted)
+    world.roll(FIRST, until=check_rebooted)
     world.age(FIRST)
-    result = world.step(reboot.check_rebooted, FIRST)
+    result = world.step(check_rebooted, FIRST)
     assert result["error"] == f"{host}: BIOS: settings are not through yet"
 
 
@@ -424,8 +425,8 @@ def test_half_a_batch_that_fails_is_taken_back_with_the_other_half(world: BiosWo
     world.enter()
     bad, *well = world.at(SECOND)
     world.bmcs.faults[bad] = {"refuses"}
-    world.roll(SECOND, until=bios.set_bios)
-    assert world.step(bios.set_bios, SECOND)["failed"] == [bad]
+    world.roll(SECOND, until=set_bios)
+    assert world.step(set_bios, SECOND)["failed"] == [bad]
     assert {world.bmcs.mode(name) for name in well} == {(EARLY, HOME)}
     world.bmcs.faults[bad] = set()
     world.roll_back()
@@ -436,7 +437,7 @@ def test_half_a_batch_that_fails_is_taken_back_with_the_other_half(world: BiosWo
 
 def test_a_rollback_before_the_reboot_cancels_and_reboots_nobody(world: BiosWorld) -> None:
     world.enter()
-    world.roll(SECOND, until=reboot.reboot_hosts)
+    world.roll(SECOND, until=reboot_hosts)
     hosts = list(world.at(SECOND))
     world.roll_back()
     assert {tuple(world.bmcs.sent_to(name, "cancel")[0].items()) for name in hosts} == {
@@ -528,7 +529,7 @@ def _retire(world: BiosWorld, rollout: str) -> None:
     world.rollout = rollout
     world.take_over()
     assert world.roll_back()["quarantined"] == {}
-    lifecycle.release_claim(world.site, world.rollout, world.epoch)
+    release_claim(world.site, world.rollout, world.epoch)
 
 
 def _later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
@@ -635,10 +636,10 @@ def test_another_version_of_a_tuning_is_refused(world: BiosWorld) -> None:
 
 def test_bios_that_is_not_as_left_is_drift(world: BiosWorld) -> None:
     world.complete()
-    assert sampling.watch_drift(world.site)["drift"] == {}
+    assert watch_drift(world.site)["drift"] == {}
     world.bmcs.current["e003"][SNOOP] = EARLY
     world.bmcs.faults["e005"] = {"unreachable"}
-    drift = sampling.watch_drift(world.site)["drift"]
+    drift = watch_drift(world.site)["drift"]
     assert drift == {
         "e003": ["BIOS: SnoopMode is EarlySnoop, and HomeSnoop is not pending"],
         "e005": ["BIOS: timed out"],
@@ -648,38 +649,38 @@ def test_bios_that_is_not_as_left_is_drift(world: BiosWorld) -> None:
 def test_a_value_that_reverts_with_the_next_boot_is_drift(world: BiosWorld) -> None:
     world.bmcs.faults["e003"] = {"reverts"}
     world.complete()
-    assert sampling.watch_drift(world.site)["drift"] == {}
+    assert watch_drift(world.site)["drift"] == {}
     world.hosts.restart("e003", "GracefulRestart")
     world.hosts.reboot()
-    assert list(sampling.watch_drift(world.site)["drift"]) == ["e003"]
+    assert list(watch_drift(world.site)["drift"]) == ["e003"]
 
 
 def test_drift_asks_no_bmc_of_hosts_that_no_tuning_touched(world: BiosWorld) -> None:
     world.complete(exclude=("e003",), alpha_help=0.1)
     asked = len(world.bmcs.asked)
-    sampling.watch_drift(world.site)
+    watch_drift(world.site)
     assert {name for name, _, _ in world.bmcs.asked[asked:]} == world.hosts.boot.keys() - {"e003"}
 
 
 def test_a_surge_drains_nobody_and_sets_nothing(world: BiosWorld) -> None:
     world.enter()
     _surge(world)
-    assert world.step(drain.drain_hosts, FIRST)["waiting"] == 1
-    assert world.step(bios.set_bios, FIRST)["waiting"] == 0
+    assert world.step(drain_hosts, FIRST)["waiting"] == 1
+    assert world.step(set_bios, FIRST)["waiting"] == 0
     assert (world.bmcs.sent, world.balancer.log) == ([], [])
 
 
 def test_a_host_that_is_out_when_the_surge_comes_goes_on(world: BiosWorld) -> None:
     world.enter()
-    world.roll(FIRST, until=bios.set_bios)
+    world.roll(FIRST, until=set_bios)
     _surge(world)
     world.roll(FIRST)
     host = _host(world, FIRST)
     assert (world.bmcs.mode(host), world.at(FIRST)) == ((HOME, None), {host: "done"})
     # Its way back needs a drain, and nothing of it can be taken back in place.
     back = world.mark("rolling_back")["first_batch"]
-    assert world.step(drain.drain_hosts, back)["waiting"] == 1
-    world.step(change.restore_hosts, back, live=True)
+    assert world.step(drain_hosts, back)["waiting"] == 1
+    world.step(restore_hosts, back, live=True)
     assert world.bmcs.mode(host) == (HOME, None)
 
 
@@ -708,7 +709,7 @@ def test_bmcs_that_were_not_asked_yet_are_not_asked_once_all_is_stopped(
     world: BiosWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.enter()
-    world.roll(SECOND, until=bios.set_bios)
+    world.roll(SECOND, until=set_bios)
     first, *others = world.at(SECOND)
     now = [1000.0]
     fake = SimpleNamespace(time=time.time, monotonic=lambda: now[0])
@@ -716,15 +717,15 @@ def test_bmcs_that_were_not_asked_yet_are_not_asked_once_all_is_stopped(
 
     def stop(moment: str) -> None:
         if moment == f"after {first} BIOS set":
-            switch.stop_all(world.site)
+            stop_all(world.site)
             now[0] += 1.1
 
     world.moments.at = stop
     with pytest.raises(RefusedError, match="everything is stopped"):
-        world.step(bios.set_bios, SECOND)
+        world.step(set_bios, SECOND)
     assert {world.bmcs.mode(name) for name in others} == {(EARLY, None)}
     world.moments.at = lambda moment: None
-    switch.resume_all(world.site)
+    resume_all(world.site)
     world.roll(SECOND)
     assert [len(world.bmcs.sent_to(name, "set")) for name in (first, *others)] == [1, 1, 1]
 
@@ -734,7 +735,7 @@ def test_a_change_is_not_sent_by_whoever_was_fenced_while_the_bmc_was_read(
 ) -> None:
     monkeypatch.setattr(lease, "_PERMIT_HOLDS", 0)
     world.enter()
-    world.roll(FIRST, until=bios.set_bios)
+    world.roll(FIRST, until=set_bios)
     (host,) = world.at(FIRST)
     real = world.bmcs._foreign
 
@@ -746,7 +747,7 @@ def test_a_change_is_not_sent_by_whoever_was_fenced_while_the_bmc_was_read(
     monkeypatch.setattr(world.bmcs, "_foreign", foreign)
     before = len(world.bmcs.asked)
     with pytest.raises(FencedError):
-        world.step(bios.set_bios, FIRST)
+        world.step(set_bios, FIRST)
     assert [verb for _, verb, _ in world.bmcs.asked[before:]] == ["plan", "set"]
     assert world.bmcs.mode(host) == (EARLY, None)
 
@@ -757,10 +758,10 @@ def test_what_came_to_be_pending_after_the_bios_was_set_is_not_booted_in(
 ) -> None:
     """Everything may be stopped for days between the two."""
     world.enter(tuning="snoop_and_queue")
-    world.roll(batch, until=reboot.reboot_hosts)
+    world.roll(batch, until=reboot_hosts)
     host = _host(world, batch)
     world.bmcs.pending[host]["BootMode"] = "Bios"
-    result = world.step(reboot.reboot_hosts, batch)
+    result = world.step(reboot_hosts, batch)
     assert (result["failed"], world.hosts.told("reboot")) == ([host], [])
     assert "wait for the next boot: BootMode (Uefi -> Bios)" in result["error"]
 
@@ -770,7 +771,7 @@ def test_a_later_epoch_fences_whoever_sets_the_bios(
 ) -> None:
     monkeypatch.setattr(lease, "_PERMIT_HOLDS", 0)
     world.enter()
-    world.roll(SECOND, until=bios.set_bios)
+    world.roll(SECOND, until=set_bios)
     first, *others = world.at(SECOND)
     older = world.epoch
 
@@ -781,10 +782,10 @@ def test_a_later_epoch_fences_whoever_sets_the_bios(
 
     world.moments.at = take_over
     with pytest.raises(FencedError):
-        world.step(bios.set_bios, SECOND)
+        world.step(set_bios, SECOND)
     assert {world.bmcs.mode(name) for name in others} == {(EARLY, None)}
     with pytest.raises(FencedError):
-        bios.set_bios(world.site, world.rollout, older, SECOND)
+        set_bios(world.site, world.rollout, older, SECOND)
 
 
 def test_a_journal_that_a_later_version_wrote_is_refused(world: BiosWorld) -> None:
@@ -796,5 +797,5 @@ def test_a_journal_that_a_later_version_wrote_is_refused(world: BiosWorld) -> No
 def test_a_status_has_no_login(world: BiosWorld) -> None:
     world.enter()
     world.roll(FIRST)
-    shown = json.dumps(status.rollout_status(world.site, rollout=world.rollout))
+    shown = json.dumps(rollout_status(world.site, rollout=world.rollout))
     assert not re.search("password|credentials", shown)

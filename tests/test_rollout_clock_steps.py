@@ -14,8 +14,13 @@ import pytest
 from edgetune import steady_clock
 from edgetune.documents.baseline import Baseline
 from edgetune.documents.facts import Facts, Load
-from edgetune.rollout import bios, drain, lifecycle, reboot
 from edgetune.rollout.lease import as_owner, idle_time
+from edgetune.rollout.steps.check_drained import check_drained
+from edgetune.rollout.steps.check_rebooted import check_rebooted
+from edgetune.rollout.steps.drain_hosts import begin_drain
+from edgetune.rollout.steps.reboot_hosts import reboot_hosts
+from edgetune.rollout.steps.release_claim import release_claim
+from edgetune.rollout.steps.set_bios import set_bios
 from tests.world import BiosWorld, EmptyWorld, World, changing
 
 HOURS = 6 * 3600.0
@@ -87,11 +92,11 @@ def test_sessions_have_the_whole_drain_deadline(
 ) -> None:
     (host,) = world.at(FIRST)
     world.balancer.sessions[host] = 3
-    world.step(drain.begin_drain, FIRST)
+    world.step(begin_drain, FIRST)
     between(seconds)
-    assert (_step(world, drain.check_drained), world.at(FIRST)) == ((1, []), {host: "draining"})
+    assert (_step(world, check_drained), world.at(FIRST)) == ((1, []), {host: "draining"})
     controller.wait(DEADLINE + 1)
-    assert (_step(world, drain.check_drained), world.at(FIRST)) == ((0, []), {host: "skipped"})
+    assert (_step(world, check_drained), world.at(FIRST)) == ((0, []), {host: "skipped"})
 
 
 @SET
@@ -100,12 +105,12 @@ def test_a_check_has_the_whole_health_deadline_to_fail(
 ) -> None:
     (host,) = world.at(FIRST)
     world.balancer.heeds_marker = False
-    world.step(drain.begin_drain, FIRST)
-    assert _step(world, drain.check_drained) == (1, [])
+    world.step(begin_drain, FIRST)
+    assert _step(world, check_drained) == (1, [])
     between(seconds)
-    assert _step(world, drain.check_drained) == (1, [])
+    assert _step(world, check_drained) == (1, [])
     controller.wait(DEADLINE + 1)
-    assert _step(world, drain.check_drained) == (0, [host])
+    assert _step(world, check_drained) == (0, [host])
 
 
 @SET
@@ -114,17 +119,17 @@ def test_a_host_is_neither_reset_nor_given_up_before_its_time(
 ) -> None:
     (host,) = world.at(FIRST)
     world.hosts.heeds[host] = set()
-    world.roll(FIRST, until=reboot.reboot_hosts)
-    world.step(reboot.reboot_hosts, FIRST)
+    world.roll(FIRST, until=reboot_hosts)
+    world.step(reboot_hosts, FIRST)
     between(seconds)
-    assert _step(world, reboot.check_rebooted) == (1, [])
+    assert _step(world, check_rebooted) == (1, [])
     assert world.bmcs.told("reset") == []
     for asked in (["GracefulRestart"], ["GracefulRestart", "ForceRestart"]):
         controller.wait(DEADLINE / 2 + 1)
-        assert _step(world, reboot.check_rebooted) == (1, [])
+        assert _step(world, check_rebooted) == (1, [])
         assert world.bmcs.sent_to(host, "reset") == asked
     controller.wait(DEADLINE + 1)
-    assert _step(world, reboot.check_rebooted) == (0, [host])
+    assert _step(world, check_rebooted) == (0, [host])
 
 
 @SET
@@ -132,13 +137,13 @@ def test_a_silent_host_has_the_whole_reboot_deadline(
     world: BiosWorld, controller: Controller, between: Any, seconds: float
 ) -> None:
     (host,) = world.at(FIRST)
-    world.roll(FIRST, until=reboot.reboot_hosts)
-    world.step(reboot.reboot_hosts, FIRST)
+    world.roll(FIRST, until=reboot_hosts)
+    world.step(reboot_hosts, FIRST)
     world.hosts.unreachable.add(host)
     between(seconds)
-    assert _step(world, reboot.check_rebooted) == (1, [])
+    assert _step(world, check_rebooted) == (1, [])
     controller.wait(DEADLINE + 1)
-    assert _step(world, reboot.check_rebooted) == (0, [host])
+    assert _step(world, check_rebooted) == (0, [host])
 
 
 @SET
@@ -147,12 +152,12 @@ def test_a_bmc_has_the_whole_reboot_deadline_to_answer(
 ) -> None:
     (host,) = world.at(FIRST)
     world.bmcs.faults[host] = {"unreachable"}
-    world.roll(FIRST, until=bios.set_bios)
-    assert _step(world, bios.set_bios) == (1, [])
+    world.roll(FIRST, until=set_bios)
+    assert _step(world, set_bios) == (1, [])
     between(seconds)
-    assert _step(world, bios.set_bios) == (1, [])
+    assert _step(world, set_bios) == (1, [])
     controller.wait(DEADLINE + 1)
-    assert _step(world, bios.set_bios) == (0, [host])
+    assert _step(world, set_bios) == (0, [host])
 
 
 @pytest.mark.slow
@@ -163,7 +168,7 @@ def test_steps_that_take_turns_on_two_machines_reach_a_deadline_in_its_time(
     """Their clocks differ, and a step runs every 5 s on the other one."""
     (host,) = world.at(FIRST)
     world.balancer.sessions[host] = 3
-    world.step(drain.begin_drain, FIRST)
+    world.step(begin_drain, FIRST)
     polls = 0
     waiting = 1
     while waiting and polls < 3 * DEADLINE / 5:
@@ -171,7 +176,7 @@ def test_steps_that_take_turns_on_two_machines_reach_a_deadline_in_its_time(
         controller.set_clock(skew if polls % 2 else -skew)
         controller.begin_step(f"machine-{polls % 2}")
         controller.wait(5)
-        waiting = _step(world, drain.check_drained)[0]
+        waiting = _step(world, check_drained)[0]
     assert (waiting, world.at(FIRST)) == (0, {host: "skipped"})
     # Once, and not once a turn, the difference of believed clocks counts.
     assert DEADLINE - 35 < 5 * polls < DEADLINE + 70
@@ -183,17 +188,17 @@ def test_a_record_of_an_earlier_version_waits_from_now(
     """It holds no reading of the clocks, and its times lie in the future by now."""
     (host,) = world.at(FIRST)
     world.balancer.sessions[host] = 3
-    world.step(drain.begin_drain, FIRST)
+    world.step(begin_drain, FIRST)
     key = f"edgetune.batch.{world.rollout}.{FIRST}"
     document = json.loads(world.site.store.get(key) or "")
     del document["clock"]
     world.site.store.put(key, json.dumps(document))
     controller.set_clock(-HOURS)
     controller.begin_step()
-    assert _step(world, drain.check_drained) == (1, [])
+    assert _step(world, check_drained) == (1, [])
     controller.wait(DEADLINE + 1)
     controller.begin_step()
-    assert _step(world, drain.check_drained) == (0, [])
+    assert _step(world, check_drained) == (0, [])
     assert world.at(FIRST) == {host: "skipped"}
 
 
@@ -212,14 +217,14 @@ def test_a_taken_over_bmc_is_given_up_after_another_boot_of_its_runner(
     """Nobody writes the head again while a batch is under way."""
     (host,) = world.at(FIRST)
     world.bmcs.faults[host] = {"unreachable"}
-    world.roll(FIRST, until=bios.set_bios)
+    world.roll(FIRST, until=set_bios)
     world.take_over()
-    assert _step(world, bios.set_bios) == (1, [])
+    assert _step(world, set_bios) == (1, [])
     controller.wait(30)
     controller.begin_step("another")
-    assert _step(world, bios.set_bios) == (1, [])
+    assert _step(world, set_bios) == (1, [])
     controller.wait(DEADLINE + 1)
-    assert _step(world, bios.set_bios) == (0, [host])
+    assert _step(world, set_bios) == (0, [host])
 
 
 def test_a_host_is_reset_after_another_boot_of_the_runner_that_took_over(
@@ -227,14 +232,14 @@ def test_a_host_is_reset_after_another_boot_of_the_runner_that_took_over(
 ) -> None:
     (host,) = world.at(FIRST)
     world.hosts.heeds[host] = set()
-    world.roll(FIRST, until=reboot.reboot_hosts)
+    world.roll(FIRST, until=reboot_hosts)
     controller.wait(2 * DEADLINE)
     world.take_over()
     controller.wait(2 * DEADLINE)
     controller.begin_step("another")
-    world.step(reboot.reboot_hosts, FIRST)
+    world.step(reboot_hosts, FIRST)
     controller.wait(DEADLINE / 2 + 1)
-    assert _step(world, reboot.check_rebooted) == (1, [])
+    assert _step(world, check_rebooted) == (1, [])
     assert world.bmcs.sent_to(host, "reset") == ["GracefulRestart"]
 
 
@@ -245,7 +250,7 @@ def test_the_grace_of_a_pop_ends(tmp_path: Path, controller: Controller, boot: s
         world.mark(state)
     controller.wait(world.site.config.claim_grace + 1)
     controller.begin_step(boot)
-    message = lifecycle.release_claim(world.site, world.rollout, world.epoch)["message"]
+    message = release_claim(world.site, world.rollout, world.epoch)["message"]
     assert message == "lab1 is free"
 
 
@@ -263,7 +268,7 @@ def test_a_pop_is_kept_for_the_whole_grace(
     controller.set_clock(seconds)
     for boot in boots:
         controller.begin_step(boot)
-    assert lifecycle.release_claim(world.site, world.rollout, world.epoch)["released"]
+    assert release_claim(world.site, world.rollout, world.epoch)["released"]
     left = world.site.claims.expiries(["lab1"])["lab1"]
     assert 300 < left <= world.site.config.claim_grace
 
@@ -275,7 +280,7 @@ def test_a_moment_in_the_future_keeps_a_pop_no_longer_than_its_grace(tmp_path: P
     opened = as_owner(world.site, world.rollout)
     opened.head.taken_over = time.time() + 7200
     opened.save()
-    assert lifecycle.release_claim(world.site, world.rollout, world.epoch)["released"]
+    assert release_claim(world.site, world.rollout, world.epoch)["released"]
     left = world.site.claims.expiries(["lab1"])["lab1"]
     assert 0 < left <= world.site.config.claim_grace
 

@@ -11,9 +11,10 @@ import pytest
 
 from edgetune.campaign.definition import load_campaign
 from edgetune.freezes import DAYS, read_written
-from edgetune.rollout import change, drain
 from edgetune.rollout.lease import Rollout, as_owner
-from edgetune.rollout.status import rollout_status
+from edgetune.rollout.steps.apply_tuning import apply_tuning
+from edgetune.rollout.steps.drain_hosts import drain_hosts
+from edgetune.rollout.steps.rollout_status import rollout_status
 from tests.campaign_world import CampaignWorld, campaign_document
 from tests.world import World, changing
 
@@ -30,7 +31,7 @@ def frozen(world: World, seconds: float) -> None:
 def test_no_batch_begins_before_its_end(tmp_path: Path, disruption: str) -> None:
     world = changing(tmp_path, disruption=disruption)
     frozen(world, 3600)
-    result = world.step(drain.drain_hosts, 0)
+    result = world.step(drain_hosts, 0)
     assert (result["waiting"], world.balancer.log) == (1, [])
     assert set(world.at(0).values()) == {"planned"}
     assert result["message"].startswith("lab1 is frozen by final until 2")
@@ -45,7 +46,7 @@ def test_no_batch_begins_before_its_end(tmp_path: Path, disruption: str) -> None
 
 def test_hosts_that_are_out_are_finished_and_a_rollback_does_not_wait(tmp_path: Path) -> None:
     world = changing(tmp_path)
-    world.roll(0, until=change.apply_tuning)
+    world.roll(0, until=apply_tuning)
     frozen(world, 3600)
     world.roll(0)
     assert set(world.at(0).values()) == {"done"}

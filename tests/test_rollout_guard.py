@@ -17,15 +17,21 @@ import pytest
 
 from edgetune import RECORD_SCHEMA
 from edgetune.errors import StoreError
-from edgetune.rollout import guard, looks, reboot, recovery, soak
-from edgetune.rollout.baseline import check_baseline
+from edgetune.rollout import guard, soak
 from edgetune.rollout.guard import Guard, turns
 from edgetune.rollout.guard.degraded import worse_group
 from edgetune.rollout.guard.turns import Alone
 from edgetune.rollout.guard.watched import Soaks, Watched
 from edgetune.rollout.lease import as_owner
-from edgetune.rollout.pause import pause_pop, resume_pop
-from edgetune.rollout.switch import resume_all, stop_all
+from edgetune.rollout.orphans import is_orphaned
+from edgetune.rollout.steps.check_baseline import check_baseline
+from edgetune.rollout.steps.check_health import check_health
+from edgetune.rollout.steps.check_rebooted import check_rebooted
+from edgetune.rollout.steps.compare_groups import compare_groups
+from edgetune.rollout.steps.pause_pop import pause_pop
+from edgetune.rollout.steps.resume_all import resume_all
+from edgetune.rollout.steps.resume_pop import resume_pop
+from edgetune.rollout.steps.stop_all import stop_all
 from tests.builders import as_samples, reading
 from tests.soaking import USUAL, Soaking
 from tests.world import EmptyWorld, World, changing
@@ -205,7 +211,7 @@ class TestDegraded:
         world.roll(0)
         assert world.at(0) == {host: "done"}
         assert found(world) == []
-        world.step(looks.check_health, 0)
+        world.step(check_health, 0)
         assert found(world) == []
 
     def test_a_host_that_was_long_in_its_reboot_is_no_harm(self, world: World) -> None:
@@ -286,7 +292,7 @@ class TestComparison:
         assert world.site.store.list("") == before
         assert payload["id"] == f"{world.rollout}-{world.head.epoch}-1"
         assert (payload["kind"], payload["hosts"]) == ("comparison", [])
-        look = looks.compare_groups(world.site, world.rollout)
+        look = compare_groups(world.site, world.rollout)
         assert look["message"] == f"degraded: {payload['evidence']}"
         assert " p = " in payload["evidence"]
         assert payload["evidence"].endswith("look 1 of 4")
@@ -301,14 +307,14 @@ class TestComparison:
         for _ in range(3):
             assert found(world, "health_degraded", by=one) == []
         assert judged.call_count == 2
-        looks.compare_groups(world.site, world.rollout)
+        compare_groups(world.site, world.rollout)
         assert judged.call_count == 4
 
     def test_a_look_that_somebody_took_and_did_not_act_on(self, tmp_path: Path) -> None:
         world = Soaking(tmp_path, alpha_harm=0.2)
         check_baseline(world.site, world.rollout, world.epoch)
         world.soak(test=30, began=400)
-        looks.compare_groups(world.site, world.rollout)
+        compare_groups(world.site, world.rollout)
         (payload,) = found(world, "health_degraded")
         assert payload["id"] == f"{world.rollout}-{world.head.epoch}-1"
         world.epoch = world.head.epoch
@@ -326,7 +332,7 @@ class TestComparison:
         world = Soaking(tmp_path, alpha_harm=0.2)
         world.soak(test=30, began=400)
         assert found(world, "health_degraded") == []
-        assert looks.compare_groups(world.site, world.rollout)["decision"] == "roll_back"
+        assert compare_groups(world.site, world.rollout)["decision"] == "roll_back"
 
     def test_it_is_found_as_soon_as_a_look_has_its_samples(
         self, tmp_path: Path, clock: Clock
@@ -477,7 +483,7 @@ class TestLostHost:
     def test_what_edgetune_has_in_hand_is_not_lost(self, world: World) -> None:
         (host,) = world.at(0)
         sample(world, FEW, silent={host: 35})
-        world.roll(0, until=reboot.check_rebooted)
+        world.roll(0, until=check_rebooted)
         assert found(world) == []
         world.roll(0)
         assert world.at(0) == {host: "done"}
@@ -529,7 +535,7 @@ class TestStalled:
     def test_an_orphan(self, world: World) -> None:
         world.site.claims.renew("lab1", as_owner(world.site, world.rollout).lease.claim, 60)
         sample(world, [0])
-        assert recovery.is_orphaned(world.site, world.head)
+        assert is_orphaned(world.site, world.head)
         (payload,) = found(world)
         assert payload["reason"].startswith(
             f"{world.rollout} is changing, and nobody made a step for 23h59m; "
@@ -558,14 +564,14 @@ class TestStalled:
         (payload,) = found(world, "rollout_stalled")
         said = "is soaking, and nobody took its look or acted on it for 15m2"
         assert said in payload["reason"]
-        looks.compare_groups(world.site, world.rollout)
+        compare_groups(world.site, world.rollout)
         assert found(world, "rollout_stalled") == []
 
     def test_a_decision_that_nobody_acts_on(self, tmp_path: Path, clock: Clock) -> None:
         world = Soaking(tmp_path)
         check_baseline(world.site, world.rollout, world.epoch)
         world.soak(test=0.9, began=700)
-        assert looks.compare_groups(world.site, world.rollout)["decision"] == "promote"
+        assert compare_groups(world.site, world.rollout)["decision"] == "promote"
         clock.now += 905
         assert found(world, "rollout_stalled") == []
         clock.now += 30

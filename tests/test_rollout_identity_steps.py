@@ -10,9 +10,14 @@ import pytest
 
 from edgetune.errors import RefusedError
 from edgetune.inventory import YamlInventory
-from edgetune.rollout import change, drain, readiness, reboot
+from edgetune.rollout import readiness
 from edgetune.rollout.lease import as_owner
-from edgetune.rollout.planning import plan_rollout
+from edgetune.rollout.steps.apply_tuning import apply_tuning
+from edgetune.rollout.steps.check_drained import check_drained
+from edgetune.rollout.steps.drain_hosts import begin_drain
+from edgetune.rollout.steps.plan_rollout import plan_rollout
+from edgetune.rollout.steps.reboot_hosts import reboot_hosts
+from edgetune.rollout.steps.undrain_hosts import undrain_hosts
 from tests.builders import inventory_document, write_yaml
 from tests.world import EmptyWorld, World, changing
 
@@ -85,7 +90,7 @@ def test_addresses_that_are_exchanged_after_the_plan_stop_the_batch(world: World
     other = next(name for name in world.hosts.boot if name != host)
     _exchange(world, host, other)
     with pytest.raises(RefusedError, match=f"{host}: the load balancer sends requests for {host}"):
-        world.step(drain.begin_drain, 0)
+        world.step(begin_drain, 0)
     assert _untouched(world) and world.hosts.changing() == []
     assert "the load balancer sends" in str(world.batch(0).hosts[host].error)
     assert world.roll_back()["state"] == "rolled_back"
@@ -96,7 +101,7 @@ def test_exchanged_addresses_stop_a_batch_that_drains_nothing(tmp_path: Path) ->
     (host,) = _hosts(world)
     _exchange(world, host, next(name for name in world.hosts.boot if name != host))
     with pytest.raises(RefusedError, match=f"{host}: the load balancer sends requests for {host}"):
-        world.step(drain.begin_drain, 0)
+        world.step(begin_drain, 0)
     assert _untouched(world) and world.hosts.changing() == []
 
 
@@ -104,18 +109,18 @@ def test_a_silent_host_is_not_drained(world: World) -> None:
     (host,) = _hosts(world)
     world.hosts.unreachable.add(host)
     with pytest.raises(RefusedError, match=f"{host}: timed out"):
-        world.step(drain.begin_drain, 0)
+        world.step(begin_drain, 0)
     assert _untouched(world)
 
 
 def test_a_machine_that_serves_says_not_ready_for_no_other(world: World) -> None:
     """The addresses are exchanged between the drain and the first request to the host."""
     (host,) = _hosts(world)
-    world.step(drain.begin_drain, 0)
+    world.step(begin_drain, 0)
     other = next(name for name in world.hosts.boot if name != host)
     world.hosts.lies = lambda name, reply: _never_told(name == other, reply)
     _exchange(world, host, other)
-    result = world.step(drain.check_drained, 0)
+    result = world.step(check_drained, 0)
     has, lacks = (world.hosts.addresses[name] for name in (other, host))
     assert result["error"] == f"{host}: this machine has {has}, and not {lacks}"
     assert _untouched(world) and world.at(0) == {host: "planned"}
@@ -127,11 +132,11 @@ def test_a_machine_that_serves_says_not_ready_for_no_other(world: World) -> None
 def test_a_host_that_says_not_ready_is_not_put_back_when_another_answers(world: World) -> None:
     (host,) = _hosts(world)
     world.balancer.heeds_marker = False
-    world.step(drain.begin_drain, 0)
-    world.step(drain.check_drained, 0)
+    world.step(begin_drain, 0)
+    world.step(check_drained, 0)
     assert world.hosts.not_ready == {host}
     _exchange(world, host, next(name for name in world.hosts.boot if name != host))
-    result = world.step(drain.check_drained, 0)
+    result = world.step(check_drained, 0)
     assert result["failed"] == [host] and "and not 127.0.9." in result["error"]
     assert world.balancer.state[host] == "drain"
 
@@ -147,10 +152,10 @@ def test_a_machine_that_serves_and_is_told_instead_is_told_to_serve_again(
     """A host behind NAT does not know the address that it is reached by."""
     world, _ = _vouched_changing(tmp_path)
     (host,) = _hosts(world)
-    world.step(drain.begin_drain, 0)
+    world.step(begin_drain, 0)
     other = next(name for name in world.hosts.boot if name != host)
     _exchange(world, host, other)
-    result = world.step(drain.check_drained, 0)
+    result = world.step(check_drained, 0)
     assert result["failed"] == [host]
     assert f"the load balancer's check of {other} fails, which was in service" in result["error"]
     assert _untouched(world)
@@ -158,7 +163,7 @@ def test_a_machine_that_serves_and_is_told_instead_is_told_to_serve_again(
     assert world.at(0) == {host: "planned"}
 
 
-@pytest.mark.parametrize("step", [change.apply_tuning, reboot.reboot_hosts])
+@pytest.mark.parametrize("step", [apply_tuning, reboot_hosts])
 def test_a_machine_that_was_not_drained_refuses_what_disturbs(world: World, step: Any) -> None:
     """The last of the proofs: the inventory may change between any two steps of a batch."""
     (host,) = _hosts(world)
@@ -175,15 +180,15 @@ def test_a_machine_that_was_not_drained_refuses_what_disturbs(world: World, step
 def test_a_check_that_never_fails_proves_nothing(world: World) -> None:
     (host,) = _hosts(world)
     world.balancer.heeds_marker = False
-    world.step(drain.begin_drain, 0)
-    result = world.step(drain.check_drained, 0)
+    world.step(begin_drain, 0)
+    result = world.step(check_drained, 0)
     assert (result["waiting"], result["failed"]) == (1, [])
     assert world.balancer.state[host] == "drain"
     opened = as_owner(world.site, world.rollout)
     work = opened.batch(0)
     work.hosts[host].told_at -= 60
     opened.save_batch(work)
-    result = world.step(drain.check_drained, 0)
+    result = world.step(check_drained, 0)
     assert result["failed"] == [host]
     assert "its check by the load balancer did not fail within 1s" in result["error"]
     assert _untouched(world)
@@ -196,7 +201,7 @@ def _draining(tmp_path: Path, count: int) -> tuple[World, int, list[str]]:
     batch = next(n for n, b in enumerate(batches) if b.what == "change" and len(b.hosts) > 1)
     names = _hosts(world, batch)
     assert len(names) >= count
-    world.step(drain.begin_drain, batch)
+    world.step(begin_drain, batch)
     return world, batch, names
 
 
@@ -204,11 +209,11 @@ def test_a_failure_before_any_host_was_told_says_nothing_of_it(tmp_path: Path) -
     """Long sessions keep one host; meanwhile some other server of the PoP falls ill."""
     world, batch, names = _draining(tmp_path, 2)
     world.balancer.sessions[names[1]] = 3
-    world.step(drain.check_drained, batch)
+    world.step(check_drained, batch)
     assert world.at(batch)[names[0]] == "drained"
     other = next(name for name in world.hosts.boot if name not in names)
     world.balancer.up[other] = False
-    result = world.step(drain.check_drained, batch)
+    result = world.step(check_drained, batch)
     assert (result["failed"], result["waiting"]) == ([], 1)
     assert world.balancer.state[names[1]] == "drain"
 
@@ -218,11 +223,11 @@ def test_a_failure_since_the_first_was_told_is_not_forgotten(tmp_path: Path) -> 
     world.balancer.sessions[names[1]] = 3
     other = next(name for name in world.hosts.boot if name not in names)
     world.balancer.heeds_marker = False
-    assert world.step(drain.check_drained, batch)["failed"] == []
+    assert world.step(check_drained, batch)["failed"] == []
     world.balancer.heeds_marker = True
     world.balancer.up[other] = False
     world.balancer.sessions[names[1]] = 0
-    result = world.step(drain.check_drained, batch)
+    result = world.step(check_drained, batch)
     assert names[0] in result["failed"]
     assert f"check of {other} fails" in result["error"]
 
@@ -235,12 +240,12 @@ def test_nothing_is_told_to_a_stranger_in_a_rollback(world: World) -> None:
     batch = next(
         n for n in range(marked["first_batch"], marked["end_batch"]) if host in world.batch(n).hosts
     )
-    world.step(drain.begin_drain, batch)
+    world.step(begin_drain, batch)
     assert world.at(batch)[host] == "draining"
     other = next(name for name in world.hosts.boot if name not in world.hosts.tuned)
     _exchange(world, host, other)
-    world.step(drain.check_drained, batch)
-    world.step(drain.undrain_hosts, batch)
+    world.step(check_drained, batch)
+    world.step(undrain_hosts, batch)
     assert list(world.head.quarantined) == [host]
     assert world.hosts.not_ready == set()
 
@@ -251,8 +256,8 @@ def test_without_checks_the_address_has_to_do(world: World, tmp_path: Path) -> N
     document["pops"]["lab1"]["load_balancer"]["checks"] = "none"
     world.site.inventory = YamlInventory(write_yaml(tmp_path / "unchecked.yaml", document))
     world.balancer.heeds_marker = False
-    world.step(drain.begin_drain, 0)
-    assert world.step(drain.check_drained, 0)["waiting"] == 0
+    world.step(begin_drain, 0)
+    assert world.step(check_drained, 0)["waiting"] == 0
     assert world.at(0) == {host: "drained"}
 
 
@@ -261,9 +266,9 @@ def test_hosts_that_the_inventory_vouches_for_are_told_one_by_one(tmp_path: Path
     numbers = [n for n in range(batches) if len(world.batch(n).hosts) == 3]
     batch = numbers[0]
     names = _hosts(world, batch)
-    world.step(drain.begin_drain, batch)
+    world.step(begin_drain, batch)
     for done in range(1, 4):
-        result = world.step(drain.check_drained, batch)
+        result = world.step(check_drained, batch)
         assert list(world.at(batch).values()).count("drained") == done
         assert result["waiting"] == 3 - done
     assert world.hosts.not_ready == set(names)
@@ -284,10 +289,10 @@ def test_a_stranger_in_a_rollback_is_quarantined_alone(world: World) -> None:
 
 def test_a_batch_that_died_while_it_was_told_is_proven_by_the_next_step(world: World) -> None:
     (host,) = _hosts(world)
-    world.step(drain.begin_drain, 0)
+    world.step(begin_drain, 0)
     opened = as_owner(world.site, world.rollout)
     work = opened.batch(0)
     readiness.proven_by_effect(opened, work, world.balancer, [host])
     assert world.hosts.not_ready == {host}
-    assert world.step(drain.check_drained, 0)["waiting"] == 0
+    assert world.step(check_drained, 0)["waiting"] == 0
     assert world.at(0) == {host: "drained"}

@@ -14,7 +14,7 @@ from edgetune.errors import StoreError
 from edgetune.report.text import left_text
 from edgetune.rollout.claims import Claim
 from edgetune.rollout.record import read_rollout
-from edgetune.rollout.status import out_of_service, rollout_status
+from edgetune.rollout.steps.rollout_status import out_of_service, rollout_status
 from tests.world import World, changing
 
 

@@ -19,10 +19,13 @@ from edgetune.documents.words import Decision, Verdict
 from edgetune.errors import InputError, RefusedError
 from edgetune.metrics.table import SampleTable
 from edgetune.report.text import prospect_text
-from edgetune.rollout import baseline, looks, sampling, soak, status
-from edgetune.rollout.baseline import _useless, check_baseline
+from edgetune.rollout import soak
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.record import read_rollout
+from edgetune.rollout.steps.check_baseline import _useless, check_baseline
+from edgetune.rollout.steps.compare_groups import compare_groups
+from edgetune.rollout.steps.rollout_status import rollout_status
+from edgetune.rollout.steps.sample_hosts import sample_hosts
 from tests.builders import as_samples, samples
 from tests.soaking import SEEDS, TIMES, USUAL, Altered, Soaking
 from tests.world import World
@@ -38,7 +41,7 @@ def test_the_baseline_says_what_could_be_seen(world: Soaking) -> None:
     assert 0 < found["effect"] < 0.2
     said = f"a change of listen_drops by {found['effect']:.0%} or more would be seen with 80% power"
     assert said in found["message"]
-    assert said in status.rollout_status(world.site, world.rollout)["text"]
+    assert said in rollout_status(world.site, world.rollout)["text"]
 
 
 def test_a_host_that_fails_for_a_moment_ends_no_baseline(
@@ -46,9 +49,7 @@ def test_a_host_that_fails_for_a_moment_ends_no_baseline(
 ) -> None:
     host = world.hosts_of("test")[0]
     world.balancer.up[host] = False
-    monkeypatch.setattr(
-        baseline.time, "sleep", lambda seconds: world.balancer.up.update({host: True})
-    )
+    monkeypatch.setattr(time, "sleep", lambda seconds: world.balancer.up.update({host: True}))
     assert check_baseline(world.site, world.rollout, world.epoch)["effect"] > 0
     world.balancer.up[host] = False
     monkeypatch.undo()
@@ -62,14 +63,14 @@ def test_a_baseline_is_measured_once(world: Soaking) -> None:
     kept = read_rollout(world.site, world.rollout).baseline()
     assert kept is not None
     world.keep("baseline", [0.0, 1.0])
-    assert looks.compare_groups(world.site, world.rollout)["decision"] == "promote"
+    assert compare_groups(world.site, world.rollout)["decision"] == "promote"
     assert read_rollout(world.site, world.rollout).baseline() == kept
 
 
 def test_a_rollout_from_before_baselines_were_kept_is_judged_all_the_same(world: Soaking) -> None:
     world.soak(test=0.9, began=700)
     assert read_rollout(world.site, world.rollout).baseline() is None
-    assert looks.compare_groups(world.site, world.rollout)["decision"] == "promote"
+    assert compare_groups(world.site, world.rollout)["decision"] == "promote"
 
 
 def test_what_could_not_be_seen_is_not_begun(tmp_path: Path) -> None:
@@ -145,7 +146,7 @@ def test_a_baseline_without_packets_stands_where_the_plan_says_so(tmp_path: Path
     _lacking(world, "rx_packets", world.hosts_of("test", "control"))
     assert check_baseline(world.site, world.rollout, world.epoch)["effect"] > 0
     world.soak(test=0.9, began=700)
-    found = looks.compare_groups(world.site, world.rollout)
+    found = compare_groups(world.site, world.rollout)
     assert found["decision"] == "promote"
     assert "; not watched, as it is optional: packets on e0" in found["message"]
     assert "  packets        not watched, as it is optional, on e0" in found["text"]
@@ -167,7 +168,7 @@ def test_a_crash_between_two_looks_or_in_the_warm_up_is_told(world: Soaking, at:
             sample["boot_id"] = "before"
 
     world.alter(change)
-    found = looks.compare_groups(world.site, world.rollout)
+    found = compare_groups(world.site, world.rollout)
     assert found["decision"] == "hold"
     assert f"{host} rebooted in the soak" in found["message"]
 
@@ -227,20 +228,20 @@ def test_only_a_baseline_is_checked(world: Soaking) -> None:
 def test_looks_are_taken_when_they_are_due(world: Soaking) -> None:
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=USUAL, began=160)
-    first = looks.compare_groups(world.site, world.rollout)
+    first = compare_groups(world.site, world.rollout)
     assert (first["decision"], first["verdict"]) == ("wait", "inconclusive")
     assert ", look 1 of 4" in first["message"]
-    again = looks.compare_groups(world.site, world.rollout)
+    again = compare_groups(world.site, world.rollout)
     assert (again["decision"], again["verdict"]) == ("wait", "")
     assert again["message"].startswith("the next look, 2 of 4, is in 2m")
     assert len(world.looked()) == 1
-    assert "inconclusive so far" in status.rollout_status(world.site, world.rollout)["text"]
+    assert "inconclusive so far" in rollout_status(world.site, world.rollout)["text"]
 
 
 def test_looks_that_were_missed_are_made_up_for(world: Soaking) -> None:
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=0.9, began=700)
-    assert looks.compare_groups(world.site, world.rollout)["decision"] == "promote"
+    assert compare_groups(world.site, world.rollout)["decision"] == "promote"
     assert [decision for _, decision in world.looked()] == ["wait", "wait", "wait", "promote"]
 
 
@@ -248,7 +249,7 @@ def test_harm_is_taken_back_at_the_look_that_proves_it(tmp_path: Path) -> None:
     world = Soaking(tmp_path, alpha_harm=0.2)
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=30, began=400)
-    found = looks.compare_groups(world.site, world.rollout)
+    found = compare_groups(world.site, world.rollout)
     assert found["decision"] == "roll_back"
     assert world.looked() == [("degraded", "roll_back")]
     world.epoch = found["epoch"]
@@ -258,35 +259,33 @@ def test_harm_is_taken_back_at_the_look_that_proves_it(tmp_path: Path) -> None:
 def test_a_look_before_it_is_due_spends_the_alpha_of_its_time(world: Soaking) -> None:
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=USUAL, began=210)
-    early = looks.compare_groups(world.site, world.rollout, now=True)
+    early = compare_groups(world.site, world.rollout, now=True)
     assert (early["decision"], len(world.looked())) == ("wait", 2)
     early_look = read_rollout(world.site, world.rollout).look(1)
     assert early_look.tests["harm"].spent == pytest.approx(0.05 * (210 / 600) ** 1.5, rel=0.02)
-    assert "is in" in looks.compare_groups(world.site, world.rollout, now=True)["message"]
+    assert "is in" in compare_groups(world.site, world.rollout, now=True)["message"]
     assert len(world.looked()) == 2
 
 
 def test_a_soak_that_is_resumed_is_a_test_of_its_own(world: Soaking) -> None:
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=USUAL, began=700)
-    found = looks.compare_groups(world.site, world.rollout)
+    found = compare_groups(world.site, world.rollout)
     assert found["decision"] == "hold"
     world.epoch = found["epoch"]
     world.mark("held")
     world.mark("soaking")
     assert world.head.first_look == world.head.looks == 4
-    assert looks.compare_groups(world.site, world.rollout)["message"].startswith(
-        "the next look, 1 of 4"
-    )
+    assert compare_groups(world.site, world.rollout)["message"].startswith("the next look, 1 of 4")
 
 
 def test_what_was_decided_stands_until_somebody_acts_on_it(world: Soaking) -> None:
     """Whoever took the look may have died before it was acted on."""
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=USUAL, began=700)
-    first = looks.compare_groups(world.site, world.rollout)
+    first = compare_groups(world.site, world.rollout)
     assert first["decision"] == "hold"
-    assert looks.compare_groups(world.site, world.rollout) == first
+    assert compare_groups(world.site, world.rollout) == first
     assert len(world.looked()) == 4
 
 
@@ -295,7 +294,7 @@ def test_harm_that_was_not_acted_on_does_not_wait_for_the_next_look(tmp_path: Pa
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=30, began=310)
     for _ in range(3):
-        assert looks.compare_groups(world.site, world.rollout)["decision"] == "roll_back"
+        assert compare_groups(world.site, world.rollout)["decision"] == "roll_back"
     assert world.looked() == [("degraded", "roll_back")]
 
 
@@ -307,8 +306,8 @@ def test_looks_of_the_version_before_are_no_part_of_the_test(world: Soaking) -> 
     opened.save_look(old)
     opened.head.looks, opened.head.verdict = 1, old.summary()
     opened.save()
-    assert "inconclusive so far: too few" in status.rollout_status(world.site)["text"]
-    found = looks.compare_groups(world.site, world.rollout)
+    assert "inconclusive so far: too few" in rollout_status(world.site)["text"]
+    found = compare_groups(world.site, world.rollout)
     assert (found["decision"], len(world.looked())) == ("promote", 5)
     assert ", look 4 of 4" in found["message"]
 
@@ -317,17 +316,17 @@ def test_whoever_finds_no_owner_writes_its_epoch_down(world: Soaking) -> None:
     world.soak(test=USUAL, began=100)
     world.site.claims.release("lab1", as_owner(world.site, world.rollout).lease.claim)
     for _ in range(2):
-        assert "is in" in looks.compare_groups(world.site, world.rollout)["message"]
+        assert "is in" in compare_groups(world.site, world.rollout)["message"]
         assert world.head.epoch == world.epoch + 1
 
 
 def test_a_look_that_is_lost_from_the_record_stops_the_judge(world: Soaking) -> None:
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=USUAL, began=160)
-    looks.compare_groups(world.site, world.rollout)
+    compare_groups(world.site, world.rollout)
     world.keep("looks", 2)
     with pytest.raises(RefusedError, match="lacks look 1"):
-        looks.compare_groups(world.site, world.rollout)
+        compare_groups(world.site, world.rollout)
 
 
 def test_an_error_is_no_verdict_and_holds_at_the_end(
@@ -340,7 +339,7 @@ def test_an_error_is_no_verdict_and_holds_at_the_end(
         raise InputError("baseline", "metrics", "is odd")
 
     monkeypatch.setattr("edgetune.judge.measured.measure_block", fails)
-    found = looks.compare_groups(world.site, world.rollout)
+    found = compare_groups(world.site, world.rollout)
     assert found["decision"] == "hold"
     assert world.looked() == [("inconclusive", "wait")] * 3 + [("inconclusive", "hold")]
     said = "inconclusive: baseline: metrics: is odd, look 4 of 4"
@@ -360,7 +359,7 @@ def test_a_damaged_sample_ends_no_look(world: Soaking, drops: float) -> None:
     for number, damage in enumerate([*damaged, {"gauges": {"x": drops}}], 1):
         at = {"time": some.time + number, "uptime": some.uptime + number}
         world.site.samples.add("lab1", [replace(some, **{**at, **damage})])
-    assert looks.compare_groups(world.site, world.rollout)["decision"] == "promote"
+    assert compare_groups(world.site, world.rollout)["decision"] == "promote"
 
 
 def test_all_test_hosts_skipped_hold(world: Soaking) -> None:
@@ -370,7 +369,7 @@ def test_all_test_hosts_skipped_hold(world: Soaking) -> None:
     for batch in opened.batches():
         if batch.group == "test":
             opened.move(batch, list(batch.hosts), "skipped")
-    found = looks.compare_groups(world.site, world.rollout)
+    found = compare_groups(world.site, world.rollout)
     assert found["decision"] == "hold"
     assert "one of the groups is empty" in found["message"]
 
@@ -383,7 +382,7 @@ def test_samples_that_make_no_sense_are_no_answer(world: Soaking, drops: int) ->
         **sampled(name, request),
         **(nonsense if name == "e002" else {}),
     }
-    found = sampling.sample_hosts(world.site, pop="lab1")
+    found = sample_hosts(world.site, pop="lab1")
     assert (found["samples"], found["missing"]) == (7, ["e002"])
 
 
@@ -408,8 +407,10 @@ def test_a_look_has_a_sample_of_every_host_after_its_end(
     half.host, half.after = host, end
     world.site.samples = half
     taken: list[str] = []
-    monkeypatch.setattr(looks, "sample_pop", lambda site, pop: taken.append(pop.name))
-    looks.compare_groups(world.site, world.rollout)
+    monkeypatch.setattr(
+        "edgetune.rollout.steps.compare_groups.sample_pop", lambda site, pop: taken.append(pop.name)
+    )
+    compare_groups(world.site, world.rollout)
     assert taken == (["lab1"] if host else [])
 
 
@@ -422,11 +423,11 @@ def test_two_who_look_at_once_take_one_look(
 
     def meanwhile(self: soak.Soak, now: bool) -> list[float]:
         monkeypatch.setattr(soak.Soak, "due", own)
-        assert looks.compare_groups(world.site, world.rollout)["verdict"] == "inconclusive"
+        assert compare_groups(world.site, world.rollout)["verdict"] == "inconclusive"
         return own(self, now)
 
     monkeypatch.setattr(soak.Soak, "due", meanwhile)
-    late = looks.compare_groups(world.site, world.rollout)
+    late = compare_groups(world.site, world.rollout)
     assert late["message"] == f"somebody else is looking at {world.rollout}"
     assert len(world.looked()) == 1
 
@@ -440,7 +441,7 @@ def test_a_sick_test_host_is_not_promoted(world: Soaking) -> None:
     gauges = {"health_failed": 0.9, "health_p50_ms": 1.0}
     sick = replace(newest, time=end + 1, uptime=newest.uptime + 1, gauges=gauges)
     world.site.samples.add("lab1", [sick])
-    found = looks.compare_groups(world.site, world.rollout)
+    found = compare_groups(world.site, world.rollout)
     assert found["decision"] == "hold"
     assert f"; but {host} fails 90% of its health checks" in found["message"]
 
@@ -449,7 +450,7 @@ def test_documents_of_looks_are_small(world: Soaking) -> None:
     """Each write of the datastore is dispatched with the old and the new value."""
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=0.9, began=700)
-    looks.compare_groups(world.site, world.rollout)
+    compare_groups(world.site, world.rollout)
     opened = as_owner(world.site, world.rollout)
     assert len(json.dumps(opened.look(0).document())) < 12000
     kept = opened.baseline()
@@ -459,12 +460,12 @@ def test_documents_of_looks_are_small(world: Soaking) -> None:
 def test_the_newest_verdict_is_shown_and_nothing_is_looked_at(world: Soaking) -> None:
     world.soak(test=0.9, began=400)
     for due in (False, True):
-        shown = status.rollout_status(world.site, world.rollout, verdict=True)
+        shown = rollout_status(world.site, world.rollout, verdict=True)
         first, second, *table = shown["text"].split("\n")
         assert first == f"{world.rollout}  accept_queue on lab1: soaking"
         if not due:
             assert (second, shown["color"], world.looked()) == ("No look was taken yet.", "", [])
-            looks.compare_groups(world.site, world.rollout)
+            compare_groups(world.site, world.rollout)
     assert second.startswith("inconclusive: Test hosts dropped ")
     assert any(line.startswith("  listen_drops   test ") for line in table)
     assert shown["color"] == "warning"

@@ -13,12 +13,13 @@ import pytest
 from edgetune.backends import Database
 from edgetune.errors import DamagedError, EdgetuneError, FencedError, RefusedError, StoreError
 from edgetune.metrics.samples import RedisSamples
-from edgetune.rollout import lifecycle
 from edgetune.rollout.claims import Claim, RedisClaims, SqliteClaims
 from edgetune.rollout.lease import as_owner, open_rollout
-from edgetune.rollout.looks import compare_groups
 from edgetune.rollout.record import read_rollout, save_plan
-from edgetune.rollout.status import rollout_status
+from edgetune.rollout.steps.claim_pop import claim_pop
+from edgetune.rollout.steps.compare_groups import compare_groups
+from edgetune.rollout.steps.rollout_status import rollout_status
+from edgetune.rollout.steps.set_rollout_state import set_rollout_state
 from tests.builders import plan, reading
 from tests.test_lib_stores import STORES, redis_client  # noqa: F401 - a fixture
 from tests.world import EmptyWorld, World, changing, ended
@@ -82,7 +83,7 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Callable[[EmptyWorld], A
 
 def took_a_new_epoch(world: World, before: int) -> None:
     """Somebody takes the rollout over: above all that was ever given away, alone from then on."""
-    taken = lifecycle.claim_pop(world.site, rollout=world.rollout, by="bo")
+    taken = claim_pop(world.site, rollout=world.rollout, by="bo")
     assert taken["epoch"] > before
     for epoch in range(1, taken["epoch"]):
         with pytest.raises(FencedError):
@@ -114,7 +115,7 @@ def test_a_backend_that_lost_its_last_write_gives_no_epoch_twice(
     with pytest.raises(FencedError):
         open_rollout(world.site, world.rollout, older)
     with pytest.raises(FencedError):
-        lifecycle.set_rollout_state(world.site, world.rollout, older, "rolling_back")
+        set_rollout_state(world.site, world.rollout, older, "rolling_back")
     took_a_new_epoch(world, world.epoch)
 
 
@@ -154,13 +155,13 @@ def test_of_two_marks_of_one_epoch_the_later_is_fenced(tmp_path: Path) -> None:
     def taken(*given: Any, **more: Any) -> Claim:
         if not inside:
             inside.append(epoch)
-            marked = lifecycle.set_rollout_state(world.site, world.rollout, epoch, "rolling_back")
+            marked = set_rollout_state(world.site, world.rollout, epoch, "rolling_back")
             inside.append(marked["epoch"])
         return take(*given, **more)
 
     world.site.claims.take = taken  # type: ignore[method-assign]
     with pytest.raises(FencedError, match=f"epoch {epoch}, has lost its claim on lab1"):
-        lifecycle.set_rollout_state(world.site, world.rollout, epoch, "changing")
+        set_rollout_state(world.site, world.rollout, epoch, "changing")
     head = read_rollout(world.site, world.rollout).head
     assert (head.state, head.epoch) == ("rolling_back", inside[1])
 
@@ -180,20 +181,20 @@ def forget(world: EmptyWorld) -> None:
 def test_a_rollout_begins_and_is_taken_over_above_all_of_its_pop(tmp_path: Path) -> None:
     world = ended(tmp_path)
     forget(world)
-    begun = lifecycle.claim_pop(world.site, plan=planned(world, tmp_path))
+    begun = claim_pop(world.site, plan=planned(world, tmp_path))
     assert begun["epoch"] == world.epoch + 1
     forget(world)
-    taken = lifecycle.claim_pop(world.site, rollout=begun["rollout"])
+    taken = claim_pop(world.site, rollout=begun["rollout"])
     assert taken["epoch"] == begun["epoch"] + 1
 
 
 def test_an_ended_rollout_is_not_taken_up_beside_an_unfinished_one(tmp_path: Path) -> None:
     """Its claim has run out, and yet the PoP is half changed."""
     world = ended(tmp_path)
-    begun = lifecycle.claim_pop(world.site, plan=planned(world, tmp_path))["rollout"]
+    begun = claim_pop(world.site, plan=planned(world, tmp_path))["rollout"]
     forget(world)
     with pytest.raises(RefusedError, match=f"lab1 has a rollout that is claimed: {begun}"):
-        lifecycle.claim_pop(world.site, rollout=world.rollout)
+        claim_pop(world.site, rollout=world.rollout)
     assert world.site.claims.holder("lab1") is None
 
 
@@ -205,14 +206,14 @@ def test_of_two_that_begin_at_once_the_later_sees_the_other(tmp_path: Path) -> N
     def taken(*given: Any, **more: Any) -> Claim:
         if not begun:
             begun.append("")
-            begun[0] = lifecycle.claim_pop(world.site, plan=planned(world, tmp_path, 8))["rollout"]
+            begun[0] = claim_pop(world.site, plan=planned(world, tmp_path, 8))["rollout"]
             forget(world)
         return take(*given, **more)
 
     world.site.claims.take = taken  # type: ignore[method-assign]
     digest = planned(world, tmp_path)
     with pytest.raises(RefusedError, match="lab1 has a rollout that is claimed: "):
-        lifecycle.claim_pop(world.site, plan=digest)
+        claim_pop(world.site, plan=digest)
     assert world.site.claims.holder("lab1") is None
     assert rollout_status(world.site)["ids"] == begun
 

@@ -18,8 +18,11 @@ from hypothesis import strategies as st
 
 from edgetune.errors import EdgetuneError
 from edgetune.hosts.agent.answer import VERBS
-from edgetune.rollout import diagnosis, planning, recovery, sampling
 from edgetune.rollout.lease import as_owner
+from edgetune.rollout.steps.assess_orphan import assess_orphan
+from edgetune.rollout.steps.diagnose_hosts import diagnose_hosts
+from edgetune.rollout.steps.plan_rollout import plan_rollout
+from edgetune.rollout.steps.sample_hosts import sample_hosts
 from tests.agent_answers import RESULTS
 from tests.test_lib_answers import CHANGES, changed, paths
 from tests.world import World, changing
@@ -166,14 +169,14 @@ def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 def test_no_answer_stops_those_who_only_look(told: tuple[str, list[Any]], looked_at: World) -> None:
     world, (verb, changes) = looked_at, told
     world.hosts.lies = lying(verb, "e002", lie_of(changes))
-    sampled = sampling.sample_hosts(world.site, pop="lab1")
+    sampled = sample_hosts(world.site, pop="lab1")
     assert sampled["samples"] + len(sampled["missing"]) == 8
     assert set(sampled["missing"]) <= {"e002"}
     assert set(sampled["errors"]) == set(sampled["missing"])
-    diagnosed = diagnosis.diagnose_hosts(world.site, "lab1")
+    diagnosed = diagnose_hosts(world.site, "lab1")
     assert set(diagnosed["missing"]) <= {"e002"}
-    recovery.assess_orphan(world.site, world.rollout, world.epoch)
+    assess_orphan(world.site, world.rollout, world.epoch)
     try:
-        planning.plan_rollout(world.site, pop="lab1", tuning="accept_queue", seed=7)
+        plan_rollout(world.site, pop="lab1", tuning="accept_queue", seed=7)
     except EdgetuneError as error:
         assert "e002" in str(error)

@@ -13,10 +13,10 @@ import pytest
 
 from edgetune.config import Config
 from edgetune.rollout import nodes
-from edgetune.rollout.doctor import check_nodes
 from edgetune.rollout.nodes import Node, differences, this_node
 from edgetune.rollout.preflight import Subject
-from edgetune.rollout.recovery import find_orphans
+from edgetune.rollout.steps.doctor_pop import check_nodes
+from edgetune.rollout.steps.find_orphans import find_orphans
 from tests.world import World
 
 

@@ -10,10 +10,19 @@ from typing import Any
 import pytest
 
 from edgetune.errors import DrainError, RefusedError
-from edgetune.rollout import change, drain, lifecycle, looks, reboot, switch
 from edgetune.rollout.claims import Claim
-from edgetune.rollout.recovery import assess_orphan, is_orphaned
-from edgetune.rollout.status import rollout_status
+from edgetune.rollout.orphans import is_orphaned
+from edgetune.rollout.steps.apply_tuning import apply_tuning
+from edgetune.rollout.steps.assess_orphan import assess_orphan
+from edgetune.rollout.steps.check_drained import check_drained
+from edgetune.rollout.steps.claim_pop import claim_pop
+from edgetune.rollout.steps.compare_groups import compare_groups
+from edgetune.rollout.steps.drain_hosts import begin_drain
+from edgetune.rollout.steps.reboot_hosts import reboot_hosts
+from edgetune.rollout.steps.release_claim import release_claim
+from edgetune.rollout.steps.rollout_status import rollout_status
+from edgetune.rollout.steps.set_rollout_state import set_rollout_state
+from edgetune.rollout.steps.stop_all import stop_all
 from tests.world import World, changing
 
 WAYS = {
@@ -66,7 +75,7 @@ def test_a_soak_is_orphaned_only_when_its_workflow_said_it_would_stay(tmp_path: 
     assert _orphans(world) == []
     _idle(world, 2000)
     assert _orphans(world) == [world.rollout]
-    looks.compare_groups(world.site, world.rollout)
+    compare_groups(world.site, world.rollout)
     assert _orphans(world) == []
 
 
@@ -78,7 +87,7 @@ def test_a_claim_that_was_lost_has_no_owner(tmp_path: Path) -> None:
 
 def test_every_step_of_an_owner_keeps_its_rollout(tmp_path: Path) -> None:
     world = changing(tmp_path)
-    for step in (drain.begin_drain, drain.check_drained, change.apply_tuning, reboot.reboot_hosts):
+    for step in (begin_drain, check_drained, apply_tuning, reboot_hosts):
         _idle(world, 2000)
         world.step(step, 0)
         assert _orphans(world) == [], step
@@ -101,7 +110,7 @@ def _survey(world: World, ended: str = "") -> tuple[str, str]:
 )
 def test_how_the_workflow_ended_decides(tmp_path: Path, ended: str, decision: str) -> None:
     world = changing(tmp_path)
-    world.step(drain.begin_drain, 0)
+    world.step(begin_drain, 0)
     made, message = _survey(world, ended)
     assert made == decision
     last = world.head.history[-1].reason
@@ -126,7 +135,7 @@ def test_a_host_that_failed_decides_against_the_tuning(tmp_path: Path) -> None:
     world = changing(tmp_path)
     (host,) = world.at(0)
     world.hosts.errors[host, "apply"] = "Read-only file system"
-    world.roll(0, until=reboot.reboot_hosts)
+    world.roll(0, until=reboot_hosts)
     assert _survey(world) == (
         "roll_back",
         f"roll_back: batch 0: {host} (changing): Read-only file system",
@@ -146,8 +155,8 @@ def test_who_dies_again_and_again_is_taken_back(tmp_path: Path) -> None:
 def test_findings_say_what_the_record_and_what_the_world_says(tmp_path: Path) -> None:
     world = changing(tmp_path)
     world.roll(0)
-    world.roll(2, until=reboot.reboot_hosts)
-    world.step(reboot.reboot_hosts, 2)
+    world.roll(2, until=reboot_hosts)
+    world.step(reboot_hosts, 2)
     back, silent, same = world.at(2)
     world.hosts.boot[back] = "boot-2"
     world.hosts.unreachable.add(silent)
@@ -162,7 +171,7 @@ def test_findings_say_what_the_record_and_what_the_world_says(tmp_path: Path) ->
 
 def test_a_load_balancer_that_is_away_keeps_nobody_from_deciding(tmp_path: Path) -> None:
     world = changing(tmp_path)
-    world.step(drain.begin_drain, 0)
+    world.step(begin_drain, 0)
 
     def away() -> None:
         raise DrainError("HAProxy does not answer")
@@ -187,7 +196,7 @@ def test_a_rollback_that_cannot_be_planned_yet_is_decided_all_the_same(
     with monkeypatch.context() as patch:
         patch.setattr(world.balancer, "servers", away)
         with pytest.raises(DrainError):
-            lifecycle.set_rollout_state(world.site, world.rollout, 0, "rolling_back", by="ana")
+            set_rollout_state(world.site, world.rollout, 0, "rolling_back", by="ana")
     assert world.head.state == "rolling_back"
     world.take_over()
     assert _survey(world)[0] == "roll_back"
@@ -198,7 +207,7 @@ def test_a_look_does_not_overwrite_who_takes_the_rollout_back(tmp_path: Path) ->
     world = changing(tmp_path)
     world.mark("soaking")
     world.site.claims.take("lab1", world.rollout, 86400, after=world.epoch)
-    looked = looks.compare_groups(world.site, world.rollout, now=True)
+    looked = compare_groups(world.site, world.rollout, now=True)
     assert (looked["decision"], looked["message"][:13]) == ("wait", "somebody else")
     assert world.head.looks == 0
 
@@ -206,7 +215,7 @@ def test_a_look_does_not_overwrite_who_takes_the_rollout_back(tmp_path: Path) ->
 def test_the_sweep_leaves_alone_what_has_an_owner_again(tmp_path: Path) -> None:
     world = changing(tmp_path)
     epoch = world.head.epoch
-    swept = lifecycle.claim_pop(world.site, rollout=world.rollout, orphaned=True)
+    swept = claim_pop(world.site, rollout=world.rollout, orphaned=True)
     assert (swept["claimed"], world.head.epoch) == (False, epoch)
 
 
@@ -215,8 +224,8 @@ def test_nothing_begins_while_everything_is_stopped(tmp_path: Path) -> None:
     world.mark("soaking")
     world.mark("rolling_back")
     world.mark("rolled_back")
-    lifecycle.release_claim(world.site, world.rollout, world.epoch)
-    switch.stop_all(world.site, by="ana")
+    release_claim(world.site, world.rollout, world.epoch)
+    stop_all(world.site, by="ana")
     with pytest.raises(RefusedError, match="everything is stopped"):
-        lifecycle.claim_pop(world.site, plan=world.plan.digest)
+        claim_pop(world.site, plan=world.plan.digest)
     assert world.site.claims.holder("lab1") is None

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -13,7 +14,9 @@ import pytest
 from edgetune.errors import DrainError
 from edgetune.hosts.result import HostResult
 from edgetune.report.text import rollout_text
-from edgetune.rollout import drain, status
+from edgetune.rollout.steps.drain_hosts import drain_hosts
+from edgetune.rollout.steps.rollout_status import rollout_status
+from edgetune.rollout.steps.undrain_hosts import undrain_hosts
 from edgetune.traffic import Server
 from tests.world import World, changing
 
@@ -39,7 +42,7 @@ def _serves_without(world: World, shown: Callable[[int], set[str]]) -> None:
 
 
 def _told(world: World) -> str:
-    return str(status.rollout_status(world.site, rollout=world.rollout)["text"])
+    return str(rollout_status(world.site, rollout=world.rollout)["text"])
 
 
 def test_a_server_that_one_answer_lacks_is_taken_back_like_any_other(world: World) -> None:
@@ -69,7 +72,7 @@ def test_a_load_balancer_that_knows_no_host_says_nothing_of_hosts(world: World) 
     world.mark("rolling_back")
     _serves_without(world, lambda look: set(world.balancer.state))
     with pytest.raises(DrainError, match="the load balancer knows none of its hosts"):
-        world.step(drain.drain_hosts, world.head.first_restore)
+        world.step(drain_hosts, world.head.first_restore)
     assert world.head.quarantined == {}
 
 
@@ -81,7 +84,7 @@ def test_a_load_balancer_that_is_away_quarantines_nobody(world: World) -> None:
 
     world.balancer.servers = away  # type: ignore[method-assign]
     with pytest.raises(DrainError, match="cut its answer off"):
-        world.step(drain.drain_hosts, world.head.first_restore)
+        world.step(drain_hosts, world.head.first_restore)
     assert world.head.quarantined == {}
 
 
@@ -90,7 +93,7 @@ def test_a_server_that_vanishes_between_two_looks_fails_the_step(tmp_path: Path)
     (host,) = world.at(0)
     _serves_without(world, lambda look: {host} if look > 2 else set())
     with pytest.raises(DrainError, match=f"has no server '{host}'"):
-        world.step(drain.drain_hosts, 0)
+        world.step(drain_hosts, 0)
 
 
 def test_a_host_that_served_in_an_earlier_look_is_looked_at_again(world: World) -> None:
@@ -98,7 +101,7 @@ def test_a_host_that_served_in_an_earlier_look_is_looked_at_again(world: World) 
     world.roll(2)
     (host,) = world.at(0)
     began = world.mark("rolling_back")
-    world.roll(began["first_batch"], until=drain.undrain_hosts)
+    world.roll(began["first_batch"], until=undrain_hosts)
     other = next(name for name in world.at(began["first_batch"]) if name != host)
     clock, looks = [0.0], 0
     whole = world.balancer.servers
@@ -114,9 +117,9 @@ def test_a_host_that_served_in_an_earlier_look_is_looked_at_again(world: World) 
 
     world.balancer.servers = servers  # type: ignore[method-assign]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(drain.time, "monotonic", lambda: clock[0])
-        patch.setattr(drain.time, "sleep", lambda seconds: None)
-        done = world.step(drain.undrain_hosts, began["first_batch"])
+        patch.setattr(time, "monotonic", lambda: clock[0])
+        patch.setattr(time, "sleep", lambda seconds: None)
+        done = world.step(undrain_hosts, began["first_batch"])
     assert host in done["done"]
     assert world.head.quarantined == {}
 
@@ -144,12 +147,12 @@ def test_a_host_is_back_once_a_check_has_passed(world: World) -> None:
     (host,) = world.at(0)
     world.mark("rolling_back")
     batch = world.head.first_restore
-    world.roll(batch, until=drain.undrain_hosts)
+    world.roll(batch, until=undrain_hosts)
     whole = world.balancer.servers
     world.balancer.servers = lambda: {  # type: ignore[method-assign]
         name: replace(each, passing=False) for name, each in whole().items()
     }
-    world.step(drain.undrain_hosts, batch)
+    world.step(undrain_hosts, batch)
     assert world.at(batch) == {host: "quarantined"}
     assert world.head.quarantined[host].out_of_service is True
 

@@ -15,13 +15,16 @@ from edgetune.documents.plan import Options
 from edgetune.durations import duration
 from edgetune.errors import FencedError, InputError, RefusedError
 from edgetune.files import load_yaml
-from edgetune.rollout import looks, sampling
 from edgetune.rollout.automation import SAMPLED_EVERY
-from edgetune.rollout.baseline import _too_short, check_baseline
 from edgetune.rollout.heartbeat import Heartbeat
 from edgetune.rollout.lease import Lease, as_owner
 from edgetune.rollout.record import read_rollout
+from edgetune.rollout.sampling import sample_pops
 from edgetune.rollout.site import Site
+from edgetune.rollout.soak import Soak
+from edgetune.rollout.steps.check_baseline import _too_short, check_baseline
+from edgetune.rollout.steps.sample_hosts import _is_due, _next_sample, sample_hosts
+from edgetune.rollout.steps.sample_running import sample_running
 from tests.builders import ROOT
 from tests.soaking import Soaking
 from tests.world import World
@@ -29,7 +32,7 @@ from tests.world import World
 
 @pytest.fixture(autouse=True)
 def one_sample_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "_A_WHILE", 0)
+    monkeypatch.setattr("edgetune.rollout.steps.sample_hosts._A_WHILE", 0)
 
 
 class Clock:
@@ -82,9 +85,9 @@ def test_a_soak_too_short_for_one_look_is_refused_before_the_first_change(
     world.mark("baseline")
     now = time.time()
     for ago in range(5, 0, -1):
-        monkeypatch.setattr(sampling.time, "time", lambda at=now - ago * apart: at)
-        sampling.sample_hosts(world.site, "lab1")
-    monkeypatch.setattr(sampling.time, "time", lambda: now)
+        monkeypatch.setattr(time, "time", lambda at=now - ago * apart: at)
+        sample_hosts(world.site, "lab1")
+    monkeypatch.setattr(time, "time", lambda: now)
     opened = as_owner(world.site, world.rollout)
     opened.head.baseline = [now - 61, now]
     opened.save()
@@ -130,12 +133,12 @@ def test_what_a_task_costs_is_not_added_to_the_interval(tmp_path: Path, monkeypa
     world.mark("baseline")
     opened = as_owner(world.site, world.rollout)
     now = opened.head.created
-    monkeypatch.setattr(sampling.time, "time", lambda: now)
+    monkeypatch.setattr(time, "time", lambda: now)
     moments = []
     for lag in (2.5, 0.5, 4.0, 3.0, 9.0):
         now += lag
         moments.append(now - opened.head.created)
-        now += sampling._next_sample(opened, False)
+        now += _next_sample(opened, False)
     assert [int(moment // 10) for moment in moments] == [0, 1, 2, 3, 4]
 
 
@@ -143,22 +146,22 @@ def test_a_baseline_is_over_with_the_sample_that_ends_it(tmp_path: Path) -> None
     world = World(tmp_path, interval=10, baseline=600)
     world.mark("baseline")
     given = {"rollout": world.rollout, "epoch": world.epoch}
-    early = sampling.sample_hosts(world.site, **given)
+    early = sample_hosts(world.site, **given)
     assert (early["due"], early["again_in"] <= 10) == (False, True)
     opened = as_owner(world.site, world.rollout)
     opened.head.baseline[1] = time.time() + 1.5
-    assert sampling._next_sample(opened, False) <= 2
+    assert _next_sample(opened, False) <= 2
     opened.head.baseline[1] = time.time()
     opened.save()
-    assert sampling.sample_hosts(world.site, **given)["due"]
+    assert sample_hosts(world.site, **given)["due"]
 
 
 def test_a_soak_is_looked_at_when_a_look_is_due(tmp_path: Path) -> None:
     world = Soaking(tmp_path)
     world.soak(test=1.0, began=100)
     opened = as_owner(world.site, world.rollout)
-    soaking = looks.Soak(opened)
-    assert sampling._is_due(opened) == bool(soaking.due(now=False))
+    soaking = Soak(opened)
+    assert _is_due(opened) == bool(soaking.due(now=False))
 
 
 def test_who_stays_with_a_soak_keeps_its_claim(tmp_path: Path, monkeypatch: Any) -> None:
@@ -167,17 +170,18 @@ def test_who_stays_with_a_soak_keeps_its_claim(tmp_path: Path, monkeypatch: Any)
         world.mark(state)
     kept: list[str] = []
     monkeypatch.setattr(Lease, "renew", lambda lease: kept.append(lease.record.head.id))
-    assert not sampling.sample_hosts(world.site, rollout=world.rollout)["due"]
+    assert not sample_hosts(world.site, rollout=world.rollout)["due"]
     assert kept == [world.rollout]
 
 
 def test_samples_that_follow_soon_are_taken_by_one_task(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(sampling, "_A_WHILE", 15)
+    monkeypatch.setattr("edgetune.rollout.steps.sample_hosts._A_WHILE", 15)
     world = World(tmp_path, interval=5, baseline=600)
     world.mark("baseline")
     clock = Clock(begun=read_rollout(world.site, world.rollout).head.created + 2)
-    monkeypatch.setattr(sampling, "time", clock)
-    told = sampling.sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
+    monkeypatch.setattr("edgetune.rollout.steps.sample_hosts.time", clock)
+    monkeypatch.setattr("edgetune.rollout.sampling.time", clock)
+    told = sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
     times = {*world.site.samples.window("lab1", clock.begun, clock.now).time}
     # At once, and then on the grid: 3 s later, 8, 13, and no more in a while.
     assert sorted(round(at - clock.begun, 3) for at in times) == [0, 3, 8, 13]
@@ -185,30 +189,30 @@ def test_samples_that_follow_soon_are_taken_by_one_task(tmp_path: Path, monkeypa
 
 
 def test_a_task_that_samples_ends_with_its_claim(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(sampling, "_A_WHILE", 60)
+    monkeypatch.setattr("edgetune.rollout.steps.sample_hosts._A_WHILE", 60)
     world = World(tmp_path, interval=1, baseline=600)
     world.mark("baseline")
     monkeypatch.setattr(
-        sampling.time, "sleep", lambda seconds: world.site.claims.take("lab1", "another", 60)
+        time, "sleep", lambda seconds: world.site.claims.take("lab1", "another", 60)
     )
     with pytest.raises(FencedError):
-        sampling.sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
+        sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
 
 
 def test_what_the_rule_samples_is_not_sampled_again(tmp_path: Path) -> None:
     world = World(tmp_path, interval=SAMPLED_EVERY, baseline=6000)
     world.mark("baseline")
-    first = sampling.sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
+    first = sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
     assert (first["samples"], first["again_in"] <= SAMPLED_EVERY) == (8, True)
-    sampling.sample_running(world.site)
-    later = sampling.sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
+    sample_running(world.site)
+    later = sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
     assert later["samples"] == 0
     assert later["message"] == "the rule sample_running sampled it in this interval already"
     assert later["again_in"] == world.site.config.owner_timeout // 3
     opened = as_owner(world.site, world.rollout)
     opened.head.baseline[1] = time.time() + 20
     opened.save()
-    soon = sampling.sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
+    soon = sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
     assert soon["again_in"] <= 20
 
 
@@ -221,28 +225,29 @@ def test_a_sample_of_ours_does_not_stand_for_one_of_the_rule(
     if ago is not None:
         world.site.heartbeats.beat("sample_running:lab1", Heartbeat(time.time() - ago))
     given = {"rollout": world.rollout, "epoch": world.epoch}
-    told = [sampling.sample_hosts(world.site, **given) for _ in range(2)]
+    told = [sample_hosts(world.site, **given) for _ in range(2)]
     assert [(each["samples"], each["again_in"] <= SAMPLED_EVERY) for each in told] == [
         (8, True)
     ] * 2
 
 
 def test_a_task_tells_of_every_sample_that_it_took(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(sampling, "_A_WHILE", 15)
+    monkeypatch.setattr("edgetune.rollout.steps.sample_hosts._A_WHILE", 15)
     world = World(tmp_path, interval=10, baseline=600)
     world.mark("baseline")
     clock = Clock(begun=read_rollout(world.site, world.rollout).head.created)
-    monkeypatch.setattr(sampling, "time", clock)
-    sampled, found = sampling._sample, [["e002"], []]
+    monkeypatch.setattr("edgetune.rollout.steps.sample_hosts.time", clock)
+    monkeypatch.setattr("edgetune.rollout.sampling.time", clock)
+    sampled, found = sample_pops, [["e002"], []]
 
-    def without(site: Site, pops: Sequence[str], standing: bool = False) -> Any:
-        told = sampled(site, pops, standing)
+    def without(site: Site, pops: Sequence[str]) -> Any:
+        told = sampled(site, pops)
         for name in found.pop(0) if found else ():
             told.answered.discard(name)
             told.errors[name] = "no answer"
         return told
 
-    monkeypatch.setattr(sampling, "_sample", without)
-    told = sampling.sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
+    monkeypatch.setattr("edgetune.rollout.steps.sample_hosts.sample_pops", without)
+    told = sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
     assert not found
     assert (told["samples"], told["missing"]) == (8, ["e002"])

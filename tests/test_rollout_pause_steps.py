@@ -10,8 +10,18 @@ from typing import Any, Callable
 import pytest
 
 from edgetune.errors import RefusedError
-from edgetune.rollout import change, drain, lifecycle, looks, reboot, recovery, status
-from edgetune.rollout.pause import CAUSES, pause_pop, resume_pop
+from edgetune.rollout.orphans import is_orphaned
+from edgetune.rollout.pause import CAUSES
+from edgetune.rollout.steps.apply_tuning import apply_tuning
+from edgetune.rollout.steps.check_drained import check_drained
+from edgetune.rollout.steps.claim_pop import claim_pop
+from edgetune.rollout.steps.compare_groups import compare_groups
+from edgetune.rollout.steps.drain_hosts import drain_hosts
+from edgetune.rollout.steps.pause_pop import pause_pop
+from edgetune.rollout.steps.reboot_hosts import reboot_hosts
+from edgetune.rollout.steps.resume_pop import resume_pop
+from edgetune.rollout.steps.rollout_status import rollout_status
+from edgetune.rollout.steps.undrain_hosts import undrain_hosts
 from tests.campaign_world import CampaignWorld
 from tests.world import EmptyWorld, World, changing
 
@@ -25,7 +35,7 @@ def world(tmp_path: Path) -> World:
 @pytest.mark.parametrize("batch", [0, 1], ids=["change", "sham"])
 def test_no_batch_begins(world: World, batch: int, cause: str) -> None:
     pause_pop(world.site, "lab1", cause, "because", "ana")
-    result = world.step(drain.drain_hosts, batch)
+    result = world.step(drain_hosts, batch)
     assert (result["waiting"], world.balancer.log) == (1, [])
     assert result["again_in"] == 60
     why = f"lab1 is paused ({cause}, by ana: because); no further batch begins"
@@ -39,29 +49,29 @@ def test_who_waits_is_seen_to_live(world: World) -> None:
     """Else the rollout of a paused PoP is recovered over and over, and then rolled back."""
     world.site.config = replace(world.site.config, owner_timeout=60)
     pause_pop(world.site, "lab1")
-    assert world.step(drain.drain_hosts, 0)["again_in"] == 20
+    assert world.step(drain_hosts, 0)["again_in"] == 20
 
 
 def test_a_tuning_that_drains_nothing_waits_too(tmp_path: Path) -> None:
     world = changing(tmp_path, disruption="live")
     pause_pop(world.site, "lab1")
-    assert world.step(drain.drain_hosts, 0)["waiting"] == 1
+    assert world.step(drain_hosts, 0)["waiting"] == 1
     assert set(world.at(0).values()) == {"planned"}
 
 
 @pytest.mark.parametrize("value", ["true", "a final", '{"schema": 1}', "[]", ""])
 def test_a_key_that_somebody_set_by_hand_pauses(world: World, value: str) -> None:
     world.site.store.put("edgetune.pause.asked.lab1", value)
-    assert world.step(drain.drain_hosts, 0)["waiting"] == 1
+    assert world.step(drain_hosts, 0)["waiting"] == 1
     assert (
         f"lab1 is paused (asked, by unknown{': ' if value else ''}{value})"
-        in (status.rollout_status(world.site)["text"])
+        in (rollout_status(world.site)["text"])
     )
     assert resume_pop(world.site, "lab1")["changed"]
-    assert world.step(drain.drain_hosts, 0)["waiting"] == 0
+    assert world.step(drain_hosts, 0)["waiting"] == 0
 
 
-STEPS = (drain.check_drained, change.apply_tuning, reboot.reboot_hosts, drain.undrain_hosts)
+STEPS = (check_drained, apply_tuning, reboot_hosts, undrain_hosts)
 
 
 @pytest.mark.parametrize("reached", STEPS)
@@ -71,7 +81,7 @@ def test_hosts_that_are_out_are_finished(world: World, reached: Callable[..., An
     world.roll(0)
     assert set(world.at(0).values()) == {"done"}
     assert "ready" in set(world.balancer.state.values())
-    assert world.step(drain.drain_hosts, 1)["waiting"] == 1
+    assert world.step(drain_hosts, 1)["waiting"] == 1
 
 
 def test_a_rollback_does_not_wait(world: World) -> None:
@@ -84,16 +94,16 @@ def test_a_rollback_does_not_wait(world: World) -> None:
 def test_looks_go_on(world: World) -> None:
     world.mark("soaking")
     pause_pop(world.site, "lab1")
-    assert "the next look" in looks.compare_groups(world.site, world.rollout)["message"]
+    assert "the next look" in compare_groups(world.site, world.rollout)["message"]
 
 
 def test_who_waits_is_no_orphan(world: World) -> None:
     """Each look whether it may go on keeps the claim."""
     pause_pop(world.site, "lab1")
     world.site.claims.renew("lab1", read_claim(world), 1)
-    assert recovery.is_orphaned(world.site, world.head)
-    world.step(drain.drain_hosts, 0)
-    assert not recovery.is_orphaned(world.site, world.head)
+    assert is_orphaned(world.site, world.head)
+    world.step(drain_hosts, 0)
+    assert not is_orphaned(world.site, world.head)
 
 
 def read_claim(world: World) -> Any:
@@ -132,12 +142,12 @@ def test_pauses_are_those_of_one_pop(tmp_path: Path) -> None:
     world = CampaignWorld(tmp_path)
     pause_pop(world.site, "ams1", by="ana")
     pause_pop(world.site, "lax1", "surge", by="ben")
-    text = status.rollout_status(world.site)["text"]
+    text = rollout_status(world.site)["text"]
     assert "ams1 is paused (asked, by ana); st2 run edgetune.resume_pop pop=ams1 lets it" in text
     assert "lax1 is paused (surge, by ben)" in text
-    assert "lax1" not in status.rollout_status(world.site, pop="ams1")["text"]
+    assert "lax1" not in rollout_status(world.site, pop="ams1")["text"]
     resume_pop(world.site, "lax1")
-    assert "lax1" not in status.rollout_status(world.site)["text"]
+    assert "lax1" not in rollout_status(world.site)["text"]
 
 
 def test_the_newest_claim_is_not_the_pausers(world: World) -> None:
@@ -145,4 +155,4 @@ def test_the_newest_claim_is_not_the_pausers(world: World) -> None:
     before = world.site.claims.holder("lab1")
     pause_pop(world.site, "lab1")
     assert world.site.claims.holder("lab1") == before
-    assert lifecycle.claim_pop(world.site, rollout=world.rollout, epoch=world.epoch)["claimed"]
+    assert claim_pop(world.site, rollout=world.rollout, epoch=world.epoch)["claimed"]

@@ -15,11 +15,15 @@ from typing import Any, Callable
 import pytest
 import yaml
 
+from edgetune.documents.plan import Options
 from edgetune.errors import DrainError, EdgetuneError, RefusedError, StoreError
 from edgetune.report.findings import WIDTH
-from edgetune.rollout import pause, planning, preflight, switch
-from edgetune.rollout.doctor import doctor_pop
-from edgetune.rollout.planning import plan_rollout
+from edgetune.rollout import preflight
+from edgetune.rollout.planning import make_for
+from edgetune.rollout.steps.doctor_pop import doctor_pop
+from edgetune.rollout.steps.pause_pop import pause_pop
+from edgetune.rollout.steps.plan_rollout import plan_rollout
+from edgetune.rollout.steps.stop_all import stop_all
 from edgetune.traffic import Server
 from tests.builders import ROOT, inventory_document, write_yaml
 from tests.world import EmptyWorld, changing
@@ -153,8 +157,8 @@ def test_a_claim_without_a_record_is_told_with_its_owner(world: EmptyWorld) -> N
 
 
 def test_what_stops_or_pauses_is_told_beside_the_plan(world: EmptyWorld) -> None:
-    switch.stop_all(world.site, by="ana", reason="night")
-    pause.pause_pop(world.site, "lab1", by="ana", reason="quiet")
+    stop_all(world.site, by="ana", reason="night")
+    pause_pop(world.site, "lab1", by="ana", reason="quiet")
     text = _plan(world)["text"]
     assert "everything is stopped: stopped by ana: night" in text
     assert "lab1 is paused (" in text
@@ -201,7 +205,7 @@ def test_a_preflight_is_no_part_of_the_digest(world: EmptyWorld) -> None:
 def test_a_campaign_sees_what_refuses_a_pop(world: EmptyWorld) -> None:
     world.hosts.health = {"e003": "answers 404 Not Found"}
     with pytest.raises(RefusedError, match="e003: .* answers 404 Not Found"):
-        planning.make_for(world.site, "lab1", "accept_queue", planning.Options(seed=1))
+        make_for(world.site, "lab1", "accept_queue", Options(seed=1))
 
 
 def _all_of(world: EmptyWorld) -> Mapping[str, list[Any]]:
@@ -233,7 +237,7 @@ def test_the_doctor_of_a_pop_that_is_well_finds_nothing(world: EmptyWorld) -> No
 def test_the_doctor_changes_nothing_whatever_it_finds(tmp_path: Path) -> None:
     world = changing(tmp_path / "w")
     world.roll(0)
-    switch.stop_all(world.site, by="ana")
+    stop_all(world.site, by="ana")
     world.hosts.health = {"e003": "answers 404 Not Found"}
     world.hosts.unreachable = {"e004"}
     world.balancer.state["e005"] = "maint"
@@ -248,7 +252,7 @@ def test_the_doctor_changes_nothing_whatever_it_finds(tmp_path: Path) -> None:
 
 def test_the_doctor_lists_everything_that_is_wrong_and_what_to_do(tmp_path: Path) -> None:
     world = changing(tmp_path / "w")
-    switch.stop_all(world.site, by="ana")
+    stop_all(world.site, by="ana")
     world.hosts.health = dict.fromkeys(world.balancer.state, "answers 404 Not Found")
     world.hosts.unreachable, world.hosts.not_ready = {"e004"}, {"e006"}
     world.hosts.ahead["e007"] = 600

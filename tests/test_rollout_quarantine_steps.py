@@ -12,12 +12,13 @@ import pytest
 
 from edgetune import RECORD_SCHEMA
 from edgetune.errors import InputError, RefusedError
-from edgetune.rollout import soak, status
-from edgetune.rollout.adoption import adopt_host
+from edgetune.rollout import soak
 from edgetune.rollout.lease import Rollout
-from edgetune.rollout.lifecycle import release_claim
-from edgetune.rollout.planning import plan_rollout
 from edgetune.rollout.record import read_rollout
+from edgetune.rollout.steps.adopt_host import adopt_host
+from edgetune.rollout.steps.plan_rollout import plan_rollout
+from edgetune.rollout.steps.release_claim import release_claim
+from edgetune.rollout.steps.rollout_status import rollout_status
 from tests.builders import inventory_document, write_yaml
 from tests.world import World, changing
 
@@ -53,7 +54,7 @@ def _replaced(world: World, host: str) -> None:
 
 def test_evidence_of_a_quarantine_is_in_the_status(world: World) -> None:
     host = _quarantine(world)
-    result = status.rollout_status(world.site, host=host)
+    result = rollout_status(world.site, host=host)
     assert result["ids"] == [world.rollout]
     why = result["rollouts"][0]["quarantined"][host]
     kept = {key: why[key] for key in ("reason", "batch", "step", "boot_id", "load_balancer")}
@@ -72,7 +73,7 @@ def test_evidence_of_a_quarantine_is_in_the_status(world: World) -> None:
     assert f"once mended: st2 run edgetune.release_host host={host}\n" in text
     adopts = f"st2 run edgetune.adopt_host host={host} rollout={world.rollout}"
     assert f"if replaced: {adopts}" in text
-    assert status.rollout_status(world.site, host="e099")["ids"] == []
+    assert rollout_status(world.site, host="e099")["ids"] == []
 
 
 def test_a_new_machine_is_adopted_from_quarantine(world: World) -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from edgetune.entry import safe, safe_text
 from edgetune.errors import AWAY, DrainError, EdgetuneError
-from edgetune.rollout.recovery import MOST_RECOVERIES, assess_orphan
-from edgetune.rollout.status import rollout_status
+from edgetune.rollout.steps.assess_orphan import MOST_RECOVERIES, assess_orphan
+from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.texts import one_line
 from lab.runner import Engine, Execution, Pack
 from tests.builders import ROOT

@@ -15,8 +15,9 @@ import pytest
 
 from edgetune import RECORD_SCHEMA
 from edgetune.errors import RefusedError
-from edgetune.rollout import lifecycle, status
 from edgetune.rollout.record import read_rollout, save_plan
+from edgetune.rollout.steps.claim_pop import claim_pop
+from edgetune.rollout.steps.rollout_status import rollout_status
 from tests.builders import ROOT, plan
 from tests.world import EmptyWorld
 
@@ -40,7 +41,7 @@ def _world(folder: Path, **changed: Any) -> EmptyWorld:
 
 def test_a_record_of_the_first_version_is_understood(tmp_path: Path) -> None:
     world = _world(tmp_path)
-    result = status.rollout_status(world.site)
+    result = rollout_status(world.site)
     assert result["ids"] == [ROLLOUT]
     assert f"{ROLLOUT}  accept_queue on lab1: soaking" in result["text"]
     assert (world.head.wait, world.head.usual_load, world.head.recoveries) == (False, 0.0, 0)
@@ -76,7 +77,7 @@ def test_it_is_promoted_to_the_end(tmp_path: Path) -> None:
 
 def test_a_quarantine_of_the_first_version_is_understood(tmp_path: Path) -> None:
     world = _world(tmp_path, quarantined={"e002": "did not come back within 900 s"})
-    result = status.rollout_status(world.site, host="e002")
+    result = rollout_status(world.site, host="e002")
     assert result["ids"] == [ROLLOUT]
     why = result["rollouts"][0]["quarantined"]["e002"]
     assert {name: known for name, known in why.items() if known not in (None, "", {})} == {
@@ -107,7 +108,7 @@ def test_a_record_of_a_newer_version_is_refused_with_the_way_out(tmp_path: Path)
     ):
         read_rollout(world.site, ROLLOUT)
     with pytest.raises(RefusedError, match=says):
-        lifecycle.claim_pop(world.site, rollout=ROLLOUT)
+        claim_pop(world.site, rollout=ROLLOUT)
 
 
 def test_a_batch_of_a_newer_version_is_refused(tmp_path: Path) -> None:
@@ -132,4 +133,4 @@ def test_one_that_a_newer_version_ended_blocks_nothing(tmp_path: Path) -> None:
 def _begin(world: EmptyWorld, folder: Path) -> dict[str, Any]:
     made = plan(folder)
     save_plan(world.site, made)
-    return lifecycle.claim_pop(world.site, plan=made.digest)
+    return claim_pop(world.site, plan=made.digest)

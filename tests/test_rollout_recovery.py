@@ -8,7 +8,14 @@ from typing import Any, Callable
 
 import pytest
 
-from edgetune.rollout import change, drain, looks, reboot, sampling
+from edgetune.rollout.steps.apply_tuning import apply_tuning
+from edgetune.rollout.steps.check_drained import check_drained
+from edgetune.rollout.steps.check_health import check_health
+from edgetune.rollout.steps.check_rebooted import check_rebooted
+from edgetune.rollout.steps.drain_hosts import drain_hosts
+from edgetune.rollout.steps.reboot_hosts import reboot_hosts
+from edgetune.rollout.steps.sample_hosts import sample_hosts
+from edgetune.rollout.steps.verify_hosts import verify_hosts
 from tests.world import Died, World, at_every_moment, changing
 
 SHAM, LAST = 1, 2
@@ -40,7 +47,7 @@ def _begun(folder: Path) -> World:
     world = _with_clients(folder)
     for batch in (0, SHAM):
         world.roll_all({"first_batch": batch, "end_batch": batch + 1})
-    for step in (drain.drain_hosts, drain.check_drained, drain.check_drained, change.apply_tuning):
+    for step in (drain_hosts, check_drained, check_drained, apply_tuning):
         world.step(step, LAST)
     return world
 
@@ -82,7 +89,7 @@ def _nobody_is_left_out(world: World, moment: str) -> None:
 def test_a_state_entered_again_begins_with_its_first_unfinished_batch(tmp_path: Path) -> None:
     world = changing(tmp_path)
     world.roll_all({"first_batch": 0, "end_batch": 2})
-    world.roll(2, until=change.verify_hosts)
+    world.roll(2, until=verify_hosts)
     world.take_over()
     marked = world.mark("changing")
     assert (marked["first_batch"], marked["end_batch"]) == (2, 4)
@@ -104,29 +111,29 @@ def test_of_a_state_whose_batches_are_finished_the_last_one_is_looked_at_again(
 
 def test_a_batch_that_was_done_and_not_checked_is_checked(tmp_path: Path) -> None:
     world = changing(tmp_path)
-    sampling.sample_hosts(world.site, rollout=world.rollout)
+    sample_hosts(world.site, rollout=world.rollout)
     for batch in (0, 1):
         world.roll(batch)
     world.take_over()
     assert world.mark("changing")["first_batch"] == 0
     (host,) = world.at(0)
     world.hosts.errors[host, "sample"] = "timed out"
-    assert world.step(looks.check_health, 0)["failed"] == [host]
+    assert world.step(check_health, 0)["failed"] == [host]
 
 
 def test_a_reboot_that_is_sent_late_has_its_time_from_then(tmp_path: Path) -> None:
     """Its owner died between writing it down and sending it, and nobody came for long."""
     world = changing(tmp_path)
     (host,) = world.at(0)
-    world.roll(0, until=reboot.reboot_hosts)
-    _dies_before(world, f"{host} reboot", lambda: world.step(reboot.reboot_hosts, 0))
+    world.roll(0, until=reboot_hosts)
+    _dies_before(world, f"{host} reboot", lambda: world.step(reboot_hosts, 0))
     world.age(0)
     world.take_over()
-    world.step(reboot.reboot_hosts, 0)
-    result = world.step(reboot.check_rebooted, 0)
+    world.step(reboot_hosts, 0)
+    result = world.step(check_rebooted, 0)
     assert (result["waiting"], result["failed"]) == (1, [])
     world.hosts.reboot()
-    assert world.step(reboot.check_rebooted, 0)["waiting"] == 0
+    assert world.step(check_rebooted, 0)["waiting"] == 0
 
 
 def _dies_before(world: World, effect: str, work: Callable[[], Any]) -> None:

@@ -13,8 +13,13 @@ import pytest
 from edgetune import steady_clock
 from edgetune.errors import RefusedError
 from edgetune.inventory import Host
-from edgetune.rollout import lease, reboot, status, switch
+from edgetune.rollout import lease
 from edgetune.rollout.record import read_rollout
+from edgetune.rollout.steps.check_rebooted import check_rebooted
+from edgetune.rollout.steps.reboot_hosts import reboot_hosts
+from edgetune.rollout.steps.resume_all import resume_all
+from edgetune.rollout.steps.rollout_status import rollout_status
+from edgetune.rollout.steps.stop_all import stop_all
 from tests.bmcs import EARLY, HOME, SNOOP
 from tests.world import BiosWorld, Died
 
@@ -54,13 +59,13 @@ def _told(world: BiosWorld, *heeds: str) -> str:
     """The first host, told to reboot; of the ways to restart it heeds only these."""
     (host,) = world.at(FIRST)
     world.hosts.heeds[host] = set(heeds)
-    world.roll(FIRST, until=reboot.reboot_hosts)
-    world.step(reboot.reboot_hosts, FIRST)
+    world.roll(FIRST, until=reboot_hosts)
+    world.step(reboot_hosts, FIRST)
     return host
 
 
 def _check(world: BiosWorld, batch: int = FIRST) -> tuple[int, list[str]]:
-    result = world.step(reboot.check_rebooted, batch)
+    result = world.step(check_rebooted, batch)
     world.hosts.reboot()
     return result["waiting"], result["failed"]
 
@@ -230,15 +235,15 @@ def test_what_was_stopped_before_it_was_sent_was_not_asked_for(
     def stop(moment: str) -> None:
         if moment.startswith("after put edgetune.batch"):
             world.moments.at = lambda moment: None
-            switch.stop_all(world.site, by="ana", reason="enough")
+            stop_all(world.site, by="ana", reason="enough")
 
     world.moments.at = stop
     with pytest.raises(RefusedError, match="enough"):
-        world.step(reboot.check_rebooted, FIRST)
+        world.step(check_rebooted, FIRST)
     assert world.batch(FIRST).hosts[host].resets == []
     world.hosts.unreachable.add(host)
     world.bmcs.off.add(host)
-    switch.resume_all(world.site, by="ana")
+    resume_all(world.site, by="ana")
     _check(world)
     assert world.bmcs.sent_to(host, "reset") == []
 
@@ -271,11 +276,11 @@ def test_a_bmc_that_has_another_machine_by_now_restarts_none(
     (host,) = world.at(number)
     world.hosts.heeds[host] = set()
     world.hosts.told_by_dmi = lambda name: {"uuid": f"uuid-{name}", "serial": ""}
-    world.roll(number, until=reboot.reboot_hosts)
-    world.step(reboot.reboot_hosts, number)
+    world.roll(number, until=reboot_hosts)
+    world.step(reboot_hosts, number)
     world.bmcs.system[host] = "uuid-of-another"
     clock.later(RESET_AFTER + 1)
-    world.step(reboot.check_rebooted, number)
+    world.step(check_rebooted, number)
     assert world.bmcs.sent_to(host, "reset") == []
 
 
@@ -286,13 +291,13 @@ def test_whoever_takes_over_turns_a_machine_on_that_was_shut_down(
     world = _shutting_down(tmp_path)
     host = _told(world, "GracefulShutdown")
     clock.later(RESET_AFTER + 1)
-    _die(world, f"after {host} reset GracefulShutdown", reboot.check_rebooted)
+    _die(world, f"after {host} reset GracefulShutdown", check_rebooted)
     clock.later(10 * DEADLINE)
     world.take_over()
     back = world.mark("rolling_back")["first_batch"]
     assert _check(world, back) == (1, [])
     assert world.bmcs.sent_to(host, "reset") == ["GracefulShutdown", "On"]
-    world.step(reboot.check_rebooted, back)
+    world.step(check_rebooted, back)
     assert host not in world.hosts.unreachable
 
 
@@ -424,11 +429,11 @@ def test_the_ways_come_before_a_deadline_that_is_shorter(tmp_path: Path, clock: 
 
 def test_who_takes_over_lets_the_host_reboot_itself_first(world: BiosWorld, clock: Clock) -> None:
     (host,) = world.at(FIRST)
-    world.roll(FIRST, until=reboot.reboot_hosts)
-    _die_before(world, f"{host} reboot", reboot.reboot_hosts)
+    world.roll(FIRST, until=reboot_hosts)
+    _die_before(world, f"{host} reboot", reboot_hosts)
     clock.later(10 * DEADLINE)
     world.take_over()
-    world.step(reboot.reboot_hosts, FIRST)
+    world.step(reboot_hosts, FIRST)
     assert _check(world) == (1, [])
     assert _check(world) == (0, [])
     assert (world.bmcs.told("reset"), world.hosts.reboots(host)) == ([], 1)
@@ -440,9 +445,9 @@ def test_whoever_dies_at_a_reset_leaves_one_at_most(
 ) -> None:
     host = _told(world)
     clock.later(RESET_AFTER + 1)
-    _die(world, f"{moment} {host} reset GracefulRestart", reboot.check_rebooted)
+    _die(world, f"{moment} {host} reset GracefulRestart", check_rebooted)
     world.take_over()
-    world.step(reboot.reboot_hosts, FIRST)
+    world.step(reboot_hosts, FIRST)
     _wait(world, clock)
     sent = ["GracefulRestart"] if moment == "after" else []
     assert world.bmcs.sent_to(host, "reset") == [*sent, "ForceRestart"]
@@ -453,8 +458,8 @@ def test_a_rollback_called_again_repeats_no_reset(world: BiosWorld, clock: Clock
     (host,) = world.at(FIRST)
     world.hosts.heeds[host] = set()
     back = world.mark("rolling_back")["first_batch"]
-    world.roll(back, until=reboot.reboot_hosts)
-    world.step(reboot.reboot_hosts, back)
+    world.roll(back, until=reboot_hosts)
+    world.step(reboot_hosts, back)
     clock.later(RESET_AFTER + 1)
     assert _check(world, back) == (1, [])
     again = world.mark("rolling_back")["first_batch"]
@@ -466,7 +471,7 @@ def test_a_rollback_called_again_repeats_no_reset(world: BiosWorld, clock: Clock
     assert _check(world, again) == (0, [])
     assert world.at(again) == {host: "changed"}
     world.hosts.heeds[host] = {"ForceRestart"}
-    world.step(reboot.reboot_hosts, again)
+    world.step(reboot_hosts, again)
     clock.later(RESET_AFTER + 1)
     assert _check(world, again) == (1, [])
     assert _check(world, again) == (0, [])
@@ -490,7 +495,7 @@ def test_what_never_comes_back_is_quarantined_with_what_its_bmc_says(
     assert _check(world, back) == (0, [])
     quarantined = read_rollout(world.site, world.rollout).head.quarantined
     assert quarantined[host].bmc == world.bmcs.said
-    text = status.rollout_status(world.site, rollout=world.rollout)["text"]
+    text = rollout_status(world.site, rollout=world.rollout)["text"]
     assert (
         f"quarantined: {host}: did not come back within 1m40s; its BMC says: power On, boot "
         "progress MemoryInitializationStarted, health OK, newest event 2026-11-21T10:00:00Z "
@@ -505,11 +510,11 @@ def test_bmcs_of_a_batch_are_asked_all_at_once(
     world: BiosWorld, clock: Clock, monkeypatch: pytest.MonkeyPatch, way_out: str
 ) -> None:
     """One by one, BMCs that are gone with their hosts would outlast the action."""
-    world.roll(SECOND, until=reboot.reboot_hosts)
+    world.roll(SECOND, until=reboot_hosts)
     hosts = list(world.at(SECOND))
     for host in hosts:
         world.hosts.heeds[host] = set()
-    world.step(reboot.reboot_hosts, SECOND)
+    world.step(reboot_hosts, SECOND)
     asked, real = [], world.bmcs.ask
 
     def ask(hosts: Sequence[Host], verb: str, *more: Any, **named: Any) -> Any:

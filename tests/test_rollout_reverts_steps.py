@@ -10,9 +10,14 @@ from typing import Any
 import pytest
 
 from edgetune.hosts.result import HostResult
-from edgetune.rollout import change, drain, reboot
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.reverts import can_cut_off
+from edgetune.rollout.steps.apply_tuning import apply_tuning
+from edgetune.rollout.steps.check_drained import check_drained
+from edgetune.rollout.steps.check_rebooted import check_rebooted
+from edgetune.rollout.steps.drain_hosts import drain_hosts
+from edgetune.rollout.steps.restore_hosts import restore_hosts
+from edgetune.rollout.steps.verify_hosts import verify_hosts
 from tests.agent_root import channels, file, rps, setting, sysctl, thp
 from tests.world import World, changing
 
@@ -20,14 +25,14 @@ from tests.world import World, changing
 @pytest.fixture(autouse=True)
 def one_look_at_a_drain(monkeypatch: pytest.MonkeyPatch) -> None:
     """A drain waits for nothing in its step: these hosts are cut off, and never drained."""
-    monkeypatch.setattr(drain, "_AT_ONCE", 0)
+    monkeypatch.setattr("edgetune.rollout.steps.drain_hosts._AT_ONCE", 0)
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     """Its first host is drained, and about to be changed by a setting of the network."""
     made = changing(tmp_path)
-    made.roll(0, until=change.apply_tuning)
+    made.roll(0, until=apply_tuning)
     return made
 
 
@@ -41,7 +46,7 @@ def cut_off(world: World) -> str:
     name = host_of(world)
     world.hosts.tuned.add(name)
     world.hosts.unreachable.add(name)
-    assert world.step(change.apply_tuning, 0)["failed"] == [name]
+    assert world.step(apply_tuning, 0)["failed"] == [name]
     return name
 
 
@@ -64,7 +69,7 @@ def pass_deadline(world: World, batch: int, name: str) -> None:
 def begin_rollback(world: World) -> int:
     """By whoever comes next, of what the record says; its first batch."""
     batch = int(world.mark("rolling_back")["first_batch"])
-    world.step(drain.drain_hosts, batch)
+    world.step(drain_hosts, batch)
     return batch
 
 
@@ -74,7 +79,7 @@ def test_without_a_reboot_a_host_waits_a_little_longer_than_it_is_asked(
 ) -> None:
     world = changing(tmp_path, disruption="restart")
     object.__setattr__(world.site.config, "health_deadline", health)
-    world.roll(0, until=change.verify_hosts)
+    world.roll(0, until=verify_hosts)
     within = asked(world, "apply")["confirm_within"]
     assert health + 20 < within <= health + 60
 
@@ -82,7 +87,7 @@ def test_without_a_reboot_a_host_waits_a_little_longer_than_it_is_asked(
 def test_with_a_reboot_a_host_waits_until_it_is_back(tmp_path: Path) -> None:
     world = changing(tmp_path, disruption="reboot")
     object.__setattr__(world.site.config, "reboot_deadline", 1200)
-    world.roll(0, until=change.verify_hosts)
+    world.roll(0, until=verify_hosts)
     assert asked(world, "apply")["confirm_within"] > 1200
 
 
@@ -97,10 +102,10 @@ def test_a_host_that_cannot_be_cut_off_waits_for_nothing() -> None:
 def test_until_when_stands_in_the_record_before_the_host_is_asked(world: World) -> None:
     seen = []
     world.moments.at = lambda moment: seen.append(until(world, 0, host_of(world)))
-    world.step(change.apply_tuning, 0)
+    world.step(apply_tuning, 0)
     world.moments.at = lambda moment: None
     assert any(when > time.time() for when in seen)
-    world.step(change.verify_hosts, 0)
+    world.step(verify_hosts, 0)
     assert until(world, 0, host_of(world)) == 0, "it was confirmed"
 
 
@@ -108,7 +113,7 @@ def test_a_rollback_waits_for_a_host_that_its_change_cut_off(world: World) -> No
     name = cut_off(world)
     batch = begin_rollback(world)
     for _ in range(3):
-        told = world.step(drain.check_drained, batch)
+        told = world.step(check_drained, batch)
         assert (told["waiting"], told["failed"]) == (1, [])
     assert (world.at(batch), world.head.quarantined) == ({name: "draining"}, {})
     # It takes its change back, and is on the network again.
@@ -131,7 +136,7 @@ def test_a_host_that_does_not_come_back_in_time_is_quarantined(world: World) -> 
     name = cut_off(world)
     batch = begin_rollback(world)
     pass_deadline(world, batch, name)
-    world.step(drain.check_drained, batch)
+    world.step(check_drained, batch)
     assert set(world.head.quarantined) == {name}
 
 
@@ -141,48 +146,48 @@ def test_a_host_that_refuses_is_not_waited_for(world: World) -> None:
     batch = begin_rollback(world)
     world.hosts.unreachable.clear()
     world.hosts.errors[name, "ready"] = "Input/output error"
-    world.step(drain.check_drained, batch)
+    world.step(check_drained, batch)
     assert set(world.head.quarantined) == {name}
 
 
 def test_a_restore_is_repeated_until_the_host_is_back(tmp_path: Path) -> None:
     """Of a tuning for which nothing is drained."""
     world = changing(tmp_path, disruption="live")
-    world.roll(0, until=change.apply_tuning)
+    world.roll(0, until=apply_tuning)
     name = cut_off(world)
     batch = begin_rollback(world)
     for _ in range(2):
-        told = world.step(change.restore_hosts, batch)
+        told = world.step(restore_hosts, batch)
         assert (told["waiting"], told["failed"]) == (1, [])
         assert f"{name} (until 20" in told["message"]
     assert world.at(batch) == {name: "drained"} and not world.head.quarantined
     world.hosts.unreachable.clear()
-    assert world.step(change.restore_hosts, batch)["waiting"] == 0
+    assert world.step(restore_hosts, batch)["waiting"] == 0
     assert world.at(batch) == {name: "changed"} and until(world, batch, name) == 0
 
 
 def test_a_restore_gives_up_after_the_deadline(tmp_path: Path) -> None:
     world = changing(tmp_path, disruption="live")
-    world.roll(0, until=change.apply_tuning)
+    world.roll(0, until=apply_tuning)
     name = cut_off(world)
     batch = begin_rollback(world)
     pass_deadline(world, batch, name)
-    assert world.step(change.restore_hosts, batch)["waiting"] == 0
+    assert world.step(restore_hosts, batch)["waiting"] == 0
     assert set(world.head.quarantined) == {name}
 
 
 def test_a_host_that_is_cut_off_by_its_reboot_is_waited_for(tmp_path: Path) -> None:
     world = changing(tmp_path, disruption="reboot")
-    world.roll(0, until=reboot.check_rebooted)
+    world.roll(0, until=check_rebooted)
     name = host_of(world)
     world.hosts.unreachable.add(name)
     batch = int(world.mark("rolling_back")["first_batch"])
     world.age(batch)
-    world.step(drain.drain_hosts, batch)
-    assert world.step(reboot.check_rebooted, batch)["waiting"] == 1
+    world.step(drain_hosts, batch)
+    assert world.step(check_rebooted, batch)["waiting"] == 1
     assert world.at(batch) == {name: "coming_back"}
     pass_deadline(world, batch, name)
-    assert world.step(reboot.check_rebooted, batch)["waiting"] == 0
+    assert world.step(check_rebooted, batch)["waiting"] == 0
     assert set(world.head.quarantined) == {name}
 
 
@@ -193,7 +198,7 @@ def test_a_clock_that_was_set_back_makes_nobody_wait_for_days(world: World) -> N
     work.hosts[name].reverts_at = time.time() + 86400
     opened.save_batch(work)
     batch = begin_rollback(world)
-    world.step(drain.check_drained, batch)
+    world.step(check_drained, batch)
     assert time.time() < until(world, batch, name) < time.time() + 3600
 
 
@@ -211,7 +216,7 @@ def test_a_host_that_was_left_as_it_was_is_given_back(
         return one(host, verb, request)
 
     monkeypatch.setattr(world.hosts, "_one", refuse)
-    assert world.step(change.apply_tuning, 0)["failed"] == [name]
+    assert world.step(apply_tuning, 0)["failed"] == [name]
     assert world.at(0) == {name: "drained"}
     assert until(world, 0, name) == 0
     batch = int(world.mark("rolling_back")["first_batch"])
@@ -222,5 +227,5 @@ def test_a_host_that_was_left_as_it_was_is_given_back(
 def test_a_host_that_failed_half_way_stays_marked_as_changing(world: World) -> None:
     name = host_of(world)
     world.hosts.errors[name, "apply"] = "NOT undone: x"
-    assert world.step(change.apply_tuning, 0)["failed"] == [name]
+    assert world.step(apply_tuning, 0)["failed"] == [name]
     assert world.at(0) == {name: "changing"}

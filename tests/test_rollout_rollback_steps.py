@@ -12,8 +12,16 @@ from typing import Any
 import pytest
 
 from edgetune.errors import EdgetuneError, FencedError, InputError, RefusedError
-from edgetune.rollout import change, drain, lease, lifecycle, looks
+from edgetune.rollout import lease
 from edgetune.rollout.lease import as_owner
+from edgetune.rollout.steps.check_drained import check_drained
+from edgetune.rollout.steps.check_health import check_health
+from edgetune.rollout.steps.claim_pop import claim_pop
+from edgetune.rollout.steps.drain_hosts import drain_hosts
+from edgetune.rollout.steps.release_claim import release_claim
+from edgetune.rollout.steps.restore_hosts import restore_hosts
+from edgetune.rollout.steps.set_rollout_state import set_rollout_state
+from edgetune.rollout.steps.verify_hosts import verify_hosts
 from tests.builders import reading
 from tests.world import World, changing
 
@@ -81,13 +89,13 @@ def test_without_room_a_rollback_waits_and_quarantines_nobody(world: World) -> N
     (host,) = world.at(batch)
     log = list(world.balancer.log)
     for _ in range(2):
-        result = world.step(drain.drain_hosts, batch)
+        result = world.step(drain_hosts, batch)
         assert result["waiting"] == 1
         assert "would leave 3 hosts in service, 4 must stay" in result["message"]
     assert (world.at(batch), world.head.quarantined) == ({host: "planned"}, {})
     assert world.balancer.log == log
     world.balancer.state[_untouched(world)[0]] = "ready"
-    assert world.step(drain.drain_hosts, batch)["waiting"] == 0
+    assert world.step(drain_hosts, batch)["waiting"] == 0
     world.roll(batch)
     assert world.at(batch) == {host: "done"}
 
@@ -101,11 +109,11 @@ def test_as_many_go_first_as_there_is_room_for(world: World) -> None:
     for name in _untouched(world)[:3]:
         world.balancer.state[name] = "maint"
     for done in range(1, 5):
-        assert world.step(drain.drain_hosts, batch)["waiting"] == 0
+        assert world.step(drain_hosts, batch)["waiting"] == 0
         assert len([name for name in names if not world.balancer.servers()[name].is_serving]) == 1
         world.roll(batch)
         assert list(world.at(batch).values()) == ["done"] * done + ["planned"] * (4 - done)
-        assert world.step(looks.check_health, batch)["left"] == 4 - done
+        assert world.step(check_health, batch)["left"] == 4 - done
         assert world.batch(batch).finished is (done == 4)
     assert world.hosts.tuned == set(tuned) - set(names)
 
@@ -119,10 +127,10 @@ def test_what_is_other_than_planned_because_of_other_tunings_is_no_failure(
         world.hosts.values[name] = "16"
         world.hosts.way_back[name] = {SOMAXCONN: before}
     batch = world.mark("rolling_back")["first_batch"]
-    world.roll(batch, until=change.verify_hosts)
+    world.roll(batch, until=verify_hosts)
     # Taken back by now: no journal says any more where it led.
     world.hosts.way_back.clear()
-    world.step(change.restore_hosts, batch)
+    world.step(restore_hosts, batch)
     world.roll(batch)
     assert set(world.at(batch).values()) == {"done"}
     assert world.head.quarantined == {}
@@ -130,7 +138,7 @@ def test_what_is_other_than_planned_because_of_other_tunings_is_no_failure(
 
 def test_a_host_that_is_not_as_its_journal_led_back_to_is_quarantined(world: World) -> None:
     batch = world.mark("rolling_back")["first_batch"]
-    world.roll(batch, until=change.restore_hosts)
+    world.roll(batch, until=restore_hosts)
     host, *others = world.at(batch)
     world.hosts.way_back[host] = {SOMAXCONN: {"runtime": "16", "persistent": None}}
     world.hosts.values[host] = "17"
@@ -154,7 +162,7 @@ def test_a_rollback_called_twice_at_once_fences_the_older(
     for moment in count(0, 2):
         world = changing(tmp_path / str(moment), batch_size=2)
         world.roll(0)
-        world.roll(2, until=change.verify_hosts)
+        world.roll(2, until=verify_hosts)
         if _both(world, len(world.moments.seen) + moment) is None:
             break
         assert world.head.state == "rolled_back", moment
@@ -233,9 +241,9 @@ def test_a_host_with_sessions_for_ever_is_quarantined_and_stays_drained(world: W
     host, *others = _tuned(world)
     marked = world.mark("rolling_back")
     world.balancer.sessions[host] = 3
-    world.step(drain.drain_hosts, marked["first_batch"])
+    world.step(drain_hosts, marked["first_batch"])
     world.age(marked["first_batch"])
-    result = world.step(drain.check_drained, marked["first_batch"])
+    result = world.step(check_drained, marked["first_batch"])
     assert (result["waiting"], result["skipped"]) == (0, [])
     world.roll(marked["first_batch"])
     error = "still carries 3 sessions after its drain deadline"
@@ -252,26 +260,26 @@ def test_taken_back_while_hosts_change_the_pop_stays_claimed_for_a_while(
     if by_hand:
         world.take_over()
     world.roll_back()
-    released = lifecycle.release_claim(world.site, world.rollout, world.epoch)
+    released = release_claim(world.site, world.rollout, world.epoch)
     assert released["released"]
     assert re.fullmatch(r"lab1 is free in (10m|9m5\ds)", released["message"])
     with pytest.raises(FencedError, match=f"lab1 is claimed by rollout {world.rollout}"):
-        lifecycle.claim_pop(world.site, plan=world.plan.digest)
+        claim_pop(world.site, plan=world.plan.digest)
 
 
 def test_taken_back_from_its_soak_the_pop_is_free_at_once(world: World) -> None:
     world.mark("soaking")
     world.roll_back()
-    message = lifecycle.release_claim(world.site, world.rollout, world.epoch)["message"]
+    message = release_claim(world.site, world.rollout, world.epoch)["message"]
     assert message == "lab1 is free"
-    assert lifecycle.claim_pop(world.site, plan=world.plan.digest)["claimed"]
+    assert claim_pop(world.site, plan=world.plan.digest)["claimed"]
 
 
 def test_a_rollback_by_hand_does_not_lose_to_a_resume_at_the_same_moment(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody carries the rollout on just between the two halves of taking it back."""
-    claim, resumed = lifecycle.claim_pop, []
+    claim, resumed = claim_pop, []
 
     def and_then_a_resume(site: Any, **given: Any) -> dict[str, Any]:
         taken = claim(site, **given)
@@ -279,18 +287,18 @@ def test_a_rollback_by_hand_does_not_lose_to_a_resume_at_the_same_moment(
             resumed.append(claim(site, rollout=world.rollout, carry_on=True)["epoch"])
         return taken
 
-    monkeypatch.setattr(lifecycle, "claim_pop", and_then_a_resume)
-    back = lifecycle.set_rollout_state(world.site, world.rollout, 0, "rolling_back", by="ana")
+    monkeypatch.setattr("edgetune.rollout.steps.set_rollout_state.claim_pop", and_then_a_resume)
+    back = set_rollout_state(world.site, world.rollout, 0, "rolling_back", by="ana")
     assert (back["entered"], world.head.state) == (True, "rolling_back")
     with pytest.raises(FencedError):
-        lifecycle.set_rollout_state(world.site, world.rollout, resumed[0], "changing")
+        set_rollout_state(world.site, world.rollout, resumed[0], "changing")
 
 
 def test_what_is_rolled_back_is_left_alone(world: World) -> None:
     world.mark("rolling_back")
     world.mark("rolled_back")
     epoch = world.head.epoch
-    again = lifecycle.set_rollout_state(world.site, world.rollout, 0, "rolling_back")
+    again = set_rollout_state(world.site, world.rollout, 0, "rolling_back")
     assert (again["entered"], again["message"]) == (
         False,
         f"rollout {world.rollout} is rolled_back already",

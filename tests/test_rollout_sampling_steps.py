@@ -18,9 +18,9 @@ from edgetune.documents.reading import encoded
 from edgetune.errors import FencedError
 from edgetune.hosts.fleet import Fleet, _together
 from edgetune.hosts.result import HostResult
-from edgetune.rollout import sampling
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.quarantine import fail_host
+from edgetune.rollout.steps.sample_hosts import sample_hosts
 from edgetune.texts import LONGEST_LINE
 from tests.agent_answers import RESULTS, ROW
 from tests.world import World
@@ -64,7 +64,7 @@ def test_hosts_that_answer_together_are_stored_together(
         add(pop, rows)
 
     monkeypatch.setattr(world.site.samples, "add", counted)
-    sampling.sample_hosts(world.site, "lab1")
+    sample_hosts(world.site, "lab1")
     assert (stored, len(kept(world))) == ([8], 8)
 
 
@@ -82,7 +82,7 @@ def test_nobody_waits_for_others_once_one_host_may_not_be_asked() -> None:
 def test_samples_are_kept_while_a_slow_host_is_awaited(world: World) -> None:
     slow = Slow(threads=2)
     world.site.fleet = slow
-    sampler = threading.Thread(target=sampling.sample_hosts, args=(world.site, "lab1"))
+    sampler = threading.Thread(target=sample_hosts, args=(world.site, "lab1"))
     sampler.start()
     end = time.monotonic() + 60
     while len(kept(world)) < 7 and time.monotonic() < end:
@@ -103,7 +103,7 @@ def test_a_host_without_a_sample_is_named_with_the_reason(world: World) -> None:
 
     world.hosts.lies = lie
     world.hosts.errors["e004", "sample"] = "timed out"
-    found = sampling.sample_hosts(world.site, pop="lab1")
+    found = sample_hosts(world.site, pop="lab1")
     assert (found["samples"], found["missing"]) == (6, ["e003", "e004"])
     assert found["errors"]["e004"] == "timed out"
     assert "has 3000000 characters" in found["errors"]["e003"]
@@ -113,7 +113,7 @@ def test_a_host_without_a_sample_is_named_with_the_reason(world: World) -> None:
 def test_of_much_drift_the_first_is_told(world: World) -> None:
     rows = [{**ROW, "tuning": "t", "id": f"sysctl:a.{i}", "runtime": "x" * 1900} for i in range(60)]
     world.hosts.drift["e002"] = rows
-    told = sampling.sample_hosts(world.site, pop="lab1")["drift"]["e002"]
+    told = sample_hosts(world.site, pop="lab1")["drift"]["e002"]
     assert (len(told), told[-1]) == (51, "and 10 more settings")
     assert max(map(len, told)) == LONGEST_LINE
 

@@ -10,9 +10,20 @@ from typing import Any
 import pytest
 
 from edgetune.errors import DrainError, FencedError, InputError, RefusedError
-from edgetune.rollout import change, drain, lifecycle, looks, reboot, sampling, status
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.record import read_rollout
+from edgetune.rollout.steps.apply_tuning import apply_tuning
+from edgetune.rollout.steps.check_drained import check_drained
+from edgetune.rollout.steps.check_health import check_health
+from edgetune.rollout.steps.check_rebooted import check_rebooted
+from edgetune.rollout.steps.claim_pop import claim_pop
+from edgetune.rollout.steps.compare_groups import compare_groups
+from edgetune.rollout.steps.drain_hosts import begin_drain
+from edgetune.rollout.steps.reboot_hosts import reboot_hosts
+from edgetune.rollout.steps.release_claim import release_claim
+from edgetune.rollout.steps.rollout_status import rollout_status
+from edgetune.rollout.steps.sample_hosts import sample_hosts
+from edgetune.rollout.steps.set_rollout_state import set_rollout_state
 from tests.world import World, changing
 
 
@@ -46,8 +57,8 @@ def test_every_step_is_harmless_the_second_time(world: World) -> None:
 def test_drain_is_never_taken_for_the_previous_state(world: World) -> None:
     (host,) = world.plan.batches[0].hosts
     world.balancer.state[host] = "maint"
-    world.step(drain.begin_drain, 0)
-    world.step(drain.begin_drain, 0)
+    world.step(begin_drain, 0)
+    world.step(begin_drain, 0)
     step = read_rollout(world.site, world.rollout).batch(0).hosts[host]
     assert step.lb_before == "maint"
     assert world.balancer.log == []
@@ -68,7 +79,7 @@ def test_the_drain_is_written_down_before_it_happens(world: World) -> None:
 
     world.balancer.withdraw = dies  # type: ignore[method-assign]
     with pytest.raises(DrainError):
-        world.step(drain.begin_drain, 0)
+        world.step(begin_drain, 0)
     assert set(world.at(0).values()) == {"draining"}
 
 
@@ -79,7 +90,7 @@ def test_the_floor_of_the_pop_holds_against_everybody_s_drains(world: World) -> 
     if not serving:
         pytest.fail("the seed of the plan must leave a serving host in batch 2")
     with pytest.raises(RefusedError, match=r"would leave \d hosts in service, 4 must stay"):
-        world.step(drain.begin_drain, 2)
+        world.step(begin_drain, 2)
     assert world.balancer.log == []
 
 
@@ -87,7 +98,7 @@ def test_hosts_that_serve_nothing_need_no_room(world: World) -> None:
     out = world.plan.batches[2].hosts
     for name in [*out, *world.plan.batches[3].hosts]:
         world.balancer.up[name] = False
-    world.step(drain.begin_drain, 2)
+    world.step(begin_drain, 2)
     assert set(world.at(2).values()) == {"draining"}
 
 
@@ -95,20 +106,20 @@ def test_an_unknown_server_is_named_and_nobody_is_drained(world: World) -> None:
     (host,) = world.plan.batches[0].hosts
     del world.balancer.state[host]
     with pytest.raises(DrainError, match=f"has no server '{host}'"):
-        world.step(drain.begin_drain, 0)
+        world.step(begin_drain, 0)
     assert world.balancer.log == []
 
 
 def test_a_host_whose_sessions_never_end_is_put_back_and_skipped(world: World) -> None:
     (host,) = world.plan.batches[0].hosts
     world.balancer.sessions[host] = 3
-    world.step(drain.begin_drain, 0)
-    assert world.step(drain.check_drained, 0)["waiting"] == 1
+    world.step(begin_drain, 0)
+    assert world.step(check_drained, 0)["waiting"] == 1
     world.age(0)
-    result = world.step(drain.check_drained, 0)
+    result = world.step(check_drained, 0)
     assert (result["waiting"], result["skipped"]) == (0, [host])
     assert world.balancer.state[host] == "ready"
-    world.step(change.apply_tuning, 0)
+    world.step(apply_tuning, 0)
     assert world.hosts.tuned == set()
 
 
@@ -118,33 +129,33 @@ def test_a_plan_with_force_goes_on_with_sessions(tmp_path: Path) -> None:
         world.mark(state)
     (host,) = world.plan.batches[0].hosts
     world.balancer.sessions[host] = 3
-    world.step(drain.begin_drain, 0)
-    assert world.step(drain.check_drained, 0)["waiting"] == 1
+    world.step(begin_drain, 0)
+    assert world.step(check_drained, 0)["waiting"] == 1
     world.age(0)
-    world.step(drain.check_drained, 0)
+    world.step(check_drained, 0)
     assert world.at(0) == {host: "drained"}
 
 
 def test_a_host_that_does_not_come_back_fails_the_batch(world: World) -> None:
     (host,) = world.plan.batches[0].hosts
-    world.step(drain.begin_drain, 0)
-    world.step(drain.check_drained, 0)
-    world.step(change.apply_tuning, 0)
-    world.step(reboot.reboot_hosts, 0)
-    assert world.step(reboot.check_rebooted, 0)["waiting"] == 1
+    world.step(begin_drain, 0)
+    world.step(check_drained, 0)
+    world.step(apply_tuning, 0)
+    world.step(reboot_hosts, 0)
+    assert world.step(check_rebooted, 0)["waiting"] == 1
     world.age(0)
-    result = world.step(reboot.check_rebooted, 0)
+    result = world.step(check_rebooted, 0)
     assert result["failed"] == [host]
     assert "did not reboot within 1s" in result["error"]
 
 
 def test_the_boot_id_is_written_down_before_the_reboot_is_sent(world: World) -> None:
     (host,) = world.plan.batches[0].hosts
-    world.step(drain.begin_drain, 0)
-    world.step(drain.check_drained, 0)
-    world.step(change.apply_tuning, 0)
+    world.step(begin_drain, 0)
+    world.step(check_drained, 0)
+    world.step(apply_tuning, 0)
     world.hosts.errors[host, "reboot"] = "the connection broke"
-    world.step(reboot.reboot_hosts, 0)
+    world.step(reboot_hosts, 0)
     step = read_rollout(world.site, world.rollout).batch(0).hosts[host]
     assert (step.step, step.boot_before) == ("rebooting", f"{host}-boot-1")
     request = next(r for n, verb, r in world.hosts.asked if verb == "reboot")
@@ -153,8 +164,8 @@ def test_the_boot_id_is_written_down_before_the_reboot_is_sent(world: World) -> 
 
 def test_an_older_epoch_can_do_nothing(world: World) -> None:
     old = world.epoch
-    taken = lifecycle.claim_pop(world.site, rollout=world.rollout)
-    for function in (drain.begin_drain, change.apply_tuning, reboot.reboot_hosts):
+    taken = claim_pop(world.site, rollout=world.rollout)
+    for function in (begin_drain, apply_tuning, reboot_hosts):
         with pytest.raises(FencedError, match="has lost its claim on lab1"):
             function(world.site, world.rollout, old, 0)
     assert taken["epoch"] == old + 1
@@ -163,7 +174,7 @@ def test_an_older_epoch_can_do_nothing(world: World) -> None:
 
 def test_a_second_rollout_on_the_pop_is_refused(world: World) -> None:
     with pytest.raises(RefusedError, match=f"lab1 has a rollout that is changing: {world.rollout}"):
-        lifecycle.claim_pop(world.site, plan=world.plan.digest)
+        claim_pop(world.site, plan=world.plan.digest)
 
 
 @pytest.mark.parametrize("state", ["promoting", "complete", "held", "rolled_back"])
@@ -186,13 +197,13 @@ def test_a_rollback_restores_every_touched_host_and_only_those(world: World) -> 
     assert set(world.balancer.state.values()) == {"ready"}
     ended = world.mark("rolled_back")
     assert ended["quarantined"] == {}
-    assert lifecycle.release_claim(world.site, world.rollout, world.epoch)["released"]
+    assert release_claim(world.site, world.rollout, world.epoch)["released"]
 
 
 def test_a_rollback_begins_with_hosts_that_are_out_of_service(world: World) -> None:
     world.roll(0)
     world.roll(1)
-    for step in (drain.begin_drain, drain.check_drained, change.apply_tuning):
+    for step in (begin_drain, check_drained, apply_tuning):
         world.step(step, 2)
     marked = world.mark("rolling_back")
     first = read_rollout(world.site, world.rollout).batch(marked["first_batch"])
@@ -217,37 +228,37 @@ def test_a_host_that_cannot_be_restored_is_quarantined_and_the_rest_goes_on(worl
     assert world.hosts.tuned == {sick}
     assert world.balancer.state[sick] == "maint"
     assert world.hosts.not_ready == {sick}
-    text = status.rollout_status(world.site, rollout=world.rollout)["text"]
+    text = rollout_status(world.site, rollout=world.rollout)["text"]
     assert f"quarantined: {sick}: Read-only file system" in text
 
 
 def test_an_orphan_is_found_by_its_owner_once(world: World) -> None:
-    found = lifecycle.claim_pop(world.site, left_by="run-1", owner="run-3")
+    found = claim_pop(world.site, left_by="run-1", owner="run-3")
     assert (found["claimed"], found["rollout"]) == (True, world.rollout)
-    assert not lifecycle.claim_pop(world.site, left_by="run-2")["claimed"]
-    assert not lifecycle.claim_pop(world.site, left_by="run-1")["claimed"]
+    assert not claim_pop(world.site, left_by="run-2")["claimed"]
+    assert not claim_pop(world.site, left_by="run-1")["claimed"]
     world.epoch = found["epoch"]
     world.mark("rolling_back")
     world.mark("rolled_back")
-    assert not lifecycle.claim_pop(world.site, left_by="run-3")["claimed"]
-    assert not lifecycle.claim_pop(world.site, rollout=world.rollout)["claimed"]
+    assert not claim_pop(world.site, left_by="run-3")["claimed"]
+    assert not claim_pop(world.site, rollout=world.rollout)["claimed"]
 
 
 def test_a_changed_host_that_is_unwell_fails_its_batch(world: World) -> None:
-    sampling.sample_hosts(world.site, rollout=world.rollout)
+    sample_hosts(world.site, rollout=world.rollout)
     world.roll(0)
-    assert world.step(looks.check_health, 0)["failed"] == []
+    assert world.step(check_health, 0)["failed"] == []
     (host,) = world.plan.batches[0].hosts
     world.hosts.errors[host, "sample"] = "timed out"
-    result = world.step(looks.check_health, 0)
+    result = world.step(check_health, 0)
     assert result["error"] == f"{host}: does not answer"
 
 
 def test_a_look_waits_for_the_end_of_the_soak(world: World) -> None:
-    assert looks.compare_groups(world.site, world.rollout)["decision"] == "none"
+    assert compare_groups(world.site, world.rollout)["decision"] == "none"
     world.mark("soaking")
-    assert looks.compare_groups(world.site, world.rollout)["decision"] == "wait"
-    early = looks.compare_groups(world.site, world.rollout, now=True)
+    assert compare_groups(world.site, world.rollout)["decision"] == "wait"
+    early = compare_groups(world.site, world.rollout, now=True)
     assert (early["decision"], early["verdict"]) == ("wait", "")
 
 
@@ -255,10 +266,10 @@ def test_a_look_waits_for_the_end_of_the_soak(world: World) -> None:
     ("call", "says"),
     [
         (lambda w: read_rollout(w.site, "nothing"), "rollout: there is no rollout 'nothing'"),
-        (lambda w: w.step(drain.begin_drain, 99), "has no batch 99"),
+        (lambda w: w.step(begin_drain, 99), "has no batch 99"),
         (lambda w: w.mark("tuned"), "state: 'tuned' is none of"),
-        (lambda w: status.rollout_status(w.site, state="x"), "state: 'x' is none of"),
-        (lambda w: status.rollout_status(w.site, pop="x"), "there is no PoP 'x'"),
+        (lambda w: rollout_status(w.site, state="x"), "state: 'x' is none of"),
+        (lambda w: rollout_status(w.site, pop="x"), "there is no PoP 'x'"),
     ],
 )
 def test_wrong_parameters_are_named(world: World, call: Any, says: str) -> None:
@@ -273,7 +284,7 @@ def test_a_baseline_longer_than_the_claim_does_not_lose_it(world: World) -> None
     world.epoch += 1
     time.sleep(0.1)
     with pytest.raises(RefusedError, match=f"lab1 has a rollout that is changing: {world.rollout}"):
-        lifecycle.claim_pop(world.site, plan=world.plan.digest)
+        claim_pop(world.site, plan=world.plan.digest)
     world.site.claims.take("lab1", world.rollout, 60)
     world.epoch += 1
     world.roll(0)
@@ -285,22 +296,22 @@ def test_a_drain_that_waited_too_long_drains_nobody(world: World) -> None:
 
     def somebody_takes_over() -> Any:
         world.balancer.servers = real  # type: ignore[method-assign]
-        lifecycle.claim_pop(world.site, rollout=world.rollout)
+        claim_pop(world.site, rollout=world.rollout)
         return real()
 
     world.balancer.servers = somebody_takes_over  # type: ignore[method-assign]
     with pytest.raises(FencedError):
-        world.step(drain.begin_drain, 0)
+        world.step(begin_drain, 0)
     assert world.balancer.log == []
     assert set(world.at(0).values()) == {"planned"}
 
 
 def test_a_workflow_takes_nothing_from_a_person(world: World) -> None:
     old = world.epoch
-    taken = lifecycle.claim_pop(world.site, rollout=world.rollout, by="ana")
+    taken = claim_pop(world.site, rollout=world.rollout, by="ana")
     with pytest.raises(FencedError):
-        lifecycle.claim_pop(world.site, rollout=world.rollout, epoch=old)
-    assert lifecycle.claim_pop(world.site, rollout=world.rollout, epoch=taken["epoch"])["claimed"]
+        claim_pop(world.site, rollout=world.rollout, epoch=old)
+    assert claim_pop(world.site, rollout=world.rollout, epoch=taken["epoch"])["claimed"]
 
 
 def test_a_rollback_keeps_what_an_operator_did_to_a_host_that_was_done(world: World) -> None:
@@ -328,35 +339,35 @@ def test_a_rollback_of_a_sick_pop_goes_on_with_fewer_hosts_at_once(world: World)
 
 def test_a_load_balancer_that_forgot_the_drain_is_told_again(world: World) -> None:
     (host,) = world.plan.batches[0].hosts
-    world.step(drain.begin_drain, 0)
+    world.step(begin_drain, 0)
     world.balancer.state[host] = "ready"
-    assert world.step(drain.check_drained, 0)["waiting"] == 1
+    assert world.step(check_drained, 0)["waiting"] == 1
     assert world.balancer.state[host] == "drain"
-    assert world.step(drain.check_drained, 0)["waiting"] == 0
+    assert world.step(check_drained, 0)["waiting"] == 0
 
 
 def test_a_reboot_that_is_refused_fails_at_once(world: World) -> None:
     (host,) = world.plan.batches[0].hosts
-    for step in (drain.begin_drain, drain.check_drained, change.apply_tuning):
+    for step in (begin_drain, check_drained, apply_tuning):
         world.step(step, 0)
     world.hosts.errors[host, "reboot"] = "there is no program reboot"
-    result = world.step(reboot.reboot_hosts, 0)
+    result = world.step(reboot_hosts, 0)
     assert (result["failed"], result["error"]) == ([host], f"{host}: there is no program reboot")
 
 
 def test_a_host_whose_reboot_never_happened_is_taken_back_as_it_stands(world: World) -> None:
-    for step in (drain.begin_drain, drain.check_drained, change.apply_tuning, reboot.reboot_hosts):
+    for step in (begin_drain, check_drained, apply_tuning, reboot_hosts):
         world.step(step, 0)
     world.age(0)
     marked = world.mark("rolling_back")
-    world.step(reboot.check_rebooted, marked["first_batch"])
+    world.step(check_rebooted, marked["first_batch"])
     assert set(world.at(marked["first_batch"]).values()) == {"drained"}
 
 
 def test_an_owner_that_died_between_epoch_and_record_does_not_wedge_the_soak(world: World) -> None:
     world.mark("soaking")
     world.site.claims.take("lab1", world.rollout, 60, after=world.epoch)
-    assert looks.compare_groups(world.site, world.rollout)["decision"] == "wait"
+    assert compare_groups(world.site, world.rollout)["decision"] == "wait"
 
 
 def test_what_is_quarantined_is_said_at_the_end(world: World) -> None:
@@ -398,5 +409,5 @@ def test_nothing_is_promoted_unless_its_verdict_says_so(
     opened.head.verdict = {"verdict": "inconclusive", "decision": decided} if decided else {}
     opened.save()
     with pytest.raises(RefusedError, match=f"decides {decided or 'nothing'}; nothing is promoted"):
-        lifecycle.set_rollout_state(world.site, world.rollout, world.epoch, "promoting")
+        set_rollout_state(world.site, world.rollout, world.epoch, "promoting")
     assert (world.head.state, world.head.epoch) == (state, world.epoch)

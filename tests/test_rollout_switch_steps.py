@@ -12,7 +12,19 @@ import pytest
 
 from edgetune.backends import Database
 from edgetune.errors import FencedError, RefusedError, StoreError
-from edgetune.rollout import change, drain, lease, reboot, status, switch
+from edgetune.rollout import lease
+from edgetune.rollout.steps.apply_tuning import apply_tuning
+from edgetune.rollout.steps.check_drained import check_drained
+from edgetune.rollout.steps.check_rebooted import check_rebooted
+from edgetune.rollout.steps.drain_hosts import drain_hosts
+from edgetune.rollout.steps.reboot_hosts import reboot_hosts
+from edgetune.rollout.steps.restore_hosts import restore_hosts
+from edgetune.rollout.steps.resume_all import resume_all
+from edgetune.rollout.steps.rollout_status import rollout_status
+from edgetune.rollout.steps.stop_all import stop_all
+from edgetune.rollout.steps.undrain_hosts import undrain_hosts
+from edgetune.rollout.steps.verify_hosts import verify_hosts
+from edgetune.rollout.switch import RESUMED_KEY, STOP_KEY, refuse_if_stopped, stopped_by
 from tests.world import World, changing
 
 
@@ -31,44 +43,44 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 STEPS = (
-    drain.drain_hosts,
-    drain.check_drained,
-    change.apply_tuning,
-    reboot.reboot_hosts,
-    reboot.check_rebooted,
-    change.verify_hosts,
-    drain.undrain_hosts,
+    drain_hosts,
+    check_drained,
+    apply_tuning,
+    reboot_hosts,
+    check_rebooted,
+    verify_hosts,
+    undrain_hosts,
 )
 
 
 def test_every_step_is_stopped_and_goes_on_afterwards(world: World) -> None:
     for step in STEPS:
-        switch.stop_all(world.site, by="ana", reason="errors")
+        stop_all(world.site, by="ana", reason="errors")
         log, changing_verbs = list(world.balancer.log), world.hosts.changing()
         with pytest.raises(RefusedError, match=r"everything is stopped \(edgetune.stop_all: "):
             world.step(step, 2)
         assert (world.balancer.log, world.hosts.changing()) == (log, changing_verbs)
-        switch.resume_all(world.site)
+        resume_all(world.site)
         world.step(step, 2)
         world.hosts.reboot()
     assert set(world.at(2).values()) == {"done"}
 
 
 def test_hosts_that_were_not_asked_yet_are_not_asked(world: World, clock: list[float]) -> None:
-    world.roll(2, until=change.apply_tuning)
+    world.roll(2, until=apply_tuning)
     first = next(iter(world.at(2)))
 
     def stop(moment: str) -> None:
         if moment == f"after {first} apply":
-            switch.stop_all(world.site)
+            stop_all(world.site)
             clock[0] += 1.1
 
     world.moments.at = stop
     with pytest.raises(RefusedError, match="everything is stopped"):
-        world.step(change.apply_tuning, 2)
+        world.step(apply_tuning, 2)
     assert world.hosts.told("apply") == [first]
     world.moments.at = lambda moment: None
-    switch.resume_all(world.site)
+    resume_all(world.site)
     world.roll(2)
     assert world.hosts.tuned == set(world.at(2))
     assert set(world.at(2).values()) == {"done"}
@@ -86,11 +98,11 @@ def replaced_after(world: World, moment: str, clock: list[float]) -> None:
 
 
 def test_an_owner_that_was_replaced_asks_no_further_host(world: World, clock: list[float]) -> None:
-    world.roll(2, until=change.apply_tuning)
+    world.roll(2, until=apply_tuning)
     first = next(iter(world.at(2)))
     replaced_after(world, f"after {first} apply", clock)
     with pytest.raises(FencedError):
-        world.step(change.apply_tuning, 2)
+        world.step(apply_tuning, 2)
     assert world.hosts.told("apply") == [first]
 
 
@@ -100,7 +112,7 @@ def test_an_owner_that_was_replaced_drains_no_further_server(
     first = next(iter(world.at(2)))
     replaced_after(world, f"after {first} drain", clock)
     with pytest.raises(FencedError):
-        world.step(drain.drain_hosts, 2)
+        world.step(drain_hosts, 2)
     assert world.balancer.log == [(first, "drain")]
 
 
@@ -111,45 +123,45 @@ def test_servers_that_were_not_drained_yet_are_not_drained(
 
     def stop(moment: str) -> None:
         if moment == f"after {first} drain":
-            switch.stop_all(world.site)
+            stop_all(world.site)
             clock[0] += 1.1
 
     world.moments.at = stop
     with pytest.raises(RefusedError, match="everything is stopped"):
-        world.step(drain.drain_hosts, 2)
+        world.step(drain_hosts, 2)
     assert world.balancer.log == [(first, "drain")]
-    switch.resume_all(world.site)
+    resume_all(world.site)
     world.roll(2)
     assert set(world.balancer.state.values()) == {"ready"}
 
 
 def test_one_look_at_the_switch_holds_for_a_second(world: World, clock: list[float]) -> None:
-    world.roll(2, until=change.apply_tuning)
+    world.roll(2, until=apply_tuning)
     looks: list[str] = []
     real = world.site.store.list
 
     def listed(prefix: str) -> Mapping[str, str]:
-        if prefix == switch.STOP_KEY:
+        if prefix == STOP_KEY:
             looks.append(prefix)
         return real(prefix)
 
     world.site.store.list = listed  # type: ignore[method-assign]
-    world.step(change.apply_tuning, 2)
+    world.step(apply_tuning, 2)
     assert (len(world.hosts.told("apply")), len(looks)) == (3, 1)
 
 
 def test_a_rollback_is_stopped_too(world: World) -> None:
     world.roll(0)
     batch = world.mark("rolling_back")["first_batch"]
-    switch.stop_all(world.site)
+    stop_all(world.site)
     for call in (
-        lambda: world.step(drain.drain_hosts, batch),
-        lambda: world.step(change.restore_hosts, batch, live=True),
+        lambda: world.step(drain_hosts, batch),
+        lambda: world.step(restore_hosts, batch, live=True),
         lambda: world.mark("rolled_back"),
     ):
         with pytest.raises(RefusedError, match="everything is stopped"):
             call()
-    switch.resume_all(world.site)
+    resume_all(world.site)
     world.roll(batch)
     assert world.hosts.tuned == set()
 
@@ -158,8 +170,8 @@ def test_a_rollback_is_stopped_too(world: World) -> None:
 def test_the_key_set_by_hand_stops(world: World, value: str) -> None:
     world.site.store.put("edgetune.stop_all", value)
     with pytest.raises(RefusedError, match="everything is stopped"):
-        world.step(drain.drain_hosts, 0)
-    text = status.rollout_status(world.site)["text"]
+        world.step(drain_hosts, 0)
+    text = rollout_status(world.site)["text"]
     permits = "st2 run edgetune.resume_all permits changes again"
     assert f"Everything is stopped ({value.strip()}); {permits}." in text
 
@@ -167,8 +179,8 @@ def test_the_key_set_by_hand_stops(world: World, value: str) -> None:
 @pytest.mark.parametrize("value", ["", "false", "0", "no", "False\n"])
 def test_before_the_first_stop_such_a_key_permits(world: World, value: Any) -> None:
     world.site.store.put("edgetune.stop_all", value)
-    world.step(drain.drain_hosts, 0)
-    assert "Everything is stopped" not in status.rollout_status(world.site)["text"]
+    world.step(drain_hosts, 0)
+    assert "Everything is stopped" not in rollout_status(world.site)["text"]
 
 
 HARMLESS = ["", "false", "0", "no", "False\n", "true", "resumed by ana, permit 0"]
@@ -176,8 +188,8 @@ HARMLESS = ["", "false", "0", "no", "False\n", "true", "resumed by ana, permit 0
 
 def stops(world: World) -> None:
     with pytest.raises(RefusedError, match="everything is stopped"):
-        world.step(drain.drain_hosts, 0)
-    assert switch.stopped_by(world.site)
+        world.step(drain_hosts, 0)
+    assert stopped_by(world.site)
 
 
 @pytest.mark.parametrize("by_hand", [True, False])
@@ -186,14 +198,14 @@ def test_no_value_of_the_key_lifts_a_stop_that_was_seen(
     world: World, value: str, by_hand: bool
 ) -> None:
     if by_hand:
-        world.site.store.put(switch.STOP_KEY, "true")
+        world.site.store.put(STOP_KEY, "true")
         stops(world)
     else:
-        switch.stop_all(world.site, by="ana")
-    world.site.store.put(switch.STOP_KEY, value)
+        stop_all(world.site, by="ana")
+    world.site.store.put(STOP_KEY, value)
     stops(world)
-    switch.resume_all(world.site, by="bo")
-    world.step(drain.drain_hosts, 0)
+    resume_all(world.site, by="bo")
+    world.step(drain_hosts, 0)
 
 
 def delete(world: World, key: str) -> None:
@@ -202,42 +214,42 @@ def delete(world: World, key: str) -> None:
 
 
 def test_a_key_that_is_deleted_lifts_no_stop(world: World) -> None:
-    switch.stop_all(world.site, by="ana", reason="errors")
-    delete(world, switch.STOP_KEY)
+    stop_all(world.site, by="ana", reason="errors")
+    delete(world, STOP_KEY)
     stops(world)
     assert (
         "stopped by ana: errors; an empty or missing key lifts no stop"
-        in status.rollout_status(world.site)["text"]
+        in rollout_status(world.site)["text"]
     )
 
 
 @pytest.mark.parametrize("value", [*HARMLESS, "yes"])
 def test_after_a_resume_every_other_value_stops_again(world: World, value: str) -> None:
     """Also the one by which it was stopped before."""
-    world.site.store.put(switch.STOP_KEY, "yes")
-    switch.resume_all(world.site)
-    world.site.store.put(switch.STOP_KEY, value)
+    world.site.store.put(STOP_KEY, "yes")
+    resume_all(world.site)
+    world.site.store.put(STOP_KEY, value)
     stops(world)
 
 
 def test_a_copy_of_the_permit_lifts_no_stop_that_came_after_it(world: World) -> None:
-    switch.stop_all(world.site)
-    switch.resume_all(world.site)
-    permit = world.site.store.get(switch.STOP_KEY) or ""
-    assert switch.stopped_by(world.site) == ""
-    world.site.store.put(switch.STOP_KEY, "true")
+    stop_all(world.site)
+    resume_all(world.site)
+    permit = world.site.store.get(STOP_KEY) or ""
+    assert stopped_by(world.site) == ""
+    world.site.store.put(STOP_KEY, "true")
     stops(world)
-    world.site.store.put(switch.STOP_KEY, permit)
+    world.site.store.put(STOP_KEY, permit)
     stops(world)
 
 
 @pytest.mark.parametrize("text", ["", "{", "7", "{}", '{"permit": 7}', '{"permit": ""}'])
 def test_a_permit_that_cannot_be_read_permits_nothing(world: World, text: str) -> None:
-    world.site.store.put(switch.RESUMED_KEY, text)
-    world.site.store.put(switch.STOP_KEY, "")
+    world.site.store.put(RESUMED_KEY, text)
+    world.site.store.put(STOP_KEY, "")
     stops(world)
-    switch.resume_all(world.site)
-    world.step(drain.drain_hosts, 0)
+    resume_all(world.site)
+    world.step(drain_hosts, 0)
 
 
 def test_a_stop_by_somebody_who_may_write_that_key_alone_stops(
@@ -246,28 +258,28 @@ def test_a_stop_by_somebody_who_may_write_that_key_alone_stops(
     put = world.site.store.put
 
     def limited(key: str, value: str) -> None:
-        if key != switch.STOP_KEY:
+        if key != STOP_KEY:
             raise StoreError("403")
         put(key, value)
 
     monkeypatch.setattr(world.site.store, "put", limited)
-    assert switch.stop_all(world.site, by="ana")["stopped"]
+    assert stop_all(world.site, by="ana")["stopped"]
     with pytest.raises(RefusedError, match="everything is stopped"):
-        switch.refuse_if_stopped(world.site)
+        refuse_if_stopped(world.site)
     with pytest.raises(StoreError, match="403"):
-        switch.resume_all(world.site, by="ana")
-    assert switch.stopped_by(world.site) == "stopped by ana"
+        resume_all(world.site, by="ana")
+    assert stopped_by(world.site) == "stopped by ana"
 
 
 def test_a_resume_says_so_when_it_is_stopped_again_at_once(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    switch.stop_all(world.site, by="ana")
+    stop_all(world.site, by="ana")
     put = world.site.store.put
 
     def stopped_again(key: str, value: str) -> None:
-        put(key, "true" if key == switch.STOP_KEY else value)
+        put(key, "true" if key == STOP_KEY else value)
 
     monkeypatch.setattr(world.site.store, "put", stopped_again)
     with pytest.raises(RefusedError, match="everything was stopped again at once"):
-        switch.resume_all(world.site)
+        resume_all(world.site)

@@ -12,9 +12,16 @@ from typing import Any
 import pytest
 
 from edgetune.errors import DrainError
-from edgetune.rollout import change, drain, lifecycle, reboot
 from edgetune.rollout.health import health_request
 from edgetune.rollout.lease import as_owner
+from edgetune.rollout.steps.apply_tuning import apply_tuning
+from edgetune.rollout.steps.check_drained import check_drained
+from edgetune.rollout.steps.drain_hosts import begin_drain, drain_hosts
+from edgetune.rollout.steps.reboot_hosts import reboot_hosts
+from edgetune.rollout.steps.release_claim import release_claim
+from edgetune.rollout.steps.restore_hosts import restore_hosts
+from edgetune.rollout.steps.undrain_hosts import undrain_hosts
+from edgetune.rollout.steps.verify_hosts import verify_hosts
 from tests.builders import as_samples
 from tests.world import World, changing
 
@@ -46,24 +53,24 @@ def _watch_readiness(world: World, batch: int) -> None:
             seen.append(rest[0])
 
     world.moments.at = look
-    world.step(drain.begin_drain, batch)
+    world.step(begin_drain, batch)
     assert (world.balancer.state[host], host in world.hosts.not_ready) == ("drain", False)
-    world.step(drain.check_drained, batch)
+    world.step(check_drained, batch)
     assert host in world.hosts.not_ready
-    world.roll(batch, until=drain.undrain_hosts)
+    world.roll(batch, until=undrain_hosts)
     assert world.at(batch) == {host: "verified"}
     assert world.hosts.not_ready == set()
     assert world.balancer.state[host] == "maint"
-    world.step(drain.undrain_hosts, batch)
+    world.step(undrain_hosts, batch)
     assert world.balancer.state[host] == "ready"
     assert "reboot" in seen
 
 
 def test_a_verified_host_whose_service_is_sick_is_not_ready_again(world: World) -> None:
     (host,) = world.at(0)
-    world.roll(0, until=change.verify_hosts)
+    world.roll(0, until=verify_hosts)
     world.hosts.errors[host, "sample"] = "connection refused"
-    result = world.step(change.verify_hosts, 0)
+    result = world.step(verify_hosts, 0)
     assert result["failed"] == [host]
     assert "its health check could not be asked: connection refused" in result["error"]
     ready = [request["ready"] for name, verb, request in world.hosts.asked if verb == "ready"]
@@ -75,17 +82,17 @@ def test_a_verified_host_whose_service_is_sick_is_not_ready_again(world: World) 
 @pytest.mark.parametrize("seen", ["answers 404 Not Found", "refuses the connection"])
 def test_a_host_whose_service_is_sick_is_told_with_what_was_seen(world: World, seen: str) -> None:
     (host,) = world.at(0)
-    world.roll(0, until=change.verify_hosts)
+    world.roll(0, until=verify_hosts)
     world.hosts.health[host] = seen
-    result = world.step(change.verify_hosts, 0)
+    result = world.step(verify_hosts, 0)
     assert result["error"] == f"{host}: http://127.0.0.1:80/health {seen}"
 
 
 def test_a_service_of_which_nothing_was_seen_is_not_well(world: World) -> None:
     (host,) = world.at(0)
-    world.roll(0, until=change.verify_hosts)
+    world.roll(0, until=verify_hosts)
     world.hosts.gauges_left_out.add("health_failed")
-    result = world.step(change.verify_hosts, 0)
+    result = world.step(verify_hosts, 0)
     assert result["error"] == f"{host}: http://127.0.0.1:80/health was not asked by the host"
 
 
@@ -104,10 +111,10 @@ def test_the_service_is_asked_as_the_inventory_says(world: World) -> None:
 
 def test_hosts_that_cannot_be_told_to_be_ready_stay_out(world: World) -> None:
     (host,) = world.at(0)
-    world.roll(0, until=change.verify_hosts)
+    world.roll(0, until=verify_hosts)
     world.hosts.errors[host, "ready"] = "Read-only file system"
-    assert world.step(change.verify_hosts, 0)["failed"] == [host]
-    world.step(drain.undrain_hosts, 0)
+    assert world.step(verify_hosts, 0)["failed"] == [host]
+    world.step(undrain_hosts, 0)
     assert (world.balancer.state[host], world.at(0)) == ("maint", {host: "rebooted"})
 
 
@@ -115,7 +122,8 @@ def test_hosts_that_cannot_be_told_to_be_ready_stay_out(world: World) -> None:
 def test_no_batch_touches_a_host_with_sessions_whenever_the_load_balancer_forgets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drain, "_POLL", 0)
+    for waits in ("drain", "steps.drain_hosts", "steps.undrain_hosts"):
+        monkeypatch.setattr(f"edgetune.rollout.{waits}.POLL", 0)
     for moment in count():
         world = changing(tmp_path / str(moment))
         world.balancer.clients = True
@@ -139,12 +147,12 @@ def test_no_batch_touches_a_host_with_sessions_whenever_the_load_balancer_forget
 
 @pytest.mark.parametrize(
     "step",
-    [change.apply_tuning, change.restore_hosts, reboot.reboot_hosts],
+    [apply_tuning, restore_hosts, reboot_hosts],
     ids=lambda s: s.__name__,
 )
 def test_a_forgotten_drain_is_told_again_before_a_host_is_touched(world: World, step: Any) -> None:
     batch = 0
-    if step is change.restore_hosts:
+    if step is restore_hosts:
         world.roll(0)
         batch = world.mark("rolling_back")["first_batch"]
     world.roll(batch, until=step)
@@ -159,11 +167,11 @@ def test_a_host_that_may_still_get_requests_is_waited_for(world: World) -> None:
     """Routers, say, follow a withdrawal when they have heard of it."""
     (host,) = world.at(0)
     world.balancer.leaving.add(host)
-    world.step(drain.begin_drain, 0)
-    assert world.step(drain.check_drained, 0)["waiting"] == 1
+    world.step(begin_drain, 0)
+    assert world.step(check_drained, 0)["waiting"] == 1
     assert (world.balancer.state[host], world.hosts.not_ready) == ("drain", set())
     world.balancer.leaving.clear()
-    world.step(drain.check_drained, 0)
+    world.step(check_drained, 0)
     assert world.at(0) == {host: "drained"}
 
 
@@ -174,11 +182,11 @@ def test_an_isolation_that_is_not_in_force_yet_is_waited_for(tmp_path: Path, for
     world.moments.at = lambda moment: (
         world.balancer.leaving.add(host) if f"{host} maint" in moment else None
     )
-    world.step(drain.begin_drain, 0)
+    world.step(begin_drain, 0)
     for _ in range(2):
-        assert world.step(drain.check_drained, 0)["waiting"] == 1
+        assert world.step(check_drained, 0)["waiting"] == 1
     world.age(0)
-    world.step(drain.check_drained, 0)
+    world.step(check_drained, 0)
     assert world.at(0) == {host: "drained" if force else "skipped"}
 
 
@@ -187,7 +195,7 @@ def test_a_host_that_never_stops_getting_requests_is_quarantined(world: World) -
     batch = world.mark("rolling_back")["first_batch"]
     (host,) = world.at(batch)
     world.balancer.leaving.add(host)
-    world.step(drain.drain_hosts, batch)
+    world.step(drain_hosts, batch)
     world.age(batch)
     world.roll(batch)
     why = world.head.quarantined[host]
@@ -203,14 +211,14 @@ def test_where_the_load_balancer_counts_no_sessions_the_host_s_own_count_holds(
     (host,) = world.at(0)
     world.balancer.counting = False
     world.balancer.sessions[host] = 3
-    world.step(drain.begin_drain, 0)
-    assert world.step(drain.check_drained, 0)["waiting"] == 1
+    world.step(begin_drain, 0)
+    assert world.step(check_drained, 0)["waiting"] == 1
     world.hosts.errors[host, "sessions"] = "timed out"
     world.balancer.sessions[host] = 0
-    assert world.step(drain.check_drained, 0)["waiting"] == 1
+    assert world.step(check_drained, 0)["waiting"] == 1
     assert (world.balancer.state[host], world.hosts.not_ready) == ("drain", set())
     world.hosts.errors.clear()
-    world.step(drain.check_drained, 0)
+    world.step(check_drained, 0)
     assert world.at(0) == {host: "drained"}
 
 
@@ -231,10 +239,10 @@ def test_sessions_that_nobody_can_count_are_not_none(world: World) -> None:
     pop = world.site.inventory.pop("lab1")
     world.site.inventory.pop = lambda name: replace(pop, ports=())  # type: ignore[method-assign]
     world.balancer.counting = False
-    world.step(drain.begin_drain, 0)
-    assert world.step(drain.check_drained, 0)["waiting"] == 1
+    world.step(begin_drain, 0)
+    assert world.step(check_drained, 0)["waiting"] == 1
     world.age(0)
-    world.step(drain.check_drained, 0)
+    world.step(check_drained, 0)
     batch = world.batch(0).hosts[host]
     assert batch.step == "skipped"
     assert batch.error == "still carries unknown sessions after its drain deadline"
@@ -242,33 +250,33 @@ def test_sessions_that_nobody_can_count_are_not_none(world: World) -> None:
 
 def test_a_forgotten_host_is_not_touched_before_it_gets_no_more_requests(world: World) -> None:
     (host,) = world.at(0)
-    world.roll(0, until=change.apply_tuning)
+    world.roll(0, until=apply_tuning)
     world.balancer.forget()
     world.balancer.leaving.add(host)
     with pytest.raises(DrainError, match=f"{host}: the load balancer forgot the drain"):
-        world.step(change.apply_tuning, 0)
+        world.step(apply_tuning, 0)
     assert world.hosts.tuned == set()
 
 
 def test_a_host_that_does_not_get_rid_of_its_sessions_is_not_touched(world: World) -> None:
     (host,) = world.at(0)
-    world.roll(0, until=change.apply_tuning)
+    world.roll(0, until=apply_tuning)
     world.balancer.forget()
     world.balancer.sessions[host] = 3
     with pytest.raises(DrainError, match=f"{host}: the load balancer forgot the drain"):
-        world.step(change.apply_tuning, 0)
+        world.step(apply_tuning, 0)
     assert world.hosts.tuned == set()
 
 
 def test_sessions_that_only_the_host_still_counts_are_waited_for(world: World) -> None:
     """A reloaded load balancer counts no session of its former process."""
     (host,) = world.at(0)
-    world.step(drain.begin_drain, 0)
+    world.step(begin_drain, 0)
     world.hosts.sessions = lambda name: 2
-    assert world.step(drain.check_drained, 0)["waiting"] == 1
+    assert world.step(check_drained, 0)["waiting"] == 1
     assert world.at(0) == {host: "draining"}
     world.age(0)
-    assert world.step(drain.check_drained, 0)["skipped"] == [host]
+    assert world.step(check_drained, 0)["skipped"] == [host]
     assert (world.balancer.state[host], world.hosts.not_ready) == ("ready", set())
 
 
@@ -281,7 +289,7 @@ def test_when_somebody_else_drains_at_the_same_moment_ours_go_back_and_wait(worl
             world.balancer.state.update(dict.fromkeys(others, "drain"))
 
     world.moments.at = drained_by_others
-    result = world.step(drain.begin_drain, 2)
+    result = world.step(begin_drain, 2)
     assert result["waiting"] == 3
     assert result["message"].endswith("went back: 3 hosts in service, 4 must stay")
     assert set(world.at(2).values()) == {"planned"}
@@ -289,7 +297,7 @@ def test_when_somebody_else_drains_at_the_same_moment_ours_go_back_and_wait(worl
     assert world.balancer.state == expected
     world.moments.at = lambda moment: None
     world.balancer.state.update(dict.fromkeys(others, "ready"))
-    assert world.step(drain.drain_hosts, 2)["waiting"] == 0
+    assert world.step(drain_hosts, 2)["waiting"] == 0
     world.roll(2)
     assert world.hosts.tuned == set(ours)
     assert set(world.balancer.state.values()) == {"ready"}
@@ -336,7 +344,7 @@ def _usually(world: World, load: float) -> None:
 def test_during_a_surge_nothing_is_drained(world: World) -> None:
     _usually(world, 300.0)
     _load(world, 100.0, 50.0)
-    result = world.step(drain.begin_drain, 2)
+    result = world.step(begin_drain, 2)
     assert result["waiting"] == 3
     assert result["message"] == "lab1 carries 2.7 times its usual load; nothing is drained now"
     assert world.balancer.log == []
@@ -346,7 +354,7 @@ def test_during_a_surge_nothing_is_drained(world: World) -> None:
 def test_less_than_surge_factor_times_the_usual_load_is_no_surge(world: World) -> None:
     _usually(world, 500.0)
     _load(world, 100.0, 50.0)
-    assert world.step(drain.drain_hosts, 2)["waiting"] == 0
+    assert world.step(drain_hosts, 2)["waiting"] == 0
 
 
 def test_a_surge_keeps_no_host_from_its_batch_that_serves_nothing(world: World) -> None:
@@ -354,7 +362,7 @@ def test_a_surge_keeps_no_host_from_its_batch_that_serves_nothing(world: World) 
     _load(world, 100.0)
     for host in world.at(2):
         world.balancer.up[host] = False
-    assert world.step(drain.drain_hosts, 2)["waiting"] == 0
+    assert world.step(drain_hosts, 2)["waiting"] == 0
 
 
 def test_in_a_surge_live_settings_go_back_in_place_and_the_rest_when_it_is_over(
@@ -364,11 +372,11 @@ def test_in_a_surge_live_settings_go_back_in_place_and_the_rest_when_it_is_over(
     batch = world.mark("rolling_back")["first_batch"]
     (host,) = world.at(batch)
     surge = ["lab1 carries 3.0 times its usual load"]
-    monkeypatch.setattr(drain, "surge_of", lambda opened: surge[0])
+    monkeypatch.setattr("edgetune.rollout.steps.drain_hosts.surge_of", lambda opened: surge[0])
     world.balancer.log.clear()
     for _ in range(3):
-        assert world.step(drain.begin_drain, batch)["waiting"] == 1
-        world.step(change.restore_hosts, batch, live=True)
+        assert world.step(begin_drain, batch)["waiting"] == 1
+        world.step(restore_hosts, batch, live=True)
     (asked,) = [request for _, verb, request in world.hosts.asked if verb == "restore"]
     assert asked["live"] == ["sysctl:net.core.somaxconn"]
     assert (world.balancer.log, world.at(batch)) == ([], {host: "planned"})
@@ -385,7 +393,7 @@ def test_what_did_not_go_back_live_is_asked_again(world: World) -> None:
     (host,) = world.at(batch)
     world.hosts.unreachable.add(host)
     for _ in range(2):
-        result = world.step(change.restore_hosts, batch, live=True)
+        result = world.step(restore_hosts, batch, live=True)
         assert (result["failed"], result["hosts"][host]["failed"]) == ([], True)
     assert world.hosts.told("restore") == [host, host]
     assert world.at(batch) == {host: "planned"}
@@ -416,7 +424,7 @@ def test_a_live_tuning_is_drained_back_under_one_that_drains(tmp_path: Path) -> 
             world.roll(batch)
         for state in ("soaking", "promoting", "complete"):
             world.mark(state)
-        lifecycle.release_claim(world.site, world.rollout, world.epoch)
+        release_claim(world.site, world.rollout, world.epoch)
     world.rollout = below
     world.take_over()
     world.balancer.log.clear()
@@ -426,9 +434,9 @@ def test_a_live_tuning_is_drained_back_under_one_that_drains(tmp_path: Path) -> 
 
 
 def test_a_host_whose_check_does_not_pass_again_is_not_done(world: World) -> None:
-    world.roll(0, until=drain.undrain_hosts)
+    world.roll(0, until=undrain_hosts)
     (host,) = world.at(0)
     world.balancer.up[host] = False
-    found = world.step(drain.undrain_hosts, 0)
+    found = world.step(undrain_hosts, 0)
     assert (found["failed"], found["done"]) == ([host], [])
     assert world.batch(0).hosts[host].error == "does not pass the load balancer's check"

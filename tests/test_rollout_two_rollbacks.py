@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from edgetune.errors import FencedError
-from edgetune.rollout import drain, lifecycle
 from edgetune.rollout.record import read_rollout
+from edgetune.rollout.steps.claim_pop import claim_pop
+from edgetune.rollout.steps.drain_hosts import drain_hosts
+from edgetune.rollout.steps.set_rollout_state import set_rollout_state
 from tests.world import World, changing
 
 
@@ -24,14 +26,14 @@ def world(tmp_path: Path) -> World:
 
 def roll_back(world: World, by: str) -> dict[str, Any]:
     """The first step of ``roll_back_pop`` without an epoch."""
-    marked = lifecycle.set_rollout_state(world.site, world.rollout, 0, "rolling_back", by=by)
+    marked = set_rollout_state(world.site, world.rollout, 0, "rolling_back", by=by)
     world.epoch = marked["epoch"]
     return marked
 
 
 def test_of_two_that_begin_at_once_the_second_ends_with_one_line(world: World) -> None:
     """The other one comes between the claim of this one and its entry into the state."""
-    claim_pop, other = lifecycle.claim_pop, []
+    other: list[Any] = []
 
     def interrupted(*given: Any, **more: Any) -> dict[str, Any]:
         taken = claim_pop(*given, **more)
@@ -40,12 +42,10 @@ def test_of_two_that_begin_at_once_the_second_ends_with_one_line(world: World) -
             other[0] = roll_back(world, "bo")
         return taken
 
-    lifecycle.claim_pop = interrupted  # type: ignore[assignment]
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("edgetune.rollout.steps.set_rollout_state.claim_pop", interrupted)
         with pytest.raises(FencedError, match="is being rolled back already by bo") as error:
             roll_back(world, "ana")
-    finally:
-        lifecycle.claim_pop = claim_pop
     assert f"st2 run edgetune.recover_rollout rollout={world.rollout} carries it on" in str(
         error.value
     )
@@ -60,7 +60,7 @@ def test_a_later_one_takes_over_and_the_first_is_told_who_goes_on(world: World) 
     first = roll_back(world, "ana")
     second = roll_back(world, "bo")
     with pytest.raises(FencedError, match=r"bo goes on with it \(rolling_back\), and nothing is"):
-        drain.drain_hosts(world.site, world.rollout, first["epoch"], first["first_batch"])
+        drain_hosts(world.site, world.rollout, first["epoch"], first["first_batch"])
     world.roll_all(second)
     assert len(world.hosts.told("restore")) == 1
     assert world.hosts.tuned == set()

@@ -17,15 +17,22 @@ from edgetune.documents.plan import Plan
 from edgetune.documents.reading import read_document
 from edgetune.errors import DamagedError, EdgetuneError, InputError, RefusedError
 from edgetune.report.text import rollout_text
-from edgetune.rollout import change, lifecycle, looks, planning, sampling, status
 from edgetune.rollout.approval import Approval, load_approval, save_approval
-from edgetune.rollout.baseline import check_baseline
 from edgetune.rollout.guard import Guard
 from edgetune.rollout.heads import all_heads, read_heads
 from edgetune.rollout.lease import as_owner
-from edgetune.rollout.pause import pause_pop, pauses_of
+from edgetune.rollout.pause import pauses_of
 from edgetune.rollout.record import load_plan, read_rollout
-from edgetune.rollout.unreadable import release_record, unreadable_rollouts
+from edgetune.rollout.steps.check_baseline import check_baseline
+from edgetune.rollout.steps.claim_pop import claim_pop
+from edgetune.rollout.steps.compare_groups import compare_groups
+from edgetune.rollout.steps.pause_pop import pause_pop
+from edgetune.rollout.steps.plan_rollout import plan_rollout
+from edgetune.rollout.steps.release_record import release_record
+from edgetune.rollout.steps.restore_hosts import restore_hosts
+from edgetune.rollout.steps.rollout_status import rollout_status
+from edgetune.rollout.steps.sample_hosts import sample_hosts
+from edgetune.rollout.unreadable import unreadable_rollouts
 from tests.builders import plan
 from tests.damage import JUNK, damaged, places, put, without
 from tests.soaking import USUAL, Soaking
@@ -173,7 +180,7 @@ def test_it_is_told_and_stops_nobody_else(tmp_path: Path, rollout: str, text: st
     world = changing(tmp_path)
     world.roll(0)
     put_head(world, rollout, text)
-    told = status.rollout_status(world.site)
+    told = rollout_status(world.site)
     assert told["ids"] == [world.rollout]
     (line,) = told["unreadable"]
     assert (
@@ -185,8 +192,8 @@ def test_it_is_told_and_stops_nobody_else(tmp_path: Path, rollout: str, text: st
     assert (found.trigger, found.payload["rollout"]) == ("rollout_stalled", rollout)
     assert rollout in found.payload["reason"]
     # The sweep names it, and goes on with the others.
-    assert status.rollout_status(world.site, orphaned=True)["unreadable"] == [line]
-    assert sampling.sample_hosts(world.site)["samples"] == 8
+    assert rollout_status(world.site, orphaned=True)["unreadable"] == [line]
+    assert sample_hosts(world.site)["samples"] == 8
     assert world.take_over()["claimed"]
     assert world.roll_back()["state"] == "rolled_back"
     assert world.hosts.tuned == set()
@@ -213,8 +220,8 @@ def test_its_pop_is_nobody_s_until_a_person_says_so(tmp_path: Path, rollout: str
     put_head(world, rollout, "{")
     digest = planned(world, tmp_path).digest
     for begin in (
-        lambda: lifecycle.claim_pop(world.site, plan=digest),
-        lambda: planning.plan_rollout(world.site, "lab1", "accept_queue"),
+        lambda: claim_pop(world.site, plan=digest),
+        lambda: plan_rollout(world.site, "lab1", "accept_queue"),
     ):
         with pytest.raises(RefusedError, match=f"rollout.{rollout} is damaged.*release_record"):
             begin()
@@ -222,15 +229,15 @@ def test_its_pop_is_nobody_s_until_a_person_says_so(tmp_path: Path, rollout: str
     message = release_record(world.site, rollout, "nothing stands there", "ana")["message"]
     assert message.startswith(f"ana gives up the record of {rollout}")
     assert unreadable_rollouts(world.site) == []
-    assert status.rollout_status(world.site)["unreadable"] == []
-    assert planning.plan_rollout(world.site, "lab1", "accept_queue")["plan"]
-    assert lifecycle.claim_pop(world.site, plan=digest)["claimed"]
+    assert rollout_status(world.site)["unreadable"] == []
+    assert plan_rollout(world.site, "lab1", "accept_queue")["plan"]
+    assert claim_pop(world.site, plan=digest)["claimed"]
 
 
 def test_that_of_another_pop_keeps_nobody_from_beginning(tmp_path: Path) -> None:
     world = EmptyWorld(tmp_path)
     put_head(world, OTHER, "{")
-    assert lifecycle.claim_pop(world.site, plan=planned(world, tmp_path).digest)["claimed"]
+    assert claim_pop(world.site, plan=planned(world, tmp_path).digest)["claimed"]
 
 
 def test_another_text_under_the_key_is_judged_anew(tmp_path: Path) -> None:
@@ -298,9 +305,9 @@ def test_a_record_that_breaks_in_the_middle_quarantines_nobody(tmp_path: Path) -
     world = changing(tmp_path, disruption="live")
     world.roll(0)
     batch = world.mark("rolling_back")["first_batch"]
-    world.roll(batch, until=change.restore_hosts)
+    world.roll(batch, until=restore_hosts)
     put_head(world, LATER, "{")
-    assert world.step(change.restore_hosts, batch)["error"] == ""
+    assert world.step(restore_hosts, batch)["error"] == ""
     assert (world.hosts.tuned, world.head.quarantined) == (set(), {})
 
 
@@ -334,7 +341,7 @@ def test_the_epoch_that_it_tells_is_not_given_away_again(tmp_path: Path) -> None
     put_head(world, BESIDE, json.dumps({"schema": 2, "epoch": 41}))
     release_record(world.site, BESIDE)
     digest = planned(world, tmp_path).digest
-    assert lifecycle.claim_pop(world.site, plan=digest)["epoch"] == 42
+    assert claim_pop(world.site, plan=digest)["epoch"] == 42
     assert [each.epoch for each in read_heads(world.site)[1]] == [41]
 
 
@@ -350,7 +357,7 @@ def test_a_batch_that_cannot_be_read_costs_its_own_rollout_alone(tmp_path: Path,
     complaints: list[str] = []
     assert list(Guard(complaints.append).look(world.site)) == []
     assert all(f"{key} is damaged" in complaint for complaint in complaints)
-    assert status.rollout_status(world.site)["ids"] == [world.rollout]
+    assert rollout_status(world.site)["ids"] == [world.rollout]
 
 
 @pytest.fixture(scope="module")
@@ -359,7 +366,7 @@ def soaking(tmp_path_factory: pytest.TempPathFactory) -> Soaking:
     world = Soaking(tmp_path_factory.mktemp("soaking"))
     check_baseline(world.site, world.rollout, world.epoch)
     world.soak(test=USUAL, began=200)
-    looks.compare_groups(world.site, world.rollout)
+    compare_groups(world.site, world.rollout)
     return world
 
 
@@ -394,7 +401,7 @@ def test_a_plan_that_cannot_be_read_is_one_line(tmp_path: Path, text: str) -> No
     with pytest.raises(RefusedError, match=digest):
         load_plan(world.site, digest)
     assert list(Guard(lambda problem: None).look(world.site)) is not None
-    assert status.rollout_status(world.site, orphaned=True)["ids"] == []
+    assert rollout_status(world.site, orphaned=True)["ids"] == []
 
 
 @pytest.mark.parametrize("text", [*TEXTS, '{"paused": 0}', '{"paused": "no"}'])
@@ -404,7 +411,7 @@ def test_a_pause_that_cannot_be_read_pauses(tmp_path: Path, text: str) -> None:
     world.site.store.put("edgetune.pause.asked.lab1", text)
     pause = pauses_of(world.site, "lab1")["asked"]
     assert pause.paused
-    assert status.rollout_status(world.site)["ids"] == [world.rollout]
+    assert rollout_status(world.site)["ids"] == [world.rollout]
 
 
 @pytest.mark.parametrize("text", TEXTS)

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from edgetune.rollout import drain
 from edgetune.rollout.lease import as_owner
-from edgetune.rollout.pause import pause_pop
 from edgetune.rollout.record import read_rollout
-from edgetune.rollout.reporting import _waits
-from edgetune.rollout.status import rollout_status
+from edgetune.rollout.steps.drain_hosts import drain_hosts
+from edgetune.rollout.steps.pause_pop import pause_pop
+from edgetune.rollout.steps.report_rollout import _waits
+from edgetune.rollout.steps.rollout_status import rollout_status
 from tests.world import World, changing
 
 _LINE = re.compile(r"  waits since (\S+ \S+Z): (.*)")
@@ -43,12 +43,14 @@ def told(world: World) -> list[tuple[str, str]]:
 
 
 def drained(world: World) -> Any:
-    return world.step(drain.drain_hosts, world.head.first_restore)
+    return world.step(drain_hosts, world.head.first_restore)
 
 
 def surge(world: World, monkeypatch: pytest.MonkeyPatch, times: float) -> None:
     why = f"lab1 carries {times} times its usual load; nothing is drained now"
-    monkeypatch.setattr(drain, "surge_of", lambda opened: why if times > 2 else "")
+    monkeypatch.setattr(
+        "edgetune.rollout.steps.drain_hosts.surge_of", lambda opened: why if times > 2 else ""
+    )
 
 
 def test_a_rollback_without_room_says_so_until_there_is_some(world: World) -> None:
@@ -100,13 +102,13 @@ def test_another_cause_has_a_beginning_of_its_own(
 def test_a_batch_waits_for_the_end_of_a_freeze_or_for_who_paused(tmp_path: Path) -> None:
     world = changing(tmp_path)
     pause_pop(world.site, "lab1", reason="a final", by="ana")
-    world.step(drain.drain_hosts, 0)
+    world.step(drain_hosts, 0)
     said = "lab1 is paused (asked, by ana: a final); no further batch begins"
     assert told(world)[0][1] == f"{said}; until resume_pop lets it go on"
     opened = as_owner(world.site, world.rollout)
     opened.head.freezes = [{"name": "final", "start": 0.0, "end": time.time() + 3600}]
     opened.save()
-    world.step(drain.drain_hosts, 0)
+    world.step(drain_hosts, 0)
     assert re.fullmatch(
         r"lab1 is frozen by final until \S+ \S+Z; no further batch begins", told(world)[0][1]
     )
@@ -115,7 +117,7 @@ def test_a_batch_waits_for_the_end_of_a_freeze_or_for_who_paused(tmp_path: Path)
 def test_what_a_state_waited_for_ends_with_it(tmp_path: Path) -> None:
     world = changing(tmp_path)
     pause_pop(world.site, "lab1", by="ana")
-    world.step(drain.drain_hosts, 0)
+    world.step(drain_hosts, 0)
     assert told(world)
     world.mark("rolling_back")
     assert told(world) == []

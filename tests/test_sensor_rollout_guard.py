@@ -14,8 +14,8 @@ from rollout_guard import RolloutGuard
 from st2tests.base import BaseSensorTestCase
 
 from edgetune.files import load_yaml
-from edgetune.rollout import looks
 from edgetune.rollout.lease import as_owner
+from edgetune.rollout.steps.check_health import check_health
 from edgetune.rollout.store import WITNESS
 from tests.builders import reading
 from tests.metadata.values import shape
@@ -36,7 +36,7 @@ class RolloutGuardTestCase(BaseSensorTestCase):
         self.world.mark("baseline")
         self.world.mark("changing")
         self.world.roll(0)
-        self.world.step(looks.check_health, 0)
+        self.world.step(check_health, 0)
         (self.sick,) = self.world.plan.batches[0].hosts
 
     def sample(self, **health_ms: float) -> None:

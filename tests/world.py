@@ -18,11 +18,25 @@ from edgetune.documents.plan import Plan
 from edgetune.errors import DrainError, HostError
 from edgetune.hosts.answers import read_answer
 from edgetune.hosts.result import ANOTHER_MACHINE, HostResult
-from edgetune.rollout import baseline, bios, change, drain, lifecycle, looks, preflight, reboot
+from edgetune.rollout import preflight
 from edgetune.rollout.lease import as_owner
-from edgetune.rollout.planning import plan_rollout
 from edgetune.rollout.record import load_plan, read_rollout, save_plan
 from edgetune.rollout.site import Site
+from edgetune.rollout.steps import check_baseline
+from edgetune.rollout.steps.apply_tuning import apply_tuning
+from edgetune.rollout.steps.check_drained import check_drained
+from edgetune.rollout.steps.check_health import check_health
+from edgetune.rollout.steps.check_rebooted import check_rebooted
+from edgetune.rollout.steps.claim_pop import claim_pop
+from edgetune.rollout.steps.drain_hosts import begin_drain
+from edgetune.rollout.steps.plan_rollout import plan_rollout
+from edgetune.rollout.steps.reboot_hosts import reboot_hosts
+from edgetune.rollout.steps.release_claim import release_claim
+from edgetune.rollout.steps.restore_hosts import restore_hosts
+from edgetune.rollout.steps.set_bios import set_bios
+from edgetune.rollout.steps.set_rollout_state import set_rollout_state
+from edgetune.rollout.steps.undrain_hosts import undrain_hosts
+from edgetune.rollout.steps.verify_hosts import verify_hosts
 from edgetune.rollout.store import Store
 from edgetune.traffic import DrainDriver, Server
 from tests.agent_answers import RESULTS, ROW
@@ -30,19 +44,14 @@ from tests.bmcs import Bmcs
 from tests.builders import inventory_document, observed, plan, tuning, write_yaml
 
 # What failed is looked at a second time; here at once.
-preflight._AGAIN = baseline._LOOK_AGAIN = 0.0
+preflight._AGAIN = check_baseline._LOOK_AGAIN = 0.0
 
-_FIRST = (drain.begin_drain, drain.check_drained)
-_LAST = (
-    reboot.reboot_hosts,
-    reboot.check_rebooted,
-    change.verify_hosts,
-    drain.undrain_hosts,
-)
+_FIRST = (begin_drain, check_drained)
+_LAST = (reboot_hosts, check_rebooted, verify_hosts, undrain_hosts)
 _WAYS = {
-    "change": (*_FIRST, bios.set_bios, change.apply_tuning, *_LAST),
-    "sham": (*_FIRST, bios.set_bios, *_LAST),
-    "restore": (*_FIRST, reboot.check_rebooted, bios.set_bios, change.restore_hosts, *_LAST),
+    "change": (*_FIRST, set_bios, apply_tuning, *_LAST),
+    "sham": (*_FIRST, set_bios, *_LAST),
+    "restore": (*_FIRST, check_rebooted, set_bios, restore_hosts, *_LAST),
 }
 
 CHANGING_VERBS = ("ready", "apply", "confirm", "restore", "reboot")
@@ -407,7 +416,7 @@ class EmptyWorld:
     def begin_planned(self, digest: str) -> None:
         """Claim the PoP for a plan that is kept."""
         self.plan = load_plan(self.site, digest)
-        begun = lifecycle.claim_pop(self.site, plan=digest, owner="run-1", by="ana")
+        begun = claim_pop(self.site, plan=digest, owner="run-1", by="ana")
         self.rollout, self.epoch = begun["rollout"], begun["epoch"]
 
     def _planned(self, folder: Path, disruption: str = "", **planned: Any) -> Plan:
@@ -427,13 +436,13 @@ class EmptyWorld:
         """Enter a state; what is to be promoted is proven to help."""
         if state == "promoting":
             prove(self.site, self.rollout)
-        marked = lifecycle.set_rollout_state(self.site, self.rollout, self.epoch, state, **more)
+        marked = set_rollout_state(self.site, self.rollout, self.epoch, state, **more)
         self.epoch = marked["epoch"]
         return marked
 
     def take_over(self, **more: Any) -> dict[str, Any]:
         """Claim the rollout under a new epoch."""
-        taken = lifecycle.claim_pop(self.site, rollout=self.rollout, **more)
+        taken = claim_pop(self.site, rollout=self.rollout, **more)
         self.epoch = taken.get("epoch", self.epoch)
         return taken
 
@@ -459,13 +468,13 @@ class EmptyWorld:
         """The steps of a batch, as the workflow ``roll_batch`` takes them."""
         opened = as_owner(self.site, self.rollout)
         way = _WAYS[opened.batch(batch).what]
-        return [step for step in way if step is not bios.set_bios or opened.sets_bios]
+        return [step for step in way if step is not set_bios or opened.sets_bios]
 
     def roll(self, batch: int, until: Any = None) -> None:
         """One batch the whole way, or up to the step ``until`` and without it."""
         for step in takewhile(lambda step: step is not until, self.way(batch)):
             self.step(step, batch)
-            if step is reboot.reboot_hosts:
+            if step is reboot_hosts:
                 self.hosts.reboot()
 
     def roll_all(self, marked: Mapping[str, Any]) -> None:
@@ -475,7 +484,7 @@ class EmptyWorld:
             while left:
                 for step in self.way(batch):
                     self._until_nobody_waits(step, batch)
-                health = self.step(looks.check_health, batch)
+                health = self.step(check_health, batch)
                 assert health["failed"] == []
                 left = health["left"]
 
@@ -489,10 +498,10 @@ class EmptyWorld:
             result = self.step(step, batch)
             self.hosts.reboot()
             assert result.get("failed", []) == [], result
-            begun = step is drain.begin_drain and result["next"] == "check_drained"
+            begun = step is begin_drain and result["next"] == "check_drained"
             if begun or not result.get("waiting"):
                 return
-            if step is reboot.check_rebooted:
+            if step is check_rebooted:
                 # Nobody is on the way any more: whoever is awaited was never told.
                 self.age(batch)
         raise AssertionError(f"batch {batch} waits for ever: {result['message']}")
@@ -540,7 +549,7 @@ class BiosWorld(EmptyWorld):
         for state in ("changing", "soaking", "promoting"):
             self.roll_all(self.mark(state))
         self.mark("complete")
-        lifecycle.release_claim(self.site, self.rollout, self.epoch)
+        release_claim(self.site, self.rollout, self.epoch)
         return self.rollout
 
 
@@ -583,7 +592,7 @@ def ended(folder: Path) -> World:
     opened = as_owner(world.site, world.rollout)
     opened.head.quarantined["e000"] = Quarantine("gone")
     opened.save()
-    lifecycle.release_claim(world.site, world.rollout, world.epoch)
+    release_claim(world.site, world.rollout, world.epoch)
     held = world.site.claims.holder("lab1")
     if held:
         world.site.claims.release("lab1", held)

@@ -17,7 +17,7 @@ from typing import Any
 from edgetune import PACK
 from edgetune.documents.head import ENDED, Head
 from edgetune.documents.reading import check_fields, read_document
-from edgetune.errors import DamagedError, InputError, RefusedError
+from edgetune.errors import DamagedError, RefusedError
 from edgetune.freezes import in_force, read_written
 from edgetune.report.text import clock
 from edgetune.rollout.heads import all_heads
@@ -44,37 +44,6 @@ class Pause:
         return f"by {self.by or 'unknown'}" + (f": {self.reason}" if self.reason else "")
 
 
-def pause_pop(
-    site: Site, pop: str, cause: str = "asked", reason: str = "", by: str = ""
-) -> dict[str, Any]:
-    """Let nothing more begin on a PoP for this cause; a second time changes nothing."""
-    if cause not in CAUSES:
-        raise InputError("parameter", "cause", f"{cause!r} is none of {', '.join(CAUSES)}")
-    name = site.inventory.pop(pop).name
-    standing = _standing(pauses_of(site, name))
-    if cause in standing:
-        return _answer(site, name, False, f"{name} is paused already ({_because(standing)})")
-    _put(site, name, cause, Pause(True, time.time(), by, reason))
-    why = _because({cause: Pause(True, 0, by, reason)})
-    return _answer(site, name, True, f"{name} is paused ({why}); no further batch begins there")
-
-
-def resume_pop(site: Site, pop: str, cause: str = "", by: str = "") -> dict[str, Any]:
-    """Lift a pause of this cause, or every one of a PoP; a second time changes nothing."""
-    if cause and cause not in CAUSES:
-        raise InputError("parameter", "cause", f"{cause!r} is none of {', '.join(CAUSES)}")
-    standing = _standing(all_pauses(site).get(pop, {}))
-    if not standing:
-        return _answer(site, pop, False, f"{site.inventory.pop(pop).name} is not paused")
-    lifted = {own: pause for own, pause in standing.items() if cause in ("", own)}
-    for own in lifted:
-        _put(site, pop, own, Pause(False, time.time(), by))
-    left = {own: pause for own, pause in standing.items() if own not in lifted}
-    still = f"{pop} is still paused ({_because(left)})" if left else f"{pop} goes on"
-    was = f"; it was paused ({_because(lifted)})" if lifted else ""
-    return _answer(site, pop, bool(lifted), still + was)
-
-
 def refuse_if_paused(site: Site, pop: str) -> None:
     """RefusedError while a PoP is paused."""
     why = why_paused(site, pop)
@@ -95,8 +64,8 @@ def why_frozen(head: Head) -> str:
 
 def pause_text(pop: str, pauses: Mapping[str, Pause]) -> str:
     """The same of pauses that are known."""
-    standing = _standing(pauses)
-    return f"{pop} is paused ({_because(standing)})" if standing else ""
+    standing = standing_pauses(pauses)
+    return f"{pop} is paused ({causes_text(standing)})" if standing else ""
 
 
 def pauses_of(site: Site, pop: str) -> dict[str, Pause]:
@@ -116,15 +85,18 @@ def all_pauses(site: Site) -> dict[str, dict[str, Pause]]:
     return found
 
 
-def _standing(pauses: Mapping[str, Pause]) -> dict[str, Pause]:
+def standing_pauses(pauses: Mapping[str, Pause]) -> dict[str, Pause]:
+    """Those that were not lifted."""
     return {cause: pause for cause, pause in pauses.items() if pause.paused}
 
 
-def _because(pauses: Mapping[str, Pause]) -> str:
+def causes_text(pauses: Mapping[str, Pause]) -> str:
+    """Each cause, who paused for it and why, in one line."""
     return "; ".join(f"{cause}, {pause.text}" for cause, pause in pauses.items())
 
 
-def _put(site: Site, pop: str, cause: str, pause: Pause) -> None:
+def save_pause(site: Site, pop: str, cause: str, pause: Pause) -> None:
+    """Keep a pause in place of the last one of its cause."""
     site.store.put(_key(cause, pop), json.dumps({"schema": _SCHEMA, **asdict(pause)}))
 
 
@@ -143,8 +115,11 @@ def _key(cause: str, pop: str) -> str:
     return f"{PACK}.pause.{cause}.{pop}"
 
 
-def _answer(site: Site, pop: str, changed: bool, message: str) -> dict[str, Any]:
-    """``channel`` is that of the rollout which waits, or goes on, by what changed."""
+def pause_answer(site: Site, pop: str, changed: bool, message: str) -> dict[str, Any]:
+    """The result of an action that pauses or resumes.
+
+    ``channel`` is that of the rollout which waits, or goes on, by what changed.
+    """
     heads = all_heads(site) if changed else []
     channels = [head.channel for head in heads if head.pop == pop and head.state not in ENDED]
     channel = channels[-1] if channels else ""

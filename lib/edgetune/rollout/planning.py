@@ -3,26 +3,19 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
 from typing import Any
 
 from edgetune.bmc.identity import is_named, matches, mismatch
 from edgetune.bmc.ladder import ladder
 from edgetune.documents.plan import Options, Plan, Restart
 from edgetune.errors import InputError, RefusedError
-from edgetune.fields import Fields
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host, Pop
-from edgetune.options import read_options
 from edgetune.plan import make_plan, settings_by_agent, settings_by_bmc
 from edgetune.rendering import misfits, render
-from edgetune.report.findings import preflight_text
-from edgetune.report.text import plan_text
 from edgetune.rollout.bios_journal import load_journal
 from edgetune.rollout.preflight import Finding, Subject, refuse_unfit
-from edgetune.rollout.record import load_plan, save_plan
 from edgetune.rollout.site import Site
 from edgetune.rollout.unreadable import refuse_unreadable
 from edgetune.tuning import Tuning
@@ -36,56 +29,21 @@ _UNPROVEN = (
 _NO_WAY = "it offers no reset that restarts, but for what force_restart allows"
 
 
-def plan_rollout(
-    site: Site,
-    pop: str = "",
-    tuning: str = "",
-    plan: str = "",
-    **options: Any,
-) -> dict[str, Any]:
-    """What ``tuning`` would do to ``pop``; touches nothing, keeps the plan under its digest.
-
-    ``options`` are those of ``Options``, as a person gives them.
-
-    With ``plan`` (a digest that somebody approved) the same plan is made again from the hosts
-    as they are now; RefusedError says what no longer fits.
-    """
-    if plan:
-        made, notes = _make_again(site, plan, pop, tuning)
-    else:
-        chosen = read_options(Fields(options, "parameter"), Options)
-        seed = chosen.seed or secrets.randbits(31)
-        made, notes = _make(site, pop, tuning, replace(chosen, seed=seed))
-    save_plan(site, made)
-    split = made.groups
-    counts = f"{len(split['test'])} test and {len(split['control'])} control hosts"
-    return {
-        "plan": made.digest,
-        "pop": made.pop,
-        "tuning": made.tuning.name,
-        "disruption": made.disruption,
-        "test": split["test"],
-        "control": split["control"],
-        "batches": len(made.every_batch),
-        "seconds": made.seconds,
-        "message": f"{made.digest}: {counts}, {made.disruption}",
-        "text": preflight_text(plan_text(made), notes),
-    }
-
-
 def make_for(site: Site, pop_name: str, tuning_name: str, options: Options) -> Plan:
     """The plan for the hosts as they are now, not kept; RefusedError if there can be none."""
-    return _make(site, pop_name, tuning_name, options)[0]
+    return plan_and_notes(site, pop_name, tuning_name, options)[0]
 
 
-def _make(
+def plan_and_notes(
     site: Site,
     pop_name: str,
     tuning_name: str,
     options: Options,
     approved: Plan | None = None,
 ) -> tuple[Plan, list[Finding]]:
-    """The same, with what the preflight found that does not refuse it.
+    """The plan for the hosts as they are now, and what the preflight found against it.
+
+    RefusedError where that refuses the plan; what comes back with it does not.
 
     Of an ``approved`` plan that is made again, what BMCs that set nothing told then is kept.
     """
@@ -240,22 +198,6 @@ def _refuse_without_bios(
     if skipping:
         text = "a kernel is loaded for kexec, so a reboot may skip the BIOS"
         raise RefusedError(_few([f"{name}: {text}" for name in sorted(skipping)]))
-
-
-def _make_again(site: Site, digest: str, pop: str, tuning: str) -> tuple[Plan, list[Finding]]:
-    old = load_plan(site, digest)
-    for field, given, planned in (("pop", pop, old.pop), ("tuning", tuning, old.tuning.name)):
-        if given and given != planned:
-            raise InputError("parameter", field, f"plan {digest} is for {planned}, not {given}")
-    new, notes = _make(site, old.pop, old.tuning.name, old.options.checked(), old)
-    if new.digest != digest:
-        names = [each.name for each in fields(Plan) if each.name != "digest"]
-        changed = [name for name in names if getattr(new, name) != getattr(old, name)]
-        raise RefusedError(
-            f"plan {digest} no longer fits: {', '.join(changed) or 'what plans hold'} changed "
-            "since it was made"
-        )
-    return new, notes
 
 
 def _ask(

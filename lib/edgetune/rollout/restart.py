@@ -22,7 +22,9 @@ from edgetune.rollout.hosts import ask_bmcs
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.record import Record
 
-_TIMEOUT = 20
+TIMEOUT = 20
+# Seconds between two looks at hosts that boot.
+LOOK = (2, 30)
 # What a BMC answers that did nothing, and may do it when it is asked again.
 _LATER = ("busy", "unreachable", "garbage", "tls")
 # What it answers that did nothing, and will not do it. "failed" is a request that it turned down.
@@ -49,7 +51,7 @@ def restart(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
 
     def request(host: Host) -> dict[str, Any]:
         # The others of the batch took their time: it may be in POST by now.
-        facts = opened.site.fleet.ask([host], "facts", lambda each: {}, _TIMEOUT)[host.name]
+        facts = opened.site.fleet.ask([host], "facts", lambda each: {}, TIMEOUT)[host.name]
         if facts.failed or is_back(work, facts):
             raise BmcError("busy", "the host is on its way by now")
         waited = steady_clock.now() - told_at[host.name]

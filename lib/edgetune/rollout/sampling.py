@@ -1,121 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sample the hosts of PoPs."""
+"""Ask the hosts of PoPs for samples, and keep them."""
 
 from __future__ import annotations
 
-import math
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from edgetune.documents.head import ENDED
 from edgetune.documents.sample import Drift, Sample, sample_answer
-from edgetune.errors import FencedError
 from edgetune.inventory import Host, Pop
 from edgetune.metrics.samples import make_sample
 from edgetune.metrics.table import SampleTable
 from edgetune.report.text import drift_text
-from edgetune.rollout.automation import SAMPLED_EVERY
-from edgetune.rollout.bios_drift import bios_drift
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.health import health_request
-from edgetune.rollout.heartbeat import Heartbeat
-from edgetune.rollout.lease import Rollout, as_owner, open_rollout
 from edgetune.rollout.record import Record
 from edgetune.rollout.site import Site
-from edgetune.rollout.soak import Soak
 from edgetune.texts import shortened
 
 if TYPE_CHECKING:
     from edgetune.hosts.result import HostResult
 
 HEALTH_REQUESTS = 5
-_BY_RULE: Mapping[str, Any] = {
-    "samples": 0,
-    "missing": [],
-    "errors": {},
-    "drift": {},
-    "message": "the rule sample_running sampled it in this interval already",
-}
-# Samples that follow each other within so many seconds are taken by one task.
-_A_WHILE = 15.0
 _APART = 2.0
 # Settings of one host that are told one by one.
 _MOST_DRIFT = 50
 
 
-def sample_hosts(site: Site, pop: str = "", rollout: str = "", epoch: int = 0) -> dict[str, Any]:
-    """Take one sample of every host of a PoP, of a rollout's PoP, or of all with a rollout.
-
-    Of a rollout, as many as its interval asks for in a while; none where the rule sample_running
-    took one in this interval. ``due`` says that its baseline is over or that a look at it is due,
-    and ``again_in`` in how many seconds the next sample is. With ``epoch`` the rollout's owner
-    keeps its claim by it; FencedError if it lost it.
-    """
-    if not rollout:
-        found = _sample(site, [pop] if pop else _pops_under_way(site))
-        return {**found.told(), "due": False, "again_in": 0}
-    end = time.monotonic() + _A_WHILE
-    opened = _of_owner(site, rollout, epoch)
-    by_rule = _was_sampled_by_rule(opened)
-    found = _Found() if by_rule else _sample(site, [opened.head.pop])
-    while not (due := _is_due(opened)):
-        left = _next_sample(opened, by_rule)
-        if time.monotonic() + left > end:
-            break
-        time.sleep(left)
-        opened = _of_owner(site, rollout, epoch)
-        found.add(_sample(site, [opened.head.pop]))
-    told = found.told() if found.answered or found.errors else _BY_RULE
-    return {**told, "due": due, "again_in": int(_next_sample(opened, by_rule))}
-
-
-def _of_owner(site: Site, rollout: str, epoch: int) -> Rollout:
-    return open_rollout(site, rollout, epoch) if epoch else as_owner(site, rollout)
-
-
-def _was_sampled_by_rule(opened: Record) -> bool:
-    """Whether the rule sample_running went over the whole PoP in this interval.
-
-    Only what the rule says of itself shows that: there are samples of ours, too. A workflow that
-    samples every few seconds does not ask.
-    """
-    interval = opened.plan.options.interval
-    if interval < SAMPLED_EVERY:
-        return False
-    last = opened.site.heartbeats.last(_by_rule(opened.head.pop))
-    return last is not None and 0 <= time.time() - last.time < interval
-
-
-def _by_rule(pop: str) -> str:
+def sampled_by_rule(pop: str) -> str:
+    """Whose heartbeat says when the rule ``sample_running`` sampled a PoP."""
     return f"sample_running:{pop}"
 
 
-def sample_running(site: Site) -> dict[str, Any]:
-    """Take one sample of every host of every PoP with a rollout under way, and say so by PoP."""
-    began, pops = time.time(), _pops_under_way(site)
-    found = _sample(site, pops)
-    for pop in pops:
-        site.heartbeats.beat(_by_rule(pop), Heartbeat(began))
-    return found.told()
-
-
-def watch_drift(site: Site) -> dict[str, Any]:
-    """Take one sample of every host of the other PoPs on which a tuning stands."""
-    return _sample(site, _pops_standing(site), standing=True).told()
-
-
 @dataclass
-class _Found:
+class Found:
     """What one or more sweeps found: who answered, and of each host the last problem and drift."""
 
     answered: set[str] = field(default_factory=set)
     errors: dict[str, str] = field(default_factory=dict)
     drift: dict[str, list[str]] = field(default_factory=dict)
 
-    def add(self, later: _Found) -> None:
+    def add(self, later: Found) -> None:
         self.answered |= later.answered
         self.errors.update(later.errors)
         self.drift.update(later.drift)
@@ -133,48 +61,14 @@ class _Found:
         }
 
 
-def _sample(site: Site, pops: Sequence[str], standing: bool = False) -> _Found:
-    found = _Found()
-    for name, swept in _sweep(site, [site.inventory.pop(name) for name in pops]).items():
+def sample_pops(site: Site, pops: Sequence[str]) -> Found:
+    """Take one sample of every host of PoPs."""
+    found = Found()
+    for swept in _sweep(site, [site.inventory.pop(name) for name in pops]).values():
         errors = {own.host: str(own.error) for own in swept.answers if own.failed}
         answered = {own.host for own in swept.answers} - {*errors}
-        found.add(_Found(answered, errors, _drift(swept.answers)))
-        if standing:
-            for host, rows in bios_drift(site, name).items():
-                found.drift[host] = [*found.drift.get(host, []), *rows]
+        found.add(Found(answered, errors, _drift(swept.answers)))
     return found
-
-
-def _is_due(opened: Rollout) -> bool:
-    """Whether something is to be done with the samples; of a soak this is who stays with it."""
-    head = opened.head
-    if head.state == "baseline":
-        return time.time() >= head.baseline[1]
-    if head.state != "soaking":
-        return True
-    try:
-        opened.lease.renew()
-    except FencedError:
-        # Somebody else is at work on it, which the look finds out.
-        return True
-    return Soak(opened).waits_since is not None
-
-
-def _next_sample(opened: Rollout, by_rule: bool) -> float:
-    """Seconds until the next sample: on a grid, so that the time a task takes adds nothing.
-
-    The moment that is waited for has one of its own. Where the rule samples it is waited for, so
-    often that the owner is seen to live: a task for each sample of a day would be 1,440.
-    """
-    head, now = opened.head, time.time()
-    interval: float = opened.plan.options.interval
-    left = interval - (now - head.created) % interval
-    if by_rule:
-        left = max(left, opened.site.config.owner_timeout / 3)
-    ends = {"baseline": head.baseline[1:]}.get(head.state, [])
-    if head.state == "soaking":
-        ends = [Soak(opened).next_end]
-    return min([left, *(math.ceil(end - now) for end in ends if end > now)])
 
 
 def recent_samples(opened: Record, seconds: float, interval: float) -> SampleTable:
@@ -232,7 +126,7 @@ def _sweep(site: Site, pops: Sequence[Pop]) -> dict[str, _Swept]:
     return {pop.name: _Swept(samples[pop.name], [told[host] for host in pop.hosts]) for pop in pops}
 
 
-def _pops_under_way(site: Site) -> list[str]:
+def pops_under_way(site: Site) -> list[str]:
     """Those with a rollout that has not ended; one that the inventory lost stops no other.
 
     In an order of chance: where dead hosts use the time of the action up, not always the same
@@ -241,12 +135,6 @@ def _pops_under_way(site: Site) -> list[str]:
     under_way = {head.pop for head in all_heads(site) if head.state not in ENDED}
     known = under_way & set(site.inventory.pop_names())
     return random.sample(sorted(known), len(known))
-
-
-def _pops_standing(site: Site) -> list[str]:
-    """Those with a complete rollout that the inventory still has, and none under way."""
-    standing = {head.pop for head in all_heads(site) if head.state == "complete"}
-    return sorted((standing & set(site.inventory.pop_names())) - set(_pops_under_way(site)))
 
 
 def _drift(answers: Sequence[HostResult]) -> dict[str, list[str]]:

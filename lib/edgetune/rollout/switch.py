@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import secrets
-from typing import Any
 
 from edgetune import CAMPAIGN_SCHEMA, PACK
 from edgetune.documents.reading import read_document
@@ -27,35 +25,6 @@ STOP_KEY = f"{PACK}.stop_all"
 RESUMED_KEY = f"{PACK}.resumed"
 # Until something was stopped or resumed for the first time there is no permit.
 _OFF = ("", "false", "0", "no")
-_TRIES = 3
-
-
-def stop_all(site: Site, by: str = "", reason: str = "") -> dict[str, Any]:
-    """Let nothing be changed any more, on any PoP, until ``resume_all``."""
-    why = f"stopped by {by or 'unknown'}" + (f": {reason}" if reason else "")
-    site.store.put(STOP_KEY, why)
-    _take_permit_away(site, why)
-    message = f"{why}; hosts stay as they are until {command('resume_all')}"
-    return {"stopped": True, "message": message}
-
-
-def resume_all(site: Site, by: str = "") -> dict[str, Any]:
-    """Permit changes again; what was stopped is carried on by ``recover_orphans``.
-
-    RefusedError if somebody stops everything at the same moment.
-    """
-    was = stopped_by(site)
-    if not was:
-        return {"stopped": False, "message": "nothing was stopped"}
-    for _ in range(_TRIES):
-        # A step that read the keys just before this may take the permit away once.
-        permit = f"resumed by {by or 'unknown'}, permit {secrets.token_hex(8)}"
-        _keep(site, permit, "")
-        site.store.put(STOP_KEY, permit)
-        if not stopped_by(site):
-            message = f"{by or 'unknown'} permits changes again ({was})"
-            return {"stopped": False, "message": message}
-    raise RefusedError(f"everything was stopped again at once ({stopped_by(site)})")
 
 
 def stopped_by(site: Site) -> str:
@@ -74,7 +43,7 @@ def refuse_if_stopped(site: Site) -> None:
     """RefusedError while everything is stopped."""
     why = stopped_by(site)
     if why:
-        _take_permit_away(site, why)
+        take_permit_away(site, why)
         permits = f"{command('resume_all')} permits changes"
         raise RefusedError(f"everything is stopped ({STOP_KEY}: {why}); {permits}")
 
@@ -87,17 +56,18 @@ def _told(value: str | None, stop: str) -> str:
     return given
 
 
-def _take_permit_away(site: Site, why: str) -> None:
+def take_permit_away(site: Site, why: str) -> None:
     """Remember a stop where those who may only stop cannot write."""
     text = value_of(site.store, RESUMED_KEY)
     if text is not None and not _kept(text)[0]:
         return
     # The stop stands in any case; a user who may not write this key has stopped all the same.
     with contextlib.suppress(StoreError):
-        _keep(site, "", why)
+        keep_permit(site, "", why)
 
 
-def _keep(site: Site, permit: str, stop: str) -> None:
+def keep_permit(site: Site, permit: str, stop: str) -> None:
+    """Write the permit down, or the stop that took it away."""
     document = {"schema": CAMPAIGN_SCHEMA, "permit": permit, "stop": stop}
     site.store.put(RESUMED_KEY, json.dumps(document))
 

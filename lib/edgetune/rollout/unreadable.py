@@ -10,15 +10,12 @@ edgetune.released.ID    who gave up the record of a rollout, when and why; for t
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Sequence
-from typing import Any
 
-from edgetune import CAMPAIGN_SCHEMA, PACK
+from edgetune import PACK
 from edgetune.documents.head import ENDED
 from edgetune.documents.reading import read_document
-from edgetune.errors import DamagedError, InputError, RefusedError
+from edgetune.errors import DamagedError, RefusedError
 from edgetune.rollout.heads import Unreadable, read_heads
 from edgetune.rollout.site import Site
 from edgetune.texts import command
@@ -50,35 +47,6 @@ def unreadable_text(each: Unreadable) -> str:
     )
 
 
-def release_record(site: Site, rollout: str, reason: str = "", by: str = "") -> dict[str, Any]:
-    """Give up a record that cannot be read, so that rollouts begin on its PoP again.
-
-    The text stays where it is. Another text under the same key is judged anew. InputError if there
-    is no such record, RefusedError if it can be read.
-    """
-    heads, unreadable = read_heads(site)
-    if rollout in [head.id for head in heads]:
-        raise RefusedError(
-            f"the record of rollout {rollout} can be read: "
-            f"{command('rollout_pop', rollout=rollout)} carries it on, "
-            f"{command('roll_back_pop', rollout=rollout)} takes it back"
-        )
-    found = next((each for each in unreadable if each.id == rollout), None)
-    if found is None:
-        raise InputError("parameter", "rollout", f"there is no rollout {rollout!r}")
-    document = {
-        "schema": CAMPAIGN_SCHEMA,
-        "digest": found.digest,
-        "by": by,
-        "at": time.time(),
-        "reason": reason,
-    }
-    site.store.put(release_key(rollout), json.dumps(document))
-    where = found.pop or "every PoP"
-    message = f"{by or 'unknown'} gives up the record of {rollout}: rollouts begin on {where} again"
-    return {"rollout": rollout, "pop": found.pop, "why": found.why, "message": message}
-
-
 def is_released(site: Site, each: Unreadable) -> bool:
     """Whether a person gave up this text of a record."""
     key = release_key(each.id)
@@ -90,5 +58,5 @@ def is_released(site: Site, each: Unreadable) -> bool:
 
 
 def release_key(rollout: str) -> str:
-    """Where it is written that a record was given up."""
+    """The key under which a person gave a record up."""
     return f"{PACK}.released.{rollout}"

@@ -7,7 +7,7 @@ from collections import defaultdict
 
 from edgetune.durations import roughly
 from edgetune.rollout.guard.watched import Finding, Watched
-from edgetune.rollout.recovery import under_way
+from edgetune.rollout.progress import under_way
 
 _STATES = ("baseline", "changing", "soaking", "held", "promoting")
 # So many times in a row the others were sampled and it was not.

@@ -6,7 +6,7 @@ from __future__ import annotations
 from edgetune.durations import roughly
 from edgetune.rollout.guard.watched import Finding, Watched
 from edgetune.rollout.lease import idle_time
-from edgetune.rollout.recovery import is_orphaned
+from edgetune.rollout.orphans import is_orphaned
 from edgetune.rollout.soak import Soak
 from edgetune.texts import command
 

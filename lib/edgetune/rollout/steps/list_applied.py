@@ -7,7 +7,7 @@ from typing import Any
 
 from edgetune.errors import RefusedError
 from edgetune.rollout.heads import all_heads
-from edgetune.rollout.lifecycle import refuse_unfinished
+from edgetune.rollout.other_rollouts import refuse_unfinished
 from edgetune.rollout.site import Site
 
 

@@ -11,12 +11,13 @@ from edgetune.documents.batch import Batch, HostStep
 from edgetune.documents.head import CARRIED_ON_BY_A_WORKFLOW, ENDED
 from edgetune.errors import InputError, RefusedError
 from edgetune.rollout.bios import forget, still_set
-from edgetune.rollout.change import verify_hosts
-from edgetune.rollout.drain import undrain_hosts
 from edgetune.rollout.lease import Rollout, as_owner
-from edgetune.rollout.lifecycle import refuse_unfinished, release_claim
+from edgetune.rollout.other_rollouts import refuse_unfinished
 from edgetune.rollout.record import Record
 from edgetune.rollout.site import Site
+from edgetune.rollout.steps.release_claim import release_claim
+from edgetune.rollout.steps.undrain_hosts import undrain_hosts
+from edgetune.rollout.steps.verify_hosts import verify_hosts
 from edgetune.texts import command
 
 

@@ -1,104 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claim a PoP, move a rollout from state to state, give the PoP back."""
+"""Move a rollout from state to state."""
 
 from __future__ import annotations
 
-import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from edgetune import steady_clock
-from edgetune.documents.head import CHANGES_HOSTS, ENDED, FORWARD, Head
+from edgetune.documents.head import CHANGES_HOSTS, FORWARD, Head
 from edgetune.documents.plan import LEAST_SAMPLES
 from edgetune.durations import duration
-from edgetune.errors import AWAY, EdgetuneError, FencedError, InputError, RefusedError
+from edgetune.errors import AWAY, FencedError, InputError, RefusedError
 from edgetune.report.text import listed
-from edgetune.rollout.approval import use_approval, valid_approval
 from edgetune.rollout.automation import SAMPLED_EVERY, needed_rules, what_is_off
 from edgetune.rollout.baseline import usual_load
-from edgetune.rollout.heads import all_heads, read_heads
-from edgetune.rollout.lease import Rollout, as_owner, open_rollout
-from edgetune.rollout.pause import refuse_if_paused
+from edgetune.rollout.lease import Rollout, open_rollout
+from edgetune.rollout.progress import failures_text, under_way
 from edgetune.rollout.quarantine import in_service_still, look_at_quarantined
-from edgetune.rollout.record import Record, load_plan, read_rollout
-from edgetune.rollout.recovery import failures_text, is_orphaned, under_way
+from edgetune.rollout.record import Record, read_rollout
 from edgetune.rollout.rollback import plan_restore
 from edgetune.rollout.site import Site
+from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.switch import refuse_if_stopped
-from edgetune.rollout.unreadable import keeping_their_pop, unreadable_text
 from edgetune.texts import command
-
-_UNRECORDED = 60.0
-
-
-def claim_pop(
-    site: Site,
-    plan: str = "",
-    rollout: str = "",
-    left_by: str = "",
-    epoch: int = 0,
-    owner: str = "",
-    by: str = "",
-    wait: bool = False,
-    carry_on: bool = False,
-    orphaned: bool = False,
-    channel: str = "",
-    asked_by: str = "",
-    *,
-    approved: bool = False,
-    freezes: Sequence[Mapping[str, Any]] = (),
-) -> dict[str, Any]:
-    """Begin the rollout of a plan, or take over an existing one with a new epoch.
-
-    An existing one is named by its id, or by ``left_by``, the execution that carried it on
-    last; then ``claimed`` is False when that execution left nothing unfinished. With ``epoch``
-    it is taken over only from that epoch: a workflow takes nothing from a person. ``owner`` is
-    the execution that carries it on from now; ``wait`` says that this one stays until the soak
-    has ended. With ``carry_on`` nothing is taken that has ended: it could only be taken back,
-    with ``orphaned`` nothing that has a living owner. ``approved`` says that the caller knows of
-    an approval; otherwise ``plan_approval`` of the configuration asks for one of the plan that
-    no other rollout was begun with, by somebody who is neither ``by`` nor ``asked_by``, whom
-    StackStorm knows as the caller.
-    ``channel`` is where in chat the rollout tells how it gets on, if it does not know of one.
-    During ``freezes`` (see ``edgetune.freezes.written``) no batch of it begins.
-    """
-    needs_approval = bool(plan) and site.config.plan_approval and not approved
-    if needs_approval:
-        for who in (by, asked_by or by):
-            valid_approval(site, plan, f"plan {plan}", who, site.config.self_approval)
-    if plan:
-        channel = channel or site.config.chat_channel
-        closed = [dict(each) for each in freezes]
-        own = {"owner": owner, "by": by, "wait": wait, "channel": channel, "freezes": closed}
-        return _claimed(_begin(site, plan, own, needs_approval))
-    if not rollout:
-        left = [head for head in all_heads(site) if left_by and _left_unfinished(head, left_by)]
-        if not left:
-            return {"claimed": False, "message": "that execution left nothing to carry on"}
-        rollout = left[-1].id
-    taken = as_owner(site, rollout)
-    if not taken.head.may_become or (carry_on and taken.head.state in ENDED):
-        return {"claimed": False, "message": f"rollout {rollout} is {taken.head.state} already"}
-    if orphaned and not is_orphaned(site, taken.head):
-        return {"claimed": False, "message": f"rollout {rollout} has an owner again"}
-    refuse_unfinished(site, taken.head.pop, but=rollout)
-    claim = site.claims.take(
-        taken.head.pop,
-        rollout,
-        site.config.claim_ttl,
-        after=epoch or None,
-        above=_largest_epoch(site, taken.head.pop),
-    )
-    taken = as_owner(site, rollout)
-    taken.head.epoch, taken.head.owner = claim.epoch, owner
-    taken.head.wait = taken.head.wait or wait
-    taken.head.channel = taken.head.channel or channel
-    if taken.head.state in CHANGES_HOSTS:
-        taken.head.taken_over = steady_clock.now()
-    taken.head.note(by, f"taken over, epoch {claim.epoch}")
-    taken.save()
-    return _claimed(taken)
 
 
 def set_rollout_state(
@@ -230,20 +155,6 @@ def _refuse_unproven(head: Head, state: str) -> None:
         raise RefusedError(f"the verdict of rollout {head.id} decides {decided}; {text}")
 
 
-def release_claim(site: Site, rollout: str, epoch: int) -> dict[str, Any]:
-    """Give the PoP back; RefusedError while the rollout is under way or held."""
-    opened = as_owner(site, rollout)
-    if opened.head.state not in ENDED:
-        raise RefusedError(f"rollout {rollout} is {opened.head.state}; it keeps its claim")
-    # An action of an owner that it was taken from may still be running.
-    grace = opened.head.taken_over + site.config.claim_grace - steady_clock.now()
-    held = opened.lease.claim.epoch == epoch
-    released = held and site.claims.release(opened.head.pop, opened.lease.claim, max(0.0, grace))
-    word = f"is free in {duration(round(grace))}" if grace > 0 else "is free"
-    word = word if released else "was not claimed by this epoch any more"
-    return {"released": released, "message": f"{opened.head.pop} {word}"}
-
-
 def _begin_state(opened: Rollout, before: str) -> None:
     head, options, now = opened.head, opened.plan.options, time.time()
     if head.state != before:
@@ -270,87 +181,6 @@ def _told(opened: Record) -> str:
         return told
     off = what_is_off(opened.site, needed_rules([head]))
     return " ".join([f"{told}.", *off]) if off else told
-
-
-def _left_unfinished(head: Head, execution: str) -> bool:
-    return head.owner == execution and head.wants_a_workflow
-
-
-def _begin(site: Site, digest: str, own: Mapping[str, Any], needs_approval: bool) -> Rollout:
-    refuse_if_stopped(site)
-    plan = load_plan(site, digest)
-    pop = site.inventory.pop(plan.pop)
-    refuse_if_paused(site, pop.name)
-    refuse_unfinished(site, pop.name)
-    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
-    name = f"{pop.name}-{stamp}-{secrets.token_hex(2)}"
-    above = _largest_epoch(site, pop.name)
-    # Short, until the record says whose it is.
-    claim = site.claims.take(pop.name, name, _UNRECORDED, above=above)
-    head = Head(
-        id=name,
-        pop=pop.name,
-        tuning=plan.tuning.name,
-        plan=digest,
-        state="claimed",
-        epoch=claim.epoch,
-        created=time.time(),
-        **own,
-    )
-    head.note(head.by, f"{pop.name} claimed, epoch {claim.epoch}")
-    begun = Rollout(site, head)
-    try:
-        refuse_unfinished(site, pop.name)
-        if needs_approval:
-            use_approval(site, digest, f"plan {digest}", name)
-        begun.save()
-    except EdgetuneError:
-        site.claims.release(pop.name, claim)
-        raise
-    return begun
-
-
-def refuse_unfinished(site: Site, pop: str, but: str = "") -> None:
-    """RefusedError while a PoP has an unfinished rollout, or one that cannot be read.
-
-    A claim can run out; half a tuned PoP is nobody else's to change all the same. ``but`` is the
-    rollout that is to go on. While it has not ended, no other one can have begun beside it.
-    """
-    heads, unreadable = read_heads(site)
-    unended = [(head.id, head.state) for head in heads if head.pop == pop and _unended(head.state)]
-    if but in [name for name, _ in unended]:
-        unreadable = [each for each in unreadable if each.state]
-    kept = [each for each in keeping_their_pop(site, unreadable) if each.may_be_on(pop)]
-    # Another version of the pack wrote those whose state is known.
-    unended += [(each.id, each.state) for each in kept if each.state]
-    for name, state in unended:
-        if name != but:
-            raise RefusedError(f"{pop} has a rollout that is {state}: {name}")
-    for each in kept:
-        raise RefusedError(unreadable_text(each))
-
-
-def _unended(state: str) -> bool:
-    return state not in ENDED
-
-
-def _largest_epoch(site: Site, pop: str) -> int:
-    heads, unreadable = read_heads(site)
-    epochs = [head.epoch for head in heads if head.pop == pop]
-    epochs += [each.epoch for each in unreadable if each.may_be_on(pop)]
-    return max(epochs, default=0)
-
-
-def _claimed(opened: Record) -> dict[str, Any]:
-    head = opened.head
-    return {
-        "claimed": True,
-        "rollout": head.id,
-        "epoch": head.epoch,
-        "state": head.state,
-        "wait": head.wait,
-        "message": f"{head.id} holds {head.pop}, epoch {head.epoch}",
-    }
 
 
 def _entered(head: Head) -> str:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from edgetune.report.page import Material
 
 Document = Mapping[str, Any]
-
 _SLOTS = 240
 """How many a picture has at most."""
 _SAMPLES = 3

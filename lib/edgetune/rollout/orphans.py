@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which rollouts have lost their owner."""
+
+from __future__ import annotations
+
+from edgetune.documents.head import Head
+from edgetune.errors import RefusedError
+from edgetune.rollout.heartbeat import SILENT
+from edgetune.rollout.lease import Rollout, idle_time
+from edgetune.rollout.site import Site
+
+
+def is_orphaned(site: Site, head: Head) -> bool:
+    """Whether somebody should be carrying the rollout on, and nobody is.
+
+    That is seen when StackStorm still runs its owner, and the owner's action is dead; else after
+    ``owner_timeout`` seconds without a step.
+    """
+    if not head.wants_a_workflow:
+        return False
+    try:
+        interval: float = Rollout(site, head).plan.options.interval
+    except RefusedError:
+        # A damaged plan must not hide the other orphans.
+        interval = 0
+    idle = idle_time(site, head.pop)
+    if idle >= site.config.claim_ttl or idle > site.config.owner_timeout + interval:
+        return True
+    if idle <= SILENT or not site.executions:
+        return False
+    return head.owner in site.executions.dead_workflows

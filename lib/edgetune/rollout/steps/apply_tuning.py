@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Change the drained hosts of a batch to what the plan shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgetune.documents.batch import Batch
+from edgetune.inventory import Host
+from edgetune.rollout.change import (
+    agent_settings,
+    by_agent,
+    reach,
+    settings_before,
+    was_drained,
+    write_answers,
+)
+from edgetune.rollout.drain import keep_out
+from edgetune.rollout.hosts import ask_hosts
+from edgetune.rollout.lease import open_rollout
+from edgetune.rollout.order import after_change
+from edgetune.rollout.record import Record
+from edgetune.rollout.reverts import APPLY_TIMEOUT, can_cut_off, confirm_window, expect_revert
+from edgetune.rollout.site import Site
+
+# What an agent answers that changed nothing, or has proven that all is as before.
+_UNTOUCHED = ("refused", "bad_request", "undone")
+
+
+def apply_tuning(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+    """Change the drained hosts of a batch to what the plan shows, and nothing else.
+
+    A host that is not as the plan saw it refuses. Repeated, it changes nothing.
+    """
+    opened = open_rollout(site, rollout, epoch)
+    work = opened.batch(batch)
+    names = work.at("drained", "changing")
+    keep_out(opened, work, names)
+    tuned, others = by_agent(opened, names)
+    provisional = [name for name in tuned if _cuts_off(opened, name)]
+    expect_revert(opened, work, provisional, site.config.health_deadline + APPLY_TIMEOUT)
+    opened.move(work, names, "changing")
+    window = confirm_window(opened, len(work.hosts))
+    answers = ask_hosts(
+        opened,
+        tuned,
+        "apply",
+        lambda host: _apply_request(opened, work, host, window),
+        APPLY_TIMEOUT,
+    )
+    answers.update(reach(opened, opened.hosts(others)))
+    answered = [name for name in provisional if not answers[name].failed]
+    expect_revert(opened, work, answered, 0)
+    for name in tuned:
+        if answers[name].reason in _UNTOUCHED:
+            work.hosts[name].reverts_at = 0.0
+            work.hosts[name].go("drained")
+    return {**write_answers(opened, work, answers, "changed"), "next": after_change(work)}
+
+
+def _cuts_off(opened: Record, host: str) -> bool:
+    return can_cut_off(agent_settings(opened, host))
+
+
+def _apply_request(opened: Record, work: Batch, host: Host, window: float) -> dict[str, Any]:
+    return {
+        "rollout": opened.head.id,
+        "drained": was_drained(opened, work, host),
+        "tuning": opened.head.tuning,
+        "digest": opened.plan.tuning.digest,
+        "settings": agent_settings(opened, host.name),
+        "expect": settings_before(opened, host.name),
+        "confirm_within": window if _cuts_off(opened, host.name) else 0,
+        "grace_boots": 1 if opened.plan.reboots else 0,
+    }

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measure what a PoP was like before, and whether that lets a rollout prove anything."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from edgetune.documents.baseline import Prospect
+from edgetune.documents.plan import LEAST_SAMPLES
+from edgetune.documents.words import Decision, Verdict
+from edgetune.durations import duration
+from edgetune.errors import InputError, RefusedError
+from edgetune.report.findings import findings_text
+from edgetune.report.text import prospect_text
+from edgetune.rollout.baseline import measure
+from edgetune.rollout.lease import Rollout, open_rollout
+from edgetune.rollout.preflight import Finding, Subject, unfit_hosts
+from edgetune.rollout.record import Record
+from edgetune.rollout.site import Site
+
+_LOOK_AGAIN = 2.0
+# Samples that come so much farther apart than the interval come as often as was asked for.
+_JITTER = 1.1
+# How far back it is looked how far apart samples come, in intervals.
+_RECENT = 20
+
+
+def check_baseline(site: Site, rollout: str, epoch: int) -> dict[str, Any]:
+    """Measure the baseline and say what effect it permits to see, before anything is touched.
+
+    RefusedError when that is more than ``detectable_effect`` of the configuration, when a host's
+    samples do not tell, when the soak would end without those of a single look, or when a host
+    fails already: it would be taken for a failure of ours.
+    """
+    opened = open_rollout(site, rollout, epoch)
+    if opened.head.state != "baseline":
+        raise RefusedError(f"rollout {rollout} is {opened.head.state}; its baseline is over")
+    # The sweep at its end belongs to it, too.
+    opened.head.baseline[1] = time.time()
+    try:
+        baseline, power = measure(opened)
+    except InputError as error:
+        raise _ended(opened, str(error)) from None
+    opened.save_baseline(baseline)
+    text = prospect_text(power)
+    opened.head.note("", text)
+    most = site.config.detectable_effect
+    useless = _too_short(opened) or _useless(baseline.doubts, power, text, most)
+    why = useless or _failing(opened)
+    if why:
+        raise _ended(opened, why)
+    opened.save()
+    known = {} if power.effect is None else {"effect": power.effect}
+    return {**known, "power": power.power, "metric": power.metric, "message": text}
+
+
+def _ended(opened: Rollout, why: str) -> RefusedError:
+    """To be raised; the record says why the rollout goes no further."""
+    words = {"verdict": Verdict.INCONCLUSIVE.value, "decision": Decision.ROLL_BACK.value}
+    opened.head.verdict = {**words, "reason": why}
+    opened.save()
+    return RefusedError(why)
+
+
+def _too_short(opened: Record) -> str:
+    """Why the soak is too short for a look, going by how far apart samples came, or nothing."""
+    options, apart = opened.plan.options, _apart(opened)
+    least = math.ceil(options.warmup + LEAST_SAMPLES * apart)
+    if apart <= _JITTER * options.interval or options.soak >= least:
+        return ""
+    told = f"samples came {duration(round(apart, 1))} apart, and a look needs {LEAST_SAMPLES}"
+    soak = duration(options.soak)
+    return f"soak={soak} is too short: {told}; begin again with soak={duration(least)}"
+
+
+def _apart(opened: Record) -> float:
+    """Seconds from one of the last samples to the next, usually; 0 where there are too few."""
+    interval, end = opened.plan.options.interval, opened.head.baseline[1]
+    begin = max(opened.head.baseline[0], end - _RECENT * interval)
+    times = sorted({*opened.site.samples.window(opened.head.pop, begin, end).time})
+    if len(times) < LEAST_SAMPLES:
+        return 0.0
+    return statistics.median(later - time for time, later in zip(times, times[1:]))
+
+
+def _useless(doubts: Sequence[str], power: Prospect, text: str, most: float) -> str:
+    """Why a rollout after a baseline would prove nothing."""
+    if doubts:
+        return "; ".join(doubts)
+    nothing = power.effect is None and power.goal == "improve"
+    if most and (nothing or (power.effect or 0.0) > most):
+        return f"{text}; detectable_effect of the configuration is {most:.0%}"
+    return ""
+
+
+def _failing(opened: Record) -> str:
+    """Which hosts of the plan do not serve well, looked at twice: a check may fail for a moment."""
+    once = {finding.host for finding in _unfit(opened)}
+    if not once:
+        return ""
+    time.sleep(_LOOK_AGAIN)
+    found = [finding for finding in _unfit(opened) if finding.host in once]
+    if not found:
+        return ""
+    hosts = ",".join(sorted({finding.host for finding in found}))
+    told = "; ".join(findings_text(found))
+    return f"{told}: mend it, or begin again without: exclude={hosts}"
+
+
+def _unfit(opened: Record) -> list[Finding]:
+    names = [host for group in opened.plan.groups.values() for host in group]
+    return unfit_hosts(Subject(opened.site, opened.pop, opened.hosts(names)))

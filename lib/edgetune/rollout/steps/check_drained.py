@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""See which hosts of a batch carry no session any more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from edgetune import steady_clock
+from edgetune.documents.batch import Batch
+from edgetune.rollout.drain import drain_report, known_servers
+from edgetune.rollout.in_service import ADMITTED, leaving, put_back
+from edgetune.rollout.lease import Rollout, open_rollout
+from edgetune.rollout.quarantine import fail_host
+from edgetune.rollout.readiness import own_sessions, proven_by_effect, set_ready
+from edgetune.rollout.recognition import recognised
+from edgetune.rollout.reverts import waits_for_revert
+from edgetune.rollout.site import Site
+from edgetune.traffic import DrainDriver, Server
+
+_LEAVING = "may still get requests after its drain deadline"
+
+
+def check_drained(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+    """Who of the batch carries no session any more; who is overdue is put back and skipped.
+
+    A host without sessions is isolated (clients with a persistence cookie still come to one that
+    was only withdrawn), and its own health answers "not ready" from here until it is verified: a
+    load balancer that forgets sends it nothing. The host itself is asked, too: a load balancer
+    that was reloaded counts no session of its former process, and some count none at all. With
+    the plan's ``force`` an overdue host goes on with its sessions. In a rollback an overdue
+    host is quarantined: it stays drained.
+    """
+    opened = open_rollout(site, rollout, epoch)
+    work = opened.batch(batch)
+    draining = work.at("draining")
+    if draining:
+        driver = site.load_balancer(opened.pop)
+        servers = _counted(opened, known_servers(opened, driver, draining), draining)
+        empty = [
+            name
+            for name in draining
+            if _is_empty(opened, work, name, servers[opened.pop.host(name).server], driver)
+        ]
+        _take_out(opened, work, driver, proven_by_effect(opened, work, driver, empty))
+        opened.save_batch(work)
+    return drain_report(opened, work, "drained")
+
+
+def _counted(
+    opened: Rollout, servers: Mapping[str, Server], names: Sequence[str]
+) -> Mapping[str, Server]:
+    """The servers, with the hosts' own counts of sessions where the load balancer tells none."""
+    if not opened.pop.ports:
+        # A host that knows no port counts nothing, which is not zero.
+        return servers
+    unknown = [host for host in opened.hosts(names) if servers[host.server].sessions is None]
+    answers = own_sessions(opened, [host.name for host in unknown])
+    counted = {
+        host.server: replace(servers[host.server], sessions=answers[host.name].data["sessions"])
+        for host in unknown
+        if not answers[host.name].failed
+    }
+    return {**servers, **counted}
+
+
+def _is_empty(opened: Rollout, work: Batch, name: str, server: Server, driver: DrainDriver) -> bool:
+    """Whether the load balancer has nothing on a draining host any more."""
+    if not server.withdrawn:
+        # It forgot our withdrawal, as a load balancer does when it is reloaded.
+        opened.lease.permit()
+        driver.withdraw(server.name)
+        return False
+    if server.leaving:
+        return _goes_on(opened, work, name, _LEAVING, driver)
+    return server.sessions == 0 or _goes_on(opened, work, name, _busy(server.sessions), driver)
+
+
+def _busy(sessions: int | None) -> str:
+    count = "unknown" if sessions is None else sessions
+    return f"still carries {count} sessions after its drain deadline"
+
+
+def _take_out(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]) -> None:
+    """Drained from here on, once the hosts say so themselves; who does not answer, fails."""
+    for host in opened.hosts(names):
+        if work.hosts[host.name].lb_before == ADMITTED:
+            opened.lease.permit()
+            driver.isolate(host.server)
+    if names:
+        still = leaving(opened.pop, driver.servers())
+        names = [
+            name
+            for name in names
+            if name not in still or _goes_on(opened, work, name, _LEAVING, driver)
+        ]
+    names = recognised(opened, work, driver, names) if work.what == "restore" else names
+    for name, answer in set_ready(opened, names, ready=False).items():
+        if waits_for_revert(opened, work, answer):
+            continue
+        if answer.failed:
+            fail_host(opened, work, name, str(answer.error))
+            continue
+        sessions = int(answer.data["sessions"])
+        if sessions == 0 or _goes_on(opened, work, name, _busy(sessions), driver):
+            work.hosts[name].go("drained")
+
+
+def _goes_on(opened: Rollout, work: Batch, name: str, error: str, driver: DrainDriver) -> bool:
+    """Whether a host goes on although it is not empty: overdue, and only by force.
+
+    Another overdue host is put back and skipped; in a rollback it is quarantined.
+    """
+    host = work.hosts[name]
+    if steady_clock.now() - host.at <= opened.site.config.drain_deadline:
+        return False
+    if opened.plan.options.force:
+        return True
+    if work.what == "restore":
+        fail_host(opened, work, name, error)
+        return False
+    told = set_ready(opened, [name], ready=True)[name]
+    if told.failed:
+        fail_host(opened, work, name, str(told.error))
+        return False
+    opened.lease.permit()
+    put_back(driver, opened.pop.host(name).server, host.lb_before)
+    host.go("skipped", error)
+    return False

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hold the hosts of a batch against stated limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgetune.documents.batch import Batch
+from edgetune.judge.limits import beyond_limits
+from edgetune.report.text import listed
+from edgetune.rollout.baseline import usual_health
+from edgetune.rollout.lease import open_rollout
+from edgetune.rollout.record import Record
+from edgetune.rollout.sampling import sample_pop
+from edgetune.rollout.site import Site
+
+_DONE = {"change": "changed", "sham": "rebooted", "restore": "as before"}
+
+
+def check_health(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+    """Hold the hosts of a batch that serve again against the limits of ``judge.limits``.
+
+    ``left`` counts hosts for which a rollback had no room yet: the batch is to be taken again.
+    """
+    opened = open_rollout(site, rollout, epoch)
+    work = opened.batch(batch)
+    left = len(work.at("planned"))
+    samples, _ = sample_pop(site, opened.pop)
+    now = {sample.host: sample.gauges for sample in samples}
+    # What is taken back already serves again: nothing is stopped for it.
+    checked = work.at("done") if work.what != "restore" else []
+    before = usual_health(opened) if checked else {}
+    changed = {host for b in opened.batches() if b.what == "change" for host in b.at("done")}
+    failed = beyond_limits(checked, now, before, changed)
+    for name in work.at("done"):
+        work.hosts[name].error = failed.get(name)
+    work.checked = not left
+    opened.save_batch(work)
+    errors = "; ".join(f"{name}: {problem}" for name, problem in failed.items())
+    return {
+        "left": left,
+        "next": "drain_hosts" if left else "",
+        "failed": list(failed),
+        "error": errors,
+        "channel": "" if left else opened.head.channel,
+        "message": errors or _what_was_done(opened, work),
+    }
+
+
+def _what_was_done(opened: Record, batch: Batch) -> str:
+    numbers = opened.numbers(opened.head.state)
+    served = " and back in service" if opened.drains else ""
+    parts = {
+        f"{_DONE[batch.what]}{served}, within limits": batch.at("done"),
+        "skipped": batch.at("skipped"),
+        "quarantined": batch.at("quarantined"),
+        "waiting for room": batch.at("planned"),
+    }
+    told = "; ".join(f"{listed(hosts)} {what}" for what, hosts in parts.items() if hosts)
+    return f"batch {batch.number - numbers.start + 1} of {len(numbers)}: {told}"

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Take the hosts of a batch out of traffic, once the PoP has room for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from edgetune.documents.batch import SETTLED_STEPS, UNTOUCHED_STEPS, Batch, Wait
+from edgetune.errors import DrainError, RefusedError
+from edgetune.rollout.drain import POLL, drain_report, known_servers
+from edgetune.rollout.in_service import hosts_in_service, put_back, serves, state_of
+from edgetune.rollout.lease import Rollout, open_rollout
+from edgetune.rollout.order import again_in, has_live_left
+from edgetune.rollout.pause import why_frozen, why_paused
+from edgetune.rollout.quarantine import LOST, fail_host, take_out_quarantined
+from edgetune.rollout.recognition import without_strangers
+from edgetune.rollout.record import Record
+from edgetune.rollout.site import Site
+from edgetune.rollout.steps.check_drained import check_drained
+from edgetune.rollout.surge import surge_of
+from edgetune.texts import shortened
+from edgetune.traffic import DrainDriver, Server
+
+# A drain that is over within so many seconds needs no task of its own, which would take longer.
+_AT_ONCE = 5.0
+# Seconds between two tries where there is no room; a pause may last for a night, a freeze for days.
+_SOON, _PAUSED = (15, 60), (60, 60)
+_LONG = 3600
+
+
+def drain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+    """Begin to drain the hosts of a batch, and see for a moment whether that is over.
+
+    A drain that takes longer is for ``check_drained`` to await.
+    """
+    # From here: what has taken long to begin leaves the rest to a task with a timeout of its own.
+    deadline = time.monotonic() + _AT_ONCE
+    told = begin_drain(site, rollout, epoch, batch)
+    while told["next"] == "check_drained" and time.monotonic() < deadline:
+        told = check_drained(site, rollout, epoch, batch)
+        if told["failed"]:
+            break
+        time.sleep(POLL)
+    return told
+
+
+def begin_drain(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+    """Begin to drain the hosts of a batch, once the PoP has room for it.
+
+    What each server was before is written down first, and only once: a second run never takes
+    our own withdrawal for the previous state. Live tunings drain nothing. ``waiting`` counts hosts
+    that cannot be drained now, because of a freeze or a surge, because the PoP is paused, or
+    because a rollback finds no room under the floor. Where a rollback finds room for some of
+    them, or can go on with hosts that are out of service, these go first, and ``check_health``
+    tells that the others are left.
+    """
+    opened = open_rollout(site, rollout, epoch)
+    work = opened.batch(batch)
+    names = work.at("planned", "draining")
+    held = _held_up(opened, work)
+    if held:
+        return _waits(opened, work, held, len(names))
+    driver = site.load_balancer(opened.pop)
+    if not opened.drains:
+        _recognise_live(opened, work, driver, names)
+        opened.move(work, names, "drained")
+    if not names or not opened.drains:
+        return _began(opened, work, "nothing to drain")
+    names = _without_lost(opened, work, driver, names)
+    names = without_strangers(opened, work, known_servers(opened, driver, names), names)
+    names = _with_room(opened, driver, work, names) if work.what == "restore" else names
+    servers = known_servers(opened, driver, names)
+    serving = [name for name in names if serves(servers[opened.pop.host(name).server])]
+    surge = surge_of(opened) if serving else ""
+    if surge and _others_go_on(work, serving):
+        names = [name for name in names if name not in serving]
+    elif surge:
+        return _waits(opened, work, _Held(surge, _until_calm(opened)), len(names))
+    try:
+        servers = _wait_for_room(opened, driver, names, work.what != "restore")
+    except RefusedError as error:
+        if work.what != "restore":
+            raise
+        return _waits(opened, work, _Held(str(error), _until_room(opened)), len(names))
+    _drain(opened, work, driver, names, servers)
+    too_few = _give_room_back(opened, driver, work, serving)
+    if too_few:
+        return _waits(opened, work, _Held(too_few, _until_room(opened)), len(serving))
+    return _began(opened, work, f"draining {', '.join(names)}" if names else "nothing to drain")
+
+
+def _drain(
+    opened: Rollout,
+    work: Batch,
+    driver: DrainDriver,
+    names: Sequence[str],
+    servers: Mapping[str, Server],
+) -> None:
+    for name in names:
+        host = work.hosts[name]
+        host.lb_before = host.lb_before or state_of(servers[opened.pop.host(name).server])
+    opened.move(work, names, "draining")
+    for each in opened.hosts(names):
+        if not servers[each.server].withdrawn:
+            opened.lease.permit()
+            driver.withdraw(each.server)
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Why a batch may not begin now, and until what; tried again within these seconds."""
+
+    why: str
+    until: str = ""
+    least: int = _SOON[0]
+    most: int = _SOON[1]
+
+
+def _held_up(opened: Record, work: Batch) -> _Held | None:
+    """What keeps a batch from beginning, apart from room; None if nothing does."""
+    if not _may_wait(work):
+        return None
+    frozen = why_frozen(opened.head)
+    if frozen:
+        return _Held(f"{frozen}; no further batch begins", "", _LONG, _LONG)
+    paused = why_paused(opened.site, opened.head.pop)
+    told = f"{paused}; no further batch begins"
+    return _Held(told, "resume_pop lets it go on", *_PAUSED) if paused else None
+
+
+def _until_calm(opened: Record) -> str:
+    return f"it carries at most {opened.site.config.surge_factor:g} times its usual load"
+
+
+def _until_room(opened: Record) -> str:
+    return f"more than {opened.pop.must_serve} hosts are in service"
+
+
+def _may_wait(work: Batch) -> bool:
+    """Whether a pause holds the batch: what was begun is finished, what goes back goes back."""
+    begun = len(work.at(*UNTOUCHED_STEPS)) < len(work.hosts)
+    return work.what != "restore" and bool(work.at("planned")) and not begun
+
+
+def _waits(opened: Rollout, work: Batch, held: _Held, waiting: int) -> dict[str, Any]:
+    """Have it called again, and write down what it waits for."""
+    before = work.wait
+    same = before is not None and before.until == held.until
+    since = before.since if before and same else time.time()
+    wait = Wait(since, shortened(held.why), held.until)
+    if wait != before:
+        work.wait = wait
+        opened.save_batch(work)
+    waited = time.time() - since
+    return {
+        "hosts": list(work.hosts),
+        "waiting": waiting,
+        "skipped": [],
+        "failed": [],
+        "error": "",
+        "next": "restore_live" if has_live_left(work) else "drain_hosts",
+        "again_in": again_in(opened.site.config, waited, held.least, held.most),
+        "message": held.why,
+    }
+
+
+def _began(opened: Rollout, work: Batch, message: str) -> dict[str, Any]:
+    if work.wait:
+        work.wait = None
+        opened.save_batch(work)
+    return drain_report(opened, work, message)
+
+
+def _without_lost(
+    opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]
+) -> list[str]:
+    """In a rollback, a host that the load balancer lost stops nobody else: it is quarantined."""
+    lost = _lost(opened, driver, names) if work.what == "restore" else []
+    for name in lost:
+        fail_host(opened, work, name, LOST)
+    if lost:
+        opened.save_batch(work)
+        take_out_quarantined(opened, work)
+    return [name for name in names if name not in lost]
+
+
+def _lost(opened: Rollout, driver: DrainDriver, names: Sequence[str]) -> list[str]:
+    """Hosts that the load balancer's whole list lacks in every look for ``health_deadline``.
+
+    DrainError if it knows none of the PoP's hosts: that says something of the load balancer.
+    """
+    deadline = time.monotonic() + opened.site.config.health_deadline
+    lost = list(names)
+    while True:
+        servers = driver.servers()
+        if not any(host.server in servers for host in opened.pop.hosts):
+            raise DrainError(f"{opened.pop.name}: the load balancer knows none of its hosts")
+        lost = [host.name for host in opened.hosts(lost) if host.server not in servers]
+        if not lost or time.monotonic() > deadline:
+            return lost
+        time.sleep(POLL)
+        opened.lease.permit()
+
+
+def _recognise_live(
+    opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]
+) -> None:
+    """Before hosts are changed while they serve; a rollback asks nothing of a load balancer."""
+    if names and work.what != "restore":
+        without_strangers(opened, work, known_servers(opened, driver, names), names)
+
+
+def _with_room(opened: Record, driver: DrainDriver, work: Batch, names: Sequence[str]) -> list[str]:
+    """As many as the PoP has room for by now: it may have lost hosts since the batch was planned.
+
+    All of them where there is no room at all and nothing else to do: they have to wait for it.
+    """
+    in_service = hosts_in_service(opened.pop, driver.servers())
+    room = max(0, len(in_service) - opened.pop.must_serve)
+    last = [name for name in names if name in in_service][room:]
+    go_on = room > 0 or _others_go_on(work, last)
+    return [name for name in names if not (go_on and name in last)]
+
+
+def _others_go_on(work: Batch, names: Sequence[str]) -> bool:
+    """Whether a rollback can bring hosts back that are out of service, while these serve on."""
+    others = [name for name in work.hosts if name not in (*names, *work.at(*SETTLED_STEPS))]
+    return work.what == "restore" and bool(others)
+
+
+def _wait_for_room(
+    opened: Rollout, driver: DrainDriver, names: Sequence[str], patient: bool
+) -> Mapping[str, Server]:
+    """The servers, once enough others serve; hosts that serve nothing need no room."""
+    deadline = time.monotonic() + (opened.site.config.health_deadline if patient else 0)
+    while True:
+        servers = known_servers(opened, driver, names)
+        serving = hosts_in_service(opened.pop, servers)
+        left = len(serving - set(names))
+        if left >= opened.pop.must_serve or not serving & set(names):
+            return servers
+        if time.monotonic() >= deadline:
+            raise RefusedError(
+                f"{opened.pop.name}: draining {', '.join(names)} would leave {left} hosts in "
+                f"service, {opened.pop.must_serve} must stay"
+            )
+        time.sleep(POLL)
+        opened.lease.permit()
+
+
+def _give_room_back(
+    opened: Rollout, driver: DrainDriver, work: Batch, served: Sequence[str]
+) -> str:
+    """Somebody else may have drained hosts at the same moment: then ours go back, and wait."""
+    left = len(hosts_in_service(opened.pop, driver.servers()))
+    if left >= opened.pop.must_serve or not served:
+        return ""
+    for host in opened.hosts(served):
+        opened.lease.permit()
+        put_back(driver, host.server, work.hosts[host.name].lb_before)
+        work.hosts[host.name].lb_before = None
+    opened.move(work, served, "planned")
+    names = ", ".join(served)
+    return f"{names} went back: {left} hosts in service, {opened.pop.must_serve} must stay"

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find the rollouts whose owner died, and end dead executions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from edgetune.documents.head import ENDED, Head
+from edgetune.errors import EdgetuneError, StoreError
+from edgetune.rollout.heads import read_heads
+from edgetune.rollout.lease import idle_times
+from edgetune.rollout.nodes import this_node
+from edgetune.rollout.orphans import is_orphaned
+from edgetune.rollout.site import Site
+from edgetune.rollout.switch import stopped_by
+from edgetune.rollout.unreadable import keeping_their_pop, unreadable_text
+
+
+def find_orphans(site: Site) -> dict[str, Any]:
+    """The rollouts that nobody carries on, the ones that waited longest first.
+
+    Executions of the pack that are dead or lost are ended in StackStorm, where a policy would count
+    them for ever: not those whose rollout is still to be taken over, as their workflow would go on.
+    """
+    # A timer calls this on whichever node has an action runner free: that node tells what it holds.
+    with suppress(EdgetuneError):
+        site.nodes.keep(this_node(site.config))
+    heads, unreadable = read_heads(site)
+    orphans = [] if stopped_by(site) else [head for head in heads if is_orphaned(site, head)]
+    waited = idle_times(site, [head.pop for head in orphans])
+    ids = [head.id for head in sorted(orphans, key=lambda head: -waited[head.pop])]
+    damaged = [unreadable_text(each) for each in keeping_their_pop(site, unreadable)]
+    ended = _end_dead(site, {head.id: head for head in heads})
+    told = [f"{len(ids)} rollouts without an owner", *damaged]
+    told += [f"dead executions ended: {', '.join(ended)}"] if ended else []
+    return {"ids": ids, "unreadable": damaged, "ended": ended, "message": "; ".join(told)}
+
+
+def _end_dead(site: Site, heads: Mapping[str, Head]) -> list[str]:
+    if site.executions is None:
+        return []
+    owners = {head.owner for head in heads.values() if head.wants_a_workflow}
+    ended = []
+    for execution in site.executions.dead:
+        holds = owners.intersection(site.executions.ancestors(execution))
+        if not holds and not _is_of_its_epoch(execution.parameters, heads):
+            # A user that may not end them has its rollouts recovered all the same.
+            with suppress(StoreError):
+                site.executions.abandon(execution)
+                ended.append(execution.id)
+    with suppress(StoreError):
+        for workflow, parts in site.executions.lost_workflows(site.config.owner_timeout):
+            if not owners & parts:
+                site.executions.cancel(workflow)
+                ended.append(workflow.id)
+    return ended
+
+
+def _is_of_its_epoch(parameters: Mapping[str, Any], heads: Mapping[str, Head]) -> bool:
+    head = heads.get(parameters.get("rollout", ""))
+    return head is not None and head.state not in ENDED and head.epoch == parameters.get("epoch")

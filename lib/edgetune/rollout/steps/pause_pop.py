@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pause a PoP."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from edgetune.errors import InputError
+from edgetune.rollout.pause import (
+    CAUSES,
+    Pause,
+    causes_text,
+    pause_answer,
+    pauses_of,
+    save_pause,
+    standing_pauses,
+)
+from edgetune.rollout.site import Site
+
+
+def pause_pop(
+    site: Site, pop: str, cause: str = "asked", reason: str = "", by: str = ""
+) -> dict[str, Any]:
+    """Let nothing more begin on a PoP for this cause; a second time changes nothing."""
+    if cause not in CAUSES:
+        raise InputError("parameter", "cause", f"{cause!r} is none of {', '.join(CAUSES)}")
+    name = site.inventory.pop(pop).name
+    standing = standing_pauses(pauses_of(site, name))
+    if cause in standing:
+        return pause_answer(
+            site, name, False, f"{name} is paused already ({causes_text(standing)})"
+        )
+    save_pause(site, name, cause, Pause(True, time.time(), by, reason))
+    why = causes_text({cause: Pause(True, 0, by, reason)})
+    return pause_answer(
+        site, name, True, f"{name} is paused ({why}); no further batch begins there"
+    )

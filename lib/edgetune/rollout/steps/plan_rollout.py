@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make the plan of a rollout, or make one again that was approved."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import fields, replace
+from typing import Any
+
+from edgetune.documents.plan import Options, Plan
+from edgetune.errors import InputError, RefusedError
+from edgetune.fields import Fields
+from edgetune.options import read_options
+from edgetune.report.findings import preflight_text
+from edgetune.report.text import plan_text
+from edgetune.rollout.planning import plan_and_notes
+from edgetune.rollout.preflight import Finding
+from edgetune.rollout.record import load_plan, save_plan
+from edgetune.rollout.site import Site
+
+
+def plan_rollout(
+    site: Site,
+    pop: str = "",
+    tuning: str = "",
+    plan: str = "",
+    **options: Any,
+) -> dict[str, Any]:
+    """What ``tuning`` would do to ``pop``; touches nothing, keeps the plan under its digest.
+
+    ``options`` are those of ``Options``, as a person gives them.
+
+    With ``plan`` (a digest that somebody approved) the same plan is made again from the hosts
+    as they are now; RefusedError says what no longer fits.
+    """
+    if plan:
+        made, notes = _make_again(site, plan, pop, tuning)
+    else:
+        chosen = read_options(Fields(options, "parameter"), Options)
+        seed = chosen.seed or secrets.randbits(31)
+        made, notes = plan_and_notes(site, pop, tuning, replace(chosen, seed=seed))
+    save_plan(site, made)
+    split = made.groups
+    counts = f"{len(split['test'])} test and {len(split['control'])} control hosts"
+    return {
+        "plan": made.digest,
+        "pop": made.pop,
+        "tuning": made.tuning.name,
+        "disruption": made.disruption,
+        "test": split["test"],
+        "control": split["control"],
+        "batches": len(made.every_batch),
+        "seconds": made.seconds,
+        "message": f"{made.digest}: {counts}, {made.disruption}",
+        "text": preflight_text(plan_text(made), notes),
+    }
+
+
+def _make_again(site: Site, digest: str, pop: str, tuning: str) -> tuple[Plan, list[Finding]]:
+    old = load_plan(site, digest)
+    for field, given, planned in (("pop", pop, old.pop), ("tuning", tuning, old.tuning.name)):
+        if given and given != planned:
+            raise InputError("parameter", field, f"plan {digest} is for {planned}, not {given}")
+    new, notes = plan_and_notes(site, old.pop, old.tuning.name, old.options.checked(), old)
+    if new.digest != digest:
+        names = [each.name for each in fields(Plan) if each.name != "digest"]
+        changed = [name for name in names if getattr(new, name) != getattr(old, name)]
+        raise RefusedError(
+            f"plan {digest} no longer fits: {', '.join(changed) or 'what plans hold'} changed "
+            "since it was made"
+        )
+    return new, notes

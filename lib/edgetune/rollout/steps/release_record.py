@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Give up a record that cannot be read."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from edgetune import CAMPAIGN_SCHEMA
+from edgetune.errors import InputError, RefusedError
+from edgetune.rollout.heads import read_heads
+from edgetune.rollout.site import Site
+from edgetune.rollout.unreadable import release_key
+from edgetune.texts import command
+
+
+def release_record(site: Site, rollout: str, reason: str = "", by: str = "") -> dict[str, Any]:
+    """Give up a record that cannot be read, so that rollouts begin on its PoP again.
+
+    The text stays where it is. Another text under the same key is judged anew. InputError if there
+    is no such record, RefusedError if it can be read.
+    """
+    heads, unreadable = read_heads(site)
+    if rollout in [head.id for head in heads]:
+        raise RefusedError(
+            f"the record of rollout {rollout} can be read: "
+            f"{command('rollout_pop', rollout=rollout)} carries it on, "
+            f"{command('roll_back_pop', rollout=rollout)} takes it back"
+        )
+    found = next((each for each in unreadable if each.id == rollout), None)
+    if found is None:
+        raise InputError("parameter", "rollout", f"there is no rollout {rollout!r}")
+    document = {
+        "schema": CAMPAIGN_SCHEMA,
+        "digest": found.digest,
+        "by": by,
+        "at": time.time(),
+        "reason": reason,
+    }
+    site.store.put(release_key(rollout), json.dumps(document))
+    where = found.pop or "every PoP"
+    message = f"{by or 'unknown'} gives up the record of {rollout}: rollouts begin on {where} again"
+    return {"rollout": rollout, "pop": found.pop, "why": found.why, "message": message}

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Take the tuning back on the hosts of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from edgetune import steady_clock
+from edgetune.documents.batch import Batch
+from edgetune.hosts.result import HostResult
+from edgetune.inventory import Host
+from edgetune.rollout.change import (
+    by_agent,
+    change_report,
+    is_same,
+    reach,
+    settings_before,
+    settings_request,
+    was_drained,
+    write_answers,
+)
+from edgetune.rollout.drain import keep_out
+from edgetune.rollout.hosts import ask_hosts
+from edgetune.rollout.lease import Rollout, open_rollout
+from edgetune.rollout.order import after_change, again_in
+from edgetune.rollout.record import Record
+from edgetune.rollout.reverts import APPLY_TIMEOUT, waiting_text, waits_for_revert
+from edgetune.rollout.site import Site
+from edgetune.vocabulary.kinds import KINDS
+
+# Seconds between two looks at hosts that take a change back by themselves.
+_LOOK = (5, 15)
+
+
+def restore_hosts(
+    site: Site, rollout: str, epoch: int, batch: int, live: bool = False
+) -> dict[str, Any]:
+    """Take the tuning back on the hosts of a batch, from each host's own journal.
+
+    With ``live`` only what a host can take back while it serves: the rest of the batch waits.
+    """
+    opened = open_rollout(site, rollout, epoch)
+    work = opened.batch(batch)
+    if live:
+        return _restore_live(opened, work)
+    names = work.at("drained", "changing")
+    keep_out(opened, work, names)
+    silent = _foresee(opened, work, names)
+    known = [name for name in names if name not in silent]
+    opened.move(work, known, "changing")
+    tuned, others = by_agent(opened, known)
+    answers = ask_hosts(
+        opened, tuned, "restore", lambda host: _restore_request(opened, work, host), APPLY_TIMEOUT
+    )
+    answers.update(reach(opened, opened.hosts(others)))
+    for name, answer in answers.items():
+        work.hosts[name].ours |= answer.changed
+        if not answer.failed:
+            work.hosts[name].reverts_at = 0.0
+    answers = {**silent, **answers}
+    waiting = [name for name, told in answers.items() if waits_for_revert(opened, work, told)]
+    final = {name: told for name, told in answers.items() if name not in waiting}
+    report = write_answers(opened, work, final, "changed")
+    if waiting:
+        report["message"] = waiting_text(work, waiting)
+    waited = steady_clock.now() - min((work.hosts[name].at for name in waiting), default=0.0)
+    return {
+        **report,
+        "waiting": len(waiting),
+        "next": "restore_hosts" if waiting else after_change(work),
+        "again_in": again_in(site.config, waited, *_LOOK) if waiting else 0,
+    }
+
+
+def _foresee(opened: Record, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
+    """Write down what the hosts' journals lead back to, where the plan saw something else.
+
+    Tunings that came later hold settings, and some that the plan saw may stand no more.
+    Failures are those that do not tell.
+    """
+    hosts, patience = opened.hosts(by_agent(opened, names)[0]), opened.site.config.health_deadline
+    answers = opened.site.fleet.ask(
+        hosts, "verify", lambda host: settings_request(opened, host), patience=patience
+    )
+    told = {name: answer.data["way_back"] for name, answer in answers.items() if not answer.failed}
+    for name, way_back in told.items():
+        seen, goes_back_to = settings_before(opened, name), work.hosts[name].goes_back_to
+        goes_back_to.update(
+            {own: led for own, led in way_back.items() if not is_same(led, seen.get(own))}
+        )
+    return {name: answer for name, answer in answers.items() if answer.failed}
+
+
+def _restore_live(opened: Rollout, work: Batch) -> dict[str, Any]:
+    names = [name for name in work.at("planned") if not work.hosts[name].live_back]
+
+    def request(host: Host) -> dict[str, Any]:
+        settings = opened.plan.profile_of(host.name).settings
+        live = [s["id"] for s in settings if KINDS[s["kind"]].disruption == "live"]
+        return {"tuning": opened.head.tuning, "rollout": opened.head.id, "live": live}
+
+    answers = ask_hosts(opened, names, "restore", request, APPLY_TIMEOUT)
+    for name, answer in answers.items():
+        work.hosts[name].live_back = not answer.failed
+        work.hosts[name].ours |= answer.changed
+    opened.save_batch(work)
+    report = change_report(answers, "back in what they can take back while they serve", [])
+    return {**report, "waiting": 0, "next": "drain_hosts", "again_in": 0}
+
+
+def _restore_request(opened: Record, work: Batch, host: Host) -> dict[str, Any]:
+    return {
+        "rollout": opened.head.id,
+        "drained": was_drained(opened, work, host),
+        "tuning": opened.head.tuning,
+    }

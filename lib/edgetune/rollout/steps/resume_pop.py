@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lift the pauses of a PoP."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from edgetune.errors import InputError
+from edgetune.rollout.pause import (
+    CAUSES,
+    Pause,
+    all_pauses,
+    causes_text,
+    pause_answer,
+    save_pause,
+    standing_pauses,
+)
+from edgetune.rollout.site import Site
+
+
+def resume_pop(site: Site, pop: str, cause: str = "", by: str = "") -> dict[str, Any]:
+    """Lift a pause of this cause, or every one of a PoP; a second time changes nothing."""
+    if cause and cause not in CAUSES:
+        raise InputError("parameter", "cause", f"{cause!r} is none of {', '.join(CAUSES)}")
+    standing = standing_pauses(all_pauses(site).get(pop, {}))
+    if not standing:
+        return pause_answer(site, pop, False, f"{site.inventory.pop(pop).name} is not paused")
+    lifted = {own: pause for own, pause in standing.items() if cause in ("", own)}
+    for own in lifted:
+        save_pause(site, pop, own, Pause(False, time.time(), by))
+    left = {own: pause for own, pause in standing.items() if own not in lifted}
+    still = f"{pop} is still paused ({causes_text(left)})" if left else f"{pop} goes on"
+    was = f"; it was paused ({causes_text(lifted)})" if lifted else ""
+    return pause_answer(site, pop, bool(lifted), still + was)

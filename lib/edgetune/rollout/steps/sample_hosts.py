@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sample the hosts of a PoP, or of a rollout."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from edgetune.errors import FencedError
+from edgetune.rollout.automation import SAMPLED_EVERY
+from edgetune.rollout.lease import Rollout, as_owner, open_rollout
+from edgetune.rollout.record import Record
+from edgetune.rollout.sampling import Found, pops_under_way, sample_pops, sampled_by_rule
+from edgetune.rollout.site import Site
+from edgetune.rollout.soak import Soak
+
+_BY_RULE: Mapping[str, Any] = {
+    "samples": 0,
+    "missing": [],
+    "errors": {},
+    "drift": {},
+    "message": "the rule sample_running sampled it in this interval already",
+}
+# Samples that follow each other within so many seconds are taken by one task.
+_A_WHILE = 15.0
+
+
+def sample_hosts(site: Site, pop: str = "", rollout: str = "", epoch: int = 0) -> dict[str, Any]:
+    """Take one sample of every host of a PoP, of a rollout's PoP, or of all with a rollout.
+
+    Of a rollout, as many as its interval asks for in a while; none where the rule sample_running
+    took one in this interval. ``due`` says that its baseline is over or that a look at it is due,
+    and ``again_in`` in how many seconds the next sample is. With ``epoch`` the rollout's owner
+    keeps its claim by it; FencedError if it lost it.
+    """
+    if not rollout:
+        found = sample_pops(site, [pop] if pop else pops_under_way(site))
+        return {**found.told(), "due": False, "again_in": 0}
+    end = time.monotonic() + _A_WHILE
+    opened = _of_owner(site, rollout, epoch)
+    by_rule = _was_sampled_by_rule(opened)
+    found = Found() if by_rule else sample_pops(site, [opened.head.pop])
+    while not (due := _is_due(opened)):
+        left = _next_sample(opened, by_rule)
+        if time.monotonic() + left > end:
+            break
+        time.sleep(left)
+        opened = _of_owner(site, rollout, epoch)
+        found.add(sample_pops(site, [opened.head.pop]))
+    told = found.told() if found.answered or found.errors else _BY_RULE
+    return {**told, "due": due, "again_in": int(_next_sample(opened, by_rule))}
+
+
+def _of_owner(site: Site, rollout: str, epoch: int) -> Rollout:
+    return open_rollout(site, rollout, epoch) if epoch else as_owner(site, rollout)
+
+
+def _was_sampled_by_rule(opened: Record) -> bool:
+    """Whether the rule sample_running went over the whole PoP in this interval.
+
+    Only what the rule says of itself shows that: there are samples of ours, too. A workflow that
+    samples every few seconds does not ask.
+    """
+    interval = opened.plan.options.interval
+    if interval < SAMPLED_EVERY:
+        return False
+    last = opened.site.heartbeats.last(sampled_by_rule(opened.head.pop))
+    return last is not None and 0 <= time.time() - last.time < interval
+
+
+def _is_due(opened: Rollout) -> bool:
+    """Whether something is to be done with the samples; of a soak this is who stays with it."""
+    head = opened.head
+    if head.state == "baseline":
+        return time.time() >= head.baseline[1]
+    if head.state != "soaking":
+        return True
+    try:
+        opened.lease.renew()
+    except FencedError:
+        # Somebody else is at work on it, which the look finds out.
+        return True
+    return Soak(opened).waits_since is not None
+
+
+def _next_sample(opened: Rollout, by_rule: bool) -> float:
+    """Seconds until the next sample: on a grid, so that the time a task takes adds nothing.
+
+    The moment that is waited for has one of its own. Where the rule samples it is waited for, so
+    often that the owner is seen to live: a task for each sample of a day would be 1,440.
+    """
+    head, now = opened.head, time.time()
+    interval: float = opened.plan.options.interval
+    left = interval - (now - head.created) % interval
+    if by_rule:
+        left = max(left, opened.site.config.owner_timeout / 3)
+    ends = {"baseline": head.baseline[1:]}.get(head.state, [])
+    if head.state == "soaking":
+        ends = [Soak(opened).next_end]
+    return min([left, *(math.ceil(end - now) for end in ends if end > now)])

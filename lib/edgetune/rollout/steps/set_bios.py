@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Have the BIOS of a batch come up as wanted, or as before, at the next boot.
+
+Nothing of it is in force before the machine has booted. Asking again is safe: a BMC is always
+asked what is current and pending first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from edgetune import steady_clock
+from edgetune.documents.batch import Batch
+from edgetune.errors import RefusedError
+from edgetune.hosts.result import HostResult
+from edgetune.plan import settings_by_bmc
+from edgetune.report.text import was_and_is_text
+from edgetune.rollout.bios import LATER, save_owned, target_of
+from edgetune.rollout.bios_journal import BiosJournal, Entry, load_journals
+from edgetune.rollout.drain import keep_out
+from edgetune.rollout.hosts import ask_bmcs
+from edgetune.rollout.lease import Rollout, open_rollout
+from edgetune.rollout.order import after_bios, again_in
+from edgetune.rollout.quarantine import fail_host
+from edgetune.rollout.record import Record
+from edgetune.rollout.site import Site
+
+# Seconds between two tries with a BMC that is busy.
+_LOOK = (5, 60)
+
+
+def set_bios(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+    """Let the BIOS of drained hosts come up as wanted, or as before, at their next boot.
+
+    What was there is written down first. A control host is only looked at: a reboot would bring
+    in what somebody else left pending, so that fails it. ``waiting`` counts BMCs that cannot do
+    it yet: the step is to be called again then.
+    """
+    opened = open_rollout(site, rollout, epoch)
+    work = opened.batch(batch)
+    names = [name for name in work.at("drained") if work.hosts[name].bios != "set"]
+    keep_out(opened, work, names)
+    for name in names:
+        host = work.hosts[name]
+        host.bios, host.bios_at = "asked", host.bios_at or steady_clock.now()
+    opened.save_batch(work)
+    answers = _WAYS[work.what](opened, work, names)
+    failed = [name for name, answer in answers.items() if _noted(opened, work, name, answer)]
+    opened.save_batch(work)
+    stay = [name for name in names if name not in failed and work.hosts[name].step == "drained"]
+    waiting = [name for name in stay if work.hosts[name].bios != "set"]
+    errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
+    why = "; ".join(f"{name}: {answers[name].error}" for name in waiting)
+    waited = steady_clock.now() - min((work.hosts[name].bios_at for name in waiting), default=0.0)
+    return {
+        "waiting": len(waiting),
+        "next": "set_bios" if waiting else after_bios(work),
+        "again_in": again_in(site.config, waited, *_LOOK) if waiting else 0,
+        "failed": failed,
+        "error": errors,
+        "message": errors or why or f"{_DONE[work.what]} on {', '.join(answers) or 'no host'}",
+    }
+
+
+def _change(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
+    journals, unread = load_journals(opened.site, opened.head.pop, names)
+    new = [name for name, journal in journals.items() if not journal.of(opened.head.id)]
+    failed = {**unread, **_begin(opened, journals, new)}
+    return {**failed, **_set(opened, journals, [name for name in names if name not in failed])}
+
+
+def _look(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
+    return ask_bmcs(opened, names, "plan", lambda host: _looking(opened, host.name))
+
+
+def _take_back(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
+    journals, unread = load_journals(opened.site, opened.head.pop, names)
+    for journal in journals.values():
+        entry = journal.of(opened.head.id)
+        if entry:
+            journal.hand_over(entry)
+            save_owned(opened, journal)
+    return {**unread, **_set(opened, journals, list(journals), back=True)}
+
+
+_WAYS = {"change": _change, "sham": _look, "restore": _take_back}
+_DONE = {
+    "change": "BIOS set",
+    "sham": "nothing is pending in the BIOS",
+    "restore": "BIOS taken back",
+}
+
+
+def _begin(
+    opened: Rollout, journals: Mapping[str, BiosJournal], names: Sequence[str]
+) -> dict[str, HostResult]:
+    """Write down what is there, all of it; failures are hosts that are not as the plan saw them."""
+    answers = ask_bmcs(opened, names, "plan", lambda host: _looking(opened, host.name))
+    failed = {name: answer for name, answer in answers.items() if answer.failed}
+    for name, answer in answers.items():
+        if name in failed:
+            continue
+        try:
+            _refuse_unlike_plan(opened, name, answer)
+            journals[name].begin(answer.data["system"], _entry(opened, answer.data))
+        except RefusedError as error:
+            failed[name] = HostResult(name, error=str(error), reason="refused")
+        else:
+            save_owned(opened, journals[name])
+    return failed
+
+
+def _entry(opened: Record, found: Mapping[str, Any]) -> Entry:
+    # What is as wanted already is held as well: a tuning below it may be taken back.
+    changes = {
+        attribute: {"was": values["current"], "to": values["wanted"]}
+        for row in found["settings"]
+        for attribute, values in row["attributes"].items()
+    }
+    return Entry(
+        tuning=opened.head.tuning,
+        digest=opened.plan.tuning.digest,
+        rollout=opened.head.id,
+        bios_version=found["bios_version"],
+        snapshot=dict(found["attributes"]),
+        changes=changes,
+    )
+
+
+def _looking(opened: Record, host: str) -> dict[str, Any]:
+    return {"settings": settings_by_bmc(opened.plan.profile_of(host).settings), "ours": {}}
+
+
+def _refuse_unlike_plan(opened: Record, host: str, answer: HostResult) -> None:
+    planned = {row["id"]: row for row in opened.plan.profile_of(host).before}
+    wrong = [
+        f"{row['id']} {was_and_is_text(planned[row['id']], row)}"
+        for row in answer.data["settings"]
+        if any(row[part] != planned[row["id"]][part] for part in ("runtime", "persistent"))
+        or row["attributes"] != planned[row["id"]]["attributes"]
+    ]
+    if wrong:
+        raise RefusedError(f"not as the plan saw it: {'; '.join(wrong)}")
+
+
+def _set(
+    opened: Rollout,
+    journals: Mapping[str, BiosJournal],
+    names: Sequence[str],
+    back: bool = False,
+) -> dict[str, HostResult]:
+    targets = {name: target_of(opened, journals[name], back) for name in names}
+    asked = [name for name in names if targets[name].attributes]
+    answers = ask_bmcs(opened, asked, "set", lambda host: vars(targets[host.name]))
+    for name, answer in answers.items():
+        entry = journals[name].of(opened.head.id)
+        if entry and not answer.failed and answer.data["job"] != entry.job:
+            entry.job = answer.data["job"]
+            save_owned(opened, journals[name])
+    return {**{name: HostResult(name) for name in names}, **answers}
+
+
+def _noted(opened: Rollout, work: Batch, name: str, answer: HostResult) -> bool:
+    """Write down what came of it; whether it fails the batch."""
+    host = work.hosts[name]
+    if not answer.failed:
+        host.bios = "set"
+        host.reboot = host.reboot or bool(answer.data.get("boot"))
+        return False
+    # Whoever takes it over has that time again.
+    since = max(host.bios_at, opened.head.taken_over)
+    overdue = steady_clock.now() - since > opened.site.config.reboot_deadline
+    if answer.reason in LATER and not overdue:
+        return False
+    return fail_host(opened, work, name, f"BIOS: {answer.error}")

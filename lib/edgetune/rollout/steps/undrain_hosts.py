@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bring the hosts of a batch back to the state that they had in the load balancer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from edgetune.documents.batch import Batch
+from edgetune.rollout.drain import POLL
+from edgetune.rollout.in_service import ADMITTED, put_back
+from edgetune.rollout.lease import Rollout, open_rollout
+from edgetune.rollout.quarantine import fail_host, take_out_quarantined
+from edgetune.rollout.site import Site
+from edgetune.traffic import DrainDriver, Server
+
+# For so long a server is looked at until its absence is believed, in seconds.
+_SURE = 5.0
+
+
+def undrain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+    """Give verified hosts their previous state back and wait until they serve again.
+
+    In a rollback it is the batch's last step in the load balancer: hosts that were quarantined
+    on the way are seen out of service.
+    """
+    opened = open_rollout(site, rollout, epoch)
+    work = opened.batch(batch)
+    names = work.at("verified", "undraining")
+    drained = [name for name in names if work.hosts[name].lb_before is not None]
+    opened.move(work, names, "undraining")
+    failed = []
+    if drained:
+        driver = site.load_balancer(opened.pop)
+        for host in opened.hosts(drained):
+            opened.lease.permit()
+            put_back(driver, host.server, work.hosts[host.name].lb_before)
+        for name in _not_back(opened, driver, work, drained):
+            if fail_host(opened, work, name, "does not pass the load balancer's check"):
+                failed.append(name)
+    opened.move(work, [n for n in work.at("undraining") if n not in failed], "done")
+    take_out_quarantined(opened, work)
+    done = [name for name in names if work.hosts[name].step == "done"]
+    return {"done": done, "failed": failed, "message": f"{len(done)} of {len(names)} serve again"}
+
+
+def _is_back(server: Server | None) -> bool:
+    return server is not None and server.is_serving and server.passing
+
+
+def _not_back(opened: Rollout, driver: DrainDriver, work: Batch, names: Sequence[str]) -> list[str]:
+    """Hosts that should serve again and do not, after the health deadline.
+
+    The last look alone is no evidence: a host that served in an earlier one is looked at again.
+    """
+    expected = {opened.pop.host(n).server: n for n in names if work.hosts[n].lb_before == ADMITTED}
+    patience = opened.site.config.health_deadline
+    began, sure = time.monotonic(), min(patience, _SURE)
+    since: dict[str, float] = {}
+    while True:
+        servers = driver.servers()
+        now = time.monotonic()
+        missing = [name for server, name in expected.items() if not _is_back(servers.get(server))]
+        since = {name: since.get(name, now) for name in missing}
+        seen_long = all(now - start >= sure for start in since.values())
+        if not missing or now - began > patience + (0 if seen_long else 2 * sure):
+            return missing
+        time.sleep(POLL)
+        opened.lease.permit()

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prove that the hosts of a batch are as wanted, and that their service answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from edgetune.documents.batch import Batch
+from edgetune.hosts.result import HostResult
+from edgetune.report.text import was_and_is_text
+from edgetune.rollout.bios import forget, settled
+from edgetune.rollout.change import (
+    by_agent,
+    is_same,
+    reach,
+    settings_before,
+    settings_request,
+    write_answers,
+)
+from edgetune.rollout.health import sick_services
+from edgetune.rollout.hosts import ask_hosts
+from edgetune.rollout.lease import Rollout, open_rollout
+from edgetune.rollout.order import after_proof
+from edgetune.rollout.readiness import set_ready
+from edgetune.rollout.record import Record
+from edgetune.rollout.site import Site
+
+_POLL = 1.0
+
+
+def verify_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+    """Prove over new connections that hosts are as they should be and that their service answers.
+
+    So is their BIOS, where the tuning has to do with it. Changed hosts are confirmed by it: a
+    provisional change becomes a kept one. Restored hosts are compared with what the plan saw
+    before; what was never ours need only answer. Hosts that served all the while are done.
+    """
+    opened = open_rollout(site, rollout, epoch)
+    work = opened.batch(batch)
+    names = work.at("changed", "rebooted") if work.what != "sham" else work.at("rebooted")
+    answers = _proofs(opened, work, names)
+    well = [name for name in names if not answers[name].failed]
+    if opened.sets_bios and work.what != "sham":
+        wrong = _wrong_bios(opened, work, well)
+        answers, well = {**answers, **wrong}, [name for name in well if name not in wrong]
+    answers = {**answers, **_serve(opened, work, well)}
+    if work.what == "restore":
+        forget(opened, [name for name in well if not answers[name].failed])
+    report = write_answers(opened, work, answers, "verified")
+    served = [name for name in work.at("verified") if work.hosts[name].lb_before is None]
+    if served:
+        opened.move(work, served, "done")
+    return {**report, "next": after_proof(work)}
+
+
+def _wrong_bios(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
+    """Whose BIOS is not as it should be.
+
+    A BMC that is busy, or whose answer is lost, is asked again for ``health_deadline``.
+    """
+    deadline = time.monotonic() + opened.site.config.health_deadline
+    wrong: dict[str, HostResult] = {}
+    while names:
+        answers = settled(opened, work, names)
+        wrong.update((name, answer) for name, answer in answers.items() if answer.failed)
+        names = [name for name, answer in answers.items() if answer.reason == "busy"]
+        if not names or time.monotonic() > deadline:
+            break
+        time.sleep(_POLL)
+        opened.lease.permit()
+        wrong = {name: answer for name, answer in wrong.items() if name not in names}
+    return wrong
+
+
+def _serve(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
+    """Let the hosts say that they are ready; failures are those that do not answer well then."""
+    drained = [name for name in names if work.hosts[name].lb_before is not None]
+    told = set_ready(opened, drained, ready=True)
+    deaf = {name: answer for name, answer in told.items() if answer.failed}
+    sick = _healthy(opened, [name for name in names if name not in deaf])
+    set_ready(opened, [name for name in sick if name in drained], ready=False)
+    return {**deaf, **sick}
+
+
+def _proofs(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
+    tuned, others = by_agent(opened, names)
+    if work.what == "change":
+        confirmed = _confirm(opened, tuned)
+        for name in confirmed:
+            if not confirmed[name].failed:
+                work.hosts[name].reverts_at = 0.0
+        return {**confirmed, **reach(opened, opened.hosts(others))}
+    ours = [name for name in tuned if work.hosts[name].ours]
+    others = [name for name in names if name not in ours]
+    return {
+        **_compare_with_before(opened, work, ours),
+        **reach(opened, opened.hosts(others)),
+    }
+
+
+def _confirm(opened: Rollout, names: Sequence[str]) -> dict[str, HostResult]:
+    answers = ask_hosts(opened, names, "confirm", lambda host: settings_request(opened, host))
+    return {name: _not_verified(answer) or answer for name, answer in answers.items()}
+
+
+def _not_verified(answer: HostResult) -> HostResult | None:
+    if answer.failed or answer.data.get("confirmed"):
+        return None
+    wrong = [
+        f"{row['id']} is {row.get('runtime')}, stored {row.get('persistent')}: {row.get('reason')}"
+        for row in answer.data.get("settings", [])
+        if not row.get("ok")
+    ]
+    error = "; ".join(wrong) or f"its change is {answer.data.get('state')}"
+    return HostResult(answer.host, error=f"not verified: {error}", reason="failed")
+
+
+def _compare_with_before(
+    opened: Record, work: Batch, names: Sequence[str]
+) -> dict[str, HostResult]:
+    hosts = opened.hosts(names)
+    patience = opened.site.config.health_deadline
+    answers = opened.site.fleet.ask(
+        hosts, "plan", lambda host: settings_request(opened, host), patience=patience
+    )
+    before = {
+        name: {**settings_before(opened, name), **work.hosts[name].goes_back_to} for name in names
+    }
+    return {name: _not_as(before[name], answer) or answer for name, answer in answers.items()}
+
+
+def _not_as(
+    before: Mapping[str, Mapping[str, Any] | None], answer: HostResult
+) -> HostResult | None:
+    if answer.failed:
+        return None
+    now = {
+        row["id"]: {"runtime": row["runtime"], "persistent": row["persistent"]}
+        for row in answer.data["settings"]
+    }
+    wrong = [
+        f"{name} {was_and_is_text(was, now.get(name))}"
+        for name, was in before.items()
+        if was is not None and not is_same(was, now.get(name))
+    ]
+    if not wrong:
+        return None
+    return HostResult(answer.host, error=f"not as before: {'; '.join(wrong)}", reason="failed")
+
+
+def _healthy(opened: Rollout, names: Sequence[str]) -> dict[str, HostResult]:
+    """Ask the service on each host until it answers; failures are those that never did."""
+    deadline = time.monotonic() + opened.site.config.health_deadline
+    while True:
+        sick = sick_services(opened.site, opened.pop, opened.hosts(names))
+        if not sick or time.monotonic() > deadline:
+            return {
+                name: HostResult(name, error=why, reason="failed") for name, why in sick.items()
+            }
+        time.sleep(_POLL)
+        opened.lease.permit()
