@@ -10,8 +10,7 @@ from edgetune.rollout.steps.claim_pop import claim_pop
 
 
 class ClaimPop(Action):
-    """Take a PoP for a rollout."""
+    """Take a PoP for the rollout of a plan."""
 
     def run(self, **parameters: Any) -> Result:
-        by_timer = bool(parameters.get("left_by"))
-        return run_step(claim_pop, self.config, by_timer, **parameters)
+        return run_step(claim_pop, self.config, **parameters)

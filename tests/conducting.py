@@ -7,16 +7,19 @@ import threading
 from collections.abc import Callable
 
 from edgetune.rollout.steps.apply_tuning import apply_tuning
+from edgetune.rollout.steps.assess_orphan import assess_orphan
 from edgetune.rollout.steps.check_drained import check_drained
 from edgetune.rollout.steps.check_health import check_health
 from edgetune.rollout.steps.check_rebooted import check_rebooted
 from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.drain_hosts import drain_hosts
+from edgetune.rollout.steps.find_left import find_left
 from edgetune.rollout.steps.reboot_hosts import reboot_hosts
 from edgetune.rollout.steps.release_claim import release_claim
 from edgetune.rollout.steps.restore_hosts import restore_hosts
 from edgetune.rollout.steps.set_bios import set_bios
 from edgetune.rollout.steps.set_rollout_state import set_rollout_state
+from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from edgetune.rollout.steps.undrain_hosts import undrain_hosts
 from edgetune.rollout.steps.verify_hosts import verify_hosts
 
@@ -24,6 +27,9 @@ STEPS = {
     step.__name__: step
     for step in (
         claim_pop,
+        take_over_rollout,
+        find_left,
+        assess_orphan,
         set_rollout_state,
         release_claim,
         drain_hosts,

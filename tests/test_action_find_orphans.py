@@ -12,9 +12,9 @@ from edgetune.errors import StoreError
 from edgetune.rollout.executions import PAGE
 from edgetune.rollout.heartbeat import SILENT, Heartbeat
 from edgetune.rollout.site import Site
-from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.stop_all import stop_all
+from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from tests.action_case import EdgetuneActionTestCase
 
 
@@ -138,9 +138,8 @@ class FindOrphansTestCase(EdgetuneActionTestCase):
     def test_its_executions_are_ended_once_it_is_taken_over(self) -> None:
         self.api.begin("drain", "drain_hosts", "batch", **self.held)
         site = Site(self.world.config)
-        taken = claim_pop(
-            site, rollout=self.world.rollout, owner="sweep", carry_on=True, orphaned=True
-        )
+        given = {"owner": "sweep", "carry_on": True, "orphaned": True}
+        taken = take_over_rollout(site, self.world.rollout, **given)
         self.assertTrue(taken["claimed"])
         self.assertEqual(self.found(), ([], ["drain"]))
 
@@ -161,7 +160,7 @@ class FindOrphansTestCase(EdgetuneActionTestCase):
             self.api.had("batch", "succeeded", age=age)
             self.assertEqual(self.found(), ([], []))
         site = Site(self.world.config)
-        claim_pop(site, rollout=self.world.rollout, owner="sweep", carry_on=True)
+        take_over_rollout(site, self.world.rollout, owner="sweep", carry_on=True)
         self.assertEqual(self.found(), ([], ["run-1"]))
 
     def test_a_workflow_in_which_something_is_to_come_is_not_lost(self) -> None:

@@ -12,7 +12,7 @@ import pytest
 from edgetune.campaign.advance import step_campaign
 from edgetune.entry import safe
 from edgetune.rollout.heads import all_heads
-from edgetune.rollout.steps.claim_pop import claim_pop
+from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from lab.runner import Engine, Execution, Pack
 from tests.builders import ROOT
 from tests.campaign_world import CampaignWorld, campaign_document
@@ -41,9 +41,9 @@ class Conductor(Engine):
         if execution.action.ref != "edgetune.rollout_pop":
             return super()._run(execution)
         with self._one_at_a_time:
-            taken = claim_pop(
+            taken = take_over_rollout(
                 self._world.site,
-                rollout=given["rollout"],
+                given["rollout"],
                 epoch=given["epoch"],
                 owner="run-2",
                 carry_on=True,

@@ -847,7 +847,7 @@ def test_a_plan_is_approved_where_the_configuration_asks_for_it(tmp_path: Path) 
     with pytest.raises(RefusedError, match="ben asked for it"):
         claim_pop(world.site, plan=plan, by="ben")
     assert world.begun() == []
-    assert claim_pop(world.site, plan=plan, by="ana")["claimed"]
+    assert claim_pop(world.site, plan=plan, by="ana")["rollout"]
 
 
 def test_who_calls_himself_otherwise_does_not_begin_what_he_approved(tmp_path: Path) -> None:
@@ -856,7 +856,7 @@ def test_who_calls_himself_otherwise_does_not_begin_what_he_approved(tmp_path: P
     approve(world.site, plan, by="ben")
     with pytest.raises(RefusedError, match="ben asked for it"):
         claim_pop(world.site, plan=plan, by="ana", asked_by="ben")
-    assert claim_pop(world.site, plan=plan, by="ana", asked_by="carl")["claimed"]
+    assert claim_pop(world.site, plan=plan, by="ana", asked_by="carl")["rollout"]
 
 
 def test_campaigns_have_to_be_approved_where_plans_have(tmp_path: Path) -> None:

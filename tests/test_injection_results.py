@@ -29,6 +29,7 @@ from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.diagnose_hosts import diagnose_hosts
 from edgetune.rollout.steps.doctor_pop import doctor_pop
 from edgetune.rollout.steps.drain_hosts import drain_hosts
+from edgetune.rollout.steps.find_left import find_left
 from edgetune.rollout.steps.pause_pop import pause_pop
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.resume_all import resume_all
@@ -37,6 +38,7 @@ from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.sample_hosts import sample_hosts
 from edgetune.rollout.steps.set_rollout_state import set_rollout_state
 from edgetune.rollout.steps.stop_all import stop_all
+from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from edgetune.rollout.switch import stopped_by
 from lab.runner.display import errors_of
 from tests.builders import as_samples, plan
@@ -98,8 +100,8 @@ def person_names(world: World, text: str) -> Any:
         act(plan_rollout, pop="lab1", tuning="accept_queue", exclude=[text]),
         act(plan_rollout, plan=text),
         act(claim_pop, plan=text),
-        act(claim_pop, rollout=text),
-        act(claim_pop, left_by=text),
+        act(take_over_rollout, rollout=text),
+        act(find_left, execution=text),
         act(diagnose_hosts, pop="lab1", hosts=[text]),
         act(diagnose_hosts, pop="lab1", services=[text]),
     )

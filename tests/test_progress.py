@@ -23,6 +23,7 @@ from edgetune.rollout.steps.release_claim import release_claim
 from edgetune.rollout.steps.resume_pop import resume_pop
 from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.set_rollout_state import set_rollout_state
+from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from lab.runner import Engine, Pack
 from lab.serve.rules import RuleBook
 from tests.builders import ROOT
@@ -188,7 +189,7 @@ def test_the_channel_is_kept_from_the_beginning(tmp_path: Path) -> None:
     digest = world.plan.digest
     taken = claim_pop(world.site, plan=digest, channel="C1")
     assert read_rollout(world.site, taken["rollout"]).head.channel == "C1"
-    claim_pop(world.site, rollout=taken["rollout"], channel="C2")
+    take_over_rollout(world.site, taken["rollout"], channel="C2")
     assert read_rollout(world.site, taken["rollout"]).head.channel == "C1"
     shown = rollout_status(world.site, taken["rollout"])
     assert shown["rollouts"][0]["channel"] == "C1"

@@ -20,6 +20,7 @@ from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.set_rollout_state import set_rollout_state
+from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from tests.builders import plan, reading
 from tests.test_lib_stores import STORES, redis_client  # noqa: F401 - a fixture
 from tests.world import EmptyWorld, World, changing, ended
@@ -83,7 +84,7 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Callable[[EmptyWorld], A
 
 def took_a_new_epoch(world: World, before: int) -> None:
     """Somebody takes the rollout over: above all that was ever given away, alone from then on."""
-    taken = claim_pop(world.site, rollout=world.rollout, by="bo")
+    taken = take_over_rollout(world.site, world.rollout, by="bo")
     assert taken["epoch"] > before
     for epoch in range(1, taken["epoch"]):
         with pytest.raises(FencedError):
@@ -184,7 +185,7 @@ def test_a_rollout_begins_and_is_taken_over_above_all_of_its_pop(tmp_path: Path)
     begun = claim_pop(world.site, plan=planned(world, tmp_path))
     assert begun["epoch"] == world.epoch + 1
     forget(world)
-    taken = claim_pop(world.site, rollout=begun["rollout"])
+    taken = take_over_rollout(world.site, begun["rollout"])
     assert taken["epoch"] == begun["epoch"] + 1
 
 
@@ -194,7 +195,7 @@ def test_an_ended_rollout_is_not_taken_up_beside_an_unfinished_one(tmp_path: Pat
     begun = claim_pop(world.site, plan=planned(world, tmp_path))["rollout"]
     forget(world)
     with pytest.raises(RefusedError, match=f"lab1 has a rollout that is claimed: {begun}"):
-        claim_pop(world.site, rollout=world.rollout)
+        take_over_rollout(world.site, world.rollout)
     assert world.site.claims.holder("lab1") is None
 
 

@@ -23,6 +23,7 @@ from edgetune.rollout.steps.release_claim import release_claim
 from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.set_rollout_state import set_rollout_state
 from edgetune.rollout.steps.stop_all import stop_all
+from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from tests.world import World, changing
 
 WAYS = {
@@ -215,7 +216,7 @@ def test_a_look_does_not_overwrite_who_takes_the_rollout_back(tmp_path: Path) ->
 def test_the_sweep_leaves_alone_what_has_an_owner_again(tmp_path: Path) -> None:
     world = changing(tmp_path)
     epoch = world.head.epoch
-    swept = claim_pop(world.site, rollout=world.rollout, orphaned=True)
+    swept = take_over_rollout(world.site, world.rollout, orphaned=True)
     assert (swept["claimed"], world.head.epoch) == (False, epoch)
 
 

@@ -14,13 +14,13 @@ from edgetune.rollout.orphans import is_orphaned
 from edgetune.rollout.pause import CAUSES
 from edgetune.rollout.steps.apply_tuning import apply_tuning
 from edgetune.rollout.steps.check_drained import check_drained
-from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.rollout.steps.drain_hosts import drain_hosts
 from edgetune.rollout.steps.pause_pop import pause_pop
 from edgetune.rollout.steps.reboot_hosts import reboot_hosts
 from edgetune.rollout.steps.resume_pop import resume_pop
 from edgetune.rollout.steps.rollout_status import rollout_status
+from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from edgetune.rollout.steps.undrain_hosts import undrain_hosts
 from tests.campaign_world import CampaignWorld
 from tests.world import EmptyWorld, World, changing
@@ -155,4 +155,4 @@ def test_the_newest_claim_is_not_the_pausers(world: World) -> None:
     before = world.site.claims.holder("lab1")
     pause_pop(world.site, "lab1")
     assert world.site.claims.holder("lab1") == before
-    assert claim_pop(world.site, rollout=world.rollout, epoch=world.epoch)["claimed"]
+    assert take_over_rollout(world.site, world.rollout, epoch=world.epoch)["claimed"]

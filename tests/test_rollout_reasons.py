@@ -320,7 +320,8 @@ def test_a_verdict_is_the_reason_of_its_rollback(tmp_path: Path) -> None:
         ("roll_back_pop", "begin_rollback", {"rollout": "ID"}),
         ("roll_back_pop", "finish", {"rollout": "ID"}),
         ("advance_rollout", "compare_groups", {"rollout": "ID"}),
-        ("recover_rollout", "claim_pop", {"rollout": "ID"}),
+        ("recover_rollout", "take_over", {"rollout": "ID"}),
+        ("recover_left", "find_left", {"execution": "ID"}),
         ("release_host", "find_rollout", {"host": "e001"}),
         ("retire_tuning", "list_applied", {"pop": "lab1", "tuning": "accept_queue"}),
         ("advance_campaign", "step_campaign", {}),
@@ -336,6 +337,22 @@ def test_a_workflow_that_fails_says_why(
     named = {key: world.rollout if value == "ID" else value for key, value in given.items()}
     status, output = Conductor(world, tmp_path, task, way).output(workflow, **named)
     assert (status, output["message"]) == ("failed", f"{task}: {ENDS[way][2]}")
+
+
+def test_what_a_canceled_workflow_left_is_taken_back(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    given = {"execution": world.head.owner, "ended": "canceled", "by": "ana"}
+    status, output = Conductor(world, tmp_path).output("recover_left", **given)
+    assert (status, output["rollout"]) == ("succeeded", world.rollout)
+    assert (output["outcome"], world.head.state) == ("rolled_back", "rolled_back")
+
+
+def test_where_a_workflow_left_nothing_no_rollout_is_touched(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    epoch = world.head.epoch
+    status, output = Conductor(world, tmp_path).output("recover_left", execution="another")
+    assert (status, output["outcome"], output["rollout"]) == ("succeeded", "nothing", "")
+    assert world.head.epoch == epoch
 
 
 @pytest.mark.parametrize("way", ["error", "timeout", "killed"])

@@ -18,6 +18,7 @@ from edgetune.errors import RefusedError
 from edgetune.rollout.record import read_rollout, save_plan
 from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.rollout_status import rollout_status
+from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from tests.builders import ROOT, plan
 from tests.world import EmptyWorld
 
@@ -108,7 +109,7 @@ def test_a_record_of_a_newer_version_is_refused_with_the_way_out(tmp_path: Path)
     ):
         read_rollout(world.site, ROLLOUT)
     with pytest.raises(RefusedError, match=says):
-        claim_pop(world.site, rollout=ROLLOUT)
+        take_over_rollout(world.site, ROLLOUT)
 
 
 def test_a_batch_of_a_newer_version_is_refused(tmp_path: Path) -> None:
@@ -127,7 +128,8 @@ def test_a_newer_version_s_rollout_blocks_its_pop(tmp_path: Path, state: str) ->
 
 
 def test_one_that_a_newer_version_ended_blocks_nothing(tmp_path: Path) -> None:
-    assert _begin(_world(tmp_path, schema=RECORD_SCHEMA + 1, state="complete"), tmp_path)["claimed"]
+    world = _world(tmp_path, schema=RECORD_SCHEMA + 1, state="complete")
+    assert _begin(world, tmp_path)["rollout"] != ROLLOUT
 
 
 def _begin(world: EmptyWorld, folder: Path) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from edgetune.rollout.steps.drain_hosts import drain_hosts
 from edgetune.rollout.steps.release_claim import release_claim
 from edgetune.rollout.steps.restore_hosts import restore_hosts
 from edgetune.rollout.steps.set_rollout_state import set_rollout_state
+from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from edgetune.rollout.steps.verify_hosts import verify_hosts
 from tests.builders import reading
 from tests.world import World, changing
@@ -272,22 +273,25 @@ def test_taken_back_from_its_soak_the_pop_is_free_at_once(world: World) -> None:
     world.roll_back()
     message = release_claim(world.site, world.rollout, world.epoch)["message"]
     assert message == "lab1 is free"
-    assert claim_pop(world.site, plan=world.plan.digest)["claimed"]
+    assert claim_pop(world.site, plan=world.plan.digest)["rollout"]
 
 
 def test_a_rollback_by_hand_does_not_lose_to_a_resume_at_the_same_moment(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody carries the rollout on just between the two halves of taking it back."""
-    claim, resumed = claim_pop, []
+    resumed: list[int] = []
 
-    def and_then_a_resume(site: Any, **given: Any) -> dict[str, Any]:
-        taken = claim(site, **given)
+    def and_then_a_resume(*given: Any, **more: Any) -> dict[str, Any]:
+        taken = take_over_rollout(*given, **more)
         if not resumed:
-            resumed.append(claim(site, rollout=world.rollout, carry_on=True)["epoch"])
+            again = take_over_rollout(world.site, world.rollout, carry_on=True)
+            resumed.append(again["epoch"])
         return taken
 
-    monkeypatch.setattr("edgetune.rollout.steps.set_rollout_state.claim_pop", and_then_a_resume)
+    monkeypatch.setattr(
+        "edgetune.rollout.steps.set_rollout_state.take_over_rollout", and_then_a_resume
+    )
     back = set_rollout_state(world.site, world.rollout, 0, "rolling_back", by="ana")
     assert (back["entered"], world.head.state) == (True, "rolling_back")
     with pytest.raises(FencedError):

@@ -19,11 +19,13 @@ from edgetune.rollout.steps.check_rebooted import check_rebooted
 from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.rollout.steps.drain_hosts import begin_drain
+from edgetune.rollout.steps.find_left import find_left
 from edgetune.rollout.steps.reboot_hosts import reboot_hosts
 from edgetune.rollout.steps.release_claim import release_claim
 from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.sample_hosts import sample_hosts
 from edgetune.rollout.steps.set_rollout_state import set_rollout_state
+from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from tests.world import World, changing
 
 
@@ -164,7 +166,7 @@ def test_the_boot_id_is_written_down_before_the_reboot_is_sent(world: World) -> 
 
 def test_an_older_epoch_can_do_nothing(world: World) -> None:
     old = world.epoch
-    taken = claim_pop(world.site, rollout=world.rollout)
+    taken = take_over_rollout(world.site, world.rollout)
     for function in (begin_drain, apply_tuning, reboot_hosts):
         with pytest.raises(FencedError, match="has lost its claim on lab1"):
             function(world.site, world.rollout, old, 0)
@@ -233,15 +235,15 @@ def test_a_host_that_cannot_be_restored_is_quarantined_and_the_rest_goes_on(worl
 
 
 def test_an_orphan_is_found_by_its_owner_once(world: World) -> None:
-    found = claim_pop(world.site, left_by="run-1", owner="run-3")
-    assert (found["claimed"], found["rollout"]) == (True, world.rollout)
-    assert not claim_pop(world.site, left_by="run-2")["claimed"]
-    assert not claim_pop(world.site, left_by="run-1")["claimed"]
-    world.epoch = found["epoch"]
+    assert find_left(world.site, "run-1")["rollout"] == world.rollout
+    assert world.take_over(execution="run-1", owner="run-3")["claimed"]
+    assert not world.take_over(execution="run-1", owner="run-4")["claimed"]
+    assert not find_left(world.site, "run-1")["rollout"]
+    assert find_left(world.site, "run-3")["rollout"] == world.rollout
     world.mark("rolling_back")
     world.mark("rolled_back")
-    assert not claim_pop(world.site, left_by="run-3")["claimed"]
-    assert not claim_pop(world.site, rollout=world.rollout)["claimed"]
+    assert not find_left(world.site, "run-3")["rollout"]
+    assert not take_over_rollout(world.site, world.rollout)["claimed"]
 
 
 def test_a_changed_host_that_is_unwell_fails_its_batch(world: World) -> None:
@@ -296,7 +298,7 @@ def test_a_drain_that_waited_too_long_drains_nobody(world: World) -> None:
 
     def somebody_takes_over() -> Any:
         world.balancer.servers = real  # type: ignore[method-assign]
-        claim_pop(world.site, rollout=world.rollout)
+        take_over_rollout(world.site, world.rollout)
         return real()
 
     world.balancer.servers = somebody_takes_over  # type: ignore[method-assign]
@@ -308,10 +310,10 @@ def test_a_drain_that_waited_too_long_drains_nobody(world: World) -> None:
 
 def test_a_workflow_takes_nothing_from_a_person(world: World) -> None:
     old = world.epoch
-    taken = claim_pop(world.site, rollout=world.rollout, by="ana")
+    taken = take_over_rollout(world.site, world.rollout, by="ana")
     with pytest.raises(FencedError):
-        claim_pop(world.site, rollout=world.rollout, epoch=old)
-    assert claim_pop(world.site, rollout=world.rollout, epoch=taken["epoch"])["claimed"]
+        take_over_rollout(world.site, world.rollout, epoch=old)
+    assert take_over_rollout(world.site, world.rollout, epoch=taken["epoch"])["claimed"]
 
 
 def test_a_rollback_keeps_what_an_operator_did_to_a_host_that_was_done(world: World) -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from edgetune.errors import FencedError
 from edgetune.rollout.record import read_rollout
-from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.drain_hosts import drain_hosts
 from edgetune.rollout.steps.set_rollout_state import set_rollout_state
+from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from tests.world import World, changing
 
 
@@ -36,14 +36,14 @@ def test_of_two_that_begin_at_once_the_second_ends_with_one_line(world: World) -
     other: list[Any] = []
 
     def interrupted(*given: Any, **more: Any) -> dict[str, Any]:
-        taken = claim_pop(*given, **more)
+        taken = take_over_rollout(*given, **more)
         if not other:
             other.append({})
             other[0] = roll_back(world, "bo")
         return taken
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("edgetune.rollout.steps.set_rollout_state.claim_pop", interrupted)
+        patch.setattr("edgetune.rollout.steps.set_rollout_state.take_over_rollout", interrupted)
         with pytest.raises(FencedError, match="is being rolled back already by bo") as error:
             roll_back(world, "ana")
     assert f"st2 run edgetune.recover_rollout rollout={world.rollout} carries it on" in str(

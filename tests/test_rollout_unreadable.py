@@ -231,13 +231,13 @@ def test_its_pop_is_nobody_s_until_a_person_says_so(tmp_path: Path, rollout: str
     assert unreadable_rollouts(world.site) == []
     assert rollout_status(world.site)["unreadable"] == []
     assert plan_rollout(world.site, "lab1", "accept_queue")["plan"]
-    assert claim_pop(world.site, plan=digest)["claimed"]
+    assert claim_pop(world.site, plan=digest)["rollout"]
 
 
 def test_that_of_another_pop_keeps_nobody_from_beginning(tmp_path: Path) -> None:
     world = EmptyWorld(tmp_path)
     put_head(world, OTHER, "{")
-    assert claim_pop(world.site, plan=planned(world, tmp_path).digest)["claimed"]
+    assert claim_pop(world.site, plan=planned(world, tmp_path).digest)["rollout"]
 
 
 def test_another_text_under_the_key_is_judged_anew(tmp_path: Path) -> None:

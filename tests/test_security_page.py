@@ -69,6 +69,7 @@ def test_steps_of_workflows_are_granted_to_nobody() -> None:
     steps = {
         "set_rollout_state",
         "claim_pop",
+        "take_over_rollout",
         "release_claim",
         "drain_hosts",
         "apply_tuning",

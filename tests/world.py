@@ -35,6 +35,7 @@ from edgetune.rollout.steps.release_claim import release_claim
 from edgetune.rollout.steps.restore_hosts import restore_hosts
 from edgetune.rollout.steps.set_bios import set_bios
 from edgetune.rollout.steps.set_rollout_state import set_rollout_state
+from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from edgetune.rollout.steps.undrain_hosts import undrain_hosts
 from edgetune.rollout.steps.verify_hosts import verify_hosts
 from edgetune.rollout.store import Store
@@ -442,7 +443,7 @@ class EmptyWorld:
 
     def take_over(self, **more: Any) -> dict[str, Any]:
         """Claim the rollout under a new epoch."""
-        taken = claim_pop(self.site, rollout=self.rollout, **more)
+        taken = take_over_rollout(self.site, self.rollout, **more)
         self.epoch = taken.get("epoch", self.epoch)
         return taken
 

@@ -12,7 +12,7 @@ PROMOTION = mutations_of(
     ["rollout_steps"],
     (
         "what no verdict promotes is promoted",
-        "lifecycle.py",
+        "steps/set_rollout_state.py",
         'if state == "promoting" != head.state and decided != "promote":',
         "if False:",
     ),
@@ -193,14 +193,14 @@ OWNERS = mutations_of(
         "site.claims.take(head.pop, rollout, ttl, above=epoch).epoch",
     ),
     (
-        "claim_pop takes an epoch that hosts have seen",
-        "steps/claim_pop.py",
+        "take_over_rollout takes an epoch that hosts have seen",
+        "steps/take_over_rollout.py",
         "        above=largest_epoch(site, taken.head.pop),\n",
         "        above=0,\n",
     ),
     (
-        "claim_pop takes a PoP with another rollout that is unfinished",
-        "steps/claim_pop.py",
+        "take_over_rollout takes a PoP with another rollout that is unfinished",
+        "steps/take_over_rollout.py",
         "    refuse_unfinished(site, taken.head.pop, but=rollout)\n",
         "",
     ),

@@ -21,7 +21,7 @@ from edgetune.rollout.quarantine import in_service_still, look_at_quarantined
 from edgetune.rollout.record import Record, read_rollout
 from edgetune.rollout.rollback import plan_restore
 from edgetune.rollout.site import Site
-from edgetune.rollout.steps.claim_pop import claim_pop
+from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from edgetune.rollout.switch import refuse_if_stopped
 from edgetune.texts import command
 
@@ -109,7 +109,7 @@ def _seize(
     """Take over and enter the state in one step: who resumes at the same moment loses to it."""
     refuse_if_stopped(site)
     _refuse_hosts(read_rollout(site, rollout).head, hosts)
-    taken = claim_pop(site, rollout=rollout, owner=owner, by=by)
+    taken = take_over_rollout(site, rollout, owner=owner, by=by)
     if not taken["claimed"]:
         return {
             "entered": False,
@@ -121,7 +121,7 @@ def _seize(
         return _enter(site, rollout, taken["epoch"], state, owner, by, reason, hosts)
     except FencedError:
         _refuse_second_rollback(site, rollout, state)
-        taken = claim_pop(site, rollout=rollout, owner=owner, by=by)
+        taken = take_over_rollout(site, rollout, owner=owner, by=by)
         if not taken["claimed"]:
             raise
         return _enter(site, rollout, taken["epoch"], state, owner, by, reason, hosts)
