@@ -21,7 +21,7 @@ from lab.runner import Engine, Execution, Pack
 from tests.builders import ROOT
 from tests.conducting import STEPS, Impatient
 from tests.test_injection_chat import ALIASES, answer
-from tests.world import World, changing
+from tests.world import World, changing, prove
 
 _DONE: dict[str, Any] = {
     "sample_hosts": {"due": True, "again_in": 0},
@@ -223,6 +223,7 @@ def test_a_promotion_that_fails_is_told_by_its_step_and_not_by_its_verdict(
     tmp_path: Path, way: str
 ) -> None:
     world = _soaking(tmp_path)
+    prove(world.site, world.rollout)
     conductor = Conductor(world, tmp_path, "apply_tuning", way)
     conductor.looks = {"decision": "promote", "message": "improved: a lot"}
     _, output = conductor.output("advance_rollout", rollout=world.rollout, by="ana")

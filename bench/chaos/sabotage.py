@@ -14,7 +14,11 @@ from bench._mutation import Edit
 from bench.chaos.run import run_seed
 from bench.chaos.schedule import make_schedule
 
-DRAIN = "lib/edgetune/rollout/drain.py"
+ROLLOUT = "lib/edgetune/rollout"
+BEGIN_DRAIN = f"{ROLLOUT}/steps/drain_hosts.py"
+CHECK_DRAINED = f"{ROLLOUT}/steps/check_drained.py"
+UNDRAIN = f"{ROLLOUT}/steps/undrain_hosts.py"
+KEEP_OUT = f"{ROLLOUT}/drain.py"
 
 
 @dataclass(frozen=True)
@@ -43,26 +47,30 @@ class Caught:
 
 # Waiting until checks fail takes nearly as long as sessions do.
 NO_WAIT = (
-    Edit(DRAIN, "proven_by_effect(opened, work, driver, empty)", "empty"),
-    Edit(DRAIN, "    return server.sessions == 0 or _goes_on(", "    return True or _goes_on("),
-    Edit(DRAIN, "        if sessions == 0 or _goes_on(", "        if True or _goes_on("),
+    Edit(CHECK_DRAINED, "proven_by_effect(opened, work, driver, empty)", "empty"),
+    Edit(
+        CHECK_DRAINED,
+        "    return server.sessions == 0 or _goes_on(",
+        "    return True or _goes_on(",
+    ),
+    Edit(CHECK_DRAINED, "        if sessions == 0 or _goes_on(", "        if True or _goes_on("),
 )
 
 SABOTAGES: Mapping[str, Sabotage] = {
     "no_drain": Sabotage(
         (6, 8, 29),
         (
-            Edit(DRAIN, "driver.withdraw(each.server)", "pass"),
-            Edit(DRAIN, "    if not server.withdrawn:\n", "    if False:\n"),
+            Edit(BEGIN_DRAIN, "driver.withdraw(each.server)", "pass"),
+            Edit(CHECK_DRAINED, "    if not server.withdrawn:\n", "    if False:\n"),
             Edit(
-                DRAIN,
+                CHECK_DRAINED,
                 "        if work.hosts[host.name].lb_before == ADMITTED:\n"
                 "            opened.lease.permit()\n"
                 "            driver.isolate(host.server)\n",
                 "        pass\n",
             ),
             Edit(
-                DRAIN,
+                KEEP_OUT,
                 "    forgotten = [host for host in ours if",
                 "    forgotten = [host for host in () if",
             ),
@@ -84,7 +92,7 @@ SABOTAGES: Mapping[str, Sabotage] = {
         (6, 8, 29),
         (
             Edit(
-                DRAIN,
+                UNDRAIN,
                 "    drained = [name for name in names if work.hosts[name].lb_before is not None]\n"
                 '    opened.move(work, names, "undraining")\n',
                 '    drained: list[str] = []\n    opened.move(work, names, "undraining")\n',
