@@ -26,6 +26,7 @@ from edgetune.rollout.steps.check_baseline import _useless, check_baseline
 from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.sample_hosts import sample_hosts
+from edgetune.rollout.steps.show_verdict import show_verdict
 from tests.builders import as_samples, samples
 from tests.soaking import SEEDS, TIMES, USUAL, Altered, Soaking
 from tests.world import World
@@ -460,7 +461,7 @@ def test_documents_of_looks_are_small(world: Soaking) -> None:
 def test_the_newest_verdict_is_shown_and_nothing_is_looked_at(world: Soaking) -> None:
     world.soak(test=0.9, began=400)
     for due in (False, True):
-        shown = rollout_status(world.site, world.rollout, verdict=True)
+        shown = show_verdict(world.site, world.rollout)
         first, second, *table = shown["text"].split("\n")
         assert first == f"{world.rollout}  accept_queue on lab1: soaking"
         if not due:

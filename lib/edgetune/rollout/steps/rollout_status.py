@@ -12,13 +12,13 @@ from edgetune.documents.batch import Batch
 from edgetune.documents.head import CHANGES_HOSTS, ENDED, FORWARD, Head
 from edgetune.errors import EdgetuneError, InputError, StoreError
 from edgetune.report.chat import color_of
-from edgetune.report.text import left_text, rollout_text, verdict_text, wait_text
+from edgetune.report.text import left_text, rollout_text, wait_text
 from edgetune.rollout.automation import needed_rules, what_is_off
 from edgetune.rollout.heads import read_heads
 from edgetune.rollout.lease import Rollout, idle_times
 from edgetune.rollout.orphans import is_orphaned
 from edgetune.rollout.pause import all_pauses, pause_text, why_frozen
-from edgetune.rollout.record import Record, read_rollout
+from edgetune.rollout.record import read_rollout
 from edgetune.rollout.site import Site
 from edgetune.rollout.switch import stopped_by
 from edgetune.rollout.unreadable import keeping_their_pop, unreadable_text
@@ -34,7 +34,6 @@ def rollout_status(
     state: str = "",
     host: str = "",
     orphaned: bool = False,
-    verdict: bool = False,
     ended: Sequence[str] = (),
 ) -> dict[str, Any]:
     """How rollouts stand: one, those of a PoP, those in a state, or all.
@@ -46,11 +45,8 @@ def rollout_status(
     With ``host`` only those that hold it in quarantine, with ``orphaned`` only those that
     somebody should be carrying on and nobody is (none while everything is stopped). Of a
     ``state``, ``ids`` has those first that waited longest for a step: a workflow takes only so
-    many at a time. ``unreadable`` names the records that cannot be read. With ``verdict`` the text
-    is the verdict of one rollout's newest look, with its numbers.
+    many at a time. ``unreadable`` names the records that cannot be read.
     """
-    if verdict:
-        return _newest_verdict(read_rollout(site, rollout))
     if state and state not in FORWARD:
         raise InputError("parameter", "state", f"{state!r} is none of {', '.join(FORWARD)}")
     if pop:
@@ -70,13 +66,13 @@ def rollout_status(
         and (not host or host in head.quarantined)
         and (not orphaned or (not stopped and is_orphaned(site, head)))
     ]
-    told = chosen[0].pop if rollout and chosen else ""
+    shown = chosen[0] if rollout and chosen else None
     ownerless, unknown = _without_an_owner(site, chosen, ended)
     left = {head.id: _left(site, head) for head in ownerless}
     chosen.sort(key=lambda head: head.id not in left)
     waits = {head.id: _wait(site, head) for head in chosen if head.state in CHANGES_HOSTS}
     notices = [*_stopped(stopped), *left.values(), *unknown, *map(one_line, damaged)]
-    notices += [*_paused(site, pop or told), *_frozen(chosen)]
+    notices += [*_paused(site, shown.pop if shown else pop), *_frozen(chosen)]
     notices += _off(site, chosen)
     return {
         "rollouts": [
@@ -84,11 +80,10 @@ def rollout_status(
             for head in chosen
         ],
         "ids": [head.id for head in (_in_turn(site, chosen) if state else chosen)],
-        "color": _color(chosen[0]) if rollout and chosen else "",
+        "color": color_of(shown.state, shown.verdict.get("verdict", "")) if shown else "",
         "unreadable": damaged,
         "message": "; ".join([_counted(chosen, left), *damaged]),
-        "text": _text(notices, chosen, waits)
-        + (_drift(site, chosen[0]) if rollout and chosen else ""),
+        "text": _text(notices, chosen, waits) + (_drift(site, shown) if shown else ""),
     }
 
 
@@ -211,21 +206,3 @@ def _ratio(head: Head) -> float | None:
     rows = head.verdict.get("metrics") or [{}]
     ratio: float | None = rows[0].get("ratio")
     return ratio
-
-
-def _newest_verdict(opened: Record) -> dict[str, Any]:
-    head = opened.head
-    told = f"{head.id}  {head.tuning} on {head.pop}: {head.state}"
-    shown = verdict_text(opened.look(head.looks - 1)) if head.looks else "No look was taken yet."
-    return {
-        "rollouts": [_short(head)],
-        "ids": [head.id],
-        "color": _color(head),
-        "unreadable": [],
-        "message": "1 rollout",
-        "text": f"{told}\n{shown}",
-    }
-
-
-def _color(head: Head) -> str:
-    return color_of(head.state, head.verdict.get("verdict", ""))

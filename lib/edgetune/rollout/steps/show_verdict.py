@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Show the newest verdict on a rollout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgetune.report.chat import color_of
+from edgetune.report.text import verdict_text
+from edgetune.rollout.record import read_rollout
+from edgetune.rollout.site import Site
+
+
+def show_verdict(site: Site, rollout: str) -> dict[str, Any]:
+    """The verdict of a rollout's newest look with its numbers; takes no look, changes nothing.
+
+    InputError if there is no such rollout, RefusedError if its look cannot be read.
+    """
+    opened = read_rollout(site, rollout)
+    head = opened.head
+    told = f"{head.id}  {head.tuning} on {head.pop}: {head.state}"
+    shown = verdict_text(opened.look(head.looks - 1)) if head.looks else "No look was taken yet."
+    verdict = head.verdict.get("verdict", "")
+    return {
+        "rollout": head.id,
+        "verdict": verdict,
+        "color": color_of(head.state, verdict),
+        "message": f"{told}, {verdict or 'without a verdict'}",
+        "text": f"{told}\n{shown}",
+    }
