@@ -12,6 +12,7 @@ from edgetune.campaign.record import Record, read_record
 from edgetune.campaign.run import run_campaign
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.record import read_rollout
+from edgetune.rollout.steps.begin_rollback import begin_rollback
 from edgetune.rollout.steps.release_claim import release_claim
 from edgetune.rollout.steps.set_rollout_state import set_rollout_state
 from tests.builders import inventory_document, write_yaml
@@ -112,13 +113,20 @@ class CampaignWorld(EmptyWorld):
         """Lead the rollout of a PoP into a state."""
         rollout = self.record.pops[pop].rollout
         for each in WAYS[state]:
-            if each == "promoting":
-                prove(self.site, rollout)
-            epoch = read_rollout(self.site, rollout).head.epoch
-            set_rollout_state(self.site, rollout, epoch, each)
+            self.mark(rollout, each)
         if state in ("complete", "rolled_back"):
             release_claim(self.site, rollout, read_rollout(self.site, rollout).head.epoch)
             self.forget(pop)
+
+    def mark(self, rollout: str, state: str) -> None:
+        """Lead a rollout into its next state; what is to be promoted is proven to help."""
+        if state == "promoting":
+            prove(self.site, rollout)
+        epoch = read_rollout(self.site, rollout).head.epoch
+        if state == "rolling_back":
+            begin_rollback(self.site, rollout, epoch)
+        else:
+            set_rollout_state(self.site, rollout, epoch, state)
 
     def forget(self, key: str) -> None:
         """A claim has run out."""

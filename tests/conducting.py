@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from edgetune.rollout.steps.apply_tuning import apply_tuning
 from edgetune.rollout.steps.assess_orphan import assess_orphan
+from edgetune.rollout.steps.begin_rollback import begin_rollback
 from edgetune.rollout.steps.check_drained import check_drained
 from edgetune.rollout.steps.check_health import check_health
 from edgetune.rollout.steps.check_rebooted import check_rebooted
@@ -31,6 +32,7 @@ STEPS = {
         find_left,
         assess_orphan,
         set_rollout_state,
+        begin_rollback,
         release_claim,
         drain_hosts,
         check_drained,

@@ -25,14 +25,11 @@ class SetRolloutStateTestCase(EdgetuneActionTestCase):
         reason = "the test group is changed; both groups are watched"
         self.assertEqual(head.history[-1].reason, reason)
 
-    def test_says_which_batches_a_rollback_has(self) -> None:
-        self.world.roll(0)
-        result = self.assert_succeeds(**self.into("rolling_back", by="ana", reason="too slow"))
-        self.assertEqual(result["end_batch"] - result["first_batch"], 1)
-        self.assertEqual(result["message"], "rolling_back: too slow")
-
     def test_an_unknown_state_is_named(self) -> None:
         self.assert_wrong("state", **self.into("tuned"))
+
+    def test_a_rollback_is_begun_by_another_action(self) -> None:
+        self.assert_wrong("state", **self.into("rolling_back"))
 
     def test_a_state_that_cannot_follow_is_refused(self) -> None:
         self.assert_refused("refused", "it cannot become complete", **self.into("complete"))
@@ -41,8 +38,3 @@ class SetRolloutStateTestCase(EdgetuneActionTestCase):
         both = self.into("soaking")
         self.assert_succeeds(**both)
         self.assert_refused("fenced", "has lost its claim on lab1", **both)
-
-    def test_single_hosts_are_refused_before_all_are_back(self) -> None:
-        (host,) = self.world.at(0)
-        says = "single hosts are visited only once it is rolled_back"
-        self.assert_refused("refused", says, **self.into("rolling_back", hosts=[host]))

@@ -37,11 +37,10 @@ from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.rollout_status import rollout_status
-from edgetune.rollout.steps.set_rollout_state import set_rollout_state
 from edgetune.rollout.steps.stop_all import stop_all
 from tests.builders import samples, table_of
 from tests.campaign_world import CampaignWorld, campaign_document
-from tests.world import dies, prove
+from tests.world import dies
 
 
 @pytest.fixture
@@ -102,7 +101,7 @@ def test_rings_follow_one_another(tmp_path: Path, says: Any) -> None:
     assert world.advance() == [], "one PoP at once"
     rollout = world.record.pops["ams2"].rollout
     for state in ("promoting", "complete"):
-        mark(world, rollout, state)
+        world.mark(rollout, state)
     world.forget("ams2")
     assert world.advance() == ["fra1"]
     world.bring("fra1", "complete")
@@ -115,13 +114,6 @@ def test_rings_follow_one_another(tmp_path: Path, says: Any) -> None:
     assert world.advance() == []
     assert (world.record.state, world.last) == ("complete", "complete: every ring is closed")
     assert world.advance() == []
-
-
-def mark(world: CampaignWorld, rollout: str, state: str) -> None:
-    if state == "promoting":
-        prove(world.site, rollout)
-    epoch = read_rollout(world.site, rollout).head.epoch
-    set_rollout_state(world.site, rollout, epoch, state)
 
 
 def test_the_record_tells_who_began_what_in_which_execution(tmp_path: Path) -> None:
@@ -228,12 +220,12 @@ def test_each_takes_the_verdicts_of_the_pops(tmp_path: Path, decision: str, last
     world.advance()
     world.bring("ams1", "soaking")
     rollout = world.record.pops["ams1"].rollout
-    mark(world, rollout, "promoting")
+    world.mark(rollout, "promoting")
     opened = as_owner(world.site, rollout)
     # Earlier versions let a person promote what no verdict did.
     opened.head.verdict = {"decision": decision} if decision else {}
     opened.save()
-    mark(world, rollout, "complete")
+    world.mark(rollout, "complete")
     world.forget("ams1")
     world.advance()
     assert world.last == last
@@ -272,8 +264,8 @@ def test_a_closed_ring_opens_again_when_a_pop_of_it_is_taken_back(
     world = canary_done(tmp_path)
     world.advance()
     rollout = world.record.pops["ams1"].rollout
-    mark(world, rollout, "rolling_back")
-    mark(world, rollout, "rolled_back")
+    world.mark(rollout, "rolling_back")
+    world.mark(rollout, "rolled_back")
     world.forget("ams1")
     assert world.advance() == []
     assert world.record.state == "held"
@@ -296,8 +288,8 @@ def test_who_accepted_a_verdict_did_not_accept_the_next_one(tmp_path: Path, says
     world = overruled(tmp_path, says, by="ben")
     assert world.record.rings[0].closed
     rollout = world.record.pops["ams1"].rollout
-    mark(world, rollout, "rolling_back")
-    mark(world, rollout, "rolled_back")
+    world.mark(rollout, "rolling_back")
+    world.mark(rollout, "rolled_back")
     world.forget("ams1")
     world.advance()
     resume_campaign(world.site, world.id, by="ben")
@@ -373,8 +365,8 @@ def test_a_refused_pop_is_told_and_keeps_no_other_from_its_turn(tmp_path: Path, 
     world.bring("fra1", "complete")
     assert world.advance() == []
     assert world.record.state == "running", "the ring is not closed without it"
-    mark(world, theirs["rollout"], "rolling_back")
-    mark(world, theirs["rollout"], "rolled_back")
+    world.mark(theirs["rollout"], "rolling_back")
+    world.mark(theirs["rollout"], "rolled_back")
     assert world.advance() == []
     assert "ams2 is claimed by rollout" in world.record.pops["ams2"].refused
     world.forget("ams2")
@@ -704,7 +696,7 @@ def test_who_soaks_is_looked_at_in_turn(tmp_path: Path) -> None:
     step_campaign(world.site)
     for head in all_heads(world.site):
         for state in ("baseline", "changing", "soaking"):
-            mark(world, head.id, state)
+            world.mark(head.id, state)
     *ids, last = rollout_status(world.site, state="soaking")["ids"]
     assert sorted([*ids, last]) == sorted(head.id for head in all_heads(world.site))
     for rollout in ids:
@@ -720,7 +712,7 @@ def test_the_order_of_those_who_soak_does_not_rest_on_when_each_is_read(
     step_campaign(world.site)
     for head in all_heads(world.site):
         for state in ("baseline", "changing", "soaking"):
-            mark(world, head.id, state)
+            world.mark(head.id, state)
     ids = rollout_status(world.site, state="soaking")["ids"]
     assert len(ids) > 1
     late = count(time.time(), 20.0)
@@ -813,8 +805,8 @@ def test_an_approval_can_expire_until_the_first_rollout_of_its_ring(
     theirs = claim_pop(world.site, plan=plan_rollout(world.site, "ams1", "accept_queue")["plan"])
     assert world.advance() == []
     assert "ams1 has a rollout" in world.record.pops["ams1"].refused
-    mark(world, theirs["rollout"], "rolling_back")
-    mark(world, theirs["rollout"], "rolled_back")
+    world.mark(theirs["rollout"], "rolling_back")
+    world.mark(theirs["rollout"], "rolled_back")
     world.forget("ams1")
     now_is(monkeypatch, time.time() + 3601)
     assert world.advance() == []

@@ -83,7 +83,7 @@ def of_batch(world: World, batch: int) -> dict[str, Any]:
 
 def person_decides(world: World, text: str) -> Any:
     given = {"rollout": world.rollout, "epoch": world.epoch, "owner": text}
-    marked = act(set_rollout_state, **given, state="baseline", by=text, reason=text)
+    marked = act(set_rollout_state, **given, state="baseline", by=text)
     world.epoch = marked["epoch"]
     return marked, act(rollout_status, rollout=world.rollout)
 

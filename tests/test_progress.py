@@ -15,6 +15,7 @@ from edgetune.rollout.heads import all_heads
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.record import read_rollout
 from edgetune.rollout.steps.assess_orphan import assess_orphan
+from edgetune.rollout.steps.begin_rollback import begin_rollback
 from edgetune.rollout.steps.check_health import check_health
 from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.compare_groups import compare_groups
@@ -91,12 +92,10 @@ def test_a_batch_is_told_once_it_is_wholly_done(tmp_path: Path, tell: Tell) -> N
 def test_a_state_is_told(tmp_path: Path, tell: Tell) -> None:
     world = changing(tmp_path)
     listens(world)
-    for state, reason in (("soaking", ""), ("rolling_back", "too slow")):
-        marked = set_rollout_state(
-            world.site, world.rollout, world.head.epoch, state, reason=reason
-        )
-        assert tell("set_rollout_state", marked) == post(str(marked["message"]))
-    assert marked["message"] == "rolling_back: too slow"
+    marked = world.mark("soaking")
+    assert tell("set_rollout_state", marked) == post(str(marked["message"]))
+    back = world.mark("rolling_back", reason="too slow")
+    assert tell("begin_rollback", back) == post("rolling_back: too slow")
 
 
 def test_an_end_that_was_there_before_is_not_told_again(tmp_path: Path, tell: Tell) -> None:
@@ -104,8 +103,8 @@ def test_an_end_that_was_there_before_is_not_told_again(tmp_path: Path, tell: Te
     listens(world)
     for state in ("rolling_back", "rolled_back"):
         world.mark(state)
-    again = set_rollout_state(world.site, world.rollout, 0, "rolling_back")
-    assert (again["entered"], tell("set_rollout_state", again)) == (False, [])
+    again = begin_rollback(world.site, world.rollout)
+    assert (again["entered"], tell("begin_rollback", again)) == (False, [])
 
 
 def test_a_look_is_told_once_and_waiting_is_not(tmp_path: Path, tell: Tell) -> None:

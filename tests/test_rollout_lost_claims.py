@@ -16,6 +16,7 @@ from edgetune.metrics.samples import RedisSamples
 from edgetune.rollout.claims import Claim, RedisClaims, SqliteClaims
 from edgetune.rollout.lease import as_owner, open_rollout
 from edgetune.rollout.record import read_rollout, save_plan
+from edgetune.rollout.steps.begin_rollback import begin_rollback
 from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.rollout.steps.rollout_status import rollout_status
@@ -116,7 +117,7 @@ def test_a_backend_that_lost_its_last_write_gives_no_epoch_twice(
     with pytest.raises(FencedError):
         open_rollout(world.site, world.rollout, older)
     with pytest.raises(FencedError):
-        set_rollout_state(world.site, world.rollout, older, "rolling_back")
+        begin_rollback(world.site, world.rollout, older)
     took_a_new_epoch(world, world.epoch)
 
 
@@ -156,7 +157,7 @@ def test_of_two_marks_of_one_epoch_the_later_is_fenced(tmp_path: Path) -> None:
     def taken(*given: Any, **more: Any) -> Claim:
         if not inside:
             inside.append(epoch)
-            marked = set_rollout_state(world.site, world.rollout, epoch, "rolling_back")
+            marked = begin_rollback(world.site, world.rollout, epoch)
             inside.append(marked["epoch"])
         return take(*given, **more)
 

@@ -14,6 +14,7 @@ import pytest
 from edgetune.errors import EdgetuneError, FencedError, InputError, RefusedError
 from edgetune.rollout import lease
 from edgetune.rollout.lease import as_owner
+from edgetune.rollout.steps.begin_rollback import begin_rollback
 from edgetune.rollout.steps.check_drained import check_drained
 from edgetune.rollout.steps.check_health import check_health
 from edgetune.rollout.steps.claim_pop import claim_pop
@@ -290,9 +291,9 @@ def test_a_rollback_by_hand_does_not_lose_to_a_resume_at_the_same_moment(
         return taken
 
     monkeypatch.setattr(
-        "edgetune.rollout.steps.set_rollout_state.take_over_rollout", and_then_a_resume
+        "edgetune.rollout.steps.begin_rollback.take_over_rollout", and_then_a_resume
     )
-    back = set_rollout_state(world.site, world.rollout, 0, "rolling_back", by="ana")
+    back = begin_rollback(world.site, world.rollout, by="ana")
     assert (back["entered"], world.head.state) == (True, "rolling_back")
     with pytest.raises(FencedError):
         set_rollout_state(world.site, world.rollout, resumed[0], "changing")
@@ -302,7 +303,7 @@ def test_what_is_rolled_back_is_left_alone(world: World) -> None:
     world.mark("rolling_back")
     world.mark("rolled_back")
     epoch = world.head.epoch
-    again = set_rollout_state(world.site, world.rollout, 0, "rolling_back")
+    again = begin_rollback(world.site, world.rollout)
     assert (again["entered"], again["message"]) == (
         False,
         f"rollout {world.rollout} is rolled_back already",

@@ -68,6 +68,7 @@ def test_steps_of_workflows_are_granted_to_nobody() -> None:
     granted = {ref for refs in roles().values() for ref in refs}
     steps = {
         "set_rollout_state",
+        "begin_rollback",
         "claim_pop",
         "take_over_rollout",
         "release_claim",

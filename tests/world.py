@@ -24,6 +24,7 @@ from edgetune.rollout.record import load_plan, read_rollout, save_plan
 from edgetune.rollout.site import Site
 from edgetune.rollout.steps import check_baseline
 from edgetune.rollout.steps.apply_tuning import apply_tuning
+from edgetune.rollout.steps.begin_rollback import begin_rollback
 from edgetune.rollout.steps.check_drained import check_drained
 from edgetune.rollout.steps.check_health import check_health
 from edgetune.rollout.steps.check_rebooted import check_rebooted
@@ -437,7 +438,10 @@ class EmptyWorld:
         """Enter a state; what is to be promoted is proven to help."""
         if state == "promoting":
             prove(self.site, self.rollout)
-        marked = set_rollout_state(self.site, self.rollout, self.epoch, state, **more)
+        if state == "rolling_back":
+            marked = begin_rollback(self.site, self.rollout, self.epoch, **more)
+        else:
+            marked = set_rollout_state(self.site, self.rollout, self.epoch, state, **more)
         self.epoch = marked["epoch"]
         return marked
 

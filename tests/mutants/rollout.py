@@ -116,9 +116,9 @@ STACKSTORM = (
         ["rollout_reasons"],
         (
             "a store that is away takes a rollout back",
-            "steps/set_rollout_state.py",
-            '    if state == "rolling_back" and AWAY in reason:\n',
-            "    if False:\n",
+            "steps/begin_rollback.py",
+            "        if AWAY in reason:\n",
+            "        if False:\n",
         ),
     ),
     *mutations_of(
@@ -187,10 +187,10 @@ OWNERS = mutations_of(
     FOLDER,
     ["rollout_lost_claims", "lib_stores", "rollout_records", "rollout_steps", "rollout_recovery"],
     (
-        "set_rollout_state takes the rollout from whoever holds it",
-        "steps/set_rollout_state.py",
-        "site.claims.take(head.pop, rollout, ttl, after=epoch, above=epoch).epoch",
-        "site.claims.take(head.pop, rollout, ttl, above=epoch).epoch",
+        "a state is entered from whichever epoch",
+        "entering.py",
+        "site.claims.take(head.pop, head.id, ttl, after=epoch, above=epoch).epoch",
+        "site.claims.take(head.pop, head.id, ttl, above=epoch).epoch",
     ),
     (
         "take_over_rollout takes an epoch that hosts have seen",

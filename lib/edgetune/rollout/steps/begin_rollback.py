@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Begin to take a rollout back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from edgetune import steady_clock
+from edgetune.documents.head import CHANGES_HOSTS, Head
+from edgetune.errors import AWAY, FencedError, InputError, RefusedError
+from edgetune.report.text import listed
+from edgetune.rollout.entering import enter_state, unfinished_batches
+from edgetune.rollout.lease import open_rollout
+from edgetune.rollout.progress import failures_text, under_way
+from edgetune.rollout.record import Record, read_rollout
+from edgetune.rollout.rollback import plan_restore
+from edgetune.rollout.site import Site
+from edgetune.rollout.steps.take_over_rollout import take_over_rollout
+from edgetune.rollout.switch import refuse_if_stopped
+from edgetune.texts import command
+
+
+def begin_rollback(
+    site: Site,
+    rollout: str,
+    epoch: int = 0,
+    owner: str = "",
+    by: str = "",
+    reason: str = "",
+    hosts: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Decide that a rollout is taken back, plan its batches, and say which these are.
+
+    A workflow knows the epoch. Of two callers with the same epoch one wins, the other gets
+    FencedError. A workflow takes nothing back because a store is away: RefusedError, and the
+    rollout is carried on once the store is there again. Epoch 0 takes the rollout over from
+    whoever carries it on; ``entered`` is False if nothing can follow any more.
+
+    A rollback that is under way goes on where it stands. With ``hosts`` it visits no other host.
+    """
+    if epoch:
+        if AWAY in reason:
+            raise RefusedError(f"{reason}; nothing is taken back for that, recover_orphans goes on")
+        return _begin(site, rollout, epoch, owner, by, reason, hosts)
+    refuse_if_stopped(site)
+    _refuse_hosts(read_rollout(site, rollout).head, hosts)
+    taken = take_over_rollout(site, rollout, owner=owner, by=by)
+    if not taken["claimed"]:
+        return {"entered": False, "rollout": rollout, "channel": "", "message": taken["message"]}
+    try:
+        return _begin(site, rollout, taken["epoch"], owner, by, reason, hosts)
+    except FencedError:
+        # Somebody who resumes at the same moment loses to it.
+        _refuse_second_rollback(site, rollout)
+        taken = take_over_rollout(site, rollout, owner=owner, by=by)
+        if not taken["claimed"]:
+            raise
+        return _begin(site, rollout, taken["epoch"], owner, by, reason, hosts)
+
+
+def _begin(
+    site: Site,
+    rollout: str,
+    epoch: int,
+    owner: str,
+    by: str,
+    reason: str,
+    hosts: Sequence[str],
+) -> dict[str, Any]:
+    opened = open_rollout(site, rollout, epoch)
+    head, before = opened.head, opened.head.state
+    _refuse_hosts(head, hosts)
+    why = _with_hosts_under_way(opened, reason or _what_failed(opened) or "asked for")
+    enter_state(opened, "rolling_back", owner, by, why)
+    if before in CHANGES_HOSTS:
+        head.taken_over = steady_clock.now()
+    if before != "rolling_back":
+        head.only = list(hosts)
+    # Decided from here on, even if the load balancer is away and nothing can be planned yet.
+    opened.save()
+    plan_restore(opened)
+    opened.save()
+    first, end = unfinished_batches(opened)
+    return {
+        "entered": True,
+        "rollout": rollout,
+        "epoch": head.epoch,
+        "first_batch": first,
+        "end_batch": end,
+        "channel": head.channel,
+        "message": f"{head.state}: {head.history[-1].reason}",
+    }
+
+
+def _refuse_second_rollback(site: Site, rollout: str) -> None:
+    """Of two rollbacks that begin at once, one goes on, and nothing is done twice."""
+    head = read_rollout(site, rollout).head
+    if head.state == "rolling_back":
+        other = head.last_by
+        raise FencedError(
+            f"rollout {rollout} is being rolled back already by {other}; should that one be gone, "
+            f"{command('recover_rollout', rollout=rollout)} carries it on"
+        )
+
+
+def _refuse_hosts(head: Head, hosts: Sequence[str]) -> None:
+    if hosts and head.state != "rolled_back":
+        text = "single hosts are visited only once it is rolled_back"
+        raise RefusedError(f"rollout {head.id} is {head.state}; {text}")
+    for name in hosts:
+        if name not in head.quarantined:
+            raise InputError("parameter", "hosts", f"{name} has nothing to be taken back")
+
+
+def _with_hosts_under_way(opened: Record, reason: str) -> str:
+    """A step that did not end, or an aborted one, names no host: its batch tells them."""
+    try:
+        hosts = dict(under_way(opened.batches()))
+    except RefusedError:
+        # What cannot be read keeps nobody from deciding to take it back.
+        return reason
+    told = [f"{name} ({host.step})" for name, host in hosts.items()]
+    named = not told or any(name in reason for name in hosts)
+    return reason if named else f"{reason}; under way: {listed(told)}"
+
+
+def _what_failed(opened: Record) -> str:
+    failed = list(failures_text(opened))
+    if failed:
+        return "; ".join(failed[:3])
+    verdict = opened.head.verdict
+    return str(verdict["reason"]) if verdict.get("decision") == "roll_back" else ""
