@@ -28,15 +28,15 @@ if not (3, 9) <= sys.version_info[:2] <= (3, 12):
     sys.exit("edgetune needs Python 3.9 to 3.12, this is %d.%d; give another with PYTHON=" % sys.version_info[:2])
 CHECK
   say "making the virtualenv $place with $("$python" --version) ($(command -v "$python"))"
-  if ! "$python" -m venv --clear "$place" 2>/dev/null; then
-    # Debian keeps ensurepip in a package of its own.
+  # Debian keeps ensurepip in a package of its own.
+  if ! "$python" -c "import ensurepip, venv" 2>/dev/null; then
     if [ "$(id -u)" != 0 ] || [ -z "${YES:-}${CI:-}" ]; then
       echo "This Python makes no virtualenvs: install python3-venv, or run as root with YES=1." >&2
       exit 1
     fi
     install_packages python3-venv
-    "$python" -m venv --clear "$place"
   fi
+  "$python" -m venv --clear "$place"
   install_requirements "$place" requirements.txt requirements-tests.txt
   say "writing the command $place/bin/edgetune"
   "$place/bin/python" - <<'LINK'
