@@ -7,8 +7,8 @@ installed from each of these commits in turn by --install, a program that takes 
 word: versions are compared on one machine within the same minutes.
 
 Unavoidable is what the rollout has to wait for: baseline and soak with its warm-up as they were
-asked for, and a boot for each batch that reboots, each as long as the shortest one that was seen.
-What draining takes is not in it. The CPU is user and system time of the processes named
+asked for, and a drain and a boot for each batch that reboots. Each counts as long as the shortest
+that was seen. A drain counts without what its task takes where nothing is drained. The CPU is user and system time of the processes named
 st2workflowengine on this machine; without one here it is left out.
 """
 
@@ -91,17 +91,21 @@ def run(pop: str, refs: Sequence[str], install: str, rounds: int) -> dict[str, A
                 _install(install, ref)
             for tuning in TUNINGS:
                 found.setdefault((ref, tuning), []).append(_promoted(api, pop, tuning))
-    boots = [boot for rows in found.values() for row in rows for boot in row["boots"]]
+    measured = [run for runs in found.values() for run in runs]
+    boot = min((boot for run in measured for boot in run["boots"]), default=0.0)
+    drains = [drain for run in measured for drain in run["drains"]]
+    empty = min((took for drained, took in drains if not drained), default=0.0)
+    drain = max(0.0, min((took for drained, took in drains if drained), default=0.0) - empty)
     rows = [
-        {"ref": ref, "tuning": tuning, **_summary(runs, min(boots, default=0.0))}
+        {"ref": ref, "tuning": tuning, **_summary(runs, boot + drain)}
         for (ref, tuning), runs in found.items()
     ]
-    boot = min(boots, default=0.0)
     return {
         "benchmark": "pace",
         "options": OPTIONS,
         "rounds": rounds,
         "boot": boot,
+        "drain": drain,
         "figures": rows,
     }
 
@@ -117,8 +121,7 @@ def _promoted(api: StackStorm, pop: str, tuning: str) -> dict[str, Any]:
 
 def _measure(api: StackStorm, pop: str, tuning: str) -> dict[str, Any]:
     cpu, began = _engine_cpu(), time.monotonic()
-    times = {name: duration(seconds) for name, seconds in OPTIONS.items()}
-    given = {"pop": pop, "tuning": tuning, "dry_run": False, "wait": True, **times}
+    given = {"pop": pop, "tuning": tuning, "dry_run": False, "wait": True, **_times(api)}
     ended = _carried_out(api, "rollout_pop", given)
     wall = time.monotonic() - began
     used = _engine_cpu() - cpu
@@ -138,7 +141,25 @@ def _measure(api: StackStorm, pop: str, tuning: str) -> dict[str, Any]:
         "tasks": len(tasks),
         "a_batch": [sum(each.parent == batch for each in tasks) for batch in batches],
         "boots": [boot for batch in batches for boot in _boot(tasks, batch)],
+        "drains": [_drain(tasks, batch) for batch in batches],
     }
+
+
+def _times(api: StackStorm) -> dict[str, Any]:
+    """The options as the installed version takes them: durations were numbers before 0.11."""
+    parameters = api.call("GET", "/actions/edgetune.rollout_pop")["parameters"]
+    return {
+        name: duration(seconds) if parameters[name]["type"] == "string" else seconds
+        for name, seconds in OPTIONS.items()
+    }
+
+
+def _drain(tasks: Sequence[Task], batch: str) -> tuple[bool, float]:
+    """Whether the hosts of a batch were drained, which reboots need, and how long that took."""
+    own = [task for task in tasks if task.parent == batch]
+    drains = [task for task in own if task.action in ("drain_hosts", "check_drained")]
+    drained = any(task.action == "reboot_hosts" for task in own)
+    return drained, sum(task.end - task.start for task in drains)
 
 
 def _boot(tasks: Sequence[Task], batch: str) -> list[float]:
@@ -149,10 +170,11 @@ def _boot(tasks: Sequence[Task], batch: str) -> list[float]:
     return [max(seen) - told[-1]] if told else []
 
 
-def _summary(runs: Sequence[Mapping[str, Any]], boot: float) -> dict[str, Any]:
+def _summary(runs: Sequence[Mapping[str, Any]], reboot: float) -> dict[str, Any]:
+    """Of the rollouts of one tuning; a batch that reboots is drained and boots for ``reboot`` s."""
     batches = [count for run in runs for count in run["a_batch"]]
     boots = statistics.median(len(run["boots"]) for run in runs)
-    unavoidable = OPTIONS["baseline"] + OPTIONS["soak"] + boots * boot
+    unavoidable = OPTIONS["baseline"] + OPTIONS["soak"] + boots * reboot
     wall = statistics.median(run["wall"] for run in runs)
     return {
         "a_batch": {"median": statistics.median(batches), "most": max(batches)},
@@ -167,7 +189,8 @@ def _summary(runs: Sequence[Mapping[str, Any]], boot: float) -> dict[str, Any]:
 def show(document: Mapping[str, Any]) -> None:
     """Print what was found."""
     given = " ".join(f"{name}={value}" for name, value in document["options"].items())
-    print(f"{given}; medians of {document['rounds']} rounds; a boot takes {document['boot']:.1f} s")
+    print(f"{given}; medians of {document['rounds']} rounds")
+    print(f"a boot takes {document['boot']:.1f} s, a drain {document['drain']:.1f} s")
     print_table(
         HEADERS,
         [

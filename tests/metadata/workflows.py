@@ -18,14 +18,16 @@ _FUNCTION = re.compile(r"\b(task|st2kv)\s*\(")
 _CONTEXT = re.compile(r"\bctx\((\w+)\)")
 _RESULT = re.compile(r"\bresult\(\)\.(result|output)\.(\w+)\b(?!\()")
 _KEYS = {"python-script": "result", "orquesta": "output"}
-# Why a task failed, once in each file; the others refer to it. A workflow tells its own message. An
-# action that was killed or took too long leaves no result to look into.
+# Why a task failed, which one task of each file tells: the others publish what they left and lead
+# there. A workflow tells its own message. An action that was killed or took too long leaves no
+# result to look into.
 WHY = (
-    "<% coalesce(switch(coalesce(result()?.get(output)?.get(message), '') != '' => "
-    "result().output.message), ctx(step) + ': ' + coalesce(switch(isString(result()?.get(error)) "
-    "=> result().error.replace('{', '(').replace('%', ' '), "
-    "isDict(result()?.get(result)) => result().result.get(error)), 'no answer')) %>"
+    "coalesce(switch(coalesce(ctx(failure)?.get(output)?.get(message), '') != '' => "
+    "ctx(failure).output.message), ctx(step) + ': ' + coalesce(switch(isString("
+    "ctx(failure)?.get(error)) => ctx(failure).error.replace('{', '(').replace('%', ' '), "
+    "isDict(ctx(failure)?.get(result)) => ctx(failure).result.get(error)), 'no answer')) %>"
 )
+LEFT = "<% result() %>"
 # A workflow whose every task would have to tell costs the engine much more: who calls it looks
 # into its errors.
 SILENT = "roll_batch"
@@ -49,6 +51,7 @@ def workflow_problems(name: str, flow: Document, actions: Mapping[str, Document]
         *delay_problems(flow, actions[f"edgetune.{name}"]),
         *order_problems(flow["tasks"]),
         *text_problems(flow),
+        *explained(flow),
         *(_unlisted(flow, called) if name == SILENT else []),
         *(
             f"tasks.{task}.{problem}"
@@ -133,7 +136,7 @@ def task_problems(name: str, body: Document, actions: Mapping[str, Document]) ->
     problems = []
     if "with" in body and name not in FAN_OUT:
         problems.append("with: fan out inside an action, over hosts, not here")
-    ref = body.get("action", "")
+    ref = body.get("action", "core.noop")
     found = call_problems(actions, ref, body.get("input", {}), "input")
     return problems + found + ([] if ref not in actions else _result_problems(body, actions[ref]))
 
@@ -144,26 +147,37 @@ def _result_problems(body: Document, action: Document) -> list[str]:
     return [
         f"next: result().{'.'.join(found)} is not in the output_schema"
         for text in _texts(body.get("next", []))
-        if text != WHY
         for found in _RESULT.findall(text)
         if found not in known
     ]
 
 
 def silence(name: str, task: str, body: Document, actions: Mapping[str, Document]) -> list[str]:
-    """A task that fails says in the workflow's message which it is and why."""
-    runner = actions.get(body.get("action", ""), NOOP)["runner_type"]
+    """A task that fails says which it is and what it left, and leads to the one that explains it."""
+    runner = actions.get(body.get("action", "core.noop"), NOOP)["runner_type"]
     told = [{"message": FIRST_ERROR}] if body.get("action") == f"edgetune.{SILENT}" else []
-    told = told or [{"step": task}, {"message": WHY}]
+    silent = bool(told)
+    told = told or [{"step": task}, {"failure": LEFT}]
     published = [
         transition.get("publish", [])
         for transition in body.get("next", [])
         if "failed()" in transition.get("when", "")
+        if silent or transition.get("do") == "explain"
     ]
     whatever = [each for each in body.get("next", []) if "ed()" not in each.get("when", "")]
     matters = runner in _KEYS and name != SILENT and "with" not in body and not whatever
     good = any(own[at : at + len(told)] == told for own in published for at in range(len(own)))
-    return ["next: does not tell in message why it failed"] if matters and not good else []
+    return ["next: does not lead to explain why it failed"] if matters and not good else []
+
+
+def explained(flow: Document) -> list[str]:
+    """Why a task failed is told in the workflow's message, by a task that all of them lead to."""
+    body = flow["tasks"].get("explain")
+    published = body["next"][0].get("publish", []) if body else []
+    good = any(str(each.get("message", "")).endswith(WHY) for each in published)
+    return (
+        ["tasks.explain: does not tell in message why a task failed"] if body and not good else []
+    )
 
 
 def _unlisted(flow: Document, actions: Mapping[str, Document]) -> list[str]:
