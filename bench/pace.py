@@ -8,8 +8,9 @@ word: versions are compared on one machine within the same minutes.
 
 Unavoidable is what the rollout has to wait for: baseline and soak with its warm-up as they were
 asked for, and a drain and a boot for each batch that reboots. Each counts as long as the shortest
-that was seen. A drain counts without what its task takes where nothing is drained. The CPU is user and system time of the processes named
-st2workflowengine on this machine; without one here it is left out.
+that was seen. A drain counts without what its task takes where nothing is drained. The CPU is user
+and system time of the processes named st2workflowengine on this machine; without one here it is
+left out.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The workflow ``roll_batch``, conducted by the local runner on a PoP in memory."""
+"""The workflows ``roll_batch`` and ``restore_batch``, conducted by the local runner on a PoP in
+memory."""
 
 from __future__ import annotations
 
@@ -35,11 +36,15 @@ class Conductor(Engine):
         self.steps: list[str] = []
         self._world = world
 
-    def roll(self, batch: int) -> tuple[str, Any]:
+    def restore(self, batch: int) -> tuple[str, Any]:
+        """How the way back ended, and what it put out."""
+        return self.roll(batch, "restore_batch")
+
+    def roll(self, batch: int, workflow: str = "roll_batch") -> tuple[str, Any]:
         """How the workflow ended, and what it put out."""
         world = self._world
         given = {"rollout": world.rollout, "epoch": world.epoch, "batch": batch}
-        execution = self.run("roll_batch", given)
+        execution = self.run(workflow, given)
         return execution.status, execution.payload
 
     def _run(self, execution: Execution) -> tuple[str, Any]:
@@ -112,7 +117,7 @@ def test_a_rollback_sets_the_bios_back_before_it_reboots(world: BiosWorld, tmp_p
     (host,) = world.at(0)
     back = world.mark("rolling_back")["first_batch"]
     conductor = Conductor(world, tmp_path)
-    assert conductor.roll(back)[0] == "succeeded"
+    assert conductor.restore(back)[0] == "succeeded"
     ways = ["drain_hosts", "set_bios", "restore_hosts"]
     assert conductor.steps == [*ways, *_REBOOTED, *_VERIFIED]
     assert (world.bmcs.mode(host), world.hosts.reboots(host)) == ((EARLY, None), 2)
@@ -124,7 +129,7 @@ def test_a_rollback_of_what_only_waits_for_a_boot_reboots_nobody(
     world.roll(0, until=reboot_hosts)
     back = world.mark("rolling_back")["first_batch"]
     conductor = Conductor(world, tmp_path)
-    assert conductor.roll(back)[0] == "succeeded"
+    assert conductor.restore(back)[0] == "succeeded"
     assert conductor.steps == ["drain_hosts", "set_bios", "restore_hosts", *_VERIFIED]
     assert world.hosts.told("reboot") == []
 
@@ -133,7 +138,7 @@ def test_a_rollback_waits_for_a_host_that_boots(world: BiosWorld, tmp_path: Path
     world.roll(0, until=check_rebooted)
     back = world.mark("rolling_back")["first_batch"]
     conductor = Conductor(world, tmp_path)
-    assert conductor.roll(back)[0] == "succeeded"
+    assert conductor.restore(back)[0] == "succeeded"
     waits = ["drain_hosts", "check_rebooted"]
     assert conductor.steps == [*waits, "set_bios", "restore_hosts", *_REBOOTED, *_VERIFIED]
 
@@ -170,7 +175,7 @@ def test_hosts_that_boot_do_not_wait_for_one_that_has_to_serve_on(
             conductor.canceled.set()
 
     conductor.patience.passes = passes
-    assert conductor.roll(back)[0] == "succeeded"
+    assert conductor.restore(back)[0] == "succeeded"
     assert conductor.steps[:3] == ["drain_hosts", "check_rebooted", "restore_hosts"]
     assert conductor.steps.count("drain_hosts") == 2
     assert set(world.at(back).values()) == {"done"}
@@ -185,7 +190,7 @@ def test_a_batch_takes_few_steps_and_fewer_where_hosts_serve_on(tmp_path: Path) 
         assert conductor.steps == ["drain_hosts", "apply_tuning", *boots, *last]
         back = world.mark("rolling_back")["first_batch"]
         conductor.steps.clear()
-        assert conductor.roll(back)[0] == "succeeded"
+        assert conductor.restore(back)[0] == "succeeded"
         assert conductor.steps == ["drain_hosts", "restore_hosts", *boots, *last]
         assert set(world.at(back).values()) == {"done"}
 
@@ -239,6 +244,23 @@ def test_other_tunings_have_nothing_to_do_with_bmcs(tmp_path: Path) -> None:
     for batch in (0, 1):
         assert conductor.roll(batch)[0] == "succeeded"
     back = world.mark("rolling_back")["first_batch"]
-    assert conductor.roll(back)[0] == "succeeded"
+    assert conductor.restore(back)[0] == "succeeded"
     assert "set_bios" not in conductor.steps
     assert world.bmcs.asked == []
+
+
+def test_a_batch_of_the_other_way_is_refused(tmp_path: Path) -> None:
+    world = changing(tmp_path)
+    conductor = Conductor(world, tmp_path)
+    status, output = conductor.restore(0)
+    assert (status, output["message"]) == (
+        "failed",
+        "this batch takes nothing back, roll_batch takes it on",
+    )
+    assert conductor.roll(0)[0] == "succeeded"
+    back = world.mark("rolling_back")["first_batch"]
+    status, output = conductor.roll(back)
+    assert (status, output["message"]) == (
+        "failed",
+        "this batch takes the tuning back, which restore_batch does",
+    )

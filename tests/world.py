@@ -470,7 +470,7 @@ class EmptyWorld:
         opened.save_batch(work)
 
     def way(self, batch: int) -> list[Any]:
-        """The steps of a batch, as the workflow ``roll_batch`` takes them."""
+        """The steps of a batch, as the workflow of the batch takes them."""
         opened = as_owner(self.site, self.rollout)
         way = _WAYS[opened.batch(batch).what]
         return [step for step in way if step is not set_bios or opened.sets_bios]
@@ -483,7 +483,7 @@ class EmptyWorld:
                 self.hosts.reboot()
 
     def roll_all(self, marked: Mapping[str, Any]) -> None:
-        """Every batch of a state that was entered, each as the workflow ``roll_batch`` does it."""
+        """Every batch of a state that was entered, each as the workflow of the batch does it."""
         for batch in range(marked["first_batch"], marked["end_batch"]):
             left = 1
             while left:

@@ -28,9 +28,9 @@ WHY = (
     "isDict(ctx(failure)?.get(result)) => ctx(failure).result.get(error)), 'no answer')) %>"
 )
 LEFT = "<% result() %>"
-# A workflow whose every task would have to tell costs the engine much more: who calls it looks
-# into its errors.
-SILENT = "roll_batch"
+# Workflows whose every task would have to tell cost the engine much more: who calls them looks
+# into their errors.
+SILENT = ("roll_batch", "restore_batch")
 FIRST_ERROR = (
     "batch <% ctx(batch) %>: <% coalesce(coalesce(result()?.get(errors), [])"
     ".where($.get(task_id) != null).select($.task_id + ': ' + coalesce("
@@ -52,7 +52,7 @@ def workflow_problems(name: str, flow: Document, actions: Mapping[str, Document]
         *order_problems(flow["tasks"]),
         *text_problems(flow),
         *explained(flow),
-        *(_unlisted(flow, called) if name == SILENT else []),
+        *(_unlisted(flow, called) if name in SILENT else []),
         *(
             f"tasks.{task}.{problem}"
             for task, body in flow["tasks"].items()
@@ -153,9 +153,9 @@ def _result_problems(body: Document, action: Document) -> list[str]:
 
 
 def silence(name: str, task: str, body: Document, actions: Mapping[str, Document]) -> list[str]:
-    """A task that fails says which it is and what it left, and leads to the one that explains it."""
+    """A task that fails says which it is and what it left, and leads to ``explain``."""
     runner = actions.get(body.get("action", "core.noop"), NOOP)["runner_type"]
-    told = [{"message": FIRST_ERROR}] if body.get("action") == f"edgetune.{SILENT}" else []
+    told = [{"message": FIRST_ERROR}] if body.get("action", "").partition(".")[2] in SILENT else []
     silent = bool(told)
     told = told or [{"step": task}, {"failure": LEFT}]
     published = [
@@ -165,7 +165,7 @@ def silence(name: str, task: str, body: Document, actions: Mapping[str, Document
         if silent or transition.get("do") == "explain"
     ]
     whatever = [each for each in body.get("next", []) if "ed()" not in each.get("when", "")]
-    matters = runner in _KEYS and name != SILENT and "with" not in body and not whatever
+    matters = runner in _KEYS and name not in SILENT and "with" not in body and not whatever
     good = any(own[at : at + len(told)] == told for own in published for at in range(len(own)))
     return ["next: does not lead to explain why it failed"] if matters and not good else []
 

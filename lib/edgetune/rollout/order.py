@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way of a batch through the workflow ``roll_batch``: what follows each step, and when.
+"""The way of a batch through ``roll_batch`` or ``restore_batch``: what follows each step, and when.
 
 Each step tells ``next``, the task to follow, and ``again_in``, the seconds until then.
 """
