@@ -22,6 +22,9 @@ from tests.metadata.values import documents
 
 PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# What a user needs to see, whatever else it may do: `st2 run` asks for runners, and an execution is
+# seen by who may see its action. tests/st2/test_roles.py tries it on a StackStorm with RBAC.
+SEES = {"": ["runner_type_list"], "pack:edgetune": ["action_view"]}
 STOP = f"key_value_pair:st2kv.system:{STOP_KEY}"
 ACTIONS = {f"edgetune.{name}" for name in documents(ROOT, "actions")}
 
@@ -35,7 +38,12 @@ def roles() -> dict[str, list[str]]:
     found = {}
     for role in yaml.safe_load_all(blocks("yaml")[0]):
         assert set(role) == {"name", "description", "permission_grants"}
-        grants = {own["resource_uid"]: own["permission_types"] for own in role["permission_grants"]}
+        grants = {
+            own.get("resource_uid", ""): own["permission_types"]
+            for own in role["permission_grants"]
+        }
+        sees = {uid: grants.pop(uid) for uid in SEES if uid in grants}
+        assert sees == (SEES if role["name"] == "edgetune_viewer" else {})
         assert grants.pop(STOP, ["key_value_pair_set"]) == ["key_value_pair_set"]
         assert all(types == ["action_execute"] for types in grants.values())
         uids = [uid.split(":") for uid in grants]
@@ -81,7 +89,7 @@ def test_steps_of_workflows_are_granted_to_nobody() -> None:
 
 def test_no_role_may_write_what_lifts_a_stop() -> None:
     for role in yaml.safe_load_all(blocks("yaml")[0]):
-        keys = [own["resource_uid"] for own in role["permission_grants"]]
+        keys = [own.get("resource_uid", "") for own in role["permission_grants"]]
         assert [key for key in keys if RESUMED_KEY in key] == []
 
 

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The roles of docs/security.md on a StackStorm with RBAC: what a person with them can do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.st2.stackstorm import CLIENT, HOME, REAL, key, needs_stackstorm, run
+
+OPERATOR = os.environ.get("ST2_OPERATOR_TOKEN", "")
+
+pytestmark = [
+    *needs_stackstorm,
+    pytest.mark.skipif(
+        not OPERATOR,
+        reason="ST2_OPERATOR_TOKEN is not set: the token of a user with the roles edgetune_viewer, "
+        "edgetune_operator and edgetune_emergency, on a StackStorm with RBAC (docs/security.md)",
+    ),
+]
+
+
+def as_operator(*words: str) -> subprocess.CompletedProcess[str]:
+    """What a person with these roles sees who types that."""
+    environment = {**os.environ, "ST2_AUTH_TOKEN": OPERATOR}
+    return subprocess.run(
+        [CLIENT, *words], capture_output=True, text=True, timeout=600, check=False, env=environment
+    )
+
+
+def told(action: str, **parameters: Any) -> Any:
+    """The execution that `st2 run` shows an operator."""
+    words = [
+        f"{key}={json.dumps(v) if isinstance(v, bool) else v}" for key, v in parameters.items()
+    ]
+    done = as_operator("run", "--json", f"edgetune.{action}", *words)
+    assert "{" in done.stdout, done.stderr + done.stdout
+    shown, _ = json.JSONDecoder().raw_decode(done.stdout[done.stdout.index("{") :])
+    return shown
+
+
+def test_an_operator_sees_what_it_starts() -> None:
+    shown = told("rollout_status")
+    assert (shown["status"], bool(shown["result"]["result"]["text"])) == ("succeeded", True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "edgetune.set_rollout_state", "rollout=x", "epoch=1", "state=complete"),
+        ("run", "edgetune.resume_all", "by=ana"),
+        ("run", "core.local", "cmd=id"),
+        ("key", "list", "--prefix", "edgetune.rollout."),
+        ("key", "set", "edgetune.resumed", "x"),
+    ],
+)
+def test_an_operator_may_do_nothing_else(words: tuple[str, ...]) -> None:
+    done = as_operator(*words)
+    refused = "required permission" in done.stdout + done.stderr
+    assert refused or "No matching items found" in done.stdout, done.stdout
+
+
+def test_an_operator_rolls_out_a_bios_setting_and_cannot_read_its_login() -> None:
+    login = yaml.safe_load((HOME / "lab/bmc-credentials.yaml").read_text(encoding="utf-8"))["lab"]
+    with key("edgetune.bmc.lab", json.dumps(login), secret=True):
+        seen = as_operator("key", "get", "--decrypt", "edgetune.bmc.lab")
+        assert login["password"] not in seen.stdout + seen.stderr
+        shown = told("rollout_pop", tuning="home_snoop", **REAL)
+        output = shown["result"]["output"]
+        assert (shown["status"], output["outcome"]) == ("succeeded", "promoted"), output["text"]
+        assert login["password"] not in json.dumps(shown)
+        back = told("roll_back_pop", rollout=output["rollout"])
+    assert back["result"]["output"]["outcome"] == "rolled_back"
+    (rollout,) = run("rollout_status", rollout=output["rollout"])["result"]["result"]["rollouts"]
+    assert rollout["state"] == "rolled_back" and rollout["quarantined"] == {}
