@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from edgetune.config import read_config
 from edgetune.errors import EdgetuneError
-from edgetune.inventory import Inventory, Pop, YamlInventory
+from edgetune.inventories import open_inventory
+from edgetune.inventory import Inventory, Pop
 from edgetune.rollout.claims import Claims, open_claims
 from edgetune.rollout.stackstorm import StackStorm
 from edgetune.rollout.store import Store, open_stackstorm, open_store
@@ -36,7 +37,7 @@ class Site:
     @cached_property
     def inventory(self) -> Inventory:
         """The inventory the configuration names."""
-        return YamlInventory(self.config.inventory)
+        return open_inventory(self.config)
 
     @cached_property
     def store(self) -> Store:
