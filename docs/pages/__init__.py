@@ -9,6 +9,7 @@ tunings     the catalogue
 kinds       kinds of settings
 metrics     what a rollout can judge
 facts       what expressions and ``applies_to`` may use
+entries     what the inventory has for a driver
 drivers     load balancers, and their fields in the inventory
 machines    what can be done with recorded machines and their BMCs
 words       the words of ``words.yaml``, of which each must have its subject
