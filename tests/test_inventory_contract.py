@@ -150,6 +150,7 @@ def test_every_pop_is_known_and_no_other(trial: Trial) -> None:
         ("lab1/hosts/e001/address", None, "pops.lab1.hosts.e001.address: is missing"),
         ("lab1/hosts/e001/address", "10.0.0.01", "pops.lab1.hosts.e001.address: '10.0.0.01' is"),
         ("lab1/load_balancer/driver", "f5", "pops.lab1.load_balancer.driver: 'f5' is none of hap"),
+        ("lab1/metrics", {"source": "snmp"}, "pops.lab1.metrics.source: 'snmp' is none of"),
     ],
 )
 def test_what_is_wrong_is_named_with_source_and_field(

@@ -7,7 +7,7 @@ import functools
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from edgetune.errors import InputError
@@ -78,6 +78,14 @@ class LoadBalancer:
 
 
 @dataclass(frozen=True)
+class Metrics:
+    """What samples a PoP's hosts: one of ``metrics.sources``, with the values of its ``fields``."""
+
+    source: str = "hosts"
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Pop:
     """A site. ``floor`` is the share of hosts in service that we may never go below.
 
@@ -98,6 +106,7 @@ class Pop:
     labels: tuple[str, ...] = ()
     health_name: str = ""
     health_tls: str = HEALTH_TLS[0]
+    metrics: Metrics = Metrics()
 
     @property
     def must_serve(self) -> int:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from edgetune.addresses import canonical, canonical_url
 from edgetune.errors import InputError
-from edgetune.fields import Fields
+from edgetune.fields import Field, Fields
 from edgetune.inventory import (
     CHECKS,
     HEALTH_TLS,
@@ -18,8 +18,10 @@ from edgetune.inventory import (
     Host,
     Inventory,
     LoadBalancer,
+    Metrics,
     Pop,
 )
+from edgetune.metrics.sources import SOURCES, source_class
 from edgetune.traffic import DRIVERS, driver_class
 
 _HEALTH = r"https?://[A-Za-z0-9.:\[\]-]+([/?][!-~]*)?"
@@ -63,6 +65,7 @@ def _read_pop(name: str, fields: Fields) -> Pop:
         labels=fields.texts("labels", []),
         health_name=fields.text("health_name", "", pattern=_DNS_NAME),
         health_tls=fields.text("health_tls", HEALTH_TLS[0], choices=HEALTH_TLS),
+        metrics=_read_metrics(fields.inside("metrics", {})),
     )
     _refuse_without_use(fields, pop)
     if not pop.hosts:
@@ -103,14 +106,26 @@ def _read_load_balancer(fields: Fields) -> LoadBalancer:
     driver = fields.text("driver", choices=DRIVERS)
     balancer = LoadBalancer(
         driver=driver,
-        fields={
-            name: _read_spelled(fields, name, field.pattern, field.same, field.default)
-            for name, field in driver_class(driver).fields.items()
-        },
+        fields=_read_own(fields, driver_class(driver).fields),
         checks=fields.text("checks", CHECKS[0], choices=CHECKS),
     )
     fields.done()
     return balancer
+
+
+def _read_metrics(fields: Fields) -> Metrics:
+    source = fields.text("source", Metrics.source, choices=SOURCES)
+    metrics = Metrics(source, _read_own(fields, source_class(source).fields))
+    fields.done()
+    return metrics
+
+
+def _read_own(fields: Fields, own: Mapping[str, Field]) -> dict[str, str]:
+    """Those that a driver or a metric source has."""
+    return {
+        name: _read_spelled(fields, name, its.pattern, its.same, its.default)
+        for name, its in own.items()
+    }
 
 
 def _read_credentials(fields: Fields) -> str | None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from edgetune.bmc.bmcs import Bmcs
     from edgetune.hosts.fleet import Fleet
     from edgetune.metrics.samples import Samples
+    from edgetune.metrics.source import MetricSource
     from edgetune.rollout.executions import Executions
     from edgetune.rollout.heartbeat import Heartbeats
     from edgetune.rollout.nodes import Nodes
@@ -106,6 +107,12 @@ class Site:
     def tuning(self, name: str) -> Tuning:
         """A tuning of the catalogue."""
         return find_tuning(name, self.config.tunings)
+
+    def metric_source(self, name: str) -> MetricSource:
+        """What samples hosts: a source by the name that ``metrics`` of a PoP has."""
+        from edgetune.metrics.sources import open_source
+
+        return open_source(name, self)
 
     def load_balancer(self, pop: Pop) -> DrainDriver:
         """The drain driver of a PoP."""
