@@ -21,8 +21,10 @@ _WELL = {"health_failed": 0.0, "health_p50_ms": 1.5, "health_p95_ms": 2.0, "heal
 
 
 class _FleetWithoutSsh(Fleet):
+    """It asks one host after the other."""
+
     def __init__(self) -> None:
-        self._threads, self._agent, self._login = 4, packed(b""), None  # type: ignore[assignment]
+        self._threads, self._agent, self._login = 1, packed(b""), None  # type: ignore[assignment]
 
 
 class _Agent:
@@ -36,6 +38,7 @@ class _Agent:
         self.change: Callable[[str], str] = str
 
     def answer(self, request: dict[str, Any]) -> bytes:
+        time.sleep(0.01)
         if self.silent:
             raise TimeoutError("timed out")
         asked = request["health_requests"] if "health_url" in request else 0
@@ -113,7 +116,10 @@ class Agents(TestHosts):
 @contextmanager
 def _agents() -> Iterator[TestHosts]:
     agents = Agents()
-    with mock.patch("edgetune.hosts.fleet.converse", agents.converse):
+    with (
+        mock.patch("edgetune.hosts.fleet.converse", agents.converse),
+        mock.patch("edgetune.hosts.fleet._TOGETHER", 0.0),
+    ):
         yield agents
 
 
