@@ -12,7 +12,8 @@ import yaml
 
 from edgetune.documents.plan import Options, Plan
 from edgetune.documents.sample import Sample
-from edgetune.inventory import Pop, YamlInventory
+from edgetune.inventories.yaml import YamlInventory
+from edgetune.inventory import Pop
 from edgetune.metrics.table import SampleTable
 from edgetune.plan import make_plan
 from edgetune.rendering import render

@@ -20,7 +20,7 @@ from edgetune.campaign.definition import load_campaign
 from edgetune.config import read_config
 from edgetune.errors import InputError
 from edgetune.files import load_yaml
-from edgetune.inventory import YamlInventory
+from edgetune.inventories.yaml import YamlInventory
 from edgetune.tuning import load_tuning
 
 MANY_BYTES = 5_000_000

@@ -10,7 +10,7 @@ import requests
 import yaml
 
 from edgetune.config import read_config
-from edgetune.inventory import YamlInventory
+from edgetune.inventories.yaml import YamlInventory
 
 
 def directly(function: Callable[..., Any], *words: Any, **more: Any) -> Any:

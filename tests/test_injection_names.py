@@ -13,7 +13,8 @@ import requests
 from edgetune.backends import Database
 from edgetune.bmc.credentials import Credentials
 from edgetune.errors import EdgetuneError, InputError, RefusedError
-from edgetune.inventory import NAME, LoadBalancer, YamlInventory
+from edgetune.inventories.yaml import YamlInventory
+from edgetune.inventory import NAME, LoadBalancer
 from edgetune.metrics.samples import RedisSamples, SqliteSamples
 from edgetune.rollout.claims import RedisClaims, SqliteClaims
 from edgetune.rollout.lease import open_rollout
@@ -248,4 +249,4 @@ def test_a_load_balancer_is_named_by_its_inventory_alone() -> None:
         for path in (ROOT / "lib").rglob("*.py")
         if f"{LoadBalancer.__name__}(" in path.read_text(encoding="utf-8")
     ]
-    assert found == ["inventory.py"]
+    assert found == ["_reading.py"]

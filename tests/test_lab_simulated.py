@@ -26,7 +26,8 @@ from edgetune.config import read_config
 from edgetune.errors import DrainError, InputError
 from edgetune.hosts.fleet import Fleet
 from edgetune.hosts.result import HostResult
-from edgetune.inventory import Host, YamlInventory
+from edgetune.inventories.yaml import YamlInventory
+from edgetune.inventory import Host
 from edgetune.traffic.drivers.haproxy import Haproxy
 from lab import simulated
 from lab.bmc.machine import serial_of, uuid_of

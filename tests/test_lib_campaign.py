@@ -16,7 +16,7 @@ from edgetune.campaign.definition import Campaign, load_campaign, pops_by_ring
 from edgetune.errors import InputError
 from edgetune.fields import Fields
 from edgetune.freezes import read_event, read_freeze
-from edgetune.inventory import YamlInventory
+from edgetune.inventories.yaml import YamlInventory
 from tests.builders import write_yaml
 from tests.campaign_world import campaign_document, inventory_of_four
 from tests.metadata.values import altered

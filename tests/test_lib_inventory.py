@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from edgetune.errors import InputError
-from edgetune.inventory import Bmc, Pop, YamlInventory
+from edgetune.inventories.yaml import YamlInventory
+from edgetune.inventory import Bmc, Pop
 from tests.builders import inventory_document, pop, write_yaml
 
 

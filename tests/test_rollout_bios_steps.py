@@ -15,7 +15,7 @@ import pytest
 
 from edgetune import steady_clock
 from edgetune.errors import FencedError, InputError, RefusedError
-from edgetune.inventory import YamlInventory
+from edgetune.inventories.yaml import YamlInventory
 from edgetune.rollout import lease
 from edgetune.rollout.bios_journal import load_journal
 from edgetune.rollout.lease import as_owner

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from edgetune.errors import RefusedError
-from edgetune.inventory import YamlInventory
+from edgetune.inventories.yaml import YamlInventory
 from edgetune.rollout import readiness
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.steps.apply_tuning import apply_tuning

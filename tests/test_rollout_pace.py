@@ -180,7 +180,7 @@ def test_samples_that_follow_soon_are_taken_by_one_task(tmp_path: Path, monkeypa
     world.mark("baseline")
     clock = Clock(begun=read_rollout(world.site, world.rollout).head.created + 2)
     monkeypatch.setattr("edgetune.rollout.steps.sample_hosts.time", clock)
-    monkeypatch.setattr("edgetune.rollout.sampling.time", clock)
+    monkeypatch.setattr("edgetune.metrics.sources.hosts.time", clock)
     told = sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
     times = {*world.site.samples.window("lab1", clock.begun, clock.now).time}
     # At once, and then on the grid: 3 s later, 8, 13, and no more in a while.
@@ -237,7 +237,7 @@ def test_a_task_tells_of_every_sample_that_it_took(tmp_path: Path, monkeypatch: 
     world.mark("baseline")
     clock = Clock(begun=read_rollout(world.site, world.rollout).head.created)
     monkeypatch.setattr("edgetune.rollout.steps.sample_hosts.time", clock)
-    monkeypatch.setattr("edgetune.rollout.sampling.time", clock)
+    monkeypatch.setattr("edgetune.metrics.sources.hosts.time", clock)
     sampled, found = sample_pops, [["e002"], []]
 
     def without(site: Site, pops: Sequence[str]) -> Any:

@@ -6,7 +6,9 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -15,9 +17,13 @@ import pytest
 
 from edgetune.documents.batch import Batch, HostStep
 from edgetune.documents.reading import encoded
+from edgetune.documents.sample import Sample
 from edgetune.errors import FencedError
 from edgetune.hosts.fleet import Fleet, _together
 from edgetune.hosts.result import HostResult
+from edgetune.inventory import Host, Metrics
+from edgetune.metrics.source import MetricSource, Sampled
+from edgetune.rollout.health import sick_services
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.steps.sample_hosts import sample_hosts
@@ -94,6 +100,35 @@ def test_samples_are_kept_while_a_slow_host_is_awaited(world: World) -> None:
     assert (len(early), len(kept(world))) == (7, 8)
     # A sweep has one time; the guard counts sweeps by it.
     assert len({sample.time for sample in kept(world)}) == 1
+
+
+class Series(MetricSource):
+    """Of all hosts but e003, from somewhere else."""
+
+    def __init__(self) -> None: ...
+
+    def sample(self, hosts: Any, health_requests: int) -> Iterator[dict[Host, Sampled]]:
+        for host in hosts:
+            known = Sample(host.name, 5.0, "boot", 60.0, {"rx_packets": 7.0}, {})
+            yield {host: Sampled(error="no series") if host.name == "e003" else Sampled(known)}
+
+
+def test_a_pop_is_sampled_by_the_source_of_its_inventory_and_its_health_asked_of_hosts(
+    world: World,
+) -> None:
+    site, lab1 = world.site, world.site.inventory.pop("lab1")
+    measured = replace(lab1, metrics=Metrics("series"))
+    opened = site.metric_source
+    site.metric_source = (  # type: ignore[method-assign]
+        lambda name: Series() if name == "series" else opened(name)
+    )
+    site.inventory.pop = lambda name: measured  # type: ignore[method-assign]
+    found = sample_hosts(site, pop="lab1")
+    assert (found["samples"], found["errors"]) == (7, {"e003": "no series"})
+    assert {row.boot_id for row in kept(world)} == {"boot"}
+    assert world.hosts.told("sample") == []
+    assert sick_services(site, measured, measured.hosts) == {}
+    assert len(world.hosts.told("sample")) == 8
 
 
 def test_a_host_without_a_sample_is_named_with_the_reason(world: World) -> None:

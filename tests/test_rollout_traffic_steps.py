@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from edgetune.errors import DrainError
-from edgetune.rollout.health import health_request
+from edgetune.metrics.sources.hosts import sample_request
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.steps.apply_tuning import apply_tuning
 from edgetune.rollout.steps.check_drained import check_drained
@@ -99,13 +99,13 @@ def test_a_service_of_which_nothing_was_seen_is_not_well(world: World) -> None:
 def test_the_service_is_asked_as_the_inventory_says(world: World) -> None:
     told = {"health": "https://127.0.0.1/h", "health_name": "www.example.org"}
     pop = replace(world.site.inventory.pop("lab1"), **told, health_tls="insecure")
-    assert health_request(pop, 2) == {
+    assert sample_request(pop, 2) == {
         "health_url": "https://127.0.0.1/h",
         "health_name": "www.example.org",
         "health_tls": "insecure",
         "health_requests": 2,
     }
-    plain = health_request(world.site.inventory.pop("lab1"), 2)
+    plain = sample_request(world.site.inventory.pop("lab1"), 2)
     assert plain == {"health_url": "http://127.0.0.1:80/health", "health_requests": 2}
 
 

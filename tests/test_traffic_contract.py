@@ -17,7 +17,7 @@ from typing import Any, Callable
 import pytest
 
 from edgetune.errors import DrainError, InputError
-from edgetune.inventory import YamlInventory
+from edgetune.inventories.yaml import YamlInventory
 from edgetune.rollout.in_service import ADMITTED, hosts_in_service
 from edgetune.traffic import DRIVERS, DrainDriver, driver_class, open_driver
 from tests import load_balancers

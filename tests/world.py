@@ -205,19 +205,15 @@ class Hosts:
     def ask(
         self, hosts: Any, verb: str, request: Any, timeout: float = 0, patience: float = 0
     ) -> dict[str, HostResult]:
-        return {
-            host.name: replace(
-                self._one(self.behind.get(host.name, host.name), verb, request(host)),
-                host=host.name,
-            )
-            for host in hosts
-        }
+        parts = self.ask_in_parts(hosts, verb, request, timeout, patience)
+        return {host.name: result for part in parts for host, result in part}
 
     def ask_in_parts(
         self, hosts: Any, verb: str, request: Any, timeout: float = 0, patience: float = 0
     ) -> Iterator[list[tuple[Any, HostResult]]]:
         for host in hosts:
-            yield [(host, self._one(host.name, verb, request(host)))]
+            answer = self._one(self.behind.get(host.name, host.name), verb, request(host))
+            yield [(host, replace(answer, host=host.name))]
 
     def changing(self) -> list[str]:
         """Verbs so far that can change a host."""

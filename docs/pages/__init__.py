@@ -7,8 +7,9 @@ markdown    tables, code and paragraphs
 pack        configuration, actions, rules and chat
 tunings     the catalogue
 kinds       kinds of settings
-metrics     what a rollout can judge
+metrics     what a rollout can judge, and the sources of samples
 facts       what expressions and ``applies_to`` may use
+entries     what the inventory has for a driver or a metric source
 drivers     load balancers, and their fields in the inventory
 machines    what can be done with recorded machines and their BMCs
 words       the words of ``words.yaml``, of which each must have its subject

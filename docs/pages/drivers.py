@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import inspect
-
-from docs.pages.markdown import code, page, paragraph, table
-from edgetune.traffic import DRIVERS, Field, driver_class
+from docs.pages.entries import entry
+from docs.pages.markdown import page, paragraph
+from edgetune.traffic import DRIVERS, driver_class
 
 
 def drivers_page() -> str:
@@ -15,15 +14,5 @@ def drivers_page() -> str:
 
 def _driver(name: str) -> str:
     driver = driver_class(name)
-    rows = [
-        (code(own), its.meaning, _usual(its), code(its.example))
-        for own, its in driver.fields.items()
-    ]
-    told = inspect.cleandoc(driver.__doc__ or "").replace("``", "`")
     refused = f"Where it refuses changes, a preflight advises: {driver.advice}."
-    parts = [paragraph(told), table("field, meaning, usual, example", rows), paragraph(refused)]
-    return "\n\n".join([f"## {name}", *parts])
-
-
-def _usual(field: Field) -> str:
-    return "required" if field.default is None else code(field.default)
+    return "\n\n".join([entry(f"## {name}", driver.__doc__, driver.fields), paragraph(refused)])

@@ -1,16 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metrics that intents and guards may name."""
+"""The metrics that intents and guards may name, and the sources of samples."""
 
 from __future__ import annotations
 
+from docs.pages.entries import entry
 from docs.pages.markdown import code, page, table
 from docs.pages.words import words
 from edgetune.metrics.catalogue import METRICS, Metric
+from edgetune.metrics.sources import SOURCES, source_class
 
 
 def metrics_page() -> str:
-    sources = [(code(name), text) for name, text in _sources().items()]
-    return page("metrics", metrics=_metrics(), sources=table("number, read from", sources))
+    numbers = [(code(name), text) for name, text in _numbers().items()]
+    return page(
+        "metrics",
+        metrics=_metrics(),
+        numbers=table("number, read from", numbers),
+        sources="\n\n".join(map(_source, SOURCES)),
+    )
+
+
+def _source(name: str) -> str:
+    source = source_class(name)
+    return entry(f"### {name}", source.__doc__, source.fields)
 
 
 def _metrics() -> str:
@@ -38,7 +50,7 @@ def _made_of(metric: Metric) -> tuple[str, ...]:
     return (metric.gauge,) if metric.gauge else metric.counters
 
 
-def _sources() -> dict[str, str]:
+def _numbers() -> dict[str, str]:
     known = {name for metric in METRICS.values() for name in _made_of(metric)}
     per = {metric.per or metric.per_if_known for metric in METRICS.values()}
     return dict(words("counters", known | {name for name in per if name}))

@@ -33,6 +33,9 @@ class Config:
         "Path of the known_hosts file with the key of every host. An unknown or changed key is "
         "refused."
     )
+    inventory_source: str = option(
+        "What the inventory is kept in: the name of a file in lib/edgetune/inventories.", "yaml"
+    )
     tunings: tuple[Path, ...] = option(
         "Directories with tunings of your own, looked at before the pack's catalogue.", ()
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 from edgetune.durations import duration, read_duration
 from edgetune.errors import InputError
@@ -36,6 +37,23 @@ def find_file(kind: str, name: str, directories: Sequence[Path]) -> Path:
         known.update(files)
     listed = ", ".join(sorted(known)) or "none"
     raise InputError(kind, "name", f"there is no {kind} {name!r}; known: {listed}")
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field that a driver or a metric source has in the inventory: text that matches
+    ``pattern``.
+
+    ``meaning`` and ``example`` stand in docs/reference. ``same`` gives all spellings of a value one
+    text, and raises ValueError for text that is no value. Without a ``default`` the field has to be
+    given.
+    """
+
+    meaning: str
+    example: str
+    pattern: str
+    default: str | None = None
+    same: Callable[[str], str] = str
 
 
 class Fields:

@@ -1,28 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ask the hosts of PoPs for samples, and keep them."""
+"""Have the hosts of PoPs sampled, and keep the samples."""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from edgetune.documents.head import ENDED
-from edgetune.documents.sample import Drift, Sample, sample_answer
+from edgetune.documents.sample import Drift, Sample
 from edgetune.inventory import Host, Pop
-from edgetune.metrics.samples import make_sample
+from edgetune.metrics.source import Sampled
 from edgetune.metrics.table import SampleTable
 from edgetune.report.text import drift_text
 from edgetune.rollout.heads import all_heads
-from edgetune.rollout.health import health_request
 from edgetune.rollout.record import Record
 from edgetune.rollout.site import Site
 from edgetune.texts import shortened
-
-if TYPE_CHECKING:
-    from edgetune.hosts.result import HostResult
 
 HEALTH_REQUESTS = 5
 _APART = 2.0
@@ -64,10 +60,10 @@ class Found:
 def sample_pops(site: Site, pops: Sequence[str]) -> Found:
     """Take one sample of every host of PoPs."""
     found = Found()
-    for swept in _sweep(site, [site.inventory.pop(name) for name in pops]).values():
-        errors = {own.host: str(own.error) for own in swept.answers if own.failed}
-        answered = {own.host for own in swept.answers} - {*errors}
-        found.add(Found(answered, errors, _drift(swept.answers)))
+    for told in _sweep(site, [site.inventory.pop(name) for name in pops]).values():
+        errors = {host: own.error for host, own in told.items() if own.sample is None}
+        drift = {host: _drift_of(own.drift) for host, own in told.items() if own.drift}
+        found.add(Found(told.keys() - errors.keys(), errors, drift))
     return found
 
 
@@ -84,46 +80,33 @@ def recent_samples(opened: Record, seconds: float, interval: float) -> SampleTab
     return samples.window(pop.name, now - seconds, time.time())
 
 
-def sample_pop(site: Site, pop: Pop) -> tuple[list[Sample], list[HostResult]]:
-    """Ask every host of a PoP for a sample and keep them; with what each host answered."""
-    swept = _sweep(site, [pop])[pop.name]
-    return swept.samples, swept.answers
+def sample_pop(site: Site, pop: Pop) -> list[Sample]:
+    """Take one sample of every host of a PoP, and keep those that there are."""
+    told = _sweep(site, [pop])[pop.name].values()
+    return [own.sample for own in told if own.sample is not None]
 
 
-@dataclass
-class _Swept:
-    """What the hosts of one PoP answered, in the order of the inventory."""
-
-    samples: list[Sample]
-    answers: list[HostResult]
-
-
-def _sweep(site: Site, pops: Sequence[Pop]) -> dict[str, _Swept]:
+def _sweep(site: Site, pops: Sequence[Pop]) -> dict[str, dict[str, Sampled]]:
     """Sample PoPs, and keep what has come while slow hosts are still awaited.
 
-    All samples of a PoP have one time, that of its beginning: the guard counts sweeps by it.
+    By PoP and host, in the order of the inventory. PoPs with one source are sampled at once.
     """
-    pop_of = {host: pop for pop in pops for host in pop.hosts}
-    began: dict[str, float] = {}
+    told: dict[Host, Sampled] = {}
+    for name in dict.fromkeys(pop.metrics.source for pop in pops):
+        pop_of = {host: pop for pop in pops if pop.metrics.source == name for host in pop.hosts}
+        for part in site.metric_source(name).sample(pop_of, HEALTH_REQUESTS):
+            told.update(part)
+            _keep(site, part, pop_of)
+    return {pop.name: {host.name: told[host] for host in pop.hosts} for pop in pops}
 
-    def request(host: Host) -> dict[str, Any]:
-        began.setdefault(pop_of[host].name, time.time())
-        return health_request(pop_of[host], HEALTH_REQUESTS)
 
-    told: dict[Host, HostResult] = {}
-    samples: dict[str, list[Sample]] = {pop.name: [] for pop in pops}
-    for part in site.fleet.ask_in_parts(list(pop_of), "sample", request):
-        told.update(part)
-        fresh: dict[str, list[Sample]] = {}
-        for host, answer in part:
-            name = pop_of[host].name
-            if not answer.failed:
-                sample = make_sample(host.name, began[name], sample_answer(answer.data))
-                fresh.setdefault(name, []).append(sample)
-        for name, own in fresh.items():
-            site.samples.add(name, own)
-            samples[name] += own
-    return {pop.name: _Swept(samples[pop.name], [told[host] for host in pop.hosts]) for pop in pops}
+def _keep(site: Site, part: Mapping[Host, Sampled], pop_of: Mapping[Host, Pop]) -> None:
+    samples: dict[str, list[Sample]] = {}
+    for host, own in part.items():
+        if own.sample is not None:
+            samples.setdefault(pop_of[host].name, []).append(own.sample)
+    for pop, fresh in samples.items():
+        site.samples.add(pop, fresh)
 
 
 def pops_under_way(site: Site) -> list[str]:
@@ -137,13 +120,8 @@ def pops_under_way(site: Site) -> list[str]:
     return random.sample(sorted(known), len(known))
 
 
-def _drift(answers: Sequence[HostResult]) -> dict[str, list[str]]:
-    """What is not any more as a standing tuning left it, a text for each setting, by host."""
-    told = {own.host: sample_answer(own.data).drift for own in answers if not own.failed}
-    return {host: _drift_of(own) for host, own in told.items() if own}
-
-
 def _drift_of(rows: Sequence[Drift]) -> list[str]:
+    """What is not any more as a standing tuning left it, a text for each setting."""
     more = len(rows) - _MOST_DRIFT
     told = [shortened(drift_text(row)) for row in rows[:_MOST_DRIFT]]
     return [*told, f"and {more} more settings"] if more > 0 else told

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from edgetune.config import read_config
 from edgetune.errors import EdgetuneError
-from edgetune.inventory import Inventory, Pop, YamlInventory
+from edgetune.inventories import open_inventory
+from edgetune.inventory import Inventory, Pop
 from edgetune.rollout.claims import Claims, open_claims
 from edgetune.rollout.stackstorm import StackStorm
 from edgetune.rollout.store import Store, open_stackstorm, open_store
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from edgetune.bmc.bmcs import Bmcs
     from edgetune.hosts.fleet import Fleet
     from edgetune.metrics.samples import Samples
+    from edgetune.metrics.source import MetricSource
     from edgetune.rollout.executions import Executions
     from edgetune.rollout.heartbeat import Heartbeats
     from edgetune.rollout.nodes import Nodes
@@ -36,7 +38,7 @@ class Site:
     @cached_property
     def inventory(self) -> Inventory:
         """The inventory the configuration names."""
-        return YamlInventory(self.config.inventory)
+        return open_inventory(self.config)
 
     @cached_property
     def store(self) -> Store:
@@ -105,6 +107,12 @@ class Site:
     def tuning(self, name: str) -> Tuning:
         """A tuning of the catalogue."""
         return find_tuning(name, self.config.tunings)
+
+    def metric_source(self, name: str) -> MetricSource:
+        """What samples hosts: a source by the name that ``metrics`` of a PoP has."""
+        from edgetune.metrics.sources import open_source
+
+        return open_source(name, self)
 
     def load_balancer(self, pop: Pop) -> DrainDriver:
         """The drain driver of a PoP."""

@@ -12,9 +12,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from edgetune.traffic.driver import DrainDriver, Field, Server
+from edgetune.traffic.driver import DrainDriver, Server
 
-__all__ = ["DRIVERS", "DrainDriver", "Field", "Server", "driver_class", "open_driver"]
+__all__ = ["DRIVERS", "DrainDriver", "Server", "driver_class", "open_driver"]
 
 DRIVERS = tuple(sorted(file.stem for file in Path(__file__).parent.glob("drivers/[!_]*.py")))
 """The names of all drivers."""

@@ -6,23 +6,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Callable, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
-
-@dataclass(frozen=True)
-class Field:
-    """One field of a load balancer's entry in the inventory: text that matches ``pattern``.
-
-    ``meaning`` and ``example`` stand in docs/reference. ``same`` gives all spellings of a value one
-    text, and raises ValueError for text that is no value. Without a ``default`` the field has to be
-    given.
-    """
-
-    meaning: str
-    example: str
-    pattern: str
-    default: str | None = None
-    same: Callable[[str], str] = str
+from edgetune.fields import Field
 
 
 @dataclass(frozen=True)

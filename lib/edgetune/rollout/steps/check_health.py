@@ -25,8 +25,7 @@ def check_health(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     opened = open_rollout(site, rollout, epoch)
     work = opened.batch(batch)
     left = len(work.at("planned"))
-    samples, _ = sample_pop(site, opened.pop)
-    now = {sample.host: sample.gauges for sample in samples}
+    now = {sample.host: sample.gauges for sample in sample_pop(site, opened.pop)}
     # What is taken back already serves again: nothing is stopped for it.
     checked = work.at("done") if work.what != "restore" else []
     before = usual_health(opened) if checked else {}

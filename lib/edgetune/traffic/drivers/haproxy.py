@@ -9,8 +9,9 @@ from typing import Callable, TypeVar
 
 from edgetune.addresses import canonical_url
 from edgetune.errors import DrainError
+from edgetune.fields import Field
 from edgetune.traffic.conversation import ask
-from edgetune.traffic.driver import DrainDriver, Field, Server
+from edgetune.traffic.driver import DrainDriver, Server
 from edgetune.traffic.haproxy_answers import DRAIN, MAINT, read_one, read_servers
 
 TIMEOUT = 15.0

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the entry of a PoP and of its hosts, whatever the inventory is kept in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Callable
+from urllib.parse import urlsplit
+
+from edgetune.addresses import canonical, canonical_url
+from edgetune.errors import InputError
+from edgetune.fields import Field, Fields
+from edgetune.inventory import (
+    CHECKS,
+    HEALTH_TLS,
+    NAME,
+    Bmc,
+    Host,
+    Inventory,
+    LoadBalancer,
+    Metrics,
+    Pop,
+)
+from edgetune.metrics.sources import SOURCES, source_class
+from edgetune.traffic import DRIVERS, driver_class
+
+_HEALTH = r"https?://[A-Za-z0-9.:\[\]-]+([/?][!-~]*)?"
+_DNS_NAME = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?"
+_HTTPS = r"https://[A-Za-z0-9.:\[\]-]+"
+
+
+class WholeInventory(Inventory):
+    """An inventory of which all PoPs have been read; ``where`` names its source in errors."""
+
+    def __init__(self, where: str, pops: Mapping[str, Any]) -> None:
+        """``pops`` is a mapping of entries by the name of the PoP, as in the YAML file."""
+        named = Fields(pops, where, "pops").named(NAME)
+        self._where = where
+        self._pops = {name: _read_pop(name, fields) for name, fields in named}
+        _refuse_shared(where, list(self._pops.values()))
+
+    def pop_names(self) -> list[str]:
+        return list(self._pops)
+
+    def pop(self, name: str) -> Pop:
+        if name not in self._pops:
+            known = ", ".join(sorted(self._pops)) or "none"
+            raise InputError(self._where, "pop", f"there is no PoP {name!r}; known: {known}")
+        return self._pops[name]
+
+
+def _read_pop(name: str, fields: Fields) -> Pop:
+    hosts = fields.inside("hosts")
+    health = fields.text("health", "", pattern=_HEALTH)
+    credentials = _read_credentials(fields)
+    pop = Pop(
+        name=name,
+        floor=fields.number("floor", 0.7, minimum=0, maximum=1),
+        health=health,
+        ports=_read_ports(fields, health),
+        reboot_time=fields.duration("reboot_time", 300.0, minimum=0),
+        load_balancer=_read_load_balancer(fields.inside("load_balancer")),
+        hosts=tuple(_read_host(host, below, credentials) for host, below in hosts.named(NAME)),
+        region=fields.text("region", "", pattern=NAME),
+        labels=fields.texts("labels", []),
+        health_name=fields.text("health_name", "", pattern=_DNS_NAME),
+        health_tls=fields.text("health_tls", HEALTH_TLS[0], choices=HEALTH_TLS),
+        metrics=_read_metrics(fields.inside("metrics", {})),
+    )
+    _refuse_without_use(fields, pop)
+    if not pop.hosts:
+        raise fields.wrong("hosts", "is empty")
+    fields.done()
+    return pop
+
+
+def _read_ports(fields: Fields, health: str) -> tuple[int, ...]:
+    """Those of the health check unless they are given."""
+    usual = (_health_port(fields, health),) if health else ()
+    given = fields.items("ports", [])
+    for index, port in enumerate(given):
+        if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65535:
+            raise fields.wrong(f"ports[{index}]", f"{port!r} is no port")
+    return tuple(given) or usual
+
+
+def _health_port(fields: Fields, health: str) -> int:
+    try:
+        parts = urlsplit(health)
+        if parts.hostname and parts.port != 0:
+            return parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError as error:
+        raise fields.wrong("health", f"{health!r}: {error}") from None
+    raise fields.wrong("health", f"{health!r} names no host, or port 0")
+
+
+def _refuse_without_use(fields: Fields, pop: Pop) -> None:
+    """A field that changes nothing was meant for something else."""
+    if pop.health_name and not pop.health:
+        raise fields.wrong("health_name", "is given, but health is not")
+    if pop.health_tls != HEALTH_TLS[0] and not pop.health.startswith("https:"):
+        raise fields.wrong("health_tls", "is given, but health is not an https URL")
+
+
+def _read_load_balancer(fields: Fields) -> LoadBalancer:
+    driver = fields.text("driver", choices=DRIVERS)
+    balancer = LoadBalancer(
+        driver=driver,
+        fields=_read_own(fields, driver_class(driver).fields),
+        checks=fields.text("checks", CHECKS[0], choices=CHECKS),
+    )
+    fields.done()
+    return balancer
+
+
+def _read_metrics(fields: Fields) -> Metrics:
+    source = fields.text("source", Metrics.source, choices=SOURCES)
+    metrics = Metrics(source, _read_own(fields, source_class(source).fields))
+    fields.done()
+    return metrics
+
+
+def _read_own(fields: Fields, own: Mapping[str, Field]) -> dict[str, str]:
+    """Those that a driver or a metric source has."""
+    return {
+        name: _read_spelled(fields, name, its.pattern, its.same, its.default)
+        for name, its in own.items()
+    }
+
+
+def _read_credentials(fields: Fields) -> str | None:
+    """The name of the credentials that the BMCs of a PoP share."""
+    if fields.raw("bmc", None) is None:
+        return None
+    below = fields.inside("bmc")
+    credentials: str = below.text("credentials", pattern=NAME)
+    below.done()
+    return credentials
+
+
+def _read_bmc(fields: Fields, shared: str | None) -> Bmc | None:
+    if fields.raw("bmc", None) is None:
+        return None
+    below = fields.inside("bmc")
+    default = {} if shared is None else {"default": shared}
+    bmc = Bmc(
+        address=_read_spelled(below, "address", _HTTPS, canonical_url),
+        credentials=below.text("credentials", **default, pattern=NAME),
+        system=below.text("system", "", pattern=r"[!-~]+"),
+        machine=below.text("machine", "", pattern=r"[!-~]+"),
+    )
+    below.done()
+    return bmc
+
+
+def _read_host(name: str, fields: Fields, credentials: str | None) -> Host:
+    host = Host(
+        name=name,
+        address=_read_address(fields, "address"),
+        port=fields.whole("port", 22, minimum=1, maximum=65535),
+        rack=fields.text("rack", ""),
+        hardware=fields.text("hardware", ""),
+        server=fields.text("server", name, pattern=NAME),
+        bmc=_read_bmc(fields, credentials),
+        server_address=_read_server_address(fields),
+    )
+    fields.done()
+    return host
+
+
+def _read_address(fields: Fields, name: str) -> str:
+    address: str = fields.text(name, pattern=r"[A-Za-z0-9:][A-Za-z0-9.:-]*")
+    try:
+        canonical(address)
+    except ValueError:
+        text = f"{address!r} is neither an IP address nor a name"
+        raise fields.wrong(name, text) from None
+    return address
+
+
+def _read_spelled(
+    fields: Fields,
+    name: str,
+    pattern: str,
+    same: Callable[[str], str],
+    usual: str | None = None,
+) -> str:
+    default = {} if usual is None else {"default": usual}
+    text: str = fields.text(name, **default, pattern=pattern)
+    try:
+        same(text)
+    except ValueError as error:
+        raise fields.wrong(name, f"{text!r}: {error}") from None
+    return text
+
+
+def _read_server_address(fields: Fields) -> str:
+    given = fields.raw("server_address", None)
+    return "" if given is None else _read_address(fields, "server_address")
+
+
+def _refuse_shared(where: str, pops: list[Pop]) -> None:
+    """InputError when two hosts, or two PoPs, are one in another spelling."""
+    owner: dict[tuple[object, ...], str] = {}
+    for pop in pops:
+        _own(
+            owner, where, f"pops.{pop.name}", pop.name, [("name", pop.name, (pop.name.casefold(),))]
+        )
+        for host in pop.hosts:
+            path = f"pops.{pop.name}.hosts.{host.name}"
+            _own(owner, where, path, f"{pop.name}/{host.name}", _identities(pop, host))
+
+
+def _identities(pop: Pop, host: Host) -> list[tuple[str, str, tuple[object, ...]]]:
+    """What no other host may have: field, value, and the key under which two are the same."""
+    found: list[tuple[str, str, tuple[object, ...]]] = [
+        ("name", host.name, (pop.name, host.name.casefold())),
+        ("address", host.address, (canonical(host.address), host.port)),
+        ("server", host.server, (pop.load_balancer.place, host.server.casefold())),
+    ]
+    if host.bmc:
+        own = (canonical_url(host.bmc.address), host.bmc.system)
+        found.append(("bmc.address", host.bmc.address, own))
+    return found
+
+
+def _own(
+    owner: dict[tuple[object, ...], str],
+    where: str,
+    path: str,
+    name: str,
+    identities: list[tuple[str, str, tuple[object, ...]]],
+) -> None:
+    for field, value, parts in identities:
+        first = owner.setdefault((field, *parts), name)
+        if first != name:
+            below = path if field == "name" else f"{path}.{field}"
+            raise InputError(where, below, f"{value} is also the {field} of {first}")

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The port through which hosts are sampled, whatever measures them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from edgetune.fields import Field
+from edgetune.inventory import Host, Pop
+from edgetune.texts import shortened
+
+if TYPE_CHECKING:
+    from edgetune.documents.sample import Drift, Sample
+    from edgetune.hosts.fleet import Fleet
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """What is told of one host: its ``sample``, or the ``error`` for which there is none.
+
+    ``drift`` are its settings that are not as a standing tuning left them. ``health`` says what
+    its service does that does not answer well. Both are empty where a source cannot tell.
+    """
+
+    sample: Sample | None = None
+    error: str = ""
+    drift: Sequence[Drift] = ()
+    health: str = ""
+
+    def __post_init__(self) -> None:
+        # It goes into records, and a stranger may have written it.
+        object.__setattr__(self, "error", shortened(self.error))
+
+
+class Connections(Protocol):
+    """What a source may connect through, each opened when it is first asked for."""
+
+    @property
+    def fleet(self) -> Fleet:
+        """The way to the agents on hosts."""
+
+
+class MetricSource(Protocol):
+    """A way to sample hosts.
+
+    **A sample** is what one host had counted at one moment. ``metrics.samples.make_sample`` makes
+    it, and keeps the readings of ``metrics.catalogue``: COUNTERS, each the total since the boot,
+    and GAUGES. A name that ends in ``_ms`` is in milliseconds; ``health_failed`` is a share, and
+    every other reading a count. A rate is a difference of counters by a difference of ``uptime``
+    (s), so ``uptime`` is that of the moment at which the counters were read. A boot has a
+    ``boot_id`` that no other boot of the host has, the same in all of its samples.
+
+    **What is not known is left out.** A reading that could not be taken is missing or None, and
+    never zero. So are health checks (``health_...``) and ``drifted`` where a source cannot tell
+    them; others may tell these of the same hosts.
+
+    **Each host that is asked for is told of once.** One that did not answer, answered by half or
+    with what no host can count has an error. So has one whose newest reading is older than a
+    minute: a value that is remembered is no answer. A source that does not answer at all is the
+    error of each of its hosts, and holds up no other PoP. What is wrong on our side, such as a key
+    that cannot be read, is raised as an EdgetuneError.
+
+    **All samples of a PoP have one time**, by the clock of the action runner: that at which the
+    first of its hosts was asked. Each call ends within deadlines of the source's own.
+
+    A source of time series (Prometheus) asks once for each PoP, by the PoP's own fields, for the
+    newest value of each counter, by host, and for its age. It makes ``uptime`` of that age and the
+    time of boot. That time wanders by a second when a clock is set, and ``boot_id`` must not.
+    """
+
+    fields: ClassVar[Mapping[str, Field]]
+    """What ``metrics`` of a PoP in the inventory has for it; the values are in ``Pop.metrics``."""
+
+    @abstractmethod
+    def __init__(self, connections: Connections) -> None:
+        """Connect to nothing yet."""
+
+    @abstractmethod
+    def sample(
+        self, hosts: Mapping[Host, Pop], health_requests: int
+    ) -> Iterator[Mapping[Host, Sampled]]:
+        """Sample hosts, each with its PoP, in parts: those that are known are not kept waiting.
+
+        Where it has each host ask its own service, as the PoP says, that is ``health_requests``
+        times.
+        """

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts that sample themselves, asked over SSH."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from edgetune.fields import Field
+from edgetune.inventory import Host, Pop
+from edgetune.metrics.source import Connections, MetricSource, Sampled
+
+if TYPE_CHECKING:
+    from edgetune.hosts.result import HostResult
+
+
+class Hosts(MetricSource):
+    """The agent on each host reads the counters of its kernel, asks its service for its health, and
+    tells drift."""
+
+    fields: ClassVar[Mapping[str, Field]] = {}
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def sample(
+        self, hosts: Mapping[Host, Pop], health_requests: int
+    ) -> Iterator[Mapping[Host, Sampled]]:
+        began: dict[str, float] = {}
+
+        def request(host: Host) -> dict[str, Any]:
+            began.setdefault(hosts[host].name, time.time())
+            return sample_request(hosts[host], health_requests)
+
+        for part in self._connections.fleet.ask_in_parts([*hosts], "sample", request):
+            yield {host: _sampled(own, began[hosts[host].name]) for host, own in part}
+
+
+SOURCE = Hosts
+
+
+def sample_request(pop: Pop, health_requests: int) -> dict[str, Any]:
+    """What an agent is asked, so that it asks its service so many times."""
+    asked = {
+        "health_url": pop.health,
+        "health_name": pop.health_name,
+        "health_tls": pop.health_tls if pop.health_tls != "verified" else "",
+    }
+    given = {name: value for name, value in asked.items() if value}
+    return {**given, "health_requests": health_requests}
+
+
+def _sampled(answer: HostResult, began: float) -> Sampled:
+    if answer.error is not None:
+        return Sampled(error=answer.error)
+    # Every action reads the inventory, and with it this file; few of them sample.
+    from edgetune.documents.sample import sample_answer
+    from edgetune.metrics.samples import make_sample
+
+    told = sample_answer(answer.data)
+    sample = make_sample(answer.host, began, told)
+    return Sampled(sample, drift=told.drift, health=told.health)

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every metric source promises (`edgetune.metrics.source`), tried on each that there is.
+
+The files of ``lib/edgetune/metrics/sources`` are the sources, and those of ``tests/metric_sources``
+the hosts to try them on.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetune.errors import InputError
+from edgetune.inventories.yaml import YamlInventory
+from edgetune.inventory import Host, Pop
+from edgetune.metrics.catalogue import COUNTERS, GAUGES
+from edgetune.metrics.source import Sampled
+from edgetune.metrics.sources import SOURCES, open_source, source_class
+from edgetune.texts import LONGEST_LINE
+from tests import metric_sources
+from tests.builders import ROOT, inventory_document, write_yaml
+from tests.metric_sources import TestHosts
+
+
+def _lacks(name: str) -> str:
+    """What a source's file does not hold, as a sentence; "" for a whole one."""
+    path = f"lib/edgetune/metrics/sources/{name}.py"
+    try:
+        made = source_class(name)
+    except AttributeError:
+        return f"{path} has no SOURCE, the class of its source"
+    lacks = [] if hasattr(made, "fields") else ["fields"]
+    lacks += sorted(getattr(made, "__abstractmethods__", ()))
+    if lacks:
+        return f"{path}: {made.__name__} has no {', '.join(lacks)}"
+    if not made.__doc__:
+        return f"{path}: {made.__name__} has no docstring, which docs/reference shows"
+    taken = list(inspect.signature(made).parameters)
+    if taken != ["connections"]:
+        return f"{path}: {made.__name__} takes {taken}, not the connections alone"
+    return f"{path}: entries of all sources have source" if "source" in made.fields else ""
+
+
+def _untried(name: str) -> str:
+    """Why nothing tries a source, as a sentence, or ""."""
+    path = f"tests/metric_sources/{name}.py"
+    if not (ROOT / path).exists():
+        return f"nothing tries the metric source {name!r}: {path} is missing"
+    found = getattr(metric_sources.of(name), "MEASURED", None)
+    return "" if found else f"nothing tries the metric source {name!r}: {path} has no MEASURED"
+
+
+WHOLE = [name for name in SOURCES if not _lacks(name)]
+TRIALS = [
+    pytest.param((name, begin), id=f"{name}-{kind}")
+    for name in WHOLE
+    if not _untried(name)
+    for kind, begin in metric_sources.of(name).MEASURED.items()
+]
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_source_s_file_holds_all_that_is_asked_of_it(name: str) -> None:
+    assert not _lacks(name), _lacks(name)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_source_has_hosts_to_be_tried_on(name: str) -> None:
+    assert not _untried(name), _untried(name)
+
+
+def test_the_source_that_ships_is_found_and_tried() -> None:
+    assert "hosts" in WHOLE and TRIALS
+
+
+def test_only_the_source_asks_hosts_for_samples() -> None:
+    """All else asks the port."""
+    lib = ROOT / "lib/edgetune"
+    found = {
+        path.relative_to(lib).as_posix()
+        for path in lib.rglob("*.py")
+        if '"sample"' in path.read_text(encoding="utf-8")
+    }
+    assert {name for name in found if not name.startswith("hosts/")} == {"metrics/sources/hosts.py"}
+
+
+def _entry(name: str) -> dict[str, str]:
+    return {"source": name, **{own: its.example for own, its in source_class(name).fields.items()}}
+
+
+def _read(folder: Path, *entries: Any) -> list[Pop]:
+    """PoPs with hosts of the same names, one for each entry: lab1, lab2, ..."""
+    pops = {}
+    for number, entry in enumerate(entries, 1):
+        own = inventory_document(hosts=3)["pops"]["lab1"]
+        own["load_balancer"]["backend"] = f"edges{number}"
+        for host in own["hosts"].values():
+            host["address"] = host["address"].replace(".9.", f".{number}.")
+        pops[f"lab{number}"] = {**own, **({} if entry is None else {"metrics": entry})}
+    inventory = YamlInventory(write_yaml(folder / "inventory.yaml", {"pops": pops}))
+    return [inventory.pop(name) for name in pops]
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_an_inventory_is_read_by_the_fields_of_a_source(name: str, tmp_path: Path) -> None:
+    read = _read(tmp_path, _entry(name))[0].metrics
+    assert (read.source, [*read.fields]) == (name, [*source_class(name).fields])
+    for field, its in source_class(name).fields.items():
+        rest = {own: text for own, text in _entry(name).items() if own != field}
+        if its.default is None:
+            with pytest.raises(InputError, match=rf"metrics\.{field}: is missing"):
+                _read(tmp_path, rest)
+        with pytest.raises(InputError, match=rf"metrics\.{field}: "):
+            _read(tmp_path, {**_entry(name), field: "a\nb"})
+
+
+@pytest.mark.parametrize("entry", [None, {}, {"source": "hosts"}])
+def test_hosts_are_asked_themselves_unless_the_inventory_says_otherwise(
+    tmp_path: Path, entry: Any
+) -> None:
+    assert _read(tmp_path, entry)[0].metrics.source == "hosts"
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ({"source": "snmp"}, rf"lab1\.metrics\.source: 'snmp' is none of {', '.join(SOURCES)}"),
+        ({"sauce": "hosts"}, r"lab1\.metrics\.sauce: is not known here \(did you mean source\?\)"),
+        ("hosts", r"lab1\.metrics: must be a mapping"),
+    ],
+)
+def test_an_entry_that_is_wrong_is_named(tmp_path: Path, entry: Any, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        _read(tmp_path, entry)
+
+
+class Trial:
+    """Hosts that are measured, and the source that is tried on them."""
+
+    def __init__(self, name: str, hosts: TestHosts, folder: Path) -> None:
+        self.measured = hosts
+        entries = [{"source": name, **hosts.fields(pop)} for pop in ("lab1", "lab2")]
+        self.pops = _read(folder, *entries)
+        self.first, self.second, self.third = self.pops[0].hosts
+        self._source = open_source(name, hosts.connections)
+
+    def sample(self, pops: Sequence[Pop] = ()) -> dict[Host, Sampled]:
+        """Of the first PoP unless others are given."""
+        asked = {host: pop for pop in pops or self.pops[:1] for host in pop.hosts}
+        told: dict[Host, Sampled] = {}
+        for part in self._source.sample(asked, 3):
+            assert part and not part.keys() & told.keys()
+            told.update(part)
+        assert told.keys() == asked.keys()
+        for host, own in told.items():
+            assert (own.sample is None) == bool(own.error)
+            assert len(own.error) <= LONGEST_LINE and "\n" not in own.error
+            assert own.sample is None or own.sample.host == host.name
+        return told
+
+    def one(self, host: Host) -> Any:
+        """Its sample, which there has to be."""
+        sample = self.sample()[host].sample
+        assert sample is not None
+        return sample
+
+
+@pytest.fixture(params=TRIALS)
+def trial(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Trial]:
+    name, begin = request.param
+    with begin() as hosts:
+        yield Trial(name, hosts, tmp_path)
+
+
+def test_what_a_host_counted_is_told_in_the_unit_of_its_name(trial: Trial) -> None:
+    for number, reading in enumerate(COUNTERS):
+        trial.measured.count(trial.first, reading, 1000.0 + number)
+    assert trial.one(trial.first).counters == {
+        reading: 1000.0 + number for number, reading in enumerate(COUNTERS)
+    }
+
+
+def test_what_nobody_reads_is_left_out(trial: Trial) -> None:
+    for own in trial.sample().values():
+        assert own.sample and {*own.sample.counters} <= {*COUNTERS}
+        assert {*own.sample.gauges} <= {*GAUGES}
+
+
+def test_a_rate_is_growth_by_uptime(trial: Trial) -> None:
+    trial.measured.count(trial.first, "rx_packets", 1e6)
+    began, before = time.monotonic(), trial.one(trial.first)
+    trial.measured.count(trial.first, "rx_packets", 1e6 + 500)
+    after = trial.one(trial.first)
+    assert after.counters["rx_packets"] - before.counters["rx_packets"] == 500
+    assert after.boot_id == before.boot_id
+    assert 0 < after.uptime - before.uptime < time.monotonic() - began
+    assert abs(after.uptime - trial.measured.uptime(trial.first)) < 1
+
+
+def test_another_boot_is_another(trial: Trial) -> None:
+    before = {host: own.sample for host, own in trial.sample().items()}
+    trial.measured.boot(trial.first)
+    after = {host: own.sample for host, own in trial.sample().items()}
+    changed = {host for host, own in after.items() if own.boot_id != before[host].boot_id}
+    assert changed == {trial.first}
+    assert after[trial.first].uptime < before[trial.first].uptime
+    assert after[trial.first].counters["rx_packets"] == 0
+
+
+def test_what_cannot_be_read_is_never_zero(trial: Trial) -> None:
+    trial.measured.count(trial.first, "rx_packets", None)
+    assert trial.one(trial.first).counters.get("rx_packets") is None
+    assert trial.one(trial.second).counters["rx_packets"] is not None
+
+
+def test_a_host_that_does_not_answer_is_named_with_its_error(trial: Trial) -> None:
+    trial.sample()
+    trial.measured.go_silent(trial.second)
+    told = trial.sample()
+    assert {host for host, own in told.items() if own.error} == {trial.second}
+
+
+def test_what_is_gone_is_the_error_of_each_of_its_hosts_and_of_no_other(trial: Trial) -> None:
+    trial.sample(trial.pops)
+    trial.measured.go_away(trial.pops[0])
+    told = trial.sample(trial.pops)
+    assert {host for host, own in told.items() if own.error} == {*trial.pops[0].hosts}
+
+
+def test_what_no_host_can_count_is_an_error(trial: Trial) -> None:
+    assert trial.measured.oddities()
+    for name, make in trial.measured.oddities().items():
+        make(trial.third)
+        told = trial.sample()
+        assert {host for host, own in told.items() if own.error} == {trial.third}, name
+
+
+def test_all_samples_of_a_pop_have_one_time(trial: Trial) -> None:
+    began = time.time()
+    told = trial.sample(trial.pops)
+    for pop in trial.pops:
+        times = {own.sample.time for host in pop.hosts if (own := told[host]).sample}
+        assert len(times) == 1 and began <= min(times) <= time.time()
+
+
+def test_hosts_of_one_name_in_two_pops_are_two(trial: Trial) -> None:
+    counted = {pop.hosts[0]: 11.0 * number for number, pop in enumerate(trial.pops, 1)}
+    for host, value in counted.items():
+        trial.measured.count(host, "rx_packets", value)
+    told = trial.sample(trial.pops)
+    for host, value in counted.items():
+        sample = told[host].sample
+        assert sample and sample.counters["rx_packets"] == value
+
+
+def test_health_is_told_or_left_out(trial: Trial) -> None:
+    trial.measured.fall_ill(trial.first)
+    told = trial.sample()
+    for host, own in told.items():
+        assert own.sample
+        health = {name for name in own.sample.gauges if name.startswith("health_")}
+        assert bool(health) == trial.measured.tells_health
+        if trial.measured.tells_health:
+            failed = 1.0 if host == trial.first else 0.0
+            assert (own.sample.gauges["health_failed"], bool(own.health)) == (failed, bool(failed))
+
+
+def test_drift_is_told_or_left_out(trial: Trial) -> None:
+    if not trial.measured.tells_drift:
+        assert not any(own.drift for own in trial.sample().values())
+        assert "drifted" not in trial.one(trial.first).gauges
+        return
+    trial.measured.drift(trial.first, "sysctl:net.core.somaxconn")
+    told = trial.sample()
+    drifted = {host: [row.id for row in own.drift] for host, own in told.items() if own.drift}
+    assert drifted == {trial.first: ["sysctl:net.core.somaxconn"]}
+    assert trial.one(trial.first).gauges["drifted"] == 1
