@@ -20,18 +20,23 @@ RECORDED = json.loads(
 class Recorded:
     """The API of a StackStorm on which the recorded rollout ended."""
 
-    def __init__(self, *outcomes: str, back: str = "succeeded") -> None:
+    def __init__(self, *outcomes: str, back: str = "succeeded", durations: str = "string") -> None:
         self.asked: list[str] = []
+        self.given: list[dict[str, Any]] = []
+        self._durations = durations
         self._outcomes, self._outcome, self._back = iter(outcomes), "promoted", back
 
     def call(self, method: str, path: str, **more: Any) -> Any:
         words = path.strip("/").split("/")
         if method == "POST":
             self.asked.append(more["json"]["action"])
+            self.given.append(more["json"]["parameters"])
             if "roll_back" in self.asked[-1]:
                 return {"id": "back"}
             self._outcome = next(self._outcomes, self._outcome)
             return {"id": RECORDED["rollout"]}
+        if words[0] == "actions":
+            return {"parameters": {name: {"type": self._durations} for name in pace.OPTIONS}}
         if words[-1] == "children":
             return RECORDED["children"][words[1]]
         output = {"outcome": self._outcome, "rollout": "lab1-1", "message": "as it came"}
@@ -44,6 +49,31 @@ def test_the_tasks_of_each_batch_are_counted_and_its_boots_are_timed() -> None:
     assert (found["tasks"], found["a_batch"]) == (99, [7, 6, 8, 7, 7, 8])
     assert len(found["boots"]) == 6
     assert all(0 < boot < 20 for boot in found["boots"])
+
+
+def test_batches_that_reboot_are_drained_and_others_are_not() -> None:
+    found = pace._measure(Recorded(), "lab1", "accept_queue")  # type: ignore[arg-type]
+    assert [drained for drained, _ in found["drains"]] == [True] * 6
+    assert all(0 < took < 60 for _, took in found["drains"])
+
+
+@pytest.mark.parametrize(("durations", "baseline"), [("string", "1m"), ("number", 60)])
+def test_durations_are_given_as_the_installed_version_takes_them(
+    durations: str, baseline: object
+) -> None:
+    api = Recorded(durations=durations)
+    pace._measure(api, "lab1", "accept_queue")  # type: ignore[arg-type]
+    assert api.given[0]["baseline"] == baseline
+
+
+def test_what_cannot_be_avoided_is_waited_for_by_everybody() -> None:
+    live = {"a_batch": [4], "boots": [], "drains": [(False, 1.0)], "tasks": 9, "cpu": 2.0}
+    boots = {**live, "boots": [3.0, 2.0], "drains": [(True, 6.0), (True, 5.0)]}
+    figures = pace._figures(
+        {("", "a"): [{**live, "wall": 300}], ("", "b"): [{**boots, "wall": 300}]}
+    )
+    assert (figures["boot"], figures["drain"]) == (2.0, 4.0)
+    assert [row["unavoidable"] for row in figures["figures"]] == [150, 162]
 
 
 def test_a_rollout_that_is_held_is_taken_back_and_repeated() -> None:
