@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from edgetune.documents.plan import Options
+from edgetune.documents.reading import encoded
 from edgetune.durations import duration
 from edgetune.errors import FencedError, InputError, RefusedError
 from edgetune.files import load_yaml
+from edgetune.metrics.table import SampleTable
 from edgetune.rollout.automation import SAMPLED_EVERY
 from edgetune.rollout.heartbeat import Heartbeat
 from edgetune.rollout.lease import Lease, as_owner
@@ -23,9 +25,10 @@ from edgetune.rollout.sampling import sample_pops
 from edgetune.rollout.site import Site
 from edgetune.rollout.soak import Soak
 from edgetune.rollout.steps.check_baseline import _too_short, check_baseline
+from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.rollout.steps.sample_hosts import _is_due, _next_sample, sample_hosts
 from edgetune.rollout.steps.sample_running import sample_running
-from tests.builders import ROOT
+from tests.builders import ROOT, as_samples, samples, table_of
 from tests.soaking import Soaking
 from tests.world import World
 
@@ -251,3 +254,43 @@ def test_a_task_tells_of_every_sample_that_it_took(tmp_path: Path, monkeypatch: 
     told = sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
     assert not found
     assert (told["samples"], told["missing"]) == (8, ["e002"])
+
+
+class EachMinute:
+    """Stored samples, of which a rule took those of the soak every 60 s."""
+
+    def __init__(self, samples: Any, begin: float) -> None:
+        self._samples, self._begin = samples, begin
+
+    def window(self, pop: str, start: float, end: float) -> SampleTable:
+        found = [encoded(sample) for sample in self._samples.window(pop, start, end).rows()]
+        return table_of([row for row in found if self._keeps(row["time"] - self._begin)])
+
+    def _keeps(self, at: float) -> bool:
+        return at < 0 or round(at) % 60 == 10
+
+
+@pytest.mark.parametrize(
+    ("wait", "decision"),
+    [(False, "promote"), (True, "hold")],
+    ids=["sampled by the rule", "sampled by its workflow"],
+)
+def test_a_soak_that_the_rule_samples_is_judged_at_the_pace_of_the_rule(
+    tmp_path: Path, wait: bool, decision: str
+) -> None:
+    """Its newest sample is 50 s old at the end, which is late for a plan of one each 10 s alone."""
+    world = Soaking(tmp_path, looks=1)
+    for state in ("changing", "soaking"):
+        world.mark(state)
+    begin = world.now - 700
+    world.keep("soak", [begin, begin + 600])
+    world.keep("wait", wait)
+    rates = {
+        **dict.fromkeys(world.hosts_of("control"), 3.0),
+        **dict.fromkeys(world.hosts_of("test"), 0.0),
+    }
+    world.site.samples.add("lab1", as_samples(samples(rates, begin, 700, "boot 1", seed=15)))
+    world.site.samples = EachMinute(world.site.samples, begin)  # type: ignore[assignment]
+    told = compare_groups(world.site, world.rollout)
+    assert told["decision"] == decision, told["message"]
+    assert ("the newest sample is 50s old" in told["message"]) is wait

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import random
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from edgetune.documents.head import ENDED
+from edgetune.documents.plan import LEAST_SAMPLES
 from edgetune.documents.sample import Drift, Sample
 from edgetune.inventory import Host, Pop
 from edgetune.metrics.source import Sampled
@@ -21,6 +23,8 @@ from edgetune.rollout.site import Site
 from edgetune.texts import shortened
 
 HEALTH_REQUESTS = 5
+RECENT = 20
+"""How far back it is looked how far apart samples come, in intervals."""
 _APART = 2.0
 # Settings of one host that are told one by one.
 _MOST_DRIFT = 50
@@ -78,6 +82,14 @@ def recent_samples(opened: Record, seconds: float, interval: float) -> SampleTab
         time.sleep(_APART)
         sample_pop(opened.site, pop)
     return samples.window(pop.name, now - seconds, time.time())
+
+
+def spacing(opened: Record, begin: float, end: float) -> float:
+    """Seconds from one sweep of a PoP in a window to the next, usually; 0 where too few tell."""
+    times = sorted({*opened.site.samples.window(opened.head.pop, begin, end).time})
+    if len(times) < LEAST_SAMPLES:
+        return 0.0
+    return statistics.median(later - time for time, later in zip(times, times[1:]))
 
 
 def sample_pop(site: Site, pop: Pop) -> list[Sample]:

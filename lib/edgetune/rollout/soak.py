@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING
 from edgetune.documents.baseline import Baseline
 from edgetune.documents.block import Block
 from edgetune.documents.look import Look, Moment
+from edgetune.documents.plan import Plan
 from edgetune.documents.words import Decision
 from edgetune.durations import duration
 from edgetune.errors import InputError, RefusedError
 from edgetune.judge.limits import Newest
+from edgetune.rollout.automation import SAMPLED_EVERY
 from edgetune.rollout.baseline import kept_baseline
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.record import Record
+from edgetune.rollout.sampling import RECENT, spacing
 
 if TYPE_CHECKING:
     from edgetune.judge.ring import PopRecord
@@ -154,19 +157,34 @@ class Soak:
         judged = [look for look in self.looks if look.block]
         blocks = [look.block for look in judged if look.block]
         begin = max([self._start, *(block.end for block in blocks)])
-        block, newest = self._block(baseline, begin, end)
+        plan = self._at_its_pace(end)
+        block, newest = self._block(plan, baseline, begin, end)
         earlier = judged[-1] if judged else None
         strata = _compared(self._opened)
         blocks.append(block)
-        look = take_look(self._plan, strata, baseline, blocks, moment, earlier, newest)
+        look = take_look(plan, strata, baseline, blocks, moment, earlier, newest)
         return replace(look, block=block)
 
-    def _block(self, baseline: Baseline, start: float, end: float) -> tuple[Block, Newest]:
+    def _at_its_pace(self, end: float) -> Plan:
+        """The plan, with the interval at which a rule samples the soak: no sample comes sooner.
+
+        Samples that come more rarely than ``sample_running`` takes them are late all the same.
+        """
+        options = self._plan.options
+        if self._opened.head.wait or options.interval >= SAMPLED_EVERY:
+            return self._plan
+        seen = spacing(self._opened, max(self._start, end - RECENT * SAMPLED_EVERY), end)
+        interval = max(options.interval, min(round(seen), SAMPLED_EVERY))
+        return replace(self._plan, options=replace(options, interval=interval))
+
+    def _block(
+        self, plan: Plan, baseline: Baseline, start: float, end: float
+    ) -> tuple[Block, Newest]:
         """What was counted since the last look, and what hosts measure of themselves at its end."""
         from edgetune.judge.measured import measure_block
         from edgetune.metrics.series import read_window
 
-        plan, options, samples = self._plan, self._plan.options, self._opened.site.samples
+        options, samples = plan.options, self._opened.site.samples
         interval, hosts = options.interval, [h for own in plan.groups.values() for h in own]
         # The warm-up is left out of the comparison, but a host that reboots in it is told.
         since = start - options.warmup if start <= self._start else start

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -20,13 +19,12 @@ from edgetune.rollout.baseline import measure
 from edgetune.rollout.lease import Rollout, open_rollout
 from edgetune.rollout.preflight import Finding, Subject, unfit_hosts
 from edgetune.rollout.record import Record
+from edgetune.rollout.sampling import RECENT, spacing
 from edgetune.rollout.site import Site
 
 _LOOK_AGAIN = 2.0
 # Samples that come so much farther apart than the interval come as often as was asked for.
 _JITTER = 1.1
-# How far back it is looked how far apart samples come, in intervals.
-_RECENT = 20
 
 
 def check_baseline(site: Site, rollout: str, epoch: int) -> dict[str, Any]:
@@ -68,23 +66,15 @@ def _ended(opened: Rollout, why: str) -> RefusedError:
 
 def _too_short(opened: Record) -> str:
     """Why the soak is too short for a look, going by how far apart samples came, or nothing."""
-    options, apart = opened.plan.options, _apart(opened)
+    options, baseline = opened.plan.options, opened.head.baseline
+    begin = max(baseline[0], baseline[1] - RECENT * options.interval)
+    apart = spacing(opened, begin, baseline[1])
     least = math.ceil(options.warmup + LEAST_SAMPLES * apart)
     if apart <= _JITTER * options.interval or options.soak >= least:
         return ""
     told = f"samples came {duration(round(apart, 1))} apart, and a look needs {LEAST_SAMPLES}"
     soak = duration(options.soak)
     return f"soak={soak} is too short: {told}; begin again with soak={duration(least)}"
-
-
-def _apart(opened: Record) -> float:
-    """Seconds from one of the last samples to the next, usually; 0 where there are too few."""
-    interval, end = opened.plan.options.interval, opened.head.baseline[1]
-    begin = max(opened.head.baseline[0], end - _RECENT * interval)
-    times = sorted({*opened.site.samples.window(opened.head.pop, begin, end).time})
-    if len(times) < LEAST_SAMPLES:
-        return 0.0
-    return statistics.median(later - time for time, later in zip(times, times[1:]))
 
 
 def _useless(doubts: Sequence[str], power: Prospect, text: str, most: float) -> str:
