@@ -124,13 +124,15 @@ def test_a_killed_action_runner_is_survived() -> None:
 @one_pop
 def test_a_tick_that_died_holds_up_no_other() -> None:
     """The policy counts it until it is ended."""
-    runner = services("st2actionrunner")[0]
+    runners = services("st2actionrunner")
     begun = start("rollout_pop", tuning="accept_queue", **{**REAL, "baseline": "15m"})
     until(lambda: "baseline" in states(), 100)
     lab.inject(HOME, "cut", _hosts()[0])
     try:
         until(lambda: _newest_tick()["status"] == "running", 100)
         dead = _newest_tick()["id"]
+        runner = call("GET", f"/executions/{dead}")["liveaction"]["runner_info"]["pid"]
+        assert runner in runners
         restart(runner)
     finally:
         lab.heal(HOME)
