@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from edgetune.hosts.agent import alone, standby
+from edgetune.hosts.agent import alone, boot_hook
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds import memory_watermarks, nic_irq_affinity
 from edgetune.hosts.agent.kinds.route_text import Route
@@ -173,7 +173,7 @@ def any_host(path: Path, build: Build) -> Iterator[AnyHost]:
         patch.setattr(Host, "poke", poke_and_tell)
         patch.setattr(Host, "detach", lambda *_: None)
         patch.setattr("os.fsync", lambda _: None)
-        patch.setattr(standby, "own_source", lambda: b"# the agent\n")
+        patch.setattr(boot_hook, "own_source", lambda: b"# the agent\n")
         patch.setattr(alone, "LATE_WAIT", 0.0)
         patch.setattr(memory_watermarks, "PAUSE", 0)
         patch.setattr(nic_irq_affinity, "PATIENCE", 0)

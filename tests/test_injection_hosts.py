@@ -19,9 +19,9 @@ from edgetune.bmc.registry import Registry
 from edgetune.config import read_config
 from edgetune.errors import InputError
 from edgetune.hosts import conversation, fleet
+from edgetune.hosts.agent.boot_hook import agent_command
 from edgetune.hosts.agent.protocol import BadRequest, Fields
 from edgetune.hosts.agent.settings import read_settings
-from edgetune.hosts.agent.standby import agent_command
 from edgetune.inventory import Host
 from edgetune.rendering import render
 from edgetune.tuning import load_tuning

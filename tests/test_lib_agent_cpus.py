@@ -23,8 +23,8 @@ from edgetune.hosts.agent.kinds import nic_irq_affinity
 from edgetune.hosts.agent.kinds.unit import Unit
 from edgetune.hosts.agent.placement import cpus_of_queues
 from edgetune.hosts.agent.protocol import Failed
-from edgetune.hosts.agent.settings import Setting
 from edgetune.vocabulary.kinds.nic_irq_affinity import POLICIES
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import format_mask, parse_cpus
 from tests.agent_cpus import NAMES, NODE, Machine, Vectors, run_nginx
 from tests.agent_nic import QUEUES, ixgbe

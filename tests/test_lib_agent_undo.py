@@ -17,11 +17,11 @@ import pytest
 from edgetune.hosts.agent import alone
 from edgetune.hosts.agent.alone import boot, revert
 from edgetune.hosts.agent.answer import answer
+from edgetune.hosts.agent.boot_hook import BootHook
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Journals
 from edgetune.hosts.agent.kinds.sysctl import Sysctl
 from edgetune.hosts.agent.protocol import Failed
-from edgetune.hosts.agent.standby import BootHook
 from edgetune.hosts.agent.undo import take_back
 from tests.agent_root import (
     THP,

@@ -19,12 +19,13 @@ from edgetune.hosts.agent.kinds import HANDLERS, class_of
 from edgetune.hosts.agent.kinds.base import Handler
 from edgetune.hosts.agent.kinds.file_kept import FileKept
 from edgetune.hosts.agent.protocol import BadRequest, Fields
-from edgetune.hosts.agent.settings import Setting, read_settings
+from edgetune.hosts.agent.settings import read_settings
 from edgetune.hosts.agent.touched import things_at, touched_by
 from edgetune.tuning import load_tuning
 from edgetune.vocabulary.kind import DISRUPTIONS, Kind
 from edgetune.vocabulary.kinds import KINDS
 from edgetune.vocabulary.places import INIT_SCRIPT, OURS, UNIT, UNIT_LINK
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.targets import parameter, property_of
 from tests.agent_any import AnyHost, any_host
 from tests.agent_nic import CARDS

@@ -154,15 +154,15 @@ AGENT = (
         ),
         (
             "a deadline holds in another boot",
-            "standby.py",
+            "revert_timer.py",
             '    if journal.deadline.get("boot_id") != host.boot_id:\n',
             "    if False:\n",
         ),
         (
             "the boot hook leaves what is half done",
-            "journal.py",
-            "unsettled = self.provisional or self.state in UNSETTLED",
-            "unsettled = self.provisional",
+            "boot_hook.py",
+            "half_done = journal.provisional or journal.state in UNSETTLED",
+            "half_done = journal.provisional",
         ),
     ),
     *mutations_of(

@@ -6,22 +6,16 @@ import sys
 import time
 from typing import List, Sequence
 
+from edgetune.hosts.agent.boot_hook import FOLLOWING, BootHook, by_hook, follow_up
 from edgetune.hosts.agent.change import in_order, set_now
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.journal import UNSETTLED, Entry, Journal, Journals, by_hook
+from edgetune.hosts.agent.journal import UNSETTLED, Entry, Journal, Journals
 from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.observe import observe
 from edgetune.hosts.agent.protocol import TUNING, Failed, Json, Refused, complaint
 from edgetune.hosts.agent.put_back import attempt
+from edgetune.hosts.agent.revert_timer import arm_timer, set_deadline, time_left
 from edgetune.hosts.agent.stack import above
-from edgetune.hosts.agent.standby import (
-    FOLLOWING,
-    BootHook,
-    arm_timer,
-    follow_up,
-    set_deadline,
-    time_left,
-)
 from edgetune.hosts.agent.undo import take_back
 from edgetune.vocabulary.values import shown
 

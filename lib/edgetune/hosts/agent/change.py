@@ -4,15 +4,15 @@
 import os
 from typing import Any, Dict, List, Sequence, Set, Tuple
 
+from edgetune.hosts.agent.boot_hook import BootHook
 from edgetune.hosts.agent.files import Directories, remember_file
 from edgetune.hosts.agent.host import RESERVE_BYTES, Host
-from edgetune.hosts.agent.journal import JOURNAL_VERSION, Entry, Journal, Journals
+from edgetune.hosts.agent.journal import Entry, Journal, Journals, blank
 from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.observe import Row, asked, in_force, observe_all
 from edgetune.hosts.agent.protocol import AgentError, Failed, Json, Unsupported
+from edgetune.hosts.agent.revert_timer import arm_timer, set_deadline
 from edgetune.hosts.agent.services import is_active, restart
-from edgetune.hosts.agent.settings import Setting
-from edgetune.hosts.agent.standby import BootHook, arm_timer, set_deadline
 from edgetune.hosts.agent.touched import touched_by
 from edgetune.vocabulary.kinds import KINDS
 from edgetune.vocabulary.values import shown
@@ -30,33 +30,16 @@ def begin(host: Host, rows: Sequence[Row], head: Json) -> Journal:
     return journal
 
 
-def blank(host: Host, head: Json) -> Journal:
-    """A journal that holds no setting yet."""
-    sequence = Journals(host).next_sequence()
-    own = {"journal": JOURNAL_VERSION, "state": "applying", "sequence": sequence}
-    empty: Json = {"deadline": {}, "services_due": [], "files": {}, "entries": []}
-    plain: Json = {"rollout": "", "confirm_within": 0, "grace_boots": 0}
-    return Journal({**own, **empty, **plain, **head})
-
-
 def record(host: Host, journal: Journal, rows: Sequence[Row]) -> None:
     """Let a journal hold what stands now, and what is about to be changed."""
     entries = []
     for row in rows:
-        old, setting = row.setting, to_be_set(row)
+        old, setting = row.setting, row.to_be_set
         handler = HANDLERS[old.kind](host)
         snapshot = handler.snapshot(old.target) if row.differs["runtime"] else None
         entries.append(Entry(setting, old.value, row.values, snapshot, row.differs))
     journal.hold(entries)
     journal.files = {name: remember_file(host, name) for name in stored_files(host, journal)}
-
-
-def to_be_set(row: Row) -> Setting:
-    """A setting with the value that this host gets."""
-    old = row.setting
-    setting = Setting(old.kind, old.target, row.wanted, old.only, old.restart)
-    setting.beside = old.beside
-    return setting
 
 
 def stored_files(host: Host, journal: Journal) -> Dict[str, str]:

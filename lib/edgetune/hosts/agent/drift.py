@@ -10,8 +10,8 @@ from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.kinds.hook_kept import HookKept
 from edgetune.hosts.agent.observe import Row, observe
 from edgetune.hosts.agent.protocol import Json, complaint, shortened
-from edgetune.hosts.agent.settings import Setting
 from edgetune.hosts.agent.touched import touched_by
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import Parts, Value, merged, parts, shown
 
 MOST_ROWS = 100
@@ -70,9 +70,7 @@ def _left_of(host: Host, setting: Setting, over: Sequence[Setting]) -> Optional[
             value = _still_said(host, value, other)
         elif _is_same_thing(host, setting, other):
             return None
-    left = Setting(setting.kind, setting.target, value, setting.only, setting.restart)
-    left.beside = setting.beside
-    return left if value or value == setting.value else None
+    return setting.with_value(value) if value or value == setting.value else None
 
 
 def _still_said(host: Host, value: Parts, later: Setting) -> Parts:

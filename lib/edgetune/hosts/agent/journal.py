@@ -3,15 +3,15 @@
 
 import base64
 import json
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from edgetune.hosts.agent.host import AGENT, Host
-from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.protocol import Failed, Json, Refused
-from edgetune.hosts.agent.settings import Setting
 from edgetune.vocabulary.contents import FORM, described
+from edgetune.vocabulary.kinds import KINDS
 from edgetune.vocabulary.places import STATE
-from edgetune.vocabulary.values import Value
+from edgetune.vocabulary.setting import Setting
+from edgetune.vocabulary.values import Target, Value
 
 JOURNAL_VERSION = 1
 UNSETTLED = ("applying", "restoring", "lifted")
@@ -42,22 +42,13 @@ class Entry:
     @property
     def asked_for(self) -> Setting:
         """The setting as the tuning has it."""
-        own = self.setting
-        setting = Setting(own.kind, own.target, self.wanted, own.only, own.restart)
-        setting.beside = own.beside
-        return setting
+        return self.setting.with_value(self.wanted)
 
     def document(self) -> Json:
         """For the journal's file."""
-        setting = self.setting
         return {
-            "id": setting.id,
-            "kind": setting.kind,
-            "target": setting.target,
-            "value": setting.value,
+            **self.setting.document(),
             "wanted": self.wanted,
-            "only": setting.only,
-            "restart": setting.restart,
             "before": self.before,
             "snapshot": self.snapshot,
             "changes": {"runtime": self.runtime, "stored": self.stored},
@@ -67,7 +58,7 @@ class Entry:
     def of(data: Json) -> "Entry":
         """From the journal's file."""
         names = ("kind", "target", "value", "only", "restart")
-        if data["kind"] not in HANDLERS:
+        if not KINDS.on_hosts(data["kind"]):
             raise OtherVersion(f"knows the kind {data['kind']!r}")
         setting = Setting(*(data[name] for name in names))
         # Journals did not always say what was wanted.
@@ -113,7 +104,7 @@ class Journal:
         """Have these entries."""
         self.entries = entries
         for entry in entries:
-            entry.setting.beside = [own.setting for own in entries]
+            entry.setting.siblings = [own.setting for own in entries]
 
     def _told_of(self, entry: Entry) -> Json:
         """What stood there before; journals of agents before 0.7 have the content itself."""
@@ -142,12 +133,6 @@ class Journal:
     def provisional(self) -> bool:
         """Whether it is taken back unless somebody confirms it."""
         return self.confirm_within > 0 and self.state != "confirmed"
-
-    @property
-    def needs_boot(self) -> bool:
-        """Whether the boot hook has something to do for it."""
-        unsettled = self.provisional or self.state in UNSETTLED
-        return unsettled or any(entry.stored and by_hook(entry) for entry in self.entries)
 
 
 class Journals:
@@ -184,6 +169,14 @@ class Journals:
         """Of a tuning that stands, or of one that is applied now."""
         standing = self.load(tuning)
         return standing.rank if standing else ranked(self.next_sequence(), tuning)
+
+    def kept(self, kind: str, target: Target) -> Iterator[Value]:
+        """The values that they keep of one setting, in the order of application."""
+        for journal in self.all():
+            for entry in journal.entries if journal.state != "restoring" else []:
+                setting = entry.setting
+                if entry.stored and (setting.kind, setting.target) == (kind, target):
+                    yield setting.value
 
     def all(self) -> List[Journal]:
         """Every journal that can be read, in the order of application."""
@@ -227,6 +220,15 @@ def _text_of(journal: Journal) -> bytes:
     return json.dumps(journal.document(), sort_keys=True).encode() + b"\n"
 
 
+def blank(host: Host, head: Json) -> Journal:
+    """A journal that holds no setting yet."""
+    sequence = Journals(host).next_sequence()
+    own = {"journal": JOURNAL_VERSION, "state": "applying", "sequence": sequence}
+    empty: Json = {"deadline": {}, "services_due": [], "files": {}, "entries": []}
+    plain: Json = {"rollout": "", "confirm_within": 0, "grace_boots": 0}
+    return Journal({**own, **empty, **plain, **head})
+
+
 def ranked(sequence: int, tuning: str) -> str:
     """Such as ``0002-nic_ring``."""
     return f"{sequence:04d}-{tuning}"
@@ -234,8 +236,3 @@ def ranked(sequence: int, tuning: str) -> str:
 
 def _journal_file(tuning: str) -> str:
     return f"{STATE}/tunings/{tuning}.json"
-
-
-def by_hook(entry: Entry) -> bool:
-    """Whether only our boot hook keeps this setting over a reboot."""
-    return HANDLERS[entry.setting.kind].kept_by_hook

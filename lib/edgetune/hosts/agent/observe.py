@@ -9,8 +9,8 @@ from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.kinds.base import Handler
 from edgetune.hosts.agent.protocol import Json, Unsupported, shortened
 from edgetune.hosts.agent.services import probe_restart
-from edgetune.hosts.agent.settings import Setting
 from edgetune.vocabulary.contents import described, same_values
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import Value, bounded
 
 LONGEST_REASON = 500
@@ -33,6 +33,11 @@ class Row:
     def values(self) -> Json:
         """Both facts."""
         return {"runtime": self.runtime, "persistent": self.persistent}
+
+    @property
+    def to_be_set(self) -> Setting:
+        """The setting with the value that this host gets."""
+        return self.setting.with_value(self.wanted)
 
     @property
     def shown(self) -> Json:

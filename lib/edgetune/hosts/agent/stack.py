@@ -12,8 +12,8 @@ from edgetune.hosts.agent.observe import Row, observe
 from edgetune.hosts.agent.protocol import Failed, Json, Refused
 from edgetune.hosts.agent.put_back import attempt, put_back
 from edgetune.hosts.agent.services import started
-from edgetune.hosts.agent.settings import Setting
 from edgetune.hosts.agent.touched import changed_by, touched_by, touched_by_all
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import Value
 
 

@@ -12,8 +12,8 @@ from typing import Iterable, Set
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.interrupts import find_interrupts
 from edgetune.hosts.agent.journal import Entry
-from edgetune.hosts.agent.settings import Setting
 from edgetune.vocabulary.kinds import KINDS
+from edgetune.vocabulary.setting import Setting
 
 OF_KERNEL = ("/sys/", "/proc/irq/")
 NET = "/sys/class/net"

@@ -3,6 +3,7 @@
 
 from typing import List, Sequence
 
+from edgetune.hosts.agent.boot_hook import BootHook
 from edgetune.hosts.agent.change import services_of
 from edgetune.hosts.agent.files import is_as_remembered
 from edgetune.hosts.agent.host import Host
@@ -11,9 +12,9 @@ from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.observe import current_all, diff_of
 from edgetune.hosts.agent.protocol import Failed, Json
 from edgetune.hosts.agent.put_back import attempt, put_back, put_settings_back
+from edgetune.hosts.agent.revert_timer import disarm_timer
 from edgetune.hosts.agent.services import restart, started
 from edgetune.hosts.agent.stack import Stack, refuse_below
-from edgetune.hosts.agent.standby import BootHook, disarm_timer
 from edgetune.vocabulary.contents import alike, same_values
 
 

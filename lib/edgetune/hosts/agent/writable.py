@@ -4,13 +4,12 @@
 import os
 from typing import List, Optional, Sequence
 
-from edgetune.hosts.agent.change import blank, to_be_set
+from edgetune.hosts.agent.hook_files import hook_files
 from edgetune.hosts.agent.host import LOCK, Host
-from edgetune.hosts.agent.journal import Journal
+from edgetune.hosts.agent.journal import Journal, blank
 from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.observe import Row
 from edgetune.hosts.agent.protocol import Json, Unsupported
-from edgetune.hosts.agent.standby import BootHook
 from edgetune.vocabulary.places import STATE
 
 
@@ -19,7 +18,7 @@ def refuse_unwritable(host: Host, rows: Sequence[Row], head: Json) -> None:
     changing = [row for row in rows if row.status == "change"]
     if not changing:
         return
-    always = [f"{STATE}/tunings/{head['tuning']}.json", LOCK, *BootHook(host).files]
+    always = [f"{STATE}/tunings/{head['tuning']}.json", LOCK, *hook_files(host)]
     common = _first_problem(host, always)
     journal = blank(host, head)
     for row in changing:
@@ -30,7 +29,7 @@ def _files_of(host: Host, journal: Journal, row: Row) -> List[str]:
     if not row.differs["stored"]:
         return []
     try:
-        return list(HANDLERS[row.setting.kind](host).files(journal, [to_be_set(row)]))
+        return list(HANDLERS[row.setting.kind](host).files(journal, [row.to_be_set]))
     except Unsupported:
         return []
 

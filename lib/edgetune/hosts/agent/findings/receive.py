@@ -8,7 +8,7 @@ from typing import Dict, Iterator, List, Sequence, Tuple
 from edgetune.hosts.agent.findings.irqs import queue_irqs
 from edgetune.hosts.agent.findings.seen import Seen
 from edgetune.hosts.agent.findings.words import finding, per_s, percent
-from edgetune.hosts.agent.kinds.nic_channels import NicChannels
+from edgetune.hosts.agent.kinds.channels import Channels
 from edgetune.hosts.agent.kinds.nic_ring import NicRing
 from edgetune.hosts.agent.kinds.rss_text import read_rss, table_of
 from edgetune.hosts.agent.protocol import Json, Unsupported
@@ -99,7 +99,7 @@ def rss_reach(seen: Seen) -> Iterator[Json]:
 def _reaches(seen: Seen) -> Iterator[Tuple[str, int, int, int]]:
     """Each interface with a table: its queues, those that the table holds, and its size."""
     for nic in seen.nics:
-        now = seen.counts(NicChannels, nic)["current"]
+        now = seen.counts(Channels, nic)["current"]
         queues = now.get("combined", 0) + now.get("rx", 0)
         table = _indirection(seen, nic)
         if table:

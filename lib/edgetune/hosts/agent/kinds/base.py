@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a host does for every kind of setting."""
 
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 from edgetune.hosts.agent.host import Host, decode
+from edgetune.hosts.agent.journal import Journal, Journals
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.vocabulary.kind import Kind
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import Target, Value
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.journal import Journal
-    from edgetune.hosts.agent.settings import Setting
 
 
 class Handler:
@@ -30,8 +28,6 @@ class Handler:
 
     def rank(self, tuning: str) -> str:
         """What the names of the files of a tuning that is applied, or stands, begin with."""
-        from edgetune.hosts.agent.journal import Journals  # which know all kinds
-
         return Journals(self.host).rank(tuning)
 
     def text(self, file: str) -> str:
@@ -41,10 +37,10 @@ class Handler:
         except OSError as error:
             raise Unsupported(f"{file}: {error.strerror}") from None
 
-    def probe(self, setting: "Setting") -> None:
+    def probe(self, setting: Setting) -> None:
         """Unsupported when this host cannot take the value."""
 
-    def probe_stored(self, setting: "Setting", tuning: str) -> None:
+    def probe_stored(self, setting: Setting, tuning: str) -> None:
         """Unsupported when this host cannot keep the value over a boot."""
 
     def runtime(self, target: Target) -> Value:
@@ -63,8 +59,8 @@ class Handler:
         """What was read in the terms of a setting with this value, and no more of it."""
         return found
 
-    def in_terms(self, setting: "Setting", found: Value) -> Value:
-        """The same, where it depends on the settings beside it."""
+    def in_terms(self, setting: Setting, found: Value) -> Value:
+        """The same, where it depends on its siblings."""
         return self.asked(setting.target, found, setting.value)
 
     def same(self, now: Value, wanted: Value) -> bool:
@@ -79,7 +75,7 @@ class Handler:
         """Change it now; OSError or Failed when that does not work."""
         raise NotImplementedError
 
-    def prove(self, setting: "Setting") -> None:
+    def prove(self, setting: Setting) -> None:
         """Failed when a look that costs too much for every day finds it otherwise.
 
         Asked once, after the restart of its service.
@@ -101,7 +97,7 @@ class Handler:
         """Whether ``restore`` came out where it reads otherwise than before."""
         return False
 
-    def files(self, journal: "Journal", settings: List["Setting"]) -> Dict[str, str]:
+    def files(self, journal: Journal, settings: List[Setting]) -> Dict[str, str]:
         """The files that keep these settings over a boot, with their content."""
         return {}
 

@@ -3,17 +3,14 @@
 
 import contextlib
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from edgetune.hosts.agent.kinds.hook_kept import HookKept
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.vocabulary.kinds.memory_thp import KIND, file_of
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.targets import parameter
 from edgetune.vocabulary.values import Target, Value
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.settings import Setting
-
 
 MIN_FREE_FILE = parameter("vm.min_free_kbytes")
 
@@ -23,7 +20,7 @@ class MemoryThp(HookKept):
 
     kind = KIND
 
-    def probe(self, setting: "Setting") -> None:
+    def probe(self, setting: Setting) -> None:
         """Unsupported when this kernel does not offer the word."""
         words = re.sub(r"[][]", "", self._read(setting.target)).split()
         if len(words) > 1 and setting.value not in words:

@@ -2,16 +2,14 @@
 """On which NUMA nodes the files of a tmpfs get their memory."""
 
 import re
-from typing import TYPE_CHECKING, Any, List, Optional
+from typing import Any, List, Optional
 
 from edgetune.hosts.agent.kinds.hook_kept import HookKept
 from edgetune.hosts.agent.kinds.numa import named, refuse_nodes
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.vocabulary.kinds.memory_tmpfs_policy import KIND
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import Target, Value
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.settings import Setting
 
 MPOL = re.compile(r"(?:^|,)mpol=([a-z()= |]+)(?::([0-9]+(?:[,-][0-9]+)*))?(?=,|$)")
 
@@ -48,7 +46,7 @@ class MemoryTmpfsPolicy(HookKept):
         """The nodes in their shortest form."""
         return self._short(str(value))
 
-    def probe(self, setting: "Setting") -> None:
+    def probe(self, setting: Setting) -> None:
         """Unsupported for nodes without memory."""
         refuse_nodes(self.host, str(setting.value))
 

@@ -3,15 +3,13 @@
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple, Type
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
 from edgetune.hosts.agent.host import Host, decode
 from edgetune.hosts.agent.kinds.hook_kept import HookKept
 from edgetune.hosts.agent.protocol import Failed, Json, Unsupported
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import Parts, Target, Value, counts, parts
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.settings import Setting
 
 # Of include/uapi/linux/if.h.
 IFF_UP = 1
@@ -138,7 +136,7 @@ class NicCounts(NicParts):
     show = ""
     what = ""
 
-    def probe(self, setting: "Setting") -> None:
+    def probe(self, setting: Setting) -> None:
         """Unsupported when the interface has none of that name, or not so many."""
         interface = setting.target["interface"]
         most = self.read(interface)["max"]

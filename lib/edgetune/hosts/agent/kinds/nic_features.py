@@ -2,7 +2,7 @@
 """What an interface does by itself."""
 
 import re
-from typing import TYPE_CHECKING, Dict, Optional
+from typing import Dict, Optional
 
 from edgetune.hosts.agent.kinds.nic import NicParts, show
 from edgetune.hosts.agent.kinds.nic_coalesce import NicCoalesce
@@ -10,10 +10,8 @@ from edgetune.hosts.agent.kinds.nic_irq_affinity import NicIrqAffinity
 from edgetune.hosts.agent.kinds.nic_rss import NicRss
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.vocabulary.kinds.nic_features import KIND
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import Parts, Target, Value, chosen, merged, parts
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.settings import Setting
 
 
 class Feature:
@@ -51,7 +49,7 @@ class NicFeatures(NicParts):
         """An interface has some sixty of them."""
         return chosen(found, value)
 
-    def probe(self, setting: "Setting") -> None:
+    def probe(self, setting: Setting) -> None:
         """Unsupported when there is none of that name, or it is fixed."""
         interface = setting.target["interface"]
         known = self._features(setting.target)

@@ -4,7 +4,7 @@
 import contextlib
 import os
 import time
-from typing import TYPE_CHECKING, Any, List, Optional, Sequence
+from typing import Any, List, Optional, Sequence
 
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.interrupts import Interrupt, find_interrupts, queue_interrupts
@@ -12,10 +12,8 @@ from edgetune.hosts.agent.kinds.nic_queue_cpus import NicQueueCpus, OfQueues
 from edgetune.hosts.agent.placement import placed
 from edgetune.hosts.agent.protocol import Failed, Unsupported
 from edgetune.vocabulary.kinds.nic_irq_affinity import KIND
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import Target, Value, parts
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.settings import Setting
 
 PATIENCE = 1.0
 """How long we look whether interrupts move, in seconds."""
@@ -38,7 +36,7 @@ class NicIrqAffinity(NicQueueCpus):
     def now(self, target: Target) -> OfQueues:
         return {own.name: own.allowed for own in self._interrupts(target)}
 
-    def wanted(self, target: Target, value: str, beside: "Sequence[Setting]" = ()) -> OfQueues:
+    def wanted(self, target: Target, value: str, siblings: Sequence[Setting] = ()) -> OfQueues:
         return placed(self.host, target["interface"], value)
 
     def told(self, found: OfQueues) -> str:
@@ -54,13 +52,13 @@ class NicIrqAffinity(NicQueueCpus):
         """Also where irqbalance was started since, or has yet to begin."""
         return MOVED in (now, was) or super().is_back(target, now, was)
 
-    def probe(self, setting: "Setting") -> None:
+    def probe(self, setting: Setting) -> None:
         """Unsupported when the kernel or irqbalance has its own mind."""
         super().probe(setting)
         for own in self._interrupts(setting.target):
             if not os.stat(self.host.path(own.file)).st_mode & 0o222:
                 raise Unsupported(f"{own.file} ({own.name}) is read-only: the kernel manages it")
-        if not any(stops_balancer(other) for other in setting.beside) and balanced(self.host):
+        if not any(stops_balancer(other) for other in setting.siblings) and balanced(self.host):
             raise Unsupported(
                 f"{BALANCER} runs and would change it: let the same tuning stop it "
                 f"(unit: {BALANCER}.service, active and enabled: off)"
@@ -131,7 +129,7 @@ def _runs(host: Host, program: str) -> bool:
     return any(host.text(f"/proc/{pid}/comm") == program for pid in processes)
 
 
-def stops_balancer(setting: "Setting") -> bool:
+def stops_balancer(setting: Setting) -> bool:
     """Whether a setting stops irqbalance."""
     unit = setting.target.get("unit", "") if setting.kind == "unit" else ""
     names = (BALANCER, f"{BALANCER}.service")

@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flows steered to the CPU that reads them (RFS)."""
 
-from typing import TYPE_CHECKING, Any, Dict
+from typing import Any, Dict
 
+from edgetune.hosts.agent.kinds.channels import queues_planned
 from edgetune.hosts.agent.kinds.nic import NicHandler
-from edgetune.hosts.agent.kinds.nic_channels import queues_planned
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.vocabulary.kinds.nic_rfs import KIND, TABLE
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import Target, Value, power_above, power_below
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.settings import Setting
 
 
 class NicRfs(NicHandler):
@@ -27,7 +25,7 @@ class NicRfs(NicHandler):
         """The kernel rounds up."""
         return str(power_above(int(str(value))))
 
-    def probe(self, setting: "Setting") -> None:
+    def probe(self, setting: Setting) -> None:
         """Unsupported with fewer flows than queues, or more than the kernel's tables take."""
         present = len(self._queues(setting.target))
         flows, queues = int(str(setting.value)), queues_planned(self.host, setting) or present

@@ -2,17 +2,16 @@
 """How an interface spreads what it receives over its queues (RSS)."""
 
 import contextlib
-from typing import TYPE_CHECKING, Dict, List, Optional, Tuple, Union
+from typing import Dict, List, Optional, Tuple, Union
 
+from edgetune.hosts.agent.kinds.channels import queues_planned
 from edgetune.hosts.agent.kinds.nic import NicParts, driver_of, show
 from edgetune.hosts.agent.kinds.rss_table import can_be_written, spread, weights_of
 from edgetune.hosts.agent.kinds.rss_text import hashed_fields, read_rss, table_of
 from edgetune.hosts.agent.protocol import Failed, Json, Unsupported
 from edgetune.vocabulary.kinds.nic_rss import FLOWS, KIND
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import Parts, Target, Value, chosen, merged, parts
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.settings import Setting
 
 MAKE_TABLE = ("equal", "weight")
 
@@ -52,7 +51,7 @@ class NicRss(NicParts):
         others = {name: part for name, part in parts(older or {}).items() if name not in MAKE_TABLE}
         return merged(others, newer)
 
-    def probe(self, setting: "Setting") -> None:
+    def probe(self, setting: Setting) -> None:
         """Unsupported when the interface has no such part, or cannot take the value."""
         interface, wanted = setting.target["interface"], parts(setting.value)
         found = parts(self.runtime(setting.target))
@@ -69,13 +68,13 @@ class NicRss(NicParts):
             has, gets = (len(str(own["key"]).split(":")) for own in (found, wanted))
             raise Unsupported(f"the key of {interface} has {has} bytes, not {gets}")
 
-    def probe_stored(self, setting: "Setting", tuning: str) -> None:
+    def probe_stored(self, setting: Setting, tuning: str) -> None:
         """Unsupported, too, when the table is as wanted, but not with the queues there will be."""
         if makes_table(setting.value):
             self._probe_table(setting, parts(self.runtime(setting.target)))
         super().probe_stored(setting, tuning)
 
-    def _probe_table(self, setting: "Setting", found: Parts) -> None:
+    def _probe_table(self, setting: Setting, found: Parts) -> None:
         interface, wanted = setting.target["interface"], parts(setting.value)
         if not can_be_written(str(found["table"])):
             what = "an indirection table that ethtool cannot write back"
@@ -91,10 +90,8 @@ class NicRss(NicParts):
         if queues > reach:
             raise Unsupported(f"the table of {interface} reaches {reach} queues, not {queues}")
 
-    def _rings_then(self, setting: "Setting", rings: int) -> int:
+    def _rings_then(self, setting: Setting, rings: int) -> int:
         """The receive queues that there will be; the same tuning may change them before."""
-        from edgetune.hosts.agent.kinds.nic_channels import queues_planned  # which resets ours
-
         planned = queues_planned(self.host, setting)
         return rings if planned is None else planned
 

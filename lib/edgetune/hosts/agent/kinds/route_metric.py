@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What TCP connections learn from the route that they take."""
 
-from typing import TYPE_CHECKING, Any, List
+from typing import Any, List
 
 from edgetune.hosts.agent.kinds.hook_kept import HookKept
 from edgetune.hosts.agent.kinds.route_text import Route
 from edgetune.hosts.agent.protocol import Failed, Unsupported
 from edgetune.vocabulary.kinds.route_metric import KIND, destination
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import Parts, Target, Value, chosen, parts
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.settings import Setting
 
 LIMITS = ("initcwnd", "initrwnd", "quickack")
 OPTIONS = (*LIMITS, "congctl")
@@ -30,7 +28,7 @@ class RouteMetric(HookKept):
 
     kind = KIND
 
-    def probe(self, setting: "Setting") -> None:
+    def probe(self, setting: Setting) -> None:
         """Unsupported for other than plain routes, and for what the kernel does not offer."""
         routes = self._routes(setting.target)
         for route in routes:
@@ -45,7 +43,7 @@ class RouteMetric(HookKept):
         if setting.only and any(isinstance(found.get(name), str) for name in LIMITS):
             raise Unsupported("the routes to it differ, so there is no one value to be compared")
 
-    def probe_stored(self, setting: "Setting", tuning: str) -> None:
+    def probe_stored(self, setting: Setting, tuning: str) -> None:
         """Unsupported for routes that somebody else installs again without our doing."""
         super().probe_stored(setting, tuning)
         for route in self._routes(setting.target):

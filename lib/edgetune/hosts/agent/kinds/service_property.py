@@ -3,19 +3,17 @@
 
 import contextlib
 import re
-from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
+from edgetune.hosts.agent.journal import Journal
 from edgetune.hosts.agent.kinds.drop_ins import drop_ins, header, later
 from edgetune.hosts.agent.kinds.file_kept import FileKept
 from edgetune.hosts.agent.protocol import Failed, Unsupported
 from edgetune.vocabulary.kinds.service_property import KIND
 from edgetune.vocabulary.places import SYSTEMD
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.targets import unit_name
 from edgetune.vocabulary.values import Target, Value, format_cpus, parse_cpus
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.journal import Journal
-    from edgetune.hosts.agent.settings import Setting
 
 LIMITS = {
     "LimitAS": "Max address space",
@@ -52,7 +50,7 @@ class ServiceProperty(FileKept):
         **{name: ("limits", rf"^{text} +(\S+) +(\S+)") for name, text in LIMITS.items()},
     }
 
-    def probe_stored(self, setting: "Setting", tuning: str) -> None:
+    def probe_stored(self, setting: Setting, tuning: str) -> None:
         """Unsupported when a drop-in that is read after ours decides."""
         self.refuse_overridden(setting.target, tuning)
 
@@ -73,7 +71,7 @@ class ServiceProperty(FileKept):
         winner = self._winner(target)
         return winner[1] if winner else None
 
-    def files(self, journal: "Journal", settings: List["Setting"]) -> Dict[str, str]:
+    def files(self, journal: Journal, settings: List[Setting]) -> Dict[str, str]:
         content: Dict[str, str] = {}
         for setting in settings:
             name = self._ours(setting.target, journal.rank)

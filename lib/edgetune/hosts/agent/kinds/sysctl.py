@@ -4,19 +4,17 @@
 import fnmatch
 import functools
 import os
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
+from edgetune.hosts.agent.journal import Journal
 from edgetune.hosts.agent.kinds.base import Handler
 from edgetune.hosts.agent.kinds.drop_ins import drop_ins, header, later
 from edgetune.hosts.agent.kinds.min_free import MIN_FREE, refuse_unfit
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.vocabulary.kinds.sysctl import KIND, parameters
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.targets import parameter, sysctl_path
 from edgetune.vocabulary.values import Target, Value
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.journal import Journal
-    from edgetune.hosts.agent.settings import Setting
 
 
 class Sysctl(Handler):
@@ -33,7 +31,7 @@ class Sysctl(Handler):
         """Its name as in files of sysctl.d."""
         return target["key"]
 
-    def probe(self, setting: "Setting") -> None:
+    def probe(self, setting: Setting) -> None:
         """Unsupported when it is read-only, as some are in a network namespace, or does not fit."""
         file, value = self._file(setting.target), str(setting.value)
         if not os.stat(self.host.path(file)).st_mode & 0o222:
@@ -44,7 +42,7 @@ class Sysctl(Handler):
                 raise Unsupported(f"{value} is no number of kB")
             refuse_unfit(self.host, int(value))
 
-    def probe_stored(self, setting: "Setting", tuning: str) -> None:
+    def probe_stored(self, setting: Setting, tuning: str) -> None:
         """Unsupported when a file that is read after ours decides."""
         winner = self._winner(self._path(setting.target))
         if winner and self._after_ours(winner[0], tuning) and winner[1] != setting.value:
@@ -76,7 +74,7 @@ class Sysctl(Handler):
             if self.text(file) != snapshot[file]:
                 self.host.poke(file, snapshot[file])
 
-    def files(self, journal: "Journal", settings: List["Setting"]) -> Dict[str, str]:
+    def files(self, journal: Journal, settings: List[Setting]) -> Dict[str, str]:
         lines = [f"{self.key(setting.target)} = {setting.value}\n" for setting in settings]
         return {self._ours(journal.rank): header(journal) + "".join(lines)}
 

@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Units of systemd: whether they run, and whether they are started at a boot."""
 
-from typing import TYPE_CHECKING, Any, List
+from typing import Any, List
 
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.base import Handler
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.vocabulary.kinds.unit import KIND
 from edgetune.vocabulary.protected import is_protected
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import Parts, Target, Value, chosen, parts
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.settings import Setting
 
 VERBS = {
     "enabled": {"on": "enable", "off": "disable"},
@@ -36,7 +34,7 @@ class Unit(Handler):
         # While a host boots, systemd starts and stops units in an order of its own.
         self.live = not host.booting
 
-    def probe(self, setting: "Setting") -> None:
+    def probe(self, setting: Setting) -> None:
         """Unsupported for a masked unit that is to run, and for another name of a protected one."""
         masked = self.runtime(setting.target)["enabled"] == "masked"
         if masked and "on" in parts(setting.value).values():
@@ -46,7 +44,7 @@ class Unit(Handler):
             reason = f"{setting.target['unit']} is {protected}, which is needed to reach the host"
             raise Unsupported(reason)
 
-    def probe_stored(self, setting: "Setting", tuning: str) -> None:
+    def probe_stored(self, setting: Setting, tuning: str) -> None:
         """Unsupported where the next boot would make it active, or not, against the setting."""
         wanted = parts(setting.value)
         enabled = wanted.get("enabled") or parts(self.persistent(setting.target))["enabled"]

@@ -4,6 +4,7 @@
 from typing import List, Sequence
 
 from edgetune.hosts.agent.change import begin, carry_out
+from edgetune.hosts.agent.hook_files import probe_hook
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import UNSETTLED, Journal, Journals
 from edgetune.hosts.agent.observe import Row, diff_of, observe_all
@@ -20,14 +21,14 @@ from edgetune.hosts.agent.protocol import (
     complaint,
     read_epoch,
 )
-from edgetune.hosts.agent.settings import Setting, read_settings
+from edgetune.hosts.agent.settings import read_settings
 from edgetune.hosts.agent.stack import refuse_below
-from edgetune.hosts.agent.standby import BootHook
 from edgetune.hosts.agent.undo import take_back, what_differs
 from edgetune.hosts.agent.verbs.verify import verify_settings
 from edgetune.hosts.agent.writable import refuse_unwritable
 from edgetune.vocabulary.contents import alike
 from edgetune.vocabulary.grammar import LINE
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import shown
 
 
@@ -122,7 +123,7 @@ def _refuse_unsupported(host: Host, rows: Sequence[Row], head: Json) -> None:
             raise Refused(f"{row.setting.id}: {row.problem}")
     try:
         if head["confirm_within"]:
-            BootHook(host).probe()
+            probe_hook(host)
     except Unsupported as why:
         raise Refused(f"confirm_within: {why}") from None
 

@@ -3,12 +3,14 @@
 
 from typing import Optional, Sequence
 
+from edgetune.hosts.agent.boot_hook import BootHook
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import UNSETTLED, Journal, Journals
 from edgetune.hosts.agent.protocol import DIGEST, TUNING, Fields, Json, Refused, read_epoch
-from edgetune.hosts.agent.settings import Setting, read_settings
-from edgetune.hosts.agent.standby import BootHook, disarm_timer
+from edgetune.hosts.agent.revert_timer import disarm_timer
+from edgetune.hosts.agent.settings import read_settings
 from edgetune.hosts.agent.verbs.verify import verify_settings
+from edgetune.vocabulary.setting import Setting
 
 
 def run(host: Host, request: Fields) -> Json:

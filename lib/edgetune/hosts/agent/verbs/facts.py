@@ -9,9 +9,9 @@ from typing import Dict, List, Optional
 from edgetune.hosts.agent.counters import addresses, first_number, interfaces
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Journals
+from edgetune.hosts.agent.kinds.channels import Channels
 from edgetune.hosts.agent.kinds.memory_thp import MemoryThp
 from edgetune.hosts.agent.kinds.nic import NicCounts, driver_of
-from edgetune.hosts.agent.kinds.nic_channels import NicChannels
 from edgetune.hosts.agent.kinds.nic_ring import NicRing
 from edgetune.hosts.agent.kinds.nic_rss import NicRss
 from edgetune.hosts.agent.protocol import Failed, Fields, Json, Unsupported
@@ -99,7 +99,7 @@ def _nic(host: Host, name: str) -> Json:
         "numa_node": node_of(host, name),
         "local_cpus": host.text(f"{directory}/device/local_cpulist") or None,
         "queues": {side: len([q for q in queues if q.startswith(side)]) for side in ("rx", "tx")},
-        "channels": _counts_of(NicChannels(host), name),
+        "channels": _counts_of(Channels(host), name),
         "ring": ring,
         "ring_max": ring and ring["max"],
         "rss": _rss(host, name),

@@ -5,9 +5,9 @@ import re
 import time
 from typing import List
 
+from edgetune.hosts.agent.boot_hook import agent_command
 from edgetune.hosts.agent.host import Host, room_or_not
 from edgetune.hosts.agent.protocol import Fields, Json, Refused, read_epoch
-from edgetune.hosts.agent.standby import agent_command
 from edgetune.vocabulary.grammar import LINE
 
 REBOOT_MARK = "/run/edgetune-reboot"

@@ -3,10 +3,10 @@
 
 from typing import Sequence
 
+from edgetune.hosts.agent.boot_hook import BootHook
 from edgetune.hosts.agent.host import Host, room_or_not
 from edgetune.hosts.agent.journal import Journal, Journals
 from edgetune.hosts.agent.protocol import TUNING, Fields, Json, read_epoch
-from edgetune.hosts.agent.standby import BootHook
 from edgetune.hosts.agent.undo import Undone, take_back, take_back_live
 from edgetune.vocabulary.grammar import LINE
 

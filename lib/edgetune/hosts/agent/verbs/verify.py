@@ -4,14 +4,15 @@
 import time
 from typing import List
 
+from edgetune.hosts.agent.boot_hook import FOLLOWING
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Journals
 from edgetune.hosts.agent.observe import observe_all
 from edgetune.hosts.agent.protocol import DIGEST, TUNING, Fields, Json
 from edgetune.hosts.agent.services import START_WAIT, awaited_state
-from edgetune.hosts.agent.settings import Setting, read_settings
+from edgetune.hosts.agent.settings import read_settings
 from edgetune.hosts.agent.stack import way_back
-from edgetune.hosts.agent.standby import FOLLOWING
+from edgetune.vocabulary.setting import Setting
 
 
 def run(host: Host, request: Fields) -> Json:
