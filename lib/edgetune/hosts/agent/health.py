@@ -8,7 +8,7 @@ import time
 from typing import Any, Optional, Tuple
 from urllib.parse import urlsplit
 
-from edgetune.hosts.agent.protocol import Fields, Json
+from edgetune.hosts.agent.protocol import Json, Request
 
 TIMEOUT = 2.0
 URL = r"https?://[A-Za-z0-9.:\[\]-]+([/?][!-~]*)?"
@@ -125,7 +125,7 @@ class _Answer(io.RawIOBase):
         return self._connected.recv_into(buffer)
 
 
-def read_health_check(request: Fields) -> HealthCheck:
+def read_health_check(request: Request) -> HealthCheck:
     """The check that a request describes."""
     url = request.text("health_url", URL)
     name = request.optional("health_name", NAME)

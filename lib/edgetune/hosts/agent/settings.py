@@ -3,7 +3,7 @@
 
 from typing import List
 
-from edgetune.hosts.agent.protocol import Fields
+from edgetune.hosts.agent.protocol import Request
 from edgetune.vocabulary.grammar import Wrong
 from edgetune.vocabulary.kind import Kind
 from edgetune.vocabulary.kinds import KINDS
@@ -12,7 +12,7 @@ from edgetune.vocabulary.targets import SERVICE_NAME
 from edgetune.vocabulary.values import Target, Value, bounded
 
 
-def read_settings(request: Fields) -> List[Setting]:
+def read_settings(request: Request) -> List[Setting]:
     """The settings of a request, each checked by its kind."""
     settings: List[Setting] = []
     for fields in request.each("settings"):
@@ -27,7 +27,7 @@ def read_settings(request: Fields) -> List[Setting]:
     return settings
 
 
-def _read_setting(fields: Fields) -> Setting:
+def _read_setting(fields: Request) -> Setting:
     name = fields.text("kind", ".*")
     if not KINDS.on_hosts(name):
         raise fields.wrong("kind", "is none that this agent knows")
@@ -46,7 +46,7 @@ def _read_setting(fields: Fields) -> Setting:
     return setting
 
 
-def _read_target(fields: Fields, kind: Kind) -> Target:
+def _read_target(fields: Request, kind: Kind) -> Target:
     target = {}
     for name, own in kind.target.items():
         target[name] = fields.text(name, own.pattern)
@@ -57,14 +57,14 @@ def _read_target(fields: Fields, kind: Kind) -> Target:
     return target
 
 
-def _read_value(fields: Fields, kind: Kind, target: Target) -> Value:
+def _read_value(fields: Request, kind: Kind, target: Target) -> Value:
     try:
         return kind.read(target, fields.raw("value"))
     except Wrong as wrong:
         raise fields.wrong(f"value.{wrong.part}" if wrong.part else "value", str(wrong)) from None
 
 
-def _check_numbers(fields: Fields, value: Value) -> None:
+def _check_numbers(fields: Request, value: Value) -> None:
     try:
         bounded("raise", value, value)
     except ValueError:

@@ -13,9 +13,9 @@ from edgetune.hosts.agent.protocol import (
     TUNING,
     AgentError,
     Failed,
-    Fields,
     Json,
     Refused,
+    Request,
     TakenBack,
     Unsupported,
     complaint,
@@ -32,7 +32,7 @@ from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import shown
 
 
-def run(host: Host, request: Fields) -> Json:
+def run(host: Host, request: Request) -> Json:
     """Change the host to what the plan showed, wholly or not at all."""
     epoch = read_epoch(request)
     drained = request.flag("drained", default=False)
@@ -96,7 +96,7 @@ def _applied(host: Host, journal: Journal, diff: List[Json], restarted: List[str
     }
 
 
-def _read_expect(request: Fields, settings: List[Setting]) -> Json:
+def _read_expect(request: Request, settings: List[Setting]) -> Json:
     fields = request.inside("expect")
     expect = {}
     for setting in settings:

@@ -6,14 +6,14 @@ from typing import Optional, Sequence
 from edgetune.hosts.agent.boot_hook import BootHook
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import UNSETTLED, Journal, Journals
-from edgetune.hosts.agent.protocol import DIGEST, TUNING, Fields, Json, Refused, read_epoch
+from edgetune.hosts.agent.protocol import DIGEST, TUNING, Json, Refused, Request, read_epoch
 from edgetune.hosts.agent.revert_timer import disarm_timer
 from edgetune.hosts.agent.settings import read_settings
 from edgetune.hosts.agent.verbs.verify import verify_settings
 from edgetune.vocabulary.setting import Setting
 
 
-def run(host: Host, request: Fields) -> Json:
+def run(host: Host, request: Request) -> Json:
     """Keep a change that verifies; the revert timer finds it confirmed, or was there first."""
     epoch = read_epoch(request)
     tuning = request.text("tuning", TUNING)

@@ -7,13 +7,13 @@ from edgetune.hosts.agent.findings import FINDERS
 from edgetune.hosts.agent.findings.seen import Seen
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Journals
-from edgetune.hosts.agent.protocol import Fields, Json, complaint
+from edgetune.hosts.agent.protocol import Json, Request, complaint
 from edgetune.vocabulary.targets import SERVICE_NAME
 
 LONGEST = 60
 
 
-def run(host: Host, request: Fields) -> Json:
+def run(host: Host, request: Request) -> Json:
     """Findings, each with its numbers; what could not be read, and why. Writes nothing at all.
 
     Counters are read twice, ``seconds`` apart (0: once, and rates are those since the boot).
@@ -39,9 +39,9 @@ def run(host: Host, request: Fields) -> Json:
     }
 
 
-def _services(request: Fields) -> List[str]:
+def _services(request: Request) -> List[str]:
     names = request.texts("services")
     if names is None:
         return ["nginx"]
-    listed = Fields({f"services[{i}]": name for i, name in enumerate(names)})
+    listed = Request({f"services[{i}]": name for i, name in enumerate(names)})
     return [listed.text(f"services[{i}]", SERVICE_NAME) for i in range(len(names))]

@@ -14,7 +14,7 @@ from edgetune.hosts.agent.kinds.memory_thp import MemoryThp
 from edgetune.hosts.agent.kinds.nic import NicCounts, driver_of
 from edgetune.hosts.agent.kinds.nic_ring import NicRing
 from edgetune.hosts.agent.kinds.nic_rss import NicRss
-from edgetune.hosts.agent.protocol import Failed, Fields, Json, Unsupported
+from edgetune.hosts.agent.protocol import Failed, Json, Request, Unsupported
 from edgetune.hosts.agent.topology import cpu_facts, memory_facts, node_of
 
 # Of IF_OPER_* (RFC 2863); drivers that do not tell are "unknown".
@@ -24,7 +24,7 @@ DOWN = ("down", "lowerlayerdown", "notpresent")
 WRITTEN = ("/etc", "/var/lib")
 
 
-def run(host: Host, request: Fields) -> Json:
+def run(host: Host, request: Request) -> Json:
     """What tunings may be rendered from, and what stands on the host."""
     request.done()
     return {

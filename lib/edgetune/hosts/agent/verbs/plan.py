@@ -3,12 +3,12 @@
 
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.observe import observe_all
-from edgetune.hosts.agent.protocol import DIGEST, TUNING, Fields, Json
+from edgetune.hosts.agent.protocol import DIGEST, TUNING, Json, Request
 from edgetune.hosts.agent.settings import read_settings
 from edgetune.hosts.agent.writable import refuse_unwritable
 
 
-def run(host: Host, request: Fields) -> Json:
+def run(host: Host, request: Request) -> Json:
     """What a tuning would do here; writes nothing at all."""
     tuning = request.text("tuning", TUNING)
     digest = request.text("digest", DIGEST)

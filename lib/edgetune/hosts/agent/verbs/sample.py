@@ -7,11 +7,11 @@ from typing import Callable, Dict, List, Optional, Tuple
 
 from edgetune.hosts.agent.counters import first_number, interfaces, meminfo, protocol_counters
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.protocol import Fields, Json
+from edgetune.hosts.agent.protocol import Json, Request
 from edgetune.vocabulary.places import STATE
 
 
-def run(host: Host, request: Fields) -> Json:
+def run(host: Host, request: Request) -> Json:
     """Counters that only grow within a boot, gauges, and what `drifted`.
 
     A counter or a gauge that cannot be read is left out. ``health`` is what the health check was
@@ -45,7 +45,7 @@ def run(host: Host, request: Fields) -> Json:
     }
 
 
-def _health_check(request: Fields) -> Optional[Callable[[int], Tuple[Json, str]]]:
+def _health_check(request: Request) -> Optional[Callable[[int], Tuple[Json, str]]]:
     # Its libraries are loaded only where there is something to ask.
     if request.raw("health_url") is None:
         return None

@@ -8,14 +8,14 @@ from edgetune.hosts.agent.boot_hook import FOLLOWING
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Journals
 from edgetune.hosts.agent.observe import observe_all
-from edgetune.hosts.agent.protocol import DIGEST, TUNING, Fields, Json
+from edgetune.hosts.agent.protocol import DIGEST, TUNING, Json, Request
 from edgetune.hosts.agent.services import START_WAIT, awaited_state
 from edgetune.hosts.agent.settings import read_settings
 from edgetune.hosts.agent.stack import way_back
 from edgetune.vocabulary.setting import Setting
 
 
-def run(host: Host, request: Fields) -> Json:
+def run(host: Host, request: Request) -> Json:
     """Whether every setting is as wanted, now and after a boot, and the services run.
 
     ``way_back`` says what taking the tuning back will lead to; it is empty where there is none.
