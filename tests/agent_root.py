@@ -26,9 +26,9 @@ from typing import Any, TypeVar
 
 from edgetune.hosts.agent import bundle
 from edgetune.hosts.agent.__main__ import act_alone
-from edgetune.hosts.agent.alone import boot
-from edgetune.hosts.agent.answer import answer
+from edgetune.hosts.agent.dispatch import answer
 from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.unattended import boot
 from edgetune.hosts.answers import read_answer, read_result
 from edgetune.hosts.fleet import packed
 from edgetune.vocabulary.kinds import KINDS

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from edgetune.hosts import conversation
-from edgetune.hosts.agent.answer import answer
+from edgetune.hosts.agent.dispatch import answer
 from edgetune.hosts.agent.health import HealthCheck
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Refused

@@ -110,13 +110,13 @@ AGENT = (
         ),
         (
             "settings are put back in the order of their application",
-            "put_back.py",
+            "restore.py",
             "for entry in reversed(in_order(entries))",
             "for entry in in_order(entries)",
         ),
         (
             "what was put back is not read back",
-            "put_back.py",
+            "restore.py",
             "    if now != was and not handler.is_back(entry.setting.target, now, was):\n",
             "    if False:\n",
         ),

@@ -8,7 +8,7 @@ import signal
 import sys
 from typing import List
 
-from edgetune.hosts.agent.answer import answer
+from edgetune.hosts.agent.dispatch import answer
 from edgetune.hosts.agent.host import Host
 
 USAGE = "usage: agent.py boot | agent.py revert TUNING | agent.py restore TUNING"
@@ -16,8 +16,8 @@ USAGE = "usage: agent.py boot | agent.py revert TUNING | agent.py restore TUNING
 
 def act_alone(host: Host, arguments: List[str]) -> List[str]:
     """What the command line says; what went wrong."""
-    from edgetune.hosts.agent.alone import boot, late, restore_by_hand, revert
-    from edgetune.hosts.agent.put_back import attempt
+    from edgetune.hosts.agent.restore import attempt
+    from edgetune.hosts.agent.unattended import boot, late, restore_by_hand, revert
 
     problems: List[str] = []
     verb, given = arguments[0], arguments[1:]

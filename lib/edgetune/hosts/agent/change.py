@@ -48,7 +48,7 @@ def stored_files(host: Host, journal: Journal) -> Dict[str, str]:
     stored = [entry.setting for entry in in_order(journal.entries) if entry.stored]
     for name in dict.fromkeys(setting.kind for setting in stored):
         own = [setting for setting in stored if setting.kind == name]
-        with host.glance():
+        with host.read_cache():
             found.update(HANDLERS[name](host).files(journal, own))
     return found
 

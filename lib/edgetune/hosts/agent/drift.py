@@ -27,7 +27,7 @@ def drifted(host: Host) -> List[Json]:
     theirs. Without a tuning nothing is read. At most ``MOST_ROWS`` rows.
     """
     journals = Journals(host).all()
-    with host.glance():
+    with host.read_cache():
         rows = (
             dict({name: _in_a_line(it) for name, it in row.shown.items()}, tuning=journal.tuning)
             for index, journal in enumerate(journals)

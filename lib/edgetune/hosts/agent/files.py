@@ -34,19 +34,19 @@ def is_as_remembered(host: Host, name: str, was: Json) -> bool:
         return False
 
 
-def put_file_back(host: Host, name: str, was: Json) -> None:
+def restore_file(host: Host, name: str, was: Json) -> None:
     """Make a file as a journal remembers it, to the byte.
 
     What cannot be done is no problem where the file is so all the same.
     """
     try:
-        _put_file_back(host, name, was)
+        _restore_file(host, name, was)
     except OSError:
         if host.drafts(name) or not is_as_remembered(host, name, was):
             raise
 
 
-def _put_file_back(host: Host, name: str, was: Json) -> None:
+def _restore_file(host: Host, name: str, was: Json) -> None:
     if was["content"] is None:
         host.remove(name)
     elif not is_as_remembered(host, name, was):

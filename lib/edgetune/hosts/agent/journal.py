@@ -14,7 +14,7 @@ from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import Target, Value
 
 JOURNAL_VERSION = 1
-UNSETTLED = ("applying", "restoring", "lifted")
+UNSETTLED = ("applying", "restoring", "suspended")
 
 
 class OtherVersion(Exception):
@@ -74,8 +74,8 @@ class Entry:
 class Journal:
     """Everything needed to take one tuning back.
 
-    ``state`` is ``applying``, ``provisional``, ``confirmed``, ``restoring`` or ``lifted``: a
-    tuning below it is taken back, then it is laid on again. ``files`` holds
+    ``state`` is ``applying``, ``provisional``, ``confirmed``, ``restoring`` or ``suspended``: a
+    tuning below it is taken back, then it is applied again. ``files`` holds
     each file it writes as it was: content (base64, None when absent), mode, uid, gid.
     ``services_due`` names services that still run with what was taken back. ``deadline`` is on
     the monotonic clock of one boot. ``sequence`` grows from tuning to tuning.
@@ -89,7 +89,8 @@ class Journal:
         self.digest: str = data["digest"]
         self.rollout: str = data["rollout"]
         self.sequence: int = data["sequence"]
-        self.state: str = data["state"]
+        # Before 0.11 a tuning that is suspended was called lifted.
+        self.state: str = "suspended" if data["state"] == "lifted" else data["state"]
         self.confirm_within: float = data["confirm_within"]
         self.grace_boots: int = data["grace_boots"]
         self.deadline: Json = data["deadline"]

@@ -92,14 +92,14 @@ def observe(host: Host, setting: Setting, tuning: str, running: Optional[Value] 
 
 
 def observe_all(host: Host, settings: Sequence[Setting], tuning: str) -> List[Row]:
-    """The same of many, at a glance."""
-    with host.glance():
+    """The same of many; what they share is read once."""
+    with host.read_cache():
         return [observe(host, setting, tuning) for setting in settings]
 
 
 def asked(handler: Handler, setting: Setting) -> Value:
     """What is in force, in the terms of the setting; Unsupported as `Handler.runtime`."""
-    with handler.host.glance():
+    with handler.host.read_cache():
         return _bounded(handler.in_terms(setting, handler.runtime(setting.target)))
 
 
@@ -157,8 +157,8 @@ def current(host: Host, setting: Setting) -> Json:
 
 
 def current_all(host: Host, entries: Sequence[Entry]) -> List[Json]:
-    """The same of many, at a glance."""
-    with host.glance():
+    """The same of many; what they share is read once."""
+    with host.read_cache():
         return [current(host, entry.setting) for entry in entries]
 
 

@@ -29,7 +29,7 @@ def touched_by(host: Host, setting: Setting) -> Set[str]:
 
 
 def touched_by_all(host: Host, entries: Iterable[Entry]) -> Set[str]:
-    """What they change, or may change if they are laid on again."""
+    """What they change, or may change if they are applied again."""
     return {thing for entry in entries for thing in touched_by(host, entry.setting)}
 
 

@@ -11,7 +11,7 @@ from edgetune.hosts.agent.journal import Entry, Journal, Journals
 from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.observe import current_all, diff_of
 from edgetune.hosts.agent.protocol import Failed, Json
-from edgetune.hosts.agent.put_back import attempt, put_back, put_settings_back
+from edgetune.hosts.agent.restore import attempt, restore_all, restore_settings
 from edgetune.hosts.agent.revert_timer import disarm_timer
 from edgetune.hosts.agent.services import restart, started
 from edgetune.hosts.agent.stack import Stack, refuse_below
@@ -38,7 +38,7 @@ def take_back(host: Host, journal: Journal) -> Undone:
     found = current_all(host, journal.entries)
     changed = _differs(host, journal, found)
     unsaved = _mark_restoring(host, journal, services_of(journal.entries if changed else []))
-    problems = stack.lift() or put_back(host, journal) or stack.lay()
+    problems = stack.suspend() or restore_all(host, journal) or stack.reapply()
     services = started(host, journal.services_due)
     attempt(problems, "", restart, host, services)
     problems = problems or stack.settle()
@@ -58,7 +58,7 @@ def _mark_restoring(host: Host, journal: Journal, due: Sequence[str]) -> List[st
 
     It is none for a tuning that was never confirmed: its journal asks for its end in any state.
     """
-    needed = journal.state in ("confirmed", "lifted")
+    needed = journal.state in ("confirmed", "suspended")
     journal.state = "restoring"
     journal.services_due = list(dict.fromkeys([*journal.services_due, *due]))
     problems: List[str] = []
@@ -85,7 +85,7 @@ def take_back_live(host: Host, journal: Journal, names: Sequence[str]) -> Undone
     due = [entry for entry, now in zip(chosen, found) if now["runtime"] != entry.before["runtime"]]
     unsaved = _mark_restoring(host, journal, services_of(due))
     problems: List[str] = []
-    put_settings_back(host, chosen, problems)
+    restore_settings(host, chosen, problems)
     if problems:
         raise Failed("; ".join(unsaved + problems))
     diff = diff_of(chosen, found, current_all(host, chosen))

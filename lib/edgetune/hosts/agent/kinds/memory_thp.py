@@ -53,9 +53,9 @@ class MemoryThp(HookKept):
     def _write(self, target: Target, text: str) -> None:
         """With it the kernel may raise vm.min_free_kbytes, which is not ours to change here."""
         was = self.host.text(MIN_FREE_FILE)
-        self.host.poke(file_of(target), text)
+        self.host.write_attribute(file_of(target), text)
         if self.host.text(MIN_FREE_FILE) != was:
-            self.host.poke(MIN_FREE_FILE, f"{was}\n")
+            self.host.write_attribute(MIN_FREE_FILE, f"{was}\n")
 
     def _read(self, target: Target) -> str:
         return self.text(file_of(target))

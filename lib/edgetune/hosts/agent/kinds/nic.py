@@ -25,7 +25,7 @@ class NicHandler(HookKept):
         """Its own state, without what is downstream; Unsupported where there is none."""
         raise NotImplementedError
 
-    def put_own(self, target: Target, was: Any) -> None:
+    def restore_own(self, target: Target, was: Any) -> None:
         """Change what differs from what ``own`` told, as far as it is still there."""
         raise NotImplementedError
 
@@ -52,12 +52,12 @@ class NicHandler(HookKept):
                 found[file] = decode(self.host.read(f"{self._directory(target)}/queues/{file}"))
         return found
 
-    def put_steering_back(self, target: Target, was: Dict[str, str]) -> None:
+    def restore_steering(self, target: Target, was: Dict[str, str]) -> None:
         """Write what differs, into the queues that there are."""
         now = self.read_steering(target, sorted({file.split("/")[1] for file in was}))
         for file, text in was.items():
             if file in now and now[file] != text:
-                self.host.poke(f"{self._directory(target)}/queues/{file}", text)
+                self.host.write_attribute(f"{self._directory(target)}/queues/{file}", text)
 
     def read_below(self, target: Target) -> Json:
         """What is downstream, by kind; without what the interface does not have."""
@@ -67,11 +67,11 @@ class NicHandler(HookKept):
                 found[handler.kind.name] = handler(self.host).own(target)
         return found
 
-    def put_below_back(self, target: Target, was: Json) -> None:
+    def restore_below(self, target: Target, was: Json) -> None:
         """Change what differs from what ``read_below`` found."""
         for handler in self.below:
             if handler.kind.name in was:
-                handler(self.host).put_own(target, was[handler.kind.name])
+                handler(self.host).restore_own(target, was[handler.kind.name])
 
     def _directory(self, target: Target) -> str:
         return f"/sys/class/net/{target['interface']}"
@@ -104,13 +104,13 @@ class NicParts(NicHandler):
     def restore(self, target: Target, snapshot: Any) -> None:
         """Give the interface its parts back, and all that is downstream of them."""
         self.put(target, parts(snapshot["parts"]))
-        self.put_below_back(target, snapshot["below"])
-        self.put_steering_back(target, snapshot["steering"])
+        self.restore_below(target, snapshot["below"])
+        self.restore_steering(target, snapshot["steering"])
 
     def own(self, target: Target) -> Any:
         return self.requested(target)
 
-    def put_own(self, target: Target, was: Any) -> None:
+    def restore_own(self, target: Target, was: Any) -> None:
         self.put(target, was)
 
     def put(self, target: Target, wanted: Parts) -> None:

@@ -69,12 +69,12 @@ class NicIrqAffinity(NicQueueCpus):
         return self.own(target)
 
     def restore(self, target: Target, snapshot: Any) -> None:
-        self.put_own(target, snapshot)
+        self.restore_own(target, snapshot)
 
     def own(self, target: Target) -> Any:
         return {own.name: self.text(own.file) for own in self._interrupts(target)}
 
-    def put_own(self, target: Target, was: Any) -> None:
+    def restore_own(self, target: Target, was: Any) -> None:
         with contextlib.suppress(Unsupported):
             for own in self._interrupts(target):
                 if own.name in was and self.text(own.file) != was[own.name]:
@@ -82,7 +82,7 @@ class NicIrqAffinity(NicQueueCpus):
 
     def apply(self, target: Target, value: Value) -> None:
         """Let each go to its CPU; Failed when one is raised and does not move."""
-        with self.host.glance():
+        with self.host.read_cache():
             wanted, before = self.wanted(target, str(value)), self._interrupts(target)
         for own in before:
             if own.allowed != wanted[own.name]:
@@ -104,7 +104,7 @@ class NicIrqAffinity(NicQueueCpus):
 
     def _write(self, own: Interrupt, text: str) -> None:
         try:
-            self.host.poke(own.file, text)
+            self.host.write_attribute(own.file, text)
         except OSError as error:
             # EIO: the kernel manages it, which older ones tell in no other way.
             raise Failed(f"{own.file} ({own.name}): {error.strerror}") from None

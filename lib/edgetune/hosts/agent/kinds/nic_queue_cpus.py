@@ -93,10 +93,10 @@ class NicSteering(NicQueueCpus):
         """Give each queue its mask."""
         for queue, cpus in self.wanted(target, str(value)).items():
             file = f"{self._directory(target)}/queues/{queue}/{self.file}"
-            self.host.poke(file, f"{format_mask(cpus)}\n")
+            self.host.write_attribute(file, f"{format_mask(cpus)}\n")
 
     def restore(self, target: Target, snapshot: Any) -> None:
-        self.put_steering_back(target, snapshot)
+        self.restore_steering(target, snapshot)
 
     def _masks(self, target: Target) -> Dict[str, str]:
         masks = self.read_steering(target, (self.file,))

@@ -47,14 +47,14 @@ class NicRfs(NicHandler):
         """The table first: queues without one steer nothing."""
         flows, queues = int(str(value)), self._queues(target)
         if flows > self._entries():
-            self.host.poke(TABLE, f"{flows}\n")
+            self.host.write_attribute(TABLE, f"{flows}\n")
         share = share_of(flows, len(queues))
-        self.put_steering_back(target, dict.fromkeys(queues, f"{share}\n"))
+        self.restore_steering(target, dict.fromkeys(queues, f"{share}\n"))
 
     def restore(self, target: Target, snapshot: Any) -> None:
-        self.put_steering_back(target, snapshot["queues"])
+        self.restore_steering(target, snapshot["queues"])
         if self.text(TABLE) != snapshot["table"]:
-            self.host.poke(TABLE, snapshot["table"])
+            self.host.write_attribute(TABLE, snapshot["table"])
 
     def _queues(self, target: Target) -> Dict[str, str]:
         found = self.read_steering(target, ("rps_flow_cnt",))

@@ -26,11 +26,11 @@ class SchedMigrationCost(HookKept):
         return self.text(self._file())
 
     def apply(self, target: Target, value: Value) -> None:
-        self.host.poke(self._file(), f"{value}\n")
+        self.host.write_attribute(self._file(), f"{value}\n")
 
     def restore(self, target: Target, snapshot: Any) -> None:
         if self.text(self._file()) != snapshot:
-            self.host.poke(self._file(), snapshot)
+            self.host.write_attribute(self._file(), snapshot)
 
     def _file(self) -> str:
         return OLD if self.host.exists(OLD) else NEW

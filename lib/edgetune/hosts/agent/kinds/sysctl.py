@@ -66,13 +66,13 @@ class Sysctl(Handler):
 
     def apply(self, target: Target, value: Value) -> None:
         """Write it: the exit status of sysctl(8) says nothing."""
-        self.host.poke(self._file(target), f"{value}\n")
+        self.host.write_attribute(self._file(target), f"{value}\n")
 
     def restore(self, target: Target, snapshot: Any) -> None:
         """Write what differs; of a pair first the one that counts: it makes the other zero."""
         for file in sorted(snapshot, key=lambda name: bool(snapshot[name].strip() == "0")):
             if self.text(file) != snapshot[file]:
-                self.host.poke(file, snapshot[file])
+                self.host.write_attribute(file, snapshot[file])
 
     def files(self, journal: Journal, settings: List[Setting]) -> Dict[str, str]:
         lines = [f"{self.key(setting.target)} = {setting.value}\n" for setting in settings]

@@ -13,7 +13,7 @@ from edgetune.hosts.agent.journal import UNSETTLED, Entry, Journal, Journals
 from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.observe import observe
 from edgetune.hosts.agent.protocol import TUNING, Failed, Json, Refused, complaint
-from edgetune.hosts.agent.put_back import attempt
+from edgetune.hosts.agent.restore import attempt
 from edgetune.hosts.agent.revert_timer import arm_timer, set_deadline, time_left
 from edgetune.hosts.agent.stack import above
 from edgetune.hosts.agent.undo import take_back
@@ -81,8 +81,8 @@ def _unready(host: Host) -> List[Entry]:
         entry
         for journal in Journals(host).all()
         for entry in journal.entries
-        # What is lifted will be stored again.
-        if (entry.stored or journal.state == "lifted") and by_hook(entry)
+        # What is suspended will be stored again.
+        if (entry.stored or journal.state == "suspended") and by_hook(entry)
         if not _ready(host, entry)
     ]
 
@@ -101,8 +101,8 @@ def _end_if_due(host: Host, journal: Journal) -> None:
 def _survives(host: Host, journal: Journal) -> bool:
     """Whether a tuning outlives this boot; one of its grace boots is used up by that."""
     if journal.state != "provisional":
-        # What is lifted is laid on again when that is taken back which is below it.
-        return journal.state in ("confirmed", "lifted")
+        # What is suspended is applied again when the tuning below it is taken back.
+        return journal.state in ("confirmed", "suspended")
     if journal.deadline.get("boot_id") == host.boot_id:
         return True
     if journal.grace_boots == 0:
