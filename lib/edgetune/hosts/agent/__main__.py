@@ -14,7 +14,7 @@ from edgetune.hosts.agent.host import Host
 USAGE = "usage: agent.py boot | agent.py revert TUNING | agent.py restore TUNING"
 
 
-def act_alone(host: Host, arguments: List[str]) -> List[str]:
+def act_unattended(host: Host, arguments: List[str]) -> List[str]:
     """What the command line says; what went wrong."""
     from edgetune.hosts.agent.restore import attempt
     from edgetune.hosts.agent.unattended import boot, late, restore_by_hand, revert
@@ -46,7 +46,7 @@ def main(arguments: List[str]) -> int:
     outlive_the_connection()
     root = os.environ.get("EDGETUNE_ROOT") or "/"
     if arguments:
-        problems = act_alone(Host(root), arguments)
+        problems = act_unattended(Host(root), arguments)
         sys.stderr.writelines(f"edgetune: {problem}\n" for problem in problems)
         return 1 if problems else 0
     reply = json.dumps(answer(root, sys.stdin.buffer.read()), sort_keys=True) + "\n"
