@@ -143,7 +143,7 @@ AGENT = (
         (
             "a change is kept that does not verify",
             "verbs/confirm.py",
-            ' and result["verified"]\n',
+            " and result.verified\n",
             "\n",
         ),
         (
@@ -155,8 +155,8 @@ AGENT = (
         (
             "a deadline holds in another boot",
             "revert_timer.py",
-            '    if journal.deadline.get("boot_id") != host.boot_id:\n',
-            "    if False:\n",
+            "    if not deadline or deadline.boot_id != host.boot_id:\n",
+            "    if not deadline:\n",
         ),
         (
             "the boot hook leaves what is half done",

@@ -2,15 +2,15 @@
 """A tuning carried out on this host, and proven."""
 
 import os
-from typing import Any, Dict, List, Sequence, Set, Tuple
+from typing import Dict, List, Sequence, Set, Tuple
 
 from edgetune.hosts.agent.boot_hook import BootHook
 from edgetune.hosts.agent.files import Directories, remember_file
 from edgetune.hosts.agent.host import RESERVE_BYTES, Host
-from edgetune.hosts.agent.journal import Entry, Journal, Journals, blank
+from edgetune.hosts.agent.journal import Entry, Head, Journal, Journals
 from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.observe import Row, asked, in_force, observe_all
-from edgetune.hosts.agent.protocol import AgentError, Failed, Json, Unsupported
+from edgetune.hosts.agent.protocol import AgentError, Failed, Unsupported
 from edgetune.hosts.agent.revert_timer import arm_timer, set_deadline
 from edgetune.hosts.agent.services import is_active, restart
 from edgetune.hosts.agent.touched import touched_by
@@ -23,9 +23,9 @@ def in_order(entries: Sequence[Entry]) -> List[Entry]:
     return sorted(entries, key=lambda entry: KINDS[entry.setting.kind].order)
 
 
-def begin(host: Host, rows: Sequence[Row], head: Json) -> Journal:
+def begin(host: Host, rows: Sequence[Row], head: Head) -> Journal:
     """The journal of a tuning that is about to be applied, not written down yet."""
-    journal = blank(host, head)
+    journal = Journals(host).blank(head)
     record(host, journal, rows)
     return journal
 
@@ -36,8 +36,9 @@ def record(host: Host, journal: Journal, rows: Sequence[Row]) -> None:
     for row in rows:
         old, setting = row.setting, row.to_be_set
         handler = HANDLERS[old.kind](host)
-        snapshot = handler.snapshot(old.target) if row.differs["runtime"] else None
-        entries.append(Entry(setting, old.value, row.values, snapshot, row.differs))
+        snapshot = handler.snapshot(old.target) if row.runtime_differs else None
+        changes = row.runtime_differs, row.stored_differs
+        entries.append(Entry(setting, old.value, row.reading, snapshot, *changes))
     journal.hold(entries)
     journal.files = {name: remember_file(host, name) for name in stored_files(host, journal)}
 
@@ -125,11 +126,11 @@ def _store(host: Host, journal: Journal) -> None:
     reload_changed(host, journal)
 
 
-def _mode_and_owner(journal: Journal, name: str) -> Tuple[Any, ...]:
-    """Those of a file that is not ours alone."""
+def _mode_and_owner(journal: Journal, name: str) -> Tuple[int, Tuple[int, ...]]:
+    """Those of a file that is not ours alone stay as they are."""
     was = journal.files[name]
     named = any(entry.setting.target.get("path") == name for entry in journal.entries)
-    return (was["mode"], (was["uid"], was["gid"])) if named and was["content"] is not None else ()
+    return (was.mode, (was.uid, was.gid)) if named and was.content is not None else (0o644, ())
 
 
 def reload_changed(host: Host, journal: Journal) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Set
 PROTOCOL = 1
 
 
-Json = Dict[str, Any]
+Json = Dict[str, object]
 
 
 class AgentError(Exception):

@@ -59,8 +59,8 @@ def _is_as_before(host: Host, entry: Entry, refused: Dict[str, List[str]]) -> bo
 
 
 def _check_restored(host: Host, entry: Entry) -> None:
-    handler, was = HANDLERS[entry.setting.kind](host), entry.before["runtime"]
-    now = current(host, entry.setting)["runtime"] if handler.live else was
+    handler, was = HANDLERS[entry.setting.kind](host), entry.before.runtime
+    now = current(host, entry.setting).runtime if handler.live else was
     if now != was and not handler.is_back(entry.setting.target, now, was):
         raise Failed(f"reads {shown(now)} after {shown(was)} was restored")
 

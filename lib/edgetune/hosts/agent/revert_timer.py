@@ -6,13 +6,13 @@ from typing import Optional
 
 from edgetune.hosts.agent.boot_hook import agent_command
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.journal import Journal
+from edgetune.hosts.agent.journal import Deadline, Journal
 
 
 def set_deadline(host: Host, journal: Journal) -> None:
     """Let it be ``confirm_within`` seconds from now; to be saved before the timer is armed."""
     end = time.monotonic() + journal.confirm_within
-    journal.deadline = {"boot_id": host.boot_id, "monotonic": end}
+    journal.deadline = Deadline(host.boot_id, end)
 
 
 def arm_timer(host: Host, journal: Journal) -> None:
@@ -37,11 +37,10 @@ def disarm_timer(host: Host, journal: Journal) -> None:
 
 def time_left(host: Host, journal: Optional[Journal]) -> Optional[float]:
     """Seconds until a tuning is taken back; None when that is not for a timer of this boot."""
-    if journal is None or not journal.provisional:
+    deadline = journal.deadline if journal and journal.provisional else None
+    if not deadline or deadline.boot_id != host.boot_id:
         return None
-    if journal.deadline.get("boot_id") != host.boot_id:
-        return None
-    return max(float(journal.deadline["monotonic"]) - time.monotonic(), 0.0)
+    return max(deadline.monotonic - time.monotonic(), 0.0)
 
 
 def _timer_unit(journal: Journal) -> str:

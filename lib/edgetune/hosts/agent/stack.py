@@ -6,10 +6,10 @@ from typing import Dict, List, Optional, Set
 from edgetune.hosts.agent.change import put_on, record
 from edgetune.hosts.agent.drift import drift_of
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.journal import Entry, Journal, Journals
+from edgetune.hosts.agent.journal import Entry, Journal, Journals, Reading
 from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.observe import Row, observe
-from edgetune.hosts.agent.protocol import Failed, Json, Refused
+from edgetune.hosts.agent.protocol import Failed, Refused
 from edgetune.hosts.agent.restore import attempt, restore_all
 from edgetune.hosts.agent.services import started
 from edgetune.hosts.agent.touched import changed_by, touched_by, touched_by_all
@@ -48,8 +48,8 @@ class Stack:
     def reapply(self) -> List[str]:
         """Set them again; the services that this asks for are due with the one below."""
         problems: List[str] = []
-        changed = [entry for entry in self._below.entries if entry.runtime]
-        running = {entry.setting.id: entry.before["runtime"] for entry in changed}
+        below = [entry for entry in self._below.entries if entry.runtime]
+        running = {entry.setting.id: entry.before.runtime for entry in below}
         for journal in self._journals:
             if not problems:
                 attempt(problems, journal.tuning, self._reapply, journal, running)
@@ -73,7 +73,7 @@ class Stack:
         journal.files = {}
         Journals(self._host).save(journal)
 
-    def _reapply(self, journal: Journal, running: Dict[str, Value]) -> None:
+    def _reapply(self, journal: Journal, running: Dict[str, Optional[Value]]) -> None:
         old = journal.entries
         rows = [self._row(journal, entry, running) for entry in old]
         record(self._host, journal, rows)
@@ -82,9 +82,9 @@ class Stack:
         Journals(self._host).save(journal)
         put_on(self._host, journal)
 
-    def _row(self, journal: Journal, entry: Entry, running: Dict[str, Value]) -> Row:
+    def _row(self, journal: Journal, entry: Entry, running: Dict[str, Optional[Value]]) -> Row:
         own, setting = entry.setting, entry.asked_for
-        before = running.get(own.id, entry.before["runtime"])
+        before = running.get(own.id, entry.before.runtime)
         live = HANDLERS[own.kind](self._host).live
         row = observe(self._host, setting, journal.tuning, None if live else before)
         if row.problem:
@@ -134,10 +134,10 @@ def above(host: Host, journal: Journal) -> List[Journal]:
     return found
 
 
-def way_back(host: Host, journal: Journal) -> Dict[str, Optional[Json]]:
+def way_back(host: Host, journal: Journal) -> Dict[str, Optional[Reading]]:
     """What each setting will be once a tuning is taken back, by id.
 
-    None where a later one holds it. Values are as in ``before`` of an entry.
+    None where a later one holds it.
     """
     held: Set[str] = set()
     for other in Journals(host).all():

@@ -3,7 +3,7 @@
 
 from typing import Dict, Iterator, List, Optional, Tuple
 
-from edgetune.hosts.agent.drift import drifted
+from edgetune.hosts.agent.drift import Drift, drifted
 from edgetune.hosts.agent.findings.snapshot import Snapshot
 from edgetune.hosts.agent.findings.words import finding
 from edgetune.hosts.agent.journal import Journals
@@ -90,8 +90,8 @@ def sysctl_not_in_force(snap: Snapshot) -> Iterator[Json]:
 def drift(snap: Snapshot) -> Iterator[Json]:
     """Settings that are not any more as a standing tuning left them."""
     rows = drifted(snap.host)
-    for tuning in dict.fromkeys(row["tuning"] for row in rows):
-        own = [row for row in rows if row["tuning"] == tuning]
+    for tuning in dict.fromkeys(row.tuning for row in rows):
+        own = [row for row in rows if row.tuning == tuning]
         what = f"settings of {tuning} have drifted ({len(own)}): {_few(list(map(_drifted, own)))}"
         yield finding("drift", what, {"settings": len(own)}, tuning, "conflict")
 
@@ -111,9 +111,9 @@ def _dotted(path: str) -> str:
     return path.translate(str.maketrans("./", "/."))
 
 
-def _drifted(row: Json) -> str:
-    wanted, now, stored = (_shown(row[name]) for name in ("wanted", "runtime", "persistent"))
-    return f"{row['id']} wants {wanted}, has {now}, after a boot {stored}"
+def _drifted(row: Drift) -> str:
+    wanted, now, stored = map(_shown, (row.wanted, row.runtime, row.persistent))
+    return f"{row.id} wants {wanted}, has {now}, after a boot {stored}"
 
 
 def _shown(value: Optional[Value]) -> str:

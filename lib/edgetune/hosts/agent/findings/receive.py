@@ -58,7 +58,7 @@ def ring_overflow(snap: Snapshot) -> Iterator[Json]:
         if not (snap.live and rate) and share < DROPPED:
             continue
         rings = snap.counts(NicRing, nic)
-        now, most = (rings[part].get("rx", 0) for part in ("current", "max"))
+        now, most = (part.get("rx", 0) for part in (rings.current, rings.max))
         ring = (
             f"its receive rings hold {now} of at most {most}" if most else "its rings are unknown"
         )
@@ -99,7 +99,7 @@ def rss_reach(snap: Snapshot) -> Iterator[Json]:
 def _reaches(snap: Snapshot) -> Iterator[Tuple[str, int, int, int]]:
     """Each interface with a table: its queues, those that the table holds, and its size."""
     for nic in snap.nics:
-        now = snap.counts(Channels, nic)["current"]
+        now = snap.counts(Channels, nic).current
         queues = now.get("combined", 0) + now.get("rx", 0)
         table = _indirection(snap, nic)
         if table:

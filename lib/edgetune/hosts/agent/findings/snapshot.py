@@ -7,7 +7,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tupl
 
 from edgetune.hosts.agent.counters import first_number, interfaces, protocol_counters
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.kinds.nic import NicCounts, driver_of
+from edgetune.hosts.agent.kinds.nic import Counts, NicCounts, driver_of
 from edgetune.hosts.agent.protocol import Failed, Unsupported
 from edgetune.hosts.agent.topology import CPUS, NODES, node_numbers
 from edgetune.vocabulary.values import parse_cpus
@@ -110,14 +110,14 @@ class Snapshot:
             self._shown[command] = self.run("ethtool", option, nic)
         return self._shown[command]
 
-    def counts(self, kind: Type[NicCounts], nic: str) -> Dict[str, Dict[str, int]]:
-        """Numbers of channels or of ring entries, ``{"max": {...}, "current": {...}}``."""
+    def counts(self, kind: Type[NicCounts], nic: str) -> Counts:
+        """Numbers of channels or of ring entries; none where they are not told."""
         try:
             if self._has("ethtool"):
                 return kind(self.host).read(nic)
         except Unsupported as why:
             self._complain(f"ethtool {kind.show} {nic}", why)
-        return {"max": {}, "current": {}}
+        return Counts({}, {})
 
     def driver(self, nic: str) -> str:
         """The name of an interface's driver."""

@@ -2,7 +2,7 @@
 """Connections: those that are dropped before they are accepted, and how they start."""
 
 import json
-from typing import Iterator
+from typing import Any, Iterator
 
 from edgetune.hosts.agent.findings.snapshot import Snapshot
 from edgetune.hosts.agent.findings.words import finding, per_s
@@ -45,5 +45,5 @@ def initial_cwnd(snap: Snapshot) -> Iterator[Json]:
         yield finding("initial_cwnd", what, {"routes": len(plain)}, "initial_cwnd", "note")
 
 
-def _has_own(route: Json) -> bool:
+def _has_own(route: Any) -> bool:
     return any("initcwnd" in metric for metric in route.get("metrics", []))

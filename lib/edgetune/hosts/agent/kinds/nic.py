@@ -3,7 +3,7 @@
 
 import contextlib
 import os
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
 
 from edgetune.hosts.agent.host import Host, decode
 from edgetune.hosts.agent.kinds.hook_kept import HookKept
@@ -129,6 +129,13 @@ class NicParts(NicHandler):
             self.host.run("ethtool", self.change, target["interface"], *words)
 
 
+class Counts(NamedTuple):
+    """How many of each there can be, and are, such as ``{"rx": 4}``."""
+
+    max: Dict[str, int]
+    current: Dict[str, int]
+
+
 class NicCounts(NicParts):
     """Parts that are numbers, each with a maximum that the interface tells."""
 
@@ -139,7 +146,7 @@ class NicCounts(NicParts):
     def probe(self, setting: Setting) -> None:
         """Unsupported when the interface has none of that name, or not so many."""
         interface = setting.target["interface"]
-        most = self.read(interface)["max"]
+        most = self.read(interface).max
         for name, count in counts(setting.value).items():
             if count > most.get(name, 0):
                 most_of_it = f"at most {most[name]}" if most.get(name) else "no"
@@ -149,19 +156,19 @@ class NicCounts(NicParts):
         """The present number of each that the interface has."""
         self.queues(target)
         found = self.read(target["interface"])
-        return {name: count for name, count in found["current"].items() if found["max"].get(name)}
+        return {name: count for name, count in found.current.items() if found.max.get(name)}
 
-    def read(self, interface: str) -> Dict[str, Dict[str, int]]:
-        """``{"max": {"rx": 4, ...}, "current": {...}}``; Unsupported without an answer."""
-        found: Dict[str, Dict[str, int]] = {"max": {}, "current": {}}
-        part = "max"
+    def read(self, interface: str) -> Counts:
+        """What ethtool tells; Unsupported without an answer."""
+        found = Counts({}, {})
+        part = found.max
         for line in show(self.host, self.show, interface).splitlines():
             name, _, number = line.partition(":")
             if name.startswith("Current"):
-                part = "current"
+                part = found.current
             elif name.lower() in self.names and number.strip().isdigit():
-                found[part][name.lower()] = int(number)
-        if not found["current"]:
+                part[name.lower()] = int(number)
+        if not found.current:
             raise Unsupported(f"ethtool {self.show} {interface} tells no {self.what}")
         return found
 

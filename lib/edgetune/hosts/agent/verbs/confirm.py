@@ -26,16 +26,16 @@ def run(host: Host, request: Request) -> Json:
         if journal:
             _refuse_another(journal, digest, settings)
         result = verify_settings(host, tuning, settings)
-        kept = journal is not None and journal.state not in UNSETTLED and result["verified"]
+        kept = journal is not None and journal.state not in UNSETTLED and result.verified
         if kept and journal is not None and journal.state != "confirmed":
             journal.state = "confirmed"
             # Else a timer that is still running would end a later restore of single settings.
-            journal.deadline = {}
+            journal.deadline = None
             Journals(host).save(journal)
             disarm_timer(host, journal)
             BootHook(host).sync()
         state = journal.state if journal else "none"
-        return dict(result, confirmed=kept, state=state)
+        return dict(result.document(host), confirmed=kept, state=state)
 
 
 def _refuse_another(journal: Journal, digest: Optional[str], settings: Sequence[Setting]) -> None:

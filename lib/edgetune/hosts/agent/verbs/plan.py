@@ -2,6 +2,7 @@
 """``plan``: what a tuning would do here."""
 
 from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.journal import Head
 from edgetune.hosts.agent.observe import observe_all
 from edgetune.hosts.agent.protocol import DIGEST, TUNING, Json, Request
 from edgetune.hosts.agent.settings import read_settings
@@ -15,6 +16,6 @@ def run(host: Host, request: Request) -> Json:
     settings = read_settings(request)
     request.done()
     rows = observe_all(host, settings, tuning)
-    refuse_unwritable(host, rows, {"tuning": tuning, "digest": digest})
+    refuse_unwritable(host, rows, Head(tuning, digest))
     shown = [dict(row.shown, status=row.status) for row in rows]
     return {"boot_id": host.boot_id, "settings": shown}

@@ -50,7 +50,7 @@ def run(host: Host, request: Request) -> Json:
 
 
 def _refuse_for_another(host: Host, address: str) -> None:
-    own = [each["address"] for each in addresses(host)]
+    own = [each.address for each in addresses(host)]
     if ip_address(address) not in map(ip_address, own):
         raise AnotherMachine(f"this machine has {', '.join(own)}, and not {address}")
 

@@ -40,7 +40,9 @@ def run(host: Host, request: Request) -> Json:
         elif ours is not None and live is not None:
             _check_known(request, ours, live)
             undone = take_back_live(host, ours, live)
-        return dict(vars(undone), boot_id=host.boot_id, nothing_to_restore=ours is None)
+        diff = [row.document() for row in undone.diff]
+        told = dict(vars(undone), diff=diff, boot_id=host.boot_id)
+        return dict(told, nothing_to_restore=ours is None)
 
 
 def _check_known(request: Request, journal: Journal, names: Sequence[str]) -> None:
