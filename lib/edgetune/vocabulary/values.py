@@ -123,7 +123,7 @@ def merged(older: Optional[Value], newer: Value) -> Value:
     return newer
 
 
-def parts(value: Value) -> Parts:
+def parts(value: object) -> Parts:
     """A value that is an object."""
     return value if isinstance(value, dict) else {}
 

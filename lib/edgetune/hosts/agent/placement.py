@@ -11,6 +11,7 @@ from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.hosts.agent.topology import Topology, node_of
 from edgetune.vocabulary.kinds.nic_irq_affinity import KIND
 from edgetune.vocabulary.setting import Setting
+from edgetune.vocabulary.targets import interface_of
 from edgetune.vocabulary.values import format_cpus, parse_cpus
 
 
@@ -107,6 +108,6 @@ def cpus_that_serve(host: Host, interface: str, siblings: Sequence[Setting]) -> 
 
 def _planned(host: Host, interface: str, siblings: Sequence[Setting]) -> Dict[str, Set[int]]:
     for setting in siblings:
-        if setting.kind == KIND.name and setting.target["interface"] == interface:
+        if setting.kind == KIND.name and interface_of(setting.target) == interface:
             return placed(host, interface, str(setting.value))
     return {}

@@ -10,7 +10,7 @@ from edgetune.hosts.agent.findings.snapshot import Snapshot
 from edgetune.hosts.agent.findings.words import finding, per_s, percent
 from edgetune.hosts.agent.kinds.channels import Channels
 from edgetune.hosts.agent.kinds.nic_ring import NicRing
-from edgetune.hosts.agent.kinds.rss_text import read_rss, table_of
+from edgetune.hosts.agent.kinds.rss_text import indirection_of, read_rss
 from edgetune.hosts.agent.protocol import Json, Unsupported
 from edgetune.vocabulary.values import format_cpus
 
@@ -109,7 +109,7 @@ def _reaches(snap: Snapshot) -> Iterator[Tuple[str, int, int, int]]:
 def _indirection(snap: Snapshot, nic: str) -> Sequence[int]:
     text = snap.ethtool("-x", nic)
     with contextlib.suppress(Unsupported, KeyError):
-        return table_of(read_rss(text)) if text else ()
+        return indirection_of(read_rss(text)).table if text else ()
     return ()
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a host does for every kind of setting."""
 
-from typing import Any, Dict, List, Optional
+from typing import Dict, List, Optional
 
 from edgetune.hosts.agent.host import Host, decode
 from edgetune.hosts.agent.journal import Journal, Journals
@@ -67,8 +67,8 @@ class Handler:
         """Whether a value read is the one wanted."""
         return now == wanted
 
-    def snapshot(self, target: Target) -> Any:
-        """What ``restore`` needs, with everything downstream of the setting."""
+    def snapshot(self, target: Target) -> object:
+        """What ``restore`` needs, with everything downstream of the setting; JSON can hold it."""
         raise NotImplementedError
 
     def apply(self, target: Target, value: Value) -> None:
@@ -89,8 +89,8 @@ class Handler:
         """Whether the host has come far enough, while it boots, for this to be set to stay."""
         return True
 
-    def restore(self, target: Target, snapshot: Any) -> None:
-        """Make a target that is present as it was."""
+    def restore(self, target: Target, snapshot: object) -> None:
+        """Make a target that is present as it was; TypeError for no snapshot of this kind."""
         raise NotImplementedError
 
     def is_back(self, target: Target, now: Optional[Value], was: Optional[Value]) -> bool:
@@ -103,3 +103,15 @@ class Handler:
 
     def reload(self) -> None:
         """Make the operating system look at changed files."""
+
+
+def held(kept: object) -> Dict[str, object]:
+    """What a snapshot holds by name."""
+    if not isinstance(kept, dict):
+        raise TypeError(f"the journal holds no mapping but {kept!r}")
+    return kept
+
+
+def texts(kept: object) -> Dict[str, str]:
+    """The same, where all of it are texts."""
+    return {name: str(text) for name, text in held(kept).items()}

@@ -16,6 +16,7 @@ from edgetune.hosts.agent.threads import cpus_of_threads, descendants, processes
 from edgetune.hosts.agent.topology import Topology
 from edgetune.vocabulary.kinds.cpu_service_affinity import KIND, PROPERTY
 from edgetune.vocabulary.setting import Setting
+from edgetune.vocabulary.targets import service_of
 from edgetune.vocabulary.values import Target, Value, format_cpus, parse_cpus
 
 
@@ -42,7 +43,7 @@ class CpuServiceAffinity(ServiceProperty):
         for process in self._processes(target):
             found.update(cpus_of_threads(self.host, process))
         if not found:
-            raise Unsupported(f"{target['service']} has no process")
+            raise Unsupported(f"{service_of(target)} has no process")
         groups: Dict[str, List[str]] = {}
         for thread, cpus in found.items():
             groups.setdefault(cpus, []).append(thread)

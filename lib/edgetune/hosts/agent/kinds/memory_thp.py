@@ -3,8 +3,9 @@
 
 import contextlib
 import re
-from typing import Any
+from typing import Dict
 
+from edgetune.hosts.agent.kinds.base import texts
 from edgetune.hosts.agent.kinds.hook_kept import HookKept
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.vocabulary.kinds.memory_thp import KIND, file_of
@@ -26,7 +27,7 @@ class MemoryThp(HookKept):
         if len(words) > 1 and setting.value not in words:
             raise Unsupported(f"this kernel knows {', '.join(words)}, not {setting.value}")
 
-    def runtime(self, target: Target) -> Value:
+    def runtime(self, target: Target) -> str:
         """The word in brackets, or the only one."""
         text = self._read(target)
         chosen = re.search(r"\[(.+?)\]", text)
@@ -35,20 +36,22 @@ class MemoryThp(HookKept):
     def present(self, target: Target) -> bool:
         return self.host.exists(file_of(target))
 
-    def snapshot(self, target: Target) -> Any:
+    def snapshot(self, target: Target) -> Dict[str, str]:
         return {"text": self._read(target), "word": self.runtime(target)}
 
     def apply(self, target: Target, value: Value) -> None:
         self._write(target, f"{value}\n")
 
-    def restore(self, target: Target, snapshot: Any) -> None:
+    def restore(self, target: Target, snapshot: object) -> None:
         """Write the old word; where a plain file stands in for the kernel's, its old text."""
-        if self._read(target) == snapshot["text"]:
+        was = texts(snapshot)
+        text = was["text"]
+        if self._read(target) == text:
             return
-        self.apply(target, snapshot["word"])
-        if self._read(target) != snapshot["text"]:
+        self.apply(target, was["word"])
+        if self._read(target) != text:
             with contextlib.suppress(OSError):
-                self._write(target, snapshot["text"])
+                self._write(target, text)
 
     def _write(self, target: Target, text: str) -> None:
         """With it the kernel may raise vm.min_free_kbytes, which is not ours to change here."""

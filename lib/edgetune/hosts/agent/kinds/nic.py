@@ -3,12 +3,14 @@
 
 import contextlib
 import os
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
 
 from edgetune.hosts.agent.host import Host, decode
+from edgetune.hosts.agent.kinds.base import held, texts
 from edgetune.hosts.agent.kinds.hook_kept import HookKept
 from edgetune.hosts.agent.protocol import Failed, Json, Unsupported
 from edgetune.vocabulary.setting import Setting
+from edgetune.vocabulary.targets import interface_of
 from edgetune.vocabulary.values import Parts, Target, Value, counts, parts
 
 # Of include/uapi/linux/if.h.
@@ -21,11 +23,11 @@ class NicHandler(HookKept):
     # The kinds that a change may reset; they are put back like what steers packets to queues.
     below: Tuple[Type["NicHandler"], ...] = ()
 
-    def own(self, target: Target) -> Any:
+    def own(self, target: Target) -> object:
         """Its own state, without what is downstream; Unsupported where there is none."""
         raise NotImplementedError
 
-    def restore_own(self, target: Target, was: Any) -> None:
+    def restore_own(self, target: Target, was: object) -> None:
         """Change what differs from what ``own`` told, as far as it is still there."""
         raise NotImplementedError
 
@@ -40,7 +42,7 @@ class NicHandler(HookKept):
     def queues(self, target: Target) -> List[str]:
         """Its receive and transmit queues, such as ``rx-0``; Unsupported without an interface."""
         if not self.present(target):
-            raise Unsupported(f"there is no interface {target['interface']}")
+            raise Unsupported(f"there is no interface {interface_of(target)}")
         return self.host.names(f"{self._directory(target)}/queues")
 
     def read_steering(self, target: Target, names: Sequence[str]) -> Dict[str, str]:
@@ -67,14 +69,15 @@ class NicHandler(HookKept):
                 found[handler.kind.name] = handler(self.host).own(target)
         return found
 
-    def restore_below(self, target: Target, was: Json) -> None:
+    def restore_below(self, target: Target, was: object) -> None:
         """Change what differs from what ``read_below`` found."""
+        known = held(was)
         for handler in self.below:
-            if handler.kind.name in was:
-                handler(self.host).restore_own(target, was[handler.kind.name])
+            if handler.kind.name in known:
+                handler(self.host).restore_own(target, known[handler.kind.name])
 
     def _directory(self, target: Target) -> str:
-        return f"/sys/class/net/{target['interface']}"
+        return f"/sys/class/net/{interface_of(target)}"
 
 
 class NicParts(NicHandler):
@@ -88,7 +91,7 @@ class NicParts(NicHandler):
         there = parts(now)
         return all(there.get(name) == part for name, part in parts(wanted).items())
 
-    def snapshot(self, target: Target) -> Any:
+    def snapshot(self, target: Target) -> Dict[str, object]:
         """All its parts, and whatever a driver that starts the interface anew may reset."""
         return {
             "parts": self.requested(target),
@@ -98,20 +101,20 @@ class NicParts(NicHandler):
 
     def apply(self, target: Target, value: Value) -> None:
         """Change what differs; everything downstream stays as it is."""
-        was = dict(self.snapshot(target), parts=value)
-        self.restore(target, was)
+        self.restore(target, dict(self.snapshot(target), parts=value))
 
-    def restore(self, target: Target, snapshot: Any) -> None:
+    def restore(self, target: Target, snapshot: object) -> None:
         """Give the interface its parts back, and all that is downstream of them."""
-        self.put(target, parts(snapshot["parts"]))
-        self.restore_below(target, snapshot["below"])
-        self.restore_steering(target, snapshot["steering"])
+        was = held(snapshot)
+        self.put(target, parts(was["parts"]))
+        self.restore_below(target, was["below"])
+        self.restore_steering(target, texts(was["steering"]))
 
-    def own(self, target: Target) -> Any:
+    def own(self, target: Target) -> object:
         return self.requested(target)
 
-    def restore_own(self, target: Target, was: Any) -> None:
-        self.put(target, was)
+    def restore_own(self, target: Target, was: object) -> None:
+        self.put(target, parts(was))
 
     def put(self, target: Target, wanted: Parts) -> None:
         """Change the parts that differ: some versions of ethtool complain of the others."""
@@ -126,7 +129,7 @@ class NicParts(NicHandler):
         """Let ethtool change parts, if there are any, in one go; Failed when it complains."""
         words = [str(word) for part in wanted.items() for word in part]
         if words:
-            self.host.run("ethtool", self.change, target["interface"], *words)
+            self.host.run("ethtool", self.change, interface_of(target), *words)
 
 
 class Counts(NamedTuple):
@@ -145,7 +148,7 @@ class NicCounts(NicParts):
 
     def probe(self, setting: Setting) -> None:
         """Unsupported when the interface has none of that name, or not so many."""
-        interface = setting.target["interface"]
+        interface = interface_of(setting.target)
         most = self.read(interface).max
         for name, count in counts(setting.value).items():
             if count > most.get(name, 0):
@@ -155,7 +158,7 @@ class NicCounts(NicParts):
     def runtime(self, target: Target) -> Value:
         """The present number of each that the interface has."""
         self.queues(target)
-        found = self.read(target["interface"])
+        found = self.read(interface_of(target))
         return {name: count for name, count in found.current.items() if found.max.get(name)}
 
     def read(self, interface: str) -> Counts:

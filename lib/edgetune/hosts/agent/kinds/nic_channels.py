@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many queues an interface has."""
 
-from typing import Any
-
+from edgetune.hosts.agent.kinds.base import held
 from edgetune.hosts.agent.kinds.channels import Channels
 from edgetune.hosts.agent.kinds.nic_coalesce import NicCoalesce
 from edgetune.hosts.agent.kinds.nic_features import NicFeatures
@@ -12,6 +11,7 @@ from edgetune.hosts.agent.kinds.nic_rss import NicRss, makes_table
 from edgetune.hosts.agent.protocol import Failed, Unsupported
 from edgetune.vocabulary.kinds.nic_channels import KIND
 from edgetune.vocabulary.setting import Setting
+from edgetune.vocabulary.targets import interface_of
 from edgetune.vocabulary.values import Parts, Target
 
 
@@ -33,7 +33,7 @@ class NicChannels(Channels):
         needed = 0 if spread_anew else NicRss(self.host).queues_chosen(setting.target)
         left = self.receive_queues(setting)
         if needed > left:
-            interface = setting.target["interface"]
+            interface = interface_of(setting.target)
             reason = f"the indirection table of {interface} needs {needed} queues, not {left}"
             raise Unsupported(f"{reason}: nic.rss in the same tuning can spread packets anew")
 
@@ -50,7 +50,7 @@ class NicChannels(Channels):
                 raise
             super().put(target, wanted)
 
-    def restore(self, target: Target, snapshot: Any) -> None:
+    def restore(self, target: Target, snapshot: object) -> None:
         """The same; also from what version 0.2.0 remembered."""
-        old = {"parts": snapshot.get("channels"), "below": {}}
-        super().restore(target, {**old, **snapshot})
+        was = held(snapshot)
+        super().restore(target, {"parts": was.get("channels"), "below": {}, **was})

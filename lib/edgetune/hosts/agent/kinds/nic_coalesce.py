@@ -10,6 +10,7 @@ from edgetune.hosts.agent.kinds.nic_rss import NicRss
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.vocabulary.kinds.nic_coalesce import KIND, NUMBERS, SWITCHES
 from edgetune.vocabulary.setting import Setting
+from edgetune.vocabulary.targets import interface_of
 from edgetune.vocabulary.values import Parts, Target, Value, chosen, parts
 
 
@@ -31,7 +32,7 @@ class NicCoalesce(NicParts):
 
     def probe(self, setting: Setting) -> None:
         """Unsupported when the driver does not know one of them (it is ``n/a``), or refuses it."""
-        interface, wanted = setting.target["interface"], parts(setting.value)
+        interface, wanted = interface_of(setting.target), parts(setting.value)
         now, known = parts(self.runtime(setting.target)), self._known(interface)
         missing = sorted(name for name in set(wanted) - set(known) if now.get(name) != wanted[name])
         if missing:
@@ -48,7 +49,7 @@ class NicCoalesce(NicParts):
     def runtime(self, target: Target) -> Value:
         """Everything the driver knows of coalescing; one that cannot adapt it does not."""
         self.queues(target)
-        return {"adaptive-rx": "off", "adaptive-tx": "off", **self._known(target["interface"])}
+        return {"adaptive-rx": "off", "adaptive-tx": "off", **self._known(interface_of(target))}
 
     def _known(self, interface: str) -> Parts:
         names = {*SWITCHES, *NUMBERS}

@@ -11,6 +11,7 @@ from edgetune.hosts.agent.kinds.nic_rss import NicRss
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.vocabulary.kinds.nic_features import KIND
 from edgetune.vocabulary.setting import Setting
+from edgetune.vocabulary.targets import interface_of
 from edgetune.vocabulary.values import Parts, Target, Value, chosen, merged, parts
 
 
@@ -51,7 +52,7 @@ class NicFeatures(NicParts):
 
     def probe(self, setting: Setting) -> None:
         """Unsupported when there is none of that name, or it is fixed."""
-        interface = setting.target["interface"]
+        interface = interface_of(setting.target)
         known = self._features(setting.target)
         for name, value in parts(setting.value).items():
             if name not in known:
@@ -86,7 +87,7 @@ class NicFeatures(NicParts):
 
     def _features(self, target: Target) -> Dict[str, Feature]:
         self.queues(target)
-        text = show(self.host, "-k", target["interface"])
+        text = show(self.host, "-k", interface_of(target))
         found: Dict[str, Feature] = {}
         group = Feature("", "", False)
         line = r"^([ \t]*)([^\s:]+): (on|off)( \[fixed\])?(?: \[requested (on|off)\])?"

@@ -4,15 +4,17 @@
 import contextlib
 import os
 import time
-from typing import Any, List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence
 
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.interrupts import Interrupt, find_interrupts, queue_interrupts
+from edgetune.hosts.agent.kinds.base import texts
 from edgetune.hosts.agent.kinds.nic_queue_cpus import NicQueueCpus, OfQueues
 from edgetune.hosts.agent.placement import placed
 from edgetune.hosts.agent.protocol import Failed, Unsupported
 from edgetune.vocabulary.kinds.nic_irq_affinity import KIND
 from edgetune.vocabulary.setting import Setting
+from edgetune.vocabulary.targets import interface_of
 from edgetune.vocabulary.values import Target, Value, parts
 
 PATIENCE = 1.0
@@ -37,7 +39,7 @@ class NicIrqAffinity(NicQueueCpus):
         return {own.name: own.allowed for own in self._interrupts(target)}
 
     def wanted(self, target: Target, value: str, siblings: Sequence[Setting] = ()) -> OfQueues:
-        return placed(self.host, target["interface"], value)
+        return placed(self.host, interface_of(target), value)
 
     def told(self, found: OfQueues) -> str:
         """The same; not to be taken for a list of CPUs to be taken in turn."""
@@ -64,21 +66,22 @@ class NicIrqAffinity(NicQueueCpus):
                 f"(unit: {BALANCER}.service, active and enabled: off)"
             )
 
-    def snapshot(self, target: Target) -> Any:
+    def snapshot(self, target: Target) -> object:
         """The CPUs that each interrupt may go to."""
         return self.own(target)
 
-    def restore(self, target: Target, snapshot: Any) -> None:
+    def restore(self, target: Target, snapshot: object) -> None:
         self.restore_own(target, snapshot)
 
-    def own(self, target: Target) -> Any:
+    def own(self, target: Target) -> Dict[str, str]:
         return {own.name: self.text(own.file) for own in self._interrupts(target)}
 
-    def restore_own(self, target: Target, was: Any) -> None:
+    def restore_own(self, target: Target, was: object) -> None:
+        files = texts(was)
         with contextlib.suppress(Unsupported):
             for own in self._interrupts(target):
-                if own.name in was and self.text(own.file) != was[own.name]:
-                    self._write(own, was[own.name])
+                if own.name in files and self.text(own.file) != files[own.name]:
+                    self._write(own, files[own.name])
 
     def apply(self, target: Target, value: Value) -> None:
         """Let each go to its CPU; Failed when one is raised and does not move."""
@@ -111,12 +114,12 @@ class NicIrqAffinity(NicQueueCpus):
 
     def present(self, target: Target) -> bool:
         """An interface that is down has none to be restored, as after a boot."""
-        return bool(find_interrupts(self.host, target["interface"]))
+        return bool(find_interrupts(self.host, interface_of(target)))
 
     def _interrupts(self, target: Target) -> List[Interrupt]:
         if not super().present(target):
-            raise Unsupported(f"there is no interface {target['interface']}")
-        return queue_interrupts(self.host, target["interface"])
+            raise Unsupported(f"there is no interface {interface_of(target)}")
+        return queue_interrupts(self.host, interface_of(target))
 
 
 def balanced(host: Host) -> bool:

@@ -2,13 +2,15 @@
 """What the kinds share that give CPUs to the queues of an interface."""
 
 import contextlib
-from typing import Any, Dict, List, Optional, Sequence, Set
+from typing import Dict, List, Optional, Sequence, Set
 
+from edgetune.hosts.agent.kinds.base import texts
 from edgetune.hosts.agent.kinds.nic import NicHandler
 from edgetune.hosts.agent.placement import all_online
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.hosts.agent.topology import Topology
 from edgetune.vocabulary.setting import Setting
+from edgetune.vocabulary.targets import interface_of
 from edgetune.vocabulary.values import (
     Target,
     Value,
@@ -86,7 +88,7 @@ class NicSteering(NicQueueCpus):
             return self.derived(target, queues, siblings)
         return dict.fromkeys(queues, all_online(Topology(self.host), value))
 
-    def snapshot(self, target: Target) -> Any:
+    def snapshot(self, target: Target) -> Dict[str, str]:
         return self._masks(target)
 
     def apply(self, target: Target, value: Value) -> None:
@@ -95,11 +97,11 @@ class NicSteering(NicQueueCpus):
             file = f"{self._directory(target)}/queues/{queue}/{self.file}"
             self.host.write_attribute(file, f"{format_mask(cpus)}\n")
 
-    def restore(self, target: Target, snapshot: Any) -> None:
-        self.restore_steering(target, snapshot)
+    def restore(self, target: Target, snapshot: object) -> None:
+        self.restore_steering(target, texts(snapshot))
 
     def _masks(self, target: Target) -> Dict[str, str]:
         masks = self.read_steering(target, (self.file,))
         if not masks:
-            raise Unsupported(f"{target['interface']} has no {self.side} queues with {self.file}")
+            raise Unsupported(f"{interface_of(target)} has no {self.side} queues with {self.file}")
         return masks

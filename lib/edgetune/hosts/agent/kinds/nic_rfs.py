@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flows steered to the CPU that reads them (RFS)."""
 
-from typing import Any, Dict
+from typing import Dict
 
+from edgetune.hosts.agent.kinds.base import held, texts
 from edgetune.hosts.agent.kinds.channels import queues_planned
 from edgetune.hosts.agent.kinds.nic import NicHandler
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.vocabulary.kinds.nic_rfs import KIND, TABLE
 from edgetune.vocabulary.setting import Setting
+from edgetune.vocabulary.targets import interface_of
 from edgetune.vocabulary.values import Target, Value, power_above, power_below
 
 
@@ -40,7 +42,7 @@ class NicRfs(NicHandler):
         in_queues = power_below(min(queues) * len(queues))
         return str(min(in_queues, self._entries()))
 
-    def snapshot(self, target: Target) -> Any:
+    def snapshot(self, target: Target) -> Dict[str, object]:
         return {"table": self.text(TABLE), "queues": self._queues(target)}
 
     def apply(self, target: Target, value: Value) -> None:
@@ -51,15 +53,16 @@ class NicRfs(NicHandler):
         share = share_of(flows, len(queues))
         self.restore_steering(target, dict.fromkeys(queues, f"{share}\n"))
 
-    def restore(self, target: Target, snapshot: Any) -> None:
-        self.restore_steering(target, snapshot["queues"])
-        if self.text(TABLE) != snapshot["table"]:
-            self.host.write_attribute(TABLE, snapshot["table"])
+    def restore(self, target: Target, snapshot: object) -> None:
+        was = held(snapshot)
+        self.restore_steering(target, texts(was["queues"]))
+        if self.text(TABLE) != was["table"]:
+            self.host.write_attribute(TABLE, str(was["table"]))
 
     def _queues(self, target: Target) -> Dict[str, str]:
         found = self.read_steering(target, ("rps_flow_cnt",))
         if not found:
-            raise Unsupported(f"{target['interface']} has no receive queues with rps_flow_cnt")
+            raise Unsupported(f"{interface_of(target)} has no receive queues with rps_flow_cnt")
         return found
 
     def _entries(self) -> int:

@@ -8,6 +8,7 @@ from edgetune.hosts.agent.placement import cpus_that_serve, near_cpus
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.vocabulary.kinds.nic_rps import KIND, WORD
 from edgetune.vocabulary.setting import Setting
+from edgetune.vocabulary.targets import interface_of
 from edgetune.vocabulary.values import Target
 
 
@@ -24,7 +25,7 @@ class NicRps(NicSteering):
     side = "receive"
 
     def derived(self, target: Target, queues: List[str], siblings: Sequence[Setting]) -> OfQueues:
-        interface = target["interface"]
+        interface = interface_of(target)
         # What has no card behind it has no interrupts either.
         card = self.host.exists(f"{self._directory(target)}/device")
         serving = cpus_that_serve(self.host, interface, siblings) if card else {}

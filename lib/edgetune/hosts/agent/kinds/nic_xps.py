@@ -8,6 +8,7 @@ from edgetune.hosts.agent.placement import cpus_that_serve
 from edgetune.hosts.agent.topology import Topology
 from edgetune.vocabulary.kinds.nic_xps import KIND, WORD
 from edgetune.vocabulary.setting import Setting
+from edgetune.vocabulary.targets import interface_of
 from edgetune.vocabulary.values import Target
 
 
@@ -24,7 +25,7 @@ class NicXps(NicSteering):
     side = "transmit"
 
     def derived(self, target: Target, queues: List[str], siblings: Sequence[Setting]) -> OfQueues:
-        serving = cpus_that_serve(self.host, target["interface"], siblings)
+        serving = cpus_that_serve(self.host, interface_of(target), siblings)
         ordered = sorted(queues, key=queue_number)
         online = Topology(self.host).online
         left = sorted(online.difference(*serving.values()))

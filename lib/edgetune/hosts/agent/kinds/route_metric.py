@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What TCP connections learn from the route that they take."""
 
-from typing import Any, List
+from typing import List
 
 from edgetune.hosts.agent.kinds.hook_kept import HookKept
 from edgetune.hosts.agent.kinds.route_text import Route
@@ -83,7 +83,7 @@ class RouteMetric(HookKept):
         """Not before the network is."""
         return self.present(target)
 
-    def snapshot(self, target: Target) -> Any:
+    def snapshot(self, target: Target) -> List[str]:
         """The text of each route."""
         return [route.text for route in self._routes(target)]
 
@@ -92,8 +92,10 @@ class RouteMetric(HookKept):
         for route in self._routes(target):
             self._change(target, route, route.having(said))
 
-    def restore(self, target: Target, snapshot: Any) -> None:
+    def restore(self, target: Target, snapshot: object) -> None:
         """What routes had of it then, on those that are there now: a gateway may have moved."""
+        if not isinstance(snapshot, list):
+            raise TypeError(f"the journal holds no list but {snapshot!r}")
         for was in map(Route, snapshot):
             for now in self._routes(target):
                 if now.key == was.key:

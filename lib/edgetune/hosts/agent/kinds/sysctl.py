@@ -4,10 +4,10 @@
 import fnmatch
 import functools
 import os
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from edgetune.hosts.agent.journal import Journal
-from edgetune.hosts.agent.kinds.base import Handler
+from edgetune.hosts.agent.kinds.base import Handler, texts
 from edgetune.hosts.agent.kinds.drop_ins import drop_ins, header, later
 from edgetune.hosts.agent.kinds.min_free import MIN_FREE, refuse_unfit
 from edgetune.hosts.agent.protocol import Unsupported
@@ -59,7 +59,7 @@ class Sysctl(Handler):
     def present(self, target: Target) -> bool:
         return self.host.exists(self._file(target))
 
-    def snapshot(self, target: Target) -> Any:
+    def snapshot(self, target: Target) -> Dict[str, str]:
         """The text of each parameter that changes with it."""
         files = parameters({"key": self.key(target)})
         return {file: self.text(file) for file in files if self.host.exists(file)}
@@ -68,11 +68,12 @@ class Sysctl(Handler):
         """Write it: the exit status of sysctl(8) says nothing."""
         self.host.write_attribute(self._file(target), f"{value}\n")
 
-    def restore(self, target: Target, snapshot: Any) -> None:
+    def restore(self, target: Target, snapshot: object) -> None:
         """Write what differs; of a pair first the one that counts: it makes the other zero."""
-        for file in sorted(snapshot, key=lambda name: bool(snapshot[name].strip() == "0")):
-            if self.text(file) != snapshot[file]:
-                self.host.write_attribute(file, snapshot[file])
+        was = texts(snapshot)
+        for file in sorted(was, key=lambda name: bool(was[name].strip() == "0")):
+            if self.text(file) != was[file]:
+                self.host.write_attribute(file, was[file])
 
     def files(self, journal: Journal, settings: List[Setting]) -> Dict[str, str]:
         lines = [f"{self.key(setting.target)} = {setting.value}\n" for setting in settings]

@@ -113,7 +113,7 @@ def _counts_of(kind: NicCounts, interface: str) -> Optional[Counts]:
         return None
 
 
-def _rss(host: Host, interface: str) -> Optional[Json]:
+def _rss(host: Host, interface: str) -> Optional[Dict[str, int]]:
     try:
         return NicRss(host).facts(interface)
     except Unsupported:
