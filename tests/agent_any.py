@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from edgetune.hosts.agent import alone, standby
+from edgetune.hosts.agent import boot_hook, unattended
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds import memory_watermarks, nic_irq_affinity
 from edgetune.hosts.agent.kinds.route_text import Route
@@ -110,7 +110,7 @@ class AnyHost(NicHost):
         if late:
             self.come_up()
         if self.exists("run/edgetune-late"):
-            problems += alone.late(Host(str(self.path)))
+            problems += unattended.late(Host(str(self.path)))
         self.systemd.boot()
         return problems
 
@@ -164,17 +164,17 @@ def any_host(path: Path, build: Build) -> Iterator[AnyHost]:
     """A host for the time of a test, whose disk is as durable as it has to be."""
     with pytest.MonkeyPatch.context() as patch:
         host = instead(patch, AnyHost(path, build))
-        poke = Host.poke
+        poke = Host.write_attribute
 
         def poke_and_tell(own: Host, name: str, text: str) -> None:
             poke(own, name, text)
             host.poke(name, text)
 
-        patch.setattr(Host, "poke", poke_and_tell)
+        patch.setattr(Host, "write_attribute", poke_and_tell)
         patch.setattr(Host, "detach", lambda *_: None)
         patch.setattr("os.fsync", lambda _: None)
-        patch.setattr(standby, "own_source", lambda: b"# the agent\n")
-        patch.setattr(alone, "LATE_WAIT", 0.0)
+        patch.setattr(boot_hook, "own_source", lambda: b"# the agent\n")
+        patch.setattr(unattended, "LATE_WAIT", 0.0)
         patch.setattr(memory_watermarks, "PAUSE", 0)
         patch.setattr(nic_irq_affinity, "PATIENCE", 0)
         yield host

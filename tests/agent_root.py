@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from edgetune.hosts.agent import bundle
-from edgetune.hosts.agent.__main__ import act_alone
-from edgetune.hosts.agent.alone import boot
-from edgetune.hosts.agent.answer import answer
+from edgetune.hosts.agent.__main__ import act_unattended
+from edgetune.hosts.agent.dispatch import answer
 from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.unattended import boot
 from edgetune.hosts.answers import read_answer, read_result
 from edgetune.hosts.fleet import packed
 from edgetune.vocabulary.kinds import KINDS
@@ -330,7 +330,7 @@ class NearRoot(AgentRoot):
     def run_copy(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Do in this process what the copy on the disk would do, which has to be whole."""
         assert self.read("var/lib/edgetune/agent.py") == bundle.make().decode()
-        problems = act_alone(Host(str(self.path)), list(arguments))
+        problems = act_unattended(Host(str(self.path)), list(arguments))
         return subprocess.CompletedProcess(arguments, bool(problems), "", "\n".join(problems))
 
     def boot_hook(self) -> list[str]:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from edgetune.hosts.agent.answer import answer
-from edgetune.hosts.agent.findings import seen
+from edgetune.hosts.agent.dispatch import answer
+from edgetune.hosts.agent.findings import snapshot
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Failed
 from tests.agent_root import AgentRoot
@@ -44,7 +44,7 @@ class DiagnosedHost(AgentRoot):
         super().__init__(path)
         self.clock = Clock()
         self.says: dict[str, str] = {}
-        patch.setattr(seen, "time", self.clock)
+        patch.setattr(snapshot, "time", self.clock)
         patch.setattr(Host, "program", lambda host, name: self._program(name))
         patch.setattr(Host, "run", lambda host, *words: self._run_program(" ".join(words)))
 

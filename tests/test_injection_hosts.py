@@ -19,9 +19,9 @@ from edgetune.bmc.registry import Registry
 from edgetune.config import read_config
 from edgetune.errors import InputError
 from edgetune.hosts import conversation, fleet
-from edgetune.hosts.agent.protocol import BadRequest, Fields
+from edgetune.hosts.agent.boot_hook import agent_command
+from edgetune.hosts.agent.protocol import BadRequest, Request
 from edgetune.hosts.agent.settings import read_settings
-from edgetune.hosts.agent.standby import agent_command
 from edgetune.inventory import Host
 from edgetune.rendering import render
 from edgetune.tuning import load_tuning
@@ -134,7 +134,7 @@ def refusal(kind: str, target: dict[str, Any], value: Any, other: Any = None) ->
     id = KINDS[kind].id_of({name: str(part) for name, part in target.items()})
     own = {"id": id, "kind": kind, "target": target, "value": value, "only": None, "restart": None}
     try:
-        read_settings(Fields({"settings": [{**own, **(other or {})}]}))
+        read_settings(Request({"settings": [{**own, **(other or {})}]}))
     except BadRequest as error:
         return str(error.field)
     return ""

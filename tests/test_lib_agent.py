@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import stat
 import time
@@ -13,7 +14,8 @@ from typing import Any
 import pytest
 
 from edgetune.hosts import conversation
-from edgetune.hosts.agent.answer import answer
+from edgetune.hosts.agent import bundle
+from edgetune.hosts.agent.dispatch import answer
 from edgetune.hosts.agent.health import HealthCheck
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Refused
@@ -565,3 +567,17 @@ def test_interfaces_stacked_on_a_device_do_not_count(host: AgentRoot) -> None:
     assert host.ask("facts")["nics"]["eth1"]["numa_node"] == 1
     host.write("sys/class/net/eth1/operstate", "down\n")
     assert not host.ask("facts")["nics"]["eth1"]["up"]
+
+
+@pytest.mark.parametrize("odd", ["", "a = 1\n", "a = '''b'''\n", "# '", "# \\", "b = '\\n\\\\'\n"])
+def test_the_text_that_is_sent_holds_each_module_as_it_stands(
+    monkeypatch: pytest.MonkeyPatch, odd: str
+) -> None:
+    modules = {**bundle.modules(), "edgetune.odd": odd}
+    monkeypatch.setattr(bundle, "modules", lambda: modules)
+    (held,) = (
+        node.value
+        for node in ast.parse(bundle.make.__wrapped__()).body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "MODULES"
+    )
+    assert ast.literal_eval(held) == modules

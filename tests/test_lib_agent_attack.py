@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.hosts.agent import alone
+from edgetune.hosts.agent import unattended
 from edgetune.hosts.agent.disk import opened
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Journals
@@ -232,7 +232,7 @@ def test_a_journal_that_others_could_have_written_is_not_obeyed(host: NearRoot, 
     give_away(host, level)
     error = host.fail("restore", epoch=1, tuning="t")
     assert f"others than root can change /{level}" in error["message"]
-    problems = alone.boot(Host(str(host.path)))
+    problems = unattended.boot(Host(str(host.path)))
     assert any(f"others than root can change /{level}" in problem for problem in problems)
     assert host.read("etc/secret") == SECRET
 

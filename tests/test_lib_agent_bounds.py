@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from edgetune.hosts.agent import drift
-from edgetune.hosts.agent.answer import LONGEST_FIELD, LONGEST_MESSAGE
+from edgetune.hosts.agent.dispatch import LONGEST_FIELD, LONGEST_MESSAGE
 from edgetune.hosts.agent.observe import LONGEST_REASON, LONGEST_VALUE
 from edgetune.hosts.agent.protocol import shortened
 from tests.agent_root import NearRoot, near_root, request, sysctl

@@ -17,14 +17,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgetune.hosts.agent import alone
+from edgetune.hosts.agent import unattended
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds import nic_irq_affinity
 from edgetune.hosts.agent.kinds.unit import Unit
 from edgetune.hosts.agent.placement import cpus_of_queues
 from edgetune.hosts.agent.protocol import Failed
-from edgetune.hosts.agent.settings import Setting
 from edgetune.vocabulary.kinds.nic_irq_affinity import POLICIES
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import format_mask, parse_cpus
 from tests.agent_cpus import NAMES, NODE, Machine, Vectors, run_nginx
 from tests.agent_nic import QUEUES, ixgbe
@@ -206,7 +206,7 @@ def test_what_an_older_kernel_manages_is_undone(
     host: CpuHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = card(host)
-    before, poke = host.tree(), Host.poke
+    before, poke = host.tree(), Host.write_attribute
     managed = f"/proc/irq/{own.numbers['eth0-TxRx-2']}/smp_affinity_list"
 
     def refuse(kernel: Host, name: str, text: str) -> None:
@@ -214,7 +214,7 @@ def test_what_an_older_kernel_manages_is_undone(
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         poke(kernel, name, text)
 
-    monkeypatch.setattr(Host, "poke", refuse)
+    monkeypatch.setattr(Host, "write_attribute", refuse)
     error = host.fail("apply", **host.change(irqs("local")))
     assert f"{managed} (eth0-TxRx-2): Input/output error; undone" in error["message"]
     assert host.tree() == before
@@ -304,14 +304,14 @@ def test_an_interrupt_moves_when_it_is_raised_next(
     host.apply(irqs("local"))
     assert host.verified(irqs("local"))
     host.restore()
-    before, poke = host.tree(), Host.poke
+    before, poke = host.tree(), Host.write_attribute
 
     def raise_it(kernel: Host, name: str, text: str) -> None:
         poke(kernel, name, text)
         if f"/{own.numbers['eth0-TxRx-1']}/" in name:
             own.count("eth0-TxRx-1", 13)
 
-    monkeypatch.setattr(Host, "poke", raise_it)
+    monkeypatch.setattr(Host, "write_attribute", raise_it)
     error = host.fail("apply", **host.change(irqs("local")))
     assert "the kernel still serves eth0-TxRx-1 on other CPUs; undone" in error["message"]
     own.count("eth0-TxRx-1", 10)
@@ -360,7 +360,7 @@ def test_interrupts_are_set_again_once_the_interface_is_up(
     host.apply(*both)
     had = own.allowed()
     down(host, own)
-    monkeypatch.setattr(alone, "BOOT_WAIT", 300.0)
+    monkeypatch.setattr(unattended, "BOOT_WAIT", 300.0)
     begin = time.monotonic()
     assert host.run_hook().returncode == 0
     assert time.monotonic() - begin < 30
@@ -379,8 +379,10 @@ def test_an_interface_that_stays_down_is_named(
     own = card(host)
     host.apply(irqs("1-2"))
     down(host, own)
-    monkeypatch.setattr(alone, "LATE_WAIT", 0.1)
-    assert alone.late(Host(str(host.path))) == ["nic.irq_affinity:eth0: is not there yet, or down"]
+    monkeypatch.setattr(unattended, "LATE_WAIT", 0.1)
+    assert unattended.late(Host(str(host.path))) == [
+        "nic.irq_affinity:eth0: is not there yet, or down"
+    ]
 
 
 @pytest.mark.parametrize("what", ["detach", "lock"])
@@ -390,15 +392,15 @@ def test_nobody_waits_for_a_follow_up_that_fails(
     own = card(host)
     host.apply(irqs("1-2"))
     down(host, own)
-    monkeypatch.setattr(alone, "LATE_WAIT", 0.1)
+    monkeypatch.setattr(unattended, "LATE_WAIT", 0.1)
     with monkeypatch.context() as patch:
         patch.setattr(Host, "detach", fail if what == "detach" else lambda *_: None)
-        assert alone.boot(Host(str(host.path))) == (["it fails"] if what == "detach" else [])
+        assert unattended.boot(Host(str(host.path))) == (["it fails"] if what == "detach" else [])
     assert host.exists("run/edgetune-late") == (what == "lock")
     if what == "lock":
         monkeypatch.setattr(Host, what, fail)
         with pytest.raises(Failed):
-            alone.late(Host(str(host.path)))
+            unattended.late(Host(str(host.path)))
     assert not host.exists("run/edgetune-late")
 
 
@@ -415,7 +417,7 @@ def test_a_boot_takes_back_what_nobody_confirmed_before_the_interface_is_up(
     monkeypatch.setattr(Host, "detach", lambda *_: None)
     host.apply(irqs("1-2"), confirm_within=600)
     down(host, own)
-    assert alone.boot(Host(str(host.path))) == []
+    assert unattended.boot(Host(str(host.path))) == []
     assert host.state() == "none"
     up(host, own)
     assert own.allowed() == had
@@ -815,8 +817,8 @@ def test_a_host_is_looked_at_once_for_all_its_cards(
 def test_what_a_glance_saw_is_forgotten_with_it(host: CpuHost) -> None:
     kernel, answers = Host(str(host.path)), iter("abcd")
     assert [kernel.once("it", lambda: next(answers)) for _ in range(2)] == ["a", "b"]
-    with kernel.glance():
+    with kernel.read_cache():
         assert kernel.once("it", lambda: next(answers)) == "c"
-        with kernel.glance():
+        with kernel.read_cache():
             assert kernel.once("it", lambda: next(answers)) == "c"
     assert kernel.once("it", lambda: next(answers)) == "d"

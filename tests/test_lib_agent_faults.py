@@ -14,7 +14,7 @@ from typing import Any, Callable
 
 import pytest
 
-from edgetune.hosts.agent.answer import answer as answer_below
+from edgetune.hosts.agent.dispatch import answer as answer_below
 from edgetune.hosts.agent.host import Host
 from tests.agent_root import (
     AgentRoot,

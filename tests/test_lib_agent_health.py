@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from edgetune.hosts.agent import health
-from edgetune.hosts.agent.answer import answer
+from edgetune.hosts.agent.dispatch import answer
 from lab.bmc.certificates import Certificates, make_certificates
 from tests.agent_root import AgentRoot, agent_root, request
 

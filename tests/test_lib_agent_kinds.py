@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgetune.hosts.agent.answer import answer
+from edgetune.hosts.agent.dispatch import answer
 from edgetune.hosts.agent.host import Host
 from edgetune.vocabulary.targets import sysctl_path
 from edgetune.vocabulary.values import format_cpus, format_mask, parse_cpus, parse_mask
@@ -290,7 +290,7 @@ def test_a_setting_that_leads_out_of_the_root_is_neither_read_nor_written(
     error = host.fail("apply", **host.change(channels(2), sysctl("5", "vm.swappiness")))
     assert error["reason"] == "refused" and "outside of the root" in error["message"]
     with pytest.raises(PermissionError, match="outside of the root"):
-        Host(str(host.path)).poke("/proc/sys/vm/swappiness", "5")
+        Host(str(host.path)).write_attribute("/proc/sys/vm/swappiness", "5")
     assert outside.read_text() == "1\n"
     assert host.tree() == before
 
@@ -419,7 +419,7 @@ def test_of_two_coupled_sysctls_the_one_that_counted_comes_back(
     host.write(f"proc/sys/vm/dirty_{counts}", "20000\n")
     host.write(f"proc/sys/vm/dirty_{set_to}", "0\n")
     before = host.tree()
-    poke = Host.poke
+    poke = Host.write_attribute
 
     def as_the_kernel(own: Host, name: str, text: str) -> None:
         if text.strip() == "0":
@@ -429,7 +429,7 @@ def test_of_two_coupled_sysctls_the_one_that_counted_comes_back(
         host.write(f"proc/sys/vm/dirty_{other}", "0\n")
 
     request = host.change(sysctl("5", f"vm.dirty_{set_to}"))
-    monkeypatch.setattr(Host, "poke", as_the_kernel)
+    monkeypatch.setattr(Host, "write_attribute", as_the_kernel)
     for verb, own in (("apply", request), ("restore", {"epoch": 1, "tuning": "t"})):
         document = json.dumps({"protocol": 1, "verb": verb, **own}).encode()
         assert answer(str(host.path), document)["ok"]

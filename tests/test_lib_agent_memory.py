@@ -64,8 +64,8 @@ class Writes:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.texts: list[tuple[str, str]] = []
-        self._poke = Host.poke
-        patch.setattr(Host, "poke", lambda host, name, text: self.poke(host, name, text))
+        self._poke = Host.write_attribute
+        patch.setattr(Host, "write_attribute", lambda host, name, text: self.poke(host, name, text))
 
     def poke(self, host: Host, name: str, text: str) -> None:
         self.texts.append((name.rpartition("/")[2], text.strip()))
@@ -115,10 +115,10 @@ def test_between_the_steps_the_kernel_has_time(
 def test_a_step_that_the_kernel_does_not_take_is_undone(
     host: NearRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, poke = host.tree(), Host.poke
+    before, poke = host.tree(), Host.write_attribute
     monkeypatch.setattr(
         Host,
-        "poke",
+        "write_attribute",
         lambda own, name, text: poke(own, name, "300000\n" if text == "540672\n" else text),
     )
     error = host.fail("apply", **host.change(watermark(GIB)))
@@ -259,7 +259,7 @@ def test_huge_pages_leave_the_watermarks_alone(
     host: NearRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel raises min_free_kbytes to what khugepaged likes to have, and never lowers it."""
-    poke = Host.poke
+    poke = Host.write_attribute
 
     def khugepaged(own: Host, name: str, text: str) -> None:
         poke(own, name, text)
@@ -267,7 +267,7 @@ def test_huge_pages_leave_the_watermarks_alone(
             most = max(int(host.read(MIN_FREE)), 112640)
             host.write(MIN_FREE, f"{most}\n")
 
-    monkeypatch.setattr(Host, "poke", khugepaged)
+    monkeypatch.setattr(Host, "write_attribute", khugepaged)
     before = host.tree()
     host.apply(thp("always"))
     assert host.read(f"{THP}/enabled") == "always\n" and host.read(MIN_FREE) == "67584\n"

@@ -141,12 +141,12 @@ def test_what_differs_after_an_undo_is_said_to_be_not_undone(
     host: NearRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last word has the host, not the functions that ran."""
-    from edgetune.hosts.agent import put_back
+    from edgetune.hosts.agent import restore
 
     host.write("stub/restart-fails", "")
     host.write("etc/app/conf.d/app.conf", "before\n")
     request = host.change(file(CONF, "workers 4\n", restart="nginx"))
-    monkeypatch.setattr(put_back, "put_file_back", lambda *given: None)
+    monkeypatch.setattr(restore, "restore_file", lambda *given: None)
     error = host.fail("apply", **request)
     assert error["reason"] == "failed" and "NOT undone: " in error["message"]
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from edgetune.hosts.agent import disk
-from edgetune.hosts.agent.answer import answer as answer_below
+from edgetune.hosts.agent.dispatch import answer as answer_below
 from edgetune.hosts.agent.host import Host
 from tests.agent_programs import Addresses, instead
 from tests.agent_root import AgentRoot, FullDisk, agent_root, near_root, request, sysctl, thp

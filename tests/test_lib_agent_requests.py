@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edgetune.hosts.agent.answer import VERBS, answer
+from edgetune.hosts.agent.dispatch import VERBS, answer
 from tests.agent_root import (
     AgentRoot,
     channels,

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgetune.hosts.agent import alone
+from edgetune.hosts.agent import unattended
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.route_metric import RouteMetric
 from edgetune.hosts.agent.kinds.route_text import METRICS, Route
@@ -214,7 +214,7 @@ def test_it_is_set_again_once_the_network_is_there(
     assert host.boot_hook() == [], "the network waits for the boot hook, so it waits for no route"
     assert [command[-1] for command in started] == ["late"]
     threading.Timer(0.3, lambda: table.lines.append(DEFAULT)).start()
-    assert alone.late(Host(str(host.path))) == []
+    assert unattended.late(Host(str(host.path))) == []
     assert Route(table.lines[0]).option("initcwnd") == "32"
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edgetune.hosts.agent import alone
+from edgetune.hosts.agent import unattended
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.nic_rss import NicRss
 from edgetune.hosts.agent.kinds.rss_table import can_be_written, spread, words_for
@@ -410,7 +410,7 @@ def test_a_boot_waits_for_the_interface_to_have_a_table(
     assert host.boot_hook() == [] and own.rss.table == even(own, 4)
     assert [command[-1] for command in started] == ["late"]
     host.write("sys/class/net/eth0/flags", "0x1003\n")
-    assert alone.late(Host(str(host.path))) == [] and own.rss.table == even(own, 2)
+    assert unattended.late(Host(str(host.path))) == [] and own.rss.table == even(own, 2)
 
 
 def test_only_lower_leaves_a_table_over_fewer_queues(

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgetune.hosts.agent import alone, undo
-from edgetune.hosts.agent.answer import answer
+from edgetune.hosts.agent import unattended, undo
+from edgetune.hosts.agent.dispatch import answer
 from edgetune.hosts.agent.host import Host
 from tests.agent_root import (
     AgentRoot,
@@ -167,23 +167,39 @@ def test_nothing_else_is_done_to_what_another_stands_on(host: AgentRoot) -> None
     assert host.tree() == before
 
 
-def test_what_cannot_be_laid_on_again_is_named_and_can_be_taken_back(host: AgentRoot) -> None:
+def test_what_cannot_be_applied_again_is_named_and_can_be_taken_back(host: AgentRoot) -> None:
     before = host.tree()
     host.apply(sysctl("4096"), tuning="a")
     host.apply(sysctl("16"), tuning="b")
     host.write("etc/sysctl.d/99-late.conf", "net.core.somaxconn = 1\n")
     error = host.fail("restore", epoch=1, tuning="a")
     assert error["message"].startswith("b: sysctl:net.core.somaxconn: /etc/sysctl.d/99-late.conf")
-    assert (host.state("a"), host.state("b")) == ("restoring", "lifted")
+    assert (host.state("a"), host.state("b")) == ("restoring", "suspended")
     assert host.read(SOMAXCONN) == "128\n"
     error = host.fail("apply", **host.change(thp("never"), tuning="c"))
     assert error["message"] == "the tuning a on this host is restoring: restore it first"
     confirmed = host.ask("confirm", epoch=1, tuning="b", settings=[sysctl("16")])
-    assert not confirmed["confirmed"] and confirmed["state"] == "lifted"
+    assert not confirmed["confirmed"] and confirmed["state"] == "suspended"
     host.restore("b")
     host.restore("a")
     (host.path / "etc/sysctl.d/99-late.conf").unlink()
     (host.path / "etc/sysctl.d").rmdir()
+    assert host.tree() == before
+
+
+def test_what_an_older_agent_called_lifted_is_suspended(host: AgentRoot) -> None:
+    before = host.tree()
+    host.apply(sysctl("4096"), tuning="a")
+    host.apply(sysctl("16"), tuning="b")
+    host.write("etc/sysctl.d/99-late.conf", "net.core.somaxconn = 1\n")
+    host.fail("restore", epoch=1, tuning="a")
+    (host.path / "etc/sysctl.d/99-late.conf").unlink()
+    journal = "var/lib/edgetune/tunings/b.json"
+    host.write(journal, host.read(journal).replace('"suspended"', '"lifted"'))
+    assert host.state("b") == "suspended"
+    host.restore("a")
+    assert host.state("b") == "confirmed" and host.read(SOMAXCONN) == "16\n"
+    host.restore("b")
     assert host.tree() == before
 
 
@@ -347,11 +363,11 @@ def _apply(host: AgentRoot, name: str, own: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize(("service", "again"), [("active", 1), ("inactive", 0)])
-def test_what_was_lifted_at_a_boot_is_laid_on_once_its_interface_is_there(
+def test_what_was_suspended_at_a_boot_is_applied_once_its_interface_is_there(
     host: AgentRoot, monkeypatch: pytest.MonkeyPatch, service: str, again: int
 ) -> None:
-    """A service that runs by then has begun without what was lifted."""
-    monkeypatch.setattr(alone, "BOOT_WAIT", 0.1)
+    """A service that runs by then has begun without what was suspended."""
+    monkeypatch.setattr(unattended, "BOOT_WAIT", 0.1)
     own = (sysctl("16"), rps("0-1"), nginx("LimitNOFILE", "65536"))
     host.apply(sysctl("4096"), tuning="a")
     host.apply(*own, tuning="b")
@@ -360,15 +376,17 @@ def test_what_was_lifted_at_a_boot_is_laid_on_once_its_interface_is_there(
     card, away = host.path / "sys/class/net/eth0", host.path / "away"
     card.rename(away)
     host.new_boot_id()
-    assert alone.boot(Host(str(host.path))) == ["a: b: nic.rps:eth0: there is no interface eth0"]
-    assert (host.state("a"), host.state("b")) == ("restoring", "lifted")
+    assert unattended.boot(Host(str(host.path))) == [
+        "a: b: nic.rps:eth0: there is no interface eth0"
+    ]
+    assert (host.state("a"), host.state("b")) == ("restoring", "suspended")
     assert host.commands[-1].startswith("systemd-run --no-block --unit=edgetune-late -- ")
     assert restarts(host) == 1
     start_nginx(host)
     assert "Max open files  1024 " in host.read("proc/77/limits")
     host.write("stub/nginx/state", f"{service}\n")
     away.rename(card)
-    assert alone.late(Host(str(host.path))) == []
+    assert unattended.late(Host(str(host.path))) == []
     assert restarts(host) == 1 + again
     if not again:
         host.write("stub/nginx/state", "active\n")
@@ -387,9 +405,9 @@ def test_what_runs_by_the_end_of_a_boot_is_proven(
     with monkeypatch.context() as patch:
         patch.setattr(undo, "restart", lambda *_: None)
         host.write("proc/77/limits", "Max open files  1024  524288  files\n")
-        problems = alone.late(Host(str(host.path)))
+        problems = unattended.late(Host(str(host.path)))
     assert problems == ["a: b: service.property:nginx.LimitNOFILE: differs now"]
-    assert alone.late(Host(str(host.path))) == []
+    assert unattended.late(Host(str(host.path))) == []
     assert host.state("a") == "none" and stands(host, "b", own)
 
 

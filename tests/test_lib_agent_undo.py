@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from edgetune.hosts.agent import alone
-from edgetune.hosts.agent.alone import boot, revert
-from edgetune.hosts.agent.answer import answer
+from edgetune.hosts.agent import unattended
+from edgetune.hosts.agent.boot_hook import BootHook
+from edgetune.hosts.agent.dispatch import answer
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Journals
 from edgetune.hosts.agent.kinds.sysctl import Sysctl
 from edgetune.hosts.agent.protocol import Failed
-from edgetune.hosts.agent.standby import BootHook
+from edgetune.hosts.agent.unattended import boot, revert
 from edgetune.hosts.agent.undo import take_back
 from tests.agent_root import (
     THP,
@@ -448,7 +448,7 @@ def test_the_timer_tries_until_all_is_back(
     before = host.tree()
     host.apply(*EVERYTHING, confirm_within=0.1)
     host.write("stub/ethtool-fails", "")
-    monkeypatch.setattr(alone, "REVERT_AGAIN", 0.05)
+    monkeypatch.setattr(unattended, "REVERT_AGAIN", 0.05)
     timer = threading.Thread(target=revert, args=(Host(str(host.path)), "t"))
     timer.start()
     assert until(lambda: '"restoring"' in host.read("var/lib/edgetune/tunings/t.json"))
@@ -471,7 +471,7 @@ def test_the_timer_tries_ever_less_often(
             raise Failed("it fails")
         return False
 
-    monkeypatch.setattr(alone, "_revert_if_due", revert_if_due)
+    monkeypatch.setattr(unattended, "_revert_if_due", revert_if_due)
     monkeypatch.setattr(time, "sleep", pauses.append)
     revert(Host(str(systemd_host.path)), "t")
     assert pauses == [5, 10, 20, 40, 80, 160, 300, 300]

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edgetune.errors import HostError
-from edgetune.hosts.agent.answer import VERBS
+from edgetune.hosts.agent.dispatch import VERBS
 from edgetune.hosts.answers import longest, read_answer
 from edgetune.hosts.result import HostResult
 from edgetune.texts import LONGEST_LINE

@@ -18,13 +18,14 @@ from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds import HANDLERS, class_of
 from edgetune.hosts.agent.kinds.base import Handler
 from edgetune.hosts.agent.kinds.file_kept import FileKept
-from edgetune.hosts.agent.protocol import BadRequest, Fields
-from edgetune.hosts.agent.settings import Setting, read_settings
+from edgetune.hosts.agent.protocol import BadRequest, Request
+from edgetune.hosts.agent.settings import read_settings
 from edgetune.hosts.agent.touched import things_at, touched_by
 from edgetune.tuning import load_tuning
 from edgetune.vocabulary.kind import DISRUPTIONS, Kind
 from edgetune.vocabulary.kinds import KINDS
 from edgetune.vocabulary.places import INIT_SCRIPT, OURS, UNIT, UNIT_LINK
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.targets import parameter, property_of
 from tests.agent_any import AnyHost, any_host
 from tests.agent_nic import CARDS
@@ -59,7 +60,7 @@ def agent_says(name: str, value: Any, target: dict[str, str], only: str | None =
     """What is wrong with the same setting in a request."""
     own = setting(name, target, value, only=only)
     try:
-        read_settings(Fields({"settings": [own]}))
+        read_settings(Request({"settings": [own]}))
     except BadRequest as error:
         return f"{error.field}: {error}".partition("settings[0].")[2]
     return ""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.hosts.agent.answer import answer
+from edgetune.hosts.agent.dispatch import answer
 from edgetune.metrics.catalogue import COUNTERS, GAUGES
 from tests.agent_root import agent_root, request
 

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edgetune.errors import EdgetuneError
-from edgetune.hosts.agent.answer import VERBS
+from edgetune.hosts.agent.dispatch import VERBS
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.steps.assess_orphan import assess_orphan
 from edgetune.rollout.steps.diagnose_hosts import diagnose_hosts

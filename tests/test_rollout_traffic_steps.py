@@ -412,7 +412,7 @@ def test_a_live_tuning_drains_nobody_there_and_back(tmp_path: Path) -> None:
 
 
 def test_a_live_tuning_is_drained_back_under_one_that_drains(tmp_path: Path) -> None:
-    """What stands on it is lifted, and laid on again."""
+    """What stands on it is suspended, and applied again."""
     world = changing(tmp_path, disruption="live")
     below = world.rollout
     for disruption in ("live", "drain"):

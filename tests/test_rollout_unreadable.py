@@ -289,7 +289,7 @@ def test_one_that_has_ended_is_not_taken_up_again_beside_it(tmp_path: Path) -> N
 def test_a_live_tuning_goes_back_under_a_drain_where_one_above_it_cannot_be_read(
     tmp_path: Path, rollout: str, text: str, released: bool, drains: bool
 ) -> None:
-    """What stands above it may have to be lifted, and may need a drain."""
+    """What stands above it may have to be suspended, and may need a drain."""
     world = changing(tmp_path, disruption="live")
     world.roll(0)
     put_head(world, rollout, text)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from docs.pages.markdown import code, codes, items, page, paragraph, table
 from edgetune.documents.plan import Guard
-from edgetune.tuning import Setting, Tuning, load_tuning
+from edgetune.tuning import SettingTemplate, Tuning, load_tuning
 
 
 def tunings_page(root: Path) -> str:
@@ -78,7 +78,7 @@ def _beyond(margin: float) -> str:
     return f" by more than {margin * 100:g} %" if margin else ""
 
 
-def _value_of(setting: Setting) -> str:
+def _value_of(setting: SettingTemplate) -> str:
     if isinstance(setting.value, str):
         shown = code(setting.value)
     else:
@@ -88,5 +88,5 @@ def _value_of(setting: Setting) -> str:
     return f"{shown} (where supported)" if setting.optional else shown
 
 
-def _effect_of(setting: Setting) -> str:
+def _effect_of(setting: SettingTemplate) -> str:
     return f"{setting.disruption} of {setting.restart}" if setting.restart else setting.disruption

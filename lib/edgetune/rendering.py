@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from edgetune.errors import InputError
-from edgetune.tuning import EACH, Setting, Tuning, is_expression
+from edgetune.tuning import EACH, SettingTemplate, Tuning, is_expression
 from edgetune.vocabulary.grammar import Wrong
 from edgetune.vocabulary.kinds import KINDS
+from edgetune.vocabulary.setting import Setting
 
 
 def render(tuning: Tuning, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -37,7 +38,7 @@ def misfits(tuning: Tuning, facts: Mapping[str, Any]) -> list[str]:
 
 
 def _targets(
-    tuning: Tuning, setting: Setting, facts: Mapping[str, Any]
+    tuning: Tuning, setting: SettingTemplate, facts: Mapping[str, Any]
 ) -> Iterator[Mapping[str, str]]:
     if setting.target.get("interface") != EACH:
         yield setting.target
@@ -49,7 +50,7 @@ def _targets(
 
 
 def _render_setting(
-    setting: Setting, target: Mapping[str, str], facts: Mapping[str, Any]
+    setting: SettingTemplate, target: Mapping[str, str], facts: Mapping[str, Any]
 ) -> dict[str, Any]:
     names = dict(facts, nic=facts.get("nics", {}).get(target.get("interface")))
     kind = KINDS[setting.kind]
@@ -66,14 +67,7 @@ def _render_setting(
         value = kind.of_text(target, made)
     except Wrong as wrong:
         raise InputError(f"{setting.where}.value", wrong.part or None, str(wrong)) from None
-    return {
-        "id": kind.id_of(target),
-        "kind": setting.kind,
-        "target": dict(target),
-        "value": value,
-        "only": setting.only,
-        "restart": setting.restart,
-    }
+    return Setting(setting.kind, target, value, setting.only, setting.restart).document()
 
 
 def _work_out(text: str, names: Mapping[str, Any], where: str) -> str:

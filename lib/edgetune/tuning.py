@@ -32,9 +32,10 @@ EACH = "*"
 
 
 @dataclass(frozen=True)
-class Setting:
-    """One thing a tuning sets; ``value`` may hold Jinja over the facts of a host.
+class SettingTemplate:
+    """What a tuning sets; ``value`` may hold Jinja over the facts of a host.
 
+    On a host it is one `Setting`, or one for each interface.
     One that is ``optional`` is left out where a host does not support it.
     """
 
@@ -69,7 +70,7 @@ class Tuning:
     summary: str
     intent: Intent
     guards: tuple[Guard, ...]
-    settings: tuple[Setting, ...]
+    settings: tuple[SettingTemplate, ...]
     digest: str
     applies_to: Applicability = Applicability()
 
@@ -78,7 +79,7 @@ class Tuning:
         """The strongest disruption of its settings."""
         return max((setting.disruption for setting in self.settings), key=DISRUPTIONS.index)
 
-    def setting_of(self, id: str) -> Setting:
+    def setting_of(self, id: str) -> SettingTemplate:
         """The setting that a host has under this id; KeyError when there is none."""
         for setting in self.settings:
             if setting.is_on_host_as(id):
@@ -143,13 +144,13 @@ def _read_guard(fields: Fields) -> Guard:
     return guard
 
 
-def _read_setting(fields: Fields, where: str) -> Setting:
+def _read_setting(fields: Fields, where: str) -> SettingTemplate:
     # All of them are loaded only to name them.
     name = fields.text("kind", choices=None if fields.raw("kind", None) in KINDS else list(KINDS))
     kind = KINDS[name]
     target = _read_target(fields, kind)
     value = _read_value(fields, kind, target)
-    setting = Setting(
+    setting = SettingTemplate(
         kind=name,
         target=target,
         value=value,
@@ -250,7 +251,7 @@ def _read_disruption(fields: Fields, kind: Kind) -> str:
     return str(given)
 
 
-def _refuse_twice(fields: Fields, settings: Sequence[Setting]) -> None:
+def _refuse_twice(fields: Fields, settings: Sequence[SettingTemplate]) -> None:
     seen: set[str] = set()
     for index, setting in enumerate(settings):
         if setting.id in seen:

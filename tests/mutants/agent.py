@@ -110,13 +110,13 @@ AGENT = (
         ),
         (
             "settings are put back in the order of their application",
-            "put_back.py",
+            "restore.py",
             "for entry in reversed(in_order(entries))",
             "for entry in in_order(entries)",
         ),
         (
             "what was put back is not read back",
-            "put_back.py",
+            "restore.py",
             "    if now != was and not handler.is_back(entry.setting.target, now, was):\n",
             "    if False:\n",
         ),
@@ -143,7 +143,7 @@ AGENT = (
         (
             "a change is kept that does not verify",
             "verbs/confirm.py",
-            ' and result["verified"]\n',
+            " and result.verified\n",
             "\n",
         ),
         (
@@ -154,15 +154,15 @@ AGENT = (
         ),
         (
             "a deadline holds in another boot",
-            "standby.py",
-            '    if journal.deadline.get("boot_id") != host.boot_id:\n',
-            "    if False:\n",
+            "revert_timer.py",
+            "    if not deadline or deadline.boot_id != host.boot_id:\n",
+            "    if not deadline:\n",
         ),
         (
             "the boot hook leaves what is half done",
-            "journal.py",
-            "unsettled = self.provisional or self.state in UNSETTLED",
-            "unsettled = self.provisional",
+            "boot_hook.py",
+            "half_done = journal.provisional or journal.state in UNSETTLED",
+            "half_done = journal.provisional",
         ),
     ),
     *mutations_of(

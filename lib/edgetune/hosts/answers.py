@@ -8,7 +8,6 @@ is kept, so an agent may tell more than its reader knows, in the bounds of ``hos
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from edgetune import AGENT_PROTOCOL
 from edgetune.errors import HostError
@@ -126,7 +125,16 @@ _FINDING = record(
     }
 )
 
-_RESULTS: Mapping[str, Mapping[str, Reader]] = {
+
+def _finding(value: object, where: str) -> dict[str, object]:
+    found = _FINDING(value, where)
+    numbers = found["numbers"]
+    if not isinstance(numbers, dict) or found["measure"] not in numbers:
+        raise HostError(f"{where}.measure: is none of its numbers")
+    return found
+
+
+_RESULTS: Mapping[str, Mapping[str, Reader[object]]] = {
     "facts": _FACTS,
     "plan": {"settings": rows(record({**_ROW, "status": word("change", "noop", "unsupported")}))},
     "ready": {"changed": flag, "ready": flag, "sessions": _LARGE},
@@ -151,7 +159,7 @@ _RESULTS: Mapping[str, Mapping[str, Reader]] = {
     "diagnose": {
         # It is there to say what cannot be read.
         "boot_id": text(100),
-        "findings": rows(_FINDING),
+        "findings": rows(_finding),
         "unread": rows(remark),
         "tunings": mapping(text(200), _STATE),
     },
@@ -166,7 +174,7 @@ def longest(verb: str) -> int:
     return _BYTES.get(verb, _MOST_BYTES)
 
 
-def read_answer(host: str, verb: str, request: Mapping[str, Any], raw: bytes) -> HostResult:
+def read_answer(host: str, verb: str, request: Mapping[str, object], raw: bytes) -> HostResult:
     """What a host answered, or its error; HostError names the first field that is no answer."""
     reply = parse(raw)
     spoken = reply.get("edgetune") if isinstance(reply, dict) else None
@@ -179,28 +187,27 @@ def read_answer(host: str, verb: str, request: Mapping[str, Any], raw: bytes) ->
     if reply.get("ok") is not False or "error" not in reply:
         raise HostError("ok: it has neither a result nor an error")
     error = _ERROR(reply["error"], "error")
-    message = ": ".join(part for part in (error["field"], error["message"]) if part)
-    return HostResult(host, error=message, reason=error["reason"])
+    parts = [str(error[name]) for name in ("field", "message") if error[name]]
+    return HostResult(host, error=": ".join(parts), reason=str(error["reason"]))
 
 
-def read_result(verb: str, request: Mapping[str, Any], result: Any) -> dict[str, Any]:
+def read_result(verb: str, request: Mapping[str, object], result: object) -> dict[str, object]:
     """The result of a verb as every step may read it; HostError names the first wrong field."""
-    fields = {"boot_id": _BOOT_ID, **_RESULTS[verb]}
-    found: dict[str, Any] = record(fields)(result, "result")
+    fields: dict[str, Reader[object]] = {"boot_id": _BOOT_ID, **_RESULTS[verb]}
+    found = record(fields)(result, "result")
     if verb in ("plan", "verify", "confirm"):
-        _refuse_other_settings(request, found["settings"])
+        _refuse_other_settings(_ids(request.get("settings")), _ids(found["settings"]))
     if verb == "ready" and found["ready"] is not request.get("ready"):
         raise HostError("result.ready: is not what was asked for")
-    for index, row in enumerate(found["findings"] if verb == "diagnose" else ()):
-        if row["measure"] not in row["numbers"]:
-            raise HostError(f"result.findings[{index}].measure: is none of its numbers")
     return found
 
 
-def _refuse_other_settings(request: Mapping[str, Any], told: list[dict[str, Any]]) -> None:
+def _ids(settings: object) -> list[str]:
+    return [str(own["id"]) for own in settings] if isinstance(settings, (list, tuple)) else []
+
+
+def _refuse_other_settings(asked: list[str], ids: list[str]) -> None:
     """A setting of which nothing is told is not one that is as wanted."""
-    asked = [str(setting["id"]) for setting in request.get("settings", ())]
-    ids = [row["id"] for row in told]
     for own in ids:
         if own not in asked or ids.count(own) > 1:
             raise HostError(f"result.settings: {own} was not asked for, or is told twice")

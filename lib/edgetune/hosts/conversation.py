@@ -8,13 +8,16 @@ import socket
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import paramiko
 
 from edgetune.errors import HostError
 from edgetune.hosts.known_hosts import HostKeys, KnownHosts
 from edgetune.inventory import Host
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 # The agent keeps its source: to act after a reboot it has to stay on the host.
 BOOTSTRAP = (
@@ -74,7 +77,7 @@ class BoundedSocket(socket.socket):
         self._left -= len(data)
         return data
 
-    def send(self, data: Any, flags: int = 0, /) -> int:
+    def send(self, data: ReadableBuffer, flags: int = 0, /) -> int:
         """As a socket does; BrokenPipeError once it is over."""
         if self._is_over():
             raise BrokenPipeError(str(self.over))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any, Callable
+from typing import Callable
 
 from edgetune import AGENT_PROTOCOL
 from edgetune.config import Config
@@ -46,7 +46,7 @@ class Fleet:
         self,
         hosts: Sequence[Host],
         verb: str,
-        request: Callable[[Host], Mapping[str, Any]],
+        request: Callable[[Host], Mapping[str, object]],
         timeout: float = 60,
         patience: float = 0,
     ) -> dict[str, HostResult]:
@@ -63,7 +63,7 @@ class Fleet:
         self,
         hosts: Sequence[Host],
         verb: str,
-        request: Callable[[Host], Mapping[str, Any]],
+        request: Callable[[Host], Mapping[str, object]],
         timeout: float = 60,
         patience: float = 0,
     ) -> Iterator[list[tuple[Host, HostResult]]]:
@@ -96,7 +96,7 @@ class Fleet:
                     future.cancel()
 
     def _ask_one(
-        self, host: Host, verb: str, request: Mapping[str, Any], timeout: float
+        self, host: Host, verb: str, request: Mapping[str, object], timeout: float
     ) -> HostResult:
         document = dict(request, protocol=AGENT_PROTOCOL, verb=verb)
         data = self._agent + json.dumps(document).encode()
@@ -110,7 +110,9 @@ class Fleet:
             return HostResult(host.name, error=f"{host.address}: {text}", reason="unreachable")
 
 
-def _together(told: SimpleQueue[Any], most: int) -> list[Future[tuple[Host, HostResult]]]:
+def _together(
+    told: SimpleQueue[Future[tuple[Host, HostResult]]], most: int
+) -> list[Future[tuple[Host, HostResult]]]:
     """The next one, and what comes within ``_TOGETHER`` s of it, up to one that raised."""
     part = [told.get()]
     end = time.monotonic() + _TOGETHER

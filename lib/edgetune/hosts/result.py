@@ -46,6 +46,6 @@ class HostResult:
         return bool(self.data.get("changed"))
 
     @property
-    def diff(self) -> list[Mapping[str, Any]]:
+    def diff(self) -> list[Mapping[str, object]]:
         """What changed on it, a row per setting."""
         return list(self.data.get("diff", []))

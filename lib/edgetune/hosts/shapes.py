@@ -12,12 +12,13 @@ import math
 import re
 import reprlib
 from collections.abc import Mapping
-from typing import Any, Callable
+from typing import Any, Callable, TypeVar
 
 from edgetune.errors import HostError
 from edgetune.texts import shortened
 
-Reader = Callable[[Any, str], Any]
+T = TypeVar("T")
+Reader = Callable[[object, str], T]
 
 LONGEST_NAME = 5_000
 LONGEST_TEXT = 1 << 16
@@ -62,7 +63,7 @@ def _refuse_constant(text: str) -> float:
     raise ValueError(f"{text} is no number")
 
 
-def _bound(value: Any, where: str, deep: int) -> None:
+def _bound(value: object, where: str, deep: int) -> None:
     if isinstance(value, str):
         _bound_text(value, where, LONGEST_TEXT)
     elif isinstance(value, (dict, list)):
@@ -86,18 +87,18 @@ def _bound_text(text: str, where: str, most: int) -> None:
         raise HostError(f"{where}: holds half a character") from None
 
 
-def _below(where: str, name: Any) -> str:
-    return f"{where}[{name}]" if isinstance(name, int) else f"{where}.{shortened(name, 100)}"
+def _below(where: str, name: object) -> str:
+    return f"{where}[{name}]" if isinstance(name, int) else f"{where}.{shortened(str(name), 100)}"
 
 
-def _wrong(where: str, what: str, value: Any) -> HostError:
+def _wrong(where: str, what: str, value: object) -> HostError:
     return HostError(f"{where}: must be {what}, not {_SHOWN.repr(value)}")
 
 
-def text(most: int = 300, least: int = 0) -> Reader:
+def text(most: int = 300, least: int = 0) -> Reader[str]:
     """A text of so many characters."""
 
-    def read(value: Any, where: str) -> str:
+    def read(value: object, where: str) -> str:
         if not isinstance(value, str) or not least <= len(value) <= most:
             raise _wrong(where, f"a text of {least} to {most} characters", value)
         return value
@@ -105,10 +106,10 @@ def text(most: int = 300, least: int = 0) -> Reader:
     return read
 
 
-def name(pattern: str) -> Reader:
+def name(pattern: str) -> Reader[str]:
     """A text that matches the whole pattern."""
 
-    def read(value: Any, where: str) -> str:
+    def read(value: object, where: str) -> str:
         if not isinstance(value, str) or not re.fullmatch(pattern, value):
             raise _wrong(where, f"a text like {pattern}", value)
         return value
@@ -116,17 +117,17 @@ def name(pattern: str) -> Reader:
     return read
 
 
-def remark(value: Any, where: str) -> str:
+def remark(value: object, where: str) -> str:
     """A text for people; it is cut to one line of at most ``LONGEST_LINE`` characters."""
     if not isinstance(value, str):
         raise _wrong(where, "a text", value)
     return shortened(value)
 
 
-def word(*words: str) -> Reader:
+def word(*words: str) -> Reader[str]:
     """One of these words."""
 
-    def read(value: Any, where: str) -> str:
+    def read(value: object, where: str) -> str:
         if not isinstance(value, str) or value not in words:
             raise _wrong(where, f"one of {', '.join(words)}", value)
         return value
@@ -134,17 +135,17 @@ def word(*words: str) -> Reader:
     return read
 
 
-def flag(value: Any, where: str) -> bool:
+def flag(value: object, where: str) -> bool:
     """True or false."""
     if not isinstance(value, bool):
         raise _wrong(where, "true or false", value)
     return value
 
 
-def whole(most: int) -> Reader:
+def whole(most: int) -> Reader[int]:
     """A whole number from 0 to ``most``."""
 
-    def read(value: Any, where: str) -> int:
+    def read(value: object, where: str) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
             raise _wrong(where, f"a whole number from 0 to {most}", value)
         return value
@@ -152,34 +153,35 @@ def whole(most: int) -> Reader:
     return read
 
 
-def number(value: Any, where: str) -> Any:
+def number(value: object, where: str) -> float:
     """A number, whole or not."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > LARGEST:
         raise _wrong(where, f"a number of at most {LARGEST:g}", value)
     return value
 
 
-def amount(value: Any, where: str) -> Any:
+def amount(value: object, where: str) -> float:
     """A number that is not negative."""
-    if number(value, where) < 0:
+    found = number(value, where)
+    if found < 0:
         raise _wrong(where, "a number that is not negative", value)
-    return value
+    return found
 
 
-def maybe(reader: Reader) -> Reader:
+def maybe(reader: Reader[T]) -> Reader[T | None]:
     """The same, or null."""
     return lambda value, where: None if value is None else reader(value, where)
 
 
-def one_of(first: type, reader: Reader, other: Reader) -> Reader:
+def one_of(first: type, reader: Reader[object], other: Reader[object]) -> Reader[object]:
     """Read by ``reader`` when it is of the type ``first``, else by the other one."""
     return lambda value, where: (reader if isinstance(value, first) else other)(value, where)
 
 
-def rows(reader: Reader, most: int = 1_000) -> Reader:
+def rows(reader: Reader[T], most: int = 1_000) -> Reader[list[T]]:
     """A list of at most so many entries."""
 
-    def read(value: Any, where: str) -> list[Any]:
+    def read(value: object, where: str) -> list[T]:
         if not isinstance(value, list) or len(value) > most:
             raise _wrong(where, f"a list of at most {most} entries", value)
         return [reader(each, f"{where}[{index}]") for index, each in enumerate(value)]
@@ -187,10 +189,10 @@ def rows(reader: Reader, most: int = 1_000) -> Reader:
     return read
 
 
-def mapping(key: Reader, reader: Reader, most: int = 1_000) -> Reader:
+def mapping(key: Reader[str], reader: Reader[T], most: int = 1_000) -> Reader[dict[str, T]]:
     """A mapping of at most so many entries, whatever their names are."""
 
-    def read(value: Any, where: str) -> dict[str, Any]:
+    def read(value: object, where: str) -> dict[str, T]:
         if not isinstance(value, dict) or len(value) > most:
             raise _wrong(where, f"a mapping of at most {most} entries", value)
         return {
@@ -201,10 +203,10 @@ def mapping(key: Reader, reader: Reader, most: int = 1_000) -> Reader:
     return read
 
 
-def record(fields: Mapping[str, Reader]) -> Reader:
+def record(fields: Mapping[str, Reader[object]]) -> Reader[dict[str, object]]:
     """A mapping with these fields; what else it has is kept, in the bounds of ``parse``."""
 
-    def read(value: Any, where: str) -> dict[str, Any]:
+    def read(value: object, where: str) -> dict[str, object]:
         if not isinstance(value, dict):
             raise _wrong(where, "a mapping", value)
         for own in fields:

@@ -48,7 +48,7 @@ class Record:
 
     @cached_property
     def drains(self) -> bool:
-        """Whether hosts are drained. What was rolled out later may be lifted to take this back."""
+        """Whether hosts are drained. What was rolled out later may be suspended for it."""
         goes_back = self.head.state == "rolling_back"
         if goes_back and self.sets_bios:
             # A BIOS that held all of it already may go back now: a tuning below it is gone.

@@ -7,7 +7,7 @@ back is in the host's own journal alone.
 
 import hashlib
 import re
-from typing import Any, Mapping, Optional, Tuple
+from typing import Mapping, Optional, Tuple
 
 FORM = re.compile(
     r"sha256:([0-9a-f]{64}), ([0-9]+) bytes, ([0-9]+) lines"
@@ -22,7 +22,7 @@ def described(data: bytes, mode: int = -1, uid: int = 0, gid: int = 0) -> str:
     return text if mode < 0 else f"{text}, mode {mode:04o}, owner {uid}:{gid}"
 
 
-def alike(one: Any, other: Any) -> bool:
+def alike(one: object, other: object) -> bool:
     """Whether two readings of a setting are the same, as far as both tell.
 
     Either may be a file's content: records before 0.7 hold that.
@@ -40,7 +40,7 @@ def _parts(text: str) -> Tuple[Optional[str], ...]:
     return found.groups() if found else ()
 
 
-def same_values(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def same_values(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
     """Whether what is in force and what is stored are alike."""
     return all(alike(one[name], other[name]) for name in ("runtime", "persistent"))
 

@@ -2,7 +2,7 @@
 """What the value of a setting can be, in requests to an agent and in files of the catalogue."""
 
 import re
-from typing import Any, Callable, Dict, Mapping, Union
+from typing import Callable, Dict, Mapping, Union
 
 LINE = r"[ -~\t]{1,1000}"
 
@@ -25,11 +25,10 @@ class Whole:
     def __init__(self, low: int, high: int) -> None:
         self.low, self.high = low, high
 
-    def read(self, value: Any) -> int:
+    def read(self, value: object) -> int:
         """The number; Wrong for anything else."""
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        if whole and self.low <= value <= self.high:
-            return int(value)
+        if type(value) is int and self.low <= value <= self.high:
+            return value
         raise Wrong(f"must be a whole number from {self.low} to {self.high}")
 
     def of_text(self, text: str) -> int:
@@ -52,7 +51,7 @@ class Text:
         self.pattern, self.exact = pattern, exact
         self.wrong = wrong or f"does not match {pattern}"
 
-    def read(self, value: Any) -> str:
+    def read(self, value: object) -> str:
         """The text; Wrong for anything else."""
         if not isinstance(value, str):
             raise Wrong("must be a string")
@@ -60,12 +59,12 @@ class Text:
             raise Wrong(self.wrong)
         return value
 
-    def of_text(self, text: str) -> str:
+    def of_text(self, text: object) -> str:
         """The same, of a text that came out of a file or an expression, which Wrong shows."""
         try:
-            return self.read(text if self.exact else text.strip())
+            return self.read(text if self.exact or not isinstance(text, str) else text.strip())
         except Wrong as wrong:
-            raise _with(text, wrong) from None
+            raise _with(str(text), wrong) from None
 
     def part(self, name: str) -> "Text":
         """It has no parts."""
@@ -90,15 +89,17 @@ class Parts:
                 return own
         raise Wrong(f"is not known here; known: {', '.join(self.parts)}", name)
 
-    def read(self, value: Any) -> Dict[str, Union[int, str]]:
+    def read(self, value: object) -> Dict[str, Union[int, str]]:
         """The parts, in the order of the grammar; Wrong names the part that is wrong."""
         return self._each(value, lambda own, part: own.read(part))
 
-    def of_text(self, texts: Any) -> Dict[str, Union[int, str]]:
+    def of_text(self, texts: object) -> Dict[str, Union[int, str]]:
         """The same, where the parts are texts."""
         return self._each(texts, lambda own, text: own.of_text(str(text)))
 
-    def _each(self, value: Any, read: Callable[[Part, Any], Union[int, str]]) -> "Dict[str, Any]":
+    def _each(
+        self, value: object, read: Callable[[Part, object], Union[int, str]]
+    ) -> Dict[str, Union[int, str]]:
         if not isinstance(value, dict):
             raise Wrong("must be an object")
         if not value:

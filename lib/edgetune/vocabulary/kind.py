@@ -67,11 +67,11 @@ class Kind(NamedTuple):
         """Whether a setting can take its host off the network."""
         return any(NETWORK.match(thing) for thing in self.touches(target))
 
-    def read(self, target: Target, value: Any) -> Value:
+    def read(self, target: Target, value: object) -> Value:
         """The value of a request in its one form; Wrong says what is wrong with it."""
         return self.tidy(target, self.value.read(value))
 
-    def of_text(self, target: Target, written: Any) -> Value:
+    def of_text(self, target: Target, written: object) -> Value:
         """The value of a text, or of the texts of its parts, as a request has it; Wrong likewise.
 
         What `read` makes of it is left to the host, but for what is wrong with it.

@@ -111,7 +111,7 @@ def whole_number(target: Target, value: Value) -> Value:
     return str(int(str(value)))
 
 
-def shown(value: Optional[Value]) -> str:
+def shown(value: object) -> str:
     """A value as it stands in a line of text: a whole file by its SHA-256 and its size."""
     return in_a_line(value) if isinstance(value, str) else str(value)
 
@@ -123,7 +123,7 @@ def merged(older: Optional[Value], newer: Value) -> Value:
     return newer
 
 
-def parts(value: Value) -> Parts:
+def parts(value: object) -> Parts:
     """A value that is an object."""
     return value if isinstance(value, dict) else {}
 

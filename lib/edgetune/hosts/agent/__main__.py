@@ -8,16 +8,16 @@ import signal
 import sys
 from typing import List
 
-from edgetune.hosts.agent.answer import answer
+from edgetune.hosts.agent.dispatch import answer
 from edgetune.hosts.agent.host import Host
 
 USAGE = "usage: agent.py boot | agent.py revert TUNING | agent.py restore TUNING"
 
 
-def act_alone(host: Host, arguments: List[str]) -> List[str]:
+def act_unattended(host: Host, arguments: List[str]) -> List[str]:
     """What the command line says; what went wrong."""
-    from edgetune.hosts.agent.alone import boot, late, restore_by_hand, revert
-    from edgetune.hosts.agent.put_back import attempt
+    from edgetune.hosts.agent.restore import attempt
+    from edgetune.hosts.agent.unattended import boot, late, restore_by_hand, revert
 
     problems: List[str] = []
     verb, given = arguments[0], arguments[1:]
@@ -46,7 +46,7 @@ def main(arguments: List[str]) -> int:
     outlive_the_connection()
     root = os.environ.get("EDGETUNE_ROOT") or "/"
     if arguments:
-        problems = act_alone(Host(root), arguments)
+        problems = act_unattended(Host(root), arguments)
         sys.stderr.writelines(f"edgetune: {problem}\n" for problem in problems)
         return 1 if problems else 0
     reply = json.dumps(answer(root, sys.stdin.buffer.read()), sort_keys=True) + "\n"

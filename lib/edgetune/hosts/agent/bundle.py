@@ -67,9 +67,10 @@ def make() -> bytes:
 
 
 def _literal(name: str, code: str) -> str:
-    # A line for each line: a person at a host's console may want to read it.
-    lines = "".join(f"{line!r}\n" for line in code.splitlines(True))
-    return f"    {name!r}: (\n{lines}    ),\n" if lines else f"    {name!r}: '',\n"
+    # As it stands, if that can be: a person at a host's console may want to read it.
+    quotes = "'" * 3
+    plain = quotes not in code and not code.endswith(("'", "\\"))
+    return f"{name!r}: r{quotes}{code}{quotes},\n" if plain else f"{name!r}: {code!r},\n"
 
 
 def modules() -> Dict[str, str]:

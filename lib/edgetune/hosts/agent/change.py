@@ -2,17 +2,17 @@
 """A tuning carried out on this host, and proven."""
 
 import os
-from typing import Any, Dict, List, Sequence, Set, Tuple
+from typing import Dict, List, Sequence, Set, Tuple
 
+from edgetune.hosts.agent.boot_hook import BootHook
 from edgetune.hosts.agent.files import Directories, remember_file
 from edgetune.hosts.agent.host import RESERVE_BYTES, Host
-from edgetune.hosts.agent.journal import JOURNAL_VERSION, Entry, Journal, Journals
+from edgetune.hosts.agent.journal import Entry, Head, Journal, Journals
 from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.observe import Row, asked, in_force, observe_all
-from edgetune.hosts.agent.protocol import AgentError, Failed, Json, Unsupported
+from edgetune.hosts.agent.protocol import AgentError, Failed, Unsupported
+from edgetune.hosts.agent.revert_timer import arm_timer, set_deadline
 from edgetune.hosts.agent.services import is_active, restart
-from edgetune.hosts.agent.settings import Setting
-from edgetune.hosts.agent.standby import BootHook, arm_timer, set_deadline
 from edgetune.hosts.agent.touched import touched_by
 from edgetune.vocabulary.kinds import KINDS
 from edgetune.vocabulary.values import shown
@@ -23,40 +23,24 @@ def in_order(entries: Sequence[Entry]) -> List[Entry]:
     return sorted(entries, key=lambda entry: KINDS[entry.setting.kind].order)
 
 
-def begin(host: Host, rows: Sequence[Row], head: Json) -> Journal:
+def begin(host: Host, rows: Sequence[Row], head: Head) -> Journal:
     """The journal of a tuning that is about to be applied, not written down yet."""
-    journal = blank(host, head)
+    journal = Journals(host).blank(head)
     record(host, journal, rows)
     return journal
-
-
-def blank(host: Host, head: Json) -> Journal:
-    """A journal that holds no setting yet."""
-    sequence = Journals(host).next_sequence()
-    own = {"journal": JOURNAL_VERSION, "state": "applying", "sequence": sequence}
-    empty: Json = {"deadline": {}, "services_due": [], "files": {}, "entries": []}
-    plain: Json = {"rollout": "", "confirm_within": 0, "grace_boots": 0}
-    return Journal({**own, **empty, **plain, **head})
 
 
 def record(host: Host, journal: Journal, rows: Sequence[Row]) -> None:
     """Let a journal hold what stands now, and what is about to be changed."""
     entries = []
     for row in rows:
-        old, setting = row.setting, to_be_set(row)
+        old, setting = row.setting, row.to_be_set
         handler = HANDLERS[old.kind](host)
-        snapshot = handler.snapshot(old.target) if row.differs["runtime"] else None
-        entries.append(Entry(setting, old.value, row.values, snapshot, row.differs))
+        snapshot = handler.snapshot(old.target) if row.runtime_differs else None
+        changes = row.runtime_differs, row.stored_differs
+        entries.append(Entry(setting, old.value, row.reading, snapshot, *changes))
     journal.hold(entries)
     journal.files = {name: remember_file(host, name) for name in stored_files(host, journal)}
-
-
-def to_be_set(row: Row) -> Setting:
-    """A setting with the value that this host gets."""
-    old = row.setting
-    setting = Setting(old.kind, old.target, row.wanted, old.only, old.restart)
-    setting.beside = old.beside
-    return setting
 
 
 def stored_files(host: Host, journal: Journal) -> Dict[str, str]:
@@ -65,7 +49,7 @@ def stored_files(host: Host, journal: Journal) -> Dict[str, str]:
     stored = [entry.setting for entry in in_order(journal.entries) if entry.stored]
     for name in dict.fromkeys(setting.kind for setting in stored):
         own = [setting for setting in stored if setting.kind == name]
-        with host.glance():
+        with host.read_cache():
             found.update(HANDLERS[name](host).files(journal, own))
     return found
 
@@ -142,11 +126,11 @@ def _store(host: Host, journal: Journal) -> None:
     reload_changed(host, journal)
 
 
-def _mode_and_owner(journal: Journal, name: str) -> Tuple[Any, ...]:
-    """Those of a file that is not ours alone."""
+def _mode_and_owner(journal: Journal, name: str) -> Tuple[int, Tuple[int, ...]]:
+    """Those of a file that is not ours alone stay as they are."""
     was = journal.files[name]
     named = any(entry.setting.target.get("path") == name for entry in journal.entries)
-    return (was["mode"], (was["uid"], was["gid"])) if named and was["content"] is not None else ()
+    return (was.mode, (was.uid, was.gid)) if named and was.content is not None else (0o644, ())
 
 
 def reload_changed(host: Host, journal: Journal) -> None:

@@ -2,10 +2,9 @@
 """What more than one verb reads of a host."""
 
 import re
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.protocol import Json
 
 _ADDRESS = re.compile(r"\d+:\s+(\S+)\s+inet6?\s+([0-9A-Fa-f.:]+)[/\s]")
 
@@ -28,11 +27,18 @@ def interfaces(host: Host) -> List[str]:
     ]
 
 
-def addresses(host: Host) -> List[Json]:
-    """``{"interface", "address"}`` of its own interfaces; Failed where no program tells them."""
+class Address(NamedTuple):
+    """One of an interface of this host."""
+
+    interface: str
+    address: str
+
+
+def addresses(host: Host) -> List[Address]:
+    """Those of its own interfaces; Failed where no program tells them."""
     lines = host.run("ip", "-o", "address", "show").splitlines()
     found = [_ADDRESS.match(line) for line in lines]
-    return [{"interface": each.group(1), "address": each.group(2)} for each in found if each]
+    return [Address(*each.groups()) for each in found if each]
 
 
 def first_number(host: Host, file: str) -> Optional[float]:

@@ -2,16 +2,16 @@
 """Standing tunings against what the host has become since."""
 
 import itertools
-from typing import Iterator, List, Optional, Sequence
+from typing import Iterator, List, NamedTuple, Optional, Sequence
 
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Journal, Journals
 from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.kinds.hook_kept import HookKept
 from edgetune.hosts.agent.observe import Row, observe
-from edgetune.hosts.agent.protocol import Json, complaint, shortened
-from edgetune.hosts.agent.settings import Setting
+from edgetune.hosts.agent.protocol import complaint, shortened
 from edgetune.hosts.agent.touched import touched_by
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import Parts, Value, merged, parts, shown
 
 MOST_ROWS = 100
@@ -19,17 +19,29 @@ LONGEST_IN_SAMPLE = 300
 """What is sampled is kept for days, of each host and each minute."""
 
 
-def drifted(host: Host) -> List[Json]:
-    """Settings that are not as a confirmed tuning left them, now or for the next boot.
+class Drift(NamedTuple):
+    """A setting that is not as a confirmed tuning left it, now or for the next boot.
 
-    ``[{"tuning", "id", "wanted", "runtime", "persistent", "reason"}]``; what cannot be read any
-    more is None, and a whole file is told by its size and SHA-256. What later tunings set is
-    theirs. Without a tuning nothing is read. At most ``MOST_ROWS`` rows.
+    What cannot be read any more is None; a whole file is told by its size and SHA-256.
+    """
+
+    tuning: str
+    id: str
+    wanted: Optional[Value]
+    runtime: Optional[Value]
+    persistent: Optional[Value]
+    reason: str
+
+
+def drifted(host: Host) -> List[Drift]:
+    """All of them, at most ``MOST_ROWS``. What later tunings set is theirs.
+
+    Without a tuning nothing is read.
     """
     journals = Journals(host).all()
-    with host.glance():
+    with host.read_cache():
         rows = (
-            dict({name: _in_a_line(it) for name, it in row.shown.items()}, tuning=journal.tuning)
+            _told(journal.tuning, row)
             for index, journal in enumerate(journals)
             if journal.state == "confirmed"
             for row in drift_of(host, journal, journals[index + 1 :])
@@ -37,8 +49,17 @@ def drifted(host: Host) -> List[Json]:
         return list(itertools.islice(rows, MOST_ROWS))
 
 
-def _in_a_line(part: Optional[Value]) -> Optional[Value]:
-    return shortened(shown(part), LONGEST_IN_SAMPLE) if isinstance(part, str) else part
+def _told(tuning: str, row: Row) -> Drift:
+    wanted, now, stored = map(_in_a_line, (row.wanted, row.runtime, row.persistent))
+    return Drift(tuning, _cut(row.setting.id), wanted, now, stored, _cut(row.reason))
+
+
+def _in_a_line(value: Optional[Value]) -> Optional[Value]:
+    return _cut(value) if isinstance(value, str) else value
+
+
+def _cut(text: str) -> str:
+    return shortened(shown(text), LONGEST_IN_SAMPLE)
 
 
 def drift_of(host: Host, journal: Journal, later: Sequence[Journal]) -> Iterator[Row]:
@@ -70,9 +91,7 @@ def _left_of(host: Host, setting: Setting, over: Sequence[Setting]) -> Optional[
             value = _still_said(host, value, other)
         elif _is_same_thing(host, setting, other):
             return None
-    left = Setting(setting.kind, setting.target, value, setting.only, setting.restart)
-    left.beside = setting.beside
-    return left if value or value == setting.value else None
+    return setting.with_value(value) if value or value == setting.value else None
 
 
 def _still_said(host: Host, value: Parts, later: Setting) -> Parts:

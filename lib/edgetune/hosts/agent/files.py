@@ -8,25 +8,22 @@ import stat
 from typing import List
 
 from edgetune.hosts.agent.host import Host, room_or_not
-from edgetune.hosts.agent.protocol import Json, Refused
+from edgetune.hosts.agent.journal import FileState
+from edgetune.hosts.agent.protocol import Refused
 from edgetune.vocabulary.places import STATE
 
 
-def remember_file(host: Host, name: str) -> Json:
+def remember_file(host: Host, name: str) -> FileState:
     """A file as it is now, for a journal."""
     try:
         content, status = host.kept(name)
     except (FileNotFoundError, NotADirectoryError):
-        return {"content": None, "mode": 0, "uid": 0, "gid": 0}
-    return {
-        "content": base64.b64encode(content).decode(),
-        "mode": stat.S_IMODE(status.st_mode),
-        "uid": status.st_uid,
-        "gid": status.st_gid,
-    }
+        return FileState(None, 0, 0, 0)
+    encoded = base64.b64encode(content).decode()
+    return FileState(encoded, stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid)
 
 
-def is_as_remembered(host: Host, name: str, was: Json) -> bool:
+def is_as_remembered(host: Host, name: str, was: FileState) -> bool:
     """Whether a file is as a journal remembers it."""
     try:
         return remember_file(host, name) == was
@@ -34,25 +31,24 @@ def is_as_remembered(host: Host, name: str, was: Json) -> bool:
         return False
 
 
-def put_file_back(host: Host, name: str, was: Json) -> None:
+def restore_file(host: Host, name: str, was: FileState) -> None:
     """Make a file as a journal remembers it, to the byte.
 
     What cannot be done is no problem where the file is so all the same.
     """
     try:
-        _put_file_back(host, name, was)
+        _restore_file(host, name, was)
     except OSError:
         if host.drafts(name) or not is_as_remembered(host, name, was):
             raise
 
 
-def _put_file_back(host: Host, name: str, was: Json) -> None:
-    if was["content"] is None:
+def _restore_file(host: Host, name: str, was: FileState) -> None:
+    if was.content is None:
         host.remove(name)
     elif not is_as_remembered(host, name, was):
-        content = base64.b64decode(was["content"])
         host.make_directory(os.path.dirname(name))
-        host.write(name, content, was["mode"], (was["uid"], was["gid"]))
+        host.write(name, base64.b64decode(was.content), was.mode, (was.uid, was.gid))
     else:
         host.remove(name, only_draft=True)
 

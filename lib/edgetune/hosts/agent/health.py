@@ -5,10 +5,10 @@ import http.client
 import io
 import socket
 import time
-from typing import Any, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 from urllib.parse import urlsplit
 
-from edgetune.hosts.agent.protocol import Fields, Json
+from edgetune.hosts.agent.protocol import Request
 
 TIMEOUT = 2.0
 URL = r"https?://[A-Za-z0-9.:\[\]-]+([/?][!-~]*)?"
@@ -36,7 +36,7 @@ class HealthCheck:
         self._host_header = name or _host_header(parts.hostname, parts.port, usual)
         self._context = _tls_context(insecure) if tls else None
 
-    def measure(self, count: int) -> Tuple[Json, str]:
+    def measure(self, count: int) -> Tuple[Dict[str, float], str]:
         """Ask a number of times, each over its own connection.
 
         Gauges, with the times in ms of those that went well, and what the first that did not
@@ -44,7 +44,7 @@ class HealthCheck:
         """
         asked = [self.ask() for _ in range(count)]
         well = sorted(taken for taken, _ in asked if taken is not None)
-        found: Json = {"health_failed": (count - len(well)) / count} if count else {}
+        found: Dict[str, float] = {"health_failed": (count - len(well)) / count} if count else {}
         for share in (50, 95, 99) if well else ():
             # Nearest rank: the smallest time that so many per cent do not exceed.
             rank = max(-(-share * len(well) // 100), 1)
@@ -125,7 +125,7 @@ class _Answer(io.RawIOBase):
         return self._connected.recv_into(buffer)
 
 
-def read_health_check(request: Fields) -> HealthCheck:
+def read_health_check(request: Request) -> HealthCheck:
     """The check that a request describes."""
     url = request.text("health_url", URL)
     name = request.optional("health_name", NAME)

@@ -52,7 +52,7 @@ class Host:
         # Whether that goes on late: some services run by now.
         self.late = False
         self._locked: Sequence[int] = ()
-        self._seen: Optional[Dict[str, Any]] = None
+        self._read: Optional[Dict[str, Any]] = None
 
     def path(self, name: str) -> str:
         """Where the absolute path ``name`` of the host really is."""
@@ -91,24 +91,24 @@ class Host:
             return default
 
     @contextlib.contextmanager
-    def glance(self) -> Iterator[None]:
+    def read_cache(self) -> Iterator[None]:
         """While nothing is changed: what is read ``once`` is not read again."""
-        outer, self._seen = self._seen, {} if self._seen is None else self._seen
+        outer, self._read = self._read, {} if self._read is None else self._read
         try:
             yield
         finally:
-            self._seen = outer
+            self._read = outer
 
     def once(self, what: str, read: Callable[[], T]) -> T:
-        """What ``read`` gives; in one glance it is called once for each ``what``."""
-        if self._seen is None:
+        """What ``read`` gives; with a ``read_cache`` it is called once for each ``what``."""
+        if self._read is None:
             return read()
-        if what not in self._seen:
-            self._seen[what] = read()
-        found: T = self._seen[what]
+        if what not in self._read:
+            self._read[what] = read()
+        found: T = self._read[what]
         return found
 
-    def poke(self, name: str, text: str) -> None:
+    def write_attribute(self, name: str, text: str) -> None:
         """Write into a file of the kernel, which must be there; OSError as it comes."""
         descriptor = os.open(self.real(name), os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
         try:

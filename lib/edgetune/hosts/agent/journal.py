@@ -3,22 +3,59 @@
 
 import base64
 import json
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from edgetune.hosts.agent.host import AGENT, Host
-from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.protocol import Failed, Json, Refused
-from edgetune.hosts.agent.settings import Setting
-from edgetune.vocabulary.contents import FORM, described
+from edgetune.vocabulary.contents import FORM, alike, described
+from edgetune.vocabulary.kinds import KINDS
 from edgetune.vocabulary.places import STATE
-from edgetune.vocabulary.values import Value
+from edgetune.vocabulary.setting import Setting
+from edgetune.vocabulary.values import Target, Value
 
 JOURNAL_VERSION = 1
-UNSETTLED = ("applying", "restoring", "lifted")
+UNSETTLED = ("applying", "restoring", "suspended")
 
 
 class OtherVersion(Exception):
     """A journal is of an agent that is not like this one; the text says what that one does."""
+
+
+class Reading(NamedTuple):
+    """What is in force of a setting, and what is stored; None for what the host does not have."""
+
+    runtime: Optional[Value]
+    persistent: Optional[Value]
+
+    def is_like(self, other: "Reading") -> bool:
+        """Whether both are the same, as far as both tell."""
+        return alike(self.runtime, other.runtime) and alike(self.persistent, other.persistent)
+
+
+class FileState(NamedTuple):
+    """A file as it was; its content in base64, None where there was none."""
+
+    content: Optional[str]
+    mode: int
+    uid: int
+    gid: int
+
+
+class Deadline(NamedTuple):
+    """A moment on the monotonic clock of one boot."""
+
+    boot_id: str
+    monotonic: float
+
+
+class Head(NamedTuple):
+    """What a request says of a tuning as a whole."""
+
+    tuning: str
+    digest: str
+    rollout: str = ""
+    confirm_within: float = 0.0
+    grace_boots: int = 0
 
 
 class Entry:
@@ -30,49 +67,46 @@ class Entry:
     """
 
     def __init__(
-        self, setting: Setting, wanted: Value, before: Json, snapshot: Any, changes: Json
+        self,
+        setting: Setting,
+        wanted: Value,
+        before: Reading,
+        snapshot: object,
+        runtime: bool,
+        stored: bool,
     ) -> None:
         self.setting = setting
         self.wanted = wanted
         self.before = before
         self.snapshot = snapshot
-        self.runtime: bool = changes["runtime"]
-        self.stored: bool = changes["stored"]
+        self.runtime = runtime
+        self.stored = stored
 
     @property
     def asked_for(self) -> Setting:
         """The setting as the tuning has it."""
-        own = self.setting
-        setting = Setting(own.kind, own.target, self.wanted, own.only, own.restart)
-        setting.beside = own.beside
-        return setting
+        return self.setting.with_value(self.wanted)
 
     def document(self) -> Json:
         """For the journal's file."""
-        setting = self.setting
         return {
-            "id": setting.id,
-            "kind": setting.kind,
-            "target": setting.target,
-            "value": setting.value,
+            **self.setting.document(),
             "wanted": self.wanted,
-            "only": setting.only,
-            "restart": setting.restart,
-            "before": self.before,
+            "before": self.before._asdict(),
             "snapshot": self.snapshot,
             "changes": {"runtime": self.runtime, "stored": self.stored},
         }
 
     @staticmethod
-    def of(data: Json) -> "Entry":
+    def of(data: Any) -> "Entry":
         """From the journal's file."""
         names = ("kind", "target", "value", "only", "restart")
-        if data["kind"] not in HANDLERS:
+        if not KINDS.on_hosts(data["kind"]):
             raise OtherVersion(f"knows the kind {data['kind']!r}")
         setting = Setting(*(data[name] for name in names))
         # Journals did not always say what was wanted.
-        wanted = data.get("wanted", setting.value)
-        return Entry(setting, wanted, data["before"], data["snapshot"], data["changes"])
+        wanted, before = data.get("wanted", setting.value), Reading(**data["before"])
+        return Entry(setting, wanted, before, data["snapshot"], **data["changes"])
 
     def forget_changes(self) -> None:
         """Nothing is to be taken back."""
@@ -83,55 +117,56 @@ class Entry:
 class Journal:
     """Everything needed to take one tuning back.
 
-    ``state`` is ``applying``, ``provisional``, ``confirmed``, ``restoring`` or ``lifted``: a
-    tuning below it is taken back, then it is laid on again. ``files`` holds
-    each file it writes as it was: content (base64, None when absent), mode, uid, gid.
-    ``services_due`` names services that still run with what was taken back. ``deadline`` is on
-    the monotonic clock of one boot. ``sequence`` grows from tuning to tuning.
+    ``state`` is ``applying``, ``provisional``, ``confirmed``, ``restoring`` or ``suspended``: a
+    tuning below it is taken back, then it is applied again. ``files`` holds each file that it
+    writes. ``services_due`` names services that still run with what was taken back. ``sequence``
+    grows from tuning to tuning.
     """
 
-    def __init__(self, data: Json) -> None:
+    def __init__(self, head: Head, sequence: int) -> None:
+        """One that holds no setting yet."""
+        self.tuning, self.digest, self.rollout, self.confirm_within, self.grace_boots = head
+        self.sequence = sequence
+        self.state = "applying"
+        self.deadline: Optional[Deadline] = None
+        self.services_due: List[str] = []
+        self.files: Dict[str, FileState] = {}
+        self.entries: List[Entry] = []
+
+    @staticmethod
+    def of(data: Any) -> "Journal":
+        """From its file."""
         version = data.get("journal")
         if version != JOURNAL_VERSION:
             raise OtherVersion(f"writes journals {version!r}, not {JOURNAL_VERSION}")
-        self.tuning: str = data["tuning"]
-        self.digest: str = data["digest"]
-        self.rollout: str = data["rollout"]
-        self.sequence: int = data["sequence"]
-        self.state: str = data["state"]
-        self.confirm_within: float = data["confirm_within"]
-        self.grace_boots: int = data["grace_boots"]
-        self.deadline: Json = data["deadline"]
-        self.services_due: List[str] = data["services_due"]
-        self.files: Dict[str, Json] = data["files"]
-        self.hold([Entry.of(entry) for entry in data["entries"]])
-        for entry in self.entries:
+        journal = Journal(Head(*(data[name] for name in Head._fields)), data["sequence"])
+        # Before 0.11 a tuning that is suspended was called lifted.
+        journal.state = "suspended" if data["state"] == "lifted" else data["state"]
+        journal.deadline = Deadline(**data["deadline"]) if data["deadline"] else None
+        journal.services_due = data["services_due"]
+        journal.files = {name: FileState(**was) for name, was in data["files"].items()}
+        journal.hold([Entry.of(entry) for entry in data["entries"]])
+        for entry in journal.entries:
             if entry.setting.kind == "file":
-                entry.before = self._told_of(entry)
+                was = journal.files.get(entry.setting.target["path"])
+                entry.before = Reading(*(_told_of(value, was) for value in entry.before))
+        return journal
 
     def hold(self, entries: List[Entry]) -> None:
         """Have these entries."""
         self.entries = entries
         for entry in entries:
-            entry.setting.beside = [own.setting for own in entries]
-
-    def _told_of(self, entry: Entry) -> Json:
-        """What stood there before; journals of agents before 0.7 have the content itself."""
-        was = self.files.get(entry.setting.target["path"])
-        told = {}
-        for name, value in entry.before.items():
-            if value and not FORM.fullmatch(value):
-                value = described(value.encode())
-                if was and was["content"] is not None:
-                    content = base64.b64decode(was["content"])
-                    value = described(content, was["mode"], was["uid"], was["gid"])
-            told[name] = value
-        return told
+            entry.setting.siblings = [own.setting for own in entries]
 
     def document(self) -> Json:
         """For its file."""
-        own = dict(vars(self), entries=[entry.document() for entry in self.entries])
-        return dict(own, journal=JOURNAL_VERSION)
+        return {
+            **vars(self),
+            "journal": JOURNAL_VERSION,
+            "deadline": self.deadline._asdict() if self.deadline else {},
+            "files": {name: was._asdict() for name, was in self.files.items()},
+            "entries": [entry.document() for entry in self.entries],
+        }
 
     @property
     def rank(self) -> str:
@@ -142,12 +177,6 @@ class Journal:
     def provisional(self) -> bool:
         """Whether it is taken back unless somebody confirms it."""
         return self.confirm_within > 0 and self.state != "confirmed"
-
-    @property
-    def needs_boot(self) -> bool:
-        """Whether the boot hook has something to do for it."""
-        unsettled = self.provisional or self.state in UNSETTLED
-        return unsettled or any(entry.stored and by_hook(entry) for entry in self.entries)
 
 
 class Journals:
@@ -160,7 +189,7 @@ class Journals:
         """The journal of a tuning, or None; Failed when it cannot be read, with the way out."""
         name = _journal_file(tuning)
         try:
-            return Journal(json.loads(self._host.kept(name)[0].decode()))
+            return Journal.of(json.loads(self._host.kept(name)[0].decode()))
         except FileNotFoundError:
             return None
         except OtherVersion as other:
@@ -176,6 +205,10 @@ class Journals:
                 "remove that file"
             ) from None
 
+    def blank(self, head: Head) -> Journal:
+        """That of a tuning which is applied now; it holds no setting yet."""
+        return Journal(head, self.next_sequence())
+
     def next_sequence(self) -> int:
         """That of a tuning that is applied now."""
         return max([journal.sequence for journal in self.all()] or [0]) + 1
@@ -184,6 +217,14 @@ class Journals:
         """Of a tuning that stands, or of one that is applied now."""
         standing = self.load(tuning)
         return standing.rank if standing else ranked(self.next_sequence(), tuning)
+
+    def kept(self, kind: str, target: Target) -> Iterator[Value]:
+        """The values that they keep of one setting, in the order of application."""
+        for journal in self.all():
+            for entry in journal.entries if journal.state != "restoring" else []:
+                setting = entry.setting
+                if entry.stored and (setting.kind, setting.target) == (kind, target):
+                    yield setting.value
 
     def all(self) -> List[Journal]:
         """Every journal that can be read, in the order of application."""
@@ -222,6 +263,15 @@ class Journals:
         self._host.remove(_journal_file(tuning))
 
 
+def _told_of(value: Optional[Value], was: Optional[FileState]) -> Optional[Value]:
+    """What stood in a file before; journals of agents before 0.7 have the content itself."""
+    if not isinstance(value, str) or not value or FORM.fullmatch(value):
+        return value
+    if was is None or was.content is None:
+        return described(value.encode())
+    return described(base64.b64decode(was.content), was.mode, was.uid, was.gid)
+
+
 def _text_of(journal: Journal) -> bytes:
     # Without an indent: that needs json's encoder in Python, ten times as long.
     return json.dumps(journal.document(), sort_keys=True).encode() + b"\n"
@@ -234,8 +284,3 @@ def ranked(sequence: int, tuning: str) -> str:
 
 def _journal_file(tuning: str) -> str:
     return f"{STATE}/tunings/{tuning}.json"
-
-
-def by_hook(entry: Entry) -> bool:
-    """Whether only our boot hook keeps this setting over a reboot."""
-    return HANDLERS[entry.setting.kind].kept_by_hook

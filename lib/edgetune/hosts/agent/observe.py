@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a setting stands on this host, and what would have to be done."""
 
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Callable, List, NamedTuple, Optional, Sequence
 
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.journal import Entry
+from edgetune.hosts.agent.journal import Entry, Reading
 from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.kinds.base import Handler
 from edgetune.hosts.agent.protocol import Json, Unsupported, shortened
 from edgetune.hosts.agent.services import probe_restart
-from edgetune.hosts.agent.settings import Setting
-from edgetune.vocabulary.contents import described, same_values
+from edgetune.vocabulary.contents import described
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import Value, bounded
 
 LONGEST_REASON = 500
@@ -26,24 +26,30 @@ class Row:
         self.runtime: Optional[Value] = None
         self.persistent: Optional[Value] = None
         self.wanted: Value = setting.value
-        self.differs = {"runtime": False, "stored": False}
+        self.runtime_differs = False
+        self.stored_differs = False
         self.problem: Optional[str] = None
 
     @property
-    def values(self) -> Json:
+    def reading(self) -> Reading:
         """Both facts."""
-        return {"runtime": self.runtime, "persistent": self.persistent}
+        return Reading(self.runtime, self.persistent)
+
+    @property
+    def to_be_set(self) -> Setting:
+        """The setting with the value that this host gets."""
+        return self.setting.with_value(self.wanted)
 
     @property
     def shown(self) -> Json:
         """As it stands in an answer."""
         reason = shortened(self.reason, LONGEST_REASON)
-        return dict(self.values, id=self.setting.id, wanted=self.wanted, reason=reason)
+        return dict(self.reading._asdict(), id=self.setting.id, wanted=self.wanted, reason=reason)
 
     @property
     def as_wanted(self) -> bool:
         """Whether there is nothing to do."""
-        return not self.problem and not any(self.differs.values())
+        return not (self.problem or self.runtime_differs or self.stored_differs)
 
     @property
     def status(self) -> str:
@@ -59,9 +65,9 @@ class Row:
             return self.problem
         if self.as_wanted:
             return "is as wanted"
-        if not self.differs["stored"]:
+        if not self.stored_differs:
             return "differs now"
-        return "differs" if self.differs["runtime"] else "would be lost at the next boot"
+        return "differs" if self.runtime_differs else "would be lost at the next boot"
 
 
 def observe(host: Host, setting: Setting, tuning: str, running: Optional[Value] = None) -> Row:
@@ -76,8 +82,8 @@ def observe(host: Host, setting: Setting, tuning: str, running: Optional[Value] 
         row.runtime = asked(handler, setting) if running is None else running
         rounded = handler.rounded(setting.target, setting.value)
         row.wanted = bounded(setting.only, row.runtime, rounded)
-        row.differs["runtime"] = not reached(handler, setting, row.runtime)
-        row.differs["stored"] = _must_store(handler, row)
+        row.runtime_differs = not reached(handler, setting, row.runtime)
+        row.stored_differs = _must_store(handler, row)
         _probe(host, handler, row, tuning)
     except Unsupported as why:
         row.problem = str(why)
@@ -87,14 +93,14 @@ def observe(host: Host, setting: Setting, tuning: str, running: Optional[Value] 
 
 
 def observe_all(host: Host, settings: Sequence[Setting], tuning: str) -> List[Row]:
-    """The same of many, at a glance."""
-    with host.glance():
+    """The same of many; what they share is read once."""
+    with host.read_cache():
         return [observe(host, setting, tuning) for setting in settings]
 
 
 def asked(handler: Handler, setting: Setting) -> Value:
     """What is in force, in the terms of the setting; Unsupported as `Handler.runtime`."""
-    with handler.host.glance():
+    with handler.host.read_cache():
         return _bounded(handler.in_terms(setting, handler.runtime(setting.target)))
 
 
@@ -129,43 +135,55 @@ def in_force(host: Host, setting: Setting) -> bool:
 def _must_store(handler: Handler, row: Row) -> bool:
     # Where nobody has said anything, a default that is good enough now is so after a boot.
     if row.persistent is None and row.setting.only:
-        return row.differs["runtime"]
+        return row.runtime_differs
     return not reached(handler, row.setting, row.persistent)
 
 
 def _probe(host: Host, handler: Handler, row: Row, tuning: str) -> None:
-    if row.differs["runtime"]:
+    if row.runtime_differs:
         handler.probe(row.setting)
         if row.setting.restart and not host.booting:
             probe_restart(host, row.setting.restart)
-    if row.differs["stored"]:
+    if row.stored_differs:
         handler.probe_stored(row.setting, tuning)
 
 
-def current(host: Host, setting: Setting) -> Json:
+def current(host: Host, setting: Setting) -> Reading:
     """What is in force and what is stored; None for what the host does not have."""
     handler = HANDLERS[setting.kind](host)
-    return {
-        "runtime": _known(asked, handler, setting),
-        "persistent": _known(stored_value, handler, setting),
-    }
+    return Reading(_known(asked, handler, setting), _known(stored_value, handler, setting))
 
 
-def current_all(host: Host, entries: Sequence[Entry]) -> List[Json]:
-    """The same of many, at a glance."""
-    with host.glance():
+def current_all(host: Host, entries: Sequence[Entry]) -> List[Reading]:
+    """The same of many; what they share is read once."""
+    with host.read_cache():
         return [current(host, entry.setting) for entry in entries]
 
 
-def _known(read: Callable[[Handler, Setting], Optional[Value]], *given: Any) -> Optional[Value]:
+def _known(
+    read: Callable[[Handler, Setting], Optional[Value]], handler: Handler, setting: Setting
+) -> Optional[Value]:
     try:
-        return read(*given)
+        return read(handler, setting)
     except Unsupported:
         return None
 
 
-def diff_of(entries: Sequence[Entry], before: Sequence[Json], after: Sequence[Json]) -> List[Json]:
-    """A row for each setting that differs."""
-    pairs = zip([entry.setting.id for entry in entries], before, after)
-    differing = [(name, b, a) for name, b, a in pairs if not same_values(b, a)]
-    return [{"id": name, "before": b, "after": a} for name, b, a in differing]
+class Difference(NamedTuple):
+    """A setting that was changed."""
+
+    id: str
+    before: Reading
+    after: Reading
+
+    def document(self) -> Json:
+        """For an answer."""
+        return {"id": self.id, "before": self.before._asdict(), "after": self.after._asdict()}
+
+
+def diff_of(
+    entries: Sequence[Entry], before: Sequence[Reading], after: Sequence[Reading]
+) -> List[Difference]:
+    """What differs, setting by setting."""
+    rows = zip([entry.setting.id for entry in entries], before, after)
+    return [Difference(*row) for row in rows if not row[1].is_like(row[2])]

@@ -3,17 +3,16 @@
 
 import contextlib
 import itertools
-from typing import TYPE_CHECKING, Dict, List, Sequence, Set
+from typing import Dict, List, Sequence, Set
 
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.interrupts import queue_interrupts
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.hosts.agent.topology import Topology, node_of
 from edgetune.vocabulary.kinds.nic_irq_affinity import KIND
+from edgetune.vocabulary.setting import Setting
+from edgetune.vocabulary.targets import interface_of
 from edgetune.vocabulary.values import format_cpus, parse_cpus
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.settings import Setting
 
 
 def cpus_of_queues(host: Host, interface: str, policy: str, queues: int) -> List[int]:
@@ -91,12 +90,12 @@ def placed(host: Host, interface: str, policy: str) -> Dict[str, Set[int]]:
     return {own.name: {cpus[own.queue]} for own in found}
 
 
-def cpus_that_serve(host: Host, interface: str, beside: "Sequence[Setting]") -> Dict[int, Set[int]]:
-    """The CPUs that serve each queue, by its number, once the settings beside are in force.
+def cpus_that_serve(host: Host, interface: str, siblings: Sequence[Setting]) -> Dict[int, Set[int]]:
+    """The CPUs that serve each queue, by its number, once the siblings are in force.
 
     Unsupported where that may be any CPU: what is derived from it would not last.
     """
-    planned, online = _planned(host, interface, beside), Topology(host).online
+    planned, online = _planned(host, interface, siblings), Topology(host).online
     found: Dict[int, Set[int]] = {}
     for own in queue_interrupts(host, interface):
         if own.name not in planned and own.allowed >= online and len(online) > 1:
@@ -107,8 +106,8 @@ def cpus_that_serve(host: Host, interface: str, beside: "Sequence[Setting]") -> 
     return found
 
 
-def _planned(host: Host, interface: str, beside: "Sequence[Setting]") -> Dict[str, Set[int]]:
-    for setting in beside:
-        if setting.kind == KIND.name and setting.target["interface"] == interface:
+def _planned(host: Host, interface: str, siblings: Sequence[Setting]) -> Dict[str, Set[int]]:
+    for setting in siblings:
+        if setting.kind == KIND.name and interface_of(setting.target) == interface:
             return placed(host, interface, str(setting.value))
     return {}

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Set
 PROTOCOL = 1
 
 
-Json = Dict[str, Any]
+Json = Dict[str, object]
 
 
 class AgentError(Exception):
@@ -53,7 +53,7 @@ class Unsupported(Exception):
     """This host cannot do a setting; the text says why."""
 
 
-class Fields:
+class Request:
     """An object of a request, read field by field; BadRequest names what is wrong."""
 
     def __init__(self, data: Any, path: str = "") -> None:
@@ -114,7 +114,7 @@ class Fields:
             return []
         if not isinstance(values, list):
             raise self.wrong(name, "must be a list")
-        inside = Fields({f"{name}[{i}]": value for i, value in enumerate(values)}, self._path)
+        inside = Request({f"{name}[{i}]": value for i, value in enumerate(values)}, self._path)
         return [inside.whole(f"{name}[{i}]", low, high) for i in range(len(values))]
 
     def texts(self, name: str) -> Optional[List[str]]:
@@ -140,16 +140,16 @@ class Fields:
             raise self.wrong(name, "must be from 0 to 86400 s")
         return float(value)
 
-    def inside(self, name: str) -> "Fields":
+    def inside(self, name: str) -> "Request":
         """The object below a field."""
-        return Fields(self.raw(name), self.path(name))
+        return Request(self.raw(name), self.path(name))
 
-    def each(self, name: str) -> List["Fields"]:
+    def each(self, name: str) -> List["Request"]:
         """The objects of a list."""
         value = self.raw(name)
         if not isinstance(value, list):
             raise self.wrong(name, "must be a list")
-        return [Fields(item, self.path(f"{name}[{i}]")) for i, item in enumerate(value)]
+        return [Request(item, self.path(f"{name}[{i}]")) for i, item in enumerate(value)]
 
     def done(self) -> None:
         """Complain about a field that nobody asked for."""
@@ -176,5 +176,5 @@ def complaint(error: Exception) -> str:
     return str(error) if foreseen else f"{type(error).__name__}: {error}"
 
 
-def read_epoch(request: Fields) -> int:
+def read_epoch(request: Request) -> int:
     return request.whole("epoch", 0, 2**63 - 1)

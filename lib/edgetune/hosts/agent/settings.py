@@ -1,37 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The settings of a request."""
 
-from typing import List, Optional, Sequence
+from typing import List
 
-from edgetune.hosts.agent.kinds import HANDLERS
-from edgetune.hosts.agent.protocol import Fields
+from edgetune.hosts.agent.protocol import Request
 from edgetune.vocabulary.grammar import Wrong
 from edgetune.vocabulary.kind import Kind
 from edgetune.vocabulary.kinds import KINDS
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.targets import SERVICE_NAME
 from edgetune.vocabulary.values import Target, Value, bounded
 
 
-class Setting:
-    """One thing a tuning sets on this host; ``beside`` are all the settings of that tuning."""
-
-    def __init__(
-        self, kind: str, target: Target, value: Value, only: Optional[str], restart: Optional[str]
-    ) -> None:
-        self.kind = kind
-        self.target = target
-        self.value = value
-        self.only = only
-        self.restart = restart
-        self.beside: Sequence[Setting] = ()
-
-    @property
-    def id(self) -> str:
-        """Names it on a host, such as ``nic.rps:eth0``."""
-        return KINDS[self.kind].id_of(self.target)
-
-
-def read_settings(request: Fields) -> List[Setting]:
+def read_settings(request: Request) -> List[Setting]:
     """The settings of a request, each checked by its kind."""
     settings: List[Setting] = []
     for fields in request.each("settings"):
@@ -42,13 +23,13 @@ def read_settings(request: Fields) -> List[Setting]:
     if not settings:
         raise request.wrong("settings", "is empty")
     for setting in settings:
-        setting.beside = settings
+        setting.siblings = settings
     return settings
 
 
-def _read_setting(fields: Fields) -> Setting:
+def _read_setting(fields: Request) -> Setting:
     name = fields.text("kind", ".*")
-    if name not in HANDLERS:
+    if not KINDS.on_hosts(name):
         raise fields.wrong("kind", "is none that this agent knows")
     kind = KINDS[name]
     target = _read_target(fields.inside("target"), kind)
@@ -65,7 +46,7 @@ def _read_setting(fields: Fields) -> Setting:
     return setting
 
 
-def _read_target(fields: Fields, kind: Kind) -> Target:
+def _read_target(fields: Request, kind: Kind) -> Target:
     target = {}
     for name, own in kind.target.items():
         target[name] = fields.text(name, own.pattern)
@@ -76,14 +57,14 @@ def _read_target(fields: Fields, kind: Kind) -> Target:
     return target
 
 
-def _read_value(fields: Fields, kind: Kind, target: Target) -> Value:
+def _read_value(fields: Request, kind: Kind, target: Target) -> Value:
     try:
         return kind.read(target, fields.raw("value"))
     except Wrong as wrong:
         raise fields.wrong(f"value.{wrong.part}" if wrong.part else "value", str(wrong)) from None
 
 
-def _check_numbers(fields: Fields, value: Value) -> None:
+def _check_numbers(fields: Request, value: Value) -> None:
     try:
         bounded("raise", value, value)
     except ValueError:

@@ -1,28 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tunings that stand on one that is taken back: lifted, and laid on again."""
+"""Tunings that stand on one that is taken back: suspended, and applied again."""
 
 from typing import Dict, List, Optional, Set
 
 from edgetune.hosts.agent.change import put_on, record
 from edgetune.hosts.agent.drift import drift_of
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.journal import Entry, Journal, Journals
+from edgetune.hosts.agent.journal import Entry, Journal, Journals, Reading
 from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.observe import Row, observe
-from edgetune.hosts.agent.protocol import Failed, Json, Refused
-from edgetune.hosts.agent.put_back import attempt, put_back
+from edgetune.hosts.agent.protocol import Failed, Refused
+from edgetune.hosts.agent.restore import attempt, restore_all
 from edgetune.hosts.agent.services import started
-from edgetune.hosts.agent.settings import Setting
 from edgetune.hosts.agent.touched import changed_by, touched_by, touched_by_all
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import Value
 
 
 class Stack:
     """The tunings above one that is taken back.
 
-    They are lifted, the newest first, and laid on again, the oldest first, on what stands then.
+    They are suspended, the newest first, and applied again, the oldest first, on what is then.
     Whoever is killed in between leaves the one below ``restoring`` and some of the others
-    ``lifted``, and all of it can be done again from the start: the journal of the one below goes
+    ``suspended``, and all of it can be done again from the start: the journal of the one below goes
     last, and those of the others hold at any time what stands of them. Each step gives back the
     problems there were, with which no other step may be taken.
     """
@@ -33,26 +33,26 @@ class Stack:
         self._below = below
         self._journals = above(host, below)
         for other in self._journals:
-            if other.state not in ("confirmed", "lifted"):
+            if other.state not in ("confirmed", "suspended"):
                 what = f"{other.tuning} was applied later and is {other.state}"
                 raise Refused(f"{what}: restore it first")
 
-    def lift(self) -> List[str]:
+    def suspend(self) -> List[str]:
         """Put back what they changed."""
         problems: List[str] = []
         for journal in reversed(self._journals):
             if not problems:
-                attempt(problems, journal.tuning, self._lift, journal)
+                attempt(problems, journal.tuning, self._suspend, journal)
         return problems
 
-    def lay(self) -> List[str]:
+    def reapply(self) -> List[str]:
         """Set them again; the services that this asks for are due with the one below."""
         problems: List[str] = []
-        changed = [entry for entry in self._below.entries if entry.runtime]
-        running = {entry.setting.id: entry.before["runtime"] for entry in changed}
+        below = [entry for entry in self._below.entries if entry.runtime]
+        running = {entry.setting.id: entry.before.runtime for entry in below}
         for journal in self._journals:
             if not problems:
-                attempt(problems, journal.tuning, self._lay, journal, running)
+                attempt(problems, journal.tuning, self._reapply, journal, running)
         return problems
 
     def settle(self) -> List[str]:
@@ -62,10 +62,10 @@ class Stack:
             attempt(problems, journal.tuning, self._settle, journal, self._journals[index + 1 :])
         return problems
 
-    def _lift(self, journal: Journal) -> None:
-        journal.state = "lifted"
+    def _suspend(self, journal: Journal) -> None:
+        journal.state = "suspended"
         Journals(self._host).save(journal)
-        problems = put_back(self._host, journal)
+        problems = restore_all(self._host, journal)
         if problems:
             raise Failed("; ".join(problems))
         for entry in journal.entries:
@@ -73,7 +73,7 @@ class Stack:
         journal.files = {}
         Journals(self._host).save(journal)
 
-    def _lay(self, journal: Journal, running: Dict[str, Value]) -> None:
+    def _reapply(self, journal: Journal, running: Dict[str, Optional[Value]]) -> None:
         old = journal.entries
         rows = [self._row(journal, entry, running) for entry in old]
         record(self._host, journal, rows)
@@ -82,9 +82,9 @@ class Stack:
         Journals(self._host).save(journal)
         put_on(self._host, journal)
 
-    def _row(self, journal: Journal, entry: Entry, running: Dict[str, Value]) -> Row:
+    def _row(self, journal: Journal, entry: Entry, running: Dict[str, Optional[Value]]) -> Row:
         own, setting = entry.setting, entry.asked_for
-        before = running.get(own.id, entry.before["runtime"])
+        before = running.get(own.id, entry.before.runtime)
         live = HANDLERS[own.kind](self._host).live
         row = observe(self._host, setting, journal.tuning, None if live else before)
         if row.problem:
@@ -94,7 +94,7 @@ class Stack:
     def _owe_restarts(self, old: List[Entry], new: List[Entry]) -> None:
         """A service that runs with another value than it will be given has to be restarted.
 
-        After a boot it may have been started while this was lifted.
+        After a boot it may have been started while this was suspended.
         """
         due = [
             entry.setting.restart
@@ -127,17 +127,17 @@ def above(host: Host, journal: Journal) -> List[Journal]:
     touched, found = changed_by(host, journal.entries), []
     for other in Journals(host).all():
         reach = touched_by_all(host, other.entries)
-        stands_on_it = other.state == "lifted" or bool(touched & reach)
+        stands_on_it = other.state == "suspended" or bool(touched & reach)
         if other.sequence > journal.sequence and stands_on_it:
             touched |= reach
             found.append(other)
     return found
 
 
-def way_back(host: Host, journal: Journal) -> Dict[str, Optional[Json]]:
+def way_back(host: Host, journal: Journal) -> Dict[str, Optional[Reading]]:
     """What each setting will be once a tuning is taken back, by id.
 
-    None where a later one holds it. Values are as in ``before`` of an entry.
+    None where a later one holds it.
     """
     held: Set[str] = set()
     for other in Journals(host).all():

@@ -3,7 +3,7 @@
 
 import contextlib
 import re
-from typing import Dict, Iterator, Optional, Set
+from typing import Dict, Iterator, NamedTuple, Optional, Set
 
 from edgetune.hosts.agent.counters import meminfo
 from edgetune.hosts.agent.host import Host
@@ -73,19 +73,24 @@ def _line(text: str, name: str) -> Optional[str]:
     return found.group(1).strip() if found else None
 
 
-def memory_facts(host: Host) -> Json:
+class Memory(NamedTuple):
     """How much memory there is, in kB; ``nodes`` without those that have none."""
+
+    total_kb: Optional[int]
+    swap_kb: Optional[int]
+    nodes: Dict[str, Optional[int]]
+    smallest_node_kb: Optional[int]
+
+
+def memory_of(host: Host) -> Memory:
+    """The memory of a host."""
     told = meminfo(host)
     total = told.get("MemTotal")
     of_node = {node: _node_kb(host, node) for node in node_numbers(host)}
     nodes: Dict[str, Optional[int]] = {str(node): kb for node, kb in of_node.items() if kb}
     nodes = nodes or {"0": total}
-    return {
-        "total_kb": total,
-        "swap_kb": told.get("SwapTotal"),
-        "nodes": nodes,
-        "smallest_node_kb": min(nodes.values(), key=lambda kb: kb or 0),
-    }
+    smallest = min(nodes.values(), key=lambda kb: kb or 0)
+    return Memory(total, told.get("SwapTotal"), nodes, smallest)
 
 
 def _node_kb(host: Host, node: int) -> int:

@@ -12,8 +12,8 @@ from typing import Iterable, Set
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.interrupts import find_interrupts
 from edgetune.hosts.agent.journal import Entry
-from edgetune.hosts.agent.settings import Setting
 from edgetune.vocabulary.kinds import KINDS
+from edgetune.vocabulary.setting import Setting
 
 OF_KERNEL = ("/sys/", "/proc/irq/")
 NET = "/sys/class/net"
@@ -29,7 +29,7 @@ def touched_by(host: Host, setting: Setting) -> Set[str]:
 
 
 def touched_by_all(host: Host, entries: Iterable[Entry]) -> Set[str]:
-    """What they change, or may change if they are laid on again."""
+    """What they change, or may change if they are applied again."""
     return {thing for entry in entries for thing in touched_by(host, entry.setting)}
 
 

@@ -3,24 +3,25 @@
 
 from typing import List, Sequence
 
+from edgetune.hosts.agent.boot_hook import BootHook
 from edgetune.hosts.agent.change import services_of
 from edgetune.hosts.agent.files import is_as_remembered
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.journal import Entry, Journal, Journals
+from edgetune.hosts.agent.journal import Entry, Journal, Journals, Reading
 from edgetune.hosts.agent.kinds import HANDLERS
-from edgetune.hosts.agent.observe import current_all, diff_of
-from edgetune.hosts.agent.protocol import Failed, Json
-from edgetune.hosts.agent.put_back import attempt, put_back, put_settings_back
+from edgetune.hosts.agent.observe import Difference, current_all, diff_of
+from edgetune.hosts.agent.protocol import Failed
+from edgetune.hosts.agent.restore import attempt, restore_all, restore_settings
+from edgetune.hosts.agent.revert_timer import disarm_timer
 from edgetune.hosts.agent.services import restart, started
 from edgetune.hosts.agent.stack import Stack, refuse_below
-from edgetune.hosts.agent.standby import BootHook, disarm_timer
-from edgetune.vocabulary.contents import alike, same_values
+from edgetune.vocabulary.contents import alike
 
 
 class Undone:
     """What taking a tuning back did: rows as in a diff, and the services restarted."""
 
-    def __init__(self, changed: bool, diff: List[Json], restarted: List[str]) -> None:
+    def __init__(self, changed: bool, diff: List[Difference], restarted: List[str]) -> None:
         self.changed = changed
         self.diff = diff
         self.restarted = restarted
@@ -37,7 +38,7 @@ def take_back(host: Host, journal: Journal) -> Undone:
     found = current_all(host, journal.entries)
     changed = _differs(host, journal, found)
     unsaved = _mark_restoring(host, journal, services_of(journal.entries if changed else []))
-    problems = stack.lift() or put_back(host, journal) or stack.lay()
+    problems = stack.suspend() or restore_all(host, journal) or stack.reapply()
     services = started(host, journal.services_due)
     attempt(problems, "", restart, host, services)
     problems = problems or stack.settle()
@@ -57,7 +58,7 @@ def _mark_restoring(host: Host, journal: Journal, due: Sequence[str]) -> List[st
 
     It is none for a tuning that was never confirmed: its journal asks for its end in any state.
     """
-    needed = journal.state in ("confirmed", "lifted")
+    needed = journal.state in ("confirmed", "suspended")
     journal.state = "restoring"
     journal.services_due = list(dict.fromkeys([*journal.services_due, *due]))
     problems: List[str] = []
@@ -81,10 +82,10 @@ def take_back_live(host: Host, journal: Journal, names: Sequence[str]) -> Undone
         if entry.setting.id in names and entry.runtime and HANDLERS[entry.setting.kind](host).live
     ]
     found = current_all(host, chosen)
-    due = [entry for entry, now in zip(chosen, found) if now["runtime"] != entry.before["runtime"]]
+    due = [entry for entry, now in zip(chosen, found) if now.runtime != entry.before.runtime]
     unsaved = _mark_restoring(host, journal, services_of(due))
     problems: List[str] = []
-    put_settings_back(host, chosen, problems)
+    restore_settings(host, chosen, problems)
     if problems:
         raise Failed("; ".join(unsaved + problems))
     diff = diff_of(chosen, found, current_all(host, chosen))
@@ -98,15 +99,15 @@ def what_differs(host: Host, journal: Journal) -> List[str]:
     return files + [entry.setting.id for entry, now in found if not _is_back(host, entry, now)]
 
 
-def _is_back(host: Host, entry: Entry, now: Json) -> bool:
+def _is_back(host: Host, entry: Entry, now: Reading) -> bool:
     handler, was = HANDLERS[entry.setting.kind](host), entry.before
-    running = now["runtime"] == was["runtime"] or not handler.live
-    running = running or handler.is_back(entry.setting.target, now["runtime"], was["runtime"])
-    return running and alike(now["persistent"], was["persistent"])
+    running = now.runtime == was.runtime or not handler.live
+    running = running or handler.is_back(entry.setting.target, now.runtime, was.runtime)
+    return running and alike(now.persistent, was.persistent)
 
 
-def _differs(host: Host, journal: Journal, found: Sequence[Json]) -> bool:
-    settings = not all(same_values(own.before, now) for own, now in zip(journal.entries, found))
+def _differs(host: Host, journal: Journal, found: Sequence[Reading]) -> bool:
+    settings = not all(own.before.is_like(now) for own, now in zip(journal.entries, found))
     return settings or not all(
         is_as_remembered(host, name, was) for name, was in journal.files.items()
     )

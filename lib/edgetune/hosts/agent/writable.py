@@ -4,33 +4,32 @@
 import os
 from typing import List, Optional, Sequence
 
-from edgetune.hosts.agent.change import blank, to_be_set
+from edgetune.hosts.agent.hook_files import hook_files
 from edgetune.hosts.agent.host import LOCK, Host
-from edgetune.hosts.agent.journal import Journal
+from edgetune.hosts.agent.journal import Head, Journal, Journals
 from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.observe import Row
-from edgetune.hosts.agent.protocol import Json, Unsupported
-from edgetune.hosts.agent.standby import BootHook
+from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.vocabulary.places import STATE
 
 
-def refuse_unwritable(host: Host, rows: Sequence[Row], head: Json) -> None:
+def refuse_unwritable(host: Host, rows: Sequence[Row], head: Head) -> None:
     """Let each row that is to be changed say why a file that this needs cannot be written."""
     changing = [row for row in rows if row.status == "change"]
     if not changing:
         return
-    always = [f"{STATE}/tunings/{head['tuning']}.json", LOCK, *BootHook(host).files]
+    always = [f"{STATE}/tunings/{head.tuning}.json", LOCK, *hook_files(host)]
     common = _first_problem(host, always)
-    journal = blank(host, head)
+    journal = Journals(host).blank(head)
     for row in changing:
         row.problem = common or _first_problem(host, _files_of(host, journal, row))
 
 
 def _files_of(host: Host, journal: Journal, row: Row) -> List[str]:
-    if not row.differs["stored"]:
+    if not row.stored_differs:
         return []
     try:
-        return list(HANDLERS[row.setting.kind](host).files(journal, [to_be_set(row)]))
+        return list(HANDLERS[row.setting.kind](host).files(journal, [row.to_be_set]))
     except Unsupported:
         return []
 

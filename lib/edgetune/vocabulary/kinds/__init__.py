@@ -28,6 +28,10 @@ class Kinds(Mapping[str, Kind]):
             return False
         return find_spec(_module_of(name)) is not None
 
+    def on_hosts(self, name: object) -> bool:
+        """Whether there is a kind of that name, and the agent of a host sets it."""
+        return name in self and not self[str(name)].by_bmc
+
     def __iter__(self) -> Iterator[str]:
         """In the order of application."""
         return iter(sorted(_listed(), key=lambda name: (self[name].order, name)))

@@ -3,16 +3,22 @@
 
 from edgetune.vocabulary.grammar import Text
 from edgetune.vocabulary.kind import Field, Kind
-from edgetune.vocabulary.values import NODE
+from edgetune.vocabulary.values import NODE, Target
 
 # Ranges only: a comma would end the option of some versions of mount.
 NODES = f"{NODE}(-{NODE})?"
+
+
+def mount_of(target: Target) -> str:
+    """Where the tmpfs is mounted."""
+    return target["mount"]
+
 
 KIND = Kind(
     name="memory.tmpfs_policy",
     target={"mount": Field("/[!-~]{0,200}", "Where a tmpfs is mounted.")},
     value=Text(f"interleave(:{NODES})?|bind:{NODES}|prefer:{NODE}|local"),
-    touches=lambda target: [f"mount {target['mount']}"],
+    touches=lambda target: [f"mount {mount_of(target)}"],
     disruption="live",
     order=150,
     ordered=False,

@@ -3,7 +3,7 @@
 
 from edgetune.vocabulary.grammar import Parts, Whole
 from edgetune.vocabulary.kind import Kind
-from edgetune.vocabulary.targets import INTERFACE, interface_of
+from edgetune.vocabulary.targets import INTERFACE, touches_interface
 
 TYPES = ("rx", "tx", "combined")
 
@@ -11,7 +11,7 @@ KIND = Kind(
     name="nic.channels",
     target={"interface": INTERFACE},
     value=Parts(dict.fromkeys(TYPES, Whole(0, 65536))),
-    touches=interface_of,
+    touches=touches_interface,
     disruption="drain",
     order=30,
     summary='How many queues an interface has, such as {"combined": 4}; ethtool tells and changes '

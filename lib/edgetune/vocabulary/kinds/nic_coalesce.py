@@ -3,7 +3,7 @@
 
 from edgetune.vocabulary.grammar import SWITCH, Parts, Whole
 from edgetune.vocabulary.kind import Kind
-from edgetune.vocabulary.targets import INTERFACE, interface_of
+from edgetune.vocabulary.targets import INTERFACE, touches_interface
 
 SWITCHES = ("adaptive-rx", "adaptive-tx", "cqe-mode-rx", "cqe-mode-tx")
 
@@ -35,7 +35,7 @@ KIND = Kind(
     name="nic.coalesce",
     target={"interface": INTERFACE},
     value=Parts({**dict.fromkeys(SWITCHES, SWITCH), **dict.fromkeys(NUMBERS, Whole(0, 2**32 - 1))}),
-    touches=interface_of,
+    touches=touches_interface,
     # Of the drivers we know only ixgbe starts the interface anew, where LRO comes or goes with it.
     disruption="live",
     order=70,

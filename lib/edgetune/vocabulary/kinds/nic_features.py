@@ -5,7 +5,7 @@ from typing import Dict, Union
 
 from edgetune.vocabulary.grammar import SWITCH, Parts, Wrong
 from edgetune.vocabulary.kind import Kind
-from edgetune.vocabulary.targets import INTERFACE, interface_of
+from edgetune.vocabulary.targets import INTERFACE, touches_interface
 from edgetune.vocabulary.values import Target, Value, parts
 
 SHORT = {
@@ -41,7 +41,7 @@ KIND = Kind(
     target={"interface": INTERFACE},
     value=Parts({r"[a-z0-9][a-z0-9_-]{0,99}": SWITCH}),
     tidy=tidy,
-    touches=interface_of,
+    touches=touches_interface,
     # Drivers reset the link for some of them (ntuple above all).
     disruption="drain",
     order=60,

@@ -3,7 +3,7 @@
 
 from edgetune.vocabulary.grammar import Text
 from edgetune.vocabulary.kind import Kind
-from edgetune.vocabulary.targets import INTERFACE, interface_of
+from edgetune.vocabulary.targets import INTERFACE, touches_interface
 from edgetune.vocabulary.values import CPUS, Target, Value, cpu_list
 
 POLICIES = ("local", "spread", "interleave")
@@ -19,7 +19,7 @@ KIND = Kind(
     target={"interface": INTERFACE},
     value=Text("|".join([*POLICIES, CPUS])),
     tidy=tidy,
-    touches=interface_of,
+    touches=touches_interface,
     disruption="live",
     order=80,
     ordered=False,

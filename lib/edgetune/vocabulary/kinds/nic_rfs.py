@@ -3,7 +3,7 @@
 
 from edgetune.vocabulary.grammar import Text
 from edgetune.vocabulary.kind import Kind
-from edgetune.vocabulary.targets import INTERFACE, interface_of, parameter
+from edgetune.vocabulary.targets import INTERFACE, parameter, touches_interface
 from edgetune.vocabulary.values import whole_number
 
 TABLE = parameter("net.core.rps_sock_flow_entries")
@@ -13,7 +13,7 @@ KIND = Kind(
     target={"interface": INTERFACE},
     value=Text(r"[0-9]{1,9}"),
     tidy=whole_number,
-    touches=lambda target: [*interface_of(target), TABLE],
+    touches=lambda target: [*touches_interface(target), TABLE],
     disruption="live",
     order=110,
     summary="How many flows are steered to the CPU that reads them (RFS), in both halves.",

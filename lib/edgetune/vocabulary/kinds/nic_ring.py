@@ -3,7 +3,7 @@
 
 from edgetune.vocabulary.grammar import Parts, Whole
 from edgetune.vocabulary.kind import Kind
-from edgetune.vocabulary.targets import INTERFACE, interface_of
+from edgetune.vocabulary.targets import INTERFACE, touches_interface
 
 SIDES = ("rx", "tx")
 
@@ -11,7 +11,7 @@ KIND = Kind(
     name="nic.ring",
     target={"interface": INTERFACE},
     value=Parts(dict.fromkeys(SIDES, Whole(1, 65536))),
-    touches=interface_of,
+    touches=touches_interface,
     # Nearly every driver stops its queues, and most take the link down, while rings change.
     disruption="drain",
     order=40,

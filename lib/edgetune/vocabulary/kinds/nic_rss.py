@@ -6,7 +6,7 @@ from typing import Union
 
 from edgetune.vocabulary.grammar import Parts, Text, Whole, Wrong
 from edgetune.vocabulary.kind import Kind
-from edgetune.vocabulary.targets import INTERFACE, interface_of
+from edgetune.vocabulary.targets import INTERFACE, touches_interface
 from edgetune.vocabulary.values import Target, Value, parts
 
 FLOWS = ("tcp4", "udp4", "sctp4", "tcp6", "udp6", "sctp6")
@@ -46,7 +46,7 @@ KIND = Kind(
         }
     ),
     tidy=tidy,
-    touches=interface_of,
+    touches=touches_interface,
     # Some drivers stop their queues for another table (bnxt_en).
     disruption="drain",
     order=50,

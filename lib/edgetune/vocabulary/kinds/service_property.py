@@ -3,13 +3,18 @@
 
 from edgetune.vocabulary.grammar import LINE, Text, Wrong
 from edgetune.vocabulary.kind import Field, Kind
-from edgetune.vocabulary.targets import SERVICE, property_of
+from edgetune.vocabulary.targets import SERVICE, property_of, service_of
 from edgetune.vocabulary.values import Target, Value, cpu_list
+
+
+def name_of(target: Target) -> str:
+    """The name of the property."""
+    return target["property"]
 
 
 def tidy(target: Target, value: Value) -> Value:
     """A line as in a unit file; CPU lists in their shortest form."""
-    if target["property"] == "CPUAffinity":
+    if name_of(target) == "CPUAffinity":
         return cpu_list(str(value))
     line = " ".join(str(value).split())
     if line.endswith("\\"):
@@ -28,7 +33,7 @@ KIND = Kind(
     },
     value=Text(LINE),
     tidy=tidy,
-    touches=lambda target: [property_of(target["service"], target["property"])],
+    touches=lambda target: [property_of(service_of(target), name_of(target))],
     disruption="restart",
     order=180,
     summary="A property of a service's unit, such as LimitNOFILE; it takes effect with a restart.",

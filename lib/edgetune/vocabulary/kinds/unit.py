@@ -4,6 +4,13 @@
 from edgetune.vocabulary.grammar import SWITCH, Parts
 from edgetune.vocabulary.kind import Field, Kind
 from edgetune.vocabulary.protected import unit_refusal
+from edgetune.vocabulary.values import Target
+
+
+def unit_of(target: Target) -> str:
+    """The name of the unit."""
+    return target["unit"]
+
 
 KIND = Kind(
     name="unit",
@@ -15,7 +22,7 @@ KIND = Kind(
         )
     },
     value=Parts({"enabled": SWITCH, "active": SWITCH}),
-    touches=lambda target: [f"unit {target['unit']}"],
+    touches=lambda target: [f"unit {unit_of(target)}"],
     disruption="live",
     # Stops what would change the others, such as irqbalance.
     order=20,

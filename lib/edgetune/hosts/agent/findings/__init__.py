@@ -27,11 +27,11 @@ from edgetune.hosts.agent.findings.receive import (
     rss_reach,
     time_squeeze,
 )
-from edgetune.hosts.agent.findings.seen import Seen
+from edgetune.hosts.agent.findings.snapshot import Snapshot
 from edgetune.hosts.agent.findings.sockets import accept_queue, initial_cwnd
 from edgetune.hosts.agent.protocol import Json
 
-Finder = Callable[[Seen], Iterator[Json]]
+Finder = Callable[[Snapshot], Iterator[Json]]
 
 FINDERS: Tuple[Finder, ...] = (
     ring_overflow,

@@ -3,8 +3,8 @@
 
 from typing import Dict, Iterator, List, Optional, Tuple
 
-from edgetune.hosts.agent.drift import drifted
-from edgetune.hosts.agent.findings.seen import Seen
+from edgetune.hosts.agent.drift import Drift, drifted
+from edgetune.hosts.agent.findings.snapshot import Snapshot
 from edgetune.hosts.agent.findings.words import finding
 from edgetune.hosts.agent.journal import Journals
 from edgetune.hosts.agent.kinds.sysctl import Sysctl
@@ -15,11 +15,11 @@ SHOWN = 3
 PACKAGED = "/usr/lib/"
 
 
-def irqbalance(seen: Seen) -> Iterator[Json]:
+def irqbalance(snap: Snapshot) -> Iterator[Json]:
     """It moves interrupts about, also those that a tuning has put somewhere."""
-    if not _runs(seen, "irqbalance"):
+    if not _runs(snap, "irqbalance"):
         return
-    journals = Journals(seen.host).all()
+    journals = Journals(snap.host).all()
     placed = [
         journal.tuning
         for journal in journals
@@ -31,32 +31,32 @@ def irqbalance(seen: Seen) -> Iterator[Json]:
     yield finding("irqbalance", against, {"tunings": len(placed)}, None, severity)
 
 
-def tuned(seen: Seen) -> Iterator[Json]:
+def tuned(snap: Snapshot) -> Iterator[Json]:
     """It sets its profile again whenever it starts."""
-    if _runs(seen, "tuned"):
-        profile = seen.text("/etc/tuned/active_profile") or "none that can be read"
+    if _runs(snap, "tuned"):
+        profile = snap.text("/etc/tuned/active_profile") or "none that can be read"
         what = f"tuned runs with the profile {profile}, which sets kernel and cards as it likes"
         yield finding("tuned", what, {"running": 1}, None, "conflict")
 
 
-def bpftune(seen: Seen) -> Iterator[Json]:
+def bpftune(snap: Snapshot) -> Iterator[Json]:
     """It changes buffers and congestion control while it runs."""
-    if _runs(seen, "bpftune"):
+    if _runs(snap, "bpftune"):
         what = "bpftune runs and changes buffers, backlogs and congestion control by itself"
         yield finding("bpftune", what, {"running": 1}, None, "conflict")
 
 
-def _runs(seen: Seen, name: str) -> bool:
-    return any(process.name == name for process in seen.processes)
+def _runs(snap: Snapshot, name: str) -> bool:
+    return any(process.name == name for process in snap.processes)
 
 
-def sysctl_files(seen: Seen) -> Iterator[Json]:
+def sysctl_files(snap: Snapshot) -> Iterator[Json]:
     """Keys to which two files of the administrator give different values.
 
     That one overrides a file of the distribution, or that ours overrides one, is how it is meant.
     """
     said: Dict[str, List[Tuple[str, str]]] = {}
-    for file, key, value in Sysctl(seen.host).assignments():
+    for file, key, value in Sysctl(snap.host).assignments():
         if not file.startswith(PACKAGED):
             said.setdefault(key, []).append((file, value))
     rows = [
@@ -70,9 +70,9 @@ def sysctl_files(seen: Seen) -> Iterator[Json]:
         yield finding("sysctl_files", what, {"keys": len(rows)}, None, "conflict")
 
 
-def sysctl_not_in_force(seen: Seen) -> Iterator[Json]:
+def sysctl_not_in_force(snap: Snapshot) -> Iterator[Json]:
     """Keys that are not as the file says that decides: somebody set them since the boot."""
-    kind = Sysctl(seen.host)
+    kind = Sysctl(snap.host)
     decided: Dict[str, Tuple[str, str]] = {}
     for file, key, value in kind.assignments():
         decided[key] = file, value
@@ -87,11 +87,11 @@ def sysctl_not_in_force(seen: Seen) -> Iterator[Json]:
         yield finding("sysctl_not_in_force", what, {"keys": len(rows)}, None, "conflict")
 
 
-def drift(seen: Seen) -> Iterator[Json]:
+def drift(snap: Snapshot) -> Iterator[Json]:
     """Settings that are not any more as a standing tuning left them."""
-    rows = drifted(seen.host)
-    for tuning in dict.fromkeys(row["tuning"] for row in rows):
-        own = [row for row in rows if row["tuning"] == tuning]
+    rows = drifted(snap.host)
+    for tuning in dict.fromkeys(row.tuning for row in rows):
+        own = [row for row in rows if row.tuning == tuning]
         what = f"settings of {tuning} have drifted ({len(own)}): {_few(list(map(_drifted, own)))}"
         yield finding("drift", what, {"settings": len(own)}, tuning, "conflict")
 
@@ -111,9 +111,9 @@ def _dotted(path: str) -> str:
     return path.translate(str.maketrans("./", "/."))
 
 
-def _drifted(row: Json) -> str:
-    wanted, now, stored = (_shown(row[name]) for name in ("wanted", "runtime", "persistent"))
-    return f"{row['id']} wants {wanted}, has {now}, after a boot {stored}"
+def _drifted(row: Drift) -> str:
+    wanted, now, stored = map(_shown, (row.wanted, row.runtime, row.persistent))
+    return f"{row.id} wants {wanted}, has {now}, after a boot {stored}"
 
 
 def _shown(value: Optional[Value]) -> str:

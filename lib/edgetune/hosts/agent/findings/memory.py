@@ -6,7 +6,7 @@ import re
 from typing import Dict, Iterator, List, Tuple
 
 from edgetune.hosts.agent.counters import meminfo
-from edgetune.hosts.agent.findings.seen import Seen
+from edgetune.hosts.agent.findings.snapshot import Snapshot
 from edgetune.hosts.agent.findings.words import finding, gib, per_s, percent
 from edgetune.hosts.agent.protocol import Json
 from edgetune.hosts.agent.topology import NODES
@@ -27,24 +27,24 @@ ONE_NODE, MUCH = 0.8, 0.05
 MISSED, ALLOCATIONS = 0.1, 1000
 
 
-def fragmentation(seen: Seen) -> Iterator[Json]:
+def fragmentation(snap: Snapshot) -> Iterator[Json]:
     """Free memory in pieces too small, and what allocations had to do about it."""
-    nodes = _free_pages(seen)
+    nodes = _free_pages(snap)
     if not nodes:
         return
-    stalls = [name for name in seen.columns("vmstat", "all") if name.startswith("allocstall")]
-    waits = seen.rate("vmstat", "all", "compact_stall", *stalls)
+    stalls = [name for name in snap.columns("vmstat", "all") if name.startswith("allocstall")]
+    waits = snap.rate("vmstat", "all", "compact_stall", *stalls)
     share, free, node = min(
         (large / max(free, 1), free, node) for node, (large, free) in nodes.items()
     )
     if not (waits >= STALLS and share < WHOLE) and share >= CRUMBS:
         return
     kb = free * os.sysconf("SC_PAGE_SIZE") // 1024
-    fails = seen.total("vmstat", "all", "compact_fail")
+    fails = snap.total("vmstat", "all", "compact_fail")
     what = (
         f"{percent(share)} of the {gib(kb)} that are free on node {node} (zone Normal) are in "
         f"pieces of {1 << ORDER} pages or more; {per_s(waits, 'allocations')} wait for room "
-        f"({seen.total('vmstat', 'all', 'compact_stall')} compactions since the boot, "
+        f"({snap.total('vmstat', 'all', 'compact_stall')} compactions since the boot, "
         f"{fails} in vain)"
     )
     numbers = {"waits_per_s": waits, "large_share": share, "free_kb": kb, "node": int(node)}
@@ -52,31 +52,31 @@ def fragmentation(seen: Seen) -> Iterator[Json]:
     yield finding("fragmentation", what, numbers, tuning)
 
 
-def _free_pages(seen: Seen) -> Dict[str, Tuple[int, int]]:
+def _free_pages(snap: Snapshot) -> Dict[str, Tuple[int, int]]:
     """Of the zone Normal of each node: free pages in large pieces, and all."""
     line = re.compile(r"^Node\s+([0-9]+), zone\s+Normal\s+([0-9 \t]+)$", re.MULTILINE)
     found = {}
-    for node, numbers in line.findall(seen.text("/proc/buddyinfo")):
+    for node, numbers in line.findall(snap.text("/proc/buddyinfo")):
         pages = [int(count) << order for order, count in enumerate(numbers.split())]
         found[node] = sum(pages[ORDER:]), sum(pages)
     return found
 
 
-def swapping(seen: Seen) -> Iterator[Json]:
+def swapping(snap: Snapshot) -> Iterator[Json]:
     """Memory swapped out while there is enough of it."""
-    known = meminfo(seen.host)
+    known = meminfo(snap.host)
     names = ("MemTotal", "MemAvailable", "SwapTotal", "SwapFree")
     if not all(name in known for name in names):
-        seen.unread["/proc/meminfo"] = f"does not tell all of {', '.join(names)}"
+        snap.unread["/proc/meminfo"] = f"does not tell all of {', '.join(names)}"
         return
     memory, available, swap, left = (known[name] for name in names)
     used, free = swap - left, available / max(memory, 1)
     pages = ("pswpin", "pswpout")
-    rate = seen.rate("vmstat", "all", *pages)
-    moves = (seen.live and rate > 0) or seen.total("vmstat", "all", *pages) >= PAGES * seen.uptime
+    rate = snap.rate("vmstat", "all", *pages)
+    moves = (snap.live and rate > 0) or snap.total("vmstat", "all", *pages) >= PAGES * snap.uptime
     if free < AVAILABLE or not (moves or used >= SWAPPED * memory):
         return
-    swappiness = seen.number("/proc/sys/vm/swappiness") or 0
+    swappiness = snap.number("/proc/sys/vm/swappiness") or 0
     what = (
         f"{gib(used)} are swapped out ({per_s(rate, 'pages')} now) with {gib(available)} "
         f"available, {percent(free)} of all memory; vm.swappiness is {swappiness}"
@@ -86,9 +86,9 @@ def swapping(seen: Seen) -> Iterator[Json]:
     yield finding("swapping", what, numbers, "no_swap" if moves and swappiness > 1 else None)
 
 
-def shmem_on_one_node(seen: Seen) -> Iterator[Json]:
+def shmem_on_one_node(snap: Snapshot) -> Iterator[Json]:
     """Shared memory, such as the files of a tmpfs, on one node of several."""
-    nodes = {node: _node_kb(seen, node) for node in seen.nodes}
+    nodes = {node: _node_kb(snap, node) for node in snap.nodes}
     sizes = {node: kb for node, kb in nodes.items() if kb.get("MemTotal")}
     shared = {node: kb.get("Shmem", 0) for node, kb in sizes.items()}
     whole = sum(shared.values())
@@ -103,22 +103,22 @@ def shmem_on_one_node(seen: Seen) -> Iterator[Json]:
         yield finding("shmem_on_one_node", what, numbers, "numa_interleave")
 
 
-def _node_kb(seen: Seen, node: str) -> Dict[str, int]:
+def _node_kb(snap: Snapshot, node: str) -> Dict[str, int]:
     rows: List[Tuple[str, str]] = re.findall(
-        r"^Node [0-9]+ (\w+):\s+([0-9]+) kB", seen.text(f"{NODES}/{node}/meminfo"), re.MULTILINE
+        r"^Node [0-9]+ (\w+):\s+([0-9]+) kB", snap.text(f"{NODES}/{node}/meminfo"), re.MULTILINE
     )
     return {name: int(number) for name, number in rows}
 
 
-def numa_miss(seen: Seen) -> Iterator[Json]:
+def numa_miss(snap: Snapshot) -> Iterator[Json]:
     """Memory taken from another node than the one wanted, which was full."""
-    nodes = seen.rows("numastat")
-    misses = {node: seen.rate("numastat", node, "numa_miss") for node in nodes}
-    whole = sum(misses.values()) + sum(seen.rate("numastat", node, "numa_hit") for node in nodes)
+    nodes = snap.rows("numastat")
+    misses = {node: snap.rate("numastat", node, "numa_miss") for node in nodes}
+    whole = sum(misses.values()) + sum(snap.rate("numastat", node, "numa_hit") for node in nodes)
     missed = sum(misses.values())
     if len(nodes) < 2 or whole < ALLOCATIONS or missed < MISSED * whole:
         return
-    foreign = {node: seen.rate("numastat", node, "numa_foreign") for node in nodes}
+    foreign = {node: snap.rate("numastat", node, "numa_foreign") for node in nodes}
     full = max(foreign, key=lambda node: foreign[node])
     share = missed / whole
     what = (

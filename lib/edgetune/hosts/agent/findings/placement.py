@@ -6,7 +6,7 @@ import re
 from typing import Iterator, List, Optional, Set
 
 from edgetune.hosts.agent.findings.irqs import allowed_on, queue_irqs, served_by
-from edgetune.hosts.agent.findings.seen import Seen
+from edgetune.hosts.agent.findings.snapshot import Snapshot
 from edgetune.hosts.agent.findings.words import finding
 from edgetune.hosts.agent.protocol import Json
 from edgetune.vocabulary.values import format_cpus, parse_cpus
@@ -24,65 +24,65 @@ class Thread:
         self.last = last
 
 
-def web_on_irq_cpus(seen: Seen) -> Iterator[Json]:
+def web_on_irq_cpus(snap: Snapshot) -> Iterator[Json]:
     """Threads of services that share their CPU with interrupts of a network card."""
-    irqs = [irq for nic in seen.nics for irq in queue_irqs(seen, nic)]
-    serving = {cpu for irq in irqs for cpu in served_by(seen, irq)} & seen.online
-    if not serving or len(seen.online) < 2:
+    irqs = [irq for nic in snap.nics for irq in queue_irqs(snap, nic)]
+    serving = {cpu for irq in irqs for cpu in served_by(snap, irq)} & snap.online
+    if not serving or len(snap.online) < 2:
         return
-    if all(allowed_on(seen, irq) >= seen.online for irq in irqs):
+    if all(allowed_on(snap, irq) >= snap.online for irq in irqs):
         what = (
-            f"the {len(irqs)} interrupts of its cards may go to any of {len(seen.online)} CPUs, so "
+            f"the {len(irqs)} interrupts of its cards may go to any of {len(snap.online)} CPUs, so "
             "no web server can keep off those that serve them"
         )
         yield finding("irqs_anywhere", what, {"interrupts": len(irqs)}, "cpu_scheduling", "note")
         return
-    for service in seen.services:
-        found = _shared(seen, service, serving)
+    for service in snap.services:
+        found = _shared(snap, service, serving)
         if found:
             yield found
 
 
-def _shared(seen: Seen, service: str, serving: Set[int]) -> Optional[Json]:
-    threads = [thread for pid in _pids(seen, service) for thread in _threads(seen, pid)]
+def _shared(snap: Snapshot, service: str, serving: Set[int]) -> Optional[Json]:
+    threads = [thread for pid in _pids(snap, service) for thread in _threads(snap, pid)]
     may = [thread for thread in threads if thread.allowed & serving]
     there = [thread for thread in may if thread.last in serving]
     if not may:
         return None
-    left = len(seen.online - serving)
+    left = len(snap.online - serving)
     what = (
         f"{len(may)} of {len(threads)} threads of {service} may run on the CPUs that serve its "
         f"cards' interrupts ({format_cpus(serving)}); {len(there)} last ran there"
     )
     numbers = {"may_run_there": len(may), "last_ran_there": len(there), "threads": len(threads)}
     # Without half of the CPUs a web server has less than before.
-    tuning = "cpu_scheduling" if 2 * left >= len(seen.online) else None
+    tuning = "cpu_scheduling" if 2 * left >= len(snap.online) else None
     return finding("web_on_irq_cpus", what, {**numbers, "other_cpus": left}, tuning)
 
 
-def _pids(seen: Seen, service: str) -> List[int]:
+def _pids(snap: Snapshot, service: str) -> List[int]:
     """The processes of a service: those of its control group, else its main one and below."""
-    group = seen.run("systemctl", "show", "-p", "ControlGroup", service).strip().partition("=")[2]
+    group = snap.run("systemctl", "show", "-p", "ControlGroup", service).strip().partition("=")[2]
     for top in GROUPS if group.startswith("/") else ():
-        pids = seen.host.text(f"{top}{group}/cgroup.procs").split()
+        pids = snap.host.text(f"{top}{group}/cgroup.procs").split()
         if pids:
             return [int(pid) for pid in pids if pid.isdigit()]
-    main = seen.run("systemctl", "show", "-p", "MainPID", service).strip().partition("=")[2]
-    return _family(seen, int(main)) if main.isdigit() and main != "0" else []
+    main = snap.run("systemctl", "show", "-p", "MainPID", service).strip().partition("=")[2]
+    return _family(snap, int(main)) if main.isdigit() and main != "0" else []
 
 
-def _family(seen: Seen, pid: int) -> List[int]:
+def _family(snap: Snapshot, pid: int) -> List[int]:
     found = [pid]
     for older in found:
-        found += [process.pid for process in seen.processes if process.parent == older]
+        found += [process.pid for process in snap.processes if process.parent == older]
     return found
 
 
-def _threads(seen: Seen, pid: int) -> Iterator[Thread]:
-    for name in seen.host.names(f"/proc/{pid}/task"):
+def _threads(snap: Snapshot, pid: int) -> Iterator[Thread]:
+    for name in snap.host.names(f"/proc/{pid}/task"):
         own = f"/proc/{pid}/task/{name}"
-        allowed = re.search(r"^Cpus_allowed_list:\s*(\S+)", seen.host.text(f"{own}/status"), re.M)
-        fields = seen.host.text(f"{own}/stat").rpartition(")")[2].split()
+        allowed = re.search(r"^Cpus_allowed_list:\s*(\S+)", snap.host.text(f"{own}/status"), re.M)
+        fields = snap.host.text(f"{own}/stat").rpartition(")")[2].split()
         with contextlib.suppress(ValueError, IndexError, AttributeError):
             if allowed:
                 yield Thread(parse_cpus(allowed.group(1)), int(fields[LAST_CPU]))

@@ -6,11 +6,11 @@ import re
 from typing import Dict, Iterator, List, Sequence, Tuple
 
 from edgetune.hosts.agent.findings.irqs import queue_irqs
-from edgetune.hosts.agent.findings.seen import Seen
+from edgetune.hosts.agent.findings.snapshot import Snapshot
 from edgetune.hosts.agent.findings.words import finding, per_s, percent
-from edgetune.hosts.agent.kinds.nic_channels import NicChannels
+from edgetune.hosts.agent.kinds.channels import Channels
 from edgetune.hosts.agent.kinds.nic_ring import NicRing
-from edgetune.hosts.agent.kinds.rss_text import read_rss, table_of
+from edgetune.hosts.agent.kinds.rss_text import indirection_of, read_rss
 from edgetune.hosts.agent.protocol import Json, Unsupported
 from edgetune.vocabulary.values import format_cpus
 
@@ -48,17 +48,17 @@ SQUEEZES = 10
 INTERRUPTS, PACKETS = 20000, 8
 
 
-def ring_overflow(seen: Seen) -> Iterator[Json]:
+def ring_overflow(snap: Snapshot) -> Iterator[Json]:
     """Packets that the card dropped because its receive rings were full."""
-    for nic in seen.nics:
-        lost = _overflows(seen, nic)
+    for nic in snap.nics:
+        lost = _overflows(snap, nic)
         name = max(lost, key=lambda counter: lost[counter])
         rate, total = lost[name]
-        share = total / max(seen.total("statistics", nic, "rx_packets"), total, 1)
-        if not (seen.live and rate) and share < DROPPED:
+        share = total / max(snap.total("statistics", nic, "rx_packets"), total, 1)
+        if not (snap.live and rate) and share < DROPPED:
             continue
-        rings = seen.counts(NicRing, nic)
-        now, most = (rings[part].get("rx", 0) for part in ("current", "max"))
+        rings = snap.counts(NicRing, nic)
+        now, most = (part.get("rx", 0) for part in (rings.current, rings.max))
         ring = (
             f"its receive rings hold {now} of at most {most}" if most else "its rings are unknown"
         )
@@ -71,22 +71,22 @@ def ring_overflow(seen: Seen) -> Iterator[Json]:
         yield finding("ring_overflow", what, numbers, tuning)
 
 
-def _overflows(seen: Seen, nic: str) -> Dict[str, Tuple[float, int]]:
+def _overflows(snap: Snapshot, nic: str) -> Dict[str, Tuple[float, int]]:
     """What each counter of full rings says, now and since the boot; they overlap."""
     missed = "rx_missed_errors"
-    found = {missed: (seen.rate("statistics", nic, missed), seen.total("statistics", nic, missed))}
-    for pattern in OVERFLOWS.get(seen.driver(nic), ()):
-        names = [name for name in seen.columns("driver", nic) if re.fullmatch(pattern, name)]
+    found = {missed: (snap.rate("statistics", nic, missed), snap.total("statistics", nic, missed))}
+    for pattern in OVERFLOWS.get(snap.driver(nic), ()):
+        names = [name for name in snap.columns("driver", nic) if re.fullmatch(pattern, name)]
         if names:
             label = names[0] if len(names) == 1 else f"{len(names)} x {names[0]}"
-            own = (seen.rate("driver", nic, *names), seen.total("driver", nic, *names))
+            own = (snap.rate("driver", nic, *names), snap.total("driver", nic, *names))
             found[label] = max(own, found.get(label, own))
     return found
 
 
-def rss_reach(seen: Seen) -> Iterator[Json]:
+def rss_reach(snap: Snapshot) -> Iterator[Json]:
     """Receive queues that RSS sends nothing to."""
-    for nic, queues, reached, size in _reaches(seen):
+    for nic, queues, reached, size in _reaches(snap):
         if reached < queues:
             what = (
                 f"{nic} has {queues} receive queues, and RSS reaches {reached} of them: "
@@ -96,40 +96,40 @@ def rss_reach(seen: Seen) -> Iterator[Json]:
             yield finding("rss_reach", what, numbers, "nic_rss")
 
 
-def _reaches(seen: Seen) -> Iterator[Tuple[str, int, int, int]]:
+def _reaches(snap: Snapshot) -> Iterator[Tuple[str, int, int, int]]:
     """Each interface with a table: its queues, those that the table holds, and its size."""
-    for nic in seen.nics:
-        now = seen.counts(NicChannels, nic)["current"]
+    for nic in snap.nics:
+        now = snap.counts(Channels, nic).current
         queues = now.get("combined", 0) + now.get("rx", 0)
-        table = _indirection(seen, nic)
+        table = _indirection(snap, nic)
         if table:
             yield nic, queues, len(set(table)), len(table)
 
 
-def _indirection(seen: Seen, nic: str) -> Sequence[int]:
-    text = seen.ethtool("-x", nic)
+def _indirection(snap: Snapshot, nic: str) -> Sequence[int]:
+    text = snap.ethtool("-x", nic)
     with contextlib.suppress(Unsupported, KeyError):
-        return table_of(read_rss(text)) if text else ()
+        return indirection_of(read_rss(text)).table if text else ()
     return ()
 
 
-def fdir_miss(seen: Seen) -> Iterator[Json]:
+def fdir_miss(snap: Snapshot) -> Iterator[Json]:
     """Flow Director sampling flows that it has forgotten when their next packet comes."""
-    for nic in seen.nics:
-        table = seen.columns("driver", nic)
-        if seen.driver(nic) != "ixgbe" or not {"fdir_match", "fdir_miss"} <= set(table):
+    for nic in snap.nics:
+        table = snap.columns("driver", nic)
+        if snap.driver(nic) != "ixgbe" or not {"fdir_match", "fdir_miss"} <= set(table):
             continue
         # With ntuple filters it samples nothing: what matches none of them is a miss as well.
-        if re.search(r"^ntuple-filters: on", seen.ethtool("-k", nic), re.MULTILINE):
+        if re.search(r"^ntuple-filters: on", snap.ethtool("-k", nic), re.MULTILINE):
             continue
-        looked_up = seen.grown("driver", nic, "fdir_match", "fdir_miss")
-        total = seen.total("driver", nic, "fdir_match", "fdir_miss")
+        looked_up = snap.grown("driver", nic, "fdir_match", "fdir_miss")
+        total = snap.total("driver", nic, "fdir_match", "fdir_miss")
         since_boot = table["fdir_miss"] / max(total, 1)
-        share = seen.grown("driver", nic, "fdir_miss") / looked_up if looked_up else 0.0
+        share = snap.grown("driver", nic, "fdir_miss") / looked_up if looked_up else 0.0
         if looked_up < ENOUGH:
             share = since_boot if total >= ENOUGH else 0.0
         if share >= MISSES:
-            rate = seen.rate("driver", nic, "fdir_miss")
+            rate = snap.rate("driver", nic, "fdir_miss")
             what = (
                 f"Flow Director of {nic} misses {percent(share)} of its lookups, {per_s(rate)} "
                 f"({percent(since_boot)} since the boot): packets of one flow come over many queues"
@@ -138,15 +138,15 @@ def fdir_miss(seen: Seen) -> Iterator[Json]:
             yield finding("fdir_miss", what, numbers, "flow_director_off")
 
 
-def net_rx_skew(seen: Seen) -> Iterator[Json]:
+def net_rx_skew(snap: Snapshot) -> Iterator[Json]:
     """Few CPUs that take most of what is received."""
-    rates = {cpu: seen.rate("softirqs", cpu, "NET_RX") for cpu in seen.rows("softirqs")}
-    rates = {cpu: rate for cpu, rate in rates.items() if int(cpu) in seen.online}
+    rates = {cpu: snap.rate("softirqs", cpu, "NET_RX") for cpu in snap.rows("softirqs")}
+    rates = {cpu: rate for cpu, rate in rates.items() if int(cpu) in snap.online}
     whole = sum(rates.values())
     few = _fewest(rates, MOST * whole)
     if whole < BUSY_HOST or len(few) > FEW * len(rates):
         return
-    busiest = max(_softirq_time(seen, cpu) for cpu in few)
+    busiest = max(_softirq_time(snap, cpu) for cpu in few)
     share = sum(rates[cpu] for cpu in few) / whole
     cpus = format_cpus({int(cpu) for cpu in few})
     what = (
@@ -154,7 +154,7 @@ def net_rx_skew(seen: Seen) -> Iterator[Json]:
         f"{per_s(whole)} in all; the busiest spends {percent(busiest)} of its time in soft "
         "interrupts"
     )
-    unreached = any(reached < queues for _, queues, reached, _ in _reaches(seen))
+    unreached = any(reached < queues for _, queues, reached, _ in _reaches(snap))
     tuning = ("nic_rss" if unreached else "rps_rfs") if busiest >= SOFTIRQ else None
     numbers = {"softirq_time": busiest, "share": share, "cpus": len(few), "online": len(rates)}
     yield finding("net_rx_skew", what, numbers, tuning)
@@ -170,20 +170,20 @@ def _fewest(rates: Dict[str, float], enough: float) -> List[str]:
     return chosen
 
 
-def _softirq_time(seen: Seen, cpu: str) -> float:
+def _softirq_time(snap: Snapshot, cpu: str) -> float:
     """The share of a CPU's time; 0 where it is not told."""
-    return seen.grown("stat", cpu, "softirq") / max(seen.grown("stat", cpu, "all"), 1)
+    return snap.grown("stat", cpu, "softirq") / max(snap.grown("stat", cpu, "all"), 1)
 
 
-def time_squeeze(seen: Seen) -> Iterator[Json]:
+def time_squeeze(snap: Snapshot) -> Iterator[Json]:
     """CPUs that stopped receiving while there was more."""
-    rates = {cpu: seen.rate("softnet", cpu, "squeezed") for cpu in seen.rows("softnet")}
+    rates = {cpu: snap.rate("softnet", cpu, "squeezed") for cpu in snap.rows("softnet")}
     whole = sum(rates.values())
     if whole < SQUEEZES:
         return
     worst = max(rates, key=lambda cpu: rates[cpu])
-    total = sum(seen.total("softnet", cpu, "squeezed") for cpu in rates)
-    budget, usecs = (seen.number(f"/proc/sys/net/core/netdev_budget{x}") for x in ("", "_usecs"))
+    total = sum(snap.total("softnet", cpu, "squeezed") for cpu in rates)
+    budget, usecs = (snap.number(f"/proc/sys/net/core/netdev_budget{x}") for x in ("", "_usecs"))
     what = (
         f"NET_RX ran out of its budget ({budget} packets, {usecs} us) {per_s(whole)} "
         f"({total} since the boot), {percent(rates[worst] / whole)} of it on CPU {worst}"
@@ -192,14 +192,14 @@ def time_squeeze(seen: Seen) -> Iterator[Json]:
     yield finding("time_squeeze", what, numbers, "rps_rfs")
 
 
-def backlog_drops(seen: Seen) -> Iterator[Json]:
+def backlog_drops(snap: Snapshot) -> Iterator[Json]:
     """Packets dropped because the backlog of a CPU was full."""
-    cpus = seen.rows("softnet")
-    rate = sum(seen.rate("softnet", cpu, "dropped") for cpu in cpus)
-    total = sum(seen.total("softnet", cpu, "dropped") for cpu in cpus)
-    share = total / max(sum(seen.total("softnet", cpu, "processed") for cpu in cpus), total, 1)
-    if (seen.live and rate) or share >= DROPPED:
-        limit = seen.number("/proc/sys/net/core/netdev_max_backlog")
+    cpus = snap.rows("softnet")
+    rate = sum(snap.rate("softnet", cpu, "dropped") for cpu in cpus)
+    total = sum(snap.total("softnet", cpu, "dropped") for cpu in cpus)
+    share = total / max(sum(snap.total("softnet", cpu, "processed") for cpu in cpus), total, 1)
+    if (snap.live and rate) or share >= DROPPED:
+        limit = snap.number("/proc/sys/net/core/netdev_max_backlog")
         what = (
             f"full backlogs of CPUs drop {per_s(rate, 'packets')} ({total} since the boot, "
             f"{percent(share)}); net.core.netdev_max_backlog is {limit}"
@@ -207,12 +207,12 @@ def backlog_drops(seen: Seen) -> Iterator[Json]:
         yield finding("backlog_drops", what, {"dropped_per_s": rate, "dropped": total})
 
 
-def interrupt_rate(seen: Seen) -> Iterator[Json]:
+def interrupt_rate(snap: Snapshot) -> Iterator[Json]:
     """Many interrupts for few packets each."""
-    for nic in seen.nics:
-        irqs = queue_irqs(seen, nic)
-        rate = sum(seen.rate("interrupts", irq, *seen.columns("interrupts", irq)) for irq in irqs)
-        packets = seen.rate("statistics", nic, "rx_packets", "tx_packets")
+    for nic in snap.nics:
+        irqs = queue_irqs(snap, nic)
+        rate = sum(snap.rate("interrupts", irq, *snap.columns("interrupts", irq)) for irq in irqs)
+        packets = snap.rate("statistics", nic, "rx_packets", "tx_packets")
         if rate >= INTERRUPTS and packets < PACKETS * rate:
             each = packets / rate
             what = (

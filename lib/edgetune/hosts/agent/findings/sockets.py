@@ -2,9 +2,9 @@
 """Connections: those that are dropped before they are accepted, and how they start."""
 
 import json
-from typing import Iterator
+from typing import Any, Iterator
 
-from edgetune.hosts.agent.findings.seen import Seen
+from edgetune.hosts.agent.findings.snapshot import Snapshot
 from edgetune.hosts.agent.findings.words import finding, per_s
 from edgetune.hosts.agent.protocol import Json
 
@@ -14,12 +14,12 @@ DROPPED = 0.01
 LONG = 4096
 
 
-def accept_queue(seen: Seen) -> Iterator[Json]:
+def accept_queue(snap: Snapshot) -> Iterator[Json]:
     """Connections dropped because nobody accepted them in time."""
     name = "TcpExt.ListenOverflows"
-    rate, total = seen.rate("protocols", "all", name), seen.total("protocols", "all", name)
-    if (seen.live and rate) or total / seen.uptime >= DROPPED:
-        longest = seen.number("/proc/sys/net/core/somaxconn") or 0
+    rate, total = snap.rate("protocols", "all", name), snap.total("protocols", "all", name)
+    if (snap.live and rate) or total / snap.uptime >= DROPPED:
+        longest = snap.number("/proc/sys/net/core/somaxconn") or 0
         what = (
             f"full accept queues drop {per_s(rate, 'connections')} ({total} since the boot); "
             f"net.core.somaxconn is {longest}"
@@ -31,13 +31,13 @@ def accept_queue(seen: Seen) -> Iterator[Json]:
         yield finding("accept_queue", what, numbers, tuning)
 
 
-def initial_cwnd(seen: Seen) -> Iterator[Json]:
+def initial_cwnd(snap: Snapshot) -> Iterator[Json]:
     """Default routes on which connections start with the kernel's 10 segments."""
     try:
-        routes = json.loads(seen.run("ip", "-j", "route", "show", "default") or "[]")
+        routes = json.loads(snap.run("ip", "-j", "route", "show", "default") or "[]")
         plain = [route for route in routes if not _has_own(route)]
     except (ValueError, TypeError, AttributeError):
-        seen.unread["ip -j route"] = "its answer is not understood"
+        snap.unread["ip -j route"] = "its answer is not understood"
         return
     if plain:
         via = ", ".join(str(route.get("dev", "several paths")) for route in plain)
@@ -45,5 +45,5 @@ def initial_cwnd(seen: Seen) -> Iterator[Json]:
         yield finding("initial_cwnd", what, {"routes": len(plain)}, "initial_cwnd", "note")
 
 
-def _has_own(route: Json) -> bool:
+def _has_own(route: Any) -> bool:
     return any("initcwnd" in metric for metric in route.get("metrics", []))

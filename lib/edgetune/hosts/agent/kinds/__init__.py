@@ -21,7 +21,7 @@ class Handlers(Mapping[str, Type[Handler]]):
         return cast(Type[Handler], getattr(module, class_of(name)))
 
     def __contains__(self, name: object) -> bool:
-        return name in KINDS and not KINDS[str(name)].by_bmc
+        return KINDS.on_hosts(name)
 
     def __iter__(self) -> Iterator[str]:
         """In the order of application."""

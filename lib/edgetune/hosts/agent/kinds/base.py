@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a host does for every kind of setting."""
 
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import Dict, List, Optional
 
 from edgetune.hosts.agent.host import Host, decode
+from edgetune.hosts.agent.journal import Journal, Journals
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.vocabulary.kind import Kind
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import Target, Value
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.journal import Journal
-    from edgetune.hosts.agent.settings import Setting
 
 
 class Handler:
@@ -30,8 +28,6 @@ class Handler:
 
     def rank(self, tuning: str) -> str:
         """What the names of the files of a tuning that is applied, or stands, begin with."""
-        from edgetune.hosts.agent.journal import Journals  # which know all kinds
-
         return Journals(self.host).rank(tuning)
 
     def text(self, file: str) -> str:
@@ -41,10 +37,10 @@ class Handler:
         except OSError as error:
             raise Unsupported(f"{file}: {error.strerror}") from None
 
-    def probe(self, setting: "Setting") -> None:
+    def probe(self, setting: Setting) -> None:
         """Unsupported when this host cannot take the value."""
 
-    def probe_stored(self, setting: "Setting", tuning: str) -> None:
+    def probe_stored(self, setting: Setting, tuning: str) -> None:
         """Unsupported when this host cannot keep the value over a boot."""
 
     def runtime(self, target: Target) -> Value:
@@ -63,23 +59,23 @@ class Handler:
         """What was read in the terms of a setting with this value, and no more of it."""
         return found
 
-    def in_terms(self, setting: "Setting", found: Value) -> Value:
-        """The same, where it depends on the settings beside it."""
+    def in_terms(self, setting: Setting, found: Value) -> Value:
+        """The same, where it depends on its siblings."""
         return self.asked(setting.target, found, setting.value)
 
     def same(self, now: Value, wanted: Value) -> bool:
         """Whether a value read is the one wanted."""
         return now == wanted
 
-    def snapshot(self, target: Target) -> Any:
-        """What ``restore`` needs, with everything downstream of the setting."""
+    def snapshot(self, target: Target) -> object:
+        """What ``restore`` needs, with everything downstream of the setting; JSON can hold it."""
         raise NotImplementedError
 
     def apply(self, target: Target, value: Value) -> None:
         """Change it now; OSError or Failed when that does not work."""
         raise NotImplementedError
 
-    def prove(self, setting: "Setting") -> None:
+    def prove(self, setting: Setting) -> None:
         """Failed when a look that costs too much for every day finds it otherwise.
 
         Asked once, after the restart of its service.
@@ -93,17 +89,29 @@ class Handler:
         """Whether the host has come far enough, while it boots, for this to be set to stay."""
         return True
 
-    def restore(self, target: Target, snapshot: Any) -> None:
-        """Make a target that is present as it was."""
+    def restore(self, target: Target, snapshot: object) -> None:
+        """Make a target that is present as it was; TypeError for no snapshot of this kind."""
         raise NotImplementedError
 
     def is_back(self, target: Target, now: Optional[Value], was: Optional[Value]) -> bool:
         """Whether ``restore`` came out where it reads otherwise than before."""
         return False
 
-    def files(self, journal: "Journal", settings: List["Setting"]) -> Dict[str, str]:
+    def files(self, journal: Journal, settings: List[Setting]) -> Dict[str, str]:
         """The files that keep these settings over a boot, with their content."""
         return {}
 
     def reload(self) -> None:
         """Make the operating system look at changed files."""
+
+
+def held(kept: object) -> Dict[str, object]:
+    """What a snapshot holds by name."""
+    if not isinstance(kept, dict):
+        raise TypeError(f"the journal holds no mapping but {kept!r}")
+    return kept
+
+
+def texts(kept: object) -> Dict[str, str]:
+    """The same, where all of it are texts."""
+    return {name: str(text) for name, text in held(kept).items()}

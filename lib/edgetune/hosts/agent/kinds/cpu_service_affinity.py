@@ -2,11 +2,12 @@
 """Services that keep off the CPUs which serve network cards."""
 
 import contextlib
-from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Set
+from typing import Dict, List, Optional, Sequence, Set
 
 from edgetune.hosts.agent.counters import interfaces
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.interrupts import find_interrupts
+from edgetune.hosts.agent.journal import Journal
 from edgetune.hosts.agent.kinds.drop_ins import header
 from edgetune.hosts.agent.kinds.service_property import ServiceProperty
 from edgetune.hosts.agent.placement import cpus_that_serve
@@ -14,11 +15,9 @@ from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.hosts.agent.threads import cpus_of_threads, descendants, processes_in
 from edgetune.hosts.agent.topology import Topology
 from edgetune.vocabulary.kinds.cpu_service_affinity import KIND, PROPERTY
+from edgetune.vocabulary.setting import Setting
+from edgetune.vocabulary.targets import service_of
 from edgetune.vocabulary.values import Target, Value, format_cpus, parse_cpus
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.journal import Journal
-    from edgetune.hosts.agent.settings import Setting
 
 
 class CpuServiceAffinity(ServiceProperty):
@@ -31,11 +30,11 @@ class CpuServiceAffinity(ServiceProperty):
     kind = KIND
     drop_in = "90-edgetune-{rank}.cpus.conf"
 
-    def probe(self, setting: "Setting") -> None:
+    def probe(self, setting: Setting) -> None:
         """Unsupported without interrupts to keep off, or when too few CPUs would be left."""
         cpus_left(self.host, setting)
 
-    def probe_stored(self, setting: "Setting", tuning: str) -> None:
+    def probe_stored(self, setting: Setting, tuning: str) -> None:
         self.refuse_overridden(_property(setting.target), tuning)
 
     def runtime(self, target: Target) -> Value:
@@ -44,7 +43,7 @@ class CpuServiceAffinity(ServiceProperty):
         for process in self._processes(target):
             found.update(cpus_of_threads(self.host, process))
         if not found:
-            raise Unsupported(f"{target['service']} has no process")
+            raise Unsupported(f"{service_of(target)} has no process")
         groups: Dict[str, List[str]] = {}
         for thread, cpus in found.items():
             groups.setdefault(cpus, []).append(thread)
@@ -54,7 +53,7 @@ class CpuServiceAffinity(ServiceProperty):
     def persistent(self, target: Target) -> Optional[Value]:
         return super().persistent(_property(target))
 
-    def in_terms(self, setting: "Setting", found: Value) -> Value:
+    def in_terms(self, setting: Setting, found: Value) -> Value:
         """The value itself where no thread is on other CPUs than those that are left.
 
         More are left while a card is down: what has half of all keeps off as well.
@@ -67,7 +66,7 @@ class CpuServiceAffinity(ServiceProperty):
                 return setting.value
         return found
 
-    def files(self, journal: "Journal", settings: List["Setting"]) -> Dict[str, str]:
+    def files(self, journal: Journal, settings: List[Setting]) -> Dict[str, str]:
         content = {}
         for setting in settings:
             left = format_cpus(cpus_left(self.host, setting))
@@ -85,13 +84,13 @@ class CpuServiceAffinity(ServiceProperty):
         return list(dict.fromkeys([main, *(others or descendants(self.host, main))]))
 
 
-def cpus_left(host: Host, setting: "Setting") -> Set[int]:
-    """The online CPUs that a service may have, once the settings beside are in force.
+def cpus_left(host: Host, setting: Setting) -> Set[int]:
+    """The online CPUs that a service may have, once the siblings are in force.
 
     Unsupported, with the numbers, where that cannot be told or is less than half of them.
     """
     topology = Topology(host)
-    busy = busy_cpus(host, setting.beside)
+    busy = busy_cpus(host, setting.siblings)
     if setting.value == "off_nic_cores":
         busy = busy.union(*map(topology.siblings, busy))
     left = topology.online - busy
@@ -103,13 +102,13 @@ def cpus_left(host: Host, setting: "Setting") -> Set[int]:
     return left
 
 
-def busy_cpus(host: Host, beside: "Sequence[Setting]") -> Set[int]:
+def busy_cpus(host: Host, siblings: Sequence[Setting]) -> Set[int]:
     """The CPUs that serve the queues of this host's cards; Unsupported where any CPU may."""
     found: Set[int] = set()
     for interface in interfaces(host):
         # One that is down has no interrupts.
         if find_interrupts(host, interface):
-            found.update(*cpus_that_serve(host, interface, beside).values())
+            found.update(*cpus_that_serve(host, interface, siblings).values())
     if not found:
         raise Unsupported("no interrupts of network cards are found")
     return found

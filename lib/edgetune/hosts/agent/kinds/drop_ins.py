@@ -2,15 +2,13 @@
 """Directories of configuration files, and the order in which they are read."""
 
 import os
-from typing import TYPE_CHECKING, Dict, List, Sequence
+from typing import Dict, List, Sequence
 
 from edgetune.hosts.agent.host import Host
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.journal import Journal
+from edgetune.hosts.agent.journal import Journal
 
 
-def header(journal: "Journal") -> str:
+def header(journal: Journal) -> str:
     """The first line of every configuration file we write."""
     return f"# Kept by edgetune for the tuning {journal.tuning}, digest {journal.digest}\n"
 

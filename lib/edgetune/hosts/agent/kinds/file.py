@@ -3,18 +3,16 @@
 
 import os
 import stat
-from typing import TYPE_CHECKING, Dict, List, Optional
+from typing import Dict, List, Optional
 
 from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.journal import Journal
 from edgetune.hosts.agent.kinds.file_kept import FileKept
 from edgetune.hosts.agent.protocol import Refused, Unsupported
 from edgetune.vocabulary.contents import alike, described
 from edgetune.vocabulary.kinds.file import KIND, MOST_BYTES
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import Target, Value
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.journal import Journal
-    from edgetune.hosts.agent.settings import Setting
 
 STRONGER = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
 """Where directories such as ``sysctl.d`` are looked for: a file masks its namesakes further on."""
@@ -25,7 +23,7 @@ class File(FileKept):
 
     kind = KIND
 
-    def probe_stored(self, setting: "Setting", tuning: str) -> None:
+    def probe_stored(self, setting: Setting, tuning: str) -> None:
         """Unsupported when another file masks it."""
         path = setting.target["path"]
         for other in _stronger(path):
@@ -46,7 +44,7 @@ class File(FileKept):
         """Whether a file that is described has the text that is wanted."""
         return bool(now) and alike(now, wanted)
 
-    def files(self, journal: "Journal", settings: List["Setting"]) -> Dict[str, str]:
+    def files(self, journal: Journal, settings: List[Setting]) -> Dict[str, str]:
         return {setting.target["path"]: str(setting.value) for setting in settings}
 
     def reload(self) -> None:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kinds whose settings are nothing but files."""
 
-from typing import Any
-
 from edgetune.hosts.agent.kinds.base import Handler
 from edgetune.vocabulary.values import Target, Value
 
@@ -15,11 +13,11 @@ class FileKept(Handler):
 
     live = False
 
-    def snapshot(self, target: Target) -> Any:
+    def snapshot(self, target: Target) -> object:
         return None
 
     def apply(self, target: Target, value: Value) -> None:
         pass
 
-    def restore(self, target: Target, snapshot: Any) -> None:
+    def restore(self, target: Target, snapshot: object) -> None:
         pass

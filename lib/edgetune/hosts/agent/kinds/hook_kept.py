@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kinds whose settings nothing but our boot hook keeps."""
 
-from typing import TYPE_CHECKING, Optional
+from typing import Optional
 
+from edgetune.hosts.agent.hook_files import hook_installed, probe_hook
+from edgetune.hosts.agent.journal import Journals
 from edgetune.hosts.agent.kinds.base import Handler
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import Target, Value, merged
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.settings import Setting
 
 
 class HookKept(Handler):
@@ -18,17 +18,13 @@ class HookKept(Handler):
 
     kept_by_hook = True
 
-    def probe_stored(self, setting: "Setting", tuning: str) -> None:
-        from edgetune.hosts.agent.standby import BootHook  # which knows all kinds
-
-        BootHook(self.host).probe()
+    def probe_stored(self, setting: Setting, tuning: str) -> None:
+        probe_hook(self.host)
 
     def persistent(self, target: Target) -> Optional[Value]:
-        from edgetune.hosts.agent.standby import BootHook, kept
-
         found: Optional[Value] = None
-        if BootHook(self.host).installed():
-            for value in kept(self.host, self.kind.name, target):
+        if hook_installed(self.host):
+            for value in Journals(self.host).kept(self.kind.name, target):
                 found = self.merge(found, value)
         return found
 

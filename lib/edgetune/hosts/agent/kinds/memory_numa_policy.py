@@ -2,18 +2,16 @@
 """On which NUMA nodes a service gets its memory."""
 
 import re
-from typing import TYPE_CHECKING, Dict, List, Optional
+from typing import Dict, List, Optional
 
+from edgetune.hosts.agent.journal import Journal
 from edgetune.hosts.agent.kinds.drop_ins import header
 from edgetune.hosts.agent.kinds.numa import memory_nodes, named, refuse_nodes
 from edgetune.hosts.agent.kinds.service_property import ServiceProperty
 from edgetune.hosts.agent.protocol import Failed, Unsupported
 from edgetune.vocabulary.kinds.memory_numa_policy import KIND, MASK, POLICY
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import Target, Value
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.journal import Journal
-    from edgetune.hosts.agent.settings import Setting
 
 OLDEST = 243
 """The first systemd that knows both."""
@@ -34,7 +32,7 @@ class MemoryNumaPolicy(ServiceProperty):
         word, _, nodes = str(value).partition(":")
         return named(self.host, word, nodes)
 
-    def probe(self, setting: "Setting") -> None:
+    def probe(self, setting: Setting) -> None:
         """Unsupported with an old systemd, with one node only, and for nodes without memory."""
         if len(memory_nodes(self.host)) < 2:
             raise Unsupported("the host has memory on one NUMA node only")
@@ -47,7 +45,7 @@ class MemoryNumaPolicy(ServiceProperty):
         if not found or int(found.group(1)) < OLDEST:
             raise Unsupported(f"{POLICY} needs systemd {OLDEST} or newer")
 
-    def probe_stored(self, setting: "Setting", tuning: str) -> None:
+    def probe_stored(self, setting: Setting, tuning: str) -> None:
         for name in (POLICY, MASK):
             self.refuse_overridden(_property(setting.target, name), tuning)
 
@@ -58,7 +56,7 @@ class MemoryNumaPolicy(ServiceProperty):
             return "local" if word == "local" else "default"
         return named(self.host, word, self._show(target, MASK))
 
-    def prove(self, setting: "Setting") -> None:
+    def prove(self, setting: Setting) -> None:
         """Failed when the main process tells of another policy: it may choose one itself."""
         own = self._of_process(setting.target)
         if own and own != self.rounded(setting.target, setting.value):
@@ -79,7 +77,7 @@ class MemoryNumaPolicy(ServiceProperty):
         policy, mask = (self._winner(_property(target, name)) for name in (POLICY, MASK))
         return named(self.host, policy[1], mask[1] if mask else "") if policy else None
 
-    def files(self, journal: "Journal", settings: List["Setting"]) -> Dict[str, str]:
+    def files(self, journal: Journal, settings: List[Setting]) -> Dict[str, str]:
         """Several assignments of a mask add up, unless an empty one comes between."""
         content = {}
         for setting in settings:

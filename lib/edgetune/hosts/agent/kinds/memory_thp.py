@@ -3,17 +3,15 @@
 
 import contextlib
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Dict
 
+from edgetune.hosts.agent.kinds.base import texts
 from edgetune.hosts.agent.kinds.hook_kept import HookKept
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.vocabulary.kinds.memory_thp import KIND, file_of
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.targets import parameter
 from edgetune.vocabulary.values import Target, Value
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.settings import Setting
-
 
 MIN_FREE_FILE = parameter("vm.min_free_kbytes")
 
@@ -23,13 +21,13 @@ class MemoryThp(HookKept):
 
     kind = KIND
 
-    def probe(self, setting: "Setting") -> None:
+    def probe(self, setting: Setting) -> None:
         """Unsupported when this kernel does not offer the word."""
         words = re.sub(r"[][]", "", self._read(setting.target)).split()
         if len(words) > 1 and setting.value not in words:
             raise Unsupported(f"this kernel knows {', '.join(words)}, not {setting.value}")
 
-    def runtime(self, target: Target) -> Value:
+    def runtime(self, target: Target) -> str:
         """The word in brackets, or the only one."""
         text = self._read(target)
         chosen = re.search(r"\[(.+?)\]", text)
@@ -38,27 +36,29 @@ class MemoryThp(HookKept):
     def present(self, target: Target) -> bool:
         return self.host.exists(file_of(target))
 
-    def snapshot(self, target: Target) -> Any:
+    def snapshot(self, target: Target) -> Dict[str, str]:
         return {"text": self._read(target), "word": self.runtime(target)}
 
     def apply(self, target: Target, value: Value) -> None:
         self._write(target, f"{value}\n")
 
-    def restore(self, target: Target, snapshot: Any) -> None:
+    def restore(self, target: Target, snapshot: object) -> None:
         """Write the old word; where a plain file stands in for the kernel's, its old text."""
-        if self._read(target) == snapshot["text"]:
+        was = texts(snapshot)
+        text = was["text"]
+        if self._read(target) == text:
             return
-        self.apply(target, snapshot["word"])
-        if self._read(target) != snapshot["text"]:
+        self.apply(target, was["word"])
+        if self._read(target) != text:
             with contextlib.suppress(OSError):
-                self._write(target, snapshot["text"])
+                self._write(target, text)
 
     def _write(self, target: Target, text: str) -> None:
         """With it the kernel may raise vm.min_free_kbytes, which is not ours to change here."""
         was = self.host.text(MIN_FREE_FILE)
-        self.host.poke(file_of(target), text)
+        self.host.write_attribute(file_of(target), text)
         if self.host.text(MIN_FREE_FILE) != was:
-            self.host.poke(MIN_FREE_FILE, f"{was}\n")
+            self.host.write_attribute(MIN_FREE_FILE, f"{was}\n")
 
     def _read(self, target: Target) -> str:
         return self.text(file_of(target))

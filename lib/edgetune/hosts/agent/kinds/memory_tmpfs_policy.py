@@ -2,16 +2,14 @@
 """On which NUMA nodes the files of a tmpfs get their memory."""
 
 import re
-from typing import TYPE_CHECKING, Any, List, Optional
+from typing import List, Optional
 
 from edgetune.hosts.agent.kinds.hook_kept import HookKept
 from edgetune.hosts.agent.kinds.numa import named, refuse_nodes
 from edgetune.hosts.agent.protocol import Unsupported
-from edgetune.vocabulary.kinds.memory_tmpfs_policy import KIND
+from edgetune.vocabulary.kinds.memory_tmpfs_policy import KIND, mount_of
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import Target, Value
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.settings import Setting
 
 MPOL = re.compile(r"(?:^|,)mpol=([a-z()= |]+)(?::([0-9]+(?:[,-][0-9]+)*))?(?=,|$)")
 
@@ -48,7 +46,7 @@ class MemoryTmpfsPolicy(HookKept):
         """The nodes in their shortest form."""
         return self._short(str(value))
 
-    def probe(self, setting: "Setting") -> None:
+    def probe(self, setting: Setting) -> None:
         """Unsupported for nodes without memory."""
         refuse_nodes(self.host, str(setting.value))
 
@@ -60,14 +58,14 @@ class MemoryTmpfsPolicy(HookKept):
         mount = self._find(target)
         return mount is not None and mount.type == "tmpfs"
 
-    def snapshot(self, target: Target) -> Any:
+    def snapshot(self, target: Target) -> Optional[str]:
         return self._mount(target).policy
 
     def apply(self, target: Target, value: Value) -> None:
         self._remount(target, str(value))
 
-    def restore(self, target: Target, snapshot: Any) -> None:
-        wanted = snapshot or "local"
+    def restore(self, target: Target, snapshot: object) -> None:
+        wanted = str(snapshot or "local")
         if (self._mount(target).policy or "local") != wanted:
             self._remount(target, wanted)
 
@@ -88,16 +86,16 @@ class MemoryTmpfsPolicy(HookKept):
         mount = self._find(target)
         if mount is None or mount.type != "tmpfs":
             there = f"a {mount.type}" if mount else "nothing mounted"
-            raise Unsupported(f"{target['mount']} is no tmpfs: there is {there}")
+            raise Unsupported(f"{mount_of(target)} is no tmpfs: there is {there}")
         if mount.root != "/":
-            raise Unsupported(f"{target['mount']} is a part of a tmpfs that is mounted elsewhere")
+            raise Unsupported(f"{mount_of(target)} is a part of a tmpfs that is mounted elsewhere")
         return mount
 
     def _find(self, target: Target) -> Optional[Mount]:
         """What is mounted there; of several on top of one another the last."""
         lines = self.host.text("/proc/self/mountinfo").splitlines()
         found: List[Mount] = [Mount(line) for line in lines]
-        return next((own for own in reversed(found) if own.point == target["mount"]), None)
+        return next((own for own in reversed(found) if own.point == mount_of(target)), None)
 
 
 def _unescape(found: "re.Match[str]") -> str:

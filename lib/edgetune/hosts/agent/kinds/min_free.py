@@ -3,7 +3,7 @@
 
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Unsupported
-from edgetune.hosts.agent.topology import memory_facts
+from edgetune.hosts.agent.topology import memory_of
 from edgetune.vocabulary.kinds.memory_watermarks import LEAST
 
 MIN_FREE = "vm.min_free_kbytes"
@@ -15,10 +15,10 @@ def refuse_unfit(host: Host, kilobytes: int) -> None:
     """Unsupported below ``LEAST``, and above 5 % of the memory, or of that of the smallest node."""
     if kilobytes < LEAST:
         raise Unsupported(f"{kilobytes} kB are less than {LEAST} kB, which the kernel needs")
-    memory = memory_facts(host)
+    memory = memory_of(host)
     places = (
-        ("the memory", memory["total_kb"]),
-        ("the smallest NUMA node", memory["smallest_node_kb"]),
+        ("the memory", memory.total_kb),
+        ("the smallest NUMA node", memory.smallest_node_kb),
     )
     for place, there in places:
         if there and kilobytes * 100 > there * MOST:

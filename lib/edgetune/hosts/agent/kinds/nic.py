@@ -3,15 +3,15 @@
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple, Type
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
 
 from edgetune.hosts.agent.host import Host, decode
+from edgetune.hosts.agent.kinds.base import held, texts
 from edgetune.hosts.agent.kinds.hook_kept import HookKept
 from edgetune.hosts.agent.protocol import Failed, Json, Unsupported
+from edgetune.vocabulary.setting import Setting
+from edgetune.vocabulary.targets import interface_of
 from edgetune.vocabulary.values import Parts, Target, Value, counts, parts
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.settings import Setting
 
 # Of include/uapi/linux/if.h.
 IFF_UP = 1
@@ -23,11 +23,11 @@ class NicHandler(HookKept):
     # The kinds that a change may reset; they are put back like what steers packets to queues.
     below: Tuple[Type["NicHandler"], ...] = ()
 
-    def own(self, target: Target) -> Any:
+    def own(self, target: Target) -> object:
         """Its own state, without what is downstream; Unsupported where there is none."""
         raise NotImplementedError
 
-    def put_own(self, target: Target, was: Any) -> None:
+    def restore_own(self, target: Target, was: object) -> None:
         """Change what differs from what ``own`` told, as far as it is still there."""
         raise NotImplementedError
 
@@ -42,7 +42,7 @@ class NicHandler(HookKept):
     def queues(self, target: Target) -> List[str]:
         """Its receive and transmit queues, such as ``rx-0``; Unsupported without an interface."""
         if not self.present(target):
-            raise Unsupported(f"there is no interface {target['interface']}")
+            raise Unsupported(f"there is no interface {interface_of(target)}")
         return self.host.names(f"{self._directory(target)}/queues")
 
     def read_steering(self, target: Target, names: Sequence[str]) -> Dict[str, str]:
@@ -54,12 +54,12 @@ class NicHandler(HookKept):
                 found[file] = decode(self.host.read(f"{self._directory(target)}/queues/{file}"))
         return found
 
-    def put_steering_back(self, target: Target, was: Dict[str, str]) -> None:
+    def restore_steering(self, target: Target, was: Dict[str, str]) -> None:
         """Write what differs, into the queues that there are."""
         now = self.read_steering(target, sorted({file.split("/")[1] for file in was}))
         for file, text in was.items():
             if file in now and now[file] != text:
-                self.host.poke(f"{self._directory(target)}/queues/{file}", text)
+                self.host.write_attribute(f"{self._directory(target)}/queues/{file}", text)
 
     def read_below(self, target: Target) -> Json:
         """What is downstream, by kind; without what the interface does not have."""
@@ -69,14 +69,15 @@ class NicHandler(HookKept):
                 found[handler.kind.name] = handler(self.host).own(target)
         return found
 
-    def put_below_back(self, target: Target, was: Json) -> None:
+    def restore_below(self, target: Target, was: object) -> None:
         """Change what differs from what ``read_below`` found."""
+        known = held(was)
         for handler in self.below:
-            if handler.kind.name in was:
-                handler(self.host).put_own(target, was[handler.kind.name])
+            if handler.kind.name in known:
+                handler(self.host).restore_own(target, known[handler.kind.name])
 
     def _directory(self, target: Target) -> str:
-        return f"/sys/class/net/{target['interface']}"
+        return f"/sys/class/net/{interface_of(target)}"
 
 
 class NicParts(NicHandler):
@@ -90,7 +91,7 @@ class NicParts(NicHandler):
         there = parts(now)
         return all(there.get(name) == part for name, part in parts(wanted).items())
 
-    def snapshot(self, target: Target) -> Any:
+    def snapshot(self, target: Target) -> Dict[str, object]:
         """All its parts, and whatever a driver that starts the interface anew may reset."""
         return {
             "parts": self.requested(target),
@@ -100,20 +101,20 @@ class NicParts(NicHandler):
 
     def apply(self, target: Target, value: Value) -> None:
         """Change what differs; everything downstream stays as it is."""
-        was = dict(self.snapshot(target), parts=value)
-        self.restore(target, was)
+        self.restore(target, dict(self.snapshot(target), parts=value))
 
-    def restore(self, target: Target, snapshot: Any) -> None:
+    def restore(self, target: Target, snapshot: object) -> None:
         """Give the interface its parts back, and all that is downstream of them."""
-        self.put(target, parts(snapshot["parts"]))
-        self.put_below_back(target, snapshot["below"])
-        self.put_steering_back(target, snapshot["steering"])
+        was = held(snapshot)
+        self.put(target, parts(was["parts"]))
+        self.restore_below(target, was["below"])
+        self.restore_steering(target, texts(was["steering"]))
 
-    def own(self, target: Target) -> Any:
+    def own(self, target: Target) -> object:
         return self.requested(target)
 
-    def put_own(self, target: Target, was: Any) -> None:
-        self.put(target, was)
+    def restore_own(self, target: Target, was: object) -> None:
+        self.put(target, parts(was))
 
     def put(self, target: Target, wanted: Parts) -> None:
         """Change the parts that differ: some versions of ethtool complain of the others."""
@@ -128,7 +129,14 @@ class NicParts(NicHandler):
         """Let ethtool change parts, if there are any, in one go; Failed when it complains."""
         words = [str(word) for part in wanted.items() for word in part]
         if words:
-            self.host.run("ethtool", self.change, target["interface"], *words)
+            self.host.run("ethtool", self.change, interface_of(target), *words)
+
+
+class Counts(NamedTuple):
+    """How many of each there can be, and are, such as ``{"rx": 4}``."""
+
+    max: Dict[str, int]
+    current: Dict[str, int]
 
 
 class NicCounts(NicParts):
@@ -138,10 +146,10 @@ class NicCounts(NicParts):
     show = ""
     what = ""
 
-    def probe(self, setting: "Setting") -> None:
+    def probe(self, setting: Setting) -> None:
         """Unsupported when the interface has none of that name, or not so many."""
-        interface = setting.target["interface"]
-        most = self.read(interface)["max"]
+        interface = interface_of(setting.target)
+        most = self.read(interface).max
         for name, count in counts(setting.value).items():
             if count > most.get(name, 0):
                 most_of_it = f"at most {most[name]}" if most.get(name) else "no"
@@ -150,20 +158,20 @@ class NicCounts(NicParts):
     def runtime(self, target: Target) -> Value:
         """The present number of each that the interface has."""
         self.queues(target)
-        found = self.read(target["interface"])
-        return {name: count for name, count in found["current"].items() if found["max"].get(name)}
+        found = self.read(interface_of(target))
+        return {name: count for name, count in found.current.items() if found.max.get(name)}
 
-    def read(self, interface: str) -> Dict[str, Dict[str, int]]:
-        """``{"max": {"rx": 4, ...}, "current": {...}}``; Unsupported without an answer."""
-        found: Dict[str, Dict[str, int]] = {"max": {}, "current": {}}
-        part = "max"
+    def read(self, interface: str) -> Counts:
+        """What ethtool tells; Unsupported without an answer."""
+        found = Counts({}, {})
+        part = found.max
         for line in show(self.host, self.show, interface).splitlines():
             name, _, number = line.partition(":")
             if name.startswith("Current"):
-                part = "current"
+                part = found.current
             elif name.lower() in self.names and number.strip().isdigit():
-                found[part][name.lower()] = int(number)
-        if not found["current"]:
+                part[name.lower()] = int(number)
+        if not found.current:
             raise Unsupported(f"ethtool {self.show} {interface} tells no {self.what}")
         return found
 

@@ -2,17 +2,16 @@
 """How long an interface gathers packets before it interrupts."""
 
 import re
-from typing import TYPE_CHECKING, Iterator, Sequence, Tuple, Union
+from typing import Iterator, Sequence, Tuple, Union
 
 from edgetune.hosts.agent.kinds.nic import NicParts, driver_of, show
 from edgetune.hosts.agent.kinds.nic_irq_affinity import NicIrqAffinity
 from edgetune.hosts.agent.kinds.nic_rss import NicRss
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.vocabulary.kinds.nic_coalesce import KIND, NUMBERS, SWITCHES
+from edgetune.vocabulary.setting import Setting
+from edgetune.vocabulary.targets import interface_of
 from edgetune.vocabulary.values import Parts, Target, Value, chosen, parts
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.settings import Setting
 
 
 class NicCoalesce(NicParts):
@@ -31,9 +30,9 @@ class NicCoalesce(NicParts):
         """A card tells two dozen of them; others may change without our doing."""
         return chosen(found, value)
 
-    def probe(self, setting: "Setting") -> None:
+    def probe(self, setting: Setting) -> None:
         """Unsupported when the driver does not know one of them (it is ``n/a``), or refuses it."""
-        interface, wanted = setting.target["interface"], parts(setting.value)
+        interface, wanted = interface_of(setting.target), parts(setting.value)
         now, known = parts(self.runtime(setting.target)), self._known(interface)
         missing = sorted(name for name in set(wanted) - set(known) if now.get(name) != wanted[name])
         if missing:
@@ -50,7 +49,7 @@ class NicCoalesce(NicParts):
     def runtime(self, target: Target) -> Value:
         """Everything the driver knows of coalescing; one that cannot adapt it does not."""
         self.queues(target)
-        return {"adaptive-rx": "off", "adaptive-tx": "off", **self._known(target["interface"])}
+        return {"adaptive-rx": "off", "adaptive-tx": "off", **self._known(interface_of(target))}
 
     def _known(self, interface: str) -> Parts:
         names = {*SWITCHES, *NUMBERS}

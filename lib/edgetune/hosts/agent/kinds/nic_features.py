@@ -2,7 +2,7 @@
 """What an interface does by itself."""
 
 import re
-from typing import TYPE_CHECKING, Dict, Optional
+from typing import Dict, Optional
 
 from edgetune.hosts.agent.kinds.nic import NicParts, show
 from edgetune.hosts.agent.kinds.nic_coalesce import NicCoalesce
@@ -10,10 +10,9 @@ from edgetune.hosts.agent.kinds.nic_irq_affinity import NicIrqAffinity
 from edgetune.hosts.agent.kinds.nic_rss import NicRss
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.vocabulary.kinds.nic_features import KIND
+from edgetune.vocabulary.setting import Setting
+from edgetune.vocabulary.targets import interface_of
 from edgetune.vocabulary.values import Parts, Target, Value, chosen, merged, parts
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.settings import Setting
 
 
 class Feature:
@@ -51,9 +50,9 @@ class NicFeatures(NicParts):
         """An interface has some sixty of them."""
         return chosen(found, value)
 
-    def probe(self, setting: "Setting") -> None:
+    def probe(self, setting: Setting) -> None:
         """Unsupported when there is none of that name, or it is fixed."""
-        interface = setting.target["interface"]
+        interface = interface_of(setting.target)
         known = self._features(setting.target)
         for name, value in parts(setting.value).items():
             if name not in known:
@@ -88,7 +87,7 @@ class NicFeatures(NicParts):
 
     def _features(self, target: Target) -> Dict[str, Feature]:
         self.queues(target)
-        text = show(self.host, "-k", target["interface"])
+        text = show(self.host, "-k", interface_of(target))
         found: Dict[str, Feature] = {}
         group = Feature("", "", False)
         line = r"^([ \t]*)([^\s:]+): (on|off)( \[fixed\])?(?: \[requested (on|off)\])?"

@@ -4,18 +4,18 @@
 import contextlib
 import os
 import time
-from typing import TYPE_CHECKING, Any, List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence
 
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.interrupts import Interrupt, find_interrupts, queue_interrupts
+from edgetune.hosts.agent.kinds.base import texts
 from edgetune.hosts.agent.kinds.nic_queue_cpus import NicQueueCpus, OfQueues
 from edgetune.hosts.agent.placement import placed
 from edgetune.hosts.agent.protocol import Failed, Unsupported
 from edgetune.vocabulary.kinds.nic_irq_affinity import KIND
+from edgetune.vocabulary.setting import Setting
+from edgetune.vocabulary.targets import interface_of
 from edgetune.vocabulary.values import Target, Value, parts
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.settings import Setting
 
 PATIENCE = 1.0
 """How long we look whether interrupts move, in seconds."""
@@ -38,8 +38,8 @@ class NicIrqAffinity(NicQueueCpus):
     def now(self, target: Target) -> OfQueues:
         return {own.name: own.allowed for own in self._interrupts(target)}
 
-    def wanted(self, target: Target, value: str, beside: "Sequence[Setting]" = ()) -> OfQueues:
-        return placed(self.host, target["interface"], value)
+    def wanted(self, target: Target, value: str, siblings: Sequence[Setting] = ()) -> OfQueues:
+        return placed(self.host, interface_of(target), value)
 
     def told(self, found: OfQueues) -> str:
         """The same; not to be taken for a list of CPUs to be taken in turn."""
@@ -54,37 +54,38 @@ class NicIrqAffinity(NicQueueCpus):
         """Also where irqbalance was started since, or has yet to begin."""
         return MOVED in (now, was) or super().is_back(target, now, was)
 
-    def probe(self, setting: "Setting") -> None:
+    def probe(self, setting: Setting) -> None:
         """Unsupported when the kernel or irqbalance has its own mind."""
         super().probe(setting)
         for own in self._interrupts(setting.target):
             if not os.stat(self.host.path(own.file)).st_mode & 0o222:
                 raise Unsupported(f"{own.file} ({own.name}) is read-only: the kernel manages it")
-        if not any(stops_balancer(other) for other in setting.beside) and balanced(self.host):
+        if not any(stops_balancer(other) for other in setting.siblings) and balanced(self.host):
             raise Unsupported(
                 f"{BALANCER} runs and would change it: let the same tuning stop it "
                 f"(unit: {BALANCER}.service, active and enabled: off)"
             )
 
-    def snapshot(self, target: Target) -> Any:
+    def snapshot(self, target: Target) -> object:
         """The CPUs that each interrupt may go to."""
         return self.own(target)
 
-    def restore(self, target: Target, snapshot: Any) -> None:
-        self.put_own(target, snapshot)
+    def restore(self, target: Target, snapshot: object) -> None:
+        self.restore_own(target, snapshot)
 
-    def own(self, target: Target) -> Any:
+    def own(self, target: Target) -> Dict[str, str]:
         return {own.name: self.text(own.file) for own in self._interrupts(target)}
 
-    def put_own(self, target: Target, was: Any) -> None:
+    def restore_own(self, target: Target, was: object) -> None:
+        files = texts(was)
         with contextlib.suppress(Unsupported):
             for own in self._interrupts(target):
-                if own.name in was and self.text(own.file) != was[own.name]:
-                    self._write(own, was[own.name])
+                if own.name in files and self.text(own.file) != files[own.name]:
+                    self._write(own, files[own.name])
 
     def apply(self, target: Target, value: Value) -> None:
         """Let each go to its CPU; Failed when one is raised and does not move."""
-        with self.host.glance():
+        with self.host.read_cache():
             wanted, before = self.wanted(target, str(value)), self._interrupts(target)
         for own in before:
             if own.allowed != wanted[own.name]:
@@ -106,19 +107,19 @@ class NicIrqAffinity(NicQueueCpus):
 
     def _write(self, own: Interrupt, text: str) -> None:
         try:
-            self.host.poke(own.file, text)
+            self.host.write_attribute(own.file, text)
         except OSError as error:
             # EIO: the kernel manages it, which older ones tell in no other way.
             raise Failed(f"{own.file} ({own.name}): {error.strerror}") from None
 
     def present(self, target: Target) -> bool:
         """An interface that is down has none to be restored, as after a boot."""
-        return bool(find_interrupts(self.host, target["interface"]))
+        return bool(find_interrupts(self.host, interface_of(target)))
 
     def _interrupts(self, target: Target) -> List[Interrupt]:
         if not super().present(target):
-            raise Unsupported(f"there is no interface {target['interface']}")
-        return queue_interrupts(self.host, target["interface"])
+            raise Unsupported(f"there is no interface {interface_of(target)}")
+        return queue_interrupts(self.host, interface_of(target))
 
 
 def balanced(host: Host) -> bool:
@@ -131,7 +132,7 @@ def _runs(host: Host, program: str) -> bool:
     return any(host.text(f"/proc/{pid}/comm") == program for pid in processes)
 
 
-def stops_balancer(setting: "Setting") -> bool:
+def stops_balancer(setting: Setting) -> bool:
     """Whether a setting stops irqbalance."""
     unit = setting.target.get("unit", "") if setting.kind == "unit" else ""
     names = (BALANCER, f"{BALANCER}.service")

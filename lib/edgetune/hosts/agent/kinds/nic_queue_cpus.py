@@ -2,12 +2,15 @@
 """What the kinds share that give CPUs to the queues of an interface."""
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Set
+from typing import Dict, List, Optional, Sequence, Set
 
+from edgetune.hosts.agent.kinds.base import texts
 from edgetune.hosts.agent.kinds.nic import NicHandler
 from edgetune.hosts.agent.placement import all_online
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.hosts.agent.topology import Topology
+from edgetune.vocabulary.setting import Setting
+from edgetune.vocabulary.targets import interface_of
 from edgetune.vocabulary.values import (
     Target,
     Value,
@@ -15,10 +18,6 @@ from edgetune.vocabulary.values import (
     format_mask,
     parse_mask,
 )
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.settings import Setting
-
 
 OfQueues = Dict[str, Set[int]]
 """CPUs by the name of a queue, or of its interrupt."""
@@ -35,8 +34,8 @@ class NicQueueCpus(NicHandler):
         """The CPUs of each queue; Unsupported when the interface has none that could have any."""
         raise NotImplementedError
 
-    def wanted(self, target: Target, value: str, beside: "Sequence[Setting]" = ()) -> OfQueues:
-        """The CPUs that a value stands for on this host, once the settings beside it are in force.
+    def wanted(self, target: Target, value: str, siblings: Sequence[Setting] = ()) -> OfQueues:
+        """The CPUs that a value stands for on this host, once its siblings are in force.
 
         Unsupported when that cannot be told.
         """
@@ -49,8 +48,8 @@ class NicQueueCpus(NicHandler):
             return next(iter(lists.values()))
         return ", ".join(f"{queue}: {cpus}" for queue, cpus in lists.items())
 
-    def probe(self, setting: "Setting") -> None:
-        self.wanted(setting.target, str(setting.value), setting.beside)
+    def probe(self, setting: Setting) -> None:
+        self.wanted(setting.target, str(setting.value), setting.siblings)
 
     def runtime(self, target: Target) -> Value:
         return self.told(self.now(target))
@@ -59,10 +58,10 @@ class NicQueueCpus(NicHandler):
         """What is back may be what the word stands for by now."""
         return now is not None and self.runtime(target) == was
 
-    def in_terms(self, setting: "Setting", found: Value) -> Value:
+    def in_terms(self, setting: Setting, found: Value) -> Value:
         """The value itself where the queues have the CPUs that it stands for."""
         with contextlib.suppress(Unsupported):
-            wanted = self.wanted(setting.target, str(setting.value), setting.beside)
+            wanted = self.wanted(setting.target, str(setting.value), setting.siblings)
             if found == self.told(wanted):
                 return setting.value
         return found
@@ -75,7 +74,7 @@ class NicSteering(NicQueueCpus):
     side = ""
     word = ""
 
-    def derived(self, target: Target, queues: List[str], beside: "Sequence[Setting]") -> OfQueues:
+    def derived(self, target: Target, queues: List[str], siblings: Sequence[Setting]) -> OfQueues:
         """What its word stands for; Unsupported when that cannot be told."""
         raise NotImplementedError
 
@@ -83,26 +82,26 @@ class NicSteering(NicQueueCpus):
         masks = self._masks(target).items()
         return {file.split("/")[0]: parse_mask(text) for file, text in masks}
 
-    def wanted(self, target: Target, value: str, beside: "Sequence[Setting]" = ()) -> OfQueues:
+    def wanted(self, target: Target, value: str, siblings: Sequence[Setting] = ()) -> OfQueues:
         queues = list(self.now(target))
         if value == self.word:
-            return self.derived(target, queues, beside)
+            return self.derived(target, queues, siblings)
         return dict.fromkeys(queues, all_online(Topology(self.host), value))
 
-    def snapshot(self, target: Target) -> Any:
+    def snapshot(self, target: Target) -> Dict[str, str]:
         return self._masks(target)
 
     def apply(self, target: Target, value: Value) -> None:
         """Give each queue its mask."""
         for queue, cpus in self.wanted(target, str(value)).items():
             file = f"{self._directory(target)}/queues/{queue}/{self.file}"
-            self.host.poke(file, f"{format_mask(cpus)}\n")
+            self.host.write_attribute(file, f"{format_mask(cpus)}\n")
 
-    def restore(self, target: Target, snapshot: Any) -> None:
-        self.put_steering_back(target, snapshot)
+    def restore(self, target: Target, snapshot: object) -> None:
+        self.restore_steering(target, texts(snapshot))
 
     def _masks(self, target: Target) -> Dict[str, str]:
         masks = self.read_steering(target, (self.file,))
         if not masks:
-            raise Unsupported(f"{target['interface']} has no {self.side} queues with {self.file}")
+            raise Unsupported(f"{interface_of(target)} has no {self.side} queues with {self.file}")
         return masks

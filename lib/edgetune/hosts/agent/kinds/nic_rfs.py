@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flows steered to the CPU that reads them (RFS)."""
 
-from typing import TYPE_CHECKING, Any, Dict
+from typing import Dict
 
+from edgetune.hosts.agent.kinds.base import held, texts
+from edgetune.hosts.agent.kinds.channels import queues_planned
 from edgetune.hosts.agent.kinds.nic import NicHandler
-from edgetune.hosts.agent.kinds.nic_channels import queues_planned
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.vocabulary.kinds.nic_rfs import KIND, TABLE
+from edgetune.vocabulary.setting import Setting
+from edgetune.vocabulary.targets import interface_of
 from edgetune.vocabulary.values import Target, Value, power_above, power_below
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.settings import Setting
 
 
 class NicRfs(NicHandler):
@@ -27,7 +27,7 @@ class NicRfs(NicHandler):
         """The kernel rounds up."""
         return str(power_above(int(str(value))))
 
-    def probe(self, setting: "Setting") -> None:
+    def probe(self, setting: Setting) -> None:
         """Unsupported with fewer flows than queues, or more than the kernel's tables take."""
         present = len(self._queues(setting.target))
         flows, queues = int(str(setting.value)), queues_planned(self.host, setting) or present
@@ -42,26 +42,27 @@ class NicRfs(NicHandler):
         in_queues = power_below(min(queues) * len(queues))
         return str(min(in_queues, self._entries()))
 
-    def snapshot(self, target: Target) -> Any:
+    def snapshot(self, target: Target) -> Dict[str, object]:
         return {"table": self.text(TABLE), "queues": self._queues(target)}
 
     def apply(self, target: Target, value: Value) -> None:
         """The table first: queues without one steer nothing."""
         flows, queues = int(str(value)), self._queues(target)
         if flows > self._entries():
-            self.host.poke(TABLE, f"{flows}\n")
+            self.host.write_attribute(TABLE, f"{flows}\n")
         share = share_of(flows, len(queues))
-        self.put_steering_back(target, dict.fromkeys(queues, f"{share}\n"))
+        self.restore_steering(target, dict.fromkeys(queues, f"{share}\n"))
 
-    def restore(self, target: Target, snapshot: Any) -> None:
-        self.put_steering_back(target, snapshot["queues"])
-        if self.text(TABLE) != snapshot["table"]:
-            self.host.poke(TABLE, snapshot["table"])
+    def restore(self, target: Target, snapshot: object) -> None:
+        was = held(snapshot)
+        self.restore_steering(target, texts(was["queues"]))
+        if self.text(TABLE) != was["table"]:
+            self.host.write_attribute(TABLE, str(was["table"]))
 
     def _queues(self, target: Target) -> Dict[str, str]:
         found = self.read_steering(target, ("rps_flow_cnt",))
         if not found:
-            raise Unsupported(f"{target['interface']} has no receive queues with rps_flow_cnt")
+            raise Unsupported(f"{interface_of(target)} has no receive queues with rps_flow_cnt")
         return found
 
     def _entries(self) -> int:

@@ -9,6 +9,7 @@ from edgetune.hosts.agent.kinds.nic_features import NicFeatures
 from edgetune.hosts.agent.kinds.nic_irq_affinity import NicIrqAffinity
 from edgetune.hosts.agent.kinds.nic_rss import NicRss
 from edgetune.vocabulary.kinds.nic_ring import KIND, SIDES
+from edgetune.vocabulary.targets import interface_of
 from edgetune.vocabulary.values import (
     Target,
     Value,
@@ -42,5 +43,5 @@ class NicRing(NicCounts):
 
     def rounded(self, target: Target, value: Value) -> Value:
         """The number that the driver makes of it."""
-        to_fit = self.rounding.get(driver_of(self.host, target["interface"]), int)
+        to_fit = self.rounding.get(driver_of(self.host, interface_of(target)), int)
         return {name: to_fit(count) for name, count in counts(value).items()}

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which CPUs receive packets in software (RPS)."""
 
-from typing import TYPE_CHECKING, List, Sequence
+from typing import List, Sequence
 
 from edgetune.hosts.agent.kinds.nic_queue_cpus import NicSteering, OfQueues
 from edgetune.hosts.agent.placement import cpus_that_serve, near_cpus
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.vocabulary.kinds.nic_rps import KIND, WORD
+from edgetune.vocabulary.setting import Setting
+from edgetune.vocabulary.targets import interface_of
 from edgetune.vocabulary.values import Target
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.settings import Setting
 
 
 class NicRps(NicSteering):
@@ -25,11 +24,11 @@ class NicRps(NicSteering):
     file = "rps_cpus"
     side = "receive"
 
-    def derived(self, target: Target, queues: List[str], beside: "Sequence[Setting]") -> OfQueues:
-        interface = target["interface"]
+    def derived(self, target: Target, queues: List[str], siblings: Sequence[Setting]) -> OfQueues:
+        interface = interface_of(target)
         # What has no card behind it has no interrupts either.
         card = self.host.exists(f"{self._directory(target)}/device")
-        serving = cpus_that_serve(self.host, interface, beside) if card else {}
+        serving = cpus_that_serve(self.host, interface, siblings) if card else {}
         others = near_cpus(self.host, interface).difference(*serving.values())
         if not others:
             raise Unsupported(f"each CPU near to {interface} serves its interrupts: none is left")

@@ -2,17 +2,17 @@
 """How an interface spreads what it receives over its queues (RSS)."""
 
 import contextlib
-from typing import TYPE_CHECKING, Dict, List, Optional, Tuple, Union
+from typing import Dict, List, Optional, Tuple, Union
 
+from edgetune.hosts.agent.kinds.channels import queues_planned
 from edgetune.hosts.agent.kinds.nic import NicParts, driver_of, show
 from edgetune.hosts.agent.kinds.rss_table import can_be_written, spread, weights_of
-from edgetune.hosts.agent.kinds.rss_text import hashed_fields, read_rss, table_of
-from edgetune.hosts.agent.protocol import Failed, Json, Unsupported
+from edgetune.hosts.agent.kinds.rss_text import Indirection, hashed_fields, indirection_of, read_rss
+from edgetune.hosts.agent.protocol import Failed, Unsupported
 from edgetune.vocabulary.kinds.nic_rss import FLOWS, KIND
+from edgetune.vocabulary.setting import Setting
+from edgetune.vocabulary.targets import interface_of
 from edgetune.vocabulary.values import Parts, Target, Value, chosen, merged, parts
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.settings import Setting
 
 MAKE_TABLE = ("equal", "weight")
 
@@ -42,7 +42,7 @@ class NicRss(NicParts):
         said = parts(chosen(found, value))
         for name in MAKE_TABLE:
             if name in parts(value) and "table" in parts(found):
-                said[name] = _seen(parts(found), name, parts(value)[name])
+                said[name] = _seen(indirection_of(parts(found)), name, parts(value)[name])
         return said
 
     def merge(self, older: Optional[Value], newer: Value) -> Value:
@@ -52,94 +52,93 @@ class NicRss(NicParts):
         others = {name: part for name, part in parts(older or {}).items() if name not in MAKE_TABLE}
         return merged(others, newer)
 
-    def probe(self, setting: "Setting") -> None:
+    def probe(self, setting: Setting) -> None:
         """Unsupported when the interface has no such part, or cannot take the value."""
-        interface, wanted = setting.target["interface"], parts(setting.value)
+        interface, wanted = interface_of(setting.target), parts(setting.value)
         found = parts(self.runtime(setting.target))
         # Without a table packets are not spread, whatever is told of the hash.
         missing = {"table", *wanted} - set(MAKE_TABLE) - set(found)
         if missing:
             raise Unsupported(f"ethtool tells no RSS {', '.join(sorted(missing))} of {interface}")
         if makes_table(wanted):
-            self._probe_table(setting, found)
+            self._probe_table(setting, indirection_of(found))
         driver = driver_of(self.host, interface)
         if wanted.get("hfunc", "toeplitz") != "toeplitz" and driver in self.only_toeplitz:
             raise Unsupported(f"{driver} knows no hash function but toeplitz")
-        if "key" in wanted and len(str(wanted["key"])) != len(str(found["key"])):
+        if "key" in wanted:
             has, gets = (len(str(own["key"]).split(":")) for own in (found, wanted))
-            raise Unsupported(f"the key of {interface} has {has} bytes, not {gets}")
+            if has != gets:
+                raise Unsupported(f"the key of {interface} has {has} bytes, not {gets}")
 
-    def probe_stored(self, setting: "Setting", tuning: str) -> None:
+    def probe_stored(self, setting: Setting, tuning: str) -> None:
         """Unsupported, too, when the table is as wanted, but not with the queues there will be."""
         if makes_table(setting.value):
-            self._probe_table(setting, parts(self.runtime(setting.target)))
+            self._probe_table(setting, indirection_of(parts(self.runtime(setting.target))))
         super().probe_stored(setting, tuning)
 
-    def _probe_table(self, setting: "Setting", found: Parts) -> None:
-        interface, wanted = setting.target["interface"], parts(setting.value)
-        if not can_be_written(str(found["table"])):
+    def _probe_table(self, setting: Setting, found: Indirection) -> None:
+        interface, wanted = interface_of(setting.target), parts(setting.value)
+        if not can_be_written(found.words):
             what = "an indirection table that ethtool cannot write back"
-            raise Unsupported(f"{interface} has {what}: {found['table']}")
+            raise Unsupported(f"{interface} has {what}: {found.words}")
         weights = [int(word) for word in str(wanted.get("weight", "")).split()]
-        if sum(weights) > int(found["entries"]):
-            raise Unsupported(f"the weights add up to more than the table's {found['entries']}")
+        if sum(weights) > found.entries:
+            raise Unsupported(f"the weights add up to more than the table's {found.entries}")
         queues = len(weights) or int(wanted["equal"])
-        then = dict(found, rings=self._rings_then(setting, int(found["rings"])))
-        reach = self._reach(interface, then)
-        if queues > int(then["rings"]):
-            raise Unsupported(f"{interface} has {then['rings']} receive queues, not {queues}")
+        rings = self._rings_then(setting, found.rings)
+        reach = self._reach(interface, found.entries, rings)
+        if queues > rings:
+            raise Unsupported(f"{interface} has {rings} receive queues, not {queues}")
         if queues > reach:
             raise Unsupported(f"the table of {interface} reaches {reach} queues, not {queues}")
 
-    def _rings_then(self, setting: "Setting", rings: int) -> int:
+    def _rings_then(self, setting: Setting, rings: int) -> int:
         """The receive queues that there will be; the same tuning may change them before."""
-        from edgetune.hosts.agent.kinds.nic_channels import queues_planned  # which resets ours
-
         planned = queues_planned(self.host, setting)
         return rings if planned is None else planned
 
-    def _reach(self, interface: str, found: Parts) -> int:
-        entries, rings = int(found["entries"]), int(found["rings"])
+    def _reach(self, interface: str, entries: int, rings: int) -> int:
         numbers = self.reaches.get((driver_of(self.host, interface), entries), rings)
         return min(numbers, entries, rings)
 
     def runtime(self, target: Target) -> Value:
         """What `read_rss` tells, and the fields of each flow."""
         self.queues(target)
-        interface = target["interface"]
+        interface = interface_of(target)
         found = read_rss(show(self.host, "-x", interface))
         for flow in FLOWS:
             with contextlib.suppress(Unsupported):
                 found[flow] = hashed_fields(show(self.host, "-n", interface, "rx-flow-hash", flow))
         return found
 
-    def read_table(self, interface: str) -> Parts:
-        """What `read_rss` tells; Unsupported without a table."""
+    def read_table(self, interface: str) -> Indirection:
+        """Its table; Unsupported without one."""
         found = read_rss(show(self.host, "-x", interface))
         if "table" not in found:
             raise Unsupported(f"{interface} has no indirection table")
-        return found
+        return indirection_of(found)
 
-    def facts(self, interface: str) -> Json:
+    def facts(self, interface: str) -> Dict[str, int]:
         """How many queues the table names, and its size; Unsupported without one."""
         found = self.read_table(interface)
-        return {"queues": len(set(table_of(found))), "table_size": found["entries"]}
+        return {"queues": len(set(found.table)), "table_size": found.entries}
 
     def queues_chosen(self, target: Target) -> int:
         """The queues that a table needs which is not the driver's own; 0 without such a one."""
         try:
-            found = self.read_table(target["interface"])
+            found = self.read_table(interface_of(target))
         except Unsupported:
             return 0
-        table, reach = table_of(found), self._reach(target["interface"], found)
+        table = found.table
+        reach = self._reach(interface_of(target), found.entries, found.rings)
         return 0 if table == spread(f"equal {reach}", len(table), reach) else max(table) + 1
 
     def let_go(self, target: Target) -> bool:
         """Give the table its default, which keeps no queue from going; whether that was done."""
         try:
-            if not can_be_written(str(self.read_table(target["interface"])["table"])):
+            if not can_be_written(self.read_table(interface_of(target)).words):
                 return False
-            self.host.run("ethtool", self.change, target["interface"], "default")
+            self.host.run("ethtool", self.change, interface_of(target), "default")
         except (Unsupported, Failed):
             return False
         return True
@@ -152,10 +151,10 @@ class NicRss(NicParts):
             if name in wanted and now.get(name) != wanted[name]:
                 words += [option, str(wanted[name])]
         if words:
-            self.host.run("ethtool", self.change, target["interface"], *words)
+            self.host.run("ethtool", self.change, interface_of(target), *words)
         for flow in FLOWS:
             if flow in wanted and now.get(flow) != wanted[flow]:
-                self._hash(target["interface"], flow, str(wanted[flow]))
+                self._hash(interface_of(target), flow, str(wanted[flow]))
 
     def _hash(self, interface: str, flow: str, letters: str) -> None:
         words = ("-N", interface, "rx-flow-hash", flow, letters)
@@ -170,17 +169,17 @@ def makes_table(value: Value) -> bool:
     return any(name in parts(value) for name in MAKE_TABLE)
 
 
-def _seen(found: Parts, name: str, value: Union[int, str]) -> Union[int, str]:
+def _seen(found: Indirection, name: str, value: Union[int, str]) -> Union[int, str]:
     """A table as ``equal`` or ``weight`` would have it, or in words where it has none."""
-    table = table_of(found)
+    table = found.table
     queues = max(table) + 1
     if spread(f"{name} {value}", len(table), queues) == table:
         return value
     if spread(f"equal {queues}", len(table), queues) == table:
         return queues if name == "equal" else f"equal {queues}"
-    if name == "weight" and str(found["table"]).startswith("weight"):
+    if name == "weight" and found.words.startswith("weight"):
         return weights_of(table)
-    return str(found["table"])
+    return found.words
 
 
 def _table_words(now: Parts, wanted: Parts) -> List[str]:
@@ -190,10 +189,11 @@ def _table_words(now: Parts, wanted: Parts) -> List[str]:
         words = f"{name} {wanted[name]}" if name in wanted else words
     if not words or "table" not in now:
         return []
-    table = spread(words, int(now["entries"]), int(now["rings"]))
+    found = indirection_of(now)
+    table = spread(words, found.entries, found.rings)
     # What was there may name queues that come back only with nic.channels, which sees to it.
-    early = "table" in wanted and max(table) >= int(now["rings"])
-    if early or table == table_of(now):
+    early = "table" in wanted and max(table) >= found.rings
+    if early or table == found.table:
         return []
     if not can_be_written(words):
         raise Failed(f"ethtool has no words for the indirection table {words}")

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which CPUs send through which queue (XPS)."""
 
-from typing import TYPE_CHECKING, Dict, List, Sequence, Set
+from typing import Dict, List, Sequence, Set
 
 from edgetune.hosts.agent.kinds.nic_queue_cpus import NicSteering, OfQueues
 from edgetune.hosts.agent.placement import cpus_that_serve
 from edgetune.hosts.agent.topology import Topology
 from edgetune.vocabulary.kinds.nic_xps import KIND, WORD
+from edgetune.vocabulary.setting import Setting
+from edgetune.vocabulary.targets import interface_of
 from edgetune.vocabulary.values import Target
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.settings import Setting
 
 
 class NicXps(NicSteering):
@@ -25,8 +24,8 @@ class NicXps(NicSteering):
     file = "xps_cpus"
     side = "transmit"
 
-    def derived(self, target: Target, queues: List[str], beside: "Sequence[Setting]") -> OfQueues:
-        serving = cpus_that_serve(self.host, target["interface"], beside)
+    def derived(self, target: Target, queues: List[str], siblings: Sequence[Setting]) -> OfQueues:
+        serving = cpus_that_serve(self.host, interface_of(target), siblings)
         ordered = sorted(queues, key=queue_number)
         online = Topology(self.host).online
         left = sorted(online.difference(*serving.values()))

@@ -5,13 +5,13 @@ from typing import Set
 
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Unsupported
-from edgetune.hosts.agent.topology import memory_facts
+from edgetune.hosts.agent.topology import memory_of
 from edgetune.vocabulary.values import format_cpus, parse_cpus
 
 
 def memory_nodes(host: Host) -> Set[int]:
     """The nodes that have memory."""
-    return {int(node) for node in memory_facts(host)["nodes"]}
+    return {int(node) for node in memory_of(host).nodes}
 
 
 def named(host: Host, word: str, nodes: str) -> str:

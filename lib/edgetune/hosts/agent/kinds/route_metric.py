@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What TCP connections learn from the route that they take."""
 
-from typing import TYPE_CHECKING, Any, List
+from typing import List
 
 from edgetune.hosts.agent.kinds.hook_kept import HookKept
 from edgetune.hosts.agent.kinds.route_text import Route
 from edgetune.hosts.agent.protocol import Failed, Unsupported
 from edgetune.vocabulary.kinds.route_metric import KIND, destination
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import Parts, Target, Value, chosen, parts
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.settings import Setting
 
 LIMITS = ("initcwnd", "initrwnd", "quickack")
 OPTIONS = (*LIMITS, "congctl")
@@ -30,7 +28,7 @@ class RouteMetric(HookKept):
 
     kind = KIND
 
-    def probe(self, setting: "Setting") -> None:
+    def probe(self, setting: Setting) -> None:
         """Unsupported for other than plain routes, and for what the kernel does not offer."""
         routes = self._routes(setting.target)
         for route in routes:
@@ -45,7 +43,7 @@ class RouteMetric(HookKept):
         if setting.only and any(isinstance(found.get(name), str) for name in LIMITS):
             raise Unsupported("the routes to it differ, so there is no one value to be compared")
 
-    def probe_stored(self, setting: "Setting", tuning: str) -> None:
+    def probe_stored(self, setting: Setting, tuning: str) -> None:
         """Unsupported for routes that somebody else installs again without our doing."""
         super().probe_stored(setting, tuning)
         for route in self._routes(setting.target):
@@ -85,7 +83,7 @@ class RouteMetric(HookKept):
         """Not before the network is."""
         return self.present(target)
 
-    def snapshot(self, target: Target) -> Any:
+    def snapshot(self, target: Target) -> List[str]:
         """The text of each route."""
         return [route.text for route in self._routes(target)]
 
@@ -94,8 +92,10 @@ class RouteMetric(HookKept):
         for route in self._routes(target):
             self._change(target, route, route.having(said))
 
-    def restore(self, target: Target, snapshot: Any) -> None:
+    def restore(self, target: Target, snapshot: object) -> None:
         """What routes had of it then, on those that are there now: a gateway may have moved."""
+        if not isinstance(snapshot, list):
+            raise TypeError(f"the journal holds no list but {snapshot!r}")
         for was in map(Route, snapshot):
             for now in self._routes(target):
                 if now.key == was.key:

@@ -2,6 +2,7 @@
 """What ethtool tells of RSS."""
 
 import re
+from typing import NamedTuple
 
 from edgetune.hosts.agent.kinds.rss_table import Table, spread, words_for
 from edgetune.hosts.agent.protocol import Unsupported
@@ -44,9 +45,22 @@ def read_rss(text: str) -> Parts:
     return found
 
 
-def table_of(found: Parts) -> Table:
-    """The table that was read, entry by entry."""
-    return spread(str(found["table"]), int(found["entries"]), int(found["rings"]))
+class Indirection(NamedTuple):
+    """The indirection table: the words that make it, its entries, and the receive rings."""
+
+    words: str
+    entries: int
+    rings: int
+
+    @property
+    def table(self) -> Table:
+        """Entry by entry."""
+        return spread(self.words, self.entries, self.rings)
+
+
+def indirection_of(found: Parts) -> Indirection:
+    """That of what was read; KeyError without one."""
+    return Indirection(str(found["table"]), int(found["entries"]), int(found["rings"]))
 
 
 def hashed_fields(text: str) -> str:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long the scheduler leaves a task where its memory is cached."""
 
-from typing import Any
-
 from edgetune.hosts.agent.kinds.hook_kept import HookKept
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.vocabulary.kinds.sched_migration_cost import KIND, NEW, OLD
@@ -22,15 +20,15 @@ class SchedMigrationCost(HookKept):
     def present(self, target: Target) -> bool:
         return self.host.exists(self._file())
 
-    def snapshot(self, target: Target) -> Any:
+    def snapshot(self, target: Target) -> str:
         return self.text(self._file())
 
     def apply(self, target: Target, value: Value) -> None:
-        self.host.poke(self._file(), f"{value}\n")
+        self.host.write_attribute(self._file(), f"{value}\n")
 
-    def restore(self, target: Target, snapshot: Any) -> None:
+    def restore(self, target: Target, snapshot: object) -> None:
         if self.text(self._file()) != snapshot:
-            self.host.poke(self._file(), snapshot)
+            self.host.write_attribute(self._file(), str(snapshot))
 
     def _file(self) -> str:
         return OLD if self.host.exists(OLD) else NEW

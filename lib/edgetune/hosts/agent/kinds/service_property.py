@@ -3,19 +3,17 @@
 
 import contextlib
 import re
-from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
+from edgetune.hosts.agent.journal import Journal
 from edgetune.hosts.agent.kinds.drop_ins import drop_ins, header, later
 from edgetune.hosts.agent.kinds.file_kept import FileKept
 from edgetune.hosts.agent.protocol import Failed, Unsupported
-from edgetune.vocabulary.kinds.service_property import KIND
+from edgetune.vocabulary.kinds.service_property import KIND, name_of
 from edgetune.vocabulary.places import SYSTEMD
-from edgetune.vocabulary.targets import unit_name
+from edgetune.vocabulary.setting import Setting
+from edgetune.vocabulary.targets import service_of, unit_name
 from edgetune.vocabulary.values import Target, Value, format_cpus, parse_cpus
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.journal import Journal
-    from edgetune.hosts.agent.settings import Setting
 
 LIMITS = {
     "LimitAS": "Max address space",
@@ -52,7 +50,7 @@ class ServiceProperty(FileKept):
         **{name: ("limits", rf"^{text} +(\S+) +(\S+)") for name, text in LIMITS.items()},
     }
 
-    def probe_stored(self, setting: "Setting", tuning: str) -> None:
+    def probe_stored(self, setting: Setting, tuning: str) -> None:
         """Unsupported when a drop-in that is read after ours decides."""
         self.refuse_overridden(setting.target, tuning)
 
@@ -65,7 +63,7 @@ class ServiceProperty(FileKept):
 
     def runtime(self, target: Target) -> Value:
         """Its effective value; ``soft:hard`` for a limit whose two halves differ."""
-        name = target["property"]
+        name = name_of(target)
         of_process = name in self.running
         return self._normal(name, (self._has if of_process else self._show)(target, name))
 
@@ -73,15 +71,15 @@ class ServiceProperty(FileKept):
         winner = self._winner(target)
         return winner[1] if winner else None
 
-    def files(self, journal: "Journal", settings: List["Setting"]) -> Dict[str, str]:
+    def files(self, journal: Journal, settings: List[Setting]) -> Dict[str, str]:
         content: Dict[str, str] = {}
         for setting in settings:
             name = self._ours(setting.target, journal.rank)
             text = content.get(name) or header(journal) + "[Service]\n"
             # Several assignments of a set of CPUs add up, unless an empty one comes between.
-            if setting.target["property"] == "CPUAffinity":
+            if name_of(setting.target) == "CPUAffinity":
                 text += "CPUAffinity=\n"
-            content[name] = text + f"{setting.target['property']}={setting.value}\n"
+            content[name] = text + f"{name_of(setting.target)}={setting.value}\n"
         return content
 
     def reload(self) -> None:
@@ -90,12 +88,12 @@ class ServiceProperty(FileKept):
     def _show(self, target: Target, name: str) -> str:
         try:
             # Not --value: systemd has that from version 230 on only.
-            text = self.host.run("systemctl", "show", "-p", name, target["service"])
+            text = self.host.run("systemctl", "show", "-p", name, service_of(target))
         except Failed as error:
             raise Unsupported(str(error)) from None
         key, _, value = text.strip().partition("=")
         if key != name or not value:
-            raise Unsupported(f"systemctl tells no {name} of {target['service']}")
+            raise Unsupported(f"systemctl tells no {name} of {service_of(target)}")
         return value.replace("18446744073709551615", "infinity")
 
     def _has(self, target: Target, name: str) -> str:
@@ -103,7 +101,7 @@ class ServiceProperty(FileKept):
         text = self.host.text(f"/proc/{self._show(target, 'MainPID')}/{file}")
         found = re.search(pattern, text, re.MULTILINE)
         if found is None:
-            raise Unsupported(f"{target['service']} has no main process that tells its {name}")
+            raise Unsupported(f"{service_of(target)} has no main process that tells its {name}")
         values = dict.fromkeys(found.groups())
         return ":".join(values).replace("unlimited", "infinity")
 
@@ -115,7 +113,7 @@ class ServiceProperty(FileKept):
 
     def _winner(self, target: Target) -> Optional[Tuple[str, str]]:
         """File and value of the assignment that decides; an empty one takes all back."""
-        unit, name = unit_name(target["service"]), target["property"]
+        unit, name = unit_name(service_of(target)), name_of(target)
         units = [f"{root}/{unit}" for root in self.roots if self.host.exists(f"{root}/{unit}")]
         found = None
         for file in units[:1] + drop_ins(self.host, [f"{root}/{unit}.d" for root in self.roots]):
@@ -128,4 +126,4 @@ class ServiceProperty(FileKept):
 
     def _ours(self, target: Target, rank: str) -> str:
         name = self.drop_in.format(rank=rank)
-        return f"{SYSTEMD}/{unit_name(target['service'])}.d/{name}"
+        return f"{SYSTEMD}/{unit_name(service_of(target))}.d/{name}"

@@ -4,19 +4,17 @@
 import fnmatch
 import functools
 import os
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
-from edgetune.hosts.agent.kinds.base import Handler
+from edgetune.hosts.agent.journal import Journal
+from edgetune.hosts.agent.kinds.base import Handler, texts
 from edgetune.hosts.agent.kinds.drop_ins import drop_ins, header, later
 from edgetune.hosts.agent.kinds.min_free import MIN_FREE, refuse_unfit
 from edgetune.hosts.agent.protocol import Unsupported
 from edgetune.vocabulary.kinds.sysctl import KIND, parameters
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.targets import parameter, sysctl_path
 from edgetune.vocabulary.values import Target, Value
-
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.journal import Journal
-    from edgetune.hosts.agent.settings import Setting
 
 
 class Sysctl(Handler):
@@ -33,7 +31,7 @@ class Sysctl(Handler):
         """Its name as in files of sysctl.d."""
         return target["key"]
 
-    def probe(self, setting: "Setting") -> None:
+    def probe(self, setting: Setting) -> None:
         """Unsupported when it is read-only, as some are in a network namespace, or does not fit."""
         file, value = self._file(setting.target), str(setting.value)
         if not os.stat(self.host.path(file)).st_mode & 0o222:
@@ -44,7 +42,7 @@ class Sysctl(Handler):
                 raise Unsupported(f"{value} is no number of kB")
             refuse_unfit(self.host, int(value))
 
-    def probe_stored(self, setting: "Setting", tuning: str) -> None:
+    def probe_stored(self, setting: Setting, tuning: str) -> None:
         """Unsupported when a file that is read after ours decides."""
         winner = self._winner(self._path(setting.target))
         if winner and self._after_ours(winner[0], tuning) and winner[1] != setting.value:
@@ -61,22 +59,23 @@ class Sysctl(Handler):
     def present(self, target: Target) -> bool:
         return self.host.exists(self._file(target))
 
-    def snapshot(self, target: Target) -> Any:
+    def snapshot(self, target: Target) -> Dict[str, str]:
         """The text of each parameter that changes with it."""
         files = parameters({"key": self.key(target)})
         return {file: self.text(file) for file in files if self.host.exists(file)}
 
     def apply(self, target: Target, value: Value) -> None:
         """Write it: the exit status of sysctl(8) says nothing."""
-        self.host.poke(self._file(target), f"{value}\n")
+        self.host.write_attribute(self._file(target), f"{value}\n")
 
-    def restore(self, target: Target, snapshot: Any) -> None:
+    def restore(self, target: Target, snapshot: object) -> None:
         """Write what differs; of a pair first the one that counts: it makes the other zero."""
-        for file in sorted(snapshot, key=lambda name: bool(snapshot[name].strip() == "0")):
-            if self.text(file) != snapshot[file]:
-                self.host.poke(file, snapshot[file])
+        was = texts(snapshot)
+        for file in sorted(was, key=lambda name: bool(was[name].strip() == "0")):
+            if self.text(file) != was[file]:
+                self.host.write_attribute(file, was[file])
 
-    def files(self, journal: "Journal", settings: List["Setting"]) -> Dict[str, str]:
+    def files(self, journal: Journal, settings: List[Setting]) -> Dict[str, str]:
         lines = [f"{self.key(setting.target)} = {setting.value}\n" for setting in settings]
         return {self._ours(journal.rank): header(journal) + "".join(lines)}
 

@@ -1,22 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Units of systemd: whether they run, and whether they are started at a boot."""
 
-from typing import TYPE_CHECKING, Any, List
+from typing import List
 
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.kinds.base import Handler
+from edgetune.hosts.agent.kinds.base import Handler, texts
 from edgetune.hosts.agent.protocol import Unsupported
-from edgetune.vocabulary.kinds.unit import KIND
+from edgetune.vocabulary.kinds.unit import KIND, unit_of
 from edgetune.vocabulary.protected import is_protected
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import Parts, Target, Value, chosen, parts
 
-if TYPE_CHECKING:
-    from edgetune.hosts.agent.settings import Setting
-
-VERBS = {
-    "enabled": {"on": "enable", "off": "disable"},
-    "active": {"on": "start", "off": "stop"},
-}
+WAITS = {"on": "start", "off": "stop"}
+VERBS = {"enabled": {"on": "enable", "off": "disable"}, "active": WAITS}
 """What brings a part into a state, in the order in which it is done."""
 
 ENABLED = {"enabled": "on", "disabled": "off", "masked": "masked"}
@@ -36,32 +32,32 @@ class Unit(Handler):
         # While a host boots, systemd starts and stops units in an order of its own.
         self.live = not host.booting
 
-    def probe(self, setting: "Setting") -> None:
+    def probe(self, setting: Setting) -> None:
         """Unsupported for a masked unit that is to run, and for another name of a protected one."""
-        masked = self.runtime(setting.target)["enabled"] == "masked"
+        masked = self._enabled(unit_of(setting.target)) == "masked"
         if masked and "on" in parts(setting.value).values():
-            raise Unsupported(f"{setting.target['unit']} is masked")
-        protected = next(filter(is_protected, self._names(setting.target["unit"])), None)
+            raise Unsupported(f"{unit_of(setting.target)} is masked")
+        protected = next(filter(is_protected, self._names(unit_of(setting.target))), None)
         if protected:
-            reason = f"{setting.target['unit']} is {protected}, which is needed to reach the host"
+            reason = f"{unit_of(setting.target)} is {protected}, which is needed to reach the host"
             raise Unsupported(reason)
 
-    def probe_stored(self, setting: "Setting", tuning: str) -> None:
+    def probe_stored(self, setting: Setting, tuning: str) -> None:
         """Unsupported where the next boot would make it active, or not, against the setting."""
         wanted = parts(setting.value)
-        enabled = wanted.get("enabled") or parts(self.persistent(setting.target))["enabled"]
+        enabled = wanted.get("enabled") or self._enabled(unit_of(setting.target))
         after = "on" if enabled == "on" else "off"
         if wanted.get("active", after) != after:
             what = "enabled" if after == "on" else "not enabled"
-            raise Unsupported(f"{setting.target['unit']} is {what}: a boot makes it {after} again")
+            raise Unsupported(f"{unit_of(setting.target)} is {what}: a boot makes it {after} again")
 
     def runtime(self, target: Target) -> Parts:
         """Both facts."""
-        return {"active": self._active(target["unit"]), "enabled": self._enabled(target["unit"])}
+        return {"active": self._active(unit_of(target)), "enabled": self._enabled(unit_of(target))}
 
     def persistent(self, target: Target) -> Parts:
         """The same after a boot, which starts what is enabled."""
-        enabled = self._enabled(target["unit"])
+        enabled = self._enabled(unit_of(target))
         return {"active": "on" if enabled == "on" else "off", "enabled": enabled}
 
     def asked(self, target: Target, found: Value, value: Value) -> Value:
@@ -72,7 +68,7 @@ class Unit(Handler):
         found = {name: "off" if part == "masked" else part for name, part in parts(now).items()}
         return all(found.get(name) == part for name, part in parts(wanted).items())
 
-    def snapshot(self, target: Target) -> Any:
+    def snapshot(self, target: Target) -> Parts:
         return self.runtime(target)
 
     def apply(self, target: Target, value: Value) -> None:
@@ -81,20 +77,20 @@ class Unit(Handler):
         for name, verbs in VERBS.items():
             wanted = str(parts(value).get(name, now[name]))
             if wanted in verbs and not self.same(now, {name: wanted}):
-                self._run(verbs[wanted], target["unit"])
+                self._run(verbs[wanted], unit_of(target))
 
     def present(self, target: Target) -> bool:
         try:
-            return bool(self._enabled(target["unit"]))
+            return bool(self._enabled(unit_of(target)))
         except Unsupported:
             return False
 
-    def restore(self, target: Target, snapshot: Any) -> None:
-        self.apply(target, snapshot)
+    def restore(self, target: Target, snapshot: object) -> None:
+        self.apply(target, {**texts(snapshot)})
 
     def _run(self, verb: str, unit: str) -> None:
         # Waiting for a unit that is ordered after us would never end.
-        wait = ["--no-block"] if self.host.booting and verb in VERBS["active"].values() else []
+        wait = ["--no-block"] if self.host.booting and verb in WAITS else []
         self.host.run("systemctl", *wait, verb, unit)
 
     def _names(self, unit: str) -> List[str]:

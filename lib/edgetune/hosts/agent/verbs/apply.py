@@ -1,47 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
 """``apply``: change the host to what the plan showed."""
 
-from typing import List, Sequence
+from typing import Dict, List, Sequence
 
 from edgetune.hosts.agent.change import begin, carry_out
+from edgetune.hosts.agent.hook_files import probe_hook
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.journal import UNSETTLED, Journal, Journals
-from edgetune.hosts.agent.observe import Row, diff_of, observe_all
+from edgetune.hosts.agent.journal import UNSETTLED, Head, Journal, Journals, Reading
+from edgetune.hosts.agent.observe import Difference, Row, diff_of, observe_all
 from edgetune.hosts.agent.protocol import (
     DIGEST,
     TUNING,
     AgentError,
     Failed,
-    Fields,
     Json,
     Refused,
+    Request,
     TakenBack,
     Unsupported,
     complaint,
     read_epoch,
 )
-from edgetune.hosts.agent.settings import Setting, read_settings
+from edgetune.hosts.agent.settings import read_settings
 from edgetune.hosts.agent.stack import refuse_below
-from edgetune.hosts.agent.standby import BootHook
 from edgetune.hosts.agent.undo import take_back, what_differs
 from edgetune.hosts.agent.verbs.verify import verify_settings
 from edgetune.hosts.agent.writable import refuse_unwritable
 from edgetune.vocabulary.contents import alike
 from edgetune.vocabulary.grammar import LINE
+from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import shown
 
+Expected = Dict[str, Dict[str, object]]
+"""By the id of a setting, what the plan saw: its fields are those of ``Reading``."""
 
-def run(host: Host, request: Fields) -> Json:
+
+def run(host: Host, request: Request) -> Json:
     """Change the host to what the plan showed, wholly or not at all."""
     epoch = read_epoch(request)
     drained = request.flag("drained", default=False)
-    head = {
-        "rollout": request.text("rollout", LINE),
-        "tuning": request.text("tuning", TUNING),
-        "digest": request.text("digest", DIGEST),
-        "confirm_within": request.seconds("confirm_within"),
-        "grace_boots": request.whole("grace_boots", 0, 1, default=0),
-    }
+    head = Head(
+        rollout=request.text("rollout", LINE),
+        tuning=request.text("tuning", TUNING),
+        digest=request.text("digest", DIGEST),
+        confirm_within=request.seconds("confirm_within"),
+        grace_boots=request.whole("grace_boots", 0, 1, default=0),
+    )
     settings = read_settings(request)
     expect = _read_expect(request, settings)
     request.done()
@@ -54,21 +58,19 @@ def run(host: Host, request: Fields) -> Json:
         return _apply(host, head, settings, expect)
 
 
-def _apply(host: Host, head: Json, settings: List[Setting], expect: Json) -> Json:
-    standing = Journals(host).load(head["tuning"])
+def _apply(host: Host, head: Head, settings: List[Setting], expect: Expected) -> Json:
+    standing = Journals(host).load(head.tuning)
     if standing is not None:
-        if standing.digest != head["digest"]:
+        if standing.digest != head.digest:
             raise Refused(f"{standing.tuning} stands here with another digest: restore it first")
-        if (
-            standing.state not in UNSETTLED
-            and verify_settings(host, head["tuning"], settings)["verified"]
-        ):
+        settled = standing.state not in UNSETTLED
+        if settled and verify_settings(host, head.tuning, settings).verified:
             return _applied(host, standing, [], [])
         _refuse_unsettled(host, but=standing.tuning)
         refuse_below(host, standing)
         take_back(host, standing)
     _refuse_unsettled(host)
-    rows = observe_all(host, settings, head["tuning"])
+    rows = observe_all(host, settings, head.tuning)
     refuse_unwritable(host, rows, head)
     _refuse_unsupported(host, rows, head)
     _refuse_unexpected(rows, expect)
@@ -80,28 +82,27 @@ def _apply(host: Host, head: Json, settings: List[Setting], expect: Json) -> Jso
         restarted, after = carry_out(host, journal)
     except Exception as error:
         raise _undo(host, journal, error) from None
-    before = [row.values for row in rows]
-    diff = diff_of(journal.entries, before, [row.values for row in after])
+    before = [row.reading for row in rows]
+    diff = diff_of(journal.entries, before, [row.reading for row in after])
     return _applied(host, journal, diff, restarted)
 
 
-def _applied(host: Host, journal: Journal, diff: List[Json], restarted: List[str]) -> Json:
+def _applied(host: Host, journal: Journal, diff: List[Difference], restarted: List[str]) -> Json:
     return {
         "changed": bool(diff),
-        "diff": diff,
+        "diff": [row.document() for row in diff],
         "restarted": restarted,
         "state": journal.state,
         "boot_id": host.boot_id,
     }
 
 
-def _read_expect(request: Fields, settings: List[Setting]) -> Json:
+def _read_expect(request: Request, settings: List[Setting]) -> Expected:
     fields = request.inside("expect")
     expect = {}
     for setting in settings:
         row = fields.inside(setting.id)
-        names = ("runtime", "persistent")
-        expect[setting.id] = {name: row.raw(name) for name in names}
+        expect[setting.id] = {name: row.raw(name) for name in Reading._fields}
         row.done()
     fields.done()
     return expect
@@ -116,21 +117,21 @@ def _refuse_unsettled(host: Host, but: str = "") -> None:
         raise Refused(why)
 
 
-def _refuse_unsupported(host: Host, rows: Sequence[Row], head: Json) -> None:
+def _refuse_unsupported(host: Host, rows: Sequence[Row], head: Head) -> None:
     for row in rows:
         if row.problem:
             raise Refused(f"{row.setting.id}: {row.problem}")
     try:
-        if head["confirm_within"]:
-            BootHook(host).probe()
+        if head.confirm_within:
+            probe_hook(host)
     except Unsupported as why:
         raise Refused(f"confirm_within: {why}") from None
 
 
-def _refuse_unexpected(rows: Sequence[Row], expect: Json) -> None:
+def _refuse_unexpected(rows: Sequence[Row], expect: Expected) -> None:
     for row in rows:
         planned = expect[row.setting.id]
-        for name, value in row.values.items():
+        for name, value in row.reading._asdict().items():
             if not alike(value, planned[name]):
                 text = f"{name} is {shown(value)}, the plan saw {shown(planned[name])}"
                 raise Refused(f"{row.setting.id}: {text}")

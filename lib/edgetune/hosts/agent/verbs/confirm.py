@@ -3,15 +3,17 @@
 
 from typing import Optional, Sequence
 
+from edgetune.hosts.agent.boot_hook import BootHook
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import UNSETTLED, Journal, Journals
-from edgetune.hosts.agent.protocol import DIGEST, TUNING, Fields, Json, Refused, read_epoch
-from edgetune.hosts.agent.settings import Setting, read_settings
-from edgetune.hosts.agent.standby import BootHook, disarm_timer
+from edgetune.hosts.agent.protocol import DIGEST, TUNING, Json, Refused, Request, read_epoch
+from edgetune.hosts.agent.revert_timer import disarm_timer
+from edgetune.hosts.agent.settings import read_settings
 from edgetune.hosts.agent.verbs.verify import verify_settings
+from edgetune.vocabulary.setting import Setting
 
 
-def run(host: Host, request: Fields) -> Json:
+def run(host: Host, request: Request) -> Json:
     """Keep a change that verifies; the revert timer finds it confirmed, or was there first."""
     epoch = read_epoch(request)
     tuning = request.text("tuning", TUNING)
@@ -24,16 +26,16 @@ def run(host: Host, request: Fields) -> Json:
         if journal:
             _refuse_another(journal, digest, settings)
         result = verify_settings(host, tuning, settings)
-        kept = journal is not None and journal.state not in UNSETTLED and result["verified"]
+        kept = journal is not None and journal.state not in UNSETTLED and result.verified
         if kept and journal is not None and journal.state != "confirmed":
             journal.state = "confirmed"
             # Else a timer that is still running would end a later restore of single settings.
-            journal.deadline = {}
+            journal.deadline = None
             Journals(host).save(journal)
             disarm_timer(host, journal)
             BootHook(host).sync()
         state = journal.state if journal else "none"
-        return dict(result, confirmed=kept, state=state)
+        return dict(result.document(host), confirmed=kept, state=state)
 
 
 def _refuse_another(journal: Journal, digest: Optional[str], settings: Sequence[Setting]) -> None:

@@ -4,16 +4,16 @@
 from typing import List
 
 from edgetune.hosts.agent.findings import FINDERS
-from edgetune.hosts.agent.findings.seen import Seen
+from edgetune.hosts.agent.findings.snapshot import Snapshot
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Journals
-from edgetune.hosts.agent.protocol import Fields, Json, complaint
+from edgetune.hosts.agent.protocol import Json, Request, complaint
 from edgetune.vocabulary.targets import SERVICE_NAME
 
 LONGEST = 60
 
 
-def run(host: Host, request: Fields) -> Json:
+def run(host: Host, request: Request) -> Json:
     """Findings, each with its numbers; what could not be read, and why. Writes nothing at all.
 
     Counters are read twice, ``seconds`` apart (0: once, and rates are those since the boot).
@@ -22,26 +22,26 @@ def run(host: Host, request: Fields) -> Json:
     seconds = request.whole("seconds", 0, LONGEST, default=5)
     services = _services(request)
     request.done()
-    seen = Seen(host, services)
-    seen.look(seconds)
+    snap = Snapshot(host, services)
+    snap.look(seconds)
     findings: List[Json] = []
     for find in FINDERS:
         try:
-            findings += find(seen)
+            findings += find(snap)
         except Exception as error:
-            seen.unread[find.__name__] = complaint(error)
+            snap.unread[find.__name__] = complaint(error)
     return {
         "boot_id": host.boot_id,
-        "seconds": round(seen.seconds, 3),
+        "seconds": round(snap.seconds, 3),
         "findings": findings,
-        "unread": [f"{what}: {why}" for what, why in seen.unread.items()],
+        "unread": [f"{what}: {why}" for what, why in snap.unread.items()],
         "tunings": {journal.tuning: journal.state for journal in Journals(host).all()},
     }
 
 
-def _services(request: Fields) -> List[str]:
+def _services(request: Request) -> List[str]:
     names = request.texts("services")
     if names is None:
         return ["nginx"]
-    listed = Fields({f"services[{i}]": name for i, name in enumerate(names)})
+    listed = Request({f"services[{i}]": name for i, name in enumerate(names)})
     return [listed.text(f"services[{i}]", SERVICE_NAME) for i in range(len(names))]

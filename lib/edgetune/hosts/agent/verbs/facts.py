@@ -9,13 +9,13 @@ from typing import Dict, List, Optional
 from edgetune.hosts.agent.counters import addresses, first_number, interfaces
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Journals
+from edgetune.hosts.agent.kinds.channels import Channels
 from edgetune.hosts.agent.kinds.memory_thp import MemoryThp
-from edgetune.hosts.agent.kinds.nic import NicCounts, driver_of
-from edgetune.hosts.agent.kinds.nic_channels import NicChannels
+from edgetune.hosts.agent.kinds.nic import Counts, NicCounts, driver_of
 from edgetune.hosts.agent.kinds.nic_ring import NicRing
 from edgetune.hosts.agent.kinds.nic_rss import NicRss
-from edgetune.hosts.agent.protocol import Failed, Fields, Json, Unsupported
-from edgetune.hosts.agent.topology import cpu_facts, memory_facts, node_of
+from edgetune.hosts.agent.protocol import Failed, Json, Request, Unsupported
+from edgetune.hosts.agent.topology import cpu_facts, memory_of, node_of
 
 # Of IF_OPER_* (RFC 2863); drivers that do not tell are "unknown".
 DOWN = ("down", "lowerlayerdown", "notpresent")
@@ -24,7 +24,7 @@ DOWN = ("down", "lowerlayerdown", "notpresent")
 WRITTEN = ("/etc", "/var/lib")
 
 
-def run(host: Host, request: Fields) -> Json:
+def run(host: Host, request: Request) -> Json:
     """What tunings may be rendered from, and what stands on the host."""
     request.done()
     return {
@@ -37,7 +37,7 @@ def run(host: Host, request: Fields) -> Json:
         "uptime": first_number(host, "/proc/uptime"),
         "time": time.time(),
         "cpus": cpu_facts(host),
-        "memory": memory_facts(host),
+        "memory": memory_of(host)._asdict(),
         "addresses": _addresses(host),
         "nics": {name: _nic(host, name) for name in interfaces(host)},
         "thp": _huge_pages(host),
@@ -56,7 +56,7 @@ def _machine(host: Host) -> Json:
 def _addresses(host: Host) -> Optional[List[Json]]:
     """None where no program tells them."""
     try:
-        return addresses(host)
+        return [dict(own._asdict()) for own in addresses(host)]
     except Failed:
         return None
 
@@ -91,7 +91,7 @@ def _huge_pages(host: Host) -> Json:
 def _nic(host: Host, name: str) -> Json:
     directory = f"/sys/class/net/{name}"
     queues = host.names(f"{directory}/queues")
-    ring = _counts_of(NicRing(host), name)
+    ring, channels = (_counts_of(kind(host), name) for kind in (NicRing, Channels))
     return {
         "driver": driver_of(host, name),
         "up": host.text(f"{directory}/operstate", "up") not in DOWN,
@@ -99,21 +99,21 @@ def _nic(host: Host, name: str) -> Json:
         "numa_node": node_of(host, name),
         "local_cpus": host.text(f"{directory}/device/local_cpulist") or None,
         "queues": {side: len([q for q in queues if q.startswith(side)]) for side in ("rx", "tx")},
-        "channels": _counts_of(NicChannels(host), name),
-        "ring": ring,
-        "ring_max": ring and ring["max"],
+        "channels": channels and channels._asdict(),
+        "ring": ring and ring._asdict(),
+        "ring_max": ring and ring.max,
         "rss": _rss(host, name),
     }
 
 
-def _counts_of(kind: NicCounts, interface: str) -> Optional[Json]:
+def _counts_of(kind: NicCounts, interface: str) -> Optional[Counts]:
     try:
         return kind.read(interface)
     except Unsupported:
         return None
 
 
-def _rss(host: Host, interface: str) -> Optional[Json]:
+def _rss(host: Host, interface: str) -> Optional[Dict[str, int]]:
     try:
         return NicRss(host).facts(interface)
     except Unsupported:

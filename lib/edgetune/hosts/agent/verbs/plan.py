@@ -2,19 +2,20 @@
 """``plan``: what a tuning would do here."""
 
 from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.journal import Head
 from edgetune.hosts.agent.observe import observe_all
-from edgetune.hosts.agent.protocol import DIGEST, TUNING, Fields, Json
+from edgetune.hosts.agent.protocol import DIGEST, TUNING, Json, Request
 from edgetune.hosts.agent.settings import read_settings
 from edgetune.hosts.agent.writable import refuse_unwritable
 
 
-def run(host: Host, request: Fields) -> Json:
+def run(host: Host, request: Request) -> Json:
     """What a tuning would do here; writes nothing at all."""
     tuning = request.text("tuning", TUNING)
     digest = request.text("digest", DIGEST)
     settings = read_settings(request)
     request.done()
     rows = observe_all(host, settings, tuning)
-    refuse_unwritable(host, rows, {"tuning": tuning, "digest": digest})
+    refuse_unwritable(host, rows, Head(tuning, digest))
     shown = [dict(row.shown, status=row.status) for row in rows]
     return {"boot_id": host.boot_id, "settings": shown}

@@ -6,13 +6,13 @@ from ipaddress import ip_address
 
 from edgetune.hosts.agent.counters import addresses
 from edgetune.hosts.agent.host import Host, room_or_not
-from edgetune.hosts.agent.protocol import AnotherMachine, Fields, Json, read_epoch
+from edgetune.hosts.agent.protocol import AnotherMachine, Json, Request, read_epoch
 from edgetune.hosts.agent.verbs.sessions import sessions
 from edgetune.vocabulary.grammar import LINE
 from edgetune.vocabulary.places import NOT_READY
 
 
-def run(host: Host, request: Fields) -> Json:
+def run(host: Host, request: Request) -> Json:
     """Let the host's own health check say "not ready", or let it decide again; also after a boot.
 
     The marker is one line, the rollout's id. A full disk stops neither: the marker is empty then,
@@ -50,7 +50,7 @@ def run(host: Host, request: Fields) -> Json:
 
 
 def _refuse_for_another(host: Host, address: str) -> None:
-    own = [each["address"] for each in addresses(host)]
+    own = [each.address for each in addresses(host)]
     if ip_address(address) not in map(ip_address, own):
         raise AnotherMachine(f"this machine has {', '.join(own)}, and not {address}")
 

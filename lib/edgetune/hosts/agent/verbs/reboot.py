@@ -5,16 +5,16 @@ import re
 import time
 from typing import List
 
+from edgetune.hosts.agent.boot_hook import agent_command
 from edgetune.hosts.agent.host import Host, room_or_not
-from edgetune.hosts.agent.protocol import Fields, Json, Refused, read_epoch
-from edgetune.hosts.agent.standby import agent_command
+from edgetune.hosts.agent.protocol import Json, Refused, Request, read_epoch
 from edgetune.vocabulary.grammar import LINE
 
 REBOOT_MARK = "/run/edgetune-reboot"
 REBOOT_AGAIN = 60.0
 
 
-def run(host: Host, request: Fields) -> Json:
+def run(host: Host, request: Request) -> Json:
     """Reboot, while the host is still in the boot that was meant.
 
     Asked again at once it does nothing; asked again later in the same boot, it sends the command

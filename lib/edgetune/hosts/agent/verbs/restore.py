@@ -3,15 +3,15 @@
 
 from typing import Sequence
 
+from edgetune.hosts.agent.boot_hook import BootHook
 from edgetune.hosts.agent.host import Host, room_or_not
 from edgetune.hosts.agent.journal import Journal, Journals
-from edgetune.hosts.agent.protocol import TUNING, Fields, Json, read_epoch
-from edgetune.hosts.agent.standby import BootHook
+from edgetune.hosts.agent.protocol import TUNING, Json, Request, read_epoch
 from edgetune.hosts.agent.undo import Undone, take_back, take_back_live
 from edgetune.vocabulary.grammar import LINE
 
 
-def run(host: Host, request: Fields) -> Json:
+def run(host: Host, request: Request) -> Json:
     """Take a tuning back from the journal; safe to repeat.
 
     With ``rollout`` only what that rollout did: another one's change is not ours to take back.
@@ -40,10 +40,12 @@ def run(host: Host, request: Fields) -> Json:
         elif ours is not None and live is not None:
             _check_known(request, ours, live)
             undone = take_back_live(host, ours, live)
-        return dict(vars(undone), boot_id=host.boot_id, nothing_to_restore=ours is None)
+        diff = [row.document() for row in undone.diff]
+        told = dict(vars(undone), diff=diff, boot_id=host.boot_id)
+        return dict(told, nothing_to_restore=ours is None)
 
 
-def _check_known(request: Fields, journal: Journal, names: Sequence[str]) -> None:
+def _check_known(request: Request, journal: Journal, names: Sequence[str]) -> None:
     known = [entry.setting.id for entry in journal.entries]
     for index, name in enumerate(names):
         if name not in known:

@@ -7,11 +7,11 @@ from typing import Callable, Dict, List, Optional, Tuple
 
 from edgetune.hosts.agent.counters import first_number, interfaces, meminfo, protocol_counters
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.protocol import Fields, Json
+from edgetune.hosts.agent.protocol import Json, Request
 from edgetune.vocabulary.places import STATE
 
 
-def run(host: Host, request: Fields) -> Json:
+def run(host: Host, request: Request) -> Json:
     """Counters that only grow within a boot, gauges, and what `drifted`.
 
     A counter or a gauge that cannot be read is left out. ``health`` is what the health check was
@@ -20,13 +20,13 @@ def run(host: Host, request: Fields) -> Json:
     measure = _health_check(request)
     count = request.whole("health_requests", 0, 1000, default=5)
     request.done()
-    counters: Json = {}
+    counters: Dict[str, int] = {}
     for source in (_tcp_counters, _nic_counters, _softnet_counters, _cpu_counters):
         counters.update(source(host))
     # Right after what was counted by it: what follows can take many seconds.
     uptime = first_number(host, "/proc/uptime")
     drift = _drift(host)
-    gauges = {
+    gauges: Dict[str, Optional[float]] = {
         "drifted": len(drift),
         "load1": first_number(host, "/proc/loadavg"),
         "memory_available_kb": meminfo(host).get("MemAvailable"),
@@ -45,7 +45,7 @@ def run(host: Host, request: Fields) -> Json:
     }
 
 
-def _health_check(request: Fields) -> Optional[Callable[[int], Tuple[Json, str]]]:
+def _health_check(request: Request) -> Optional[Callable[[int], Tuple[Dict[str, float], str]]]:
     # Its libraries are loaded only where there is something to ask.
     if request.raw("health_url") is None:
         return None
@@ -60,7 +60,7 @@ def _drift(host: Host) -> List[Json]:
         return []
     from edgetune.hosts.agent.drift import drifted
 
-    return drifted(host)
+    return [dict(own._asdict()) for own in drifted(host)]
 
 
 def _tcp_counters(host: Host) -> Dict[str, int]:

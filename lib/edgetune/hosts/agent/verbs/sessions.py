@@ -4,7 +4,7 @@
 from typing import Sequence
 
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.protocol import Fields, Json
+from edgetune.hosts.agent.protocol import Json, Request
 
 # Of include/net/tcp_states.h: established, FIN sent, and closed by the other side only.
 OPEN_STATES = ("01", "04", "08")
@@ -13,7 +13,7 @@ OPEN_STATES = ("01", "04", "08")
 LOOPBACK = ("0100007F", "00000000000000000000000001000000")
 
 
-def run(host: Host, request: Fields) -> Json:
+def run(host: Host, request: Request) -> Json:
     """Count what is open on ``ports``; nothing is changed."""
     ports = request.wholes("ports", 1, 65535)
     request.done()

@@ -2,19 +2,20 @@
 """``verify``: whether every setting is as wanted."""
 
 import time
-from typing import List
+from typing import Dict, List, NamedTuple
 
+from edgetune.hosts.agent.boot_hook import FOLLOWING
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Journals
-from edgetune.hosts.agent.observe import observe_all
-from edgetune.hosts.agent.protocol import DIGEST, TUNING, Fields, Json
+from edgetune.hosts.agent.observe import Row, observe_all
+from edgetune.hosts.agent.protocol import DIGEST, TUNING, Json, Request
 from edgetune.hosts.agent.services import START_WAIT, awaited_state
-from edgetune.hosts.agent.settings import Setting, read_settings
+from edgetune.hosts.agent.settings import read_settings
 from edgetune.hosts.agent.stack import way_back
-from edgetune.hosts.agent.standby import FOLLOWING
+from edgetune.vocabulary.setting import Setting
 
 
-def run(host: Host, request: Fields) -> Json:
+def run(host: Host, request: Request) -> Json:
     """Whether every setting is as wanted, now and after a boot, and the services run.
 
     ``way_back`` says what taking the tuning back will lead to; it is empty where there is none.
@@ -25,10 +26,30 @@ def run(host: Host, request: Fields) -> Json:
     request.done()
     journal = Journals(host).load(tuning)
     led = way_back(host, journal) if journal else {}
-    return dict(verify_settings(host, tuning, settings), way_back=led)
+    way = {name: found and found._asdict() for name, found in led.items()}
+    return dict(verify_settings(host, tuning, settings).document(host), way_back=way)
 
 
-def verify_settings(host: Host, tuning: str, settings: List[Setting]) -> Json:
+class Verified(NamedTuple):
+    """How a tuning stands: its journal's state, its settings, and the states of its services."""
+
+    verified: bool
+    state: str
+    rows: List[Row]
+    services: Dict[str, str]
+
+    def document(self, host: Host) -> Json:
+        """For an answer."""
+        return {
+            "boot_id": host.boot_id,
+            "verified": self.verified,
+            "state": self.state,
+            "settings": [dict(row.shown, ok=row.as_wanted) for row in self.rows],
+            "services": self.services,
+        }
+
+
+def verify_settings(host: Host, tuning: str, settings: List[Setting]) -> Verified:
     journal = Journals(host).load(tuning)
     named = [setting.restart for setting in settings if setting.restart]
     # Just after a boot a service may not have come up yet, and tells nothing of its properties.
@@ -36,13 +57,8 @@ def verify_settings(host: Host, tuning: str, settings: List[Setting]) -> Json:
     _await_follow_up(host)
     rows = observe_all(host, settings, tuning)
     running = all(state == "active" for state in services.values())
-    return {
-        "boot_id": host.boot_id,
-        "verified": running and all(row.as_wanted for row in rows),
-        "state": journal.state if journal else "none",
-        "settings": [dict(row.shown, ok=row.as_wanted) for row in rows],
-        "services": services,
-    }
+    verified = running and all(row.as_wanted for row in rows)
+    return Verified(verified, journal.state if journal else "none", rows, services)
 
 
 def _await_follow_up(host: Host) -> None:

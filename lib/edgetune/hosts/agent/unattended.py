@@ -6,22 +6,16 @@ import sys
 import time
 from typing import List, Sequence
 
+from edgetune.hosts.agent.boot_hook import FOLLOWING, BootHook, by_hook, follow_up
 from edgetune.hosts.agent.change import in_order, set_now
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.journal import UNSETTLED, Entry, Journal, Journals, by_hook
+from edgetune.hosts.agent.journal import UNSETTLED, Deadline, Entry, Journal, Journals, Reading
 from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.hosts.agent.observe import observe
-from edgetune.hosts.agent.protocol import TUNING, Failed, Json, Refused, complaint
-from edgetune.hosts.agent.put_back import attempt
+from edgetune.hosts.agent.protocol import TUNING, Failed, Refused, complaint
+from edgetune.hosts.agent.restore import attempt
+from edgetune.hosts.agent.revert_timer import arm_timer, set_deadline, time_left
 from edgetune.hosts.agent.stack import above
-from edgetune.hosts.agent.standby import (
-    FOLLOWING,
-    BootHook,
-    arm_timer,
-    follow_up,
-    set_deadline,
-    time_left,
-)
 from edgetune.hosts.agent.undo import take_back
 from edgetune.vocabulary.values import shown
 
@@ -87,8 +81,8 @@ def _unready(host: Host) -> List[Entry]:
         entry
         for journal in Journals(host).all()
         for entry in journal.entries
-        # What is lifted will be stored again.
-        if (entry.stored or journal.state == "lifted") and by_hook(entry)
+        # What is suspended will be stored again.
+        if (entry.stored or journal.state == "suspended") and by_hook(entry)
         if not _ready(host, entry)
     ]
 
@@ -107,14 +101,14 @@ def _end_if_due(host: Host, journal: Journal) -> None:
 def _survives(host: Host, journal: Journal) -> bool:
     """Whether a tuning outlives this boot; one of its grace boots is used up by that."""
     if journal.state != "provisional":
-        # What is lifted is laid on again when that is taken back which is below it.
-        return journal.state in ("confirmed", "lifted")
-    if journal.deadline.get("boot_id") == host.boot_id:
+        # What is suspended is applied again when the tuning below it is taken back.
+        return journal.state in ("confirmed", "suspended")
+    if journal.deadline and journal.deadline.boot_id == host.boot_id:
         return True
     if journal.grace_boots == 0:
         return False
     journal.grace_boots -= 1
-    journal.deadline = {"boot_id": host.boot_id, "monotonic": time.monotonic()}
+    journal.deadline = Deadline(host.boot_id, time.monotonic())
     Journals(host).save(journal)
     return True
 
@@ -140,7 +134,7 @@ def _set_again(host: Host, journal: Journal, problems: List[str]) -> None:
         row = observe(host, entry.setting, journal.tuning)
         if row.problem:
             problems.append(f"{entry.setting.id}: {row.problem}")
-        elif row.differs["runtime"]:
+        elif row.runtime_differs:
             attempt(problems, "", set_now, host, entry)
 
 
@@ -197,9 +191,9 @@ def restore_by_hand(host: Host, tuning: str) -> None:
             raise Refused(f"there is no such tuning on this host; there are: {names}")
         undone = take_back(host, journal)
     for row in undone.diff:
-        print(f"{row['id']}: {_facts(row['before'])} -> {_facts(row['after'])}")
+        print(f"{row.id}: {_facts(row.before)} -> {_facts(row.after)}")
     print(f"{tuning} is taken back; restarted: {', '.join(undone.restarted) or 'nothing'}")
 
 
-def _facts(values: Json) -> str:
-    return f"{shown(values['runtime'])} (stored: {shown(values['persistent'])})"
+def _facts(found: Reading) -> str:
+    return f"{shown(found.runtime)} (stored: {shown(found.persistent)})"

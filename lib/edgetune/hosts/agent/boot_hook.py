@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The boot hook and the revert timer: what acts when nobody is connected."""
+"""The boot hook: what runs at each boot, and sets again what nothing else keeps."""
 
 import os
 import shlex
 import sys
-import time
-from typing import Iterator, List, Optional, Sequence
+from typing import List
 
 from edgetune.hosts.agent.bundle import own_source
 from edgetune.hosts.agent.files import Directories
 from edgetune.hosts.agent.host import AGENT, RESERVE, Host
-from edgetune.hosts.agent.journal import Journal, Journals
-from edgetune.hosts.agent.protocol import Unsupported
+from edgetune.hosts.agent.journal import UNSETTLED, Entry, Journal, Journals
+from edgetune.hosts.agent.kinds import HANDLERS
 from edgetune.vocabulary.places import INIT_SCRIPT, STATE, UNIT, UNIT_LINK
-from edgetune.vocabulary.values import Target, Value
 
 # There while the rest of a boot is still to be set.
 FOLLOWING = "/run/edgetune-late"
@@ -57,23 +55,6 @@ class BootHook:
         self._host = host
         self._directories = Directories(host)
 
-    def probe(self) -> None:
-        """Unsupported when this host's init is none that we know."""
-        if self._host.init == "other":
-            raise Unsupported(
-                "nothing can keep it over a boot: no systemd, nothing runs /etc/init.d/S??*"
-            )
-
-    @property
-    def files(self) -> Sequence[str]:
-        """Its files on a host with this init, beside our copy."""
-        return {"systemd": (UNIT, UNIT_LINK), "sysv": (INIT_SCRIPT,)}.get(self._host.init, ())
-
-    def installed(self) -> bool:
-        """Whether the next boot will run it."""
-        files = self.files
-        return bool(files) and all(self._host.exists(name) for name in (*files, AGENT))
-
     def sync(self) -> None:
         """Be there when a journal needs it, and be gone without a trace when none does.
 
@@ -83,7 +64,7 @@ class BootHook:
         standing = bool(journals or damaged)
         if not standing:
             self._host.remove(RESERVE)
-        if damaged or any(journal.needs_boot for journal in journals):
+        if damaged or any(map(_has_work, journals)):
             self.install()
         else:
             for name in (UNIT_LINK, UNIT, INIT_SCRIPT):
@@ -123,32 +104,15 @@ class BootHook:
                 directory.link(os.path.basename(UNIT_LINK), "../" + os.path.basename(UNIT))
 
 
-def kept(host: Host, kind: str, target: Target) -> Iterator[Value]:
-    """The values that journals keep of one setting, in the order of application."""
-    for journal in Journals(host).all():
-        for entry in journal.entries if journal.state != "restoring" else []:
-            setting = entry.setting
-            if entry.stored and (setting.kind, setting.target) == (kind, target):
-                yield setting.value
+def _has_work(journal: Journal) -> bool:
+    """Whether there is something to do at a boot for a tuning."""
+    half_done = journal.provisional or journal.state in UNSETTLED
+    return half_done or any(entry.stored and by_hook(entry) for entry in journal.entries)
 
 
-def set_deadline(host: Host, journal: Journal) -> None:
-    """Let it be ``confirm_within`` seconds from now; to be saved before the timer is armed."""
-    end = time.monotonic() + journal.confirm_within
-    journal.deadline = {"boot_id": host.boot_id, "monotonic": end}
-
-
-def arm_timer(host: Host, journal: Journal) -> None:
-    """Let a tuning be taken back at its deadline, whatever happens to us."""
-    command = agent_command(host.path("/").rstrip("/"), "revert", journal.tuning)
-    if host.init == "systemd":
-        disarm_timer(host, journal)
-        when = [f"--on-active={journal.confirm_within:g}s", "--timer-property=AccuracySec=1s"]
-        # The timer waits for sysinit.target, which at a boot may wait for us.
-        unit = ["--no-block", f"--unit={_timer_unit(journal)}"]
-        host.run("systemd-run", *unit, *when, "--", *command)
-    else:
-        host.detach(command)
+def by_hook(entry: Entry) -> bool:
+    """Whether only the boot hook keeps this setting over a reboot."""
+    return HANDLERS[entry.setting.kind].kept_by_hook
 
 
 def follow_up(host: Host) -> None:
@@ -164,23 +128,3 @@ def follow_up(host: Host) -> None:
         # Nobody is to wait for what does not come.
         host.remove(FOLLOWING)
         raise
-
-
-def disarm_timer(host: Host, journal: Journal) -> None:
-    """Forget the timer; one that fires all the same finds nothing to do."""
-    if host.init == "systemd" and journal.confirm_within and host.program("systemctl"):
-        host.attempt("systemctl", "reset-failed", _timer_unit(journal) + ".service")
-        host.attempt("systemctl", "stop", _timer_unit(journal) + ".timer")
-
-
-def time_left(host: Host, journal: Optional[Journal]) -> Optional[float]:
-    """Seconds until a tuning is taken back; None when that is not for a timer of this boot."""
-    if journal is None or not journal.provisional:
-        return None
-    if journal.deadline.get("boot_id") != host.boot_id:
-        return None
-    return max(float(journal.deadline["monotonic"]) - time.monotonic(), 0.0)
-
-
-def _timer_unit(journal: Journal) -> str:
-    return f"edgetune-revert-{journal.tuning}"

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any, Optional
 
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.protocol import PROTOCOL, AgentError, BadRequest, Fields, Json, shortened
+from edgetune.hosts.agent.protocol import PROTOCOL, AgentError, BadRequest, Json, Request, shortened
 
 VERBS = (
     "facts",
@@ -35,7 +35,7 @@ def answer(root: str, text: bytes) -> Json:
     """The reply to a request, whatever that is."""
     reply: Json = {"edgetune": PROTOCOL, "verb": None, "ok": False}
     try:
-        request = Fields(_parse(text))
+        request = Request(_parse(text))
         protocol = request.raw("protocol")
         if protocol != PROTOCOL or isinstance(protocol, bool):
             raise request.wrong("protocol", f"{OTHER_PROTOCOL}; got {protocol!r}")
@@ -61,7 +61,7 @@ def _error(reason: str, field: Optional[str], message: str) -> Json:
     return {"reason": reason, "field": named, "message": line}
 
 
-def _run(verb: str, host: Host, request: Fields) -> Json:
+def _run(verb: str, host: Host, request: Request) -> Json:
     # Each round trip pays for what it compiles, so a verb is imported when it is asked for.
     result: Json = import_module(f"edgetune.hosts.agent.verbs.{verb}").run(host, request)
     return result

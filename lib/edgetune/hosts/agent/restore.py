@@ -5,7 +5,7 @@ import json
 from typing import Any, Callable, Dict, List, Sequence
 
 from edgetune.hosts.agent.change import in_order, reload_changed
-from edgetune.hosts.agent.files import put_file_back
+from edgetune.hosts.agent.files import restore_file
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Entry, Journal
 from edgetune.hosts.agent.kinds import HANDLERS
@@ -14,17 +14,17 @@ from edgetune.hosts.agent.protocol import Failed, complaint
 from edgetune.vocabulary.values import shown
 
 
-def put_back(host: Host, journal: Journal) -> List[str]:
+def restore_all(host: Host, journal: Journal) -> List[str]:
     """Files first, then settings in the reverse order; the problems there were come back."""
     problems: List[str] = []
     for name, was in journal.files.items():
-        attempt(problems, name, put_file_back, host, name, was)
+        attempt(problems, name, restore_file, host, name, was)
     attempt(problems, "", reload_changed, host, journal)
-    put_settings_back(host, journal.entries, problems)
+    restore_settings(host, journal.entries, problems)
     return problems
 
 
-def put_settings_back(host: Host, entries: Sequence[Entry], problems: List[str]) -> None:
+def restore_settings(host: Host, entries: Sequence[Entry], problems: List[str]) -> None:
     changed = [
         entry
         for entry in reversed(in_order(entries))
@@ -32,17 +32,17 @@ def put_settings_back(host: Host, entries: Sequence[Entry], problems: List[str])
     ]
     refused: Dict[str, List[str]] = {}
     for entry in changed:
-        attempt(refused.setdefault(entry.setting.id, []), entry.setting.id, _set_back, host, entry)
+        attempt(refused.setdefault(entry.setting.id, []), entry.setting.id, _restore, host, entry)
     # Only when all is back can it be read back: queues come and go with the channels.
-    with host.glance():
+    with host.read_cache():
         left = [entry for entry in changed if not _is_as_before(host, entry, refused)]
         for entry in left:
             problems += refused[entry.setting.id]
         for entry in left:
-            attempt(problems, entry.setting.id, _check_back, host, entry)
+            attempt(problems, entry.setting.id, _check_restored, host, entry)
 
 
-def _set_back(host: Host, entry: Entry) -> None:
+def _restore(host: Host, entry: Entry) -> None:
     HANDLERS[entry.setting.kind](host).restore(entry.setting.target, entry.snapshot)
 
 
@@ -58,9 +58,9 @@ def _is_as_before(host: Host, entry: Entry, refused: Dict[str, List[str]]) -> bo
     return handler.live and now == json.dumps(entry.snapshot, sort_keys=True)
 
 
-def _check_back(host: Host, entry: Entry) -> None:
-    handler, was = HANDLERS[entry.setting.kind](host), entry.before["runtime"]
-    now = current(host, entry.setting)["runtime"] if handler.live else was
+def _check_restored(host: Host, entry: Entry) -> None:
+    handler, was = HANDLERS[entry.setting.kind](host), entry.before.runtime
+    now = current(host, entry.setting).runtime if handler.live else was
     if now != was and not handler.is_back(entry.setting.target, now, was):
         raise Failed(f"reads {shown(now)} after {shown(was)} was restored")
 

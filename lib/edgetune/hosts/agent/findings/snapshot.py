@@ -7,7 +7,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tupl
 
 from edgetune.hosts.agent.counters import first_number, interfaces, protocol_counters
 from edgetune.hosts.agent.host import Host
-from edgetune.hosts.agent.kinds.nic import NicCounts, driver_of
+from edgetune.hosts.agent.kinds.nic import Counts, NicCounts, driver_of
 from edgetune.hosts.agent.protocol import Failed, Unsupported
 from edgetune.hosts.agent.topology import CPUS, NODES, node_numbers
 from edgetune.vocabulary.values import parse_cpus
@@ -28,7 +28,7 @@ class Process:
         self.parent = parent
 
 
-class Seen:
+class Snapshot:
     """Everything that findings are made of. What cannot be read is empty, and why is ``unread``.
 
     ``nics`` are the interfaces that are not down, ``online`` the CPUs that are not off.
@@ -110,14 +110,14 @@ class Seen:
             self._shown[command] = self.run("ethtool", option, nic)
         return self._shown[command]
 
-    def counts(self, kind: Type[NicCounts], nic: str) -> Dict[str, Dict[str, int]]:
-        """Numbers of channels or of ring entries, ``{"max": {...}, "current": {...}}``."""
+    def counts(self, kind: Type[NicCounts], nic: str) -> Counts:
+        """Numbers of channels or of ring entries; none where they are not told."""
         try:
             if self._has("ethtool"):
                 return kind(self.host).read(nic)
         except Unsupported as why:
             self._complain(f"ethtool {kind.show} {nic}", why)
-        return {"max": {}, "current": {}}
+        return Counts({}, {})
 
     def driver(self, nic: str) -> str:
         """The name of an interface's driver."""
@@ -184,10 +184,10 @@ def _processes(host: Host) -> Iterator[Process]:
             yield Process(int(name), found.group(1), int(found.group(2)))
 
 
-def _softnet(seen: Seen) -> Table:
+def _softnet(snap: Snapshot) -> Table:
     """A row for each CPU that is online; from 13 columns on it tells which."""
-    rows = [line.split() for line in seen.text("/proc/net/softnet_stat").splitlines()]
-    named = dict(enumerate(sorted(seen.online)))
+    rows = [line.split() for line in snap.text("/proc/net/softnet_stat").splitlines()]
+    named = dict(enumerate(sorted(snap.online)))
     found: Table = {}
     for index, row in enumerate(rows):
         try:
@@ -198,26 +198,26 @@ def _softnet(seen: Seen) -> Table:
                 "squeezed": int(row[SQUEEZED], 16),
             }
         except (IndexError, ValueError):
-            seen.unread["/proc/net/softnet_stat"] = f"its line {index + 1} is not understood"
+            snap.unread["/proc/net/softnet_stat"] = f"its line {index + 1} is not understood"
     return found
 
 
-def _softirqs(seen: Seen) -> Table:
+def _softirqs(snap: Snapshot) -> Table:
     """A row for each CPU."""
     found: Table = {}
-    for name, numbers, _ in _per_cpu(seen.text("/proc/softirqs")):
+    for name, numbers, _ in _per_cpu(snap.text("/proc/softirqs")):
         for cpu, number in numbers.items():
             found.setdefault(cpu, {})[name] = number
     return found
 
 
-def _interrupts(seen: Seen) -> Table:
+def _interrupts(snap: Snapshot) -> Table:
     """A row for each interrupt that has a number, with a column for each CPU."""
     found: Table = {}
-    for name, numbers, label in _per_cpu(seen.text("/proc/interrupts")):
+    for name, numbers, label in _per_cpu(snap.text("/proc/interrupts")):
         if name.isdigit():
             found[name] = numbers
-            seen.irq_names[name] = label
+            snap.irq_names[name] = label
     return found
 
 
@@ -232,50 +232,50 @@ def _per_cpu(text: str) -> Iterator[Tuple[str, Dict[str, int], str]]:
             yield name.strip(), dict(zip(cpus, map(int, words))), " ".join(words[len(cpus) :])
 
 
-def _stat(seen: Seen) -> Table:
+def _stat(snap: Snapshot) -> Table:
     """The ticks of each CPU: in soft interrupts, and all."""
     found: Table = {}
-    for cpu, rest in re.findall(r"^cpu([0-9]+) (.*)", seen.text("/proc/stat"), re.MULTILINE):
+    for cpu, rest in re.findall(r"^cpu([0-9]+) (.*)", snap.text("/proc/stat"), re.MULTILINE):
         ticks = [int(word) for word in rest.split()[:8] if word.isdigit()]
         if len(ticks) > 6:
             found[cpu] = {"softirq": ticks[6], "all": sum(ticks)}
     return found
 
 
-def _vmstat(seen: Seen) -> Table:
-    return {"all": _named_numbers(seen.text("/proc/vmstat"))}
+def _vmstat(snap: Snapshot) -> Table:
+    return {"all": _named_numbers(snap.text("/proc/vmstat"))}
 
 
-def _numastat(seen: Seen) -> Table:
-    return {node: _named_numbers(seen.text(f"{NODES}/{node}/numastat")) for node in seen.nodes}
+def _numastat(snap: Snapshot) -> Table:
+    return {node: _named_numbers(snap.text(f"{NODES}/{node}/numastat")) for node in snap.nodes}
 
 
 def _named_numbers(text: str) -> Dict[str, int]:
     return {name: int(n) for name, n in re.findall(r"^(\w+)\s+([0-9]+)$", text, re.MULTILINE)}
 
 
-def _protocols(seen: Seen) -> Table:
-    return {"all": dict(protocol_counters(seen.text("/proc/net/netstat")))}
+def _protocols(snap: Snapshot) -> Table:
+    return {"all": dict(protocol_counters(snap.text("/proc/net/netstat")))}
 
 
-def _statistics(seen: Seen) -> Table:
+def _statistics(snap: Snapshot) -> Table:
     """What every interface counts, whatever its driver."""
     names = ("rx_packets", "tx_packets", "rx_missed_errors")
-    tops = {nic: f"/sys/class/net/{nic}/statistics" for nic in seen.nics}
+    tops = {nic: f"/sys/class/net/{nic}/statistics" for nic in snap.nics}
     return {
-        nic: {name: seen.number(f"{top}/{name}") or 0 for name in names}
+        nic: {name: snap.number(f"{top}/{name}") or 0 for name in names}
         for nic, top in tops.items()
     }
 
 
-def _of_drivers(seen: Seen) -> Table:
+def _of_drivers(snap: Snapshot) -> Table:
     """What drivers count: ``ethtool -S``."""
     line = re.compile(r"^\s*(\S.*):\s*([0-9]+)\s*$", re.MULTILINE)
-    found = {nic: line.findall(seen.ethtool("-S", nic)) for nic in seen.nics}
+    found = {nic: line.findall(snap.ethtool("-S", nic)) for nic in snap.nics}
     return {nic: {name: int(number) for name, number in own} for nic, own in found.items()}
 
 
-SOURCES: Dict[str, Callable[[Seen], Table]] = {
+SOURCES: Dict[str, Callable[[Snapshot], Table]] = {
     "softnet": _softnet,
     "softirqs": _softirqs,
     "interrupts": _interrupts,

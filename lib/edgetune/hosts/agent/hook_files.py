@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files of the boot hook: which a host has to have, and whether it has them."""
+
+from typing import Sequence
+
+from edgetune.hosts.agent.host import AGENT, Host
+from edgetune.hosts.agent.protocol import Unsupported
+from edgetune.vocabulary.places import INIT_SCRIPT, UNIT, UNIT_LINK
+
+
+def probe_hook(host: Host) -> None:
+    """Unsupported when this host's init is none that we know."""
+    if host.init == "other":
+        raise Unsupported(
+            "nothing can keep it over a boot: no systemd, nothing runs /etc/init.d/S??*"
+        )
+
+
+def hook_files(host: Host) -> Sequence[str]:
+    """Its files on a host with this init, beside our copy."""
+    return {"systemd": (UNIT, UNIT_LINK), "sysv": (INIT_SCRIPT,)}.get(host.init, ())
+
+
+def hook_installed(host: Host) -> bool:
+    """Whether the next boot will run it."""
+    files = hook_files(host)
+    return bool(files) and all(host.exists(name) for name in (*files, AGENT))

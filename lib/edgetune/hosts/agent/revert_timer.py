@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The revert timer: takes a tuning back that nobody confirms in time."""
+
+import time
+from typing import Optional
+
+from edgetune.hosts.agent.boot_hook import agent_command
+from edgetune.hosts.agent.host import Host
+from edgetune.hosts.agent.journal import Deadline, Journal
+
+
+def set_deadline(host: Host, journal: Journal) -> None:
+    """Let it be ``confirm_within`` seconds from now; to be saved before the timer is armed."""
+    end = time.monotonic() + journal.confirm_within
+    journal.deadline = Deadline(host.boot_id, end)
+
+
+def arm_timer(host: Host, journal: Journal) -> None:
+    """Let a tuning be taken back at its deadline, whatever happens to us."""
+    command = agent_command(host.path("/").rstrip("/"), "revert", journal.tuning)
+    if host.init == "systemd":
+        disarm_timer(host, journal)
+        when = [f"--on-active={journal.confirm_within:g}s", "--timer-property=AccuracySec=1s"]
+        # The timer waits for sysinit.target, which at a boot may wait for us.
+        unit = ["--no-block", f"--unit={_timer_unit(journal)}"]
+        host.run("systemd-run", *unit, *when, "--", *command)
+    else:
+        host.detach(command)
+
+
+def disarm_timer(host: Host, journal: Journal) -> None:
+    """Forget the timer; one that fires all the same finds nothing to do."""
+    if host.init == "systemd" and journal.confirm_within and host.program("systemctl"):
+        host.attempt("systemctl", "reset-failed", _timer_unit(journal) + ".service")
+        host.attempt("systemctl", "stop", _timer_unit(journal) + ".timer")
+
+
+def time_left(host: Host, journal: Optional[Journal]) -> Optional[float]:
+    """Seconds until a tuning is taken back; None when that is not for a timer of this boot."""
+    deadline = journal.deadline if journal and journal.provisional else None
+    if not deadline or deadline.boot_id != host.boot_id:
+        return None
+    return max(deadline.monotonic - time.monotonic(), 0.0)
+
+
+def _timer_unit(journal: Journal) -> str:
+    return f"edgetune-revert-{journal.tuning}"
