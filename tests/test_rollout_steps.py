@@ -126,7 +126,7 @@ def test_a_host_whose_sessions_never_end_is_put_back_and_skipped(world: World) -
 
 
 def test_a_plan_with_force_goes_on_with_sessions(tmp_path: Path) -> None:
-    world = World(tmp_path, force=True)
+    world = World(tmp_path, drop_sessions=True)
     for state in ("baseline", "changing"):
         world.mark(state)
     (host,) = world.plan.batches[0].hosts

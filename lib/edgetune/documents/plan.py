@@ -21,6 +21,8 @@ DRAWN_BY = 2
 LEAST_SAMPLES = 3
 """Samples that a look needs at least."""
 _LARGE = {"holds": "large"}
+_RENAMED = {"force": "drop_sessions"}
+"""Options by the names that plans of 0.10 and older have."""
 
 Strata = Mapping[str, Mapping[str, Sequence[str]]]
 """Names of hosts by hardware, and by group: ``test`` and ``control``."""
@@ -113,7 +115,7 @@ class Options:
         least=0,
         most=2**63 - 1,
     )
-    force: bool = option(
+    drop_sessions: bool = option(
         "Go on with a host whose sessions do not end in time, and lose them; by default it is put "
         "back and skipped.",
         False,
@@ -272,9 +274,12 @@ def _as_today(document: Mapping[str, Any]) -> dict[str, Any]:
     """A plan of any version since 0.6 as today's have it.
 
     Before 0.10 plans had one list of ``resets`` for all BMCs, whatever their machines offer:
-    nothing is made of it. Those of 0.6 counted ``assignments`` without end.
+    nothing is made of it. Those of 0.6 counted ``assignments`` without end. Up to 0.10 some options
+    had other names.
     """
     kept = {name: value for name, value in document.items() if name != "resets"}
+    if isinstance(kept.get("options"), dict):
+        kept["options"] = {_RENAMED.get(n, n): value for n, value in kept["options"].items()}
     if type(kept.get("assignments")) is int:
         kept["assignments"] = min(kept["assignments"], MOST_WAYS)
     return kept

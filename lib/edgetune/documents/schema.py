@@ -4,7 +4,8 @@
 1   quarantined hosts had their reason alone
 2   baselines and looks had their rows as lists of numbers (see ``judge.rows``); batches did not
     say what they wait for
-3   the present one
+3   options of plans had other names (see ``documents.plan``)
+4   the present one
 """
 
 from __future__ import annotations
@@ -54,5 +55,6 @@ def _from_first(name: str, value: Any) -> Any:
 _UNDERSTOOD: dict[Any, Callable[[str, Any], Any]] = {
     1: _from_first,
     2: lambda name, value: value,
+    3: lambda name, value: value,
     RECORD_SCHEMA: lambda name, value: value,
 }
