@@ -78,7 +78,7 @@ def test_the_digest_covers_everything(tmp_path: Path) -> None:
         ("rings.0.soak", "2x", 'rings[0].soak: "2x" is no duration; write 90s, 15m, 2h, 1d,'),
         ("rings.0.gates", {"freeze": []}, "gates.freeze: is not known here (did you mean freezes"),
         ("rollout.looks", 2.5, "rollout.looks: must be a whole number"),
-        ("rollout.fraction", 0.99, "rollout.fraction: 0.99 is above 0.95"),
+        ("rollout.test_fraction", 0.99, "rollout.test_fraction: 0.99 is above 0.95"),
         ("rollout.seed", 4, "rollout.seed: is not known here"),
         ("gates", {"most_at_once": 0}, "gates.most_at_once: 0 is below 1"),
         ("gates", {"most_at_once": 1.5}, "gates.most_at_once: must be a whole number"),

@@ -119,7 +119,7 @@ def test_an_optional_setting_is_left_out_where_it_is_unsupported(tmp_path: Path)
     seen = {host.name: observed(host.name) for host in site.hosts}
     seen["e003"] = observed("e003", "unsupported")
     made = make_plan(
-        site, optional, rendered, seen, Options(seed=1, fraction=0.5), proofs(site), {}
+        site, optional, rendered, seen, Options(seed=1, test_fraction=0.5), proofs(site), {}
     )
     assert made.unchanged == ["e003"]
     another = replace(what.settings[0], kind="file", target={"path": "/etc/own.conf"})
@@ -144,7 +144,11 @@ def test_an_unsupported_setting_refuses_and_names_the_host(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("options", "field"),
-    [({"fraction": 0}, "fraction"), ({"soak": 100}, "soak"), ({"interval": 0}, "interval")],
+    [
+        ({"test_fraction": 0}, "test_fraction"),
+        ({"soak": 100}, "soak"),
+        ({"interval": 0}, "interval"),
+    ],
 )
 def test_options_out_of_range_are_named(options: dict[str, Any], field: str) -> None:
     with pytest.raises(InputError, match=f"parameter: {field}: "):
@@ -173,7 +177,7 @@ def test_a_plan_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     today = plan(tmp_path, drop_sessions=True)
     later = ("digest", "draws", "machines", "restarts")
     body = {name: value for name, value in today.document().items() if name not in later}
-    names = {"drop_sessions": "force"}
+    names = {"drop_sessions": "force", "test_fraction": "fraction"}
     body["options"] = {names.get(n, n): v for n, v in body["options"].items()}
     del body["options"]["without_packets"]
     # Up to 0.9 one list of resets was for all, and 0.6 counted ways without end.

@@ -239,7 +239,7 @@ class Run:
     def _story(self) -> Ticks:
         """The rollout, and what becomes of it."""
         schedule = self.schedule
-        words = ("pop=lab1", f"tuning={schedule.tuning}", f"fraction={schedule.fraction}")
+        words = ("pop=lab1", f"tuning={schedule.tuning}", f"test_fraction={schedule.test_fraction}")
         for _ in range(2):  # a fault may have kept it from beginning at all
             if not self._rollout:
                 yield from self._workflow("rollout_pop", *words, *REAL)
@@ -325,7 +325,7 @@ class Run:
         sights = self._sights(calm)
         end = self._end()
         was = {name: state for name, state in before.items() if state is not None}
-        test = round(len(HOSTS) * self.schedule.fraction)
+        test = round(len(HOSTS) * self.schedule.test_fraction)
         control = len(HOSTS) - test
         most = 2 * test + 3 * control if self.schedule.reboots else 0
         lost, unready = (lines_of(self.home / "lab" / name) for name in CLIENT_LOGS)

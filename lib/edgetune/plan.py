@@ -168,7 +168,7 @@ def _split(pop: Pop, touched: Sequence[str], options: Options) -> dict[str, dict
     for hardware in sorted(by_hardware):
         hosts = sorted(by_hardware[hardware])
         dice.shuffle(hosts)
-        size = min(max(round(options.fraction * len(hosts)), 1), len(hosts) - 1)
+        size = min(max(round(options.test_fraction * len(hosts)), 1), len(hosts) - 1)
         strata[hardware] = {"test": hosts[:size], "control": hosts[size:]}
     return strata
 

@@ -21,7 +21,7 @@ DRAWN_BY = 2
 LEAST_SAMPLES = 3
 """Samples that a look needs at least."""
 _LARGE = {"holds": "large"}
-_RENAMED = {"force": "drop_sessions"}
+_RENAMED = {"force": "drop_sessions", "fraction": "test_fraction"}
 """Options by the names that plans of 0.10 and older have."""
 
 Strata = Mapping[str, Mapping[str, Sequence[str]]]
@@ -62,7 +62,7 @@ class Options:
     """
 
     exclude: tuple[str, ...] = option("Hosts of the PoP to leave out, by name.", ())
-    fraction: float = option(
+    test_fraction: float = option(
         "Share of the hosts that form the test group.", 0.5, least=0.05, most=0.95
     )
     batch_size: int = option(
