@@ -177,7 +177,11 @@ def test_a_plan_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     today = plan(tmp_path, drop_sessions=True)
     later = ("digest", "draws", "machines", "restarts")
     body = {name: value for name, value in today.document().items() if name not in later}
-    names = {"drop_sessions": "force", "test_fraction": "fraction"}
+    names = {
+        "drop_sessions": "force",
+        "test_fraction": "fraction",
+        "alpha_benefit": "alpha_help",
+    }
     body["options"] = {names.get(n, n): v for n, v in body["options"].items()}
     del body["options"]["without_packets"]
     # Up to 0.9 one list of resets was for all, and 0.6 counted ways without end.

@@ -152,7 +152,7 @@ def test_hosts_outside_of_the_rollout_are_named(tmp_path: Path) -> None:
 
 def _plan(world: World, *exclude: str) -> dict[str, Any]:
     return plan_rollout(
-        world.site, pop="lab1", tuning="accept_queue", exclude=exclude, alpha_help=0.1
+        world.site, pop="lab1", tuning="accept_queue", exclude=exclude, alpha_benefit=0.1
     )
 
 

@@ -38,7 +38,7 @@ NOT_BACK = ("complete", "held")
 CLIENT_LOGS = ("client-lost.jsonl", "client-unready.jsonl")
 SKIPPED = re.compile(r"\b(e\d\d\d)(?=[^:;]*, skipped)")
 # Four hosts can be drawn in four or six ways: hence the alphas.
-OPTIONS = ("baseline=6", "soak=14", "interval=2", "warmup=1", "alpha_help=0.3", "alpha_harm=0.3")
+OPTIONS = ("baseline=6", "soak=14", "interval=2", "warmup=1", "alpha_benefit=0.3", "alpha_harm=0.3")
 REAL = ("dry_run=false", "wait=true", *OPTIONS)
 
 

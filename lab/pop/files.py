@@ -65,7 +65,7 @@ CAMPAIGN = """---
 # Written by `edgetune lab up`.
 name: practice
 tuning: accept_queue
-rollout: {baseline: 15s, soak: 25s, interval: 3s, warmup: 3s, alpha_help: 0.2, alpha_harm: 0.2}
+rollout: {baseline: 15s, soak: 25s, interval: 3s, warmup: 3s, alpha_benefit: 0.2, alpha_harm: 0.2}
 rings:
   - {name: canary, pops: [lab1]}
   - {name: fleet, regions: [lab]}

@@ -246,7 +246,7 @@ def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _refuse_powerless(plan: Plan) -> None:
     least = 1 / plan.assignments
-    wanted = min(plan.options.alpha_help, plan.options.alpha_harm)
+    wanted = min(plan.options.alpha_benefit, plan.options.alpha_harm)
     if least > wanted:
         sizes = ", ".join(
             f"{name}: {len(stratum['test'])} against {len(stratum['control'])}"

@@ -21,7 +21,11 @@ DRAWN_BY = 2
 LEAST_SAMPLES = 3
 """Samples that a look needs at least."""
 _LARGE = {"holds": "large"}
-_RENAMED = {"force": "drop_sessions", "fraction": "test_fraction"}
+_RENAMED = {
+    "force": "drop_sessions",
+    "fraction": "test_fraction",
+    "alpha_help": "alpha_benefit",
+}
 """Options by the names that plans of 0.10 and older have."""
 
 Strata = Mapping[str, Mapping[str, Sequence[str]]]
@@ -102,7 +106,7 @@ class Options:
         least=1,
         most=1000,
     )
-    alpha_help: float = option(
+    alpha_benefit: float = option(
         "Chance that a useless tuning is promoted, at most.", 0.05, least=0.0001, most=0.5
     )
     alpha_harm: float = option(
