@@ -60,7 +60,7 @@ class Conductor(Engine):
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CampaignWorld:
     made = CampaignWorld(tmp_path)
     rings = [{"name": "canary", "regions": ["eu"]}]
-    made.write(campaign_document(rings=rings, gates={"most_at_once": 3}))
+    made.write(campaign_document(rings=rings, gates={"max_concurrent": 3}))
     made.begin_campaign()
     return made
 

@@ -131,7 +131,7 @@ def test_the_record_tells_who_began_what_in_which_execution(tmp_path: Path) -> N
 
 
 def test_as_many_pops_at_once_as_the_gate_permits(tmp_path: Path, says: Any) -> None:
-    world = canary_done(tmp_path, gates={"most_at_once": 2})
+    world = canary_done(tmp_path, gates={"max_concurrent": 2})
     world.advance()
     assert world.advance() == ["ams2", "fra1"]
 
@@ -338,7 +338,7 @@ def test_a_changed_file_holds(tmp_path: Path, what: str) -> None:
     (own / "accept_queue.yaml").write_text(source.read_text())
     world = begun(tmp_path, tunings=[str(own)])
     if what == "campaign":
-        world.write(campaign_document(gates={"most_at_once": 9}))
+        world.write(campaign_document(gates={"max_concurrent": 9}))
     elif what == "tuning":
         text = source.read_text().replace("1.0.0", "1.0.1")
         assert text != source.read_text()
@@ -384,7 +384,7 @@ def test_who_was_refused_comes_last(tmp_path: Path, says: Any) -> None:
 
 
 def test_a_pop_that_is_as_wanted_is_left_out_of_the_verdict(tmp_path: Path, says: Any) -> None:
-    world = canary_done(tmp_path, gates={"most_at_once": 2})
+    world = canary_done(tmp_path, gates={"max_concurrent": 2})
     world.advance()
     world.hosts.tuned.update(f"e{i:03d}" for i in range(8))
     assert world.advance() == []
@@ -496,7 +496,7 @@ def test_a_step_may_die_at_any_moment(tmp_path: Path) -> None:
     for moment in count(0):
         world = CampaignWorld(tmp_path / str(moment))
         rings = [{"name": "canary", "pops": ["ams1", "ams2"]}]
-        world.write(campaign_document(rings=rings, gates={"most_at_once": 2}))
+        world.write(campaign_document(rings=rings, gates={"max_concurrent": 2}))
         world.begin_campaign()
         if not dies(world, moment, lambda made: made.advance()):
             break
@@ -595,7 +595,7 @@ def two_campaigns(folder: Path) -> CampaignWorld:
     world = CampaignWorld(folder)
     for name, region in (("one", "eu"), ("two", "us")):
         rings = [{"name": "all", "regions": [region]}]
-        world.write(campaign_document(name=name, rings=rings, gates={"most_at_once": 9}))
+        world.write(campaign_document(name=name, rings=rings, gates={"max_concurrent": 9}))
         world.id = run_campaign(world.site, name, dry_run=False, by="ana")["campaign"]
     return world
 

@@ -69,7 +69,7 @@ rollout: {baseline: 15s, soak: 25s, interval: 3s, warmup: 3s, alpha_benefit: 0.2
 rings:
   - {name: canary, pops: [lab1]}
   - {name: fleet, regions: [lab]}
-gates: {most_at_once: 2}
+gates: {max_concurrent: 2}
 """
 
 

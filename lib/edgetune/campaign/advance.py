@@ -143,7 +143,7 @@ class _Step:
         waits = closed_gates(self._site, record, ring, gates) if ahead else []
         if waits:
             return f"ring {ring.name} waits: {'; '.join(waits)}"
-        room = min(gates.most_at_once - len(under_way), _MOST - len(self._begun))
+        room = min(gates.max_concurrent - len(under_way), _MOST - len(self._begun))
         # Those that were refused last time come last, so that they keep no other from its turn.
         for name in sorted(ahead, key=lambda name: bool(ring.pops[name].refused)):
             if room > 0 and time.monotonic() < self._until:
