@@ -46,7 +46,7 @@ class Conductor(Engine):
                 given["rollout"],
                 epoch=given["epoch"],
                 owner="run-2",
-                carry_on=True,
+                unfinished_only=True,
             )
             assert (taken["claimed"], taken["state"]) == (True, "claimed")
             assert not given["dry_run"]

@@ -182,7 +182,7 @@ def _both(world: World, at: int) -> EdgetuneError | None:
             world.moments.at = lambda moment: None
             # Both are the same world to this test; only their epochs differ.
             older = world.epoch
-            if world.take_over(carry_on=True)["claimed"]:
+            if world.take_over(unfinished_only=True)["claimed"]:
                 world.roll_back()
             world.epoch = older
 
@@ -286,7 +286,7 @@ def test_a_rollback_by_hand_does_not_lose_to_a_resume_at_the_same_moment(
     def and_then_a_resume(*given: Any, **more: Any) -> dict[str, Any]:
         taken = take_over_rollout(*given, **more)
         if not resumed:
-            again = take_over_rollout(world.site, world.rollout, carry_on=True)
+            again = take_over_rollout(world.site, world.rollout, unfinished_only=True)
             resumed.append(again["epoch"])
         return taken
 

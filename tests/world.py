@@ -633,6 +633,6 @@ def at_every_moment(
             assert moment > 40
             return
         died = world.moments.seen[-1]
-        if world.take_over(carry_on=True)["claimed"]:
+        if world.take_over(unfinished_only=True)["claimed"]:
             (afterwards or work)(world)
         yield f"{moment}: {died}", world
