@@ -37,7 +37,7 @@ def test_no_batch_begins(world: World, batch: int, cause: str) -> None:
     pause_pop(world.site, "lab1", cause, "because", "ana")
     result = world.step(drain_hosts, batch)
     assert (result["waiting"], world.balancer.log) == (1, [])
-    assert result["again_in"] == 60
+    assert result["retry_after"] == 60
     why = f"lab1 is paused ({cause}, by ana: because); no further batch begins"
     assert result["message"] == why
     resume_pop(world.site, "lab1")
@@ -49,7 +49,7 @@ def test_who_waits_is_seen_to_live(world: World) -> None:
     """Else the rollout of a paused PoP is recovered over and over, and then rolled back."""
     world.site.config = replace(world.site.config, owner_timeout=60)
     pause_pop(world.site, "lab1")
-    assert world.step(drain_hosts, 0)["again_in"] == 20
+    assert world.step(drain_hosts, 0)["retry_after"] == 20
 
 
 def test_a_tuning_that_drains_nothing_waits_too(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from tests.test_injection_chat import ALIASES, answer
 from tests.world import World, changing, prove
 
 _DONE: dict[str, Any] = {
-    "sample_hosts": {"due": True, "again_in": 0},
+    "sample_hosts": {"due": True, "retry_after": 0},
     "check_baseline": {"message": "enough"},
     "compare_groups": {"decision": "", "verdict": "", "message": "", "text": ""},
 }

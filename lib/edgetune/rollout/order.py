@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The way of a batch through ``roll_batch`` or ``restore_batch``: what follows each step, and when.
 
-Each step tells ``next``, the task to follow, and ``again_in``, the seconds until then.
+Each step tells ``next``, the task to follow, and ``retry_after``, the seconds until then.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def has_live_left(work: Batch) -> bool:
     return work.what == "restore" and not all(host.live_back for host in planned)
 
 
-def again_in(config: Config, waited: float, least: float, most: float) -> int:
+def retry_after(config: Config, waited: float, least: float, most: float) -> int:
     """Seconds until something that has lasted for ``waited`` seconds is looked at again.
 
     A quarter of that time, so it is seen late by a quarter at most: each look is a task, and a

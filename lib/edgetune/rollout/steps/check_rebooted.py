@@ -14,7 +14,7 @@ from edgetune.report.text import evidence_text
 from edgetune.rollout.bios import settled
 from edgetune.rollout.hosts import ask_bmcs
 from edgetune.rollout.lease import Rollout, open_rollout
-from edgetune.rollout.order import after_drain, again_in
+from edgetune.rollout.order import after_drain, retry_after
 from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.record import Record
 from edgetune.rollout.restart import LOOK, TIMEOUT, asked_for, is_back, restart, turn_on
@@ -67,7 +67,7 @@ def check_rebooted(site: Site, rollout: str, epoch: int, batch: int) -> dict[str
         "failed": failed,
         "error": errors,
         "next": after_drain(opened, work),
-        "again_in": again_in(site.config, waited, *LOOK) if waiting else 0,
+        "retry_after": retry_after(site.config, waited, *LOOK) if waiting else 0,
         "message": errors or (f"waiting for {', '.join(waiting)}" if waiting else "all are back"),
     }
 

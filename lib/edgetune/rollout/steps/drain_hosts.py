@@ -13,7 +13,7 @@ from edgetune.errors import DrainError, RefusedError
 from edgetune.rollout.drain import POLL, drain_report, known_servers
 from edgetune.rollout.in_service import hosts_in_service, put_back, serves, state_of
 from edgetune.rollout.lease import Rollout, open_rollout
-from edgetune.rollout.order import again_in, has_live_left
+from edgetune.rollout.order import has_live_left, retry_after
 from edgetune.rollout.pause import why_frozen, why_paused
 from edgetune.rollout.quarantine import LOST, fail_host, take_out_quarantined
 from edgetune.rollout.recognition import without_strangers
@@ -162,7 +162,7 @@ def _waits(opened: Rollout, work: Batch, held: _Held, waiting: int) -> dict[str,
         "failed": [],
         "error": "",
         "next": "restore_live" if has_live_left(work) else "drain_hosts",
-        "again_in": again_in(opened.site.config, waited, held.least, held.most),
+        "retry_after": retry_after(opened.site.config, waited, held.least, held.most),
         "message": held.why,
     }
 

@@ -70,7 +70,7 @@ def reboot_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     return {
         "failed": failed,
         "error": errors,
-        "again_in": _first_look(opened, work),
+        "retry_after": _first_look(opened, work),
         "message": errors or f"rebooting {', '.join(sent)}",
     }
 
