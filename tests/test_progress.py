@@ -85,7 +85,7 @@ def test_a_batch_is_told_once_it_is_wholly_done(tmp_path: Path, tell: Tell) -> N
     assert tell("check_health", {**done, "failed": [host]}, ended="failed") == []
     back = world.mark("rolling_back")["first_batch"]
     waits = check_health(world.site, world.rollout, world.epoch, back)
-    assert (waits["left"], tell("check_health", waits)) == (1, [])
+    assert (waits["remaining"], tell("check_health", waits)) == (1, [])
     assert waits["message"] == f"batch 1 of 1: {host} waiting for room"
 
 

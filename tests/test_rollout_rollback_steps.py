@@ -115,7 +115,7 @@ def test_as_many_go_first_as_there_is_room_for(world: World) -> None:
         assert len([name for name in names if not world.balancer.servers()[name].is_serving]) == 1
         world.roll(batch)
         assert list(world.at(batch).values()) == ["done"] * done + ["planned"] * (4 - done)
-        assert world.step(check_health, batch)["left"] == 4 - done
+        assert world.step(check_health, batch)["remaining"] == 4 - done
         assert world.batch(batch).finished is (done == 4)
     assert world.hosts.tuned == set(tuned) - set(names)
 

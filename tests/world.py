@@ -485,13 +485,13 @@ class EmptyWorld:
     def roll_all(self, marked: Mapping[str, Any]) -> None:
         """Every batch of a state that was entered, each as the workflow of the batch does it."""
         for batch in range(marked["first_batch"], marked["end_batch"]):
-            left = 1
-            while left:
+            remaining = 1
+            while remaining:
                 for step in self.way(batch):
                     self._until_nobody_waits(step, batch)
                 health = self.step(check_health, batch)
                 assert health["failed"] == []
-                left = health["left"]
+                remaining = health["remaining"]
 
     def roll_back(self, **more: Any) -> dict[str, Any]:
         """The whole way back, as ``roll_back_pop`` does it."""

@@ -20,11 +20,11 @@ _DONE = {"change": "changed", "sham": "rebooted", "restore": "as before"}
 def check_health(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
     """Hold the hosts of a batch that serve again against the limits of ``judge.limits``.
 
-    ``left`` counts hosts for which a rollback had no room yet: the batch is to be taken again.
+    ``remaining`` counts hosts for which a rollback had no room yet: the batch is to be taken again.
     """
     opened = open_rollout(site, rollout, epoch)
     work = opened.batch(batch)
-    left = len(work.at("planned"))
+    remaining = len(work.at("planned"))
     samples, _ = sample_pop(site, opened.pop)
     now = {sample.host: sample.gauges for sample in samples}
     # What is taken back already serves again: nothing is stopped for it.
@@ -34,15 +34,15 @@ def check_health(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     failed = beyond_limits(checked, now, before, changed)
     for name in work.at("done"):
         work.hosts[name].error = failed.get(name)
-    work.checked = not left
+    work.checked = not remaining
     opened.save_batch(work)
     errors = "; ".join(f"{name}: {problem}" for name, problem in failed.items())
     return {
-        "left": left,
-        "next": "drain_hosts" if left else "",
+        "remaining": remaining,
+        "next": "drain_hosts" if remaining else "",
         "failed": list(failed),
         "error": errors,
-        "channel": "" if left else opened.head.channel,
+        "channel": "" if remaining else opened.head.channel,
         "message": errors or _what_was_done(opened, work),
     }
 
