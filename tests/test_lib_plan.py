@@ -35,7 +35,7 @@ def test_every_plan_keeps_its_promises(
         made = plan(Path(folder), hosts, floor, seed=seed, batch_size=batch_size)
     split = made.groups
     assert sorted(split["test"] + split["control"]) == [f"e{i:03d}" for i in range(hosts)]
-    changed = [b for b in made.batches if b.what == "change"] + made.promote_batches
+    changed = [b for b in made.batches if b.batch_type == "change"] + made.promote_batches
     assert sorted(h for batch in changed for h in batch.hosts) == sorted(
         split["test"] + split["control"]
     )
@@ -46,7 +46,7 @@ def test_every_plan_keeps_its_promises(
 
 
 def test_control_hosts_reboot_in_matched_batches(tmp_path: Path) -> None:
-    ways = [(b.what, len(b.hosts)) for b in plan(tmp_path).batches]
+    ways = [(b.batch_type, len(b.hosts)) for b in plan(tmp_path).batches]
     assert ways == [("change", 1), ("sham", 1), ("change", 3), ("sham", 3)]
 
 
@@ -184,6 +184,8 @@ def test_a_plan_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     }
     body["options"] = {names.get(n, n): v for n, v in body["options"].items()}
     del body["options"]["without_packets"]
+    for batch in [*body["batches"], *body["promote_batches"]]:
+        batch["what"] = batch.pop("batch_type")
     # Up to 0.9 one list of resets was for all, and 0.6 counted ways without end.
     body.update(resets=["GracefulRestart", "ForceRestart"], assignments=math.comb(200, 100))
     digest = digest_of(body)

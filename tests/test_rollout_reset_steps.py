@@ -272,7 +272,7 @@ def test_a_bmc_that_has_another_machine_by_now_restarts_none(
 ) -> None:
     world = BiosWorld(tmp_path, reset_after=RESET_AFTER, reboot_deadline=DEADLINE)
     world.enter(force_restart=True)
-    number = next(n for n in range(6) if world.batch(n).what == what)
+    number = next(n for n in range(6) if world.batch(n).batch_type == what)
     (host,) = world.at(number)
     world.hosts.heeds[host] = set()
     world.hosts.told_by_dmi = lambda name: {"uuid": f"uuid-{name}", "serial": ""}

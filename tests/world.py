@@ -424,7 +424,7 @@ class EmptyWorld:
     def _planned(self, folder: Path, disruption: str = "", **planned: Any) -> Plan:
         made = plan(folder, **planned)
         if disruption:
-            batches = [batch for batch in made.batches if batch.what != "sham"]
+            batches = [batch for batch in made.batches if batch.batch_type != "sham"]
             made = replace(made, disruption=disruption, batches=batches)
             made = replace(made, digest=made.document()["digest"])
         return made
@@ -472,7 +472,7 @@ class EmptyWorld:
     def way(self, batch: int) -> list[Any]:
         """The steps of a batch, as the workflow of the batch takes them."""
         opened = as_owner(self.site, self.rollout)
-        way = _WAYS[opened.batch(batch).what]
+        way = _WAYS[opened.batch(batch).batch_type]
         return [step for step in way if step is not set_bios or opened.sets_bios]
 
     def roll(self, batch: int, until: Any = None) -> None:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from edgetune import PACK, PLAN_SCHEMA
-from edgetune.documents.reading import decoded, digest_of, read_document
+from edgetune.documents.reading import decoded, digest_of, read_document, renamed
 from edgetune.durations import DAY
 from edgetune.errors import InputError, RefusedError
 from edgetune.options import check_options, option
@@ -158,10 +158,10 @@ class PlannedTuning:
 
 @dataclass(frozen=True)
 class PlannedBatch:
-    """Hosts of a ``group`` that take the same way together; ``what`` is change or sham."""
+    """Hosts of a ``group`` that take the same way together; ``batch_type`` is change or sham."""
 
     group: str
-    what: str
+    batch_type: str
     hosts: list[str]
 
 
@@ -278,12 +278,14 @@ def _as_today(document: Mapping[str, Any]) -> dict[str, Any]:
     """A plan of any version since 0.6 as today's have it.
 
     Before 0.10 plans had one list of ``resets`` for all BMCs, whatever their machines offer:
-    nothing is made of it. Those of 0.6 counted ``assignments`` without end. Up to 0.10 some options
+    nothing is made of it. Those of 0.6 counted ``assignments`` without end. Up to 0.10 some fields
     had other names.
     """
     kept = {name: value for name, value in document.items() if name != "resets"}
-    if isinstance(kept.get("options"), dict):
-        kept["options"] = {_RENAMED.get(n, n): value for n, value in kept["options"].items()}
+    kept["options"] = renamed(kept.get("options"), _RENAMED)
+    for name in ("batches", "promote_batches"):
+        if isinstance(kept.get(name), list):
+            kept[name] = [renamed(each, {"what": "batch_type"}) for each in kept[name]]
     if type(kept.get("assignments")) is int:
         kept["assignments"] = min(kept["assignments"], MOST_WAYS)
     return kept

@@ -53,7 +53,7 @@ def fail_host(
     """
     host = work.hosts[name]
     error = shortened(error)
-    if work.what != "restore":
+    if work.batch_type != "restore":
         host.error = error
         return True
     step = host.step

@@ -95,7 +95,7 @@ def _take_out(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence
             for name in names
             if name not in still or _goes_on(opened, work, name, _LEAVING, driver)
         ]
-    names = recognised(opened, work, driver, names) if work.what == "restore" else names
+    names = recognised(opened, work, driver, names) if work.batch_type == "restore" else names
     for name, answer in set_ready(opened, names, ready=False).items():
         if waits_for_revert(opened, work, answer):
             continue
@@ -117,7 +117,7 @@ def _goes_on(opened: Rollout, work: Batch, name: str, error: str, driver: DrainD
         return False
     if opened.plan.options.drop_sessions:
         return True
-    if work.what == "restore":
+    if work.batch_type == "restore":
         fail_host(opened, work, name, error)
         return False
     told = set_ready(opened, [name], ready=True)[name]

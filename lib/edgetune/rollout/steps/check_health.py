@@ -28,9 +28,9 @@ def check_health(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     samples, _ = sample_pop(site, opened.pop)
     now = {sample.host: sample.gauges for sample in samples}
     # What is taken back already serves again: nothing is stopped for it.
-    checked = work.at("done") if work.what != "restore" else []
+    checked = work.at("done") if work.batch_type != "restore" else []
     before = usual_health(opened) if checked else {}
-    changed = {host for b in opened.batches() if b.what == "change" for host in b.at("done")}
+    changed = {host for b in opened.batches() if b.batch_type == "change" for host in b.at("done")}
     failed = beyond_limits(checked, now, before, changed)
     for name in work.at("done"):
         work.hosts[name].error = failed.get(name)
@@ -51,7 +51,7 @@ def _what_was_done(opened: Record, batch: Batch) -> str:
     numbers = opened.numbers(opened.head.state)
     served = " and back in service" if opened.drains else ""
     parts = {
-        f"{_DONE[batch.what]}{served}, within limits": batch.at("done"),
+        f"{_DONE[batch.batch_type]}{served}, within limits": batch.at("done"),
         "skipped": batch.at("skipped"),
         "quarantined": batch.at("quarantined"),
         "waiting for room": batch.at("planned"),

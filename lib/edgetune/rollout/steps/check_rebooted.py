@@ -43,7 +43,7 @@ def check_rebooted(site: Site, rollout: str, epoch: int, batch: int) -> dict[str
             wrong = _overdue(opened, host.at) or _is_final(opened, host, bios[name])
             if wrong and fail_host(opened, work, name, str(bios[name].error)):
                 failed.append(name)
-        elif not answer.failed and work.what == "restore" and _overdue(opened, host.at):
+        elif not answer.failed and work.batch_type == "restore" and _overdue(opened, host.at):
             # Its reboot never happened, and it can be taken back as it stands; what is restored
             # already is told once more, or verified as it stands.
             host.go("changed" if host.step == "rebooting" else "drained")
@@ -76,7 +76,7 @@ def _bios_of(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Ho
     """What the boot made of the BIOS; nothing is wanted of hosts that are only on their way."""
     through = {name: HostResult(name) for name in names}
     rebooted = [name for name in names if work.hosts[name].step == "rebooting"]
-    if not opened.sets_bios or work.what == "sham":
+    if not opened.sets_bios or work.batch_type == "sham":
         return through
     return {**through, **settled(opened, work, rebooted)}
 

@@ -86,4 +86,4 @@ def _first_look(opened: Record, work: Batch) -> int:
 
 
 def _to_reboot(work: Batch) -> list[str]:
-    return work.at("drained") if work.what == "sham" else work.at("changed")
+    return work.at("drained") if work.batch_type == "sham" else work.at("changed")

@@ -45,7 +45,7 @@ def set_bios(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]
         host = work.hosts[name]
         host.bios, host.bios_at = "asked", host.bios_at or steady_clock.now()
     opened.save_batch(work)
-    answers = _WAYS[work.what](opened, work, names)
+    answers = _WAYS[work.batch_type](opened, work, names)
     failed = [name for name, answer in answers.items() if _noted(opened, work, name, answer)]
     opened.save_batch(work)
     stay = [name for name in names if name not in failed and work.hosts[name].step == "drained"]
@@ -59,7 +59,9 @@ def set_bios(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]
         "retry_after": retry_after(site.config, waited, *_LOOK) if waiting else 0,
         "failed": failed,
         "error": errors,
-        "message": errors or why or f"{_DONE[work.what]} on {', '.join(answers) or 'no host'}",
+        "message": errors
+        or why
+        or f"{_DONE[work.batch_type]} on {', '.join(answers) or 'no host'}",
     }
 
 
