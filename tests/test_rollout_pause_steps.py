@@ -114,7 +114,7 @@ def read_claim(world: World) -> Any:
 
 def test_no_rollout_begins(tmp_path: Path) -> None:
     world = EmptyWorld(tmp_path)
-    pause_pop(world.site, "lab1", reason="a final", by="ana")
+    pause_pop(world.site, "lab1", reason="a final", requested_by="ana")
     said = r"lab1 is paused \(asked, by ana: a final\); st2 run edgetune.resume_pop pop=lab1 lets"
     with pytest.raises(RefusedError, match=said):
         world.begin(tmp_path)
@@ -140,8 +140,8 @@ def test_a_campaign_waits_for_the_pop_and_says_so(tmp_path: Path) -> None:
 
 def test_pauses_are_those_of_one_pop(tmp_path: Path) -> None:
     world = CampaignWorld(tmp_path)
-    pause_pop(world.site, "ams1", by="ana")
-    pause_pop(world.site, "lax1", "surge", by="ben")
+    pause_pop(world.site, "ams1", requested_by="ana")
+    pause_pop(world.site, "lax1", "surge", requested_by="ben")
     text = rollout_status(world.site)["text"]
     assert "ams1 is paused (asked, by ana); st2 run edgetune.resume_pop pop=ams1 lets it" in text
     assert "lax1 is paused (surge, by ben)" in text

@@ -80,7 +80,7 @@ def test_a_new_machine_is_adopted_from_quarantine(world: World) -> None:
     host = _quarantine(world)
     _replaced(world, host)
     assert world.balancer.state[host] == "maint"
-    adopt_host(world.site, world.rollout, host, by="ana")
+    adopt_host(world.site, world.rollout, host, requested_by="ana")
     assert world.balancer.state[host] == "ready"
     assert world.head.quarantined == {}
     assert world.site.claims.expiries(["lab1"])["lab1"] <= world.site.config.claim_grace

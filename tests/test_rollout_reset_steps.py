@@ -235,7 +235,7 @@ def test_what_was_stopped_before_it_was_sent_was_not_asked_for(
     def stop(moment: str) -> None:
         if moment.startswith("after put edgetune.batch"):
             world.moments.at = lambda moment: None
-            stop_all(world.site, by="ana", reason="enough")
+            stop_all(world.site, requested_by="ana", reason="enough")
 
     world.moments.at = stop
     with pytest.raises(RefusedError, match="enough"):
@@ -243,7 +243,7 @@ def test_what_was_stopped_before_it_was_sent_was_not_asked_for(
     assert world.batch(FIRST).hosts[host].resets == []
     world.hosts.unreachable.add(host)
     world.bmcs.off.add(host)
-    resume_all(world.site, by="ana")
+    resume_all(world.site, requested_by="ana")
     _check(world)
     assert world.bmcs.sent_to(host, "reset") == []
 

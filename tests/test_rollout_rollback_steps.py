@@ -293,7 +293,7 @@ def test_a_rollback_by_hand_does_not_lose_to_a_resume_at_the_same_moment(
     monkeypatch.setattr(
         "edgetune.rollout.steps.begin_rollback.take_over_rollout", and_then_a_resume
     )
-    back = begin_rollback(world.site, world.rollout, by="ana")
+    back = begin_rollback(world.site, world.rollout, requested_by="ana")
     assert (back["entered"], world.head.state) == (True, "rolling_back")
     with pytest.raises(FencedError):
         set_rollout_state(world.site, world.rollout, resumed[0], "changing")

@@ -310,7 +310,7 @@ def test_a_drain_that_waited_too_long_drains_nobody(world: World) -> None:
 
 def test_a_workflow_takes_nothing_from_a_person(world: World) -> None:
     old = world.epoch
-    taken = take_over_rollout(world.site, world.rollout, by="ana")
+    taken = take_over_rollout(world.site, world.rollout, requested_by="ana")
     with pytest.raises(FencedError):
         take_over_rollout(world.site, world.rollout, epoch=old)
     assert take_over_rollout(world.site, world.rollout, epoch=taken["epoch"])["claimed"]

@@ -418,7 +418,7 @@ class EmptyWorld:
     def begin_planned(self, digest: str) -> None:
         """Claim the PoP for a plan that is kept."""
         self.plan = load_plan(self.site, digest)
-        begun = claim_pop(self.site, plan=digest, owner="run-1", by="ana")
+        begun = claim_pop(self.site, plan=digest, owner="run-1", requested_by="ana")
         self.rollout, self.epoch = begun["rollout"], begun["epoch"]
 
     def _planned(self, folder: Path, disruption: str = "", **planned: Any) -> Plan:

@@ -18,7 +18,7 @@ def take_over_rollout(
     rollout: str,
     epoch: int = 0,
     owner: str = "",
-    by: str = "",
+    requested_by: str = "",
     wait: bool = False,
     channel: str = "",
     unfinished_only: bool = False,
@@ -55,7 +55,7 @@ def take_over_rollout(
     head.channel = head.channel or channel
     if head.state in CHANGES_HOSTS:
         head.taken_over = steady_clock.now()
-    head.note(by, f"taken over, epoch {claim.epoch}")
+    head.note(requested_by, f"taken over, epoch {claim.epoch}")
     taken.save()
     return {
         "claimed": True,
