@@ -77,7 +77,7 @@ KINDS: Mapping[str, tuple[str, str, Reader]] = {
 # What the files may hold, too.
 MORE: Mapping[str, str] = {
     "inventory": """
-    floor: 0.5
+    min_in_service: 0.5
     health: "http://127.0.0.1:80/health"
     ports: [80, 443]
     region: eu

@@ -24,15 +24,15 @@ from tests.builders import observed, plan, pop, proofs, tuning
 @settings(max_examples=60, deadline=None)
 @given(
     hosts=st.integers(7, 60),
-    floor=st.floats(0, 0.85),
+    min_in_service=st.floats(0, 0.85),
     seed=st.integers(1, 10**6),
     batch_size=st.integers(0, 9),
 )
 def test_every_plan_keeps_its_promises(
-    hosts: int, floor: float, seed: int, batch_size: int
+    hosts: int, min_in_service: float, seed: int, batch_size: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        made = plan(Path(folder), hosts, floor, seed=seed, batch_size=batch_size)
+        made = plan(Path(folder), hosts, min_in_service, seed=seed, batch_size=batch_size)
     split = made.groups
     assert sorted(split["test"] + split["control"]) == [f"e{i:03d}" for i in range(hosts)]
     changed = [b for b in made.batches if b.batch_type == "change"] + made.promote_batches
@@ -64,9 +64,11 @@ def test_a_pop_too_small_to_split_is_refused(tmp_path: Path) -> None:
         plan(tmp_path, hosts=4)
 
 
-def test_a_pop_too_small_for_its_floor_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match="too small to keep its floor: 8 of its 8 hosts"):
-        plan(tmp_path, floor=0.9)
+def test_a_pop_too_small_for_its_min_in_service_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        RefusedError, match="too small to keep its min_in_service: 8 of its 8 hosts"
+    ):
+        plan(tmp_path, min_in_service=0.9)
 
 
 @pytest.mark.slow

@@ -76,7 +76,7 @@ def test_hosts_out_of_service_come_first_and_need_no_room(world: World) -> None:
         world.balancer.state[name] = "maint"
     marked = world.mark("rolling_back")
     assert _batches(world, marked) == [[out], *([name] for name in serving)]
-    # Three serve and four must: the PoP is below its floor already, and not because of us.
+    # Three serve and four must: the PoP is below min_in_service already, and not because of us.
     world.balancer.up[out] = True
     world.balancer.state[out] = "maint"
     world.roll(marked["first_batch"])

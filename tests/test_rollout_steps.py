@@ -85,7 +85,7 @@ def test_the_drain_is_written_down_before_it_happens(world: World) -> None:
     assert set(world.at(0).values()) == {"draining"}
 
 
-def test_the_floor_of_the_pop_holds_against_everybody_s_drains(world: World) -> None:
+def test_min_in_service_of_the_pop_holds_against_everybody_s_drains(world: World) -> None:
     for name in list(world.balancer.up)[:4]:
         world.balancer.up[name] = False
     serving = [n for n in world.plan.batches[2].hosts if world.balancer.up[n]]

@@ -21,7 +21,7 @@ from bench.chaos.auditor import Broken, End, Faults, Window
 from bench.chaos.breakage import Ticks, carry_out
 from bench.chaos.counting import Note, met, why_not_counted
 from bench.chaos.keeper import Keeper, processes_of
-from bench.chaos.schedule import FLOOR, HOSTS, Fault, Moment, Schedule
+from bench.chaos.schedule import HOSTS, MUST_SERVE, Fault, Moment, Schedule
 from bench.chaos.sight import SETTING, Event, HostState, Sight, Watch, lines_of, look_at_all
 from bench.chaos.site import Site, read_result
 from lab import CHECKOUT
@@ -333,7 +333,7 @@ class Run:
             yield Broken("whole", f"the rollout is {self._state} after {LIMIT:.0f} s")
         yield from auditor.requests(lost, unready, self.faults)
         yield from auditor.hosts(was, after, end, sights[-1])
-        yield from auditor.floor(sights, FLOOR, self.faults)
+        yield from auditor.min_in_service(sights, MUST_SERVE, self.faults)
         yield from auditor.stopped(sights, self.faults.stops)
         yield from auditor.service(sights, self.faults)
         yield from auditor.quarantines(end, self.faults)

@@ -8,7 +8,7 @@ import random
 from dataclasses import dataclass, replace
 
 HOSTS = ("e000", "e001", "e002", "e003")
-FLOOR = 2
+MUST_SERVE = 2
 SCENARIOS = {"harmful": 7, "interrupted": 7, "promoted": 4, "returned": 2}
 """Weights. harmful: a tuning that hurts is taken back by the judge; interrupted: one that helps is
 taken back by hand in the middle; promoted: one that helps; returned: that, then taken back."""

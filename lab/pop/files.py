@@ -17,7 +17,7 @@ WRITTEN_BY_US = "# Written by `edgetune lab up`."
 
 POP = f"""
   {{0.name}}:
-    floor: 0.5
+    min_in_service: 0.5
     region: lab
     health: "http://127.0.0.1:80/health"
     load_balancer:

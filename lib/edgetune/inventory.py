@@ -87,7 +87,7 @@ class LoadBalancer:
 
 @dataclass(frozen=True)
 class Pop:
-    """A site. ``floor`` is the share of hosts in service that we may never go below.
+    """A site. ``min_in_service`` is the share of hosts in service that we may never go below.
 
     ``health`` is the URL that each host asks of its own service, by the name ``health_name`` (""
     for the URL's), and ``health_tls`` one of HEALTH_TLS.
@@ -96,7 +96,7 @@ class Pop:
     """
 
     name: str
-    floor: float
+    min_in_service: float
     health: str
     ports: tuple[int, ...]
     reboot_time: float
@@ -110,7 +110,7 @@ class Pop:
     @property
     def must_serve(self) -> int:
         """How many hosts have to stay in service, whatever we do."""
-        return math.ceil(self.floor * len(self.hosts) - 1e-9)
+        return math.ceil(self.min_in_service * len(self.hosts) - 1e-9)
 
     def host(self, name: str) -> Host:
         """The host of that name; InputError if the PoP has none."""
@@ -162,7 +162,7 @@ def _read_pop(name: str, fields: Fields) -> Pop:
     credentials = _read_credentials(fields)
     pop = Pop(
         name=name,
-        floor=fields.number("floor", 0.7, minimum=0, maximum=1),
+        min_in_service=fields.number("min_in_service", 0.7, minimum=0, maximum=1),
         health=health,
         ports=_read_ports(fields, health),
         reboot_time=fields.duration("reboot_time", 300.0, minimum=0),

@@ -70,7 +70,7 @@ class Options:
         "Share of the hosts that form the test group.", 0.5, least=0.05, most=0.95
     )
     batch_size: int = option(
-        "Most hosts to change at once; 0 takes as many as the floor permits.",
+        "Most hosts to change at once; 0 takes as many as min_in_service permits.",
         0,
         least=0,
         most=10000,
