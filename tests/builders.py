@@ -22,9 +22,11 @@ from edgetune.tuning import Tuning, load_tuning
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def inventory_document(hosts: int = 8, floor: float = 0.5, bmcs: bool = False) -> dict[str, Any]:
+def inventory_document(
+    hosts: int = 8, min_in_service: float = 0.5, bmcs: bool = False
+) -> dict[str, Any]:
     """One PoP, lab1, of hosts e000, e001, ..., each with a BMC if ``bmcs``."""
-    document = _inventory_document(hosts, floor)
+    document = _inventory_document(hosts, min_in_service)
     if bmcs:
         document["pops"]["lab1"]["bmc"] = {"credentials": "lab"}
         for number, host in enumerate(document["pops"]["lab1"]["hosts"].values(), 1):
@@ -32,11 +34,11 @@ def inventory_document(hosts: int = 8, floor: float = 0.5, bmcs: bool = False) -
     return document
 
 
-def _inventory_document(hosts: int, floor: float) -> dict[str, Any]:
+def _inventory_document(hosts: int, min_in_service: float) -> dict[str, Any]:
     return {
         "pops": {
             "lab1": {
-                "floor": floor,
+                "min_in_service": min_in_service,
                 "health": "http://127.0.0.1:80/health",
                 "load_balancer": {
                     "driver": "haproxy",
@@ -58,9 +60,9 @@ def write_yaml(path: Path, document: Any) -> Path:
     return path
 
 
-def pop(tmp_path: Path, hosts: int = 8, floor: float = 0.5) -> Pop:
+def pop(tmp_path: Path, hosts: int = 8, min_in_service: float = 0.5) -> Pop:
     """The PoP lab1."""
-    path = write_yaml(tmp_path / "inventory.yaml", inventory_document(hosts, floor))
+    path = write_yaml(tmp_path / "inventory.yaml", inventory_document(hosts, min_in_service))
     return YamlInventory(path).pop("lab1")
 
 
@@ -75,9 +77,9 @@ def observed(name: str, status: str = "change") -> list[dict[str, Any]]:
     return [{**row, "status": status, "reason": f"seen on {name}"}]
 
 
-def plan(tmp_path: Path, hosts: int = 8, floor: float = 0.5, **options: Any) -> Plan:
+def plan(tmp_path: Path, hosts: int = 8, min_in_service: float = 0.5, **options: Any) -> Plan:
     """A plan of accept_queue on lab1."""
-    site, what = pop(tmp_path, hosts, floor), tuning()
+    site, what = pop(tmp_path, hosts, min_in_service), tuning()
     rendered = {host.name: render(what, {}) for host in site.hosts}
     seen = {host.name: observed(host.name) for host in site.hosts}
     chosen = Options(**{"seed": 7, **options}).checked()

@@ -78,7 +78,7 @@ class CampaignWorld(EmptyWorld):
         write_yaml(self.folder / "campaigns" / f"{document['name']}.yaml", document)
 
     def begin_campaign(self, by: str = "ana", channel: str = "") -> str:
-        begun = run_campaign(self.site, "queue", dry_run=False, by=by, channel=channel)
+        begun = run_campaign(self.site, "queue", dry_run=False, requested_by=by, channel=channel)
         self.id = begun["campaign"]
         return self.id
 
@@ -102,7 +102,7 @@ class CampaignWorld(EmptyWorld):
 
     def advance(self) -> list[str]:
         """One step; the PoPs whose rollouts it began."""
-        begun = step_campaign(self.site, self.id, owner="run-1", by="cron")["start"]
+        begun = step_campaign(self.site, self.id, owner="run-1", requested_by="cron")["start"]
         return [read_rollout(self.site, each["rollout"]).head.pop for each in begun]
 
     def begun(self) -> list[str]:

@@ -77,7 +77,7 @@ KINDS: Mapping[str, tuple[str, str, Reader]] = {
 # What the files may hold, too.
 MORE: Mapping[str, str] = {
     "inventory": """
-    floor: 0.5
+    min_in_service: 0.5
     health: "http://127.0.0.1:80/health"
     ports: [80, 443]
     region: eu
@@ -92,7 +92,7 @@ applies_to: {os: [debian], kernel: "5.13", drivers: [ice], cpu_vendors: [x], cpu
 timezone: Europe/Amsterdam
 gates:
   verdict: pooled
-  most_at_once: 2
+  max_concurrent: 2
   freezes: [{name: night, days: [sat], start: "22:00", end: "06:00", timezone: UTC}]
   events: [{name: x, from: "2026-01-31 18:00", to: "2026-02-01"}]
   approval: {required: true, self_approval: false, expires: 600}

@@ -23,7 +23,7 @@ from tests.builders import ROOT
 SHORT = ("baseline=5", "soak=16", "interval=2", "warmup=1")
 REAL = ("pop=lab1", "dry_run=false", "wait=true", *SHORT)
 # Two hosts against two can be drawn in six ways only.
-FOUR = (*REAL, "alpha_help=0.2", "alpha_harm=0.2")
+FOUR = (*REAL, "alpha_benefit=0.2", "alpha_harm=0.2")
 
 # For what the few bursts and samples of a slow machine did not prove.
 LONGER = ("baseline=20", "soak=48")

@@ -25,7 +25,7 @@ class AdoptHostTestCase(EdgetuneActionTestCase):
     def test_a_new_machine_serves_and_is_left_alone(self) -> None:
         self.world.hosts.tuned.clear()
         self.world.balancer.state[self.host] = "maint"
-        result = self.assert_succeeds(**self.of_host(by="ana"))
+        result = self.assert_succeeds(**self.of_host(requested_by="ana"))
         self.assertEqual((result["host"], result["failed"]), (self.host, []))
         self.assertEqual(self.world.at(0), {self.host: "skipped"})
         self.assertEqual(self.world.balancer.state[self.host], "ready")

@@ -21,7 +21,7 @@ ACTIONS = {f"edgetune.{name}": own for name, own in documents(ROOT, "actions").i
 FORMATS = [
     text for own in ALIASES.values() for item in own["formats"] for text in item["representation"]
 ]
-NAMED = {"epoch", "owner", "by", "channel", "force", "approved", "accept"}
+NAMED = {"epoch", "owner", "requested_by", "channel", "drop_sessions", "approved", "accept"}
 
 
 class AliasCase(BaseActionAliasTestCase):

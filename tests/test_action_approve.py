@@ -25,17 +25,17 @@ class ApproveTestCase(EdgetuneActionTestCase):
 
     def test_lets_a_ring_begin(self) -> None:
         self.assertEqual(self.world.advance(), [])
-        result = self.assert_succeeds(digest=self.digest, by="ben")
+        result = self.assert_succeeds(digest=self.digest, requested_by="ben")
         of = f"ring canary of {self.world.id}"
         self.assertEqual((result["digest"], result["of"]), (self.digest, of))
         self.assertTrue(result["message"].startswith(f"{of} is approved by ben until 20"))
         self.assertEqual(self.world.advance(), ["ams1"])
 
     def test_nobody_gives_another_name_than_his_own(self) -> None:
-        self.assertTrue(self.metadata["parameters"]["by"]["immutable"])
+        self.assertTrue(self.metadata["parameters"]["requested_by"]["immutable"])
 
     def test_who_asked_is_refused(self) -> None:
-        self.assert_refused("refused", "ana asked for it", digest=self.digest, by="ana")
+        self.assert_refused("refused", "ana asked for it", digest=self.digest, requested_by="ana")
 
     def test_an_unknown_digest_is_named(self) -> None:
-        self.assert_wrong("digest", digest="sha256:0", by="ben")
+        self.assert_wrong("digest", digest="sha256:0", requested_by="ben")

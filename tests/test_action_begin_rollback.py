@@ -17,13 +17,13 @@ class BeginRollbackTestCase(EdgetuneActionTestCase):
 
     def test_says_which_batches_it_has(self) -> None:
         self.world.roll(0)
-        result = self.assert_succeeds(**self.given(by="ana", reason="too slow"))
+        result = self.assert_succeeds(**self.given(requested_by="ana", reason="too slow"))
         self.assertEqual(result["end_batch"] - result["first_batch"], 1)
         self.assertEqual(result["message"], "rolling_back: too slow")
         self.assertEqual(result["epoch"], self.world.epoch + 1)
 
     def test_without_an_epoch_it_takes_the_rollout_over(self) -> None:
-        result = self.assert_succeeds(rollout=self.world.rollout, owner="run-2", by="ana")
+        result = self.assert_succeeds(rollout=self.world.rollout, owner="run-2", requested_by="ana")
         self.assertEqual((result["entered"], result["epoch"]), (True, self.world.epoch + 2))
         head = self.world.head
         self.assertEqual((head.state, head.owner, head.last_by), ("rolling_back", "run-2", "ana"))

@@ -19,7 +19,7 @@ class CheckHealthTestCase(BatchActionTestCase):
         result = self.assert_succeeds(**self.of_batch(0))
         told = f"batch 1 of 4: {self.host} changed and back in service, within limits"
         self.assertEqual(result["message"], told)
-        self.assertEqual((result["failed"], result["left"]), ([], 0))
+        self.assertEqual((result["failed"], result["remaining"]), ([], 0))
 
     def test_a_changed_host_that_does_not_answer_fails_the_step(self) -> None:
         self.world.hosts.errors[self.host, "sample"] = "timed out"

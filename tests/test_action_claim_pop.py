@@ -23,7 +23,7 @@ class ClaimPopTestCase(EdgetuneActionTestCase):
         self.assertEqual((head.state, head.owner, head.by), ("claimed", "", ""))
 
     def test_who_asks_is_not_given_by_hand(self) -> None:
-        parameter = self.metadata["parameters"]["asked_by"]
+        parameter = self.metadata["parameters"]["caller"]
         self.assertTrue(parameter["immutable"])
         self.assertIn("action_context.api_user", parameter["default"])
 

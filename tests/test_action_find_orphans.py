@@ -138,7 +138,7 @@ class FindOrphansTestCase(EdgetuneActionTestCase):
     def test_its_executions_are_ended_once_it_is_taken_over(self) -> None:
         self.api.begin("drain", "drain_hosts", "batch", **self.held)
         site = Site(self.world.config)
-        given = {"owner": "sweep", "carry_on": True, "orphaned": True}
+        given = {"owner": "sweep", "unfinished_only": True, "orphaned": True}
         taken = take_over_rollout(site, self.world.rollout, **given)
         self.assertTrue(taken["claimed"])
         self.assertEqual(self.found(), ([], ["drain"]))
@@ -160,7 +160,7 @@ class FindOrphansTestCase(EdgetuneActionTestCase):
             self.api.had("batch", "succeeded", age=age)
             self.assertEqual(self.found(), ([], []))
         site = Site(self.world.config)
-        take_over_rollout(site, self.world.rollout, owner="sweep", carry_on=True)
+        take_over_rollout(site, self.world.rollout, owner="sweep", unfinished_only=True)
         self.assertEqual(self.found(), ([], ["run-1"]))
 
     def test_a_workflow_in_which_something_is_to_come_is_not_lost(self) -> None:

@@ -22,7 +22,7 @@ class HoldCampaignTestCase(EdgetuneActionTestCase):
     def test_begins_nothing_more(self) -> None:
         self.world.advance()
         rollout = self.world.record.pops["ams1"].rollout
-        result = self.assert_succeeds(campaign=self.world.id, reason="a storm", by="ben")
+        result = self.assert_succeeds(campaign=self.world.id, reason="a storm", requested_by="ben")
         self.assertEqual((result["state"], result["under_way"]), ("held", [rollout]))
         said = f"{self.world.id} is held; under way all the same: {rollout}"
         self.assertEqual(result["message"], said)

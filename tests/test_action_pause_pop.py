@@ -17,7 +17,7 @@ class PausePopTestCase(EdgetuneActionTestCase):
         opened = as_owner(self.world.site, self.world.rollout)
         opened.head.channel = "edge"
         opened.save()
-        result = self.assert_succeeds(pop="lab1", reason="a final tonight", by="ana")
+        result = self.assert_succeeds(pop="lab1", reason="a final tonight", requested_by="ana")
         why = "lab1 is paused (asked, by ana: a final tonight)"
         self.assertEqual(
             result,

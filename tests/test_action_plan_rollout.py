@@ -51,7 +51,7 @@ class PlanRolloutTestCase(EdgetuneActionTestCase):
             "pop": {"pop": "nowhere", "tuning": "accept_queue"},
             "tuning": {"pop": "lab1"},
             "hosts": {"pop": "lab1", "tuning": "accept_queue", "exclude": ["e099"]},
-            "fraction": {"pop": "lab1", "tuning": "accept_queue", "fraction": 2},
+            "test_fraction": {"pop": "lab1", "tuning": "accept_queue", "test_fraction": 2},
         }
         for field, given in wrong.items():
             with self.subTest(field):

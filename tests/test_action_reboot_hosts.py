@@ -19,7 +19,7 @@ class RebootHostsTestCase(BatchActionTestCase):
     def test_reboots_a_changed_host_once(self) -> None:
         result = self.assert_succeeds(**self.of_batch(0))
         message = f"rebooting {self.host}"
-        expected = {"failed": [], "error": "", "again_in": 2, "message": message}
+        expected = {"failed": [], "error": "", "retry_after": 2, "message": message}
         self.assertEqual(result, expected)
         self.assert_succeeds(**self.of_batch(0))
         sent = [(name, ask) for name, verb, ask in self.world.hosts.asked if verb == "reboot"]

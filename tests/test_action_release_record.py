@@ -12,7 +12,7 @@ class ReleaseRecordTestCase(EdgetuneActionTestCase):
 
     def test_a_record_that_cannot_be_read_is_given_up(self) -> None:
         self.world.site.store.put(f"edgetune.rollout.{self.world.rollout}", "{")
-        result = self.assert_succeeds(rollout=self.world.rollout, by="ana")
+        result = self.assert_succeeds(rollout=self.world.rollout, requested_by="ana")
         self.assertEqual(result["pop"], "lab1")
         self.assertIn("is no JSON", result["why"])
         self.assertIn("ana gives up the record of", result["message"])

@@ -107,7 +107,7 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
 
     def test_tells_the_pauses_of_its_time(self) -> None:
         site, told = self.world.site, "<b>lab1 is paused (asked, by ana: lunch).</b>"
-        pause_pop(site, "lab1", reason="lunch", by="ana")
+        pause_pop(site, "lab1", reason="lunch", requested_by="ana")
         page = self.report()
         self.assertIn(told, page)
         self.assertIn("asked: lunch", page)

@@ -14,8 +14,8 @@ class ResumeAllTestCase(EdgetuneActionTestCase):
     action_cls = ResumeAll
 
     def test_changes_are_permitted_again(self) -> None:
-        stop_all(self.world.site, by="ana", reason="errors")
-        result = self.assert_succeeds(by="bo")
+        stop_all(self.world.site, requested_by="ana", reason="errors")
+        result = self.assert_succeeds(requested_by="bo")
         self.assertFalse(result["stopped"])
         message = "bo permits changes again (stopped by ana: errors)"
         self.assertEqual(result["message"], message)

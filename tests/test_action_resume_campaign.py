@@ -21,18 +21,18 @@ class ResumeCampaignTestCase(EdgetuneActionTestCase):
         return world
 
     def test_goes_on(self) -> None:
-        hold_campaign(self.world.site, self.world.id, by="ben")
+        hold_campaign(self.world.site, self.world.id, requested_by="ben")
         self.assertEqual(self.world.advance(), [])
-        result = self.assert_succeeds(campaign=self.world.id, by="ana")
+        result = self.assert_succeeds(campaign=self.world.id, requested_by="ana")
         self.assertEqual((result["state"], result["under_way"]), ("running", []))
         self.assertEqual(self.world.last, "running: resumed")
         self.assertEqual(self.world.advance(), ["ams1"])
 
     def test_accepting_needs_a_name(self) -> None:
-        self.assert_wrong("by", campaign=self.world.id, accept=True)
+        self.assert_wrong("requested_by", campaign=self.world.id, accept=True)
 
     def test_nobody_gives_another_name_than_his_own(self) -> None:
-        self.assertTrue(self.metadata["parameters"]["by"]["immutable"])
+        self.assertTrue(self.metadata["parameters"]["requested_by"]["immutable"])
 
     def test_an_unknown_campaign_is_named(self) -> None:
         self.assert_wrong("campaign", campaign="nothing")

@@ -46,8 +46,8 @@ class RolloutStatusTestCase(EdgetuneActionTestCase):
 
     def test_one_whose_execution_has_ended_has_no_owner(self) -> None:
         (row,) = self.assert_succeeds(ended=["run-1"])["rollouts"]
-        self.assertIn(f"roll_back_pop rollout={self.world.rollout}", row["left"])
-        self.assertEqual(self.assert_succeeds(ended=["run-2"])["rollouts"][0]["left"], "")
+        self.assertIn(f"roll_back_pop rollout={self.world.rollout}", row["orphan_notice"])
+        self.assertEqual(self.assert_succeeds(ended=["run-2"])["rollouts"][0]["orphan_notice"], "")
 
     def test_hosts_with_drift_stand_below_their_rollout(self) -> None:
         now = time.time()

@@ -28,8 +28,8 @@ class RunCampaignTestCase(EdgetuneActionTestCase):
         self.assertIn("  3 fleet: 10m baseline, 2h soak; 1 at once; ", result["text"])
 
     def test_begins(self) -> None:
-        abort_campaign(self.world.site, self.world.id, by="ben")
-        result = self.assert_succeeds(campaign="queue", dry_run=False, by="ana")
+        abort_campaign(self.world.site, self.world.id, requested_by="ben")
+        result = self.assert_succeeds(campaign="queue", dry_run=False, requested_by="ana")
         self.world.id = result["campaign"]
         self.assertEqual(result["message"].partition(": ")[2][:19], "4 PoPs in 3 rings; ")
         self.assertEqual((self.world.record.state, self.world.record.by), ("running", "ana"))
@@ -37,10 +37,10 @@ class RunCampaignTestCase(EdgetuneActionTestCase):
 
     def test_a_pop_of_another_campaign_is_refused(self) -> None:
         says = f"ams1, ams2, fra1, lax1: in campaign {self.world.id}, which is running"
-        self.assert_refused("refused", says, campaign="queue", dry_run=False, by="ana")
+        self.assert_refused("refused", says, campaign="queue", dry_run=False, requested_by="ana")
 
     def test_nobody_gives_another_name_than_his_own(self) -> None:
-        self.assertTrue(self.metadata["parameters"]["by"]["immutable"])
+        self.assertTrue(self.metadata["parameters"]["requested_by"]["immutable"])
 
     def test_an_unknown_campaign_is_named(self) -> None:
         self.assert_wrong("campaign", campaign="nothing")

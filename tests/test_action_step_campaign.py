@@ -21,7 +21,7 @@ class StepCampaignTestCase(EdgetuneActionTestCase):
         return world
 
     def test_begins_a_rollout_and_does_so_once(self) -> None:
-        result = self.assert_succeeds(campaign=self.world.id, owner="run-1", by="cron")
+        result = self.assert_succeeds(campaign=self.world.id, owner="run-1", requested_by="cron")
         (begun,) = result["start"]
         head = read_rollout(self.world.site, begun["rollout"]).head
         self.assertEqual((head.pop, head.epoch, head.owner), ("ams1", begun["epoch"], "run-1"))

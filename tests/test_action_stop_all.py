@@ -15,7 +15,7 @@ class StopAllTestCase(EdgetuneActionTestCase):
     action_cls = StopAll
 
     def test_nothing_is_changed_any_more_and_status_says_why(self) -> None:
-        result = self.assert_succeeds(by="ana", reason="errors everywhere")
+        result = self.assert_succeeds(requested_by="ana", reason="errors everywhere")
         why, permits = "stopped by ana: errors everywhere", "st2 run edgetune.resume_all"
         self.assertTrue(result["stopped"])
         self.assertEqual(result["message"], f"{why}; hosts stay as they are until {permits}")

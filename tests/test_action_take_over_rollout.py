@@ -22,7 +22,7 @@ class TakeOverRolloutTestCase(EdgetuneActionTestCase):
     def test_what_has_ended_is_not_carried_on(self) -> None:
         for state in ("rolling_back", "rolled_back"):
             self.world.mark(state)
-        self._is_left_alone("is rolled_back already", carry_on=True)
+        self._is_left_alone("is rolled_back already", unfinished_only=True)
 
     def test_what_has_an_owner_is_no_orphan(self) -> None:
         self._is_left_alone("has an owner again", orphaned=True)

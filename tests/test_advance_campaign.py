@@ -46,7 +46,7 @@ class Conductor(Engine):
                 given["rollout"],
                 epoch=given["epoch"],
                 owner="run-2",
-                carry_on=True,
+                unfinished_only=True,
             )
             assert (taken["claimed"], taken["state"]) == (True, "claimed")
             assert not given["dry_run"]
@@ -60,7 +60,7 @@ class Conductor(Engine):
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CampaignWorld:
     made = CampaignWorld(tmp_path)
     rings = [{"name": "canary", "regions": ["eu"]}]
-    made.write(campaign_document(rings=rings, gates={"most_at_once": 3}))
+    made.write(campaign_document(rings=rings, gates={"max_concurrent": 3}))
     made.begin_campaign()
     return made
 
@@ -70,7 +70,7 @@ def test_every_rollout_that_was_begun_is_carried_on(
     world: CampaignWorld, tmp_path: Path, error: str
 ) -> None:
     conductor = Conductor(world, tmp_path, error)
-    execution = conductor.run("advance_campaign", {"by": "ana"})
+    execution = conductor.run("advance_campaign", {"requested_by": "ana"})
     rollouts = [pop.rollout for pop in world.record.pops.values()]
     assert len(rollouts) == 3
     assert sorted(conductor.carried_on) == sorted(rollouts)
@@ -80,7 +80,7 @@ def test_every_rollout_that_was_begun_is_carried_on(
     assert execution.status == ("failed" if error else "succeeded")
     # Again, and nothing is begun.
     again = Conductor(world, tmp_path)
-    execution = again.run("advance_campaign", {"campaign": world.id, "by": "ana"})
+    execution = again.run("advance_campaign", {"campaign": world.id, "requested_by": "ana"})
     assert (execution.status, execution.payload["rollouts"]) == ("succeeded", [])
     assert again.carried_on == []
 
@@ -90,11 +90,11 @@ def test_a_channel_is_told_and_may_be_away(tmp_path: Path) -> None:
     world.write(campaign_document(rings=[{"name": "canary", "pops": ["ams1"]}]))
     world.begin_campaign(channel="C1")
     conductor = Conductor(world, tmp_path)
-    execution = conductor.run("advance_campaign", {"by": "ana"})
+    execution = conductor.run("advance_campaign", {"requested_by": "ana"})
     assert (execution.status, len(conductor.carried_on)) == ("succeeded", 1)
     ((channel, text),) = conductor.posted
     assert channel == "C1"
     assert text.startswith(f"{world.id}: ring canary begins; ams1 begins: rollout ams1-")
     again = Conductor(world, tmp_path)
-    assert again.run("advance_campaign", {"by": "ana"}).status == "succeeded"
+    assert again.run("advance_campaign", {"requested_by": "ana"}).status == "succeeded"
     assert again.posted == []

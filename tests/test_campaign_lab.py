@@ -45,7 +45,7 @@ CAMPAIGN = {
     "tuning": "keep_window",
     "rollout": {
         **{"baseline": 10, "soak": 24, "interval": 2, "warmup": 1},
-        **{"looks": 1, "alpha_help": 0.2, "alpha_harm": 0.2},
+        **{"looks": 1, "alpha_benefit": 0.2, "alpha_harm": 0.2},
     },
     "rings": [{"name": "canary", "pops": ["lab1"]}, {"name": "fleet", "regions": ["lab"]}],
 }

@@ -131,7 +131,7 @@ def test_the_record_tells_who_began_what_in_which_execution(tmp_path: Path) -> N
 
 
 def test_as_many_pops_at_once_as_the_gate_permits(tmp_path: Path, says: Any) -> None:
-    world = canary_done(tmp_path, gates={"most_at_once": 2})
+    world = canary_done(tmp_path, gates={"max_concurrent": 2})
     world.advance()
     assert world.advance() == ["ams2", "fra1"]
 
@@ -176,12 +176,12 @@ def test_a_ring_that_is_not_proven_holds_until_somebody_accepts_it(
     assert world.advance() == []
     assert (world.record.state, world.last) == ("held", "held: ring canary: seen on ams1")
     assert world.advance() == []
-    resume_campaign(world.site, world.id, by="ben")
+    resume_campaign(world.site, world.id, requested_by="ben")
     assert world.advance() == []
     assert world.record.state == "held"
-    with pytest.raises(InputError, match="by: is missing"):
+    with pytest.raises(InputError, match="requested_by: is missing"):
         resume_campaign(world.site, world.id, accept=True)
-    resume_campaign(world.site, world.id, accept=True, reason="seen in the lab", by="ben")
+    resume_campaign(world.site, world.id, accept=True, reason="seen in the lab", requested_by="ben")
     world.advance()
     assert world.last == "ring canary is closed (accepted by ben): seen on ams1"
     assert world.advance() == ["ams2"]
@@ -193,7 +193,7 @@ def test_accepting_before_there_is_a_verdict_does_not_overrule_it(
 ) -> None:
     world = begun(tmp_path)
     world.advance()
-    resume_campaign(world.site, world.id, accept=True, by="ben")
+    resume_campaign(world.site, world.id, accept=True, requested_by="ben")
     world.bring("ams1", "complete")
     says("hold")
     world.advance()
@@ -241,7 +241,7 @@ def test_a_pop_that_went_wrong_holds_the_campaign(tmp_path: Path, state: str) ->
     assert (world.record.state, world.last) == ("held", f"held: ams1: rollout {rollout} is {state}")
     if state != "rolled_back":
         with pytest.raises(RefusedError, match=f"ams1: rollout {rollout} is {state}; st2 run"):
-            resume_campaign(world.site, world.id, by="ben")
+            resume_campaign(world.site, world.id, requested_by="ben")
 
 
 def test_a_pop_that_was_taken_back_is_begun_anew_or_left_out(tmp_path: Path, says: Any) -> None:
@@ -251,7 +251,7 @@ def test_a_pop_that_was_taken_back_is_begun_anew_or_left_out(tmp_path: Path, say
         world.bring("ams1", "rolled_back")
         world.advance()
         assert world.begun() == ["ams1"] * attempt
-        resume_campaign(world.site, world.id, accept=attempt == 2, by="ben")
+        resume_campaign(world.site, world.id, accept=attempt == 2, requested_by="ben")
     assert world.record.pops["ams1"].left_out == "accepted by ben: it was taken back"
     world.advance()
     why = "held: ring canary: nothing was rolled out, so nothing is proven"
@@ -269,7 +269,7 @@ def test_a_closed_ring_opens_again_when_a_pop_of_it_is_taken_back(
     world.forget("ams1")
     assert world.advance() == []
     assert world.record.state == "held"
-    resume_campaign(world.site, world.id, by="ben")
+    resume_campaign(world.site, world.id, requested_by="ben")
     assert world.advance() == ["ams1"]
 
 
@@ -278,7 +278,7 @@ def overruled(tmp_path: Path, says: Any, by: str) -> CampaignWorld:
     world = canary_done(tmp_path)
     says("hold")
     world.advance()
-    resume_campaign(world.site, world.id, accept=True, by=by)
+    resume_campaign(world.site, world.id, accept=True, requested_by=by)
     world.advance()
     return world
 
@@ -292,7 +292,7 @@ def test_who_accepted_a_verdict_did_not_accept_the_next_one(tmp_path: Path, says
     world.mark(rollout, "rolled_back")
     world.forget("ams1")
     world.advance()
-    resume_campaign(world.site, world.id, by="ben")
+    resume_campaign(world.site, world.id, requested_by="ben")
     assert world.advance() == ["ams1"]
     world.bring("ams1", "complete")
     world.advance()
@@ -312,7 +312,7 @@ def test_what_a_dead_step_began_is_named_when_the_campaign_ends(tmp_path: Path) 
         world.advance()
     world.moments.at = lambda moment: None
     (head,) = all_heads(world.site)
-    done = abort_campaign(world.site, world.id, by="ben")
+    done = abort_campaign(world.site, world.id, requested_by="ben")
     assert done["under_way"] == [head.id]
     assert f"claimed  {head.id}" in campaign_status(world.site, world.id)["text"]
 
@@ -325,7 +325,7 @@ def test_what_a_dead_step_began_is_not_left_out(tmp_path: Path) -> None:
         pop.plans, pop.refused = [plan], "a host was away"
         work.save()
     rollout = claim_pop(world.site, plan=plan)["rollout"]
-    resume_campaign(world.site, world.id, accept=True, by="ben")
+    resume_campaign(world.site, world.id, accept=True, requested_by="ben")
     found = world.record.pops["ams1"]
     assert (found.rollout, found.left_out) == (rollout, "")
 
@@ -338,7 +338,7 @@ def test_a_changed_file_holds(tmp_path: Path, what: str) -> None:
     (own / "accept_queue.yaml").write_text(source.read_text())
     world = begun(tmp_path, tunings=[str(own)])
     if what == "campaign":
-        world.write(campaign_document(gates={"most_at_once": 9}))
+        world.write(campaign_document(gates={"max_concurrent": 9}))
     elif what == "tuning":
         text = source.read_text().replace("1.0.0", "1.0.1")
         assert text != source.read_text()
@@ -384,7 +384,7 @@ def test_who_was_refused_comes_last(tmp_path: Path, says: Any) -> None:
 
 
 def test_a_pop_that_is_as_wanted_is_left_out_of_the_verdict(tmp_path: Path, says: Any) -> None:
-    world = canary_done(tmp_path, gates={"most_at_once": 2})
+    world = canary_done(tmp_path, gates={"max_concurrent": 2})
     world.advance()
     world.hosts.tuned.update(f"e{i:03d}" for i in range(8))
     assert world.advance() == []
@@ -400,7 +400,7 @@ def test_a_hold_stops_whoever_is_at_work(tmp_path: Path) -> None:
     def hold_once(moment: str) -> None:
         if moment.startswith("after put edgetune.plan."):
             world.moments.at = lambda what: None
-            hold_campaign(world.site, world.id, by="ben")
+            hold_campaign(world.site, world.id, requested_by="ben")
 
     world.moments.at = hold_once
     said = step_campaign(world.site, world.id)
@@ -483,10 +483,10 @@ def test_two_steps_that_do_not_see_each_other_begin_a_pop_once(tmp_path: Path) -
 
 def test_a_hold_is_never_undone(tmp_path: Path) -> None:
     for world, _, _ in at_each_moment(
-        tmp_path, lambda world: hold_campaign(world.site, world.id, by="ben")
+        tmp_path, lambda world: hold_campaign(world.site, world.id, requested_by="ben")
     ):
         assert world.record.state == "held"
-        resume_campaign(world.site, world.id, by="ben")
+        resume_campaign(world.site, world.id, requested_by="ben")
         settled(world)
 
 
@@ -496,7 +496,7 @@ def test_a_step_may_die_at_any_moment(tmp_path: Path) -> None:
     for moment in count(0):
         world = CampaignWorld(tmp_path / str(moment))
         rings = [{"name": "canary", "pops": ["ams1", "ams2"]}]
-        world.write(campaign_document(rings=rings, gates={"most_at_once": 2}))
+        world.write(campaign_document(rings=rings, gates={"max_concurrent": 2}))
         world.begin_campaign()
         if not dies(world, moment, lambda made: made.advance()):
             break
@@ -516,7 +516,7 @@ def test_a_step_may_die_at_any_moment(tmp_path: Path) -> None:
 
 def test_stop_all_stops_campaigns(tmp_path: Path) -> None:
     world = begun(tmp_path)
-    stop_all(world.site, by="ana")
+    stop_all(world.site, requested_by="ana")
     with pytest.raises(RefusedError, match="everything is stopped"):
         world.advance()
     assert world.begun() == []
@@ -527,12 +527,12 @@ def test_abort_ends_it_and_names_what_goes_on(tmp_path: Path) -> None:
     world.advance()
     rollout = world.record.pops["ams1"].rollout
     for _ in range(2):
-        done = abort_campaign(world.site, world.id, by="ben")
+        done = abort_campaign(world.site, world.id, requested_by="ben")
         assert (done["state"], done["under_way"]) == ("aborted", [rollout])
     assert world.advance() == []
     for verb in (hold_campaign, resume_campaign):
         with pytest.raises(RefusedError, match="is aborted"):
-            verb(world.site, world.id, by="ben")
+            verb(world.site, world.id, requested_by="ben")
     assert campaign_status(world.site)["campaigns"] == []
     assert "aborted: asked for (ben)" in campaign_status(world.site, world.id)["text"]
 
@@ -540,8 +540,8 @@ def test_abort_ends_it_and_names_what_goes_on(tmp_path: Path) -> None:
 def test_a_pop_is_in_one_campaign_at_a_time(tmp_path: Path) -> None:
     world = begun(tmp_path)
     with pytest.raises(RefusedError, match=f"ams1, .*: in campaign {world.id}, which is running"):
-        run_campaign(world.site, "queue", dry_run=False, by="ben")
-    abort_campaign(world.site, world.id, by="ben")
+        run_campaign(world.site, "queue", dry_run=False, requested_by="ben")
+    abort_campaign(world.site, world.id, requested_by="ben")
     world.begin_campaign()
 
 
@@ -553,7 +553,7 @@ def test_an_error_of_one_campaign_keeps_no_other_from_its_step(
     for name, ring in (("one", rings[0]), ("two", rings[2])):
         world.write(campaign_document(name=name, rings=[ring]))
     ids = [
-        run_campaign(world.site, name, dry_run=False, by="ana")["campaign"]
+        run_campaign(world.site, name, dry_run=False, requested_by="ana")["campaign"]
         for name in ("one", "two")
     ]
     key = f"edgetune.campaign.{ids[0]}.0"
@@ -582,7 +582,7 @@ def test_of_two_that_begin_at_the_same_moment_one_is_refused(tmp_path: Path) -> 
         if not said and moment.startswith("before put edgetune.campaign."):
             said.append("")
             with pytest.raises(RefusedError) as caught:
-                run_campaign(world.site, "queue", dry_run=False, by="ben")
+                run_campaign(world.site, "queue", dry_run=False, requested_by="ben")
             said[0] = str(caught.value)
 
     world.moments.at = another
@@ -595,8 +595,8 @@ def two_campaigns(folder: Path) -> CampaignWorld:
     world = CampaignWorld(folder)
     for name, region in (("one", "eu"), ("two", "us")):
         rings = [{"name": "all", "regions": [region]}]
-        world.write(campaign_document(name=name, rings=rings, gates={"most_at_once": 9}))
-        world.id = run_campaign(world.site, name, dry_run=False, by="ana")["campaign"]
+        world.write(campaign_document(name=name, rings=rings, gates={"max_concurrent": 9}))
+        world.id = run_campaign(world.site, name, dry_run=False, requested_by="ana")["campaign"]
     return world
 
 
@@ -676,9 +676,9 @@ def test_a_damaged_record_keeps_no_other_campaign_from_its_step(
     assert status["message"] == f"1 campaign; {error}"
     assert status["text"].startswith(f"{error}\n\n")
     with pytest.raises(RefusedError, match=kept["id"]):
-        abort_campaign(world.site, kept["id"], by="ana")
+        abort_campaign(world.site, kept["id"], requested_by="ana")
     with pytest.raises(InputError, match="no plan and no ring"):
-        approve(world.site, "sha256:00", by="ana")
+        approve(world.site, "sha256:00", requested_by="ana")
 
 
 def test_no_campaign_begins_beside_one_that_cannot_be_read(tmp_path: Path) -> None:
@@ -733,31 +733,31 @@ def waiting(folder: Path, **more: Any) -> tuple[CampaignWorld, str]:
 def test_a_ring_begins_once_somebody_else_approved_it(tmp_path: Path) -> None:
     world, digest = waiting(tmp_path)
     assert digest in campaign_status(world.site)["text"]
-    done = approve(world.site, digest, by="ben")
+    done = approve(world.site, digest, requested_by="ben")
     assert done["of"] == f"ring canary of {world.id}"
     assert 3500 < done["expires"] - time.time() <= 3600
     assert world.advance() == ["ams1"]
     assert world.record.rings[0].approved_by == "ben"
     with pytest.raises(RefusedError, match="needs no approval: it is under way"):
-        approve(world.site, digest, by="ben")
+        approve(world.site, digest, requested_by="ben")
 
 
 @pytest.mark.parametrize("by", ["ana", " Ana "])
 def test_who_asked_does_not_approve(tmp_path: Path, by: str) -> None:
     world, digest = waiting(tmp_path)
     with pytest.raises(RefusedError, match="by somebody else than who asks: ana asked for it"):
-        approve(world.site, digest, by=by)
+        approve(world.site, digest, requested_by=by)
     # Nor does it count if it came into the store by another way.
     made = approval.Approval(digest, "ring", by, time.time(), time.time() + 60)
     approval.save_approval(world.site, made)
     assert world.advance() == []
-    with pytest.raises(InputError, match="by: is missing"):
+    with pytest.raises(InputError, match="requested_by: is missing"):
         approve(world.site, digest)
 
 
 def test_a_campaign_may_permit_it(tmp_path: Path) -> None:
     world, digest = waiting(tmp_path, self_approval=True)
-    approve(world.site, digest, by="ana")
+    approve(world.site, digest, requested_by="ana")
     assert world.advance() == ["ams1"]
 
 
@@ -767,7 +767,7 @@ def test_who_began_a_campaign_overrules_no_verdict_of_a_ring_that_needs_approval
 ) -> None:
     """An approval of the next ring may have been given before there was a verdict."""
     world, digest = waiting(tmp_path, self_approval=permitted)
-    approve(world.site, digest, by="ben")
+    approve(world.site, digest, requested_by="ben")
     world.advance()
     world.bring("ams1", "complete")
     says("hold")
@@ -775,9 +775,9 @@ def test_who_began_a_campaign_overrules_no_verdict_of_a_ring_that_needs_approval
     before = world.site.store.get(world.key)
     if not permitted:
         with pytest.raises(RefusedError, match="what ring canary of .* has not proven is approved"):
-            resume_campaign(world.site, world.id, accept=True, by=" Ana ")
+            resume_campaign(world.site, world.id, accept=True, requested_by=" Ana ")
         assert world.site.store.get(world.key) == before
-    resume_campaign(world.site, world.id, accept=True, by="ana" if permitted else "ben")
+    resume_campaign(world.site, world.id, accept=True, requested_by="ana" if permitted else "ben")
     world.advance()
     assert world.record.rings[0].closed
 
@@ -789,7 +789,7 @@ def test_where_nobody_approves_who_began_a_campaign_may_overrule(tmp_path: Path,
 
 def test_an_approval_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world, digest = waiting(tmp_path)
-    approve(world.site, digest, by="ben")
+    approve(world.site, digest, requested_by="ben")
     now_is(monkeypatch, time.time() + 3601)
     assert world.advance() == []
     said = step_campaign(world.site, world.id)["message"]
@@ -801,7 +801,7 @@ def test_an_approval_can_expire_until_the_first_rollout_of_its_ring(
 ) -> None:
     """A ring of which every PoP is refused has not begun, however long that lasts."""
     world, digest = waiting(tmp_path)
-    approve(world.site, digest, by="ben")
+    approve(world.site, digest, requested_by="ben")
     theirs = claim_pop(world.site, plan=plan_rollout(world.site, "ams1", "accept_queue")["plan"])
     assert world.advance() == []
     assert "ams1 has a rollout" in world.record.pops["ams1"].refused
@@ -816,45 +816,47 @@ def test_an_approval_can_expire_until_the_first_rollout_of_its_ring(
 def test_an_approval_is_of_one_digest(tmp_path: Path) -> None:
     """What was approved of one campaign is worth nothing for the next one, nor after a change."""
     world, digest = waiting(tmp_path)
-    approve(world.site, digest, by="ben")
-    abort_campaign(world.site, world.id, by="ben")
+    approve(world.site, digest, requested_by="ben")
+    abort_campaign(world.site, world.id, requested_by="ben")
     with pytest.raises(RefusedError, match="needs no approval: it is aborted"):
-        approve(world.site, digest, by="ben")
+        approve(world.site, digest, requested_by="ben")
     world.begin_campaign()
     assert world.record.rings[0].digest != digest
     assert world.advance() == []
     world.write(campaign_document(gates={}))
     with pytest.raises(RefusedError, match="has changed since the campaign began"):
-        approve(world.site, world.record.rings[0].digest, by="ben")
+        approve(world.site, world.record.rings[0].digest, requested_by="ben")
     with pytest.raises(InputError, match="digest: no plan and no ring has the digest 'sha256:0'"):
-        approve(world.site, "sha256:0", by="ben")
+        approve(world.site, "sha256:0", requested_by="ben")
 
 
 def test_a_plan_is_approved_where_the_configuration_asks_for_it(tmp_path: Path) -> None:
     world = CampaignWorld(tmp_path, plan_approval=True)
     plan = plan_rollout(world.site, "ams1", "accept_queue")["plan"]
     with pytest.raises(RefusedError, match=f"plan {plan} waits for an approval"):
-        claim_pop(world.site, plan=plan, by="ana")
-    assert approve(world.site, plan, by="ben")["of"] == f"plan {plan}, accept_queue on ams1"
+        claim_pop(world.site, plan=plan, requested_by="ana")
+    assert (
+        approve(world.site, plan, requested_by="ben")["of"] == f"plan {plan}, accept_queue on ams1"
+    )
     with pytest.raises(RefusedError, match="ben asked for it"):
-        claim_pop(world.site, plan=plan, by="ben")
+        claim_pop(world.site, plan=plan, requested_by="ben")
     assert world.begun() == []
-    assert claim_pop(world.site, plan=plan, by="ana")["rollout"]
+    assert claim_pop(world.site, plan=plan, requested_by="ana")["rollout"]
 
 
 def test_who_calls_himself_otherwise_does_not_begin_what_he_approved(tmp_path: Path) -> None:
     world = CampaignWorld(tmp_path, plan_approval=True)
     plan = plan_rollout(world.site, "ams1", "accept_queue")["plan"]
-    approve(world.site, plan, by="ben")
+    approve(world.site, plan, requested_by="ben")
     with pytest.raises(RefusedError, match="ben asked for it"):
-        claim_pop(world.site, plan=plan, by="ana", asked_by="ben")
-    assert claim_pop(world.site, plan=plan, by="ana", asked_by="carl")["rollout"]
+        claim_pop(world.site, plan=plan, requested_by="ana", caller="ben")
+    assert claim_pop(world.site, plan=plan, requested_by="ana", caller="carl")["rollout"]
 
 
 def test_campaigns_have_to_be_approved_where_plans_have(tmp_path: Path) -> None:
     world = begun(tmp_path, plan_approval=True)
     assert world.advance() == []
-    approve(world.site, world.record.rings[0].digest, by="ben")
+    approve(world.site, world.record.rings[0].digest, requested_by="ben")
     assert world.advance() == ["ams1"]
 
 
@@ -865,7 +867,7 @@ def test_an_unknown_campaign_is_named(tmp_path: Path) -> None:
             verb(world.site, "x")
     with pytest.raises(InputError, match="there is no campaign 'x'; known: queue"):
         run_campaign(world.site, "x")
-    with pytest.raises(InputError, match="by: is missing"):
+    with pytest.raises(InputError, match="requested_by: is missing"):
         run_campaign(world.site, "queue", dry_run=False)
 
 

@@ -162,11 +162,11 @@ def test_a_request_is_excused_only_by_a_fault_in_its_time() -> None:
     assert not _of(auditor.requests([], unready, Faults(unready=[Window(19.0)])))
 
 
-def test_the_floor_is_missed_when_somebody_is_taken_out_below_it() -> None:
+def test_min_in_service_is_missed_when_somebody_is_taken_out_below_it() -> None:
     two = [_seen(0), _seen(10, e000="drain"), _seen(20, e000="maint", e001="drain")]
-    assert not _of(auditor.floor(two, 2, Faults()))
+    assert not _of(auditor.min_in_service(two, 2, Faults()))
     three = [*two, _seen(30, e000="maint", e001="maint", e002="drain")]
-    assert _of(auditor.floor(three, 2, Faults())) == [
+    assert _of(auditor.min_in_service(three, 2, Faults())) == [
         "e002 taken out of service, 1 left, 2 must stay"
     ]
 
@@ -174,24 +174,24 @@ def test_the_floor_is_missed_when_somebody_is_taken_out_below_it() -> None:
 def test_a_host_that_fell_counts_only_once_the_load_balancer_knows() -> None:
     out = {"e000": "maint", "e001": "maint"}
     fell_later = [_seen(0), _seen(10, **out), _seen(20, **out, e002="down")]
-    assert not _of(auditor.floor(fell_later, 2, Faults()))
+    assert not _of(auditor.min_in_service(fell_later, 2, Faults()))
     just_fell = [_seen(0), _seen(10, e000="down"), _seen(10.5, e000="down", e001="drain")]
     just_fell += [_seen(11, e000="down", e001="drain", e002="drain")]
-    assert not _of(auditor.floor(just_fell, 2, Faults()))
+    assert not _of(auditor.min_in_service(just_fell, 2, Faults()))
     long_ago = [_seen(0), _seen(10, e000="down"), _seen(20, e000="down", e001="drain")]
     long_ago += [_seen(30, e000="down", e001="maint", e002="drain")]
-    assert len(_of(auditor.floor(long_ago, 2, Faults()))) == 1
+    assert len(_of(auditor.min_in_service(long_ago, 2, Faults()))) == 1
 
 
 def test_a_server_that_was_forgotten_and_is_told_again_is_no_new_one() -> None:
     out = {"e000": "maint", "e001": "maint"}
     told_again = [_seen(0), _seen(10, **out), _seen(20), _seen(20.9, **out)]
-    assert not _of(auditor.floor(told_again, 2, Faults(forgot=[19.9])))
+    assert not _of(auditor.min_in_service(told_again, 2, Faults(forgot=[19.9])))
     one_more = [*told_again, _seen(30, **out, e002="drain")]
-    assert len(_of(auditor.floor(one_more, 2, Faults(forgot=[19.9])))) == 1
+    assert len(_of(auditor.min_in_service(one_more, 2, Faults(forgot=[19.9])))) == 1
     fell_and_back = [*told_again[:3], _seen(20.5, e000="down", e001="down"), _seen(29.5)]
     others = _seen(30, e002="drain", e003="drain")
-    assert not _of(auditor.floor([*fell_and_back, others], 2, Faults(forgot=[19.9])))
+    assert not _of(auditor.min_in_service([*fell_and_back, others], 2, Faults(forgot=[19.9])))
 
 
 def test_a_change_while_all_is_stopped_is_reported() -> None:

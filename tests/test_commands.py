@@ -96,7 +96,7 @@ def test_no_message_shows_a_part_of_a_command() -> None:
         ("run edgetune.retire_tuning lab1 tuning=nic_ring", 'has no parameter "cmd"'),
         ("run edgetune.run_campaign campain=queue", 'has no parameter "campain"'),
         ("run edgetune.run_campaign dry_run=false", 'requires the parameter "campaign"'),
-        ("run edgetune.rollout_pop pop=lab1 fraction=long", "could not convert string"),
+        ("run edgetune.rollout_pop pop=lab1 test_fraction=long", "could not convert string"),
         ("run edgetune.rollout_pop pop=lab1 soak=15x", 'soak: "15x" is no duration'),
         ("run edgetune.resume_pop pop=lab1 cause=weather", 'parameter "cause"'),
         ("run edgetune.start_campaign campaign=queue", "edgetune.start_campaign"),

@@ -122,7 +122,7 @@ def test_writing_once_is_enough(pack: Path, capsys: pytest.CaptureFixture[str]) 
         ("config.schema.yaml", "least 1m", "least 1s"),
         ("actions/plan_rollout.yaml", "    maximum: 0.95", "    maximum: 0.99"),
         ("actions/rollout_pop.yaml", "1s to 1h", "1s to 2h"),
-        ("workflows/rollout_pop.yaml", "  - force\n", ""),
+        ("workflows/rollout_pop.yaml", "  - drop_sessions\n", ""),
         ("workflows/rollout_pop.yaml", "      soak: <% ctx(soak) %>\n", ""),
         ("aliases/plan.yaml", "truncate(1500", "truncate(150"),
         ("aliases/start.yaml", "truncate(1500", "truncate(150"),

@@ -203,13 +203,13 @@ def test_an_acknowledgement_repeats_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALIASES)
 def test_who_asks_is_fixed_by_the_bot(name: str) -> None:
-    """Else `by=somebody` at the end of a command would stand in the record."""
+    """Else `requested_by=somebody` at the end of a command would stand in the record."""
     alias = ALIASES[name]
-    own = ACTIONS[alias["action_ref"]]["parameters"].get("by", {"immutable": True})
+    own = ACTIONS[alias["action_ref"]]["parameters"].get("requested_by", {"immutable": True})
     if own.get("immutable"):
-        assert "by" not in alias.get("immutable_parameters", {})
+        assert "requested_by" not in alias.get("immutable_parameters", {})
     else:
-        by = environment.from_string(alias["immutable_parameters"]["by"])
+        by = environment.from_string(alias["immutable_parameters"]["requested_by"])
         assert by.render(api_user="ana", user="bot") == "ana"
         assert by.render(api_user=None, user="bot") == "bot"
 

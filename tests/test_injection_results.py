@@ -64,17 +64,17 @@ def act(step: Callable[..., dict[str, Any]], **parameters: Any) -> dict[str, Any
 
 
 def person_stops(world: World, text: str) -> Any:
-    stopped = act(stop_all, by=text, reason=text)
+    stopped = act(stop_all, requested_by=text, reason=text)
     assert stopped_by(world.site), "the kill switch takes, whatever the reason"
     refused = act(claim_pop, plan=world.plan.digest)
-    return stopped, refused, act(rollout_status), act(resume_all, by=text)
+    return stopped, refused, act(rollout_status), act(resume_all, requested_by=text)
 
 
 def person_pauses(world: World, text: str) -> Any:
-    paused = act(pause_pop, pop="lab1", reason=text, by=text)
+    paused = act(pause_pop, pop="lab1", reason=text, requested_by=text)
     told = act(rollout_status), act(drain_hosts, **of_batch(world, 0))
     wrong = act(pause_pop, pop=text), act(resume_pop, pop=text, cause=text)
-    return paused, *told, *wrong, act(resume_pop, pop="lab1", by=text)
+    return paused, *told, *wrong, act(resume_pop, pop="lab1", requested_by=text)
 
 
 def of_batch(world: World, batch: int) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def of_batch(world: World, batch: int) -> dict[str, Any]:
 
 def person_decides(world: World, text: str) -> Any:
     given = {"rollout": world.rollout, "epoch": world.epoch, "owner": text}
-    marked = act(set_rollout_state, **given, state="baseline", by=text)
+    marked = act(set_rollout_state, **given, state="baseline", requested_by=text)
     world.epoch = marked["epoch"]
     return marked, act(rollout_status, rollout=world.rollout)
 

@@ -105,7 +105,8 @@ def trial(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Trial]:
 
 
 def test_all_that_was_written_down_is_told(trial: Trial) -> None:
-    told = {"health_name": "www.example.org", "region": "eu", "labels": ["new"], "floor": 0.5}
+    told = {"health_name": "www.example.org", "region": "eu", "labels": ["new"]}
+    told["min_in_service"] = 0.5
     trial.pops["lab1"].update(told, health="https://[::1]/h", health_tls="insecure", reboot_time=60)
     trial.change("lab1/hosts/e001", {"address": "10.0.0.2", "port": 2222, "rack": "r1"})
     trial.change("lab1/hosts/e001/server", "edge-1")
@@ -113,7 +114,7 @@ def test_all_that_was_written_down_is_told(trial: Trial) -> None:
     bmc = Bmc("https://127.0.10.1", "lab")
     assert trial.open().pop("lab1") == Pop(
         name="lab1",
-        floor=0.5,
+        min_in_service=0.5,
         health="https://[::1]/h",
         ports=(443,),
         reboot_time=60.0,
@@ -144,7 +145,7 @@ def test_every_pop_is_known_and_no_other(trial: Trial) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "says"),
     [
-        ("lab1/floor", 7, "pops.lab1.floor: 7 is above 1"),
+        ("lab1/min_in_service", 7, "pops.lab1.min_in_service: 7 is above 1"),
         ("lab1/health", "ftp://a/", "pops.lab1.health: 'ftp://a/' does not match"),
         ("lab1/hosts", {}, "pops.lab1.hosts: is empty"),
         ("lab1/hosts/e001/address", None, "pops.lab1.hosts.e001.address: is missing"),

@@ -60,7 +60,7 @@ class RolloutStatus(Action):
         end = time.monotonic() + 100
         while time.monotonic() < end and not (home / "tell").exists():
             time.sleep(0.02)
-        return {"rollouts": [{"owner": ended[0], "left": "WITHOUT AN OWNER: r"}]}
+        return {"rollouts": [{"owner": ended[0], "orphan_notice": "WITHOUT AN OWNER: r"}]}
 """
 
 

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.processes
 
 PATIENCE = 400.0
 ROLLOUT = ["pop=lab1", "tuning=accept_queue", "dry_run=false", "wait=true"]
-SHORT = ["baseline=4", "soak=600", "interval=2", "warmup=1", "alpha_help=0.2", "alpha_harm=0.2"]
+SHORT = ["baseline=4", "soak=600", "interval=2", "warmup=1", "alpha_benefit=0.2", "alpha_harm=0.2"]
 
 
 class Terminal:

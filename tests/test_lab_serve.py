@@ -690,7 +690,7 @@ def test_the_guard_finds_a_sick_host_and_its_rule_rolls_back(home: Path) -> None
     assert execution.action.ref == "edgetune.roll_back_pop"
     assert execution.parameters["rollout"] == world.rollout
     assert execution.parameters["epoch"] == read_rollout(world.site, world.rollout).head.epoch
-    assert execution.parameters["by"] == "rule roll_back_degraded"
+    assert execution.parameters["requested_by"] == "rule roll_back_degraded"
     assert "answers in 900 ms, 1.0 ms is usual" in execution.parameters["reason"]
 
 

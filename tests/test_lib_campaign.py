@@ -33,7 +33,7 @@ def test_rings_take_the_options_and_gates_of_the_campaign_and_have_their_own(
 ) -> None:
     document = campaign_document(
         gates={
-            "most_at_once": 3,
+            "max_concurrent": 3,
             "approval": {"required": True, "expires": 600},
             "freezes": [{"days": ["sun"]}],
         }
@@ -47,9 +47,9 @@ def test_rings_take_the_options_and_gates_of_the_campaign_and_have_their_own(
     assert (canary.options.soak, early.options.soak, fleet.options.soak) == (3600, 3600, 7200)
     assert {ring.options.interval for ring in (canary, early, fleet)} == {10}
     assert canary.gates == early.gates
-    assert (canary.gates.verdict, canary.gates.most_at_once) == ("pooled", 3)
+    assert (canary.gates.verdict, canary.gates.max_concurrent) == ("pooled", 3)
     assert (len(canary.gates.freezes), fleet.gates.freezes) == (1, ())
-    assert (fleet.gates.verdict, fleet.gates.most_at_once) == ("each", 3)
+    assert (fleet.gates.verdict, fleet.gates.max_concurrent) == ("each", 3)
     assert (fleet.gates.approval, fleet.gates.self_approval) == (True, True)
     assert fleet.gates.approval_expires == 600
 
@@ -78,10 +78,10 @@ def test_the_digest_covers_everything(tmp_path: Path) -> None:
         ("rings.0.soak", "2x", 'rings[0].soak: "2x" is no duration; write 90s, 15m, 2h, 1d,'),
         ("rings.0.gates", {"freeze": []}, "gates.freeze: is not known here (did you mean freezes"),
         ("rollout.looks", 2.5, "rollout.looks: must be a whole number"),
-        ("rollout.fraction", 0.99, "rollout.fraction: 0.99 is above 0.95"),
+        ("rollout.test_fraction", 0.99, "rollout.test_fraction: 0.99 is above 0.95"),
         ("rollout.seed", 4, "rollout.seed: is not known here"),
-        ("gates", {"most_at_once": 0}, "gates.most_at_once: 0 is below 1"),
-        ("gates", {"most_at_once": 1.5}, "gates.most_at_once: must be a whole number"),
+        ("gates", {"max_concurrent": 0}, "gates.max_concurrent: 0 is below 1"),
+        ("gates", {"max_concurrent": 1.5}, "gates.max_concurrent: must be a whole number"),
         ("gates", {"verdict": "none"}, "gates.verdict: 'none' is none of pooled, each"),
         ("gates", {"approval": {"required": "yes"}}, "gates.approval.required: must be true or"),
         ("gates", {"approval": {"expires": 1}}, "gates.approval.expires: 1s is below 1m"),
@@ -271,6 +271,6 @@ def test_the_campaign_of_the_documents_is_one(tmp_path: Path) -> None:
     path = tmp_path / "queue.yaml"
     path.write_text(shown)
     campaign = load_campaign(path)
-    assert [ring.gates.most_at_once for ring in campaign.rings] == [1, 1, 4]
+    assert [ring.gates.max_concurrent for ring in campaign.rings] == [1, 1, 4]
     found = pops_by_ring(campaign, inventory(tmp_path))
     assert list(found.values()) == [("ams1",), ("lax1",), ("ams2", "fra1")]

@@ -26,9 +26,13 @@ def _change(document: Any, path: str, value: Any) -> Any:
 @pytest.mark.parametrize(
     ("path", "value", "says"),
     [
-        ("pops/lab1/floor", "half", "pops.lab1.floor: must be a number"),
-        ("pops/lab1/floor", 1.5, "pops.lab1.floor: 1.5 is above 1"),
-        ("pops/lab1/flor", 0.5, "pops.lab1.flor: is not known here (did you mean floor?)"),
+        ("pops/lab1/min_in_service", "half", "pops.lab1.min_in_service: must be a number"),
+        ("pops/lab1/min_in_service", 1.5, "pops.lab1.min_in_service: 1.5 is above 1"),
+        (
+            "pops/lab1/min_in_servise",
+            0.5,
+            "pops.lab1.min_in_servise: is not known here (did you mean min_in_service?)",
+        ),
         ("pops/lab1/health", "ftp://a/", "pops.lab1.health: 'ftp://a/' does not match"),
         ("pops/lab1/health", "http://u:p@a/", "pops.lab1.health: 'http://u:p@a/' does not match"),
         ("pops/lab1/health", "http://a:99999/", "pops.lab1.health: 'http://a:99999/': Port out of"),
@@ -253,9 +257,11 @@ def test_missing_file_is_one_clear_line(tmp_path: Path) -> None:
         YamlInventory(tmp_path / "nowhere.yaml")
 
 
-@pytest.mark.parametrize(("floor", "must"), [(0.5, 4), (0.51, 5), (0.0, 0), (1.0, 8), (0.7, 6)])
-def test_floor_is_rounded_up(tmp_path: Path, floor: float, must: int) -> None:
-    assert pop(tmp_path, 8, floor).must_serve == must
+@pytest.mark.parametrize(
+    ("min_in_service", "must"), [(0.5, 4), (0.51, 5), (0.0, 0), (1.0, 8), (0.7, 6)]
+)
+def test_min_in_service_is_rounded_up(tmp_path: Path, min_in_service: float, must: int) -> None:
+    assert pop(tmp_path, 8, min_in_service).must_serve == must
 
 
 @pytest.mark.parametrize("place", ["[2001:db8::1]", "[fe80::1%eth0]", "[::ffff:10.0.0.1]"])

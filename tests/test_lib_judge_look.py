@@ -424,8 +424,8 @@ def test_what_could_be_seen_is_known_from_the_baseline(tmp_path: Path) -> None:
 
 def test_the_pops_of_a_ring_are_strata_of_one_test(tmp_path: Path) -> None:
     """What no PoP of four hosts can show alone, six of them show together."""
-    made = planned(tmp_path, hosts=4, alpha_help=0.2, alpha_harm=0.2)
-    made = replace(made, options=replace(made.options, alpha_help=0.05, alpha_harm=0.05))
+    made = planned(tmp_path, hosts=4, alpha_benefit=0.2, alpha_harm=0.2)
+    made = replace(made, options=replace(made.options, alpha_benefit=0.05, alpha_harm=0.05))
     records = {}
     for number in range(6):
         soak = Soak(made, drops(made, 3, 3))

@@ -82,8 +82,8 @@ def test_the_bounds_of_an_option_are_those_that_are_told(each: Option) -> None:
 
 
 def test_a_number_that_is_none_is_out_of_bounds() -> None:
-    with pytest.raises(InputError, match="fraction: nan is below 0.05"):
-        Options(fraction=float("nan")).checked()
+    with pytest.raises(InputError, match="test_fraction: nan is below 0.05"):
+        Options(test_fraction=float("nan")).checked()
 
 
 @pytest.mark.parametrize("each", EVERY, ids=lambda each: each.name)

@@ -24,18 +24,18 @@ from tests.builders import observed, plan, pop, proofs, tuning
 @settings(max_examples=60, deadline=None)
 @given(
     hosts=st.integers(7, 60),
-    floor=st.floats(0, 0.85),
+    min_in_service=st.floats(0, 0.85),
     seed=st.integers(1, 10**6),
     batch_size=st.integers(0, 9),
 )
 def test_every_plan_keeps_its_promises(
-    hosts: int, floor: float, seed: int, batch_size: int
+    hosts: int, min_in_service: float, seed: int, batch_size: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        made = plan(Path(folder), hosts, floor, seed=seed, batch_size=batch_size)
+        made = plan(Path(folder), hosts, min_in_service, seed=seed, batch_size=batch_size)
     split = made.groups
     assert sorted(split["test"] + split["control"]) == [f"e{i:03d}" for i in range(hosts)]
-    changed = [b for b in made.batches if b.what == "change"] + made.promote_batches
+    changed = [b for b in made.batches if b.batch_type == "change"] + made.promote_batches
     assert sorted(h for batch in changed for h in batch.hosts) == sorted(
         split["test"] + split["control"]
     )
@@ -46,7 +46,7 @@ def test_every_plan_keeps_its_promises(
 
 
 def test_control_hosts_reboot_in_matched_batches(tmp_path: Path) -> None:
-    ways = [(b.what, len(b.hosts)) for b in plan(tmp_path).batches]
+    ways = [(b.batch_type, len(b.hosts)) for b in plan(tmp_path).batches]
     assert ways == [("change", 1), ("sham", 1), ("change", 3), ("sham", 3)]
 
 
@@ -64,9 +64,11 @@ def test_a_pop_too_small_to_split_is_refused(tmp_path: Path) -> None:
         plan(tmp_path, hosts=4)
 
 
-def test_a_pop_too_small_for_its_floor_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match="too small to keep its floor: 8 of its 8 hosts"):
-        plan(tmp_path, floor=0.9)
+def test_a_pop_too_small_for_its_min_in_service_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        RefusedError, match="too small to keep its min_in_service: 8 of its 8 hosts"
+    ):
+        plan(tmp_path, min_in_service=0.9)
 
 
 @pytest.mark.slow
@@ -119,7 +121,7 @@ def test_an_optional_setting_is_left_out_where_it_is_unsupported(tmp_path: Path)
     seen = {host.name: observed(host.name) for host in site.hosts}
     seen["e003"] = observed("e003", "unsupported")
     made = make_plan(
-        site, optional, rendered, seen, Options(seed=1, fraction=0.5), proofs(site), {}
+        site, optional, rendered, seen, Options(seed=1, test_fraction=0.5), proofs(site), {}
     )
     assert made.unchanged == ["e003"]
     another = replace(what.settings[0], kind="file", target={"path": "/etc/own.conf"})
@@ -144,7 +146,11 @@ def test_an_unsupported_setting_refuses_and_names_the_host(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("options", "field"),
-    [({"fraction": 0}, "fraction"), ({"soak": 100}, "soak"), ({"interval": 0}, "interval")],
+    [
+        ({"test_fraction": 0}, "test_fraction"),
+        ({"soak": 100}, "soak"),
+        ({"interval": 0}, "interval"),
+    ],
 )
 def test_options_out_of_range_are_named(options: dict[str, Any], field: str) -> None:
     with pytest.raises(InputError, match=f"parameter: {field}: "):
@@ -170,16 +176,25 @@ def test_a_damaged_plan_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_plan_of_an_earlier_version_is_read(tmp_path: Path) -> None:
-    today = plan(tmp_path)
+    today = plan(tmp_path, drop_sessions=True)
     later = ("digest", "draws", "machines", "restarts")
     body = {name: value for name, value in today.document().items() if name not in later}
-    body["options"] = {n: v for n, v in body["options"].items() if n != "without_packets"}
+    names = {
+        "drop_sessions": "force",
+        "test_fraction": "fraction",
+        "alpha_benefit": "alpha_help",
+    }
+    body["options"] = {names.get(n, n): v for n, v in body["options"].items()}
+    del body["options"]["without_packets"]
+    for batch in [*body["batches"], *body["promote_batches"]]:
+        batch["what"] = batch.pop("batch_type")
     # Up to 0.9 one list of resets was for all, and 0.6 counted ways without end.
     body.update(resets=["GracefulRestart", "ForceRestart"], assignments=math.comb(200, 100))
     digest = digest_of(body)
     old = read_plan(json.dumps({**body, "digest": digest}), digest)
     assert (old.digest, old.draws, old.machines, old.restarts) == (digest, 1, {}, {})
     assert old.assignments == MOST_WAYS
+    assert old.options == today.options
     assert old.batches == today.batches and old.profiles == today.profiles
 
 

@@ -85,7 +85,7 @@ def test_a_batch_is_told_once_it_is_wholly_done(tmp_path: Path, tell: Tell) -> N
     assert tell("check_health", {**done, "failed": [host]}, ended="failed") == []
     back = world.mark("rolling_back")["first_batch"]
     waits = check_health(world.site, world.rollout, world.epoch, back)
-    assert (waits["left"], tell("check_health", waits)) == (1, [])
+    assert (waits["remaining"], tell("check_health", waits)) == (1, [])
     assert waits["message"] == f"batch 1 of 1: {host} waiting for room"
 
 
@@ -144,9 +144,9 @@ def test_a_pause_is_told_once(tmp_path: Path, tell: Tell) -> None:
     world = changing(tmp_path)
     listens(world)
     for step, more in ((pause_pop, {"reason": "the final"}), (resume_pop, {})):
-        first = step(world.site, "lab1", by="ana", **more)
+        first = step(world.site, "lab1", requested_by="ana", **more)
         assert tell(step.__name__, first) == post(first["message"])
-        again = step(world.site, "lab1", by="ana", **more)
+        again = step(world.site, "lab1", requested_by="ana", **more)
         assert (again["changed"], tell(step.__name__, again)) == (False, [])
 
 
@@ -200,7 +200,7 @@ def test_what_nobody_asked_for_in_chat_is_told_where_the_configuration_says(
     tmp_path: Path, asked_in: str, told_in: str
 ) -> None:
     world = CampaignWorld(tmp_path, chat_channel="C9")
-    begun = run_campaign(world.site, "queue", dry_run=False, by="ana", channel=asked_in)
-    step = step_campaign(world.site, begun["campaign"], owner="run-1", by="cron")
+    begun = run_campaign(world.site, "queue", dry_run=False, requested_by="ana", channel=asked_in)
+    step = step_campaign(world.site, begun["campaign"], owner="run-1", requested_by="cron")
     assert [news["channel"] for news in step["news"]] == [told_in]
     assert [head.channel for head in all_heads(world.site)] == [told_in]

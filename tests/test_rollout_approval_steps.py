@@ -26,10 +26,10 @@ class Approved(EmptyWorld):
         made = plan(folder)
         save_plan(self.site, made)
         self.digest = made.digest
-        approve(self.site, self.digest, by="ben")
+        approve(self.site, self.digest, requested_by="ben")
 
     def start(self, by: str = "ana") -> str:
-        begun = claim_pop(self.site, plan=self.digest, by=by, asked_by=by)
+        begun = claim_pop(self.site, plan=self.digest, requested_by=by, caller=by)
         self.rollout, self.epoch = begun["rollout"], begun["epoch"]
         return self.rollout
 
@@ -57,7 +57,7 @@ def test_an_approval_begins_one_rollout(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match=said):
         world.start()
     assert world.site.claims.holder("lab1") is None
-    approve(world.site, world.digest, by="ben")
+    approve(world.site, world.digest, requested_by="ben")
     assert world.start() != first
 
 
@@ -121,7 +121,7 @@ def test_a_name_that_cannot_be_compared_neither_approves_nor_begins(tmp_path: Pa
     world = Approved(tmp_path)
     for call in (
         lambda: world.start(by="b\u0435n"),
-        lambda: approve(world.site, world.digest, by="b\u0435n"),
+        lambda: approve(world.site, world.digest, requested_by="b\u0435n"),
     ):
         with pytest.raises(RefusedError, match="mixes CYRILLIC and LATIN letters"):
             call()

@@ -162,8 +162,8 @@ def test_a_bmc_is_asked_to_restart_no_other_machine_than_its_host(
 
 def test_hosts_as_wanted_are_neither_drained_nor_rebooted(world: BiosWorld) -> None:
     world.bmcs.current["e003"][SNOOP] = HOME
-    assert "as wanted already: e003" in _plan(world, alpha_help=0.1)["text"]
-    world.enter(alpha_help=0.1)
+    assert "as wanted already: e003" in _plan(world, alpha_benefit=0.1)["text"]
+    world.enter(alpha_benefit=0.1)
     world.roll_all(world.mark("changing"))
     assert world.hosts.reboots("e003") == 0
     assert "e003" not in {name for name, _ in world.balancer.log}
@@ -186,7 +186,7 @@ def test_a_machine_without_the_setting_refuses_the_plan(world: BiosWorld) -> Non
     del world.bmcs.current["e002"][SNOOP]
     with pytest.raises(RefusedError, match="e002: bios.snoop_mode: this machine has no attribute"):
         _plan(world)
-    assert "e002" not in str(_plan(world, exclude=("e002",), alpha_help=0.1)["test"])
+    assert "e002" not in str(_plan(world, exclude=("e002",), alpha_benefit=0.1)["test"])
 
 
 def test_a_bmc_that_does_not_answer_refuses_the_plan(world: BiosWorld) -> None:
@@ -656,7 +656,7 @@ def test_a_value_that_reverts_with_the_next_boot_is_drift(world: BiosWorld) -> N
 
 
 def test_drift_asks_no_bmc_of_hosts_that_no_tuning_touched(world: BiosWorld) -> None:
-    world.complete(exclude=("e003",), alpha_help=0.1)
+    world.complete(exclude=("e003",), alpha_benefit=0.1)
     asked = len(world.bmcs.asked)
     watch_drift(world.site)
     assert {name for name, _, _ in world.bmcs.asked[asked:]} == world.hosts.boot.keys() - {"e003"}

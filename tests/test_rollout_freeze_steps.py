@@ -36,7 +36,9 @@ def test_no_batch_begins_before_its_end(tmp_path: Path, disruption: str) -> None
     assert set(world.at(0).values()) == {"planned"}
     assert result["message"].startswith("lab1 is frozen by final until 2")
     assert result["message"].endswith("Z; no further batch begins")
-    assert result["again_in"] == 300, "a weekend of quarters of a minute is too much for a workflow"
+    assert result["retry_after"] == 300, (
+        "a weekend of quarters of a minute is too much for a workflow"
+    )
     assert "lab1 is frozen by final" in rollout_status(world.site)["text"]
     frozen(world, 0)
     world.roll(0)

@@ -198,7 +198,7 @@ def _draining(tmp_path: Path, count: int) -> tuple[World, int, list[str]]:
     """A batch of several hosts that is being drained."""
     world = changing(tmp_path / "many")
     batches = world.plan.batches
-    batch = next(n for n, b in enumerate(batches) if b.what == "change" and len(b.hosts) > 1)
+    batch = next(n for n, b in enumerate(batches) if b.batch_type == "change" and len(b.hosts) > 1)
     names = _hosts(world, batch)
     assert len(names) >= count
     world.step(begin_drain, batch)

@@ -23,7 +23,7 @@ def practice(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Practice]:
 
 def test_a_tuning_that_helps_is_promoted_and_can_be_taken_back_by_hand(practice: Practice) -> None:
     before, lost = practice.fingerprints(), practice.lost()
-    done = practice.roll_out("tuning=accept_queue", *FOUR, "by=ana")
+    done = practice.roll_out("tuning=accept_queue", *FOUR, "requested_by=ana")
     found = (done["exit"], done["outcome"], done["verdict"])
     assert found == (0, "promoted", "improved"), done["text"]
     assert practice.somaxconn() == {"4096"}

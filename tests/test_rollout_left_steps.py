@@ -55,19 +55,19 @@ def test_what_an_ended_execution_carried_on_has_no_owner_at_once(tmp_path: Path)
     world = changing(tmp_path)
     drain, *_ = world.way(0)
     world.step(drain, 0)
-    assert rollout_status(world.site)["rollouts"][0]["left"] == ""
+    assert rollout_status(world.site)["rollouts"][0]["orphan_notice"] == ""
     told = rollout_status(world.site, ended=["another", "run-1"])
     (row,) = told["rollouts"]
     assert (row["owner"], told["message"]) == ("run-1", "1 rollout, 1 without an owner")
     names = ", ".join(world.at(0))
-    assert row["left"].splitlines() == [
+    assert row["orphan_notice"].splitlines() == [
         f"WITHOUT AN OWNER: {world.rollout}",
         "  accept_queue on lab1: changing",
         f"  out of service by its record: {names}",
         f"  carry on:   st2 run edgetune.rollout_pop rollout={world.rollout}",
         f"  roll back:  st2 run edgetune.roll_back_pop rollout={world.rollout}",
     ]
-    assert told["text"].startswith(row["left"])
+    assert told["text"].startswith(row["orphan_notice"])
 
 
 def test_rollouts_without_an_owner_come_first(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_claims_that_are_away_hide_no_rollout(
     told = rollout_status(world.site)
     assert told["ids"] == [world.rollout]
     assert told["text"].startswith("Which rollouts have an owner is not known: Redis: is away.")
-    assert rollout_status(world.site, ended=["run-1"])["rollouts"][0]["left"]
+    assert rollout_status(world.site, ended=["run-1"])["rollouts"][0]["orphan_notice"]
 
 
 def test_a_rollback_is_carried_on_by_a_rollback() -> None:

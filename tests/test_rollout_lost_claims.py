@@ -85,7 +85,7 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Callable[[EmptyWorld], A
 
 def took_a_new_epoch(world: World, before: int) -> None:
     """Somebody takes the rollout over: above all that was ever given away, alone from then on."""
-    taken = take_over_rollout(world.site, world.rollout, by="bo")
+    taken = take_over_rollout(world.site, world.rollout, requested_by="bo")
     assert taken["epoch"] > before
     for epoch in range(1, taken["epoch"]):
         with pytest.raises(FencedError):

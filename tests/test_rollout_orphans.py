@@ -197,7 +197,7 @@ def test_a_rollback_that_cannot_be_planned_yet_is_decided_all_the_same(
     with monkeypatch.context() as patch:
         patch.setattr(world.balancer, "servers", away)
         with pytest.raises(DrainError):
-            begin_rollback(world.site, world.rollout, by="ana")
+            begin_rollback(world.site, world.rollout, requested_by="ana")
     assert world.head.state == "rolling_back"
     world.take_over()
     assert _survey(world)[0] == "roll_back"
@@ -226,7 +226,7 @@ def test_nothing_begins_while_everything_is_stopped(tmp_path: Path) -> None:
     world.mark("rolling_back")
     world.mark("rolled_back")
     release_claim(world.site, world.rollout, world.epoch)
-    stop_all(world.site, by="ana")
+    stop_all(world.site, requested_by="ana")
     with pytest.raises(RefusedError, match="everything is stopped"):
         claim_pop(world.site, plan=world.plan.digest)
     assert world.site.claims.holder("lab1") is None

@@ -185,7 +185,7 @@ def test_a_host_that_quarantine_took_out_serves_again_once_released(tmp_path: Pa
     assert (world.balancer.state[host], world.hosts.not_ready) == ("ready", set())
 
 
-def test_the_floor_keeps_a_quarantined_host_in_service_and_it_is_said(tmp_path: Path) -> None:
+def test_min_in_service_keeps_a_quarantined_host_in_service_and_it_is_said(tmp_path: Path) -> None:
     world, host = _stuck_live(tmp_path)
     for other in [name for name in world.balancer.state if name != host][:4]:
         world.balancer.up[other] = False

@@ -150,7 +150,7 @@ def test_a_baseline_is_over_with_the_sample_that_ends_it(tmp_path: Path) -> None
     world.mark("baseline")
     given = {"rollout": world.rollout, "epoch": world.epoch}
     early = sample_hosts(world.site, **given)
-    assert (early["due"], early["again_in"] <= 10) == (False, True)
+    assert (early["due"], early["retry_after"] <= 10) == (False, True)
     opened = as_owner(world.site, world.rollout)
     opened.head.baseline[1] = time.time() + 1.5
     assert _next_sample(opened, False) <= 2
@@ -188,7 +188,7 @@ def test_samples_that_follow_soon_are_taken_by_one_task(tmp_path: Path, monkeypa
     times = {*world.site.samples.window("lab1", clock.begun, clock.now).time}
     # At once, and then on the grid: 3 s later, 8, 13, and no more in a while.
     assert sorted(round(at - clock.begun, 3) for at in times) == [0, 3, 8, 13]
-    assert (told["due"], told["again_in"]) == (False, 5)
+    assert (told["due"], told["retry_after"]) == (False, 5)
 
 
 def test_a_task_that_samples_ends_with_its_claim(tmp_path: Path, monkeypatch: Any) -> None:
@@ -206,17 +206,17 @@ def test_what_the_rule_samples_is_not_sampled_again(tmp_path: Path) -> None:
     world = World(tmp_path, interval=SAMPLED_EVERY, baseline=6000)
     world.mark("baseline")
     first = sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
-    assert (first["samples"], first["again_in"] <= SAMPLED_EVERY) == (8, True)
+    assert (first["samples"], first["retry_after"] <= SAMPLED_EVERY) == (8, True)
     sample_running(world.site)
     later = sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
     assert later["samples"] == 0
     assert later["message"] == "the rule sample_running sampled it in this interval already"
-    assert later["again_in"] == world.site.config.owner_timeout // 3
+    assert later["retry_after"] == world.site.config.owner_timeout // 3
     opened = as_owner(world.site, world.rollout)
     opened.head.baseline[1] = time.time() + 20
     opened.save()
     soon = sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
-    assert soon["again_in"] <= 20
+    assert soon["retry_after"] <= 20
 
 
 @pytest.mark.parametrize("ago", [None, SAMPLED_EVERY + 1, -3600])
@@ -229,7 +229,7 @@ def test_a_sample_of_ours_does_not_stand_for_one_of_the_rule(
         world.site.heartbeats.beat("sample_running:lab1", Heartbeat(time.time() - ago))
     given = {"rollout": world.rollout, "epoch": world.epoch}
     told = [sample_hosts(world.site, **given) for _ in range(2)]
-    assert [(each["samples"], each["again_in"] <= SAMPLED_EVERY) for each in told] == [
+    assert [(each["samples"], each["retry_after"] <= SAMPLED_EVERY) for each in told] == [
         (8, True)
     ] * 2
 

@@ -37,7 +37,7 @@ def test_no_batch_begins(world: World, batch: int, cause: str) -> None:
     pause_pop(world.site, "lab1", cause, "because", "ana")
     result = world.step(drain_hosts, batch)
     assert (result["waiting"], world.balancer.log) == (1, [])
-    assert result["again_in"] == 60
+    assert result["retry_after"] == 60
     why = f"lab1 is paused ({cause}, by ana: because); no further batch begins"
     assert result["message"] == why
     resume_pop(world.site, "lab1")
@@ -49,7 +49,7 @@ def test_who_waits_is_seen_to_live(world: World) -> None:
     """Else the rollout of a paused PoP is recovered over and over, and then rolled back."""
     world.site.config = replace(world.site.config, owner_timeout=60)
     pause_pop(world.site, "lab1")
-    assert world.step(drain_hosts, 0)["again_in"] == 20
+    assert world.step(drain_hosts, 0)["retry_after"] == 20
 
 
 def test_a_tuning_that_drains_nothing_waits_too(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def read_claim(world: World) -> Any:
 
 def test_no_rollout_begins(tmp_path: Path) -> None:
     world = EmptyWorld(tmp_path)
-    pause_pop(world.site, "lab1", reason="a final", by="ana")
+    pause_pop(world.site, "lab1", reason="a final", requested_by="ana")
     said = r"lab1 is paused \(asked, by ana: a final\); st2 run edgetune.resume_pop pop=lab1 lets"
     with pytest.raises(RefusedError, match=said):
         world.begin(tmp_path)
@@ -140,8 +140,8 @@ def test_a_campaign_waits_for_the_pop_and_says_so(tmp_path: Path) -> None:
 
 def test_pauses_are_those_of_one_pop(tmp_path: Path) -> None:
     world = CampaignWorld(tmp_path)
-    pause_pop(world.site, "ams1", by="ana")
-    pause_pop(world.site, "lax1", "surge", by="ben")
+    pause_pop(world.site, "ams1", requested_by="ana")
+    pause_pop(world.site, "lax1", "surge", requested_by="ben")
     text = rollout_status(world.site)["text"]
     assert "ams1 is paused (asked, by ana); st2 run edgetune.resume_pop pop=ams1 lets it" in text
     assert "lax1 is paused (surge, by ben)" in text

@@ -157,8 +157,8 @@ def test_a_claim_without_a_record_is_told_with_its_owner(world: EmptyWorld) -> N
 
 
 def test_what_stops_or_pauses_is_told_beside_the_plan(world: EmptyWorld) -> None:
-    stop_all(world.site, by="ana", reason="night")
-    pause_pop(world.site, "lab1", by="ana", reason="quiet")
+    stop_all(world.site, requested_by="ana", reason="night")
+    pause_pop(world.site, "lab1", requested_by="ana", reason="quiet")
     text = _plan(world)["text"]
     assert "everything is stopped: stopped by ana: night" in text
     assert "lab1 is paused (" in text
@@ -237,7 +237,7 @@ def test_the_doctor_of_a_pop_that_is_well_finds_nothing(world: EmptyWorld) -> No
 def test_the_doctor_changes_nothing_whatever_it_finds(tmp_path: Path) -> None:
     world = changing(tmp_path / "w")
     world.roll(0)
-    stop_all(world.site, by="ana")
+    stop_all(world.site, requested_by="ana")
     world.hosts.health = {"e003": "answers 404 Not Found"}
     world.hosts.unreachable = {"e004"}
     world.balancer.state["e005"] = "maint"
@@ -252,7 +252,7 @@ def test_the_doctor_changes_nothing_whatever_it_finds(tmp_path: Path) -> None:
 
 def test_the_doctor_lists_everything_that_is_wrong_and_what_to_do(tmp_path: Path) -> None:
     world = changing(tmp_path / "w")
-    stop_all(world.site, by="ana")
+    stop_all(world.site, requested_by="ana")
     world.hosts.health = dict.fromkeys(world.balancer.state, "answers 404 Not Found")
     world.hosts.unreachable, world.hosts.not_ready = {"e004"}, {"e006"}
     world.hosts.ahead["e007"] = 600

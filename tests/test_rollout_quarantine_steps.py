@@ -80,7 +80,7 @@ def test_a_new_machine_is_adopted_from_quarantine(world: World) -> None:
     host = _quarantine(world)
     _replaced(world, host)
     assert world.balancer.state[host] == "maint"
-    adopt_host(world.site, world.rollout, host, by="ana")
+    adopt_host(world.site, world.rollout, host, requested_by="ana")
     assert world.balancer.state[host] == "ready"
     assert world.head.quarantined == {}
     assert world.site.claims.expiries(["lab1"])["lab1"] <= world.site.config.claim_grace
@@ -152,7 +152,7 @@ def test_hosts_outside_of_the_rollout_are_named(tmp_path: Path) -> None:
 
 def _plan(world: World, *exclude: str) -> dict[str, Any]:
     return plan_rollout(
-        world.site, pop="lab1", tuning="accept_queue", exclude=exclude, alpha_help=0.1
+        world.site, pop="lab1", tuning="accept_queue", exclude=exclude, alpha_benefit=0.1
     )
 
 

@@ -24,7 +24,7 @@ from tests.test_injection_chat import ALIASES, answer
 from tests.world import World, changing, prove
 
 _DONE: dict[str, Any] = {
-    "sample_hosts": {"due": True, "again_in": 0},
+    "sample_hosts": {"due": True, "retry_after": 0},
     "check_baseline": {"message": "enough"},
     "compare_groups": {"decision": "", "verdict": "", "message": "", "text": ""},
 }
@@ -133,7 +133,7 @@ def test_a_step_that_fails_is_the_reason_of_the_rollback(
 ) -> None:
     world = World(tmp_path)
     status, output = Conductor(world, tmp_path, task, way).output(
-        "rollout_pop", rollout=world.rollout, dry_run=False, by="ana"
+        "rollout_pop", rollout=world.rollout, dry_run=False, requested_by="ana"
     )
     assert (status, output["outcome"]) == ("failed", "rolled_back")
     reason, by = _rollback(world)
@@ -147,7 +147,7 @@ def test_a_step_that_fails_is_the_reason_of_the_rollback(
 def test_a_batch_that_cannot_begin_is_the_reason_of_the_rollback(tmp_path: Path, way: str) -> None:
     world = World(tmp_path)
     status, output = Conductor(world, tmp_path, "roll_batch", way).output(
-        "rollout_pop", rollout=world.rollout, dry_run=False, by="ana"
+        "rollout_pop", rollout=world.rollout, dry_run=False, requested_by="ana"
     )
     assert (status, output["outcome"]) == ("failed", "rolled_back")
     assert _rollback(world)[0] == "batch 0: cannot read (( x }} (  y  }"
@@ -157,7 +157,7 @@ def test_a_workflow_that_cannot_begin_is_named_with_the_reason(tmp_path: Path) -
     world = _soaking(tmp_path)
     conductor = Conductor(world, tmp_path, "promote", "not there")
     conductor.looks = {"decision": "promote", "message": "improved: a lot"}
-    status, output = conductor.output("advance_rollout", rollout=world.rollout, by="ana")
+    status, output = conductor.output("advance_rollout", rollout=world.rollout, requested_by="ana")
     assert (status, output["message"]) == ("failed", "promote: cannot read (( x }} (  y  }")
 
 
@@ -226,7 +226,7 @@ def test_a_promotion_that_fails_is_told_by_its_step_and_not_by_its_verdict(
     prove(world.site, world.rollout)
     conductor = Conductor(world, tmp_path, "apply_tuning", way)
     conductor.looks = {"decision": "promote", "message": "improved: a lot"}
-    _, output = conductor.output("advance_rollout", rollout=world.rollout, by="ana")
+    _, output = conductor.output("advance_rollout", rollout=world.rollout, requested_by="ana")
     assert output["outcome"] == "rolled_back"
     reason, by = _rollback(world)
     told = "batch 4: apply_tuning"
@@ -242,7 +242,7 @@ def test_a_promotion_that_fails_is_told_by_its_step_and_not_by_its_verdict(
 def test_nothing_is_taken_back_because_a_store_is_away(tmp_path: Path, task: str) -> None:
     world = World(tmp_path)
     conductor = Conductor(world, tmp_path, task, "away")
-    given = {"rollout": world.rollout, "dry_run": False, "by": "ana"}
+    given = {"rollout": world.rollout, "dry_run": False, "requested_by": "ana"}
     status, output = conductor.output("rollout_pop", **given)
     assert (status, output["outcome"]) == ("failed", "failed")
     assert "a store is away: Redis: refused" in output["message"]
@@ -304,7 +304,7 @@ def test_a_verdict_is_the_reason_of_its_rollback(tmp_path: Path) -> None:
     world = _soaking(tmp_path)
     conductor = Conductor(world, tmp_path)
     conductor.looks = {"decision": "roll_back", "message": "degraded: slow"}
-    status, output = conductor.output("advance_rollout", rollout=world.rollout, by="ana")
+    status, output = conductor.output("advance_rollout", rollout=world.rollout, requested_by="ana")
     assert (status, output["outcome"], output["message"]) == (
         "succeeded",
         "rolled_back",
@@ -342,7 +342,7 @@ def test_a_workflow_that_fails_says_why(
 
 def test_what_a_canceled_workflow_left_is_taken_back(tmp_path: Path) -> None:
     world = changing(tmp_path)
-    given = {"execution": world.head.owner, "ended": "canceled", "by": "ana"}
+    given = {"execution": world.head.owner, "ended": "canceled", "requested_by": "ana"}
     status, output = Conductor(world, tmp_path).output("recover_left", **given)
     assert (status, output["rollout"]) == ("succeeded", world.rollout)
     assert (output["outcome"], world.head.state) == ("rolled_back", "rolled_back")

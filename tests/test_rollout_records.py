@@ -91,16 +91,6 @@ def test_a_quarantine_of_the_first_version_is_understood(tmp_path: Path) -> None
     assert marked["quarantined"] == {"e002": "did not come back within 900 s"}
 
 
-def test_what_a_quarantine_does_not_tell_is_left_out(tmp_path: Path) -> None:
-    # 0.10.0, which has the same schema, takes null for damage.
-    world = _world(tmp_path, quarantined={"e002": "did not come back within 900 s"})
-    text = read_rollout(world.site, ROLLOUT).head.document()
-    kept = json.loads(text)["quarantined"]["e002"]
-    assert kept == {"reason": kept["reason"], "bmc": {}, "seen": "", "noted": ""}
-    world.site.store.put(HEAD, text)
-    assert read_rollout(world.site, ROLLOUT).head.quarantined["e002"].out_of_service is None
-
-
 def test_a_record_of_a_newer_version_is_refused_with_the_way_out(tmp_path: Path) -> None:
     world = _world(tmp_path, schema=RECORD_SCHEMA + 1)
     says = rf"schema {RECORD_SCHEMA + 1}, this edgetune understands up to {RECORD_SCHEMA}; carry "

@@ -57,7 +57,7 @@ def test_a_batch_is_ended_wherever_its_owner_dies(tmp_path: Path) -> None:
     for moment, world in at_every_moment(lambda name: _with_clients(tmp_path / name), _change):
         work = [world.batch(number) for number in range(LAST + 1)]
         hosts = {name for batch in work for name in batch.hosts}
-        tuned = {name for batch in work if batch.what == "change" for name in batch.hosts}
+        tuned = {name for batch in work if batch.batch_type == "change" for name in batch.hosts}
         assert all(batch.finished for batch in work), moment
         assert world.hosts.tuned == tuned, moment
         assert {name: world.hosts.reboots(name) for name in hosts} == dict.fromkeys(hosts, 1)

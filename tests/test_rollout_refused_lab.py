@@ -78,7 +78,10 @@ def test_a_wrong_parameter_is_named(practice: Practice, words: Any, says: str) -
     ("change", "says"),
     [
         (_keep(4), "too small to split: lab: 2 against 2"),
-        (lambda pop: pop.update(floor=1), "too small to keep its floor: 8 of its 8 hosts"),
+        (
+            lambda pop: pop.update(min_in_service=1),
+            "too small to keep its min_in_service: 8 of its 8 hosts",
+        ),
         (
             lambda pop: pop["hosts"]["e001"].update(address=pop["hosts"]["e000"]["address"]),
             "e001.address: 10.77.1.1 is also the address of lab1/e000",

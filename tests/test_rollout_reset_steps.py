@@ -235,7 +235,7 @@ def test_what_was_stopped_before_it_was_sent_was_not_asked_for(
     def stop(moment: str) -> None:
         if moment.startswith("after put edgetune.batch"):
             world.moments.at = lambda moment: None
-            stop_all(world.site, by="ana", reason="enough")
+            stop_all(world.site, requested_by="ana", reason="enough")
 
     world.moments.at = stop
     with pytest.raises(RefusedError, match="enough"):
@@ -243,7 +243,7 @@ def test_what_was_stopped_before_it_was_sent_was_not_asked_for(
     assert world.batch(FIRST).hosts[host].resets == []
     world.hosts.unreachable.add(host)
     world.bmcs.off.add(host)
-    resume_all(world.site, by="ana")
+    resume_all(world.site, requested_by="ana")
     _check(world)
     assert world.bmcs.sent_to(host, "reset") == []
 
@@ -272,7 +272,7 @@ def test_a_bmc_that_has_another_machine_by_now_restarts_none(
 ) -> None:
     world = BiosWorld(tmp_path, reset_after=RESET_AFTER, reboot_deadline=DEADLINE)
     world.enter(force_restart=True)
-    number = next(n for n in range(6) if world.batch(n).what == what)
+    number = next(n for n in range(6) if world.batch(n).batch_type == what)
     (host,) = world.at(number)
     world.hosts.heeds[host] = set()
     world.hosts.told_by_dmi = lambda name: {"uuid": f"uuid-{name}", "serial": ""}

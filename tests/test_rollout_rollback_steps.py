@@ -76,7 +76,7 @@ def test_hosts_out_of_service_come_first_and_need_no_room(world: World) -> None:
         world.balancer.state[name] = "maint"
     marked = world.mark("rolling_back")
     assert _batches(world, marked) == [[out], *([name] for name in serving)]
-    # Three serve and four must: the PoP is below its floor already, and not because of us.
+    # Three serve and four must: the PoP is below min_in_service already, and not because of us.
     world.balancer.up[out] = True
     world.balancer.state[out] = "maint"
     world.roll(marked["first_batch"])
@@ -115,7 +115,7 @@ def test_as_many_go_first_as_there_is_room_for(world: World) -> None:
         assert len([name for name in names if not world.balancer.servers()[name].is_serving]) == 1
         world.roll(batch)
         assert list(world.at(batch).values()) == ["done"] * done + ["planned"] * (4 - done)
-        assert world.step(check_health, batch)["left"] == 4 - done
+        assert world.step(check_health, batch)["remaining"] == 4 - done
         assert world.batch(batch).finished is (done == 4)
     assert world.hosts.tuned == set(tuned) - set(names)
 
@@ -182,7 +182,7 @@ def _both(world: World, at: int) -> EdgetuneError | None:
             world.moments.at = lambda moment: None
             # Both are the same world to this test; only their epochs differ.
             older = world.epoch
-            if world.take_over(carry_on=True)["claimed"]:
+            if world.take_over(unfinished_only=True)["claimed"]:
                 world.roll_back()
             world.epoch = older
 
@@ -286,14 +286,14 @@ def test_a_rollback_by_hand_does_not_lose_to_a_resume_at_the_same_moment(
     def and_then_a_resume(*given: Any, **more: Any) -> dict[str, Any]:
         taken = take_over_rollout(*given, **more)
         if not resumed:
-            again = take_over_rollout(world.site, world.rollout, carry_on=True)
+            again = take_over_rollout(world.site, world.rollout, unfinished_only=True)
             resumed.append(again["epoch"])
         return taken
 
     monkeypatch.setattr(
         "edgetune.rollout.steps.begin_rollback.take_over_rollout", and_then_a_resume
     )
-    back = begin_rollback(world.site, world.rollout, by="ana")
+    back = begin_rollback(world.site, world.rollout, requested_by="ana")
     assert (back["entered"], world.head.state) == (True, "rolling_back")
     with pytest.raises(FencedError):
         set_rollout_state(world.site, world.rollout, resumed[0], "changing")

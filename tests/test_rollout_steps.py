@@ -85,7 +85,7 @@ def test_the_drain_is_written_down_before_it_happens(world: World) -> None:
     assert set(world.at(0).values()) == {"draining"}
 
 
-def test_the_floor_of_the_pop_holds_against_everybody_s_drains(world: World) -> None:
+def test_min_in_service_of_the_pop_holds_against_everybody_s_drains(world: World) -> None:
     for name in list(world.balancer.up)[:4]:
         world.balancer.up[name] = False
     serving = [n for n in world.plan.batches[2].hosts if world.balancer.up[n]]
@@ -126,7 +126,7 @@ def test_a_host_whose_sessions_never_end_is_put_back_and_skipped(world: World) -
 
 
 def test_a_plan_with_force_goes_on_with_sessions(tmp_path: Path) -> None:
-    world = World(tmp_path, force=True)
+    world = World(tmp_path, drop_sessions=True)
     for state in ("baseline", "changing"):
         world.mark(state)
     (host,) = world.plan.batches[0].hosts
@@ -310,7 +310,7 @@ def test_a_drain_that_waited_too_long_drains_nobody(world: World) -> None:
 
 def test_a_workflow_takes_nothing_from_a_person(world: World) -> None:
     old = world.epoch
-    taken = take_over_rollout(world.site, world.rollout, by="ana")
+    taken = take_over_rollout(world.site, world.rollout, requested_by="ana")
     with pytest.raises(FencedError):
         take_over_rollout(world.site, world.rollout, epoch=old)
     assert take_over_rollout(world.site, world.rollout, epoch=taken["epoch"])["claimed"]

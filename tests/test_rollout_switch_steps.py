@@ -55,7 +55,7 @@ STEPS = (
 
 def test_every_step_is_stopped_and_goes_on_afterwards(world: World) -> None:
     for step in STEPS:
-        stop_all(world.site, by="ana", reason="errors")
+        stop_all(world.site, requested_by="ana", reason="errors")
         log, changing_verbs = list(world.balancer.log), world.hosts.changing()
         with pytest.raises(RefusedError, match=r"everything is stopped \(edgetune.stop_all: "):
             world.step(step, 2)
@@ -201,10 +201,10 @@ def test_no_value_of_the_key_lifts_a_stop_that_was_seen(
         world.site.store.put(STOP_KEY, "true")
         stops(world)
     else:
-        stop_all(world.site, by="ana")
+        stop_all(world.site, requested_by="ana")
     world.site.store.put(STOP_KEY, value)
     stops(world)
-    resume_all(world.site, by="bo")
+    resume_all(world.site, requested_by="bo")
     world.step(drain_hosts, 0)
 
 
@@ -214,7 +214,7 @@ def delete(world: World, key: str) -> None:
 
 
 def test_a_key_that_is_deleted_lifts_no_stop(world: World) -> None:
-    stop_all(world.site, by="ana", reason="errors")
+    stop_all(world.site, requested_by="ana", reason="errors")
     delete(world, STOP_KEY)
     stops(world)
     assert (
@@ -263,18 +263,18 @@ def test_a_stop_by_somebody_who_may_write_that_key_alone_stops(
         put(key, value)
 
     monkeypatch.setattr(world.site.store, "put", limited)
-    assert stop_all(world.site, by="ana")["stopped"]
+    assert stop_all(world.site, requested_by="ana")["stopped"]
     with pytest.raises(RefusedError, match="everything is stopped"):
         refuse_if_stopped(world.site)
     with pytest.raises(StoreError, match="403"):
-        resume_all(world.site, by="ana")
+        resume_all(world.site, requested_by="ana")
     assert stopped_by(world.site) == "stopped by ana"
 
 
 def test_a_resume_says_so_when_it_is_stopped_again_at_once(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stop_all(world.site, by="ana")
+    stop_all(world.site, requested_by="ana")
     put = world.site.store.put
 
     def stopped_again(key: str, value: str) -> None:

@@ -175,9 +175,11 @@ def test_a_host_that_may_still_get_requests_is_waited_for(world: World) -> None:
     assert world.at(0) == {host: "drained"}
 
 
-@pytest.mark.parametrize("force", [False, True])
-def test_an_isolation_that_is_not_in_force_yet_is_waited_for(tmp_path: Path, force: bool) -> None:
-    world = changing(tmp_path, force=force)
+@pytest.mark.parametrize("drop_sessions", [False, True])
+def test_an_isolation_that_is_not_in_force_yet_is_waited_for(
+    tmp_path: Path, drop_sessions: bool
+) -> None:
+    world = changing(tmp_path, drop_sessions=drop_sessions)
     (host,) = world.at(0)
     world.moments.at = lambda moment: (
         world.balancer.leaving.add(host) if f"{host} maint" in moment else None
@@ -187,7 +189,7 @@ def test_an_isolation_that_is_not_in_force_yet_is_waited_for(tmp_path: Path, for
         assert world.step(check_drained, 0)["waiting"] == 1
     world.age(0)
     world.step(check_drained, 0)
-    assert world.at(0) == {host: "drained" if force else "skipped"}
+    assert world.at(0) == {host: "drained" if drop_sessions else "skipped"}
 
 
 def test_a_host_that_never_stops_getting_requests_is_quarantined(world: World) -> None:

@@ -26,7 +26,7 @@ def world(tmp_path: Path) -> World:
 
 def roll_back(world: World, by: str) -> dict[str, Any]:
     """The first step of ``roll_back_pop`` without an epoch."""
-    marked = begin_rollback(world.site, world.rollout, by=by)
+    marked = begin_rollback(world.site, world.rollout, requested_by=by)
     world.epoch = marked["epoch"]
     return marked
 

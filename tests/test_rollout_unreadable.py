@@ -407,7 +407,7 @@ def test_a_plan_that_cannot_be_read_is_one_line(tmp_path: Path, text: str) -> No
 @pytest.mark.parametrize("text", [*TEXTS, '{"paused": 0}', '{"paused": "no"}'])
 def test_a_pause_that_cannot_be_read_pauses(tmp_path: Path, text: str) -> None:
     world = changing(tmp_path)
-    pause_pop(world.site, "lab1", by="ana")
+    pause_pop(world.site, "lab1", requested_by="ana")
     world.site.store.put("edgetune.pause.asked.lab1", text)
     pause = pauses_of(world.site, "lab1")["asked"]
     assert pause.paused

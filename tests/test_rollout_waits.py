@@ -101,7 +101,7 @@ def test_another_cause_has_a_beginning_of_its_own(
 
 def test_a_batch_waits_for_the_end_of_a_freeze_or_for_who_paused(tmp_path: Path) -> None:
     world = changing(tmp_path)
-    pause_pop(world.site, "lab1", reason="a final", by="ana")
+    pause_pop(world.site, "lab1", reason="a final", requested_by="ana")
     world.step(drain_hosts, 0)
     said = "lab1 is paused (asked, by ana: a final); no further batch begins"
     assert told(world)[0][1] == f"{said}; until resume_pop lets it go on"
@@ -116,7 +116,7 @@ def test_a_batch_waits_for_the_end_of_a_freeze_or_for_who_paused(tmp_path: Path)
 
 def test_what_a_state_waited_for_ends_with_it(tmp_path: Path) -> None:
     world = changing(tmp_path)
-    pause_pop(world.site, "lab1", by="ana")
+    pause_pop(world.site, "lab1", requested_by="ana")
     world.step(drain_hosts, 0)
     assert told(world)
     world.mark("rolling_back")

@@ -132,7 +132,7 @@ class Trial:
 
     @property
     def in_service(self) -> set[str]:
-        """The hosts that count for the floor."""
+        """The hosts that count for ``min_in_service``."""
         return hosts_in_service(self.pop, self.driver.servers())
 
     @property
@@ -211,7 +211,7 @@ def test_what_somebody_else_withdrew_is_given_back_as_it_was(trial: Trial) -> No
     assert trial.how(FIRST) == isolated
 
 
-def test_the_floor_counts_the_servers_that_get_new_clients(trial: Trial) -> None:
+def test_min_in_service_counts_the_servers_that_get_new_clients(trial: Trial) -> None:
     assert trial.in_service == trial.sent_to == set(SERVERS)
     trial.driver.withdraw(FIRST)
     trial.driver.isolate(SECOND)

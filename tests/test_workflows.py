@@ -93,7 +93,7 @@ FLOW: Document = {
 }
 BROKEN: list[tuple[str, Any, str]] = [
     ("input", [], "input: host is missing"),
-    ("input", ["host", "by"], "input: by is not in the metadata"),
+    ("input", ["host", "requested_by"], "input: requested_by is not in the metadata"),
     ("output", [], "output: answer is missing"),
     ("output", [{"answer": "<% ctx(anser) %>"}], "output: ctx(anser) is not in vars"),
     ("vars", [], "publish: answer is not in vars"),

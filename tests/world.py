@@ -414,13 +414,13 @@ class EmptyWorld:
     def begin_planned(self, digest: str) -> None:
         """Claim the PoP for a plan that is kept."""
         self.plan = load_plan(self.site, digest)
-        begun = claim_pop(self.site, plan=digest, owner="run-1", by="ana")
+        begun = claim_pop(self.site, plan=digest, owner="run-1", requested_by="ana")
         self.rollout, self.epoch = begun["rollout"], begun["epoch"]
 
     def _planned(self, folder: Path, disruption: str = "", **planned: Any) -> Plan:
         made = plan(folder, **planned)
         if disruption:
-            batches = [batch for batch in made.batches if batch.what != "sham"]
+            batches = [batch for batch in made.batches if batch.batch_type != "sham"]
             made = replace(made, disruption=disruption, batches=batches)
             made = replace(made, digest=made.document()["digest"])
         return made
@@ -468,7 +468,7 @@ class EmptyWorld:
     def way(self, batch: int) -> list[Any]:
         """The steps of a batch, as the workflow of the batch takes them."""
         opened = as_owner(self.site, self.rollout)
-        way = _WAYS[opened.batch(batch).what]
+        way = _WAYS[opened.batch(batch).batch_type]
         return [step for step in way if step is not set_bios or opened.sets_bios]
 
     def roll(self, batch: int, until: Any = None) -> None:
@@ -481,13 +481,13 @@ class EmptyWorld:
     def roll_all(self, marked: Mapping[str, Any]) -> None:
         """Every batch of a state that was entered, each as the workflow of the batch does it."""
         for batch in range(marked["first_batch"], marked["end_batch"]):
-            left = 1
-            while left:
+            remaining = 1
+            while remaining:
                 for step in self.way(batch):
                     self._until_nobody_waits(step, batch)
                 health = self.step(check_health, batch)
                 assert health["failed"] == []
-                left = health["left"]
+                remaining = health["remaining"]
 
     def roll_back(self, **more: Any) -> dict[str, Any]:
         """The whole way back, as ``roll_back_pop`` does it."""
@@ -629,6 +629,6 @@ def at_every_moment(
             assert moment > 40
             return
         died = world.moments.seen[-1]
-        if world.take_over(carry_on=True)["claimed"]:
+        if world.take_over(unfinished_only=True)["claimed"]:
             (afterwards or work)(world)
         yield f"{moment}: {died}", world

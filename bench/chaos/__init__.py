@@ -5,7 +5,7 @@ Each seed gets a lab of 4 hosts under load, a rollout that helps or hurts, one t
 moments drawn at random, and somebody who picks up what was left. An auditor that looks only at
 hosts, load balancer and client log then checks every promise: no request lost that no fault
 explains; each host wholly old or wholly new, or quarantined and named; never fewer hosts in service
-than the floor because of us; nothing changed that the plan did not show; nothing done twice;
+than min_in_service because of us; nothing changed that the plan did not show; nothing done twice;
 nothing at all between stop_all and resume_all.
 
 A seed counts only if its rollout changed hosts, each of its faults met the rollout, and one at

@@ -143,7 +143,7 @@ def side_of(was: HostState, now: HostState, end: End) -> str:
     return "new" if (now.runtime, now.stored, dict(now.journals)) == new else "half"
 
 
-def floor(sights: Sequence[Sight], least: int, faults: Faults) -> Iterator[Broken]:
+def min_in_service(sights: Sequence[Sight], least: int, faults: Faults) -> Iterator[Broken]:
     """Nobody is taken out of service while only `least` or fewer serve.
 
     Who serves is what the load balancer knows: a host that fell within the last seconds is not
@@ -162,7 +162,7 @@ def floor(sights: Sequence[Sight], least: int, faults: Faults) -> Iterator[Broke
         if taken and len(left) < least and later.time - fell > CHECK_SECONDS:
             names = ", ".join(sorted(taken))
             text = f"{names} taken out of service, {len(left)} left, {least} must stay"
-            yield Broken("floor", text, later.time)
+            yield Broken("min_in_service", text, later.time)
 
 
 def service(sights: Sequence[Sight], faults: Faults) -> Iterator[Broken]:

@@ -21,7 +21,7 @@ from bench.chaos.auditor import Broken, End, Faults, Window
 from bench.chaos.breakage import Ticks, carry_out
 from bench.chaos.counting import Note, met, why_not_counted
 from bench.chaos.keeper import Keeper, processes_of
-from bench.chaos.schedule import FLOOR, HOSTS, Fault, Moment, Schedule
+from bench.chaos.schedule import HOSTS, MUST_SERVE, Fault, Moment, Schedule
 from bench.chaos.sight import SETTING, Event, HostState, Sight, Watch, lines_of, look_at_all
 from bench.chaos.site import Site, read_result
 from lab import CHECKOUT
@@ -38,7 +38,7 @@ NOT_BACK = ("complete", "held")
 CLIENT_LOGS = ("client-lost.jsonl", "client-unready.jsonl")
 SKIPPED = re.compile(r"\b(e\d\d\d)(?=[^:;]*, skipped)")
 # Four hosts can be drawn in four or six ways: hence the alphas.
-OPTIONS = ("baseline=6", "soak=14", "interval=2", "warmup=1", "alpha_help=0.3", "alpha_harm=0.3")
+OPTIONS = ("baseline=6", "soak=14", "interval=2", "warmup=1", "alpha_benefit=0.3", "alpha_harm=0.3")
 REAL = ("dry_run=false", "wait=true", *OPTIONS)
 
 
@@ -239,7 +239,7 @@ class Run:
     def _story(self) -> Ticks:
         """The rollout, and what becomes of it."""
         schedule = self.schedule
-        words = ("pop=lab1", f"tuning={schedule.tuning}", f"fraction={schedule.fraction}")
+        words = ("pop=lab1", f"tuning={schedule.tuning}", f"test_fraction={schedule.test_fraction}")
         for _ in range(2):  # a fault may have kept it from beginning at all
             if not self._rollout:
                 yield from self._workflow("rollout_pop", *words, *REAL)
@@ -325,7 +325,7 @@ class Run:
         sights = self._sights(calm)
         end = self._end()
         was = {name: state for name, state in before.items() if state is not None}
-        test = round(len(HOSTS) * self.schedule.fraction)
+        test = round(len(HOSTS) * self.schedule.test_fraction)
         control = len(HOSTS) - test
         most = 2 * test + 3 * control if self.schedule.reboots else 0
         lost, unready = (lines_of(self.home / "lab" / name) for name in CLIENT_LOGS)
@@ -333,7 +333,7 @@ class Run:
             yield Broken("whole", f"the rollout is {self._state} after {LIMIT:.0f} s")
         yield from auditor.requests(lost, unready, self.faults)
         yield from auditor.hosts(was, after, end, sights[-1])
-        yield from auditor.floor(sights, FLOOR, self.faults)
+        yield from auditor.min_in_service(sights, MUST_SERVE, self.faults)
         yield from auditor.stopped(sights, self.faults.stops)
         yield from auditor.service(sights, self.faults)
         yield from auditor.quarantines(end, self.faults)

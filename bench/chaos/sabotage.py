@@ -99,13 +99,13 @@ SABOTAGES: Mapping[str, Sabotage] = {
             ),
         ),
     ),
-    "floor_off_by_one": Sabotage(
-        (93, 103, 2),  # all hosts are changed, and go back: as many at once as the floor lets
+    "min_in_service_off_by_one": Sabotage(
+        (93, 103, 2),  # all hosts are changed, and go back: as many at once as min_in_service lets
         (
             Edit(
                 "lib/edgetune/inventory.py",
-                "        return math.ceil(self.floor * len(self.hosts) - 1e-9)\n",
-                "        return math.ceil(self.floor * len(self.hosts) - 1e-9) - 1\n",
+                "        return math.ceil(self.min_in_service * len(self.hosts) - 1e-9)\n",
+                "        return math.ceil(self.min_in_service * len(self.hosts) - 1e-9) - 1\n",
             ),
         ),
     ),

@@ -8,7 +8,7 @@ import random
 from dataclasses import dataclass, replace
 
 HOSTS = ("e000", "e001", "e002", "e003")
-FLOOR = 2
+MUST_SERVE = 2
 SCENARIOS = {"harmful": 7, "interrupted": 7, "promoted": 4, "returned": 2}
 """Weights. harmful: a tuning that hurts is taken back by the judge; interrupted: one that helps is
 taken back by hand in the middle; promoted: one that helps; returned: that, then taken back."""
@@ -94,7 +94,7 @@ class Schedule:
 
     seed: int
     scenario: str
-    fraction: float
+    test_fraction: float
     coordination: str
     resume: str
     by_hand: Moment | None
@@ -112,7 +112,7 @@ class Schedule:
     @property
     def visits(self) -> int:
         """How often a host is taken out of traffic, about, if nothing fails."""
-        test = round(len(HOSTS) * self.fraction)
+        test = round(len(HOSTS) * self.test_fraction)
         if self.by_hand is not None:
             return self.by_hand.number + 1
         return {"harmful": 2 * test, "promoted": test + len(HOSTS)}.get(
@@ -127,7 +127,7 @@ def make_schedule(seed: int) -> Schedule:
     schedule = Schedule(
         seed=seed,
         scenario=scenario,
-        fraction=draw.choice((0.25, 0.5)),
+        test_fraction=draw.choice((0.25, 0.5)),
         coordination=draw.choice(("sqlite", "redis")),
         resume=draw.choice(("person", "recovery")),
         by_hand=None,

@@ -155,7 +155,7 @@ def _plan(strata: dict[str, dict[str, list[str]]]) -> Plan:
     guards = [Guard(metric, 0.1) for metric in METRICS[1:]]
     options = Options(
         alpha_harm=0.05,
-        alpha_help=0.05,
+        alpha_benefit=0.05,
         seed=1,
         soak=BLOCKS * _LENGTH,
         warmup=0,

@@ -42,7 +42,7 @@ def judge_soak(
     # Each rollout has draws of its own, as its plan has a seed of its own.
     seed = zlib.crc32(drops.before.tobytes())
     times = {"soak": MINUTE * soak_bins, "warmup": 0.0, "interval": MINUTE, "looks": looks}
-    options = Options(alpha_harm=ALPHA, alpha_help=ALPHA, seed=seed, **times)
+    options = Options(alpha_harm=ALPHA, alpha_benefit=ALPHA, seed=seed, **times)
     strata = _strata(replicate)
     plan = plan_of(Intent(goal, METRIC, margin), [], options, strata)
     baseline = measure_baseline(_window(drops.before, drops.before_exposure, 0), strata)

@@ -17,7 +17,7 @@ WRITTEN_BY_US = "# Written by `edgetune lab up`."
 
 POP = f"""
   {{0.name}}:
-    floor: 0.5
+    min_in_service: 0.5
     region: lab
     health: "http://127.0.0.1:80/health"
     load_balancer:
@@ -65,11 +65,11 @@ CAMPAIGN = """---
 # Written by `edgetune lab up`.
 name: practice
 tuning: accept_queue
-rollout: {baseline: 15s, soak: 25s, interval: 3s, warmup: 3s, alpha_help: 0.2, alpha_harm: 0.2}
+rollout: {baseline: 15s, soak: 25s, interval: 3s, warmup: 3s, alpha_benefit: 0.2, alpha_harm: 0.2}
 rings:
   - {name: canary, pops: [lab1]}
   - {name: fleet, regions: [lab]}
-gates: {most_at_once: 2}
+gates: {max_concurrent: 2}
 """
 
 

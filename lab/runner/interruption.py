@@ -111,7 +111,9 @@ def tell_left(engine: Engine, execution: Execution, tasks: TaskList, signals: Si
         text = f"What it leaves is not known: {message_of(asked)}\n`edgetune status` asks again."
     else:
         rows = asked.payload["rollouts"]
-        left = [row["left"] for row in rows if row["left"] and row["owner"] in ids]
+        left = [
+            row["orphan_notice"] for row in rows if row["orphan_notice"] and row["owner"] in ids
+        ]
         more = [f"... and {len(left) - _SHOWN} more: edgetune status"] if left[_SHOWN:] else []
         text = "\n".join([*left[:_SHOWN], *more])
     if text:
@@ -139,7 +141,7 @@ def forget_runs(home: Path, status: Execution) -> None:
     if status.status != "succeeded" or any(status.parameters.get(each) for each in _FILTERS):
         return
     payload: dict[str, Any] = status.payload
-    owners = {row["owner"] for row in payload["rollouts"] if row["left"]}
+    owners = {row["owner"] for row in payload["rollouts"] if row["orphan_notice"]}
     for path, ids in ended_runs(home).items():
         if not owners & set(ids):
             path.unlink(missing_ok=True)

@@ -18,7 +18,7 @@ TRIES = 20
 
 POP = """
   {name}:
-    floor: 0.5
+    min_in_service: 0.5
     region: lab
     reboot_time: 5
     health: "{health}"

@@ -4,7 +4,7 @@
 __version__ = "0.10.0"
 
 PACK = "edgetune"
-RECORD_SCHEMA = 3
+RECORD_SCHEMA = 4
 CAMPAIGN_SCHEMA = 1
 PLAN_SCHEMA = 1
 AGENT_PROTOCOL = 1

@@ -68,7 +68,7 @@ class Fields:
         self._known: set[str] = set()
 
     def name_of(self, field: str) -> str:
-        """The full path of a field, such as ``pops.lab1.floor``."""
+        """The full path of a field, such as ``pops.lab1.min_in_service``."""
         return f"{self._path}.{field}" if self._path else field
 
     def wrong(self, field: str, message: str) -> InputError:

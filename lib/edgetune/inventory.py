@@ -87,7 +87,7 @@ class Metrics:
 
 @dataclass(frozen=True)
 class Pop:
-    """A site. ``floor`` is the share of hosts in service that we may never go below.
+    """A site. ``min_in_service`` is the share of hosts in service that we may never go below.
 
     ``health`` is the URL that each host asks of its own service, by the name ``health_name`` (""
     for the URL's), and ``health_tls`` one of HEALTH_TLS.
@@ -96,7 +96,7 @@ class Pop:
     """
 
     name: str
-    floor: float
+    min_in_service: float
     health: str
     ports: tuple[int, ...]
     reboot_time: float
@@ -111,7 +111,7 @@ class Pop:
     @property
     def must_serve(self) -> int:
         """How many hosts have to stay in service, whatever we do."""
-        return math.ceil(self.floor * len(self.hosts) - 1e-9)
+        return math.ceil(self.min_in_service * len(self.hosts) - 1e-9)
 
     def host(self, name: str) -> Host:
         """The host of that name; InputError if the PoP has none."""
@@ -131,8 +131,9 @@ class Inventory(Protocol):
     a service a file that says where the service is, and what the service does not know of a PoP.
 
     It has read all PoPs when it was made, and tells the same ones from then on. It raises
-    InputError where it could not: ``SOURCE: FIELD: what is wrong``, such as ``pops.lab1.floor``.
-    So a part of an answer is no inventory: with fewer hosts a PoP would have another floor.
+    InputError where it could not: ``SOURCE: FIELD: what is wrong``, such as
+    ``pops.lab1.min_in_service``. So a part of an answer is no inventory: with fewer hosts fewer
+    would have to stay in service.
     No two PoPs and no two hosts are one in another spelling.
     """
 

@@ -55,7 +55,7 @@ def make_plan(
     how the BMC of a host may restart it.
     Optional settings that a host does not support are left out there, with the reason.
     RefusedError when a setting is unsupported, nothing is to do, the PoP is too small to split or
-    to keep its floor, or a metric asks for a health check that it does not have.
+    to keep its ``min_in_service``, or a metric asks for a health check that it does not have.
     """
     _refuse_without_health(pop, tuning)
     left_out = {host: _left_out(tuning, observed[host]) for host in rendered}
@@ -168,7 +168,7 @@ def _split(pop: Pop, touched: Sequence[str], options: Options) -> dict[str, dict
     for hardware in sorted(by_hardware):
         hosts = sorted(by_hardware[hardware])
         dice.shuffle(hosts)
-        size = min(max(round(options.fraction * len(hosts)), 1), len(hosts) - 1)
+        size = min(max(round(options.test_fraction * len(hosts)), 1), len(hosts) - 1)
         strata[hardware] = {"test": hosts[:size], "control": hosts[size:]}
     return strata
 
@@ -193,7 +193,7 @@ def _most_at_once(pop: Pop, disruption: str, options: Options) -> int:
         spare = len(pop.hosts)
     if spare < 1:
         raise RefusedError(
-            f"{pop.name} is too small to keep its floor: {pop.must_serve} of its "
+            f"{pop.name} is too small to keep its min_in_service: {pop.must_serve} of its "
             f"{len(pop.hosts)} hosts must serve, so none can be drained"
         )
     return min(spare, options.batch_size or spare)
@@ -246,7 +246,7 @@ def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _refuse_powerless(plan: Plan) -> None:
     least = 1 / plan.assignments
-    wanted = min(plan.options.alpha_help, plan.options.alpha_harm)
+    wanted = min(plan.options.alpha_benefit, plan.options.alpha_harm)
     if least > wanted:
         sizes = ", ".join(
             f"{name}: {len(stratum['test'])} against {len(stratum['control'])}"

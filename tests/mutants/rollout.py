@@ -240,7 +240,7 @@ TRAFFIC = mutations_of(
     FOLDER,
     ["rollout_traffic_steps", "rollout_steps", "rollout_rollback_steps"],
     (
-        "one host less than the floor may serve",
+        "one host less than min_in_service may serve",
         "steps/drain_hosts.py",
         "        if left >= opened.pop.must_serve or not serving & set(names):\n",
         "        if left >= opened.pop.must_serve - 1 or not serving & set(names):\n",
@@ -520,7 +520,7 @@ BACK = mutations_of(
         "usual.get(name)))",
     ),
     (
-        "a rollback plans batches without the floor",
+        "a rollback plans batches without min_in_service",
         "rollback.py",
         "    spare = max(1, in_service - opened.pop.must_serve)\n",
         "    spare = len(opened.pop.hosts)\n",

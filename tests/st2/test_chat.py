@@ -76,7 +76,9 @@ def test_a_refusal_says_why() -> None:
         assert color == "danger"
 
 
-@pytest.mark.parametrize("more", ["force=true", "by=ceo", "epoch=7", "rollout=lab1-7"])
+@pytest.mark.parametrize(
+    "more", ["drop_sessions=true", "requested_by=ceo", "epoch=7", "rollout=lab1-7"]
+)
 def test_what_an_alias_fixes_is_refused(more: str) -> None:
     said = refused("/aliasexecution/match_and_execute", heard(f"edgetune start nic on x {more}"))
     assert f"cannot be overriden: {more.partition('=')[0]}" in said

@@ -51,7 +51,9 @@ _LONGEST = 300.0
 _MOST = 25
 
 
-def step_campaign(site: Site, campaign: str = "", owner: str = "", by: str = "") -> dict[str, Any]:
+def step_campaign(
+    site: Site, campaign: str = "", owner: str = "", requested_by: str = ""
+) -> dict[str, Any]:
     """Take the next step of a campaign, or of all that are running; safe to repeat at any time.
 
     ``start`` lists the rollouts that were begun and want a workflow, each with its epoch.
@@ -71,7 +73,7 @@ def step_campaign(site: Site, campaign: str = "", owner: str = "", by: str = "")
         now = time.monotonic()
         share = now + (until - now) / ahead
         try:
-            messages[name] = _Step(site, owner, by, begun, news, share).of(name)
+            messages[name] = _Step(site, owner, requested_by, begun, news, share).of(name)
         except FencedError as error:
             messages[name] = str(error)
         except Exception as error:  # noqa: BLE001 - one campaign keeps no other from its step
@@ -92,9 +94,9 @@ class _Step:
     """One step, in the name of one execution."""
 
     def __init__(
-        self, site: Site, owner: str, by: str, begun: Begun, news: News, until: float
+        self, site: Site, owner: str, requested_by: str, begun: Begun, news: News, until: float
     ) -> None:
-        self._site, self._owner, self._by = site, owner, by
+        self._site, self._owner, self._requested_by = site, owner, requested_by
         self._begun, self._news, self._until = begun, news, until
 
     def of(self, campaign: str) -> str:
@@ -143,7 +145,7 @@ class _Step:
         waits = closed_gates(self._site, record, ring, gates) if ahead else []
         if waits:
             return f"ring {ring.name} waits: {'; '.join(waits)}"
-        room = min(gates.most_at_once - len(under_way), _MOST - len(self._begun))
+        room = min(gates.max_concurrent - len(under_way), _MOST - len(self._begun))
         # Those that were refused last time come last, so that they keep no other from its turn.
         for name in sorted(ahead, key=lambda name: bool(ring.pops[name].refused)):
             if room > 0 and time.monotonic() < self._until:
@@ -158,7 +160,7 @@ class _Step:
             self._open(record, ring, definition)
         except NothingToDo as error:
             pop.refused, pop.left_out = "", str(error)
-            record.note(self._by, f"{name} is left out: {error}", self._owner)
+            record.note(self._requested_by, f"{name} is left out: {error}", self._owner)
             return False
         except StoreError:
             raise
@@ -173,7 +175,7 @@ class _Step:
                 self._site,
                 plan=plan,
                 owner=self._owner,
-                by=asked,
+                requested_by=asked,
                 approved=True,
                 channel=record.channel,
                 freezes=written(definition.gates.closed),
@@ -183,7 +185,7 @@ class _Step:
             return False
         pop.rollout, pop.refused = taken["rollout"], ""
         self._begun.append({"rollout": taken["rollout"], "epoch": taken["epoch"]})
-        record.note(self._by, f"{name} begins: rollout {pop.rollout}", self._owner)
+        record.note(self._requested_by, f"{name} begins: rollout {pop.rollout}", self._owner)
         work.save()
         return True
 
@@ -193,7 +195,7 @@ class _Step:
             ring.approved_by = approver(self._site, record, ring, definition.gates)
             ring.begun = time.time()
             approved = f", approved by {ring.approved_by}" if ring.approved_by else ""
-            record.note(self._by, f"ring {ring.name} begins{approved}", self._owner)
+            record.note(self._requested_by, f"ring {ring.name} begins{approved}", self._owner)
 
     def _plan(self, name: str, tuning: str, definition: Ring) -> str:
         """The digest of a new plan for a PoP that is free."""
@@ -214,15 +216,15 @@ class _Step:
             return self._hold(record, f"ring {ring.name}: {why}")
         ring.closed = time.time()
         accepted = f" (accepted by {ring.accepted})" if ring.accepted else ""
-        record.note(self._by, f"ring {ring.name} is closed{accepted}: {why}", self._owner)
+        record.note(self._requested_by, f"ring {ring.name} is closed{accepted}: {why}", self._owner)
         return self._complete(record) if record.present is None else record.history[-1]["what"]
 
     def _complete(self, record: Record) -> str:
-        record.become("complete", self._by, "every ring is closed", self._owner)
+        record.become("complete", self._requested_by, "every ring is closed", self._owner)
         return str(record.history[-1]["what"])
 
     def _hold(self, record: Record, why: str) -> str:
-        record.become("held", self._by, why, self._owner)
+        record.become("held", self._requested_by, why, self._owner)
         return f"held: {why}"
 
 

@@ -17,31 +17,31 @@ from edgetune.rollout.record import load_plan
 from edgetune.rollout.site import Site
 
 
-def approve(site: Site, digest: str, reason: str = "", by: str = "") -> dict[str, Any]:
+def approve(site: Site, digest: str, reason: str = "", requested_by: str = "") -> dict[str, Any]:
     """Say yes to what has this digest, until it expires.
 
-    RefusedError if ``by`` cannot be compared with other names, or asked for the ring and the
-    campaign does not permit that. The requester of a plan is known, and compared, when its rollout
-    begins. InputError if nothing has the digest.
+    RefusedError if ``requested_by`` cannot be compared with other names, or asked for the ring and
+    the campaign does not permit that. The requester of a plan is known, and compared, when its
+    rollout begins. InputError if nothing has the digest.
     """
-    if not by:
-        raise InputError("parameter", "by", "is missing: an approval has a name")
+    if not requested_by:
+        raise InputError("parameter", "requested_by", "is missing: an approval has a name")
     # A name that cannot be compared would be refused only when the rollout begins.
-    comparable(by)
-    of, holds = _subject(site, digest, by)
+    comparable(requested_by)
+    of, holds = _subject(site, digest, requested_by)
     now = time.time()
-    approval = Approval(digest, of, by, now, now + holds, reason)
+    approval = Approval(digest, of, requested_by, now, now + holds, reason)
     save_approval(site, approval)
     return {
         "digest": digest,
         "of": of,
-        "by": by,
+        "approved_by": requested_by,
         "expires": approval.expires,
-        "message": f"{of} is approved by {by} until {clock(approval.expires)}",
+        "message": f"{of} is approved by {requested_by} until {clock(approval.expires)}",
     }
 
 
-def _subject(site: Site, digest: str, by: str) -> tuple[str, float]:
+def _subject(site: Site, digest: str, requested_by: str) -> tuple[str, float]:
     """What a digest is of, and for how long its approval holds in seconds."""
     if digest and site.store.get(f"{PACK}.plan.{digest}") is not None:
         plan = load_plan(site, digest)
@@ -50,16 +50,16 @@ def _subject(site: Site, digest: str, by: str) -> tuple[str, float]:
     for record in readable_records(site)[0]:
         for ring in record.rings:
             if ring.digest == digest:
-                return _ring(site, record, ring, by)
+                return _ring(site, record, ring, requested_by)
     raise InputError("parameter", "digest", f"no plan and no ring has the digest {digest!r}")
 
 
-def _ring(site: Site, record: Record, ring: RingStep, by: str) -> tuple[str, float]:
+def _ring(site: Site, record: Record, ring: RingStep, requested_by: str) -> tuple[str, float]:
     of = f"ring {ring.name} of {record.id}"
     if record.state in ENDED or ring.begun:
         state = record.state if record.state in ENDED else "under way"
         raise RefusedError(f"{of} needs no approval: it is {state}")
     gates = unchanged(site, record).ring(ring.name).gates
     if not gates.self_approval:
-        refuse_own(by, record.by, of)
+        refuse_own(requested_by, record.by, of)
     return of, gates.approval_expires

@@ -15,28 +15,32 @@ from edgetune.rollout.site import Site
 from edgetune.texts import command
 
 
-def hold_campaign(site: Site, campaign: str, reason: str = "", by: str = "") -> dict[str, Any]:
+def hold_campaign(
+    site: Site, campaign: str, reason: str = "", requested_by: str = ""
+) -> dict[str, Any]:
     """Begin nothing more until somebody resumes it; RefusedError if it has ended."""
     with seized(site, campaign) as work:
         _refuse_ended(work.record)
-        work.record.become("held", by, reason or "asked for")
+        work.record.become("held", requested_by, reason or "asked for")
         work.save()
         return _answer(site, work.record)
 
 
-def abort_campaign(site: Site, campaign: str, reason: str = "", by: str = "") -> dict[str, Any]:
+def abort_campaign(
+    site: Site, campaign: str, reason: str = "", requested_by: str = ""
+) -> dict[str, Any]:
     """Begin nothing more for ever; what was promoted stays."""
     with seized(site, campaign) as work:
         if work.record.state == "complete":
             _refuse_ended(work.record)
         if work.record.state != "aborted":
-            work.record.become("aborted", by, reason or "asked for")
+            work.record.become("aborted", requested_by, reason or "asked for")
         work.save()
         return _answer(site, work.record)
 
 
 def resume_campaign(
-    site: Site, campaign: str, accept: bool = False, reason: str = "", by: str = ""
+    site: Site, campaign: str, accept: bool = False, reason: str = "", requested_by: str = ""
 ) -> dict[str, Any]:
     """Go on with a campaign that is held. PoPs that were taken back are begun anew.
 
@@ -45,8 +49,10 @@ def resume_campaign(
     the ring needs an approval, who began the campaign is refused unless its file says otherwise.
     RefusedError while a rollout of it is held or being taken back: that is decided there.
     """
-    if accept and not by:
-        raise InputError("parameter", "by", "is missing: somebody accepts what is not proven")
+    if accept and not requested_by:
+        raise InputError(
+            "parameter", "requested_by", "is missing: somebody accepts what is not proven"
+        )
     with seized(site, campaign) as work:
         record = work.record
         _refuse_ended(record)
@@ -55,10 +61,12 @@ def resume_campaign(
         states = {name: head.state for name, head in heads.items()}
         _refuse_undecided(record, states)
         if accept:
-            _refuse_own_acceptance(site, record, by)
+            _refuse_own_acceptance(site, record, requested_by)
         for ring in record.rings:
-            _go_on(ring, states, by if accept else "", ring is record.present)
-        record.become("running", by, (reason or "resumed") + (", accepted" if accept else ""))
+            _go_on(ring, states, requested_by if accept else "", ring is record.present)
+        record.become(
+            "running", requested_by, (reason or "resumed") + (", accepted" if accept else "")
+        )
         work.save()
         return _answer(site, record)
 
@@ -89,14 +97,14 @@ def _refuse_undecided(record: Record, states: dict[str, str]) -> None:
             )
 
 
-def _refuse_own_acceptance(site: Site, record: Record, by: str) -> None:
+def _refuse_own_acceptance(site: Site, record: Record, requested_by: str) -> None:
     """What opens the next ring without a proof is as much a decision as its approval."""
     if record.present is None:
         return
     name = record.present.name
     gates = unchanged(site, record).ring(name).gates
     if needs_approval(site, gates) and not gates.self_approval:
-        refuse_own(by, record.by, f"what ring {name} of {record.id} has not proven")
+        refuse_own(requested_by, record.by, f"what ring {name} of {record.id} has not proven")
 
 
 def _refuse_ended(record: Record) -> None:

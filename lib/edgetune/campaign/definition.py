@@ -27,12 +27,12 @@ class Gates:
     """What has to be so for a ring to begin, and to be left for the next one.
 
     ``verdict`` is ``pooled`` (one test over all PoPs of the ring must say promote) or ``each``
-    (every PoP was promoted by its own). ``most_at_once`` PoPs are under way at a time. An
+    (every PoP was promoted by its own). ``max_concurrent`` PoPs are under way at a time. An
     approval holds for ``approval_expires`` seconds.
     """
 
     verdict: str = "pooled"
-    most_at_once: int = 1
+    max_concurrent: int = 1
     freezes: tuple[Freeze, ...] = ()
     events: tuple[Event, ...] = ()
     approval: bool = False
@@ -162,7 +162,7 @@ def _read_gates(fields: Fields, given: Gates, zone: str) -> Gates:
     freezes, events = below.raw("freezes", None), below.raw("events", None)
     gates = Gates(
         verdict=below.text("verdict", given.verdict, choices=VERDICTS),
-        most_at_once=below.whole("most_at_once", given.most_at_once, minimum=1),
+        max_concurrent=below.whole("max_concurrent", given.max_concurrent, minimum=1),
         freezes=given.freezes
         if freezes is None
         else tuple(read_freeze(each, zone) for each in below.each("freezes")),

@@ -36,7 +36,7 @@ Rings = Mapping[str, Sequence[str]]
 
 
 def run_campaign(
-    site: Site, campaign: str, dry_run: bool = True, by: str = "", channel: str = ""
+    site: Site, campaign: str, dry_run: bool = True, requested_by: str = "", channel: str = ""
 ) -> dict[str, Any]:
     """Begin a campaign of the configuration by its name; ``advance_campaign`` moves it on.
 
@@ -57,7 +57,7 @@ def run_campaign(
         record = None
     else:
         refused = {}
-        record = _begin(site, definition, tuning.digest, rings, by, channel)
+        record = _begin(site, definition, tuning.digest, rings, requested_by, channel)
     pops = sum(len(names) for names in rings.values())
     return {
         "campaign": record.id if record else "",
@@ -98,10 +98,17 @@ def _refusal(site: Site, definition: Campaign, ring: Ring, pop: str) -> str:
 
 
 def _begin(
-    site: Site, definition: Campaign, tuning_digest: str, rings: Rings, by: str, channel: str
+    site: Site,
+    definition: Campaign,
+    tuning_digest: str,
+    rings: Rings,
+    requested_by: str,
+    channel: str,
 ) -> Record:
-    if not by:
-        raise InputError("parameter", "by", "is missing: a campaign has somebody who asked for it")
+    if not requested_by:
+        raise InputError(
+            "parameter", "requested_by", "is missing: a campaign has somebody who asked for it"
+        )
     refuse_if_stopped(site)
     record = Record(
         id=new_id(definition.name),
@@ -109,14 +116,14 @@ def _begin(
         tuning=definition.tuning,
         digest=definition.digest,
         tuning_digest=tuning_digest,
-        by=by,
+        by=requested_by,
         created=time.time(),
         channel=channel or site.config.chat_channel,
     )
     for name, pops in rings.items():
         digest = ring_digest(record, name, list(pops))
         record.rings.append(RingStep(name, digest, {pop: PopStep() for pop in pops}))
-    record.note(by, f"begun: {len(record.pops)} PoPs in {len(rings)} rings")
+    record.note(requested_by, f"begun: {len(record.pops)} PoPs in {len(rings)} rings")
     # Two that begin at the same moment would not see each other.
     try:
         claim = site.claims.take(_BEGINNING, record.id, _LONGEST)

@@ -57,7 +57,7 @@ def _short(record: Record, states: dict[str, str], waits: list[str]) -> dict[str
         "campaign": record.id,
         "tuning": record.tuning,
         "state": record.state,
-        "by": record.by,
+        "requested_by": record.by,
         "ring": record.present.name if record.present else "",
         "waits": waits,
         "rings": [

@@ -82,7 +82,7 @@ class Wait:
 
 @dataclass
 class Batch:
-    """Hosts that take the same way together; ``what`` is change, sham or restore.
+    """Hosts that take the same way together; ``batch_type`` is change, sham or restore.
 
     ``checked`` says that they were held against the hard limits once they served again.
     ``passing`` are the servers whose check passed when hosts were last told to say "not ready".
@@ -91,7 +91,7 @@ class Batch:
 
     rollout: str
     number: int
-    what: str
+    batch_type: str
     group: str
     hosts: dict[str, HostStep]
     checked: bool = False
@@ -136,5 +136,5 @@ def read_batch(rollout: str, number: int, text: str) -> Batch:
         host.shift(shift)
     mine = (batch.rollout, batch.number) == (rollout, number)
     check_is(key, "number", mine, "is that of another batch")
-    check_is(key, "what", batch.what in _TYPES, f"is none of {', '.join(_TYPES)}")
+    check_is(key, "batch_type", batch.batch_type in _TYPES, f"is none of {', '.join(_TYPES)}")
     return batch

@@ -163,13 +163,7 @@ class Head:
     def document(self) -> str:
         """As it is stored, with the time."""
         self.clock = steady_clock.reading()
-        kept = asdict(self)
-        # What was not written down is not there: 0.10.0 takes null for damage.
-        kept["quarantined"] = {
-            host: {name: value for name, value in why.items() if value is not None}
-            for host, why in kept["quarantined"].items()
-        }
-        return json.dumps({"schema": RECORD_SCHEMA, **kept})
+        return json.dumps({"schema": RECORD_SCHEMA, **asdict(self)})
 
 
 def head_key(rollout: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from edgetune import PACK, PLAN_SCHEMA
-from edgetune.documents.reading import decoded, digest_of, read_document
+from edgetune.documents.reading import decoded, digest_of, read_document, renamed
 from edgetune.durations import DAY
 from edgetune.errors import InputError, RefusedError
 from edgetune.options import check_options, option
@@ -21,6 +21,12 @@ DRAWN_BY = 2
 LEAST_SAMPLES = 3
 """Samples that a look needs at least."""
 _LARGE = {"holds": "large"}
+_RENAMED = {
+    "force": "drop_sessions",
+    "fraction": "test_fraction",
+    "alpha_help": "alpha_benefit",
+}
+"""Options by the names that plans of 0.10 and older have."""
 
 Strata = Mapping[str, Mapping[str, Sequence[str]]]
 """Names of hosts by hardware, and by group: ``test`` and ``control``."""
@@ -60,11 +66,11 @@ class Options:
     """
 
     exclude: tuple[str, ...] = option("Hosts of the PoP to leave out, by name.", ())
-    fraction: float = option(
+    test_fraction: float = option(
         "Share of the hosts that form the test group.", 0.5, least=0.05, most=0.95
     )
     batch_size: int = option(
-        "Most hosts to change at once; 0 takes as many as the floor permits.",
+        "Most hosts to change at once; 0 takes as many as min_in_service permits.",
         0,
         least=0,
         most=10000,
@@ -100,7 +106,7 @@ class Options:
         least=1,
         most=1000,
     )
-    alpha_help: float = option(
+    alpha_benefit: float = option(
         "Chance that a useless tuning is promoted, at most.", 0.05, least=0.0001, most=0.5
     )
     alpha_harm: float = option(
@@ -113,7 +119,7 @@ class Options:
         least=0,
         most=2**63 - 1,
     )
-    force: bool = option(
+    drop_sessions: bool = option(
         "Go on with a host whose sessions do not end in time, and lose them; by default it is put "
         "back and skipped.",
         False,
@@ -152,10 +158,10 @@ class PlannedTuning:
 
 @dataclass(frozen=True)
 class PlannedBatch:
-    """Hosts of a ``group`` that take the same way together; ``what`` is change or sham."""
+    """Hosts of a ``group`` that take the same way together; ``batch_type`` is change or sham."""
 
     group: str
-    what: str
+    batch_type: str
     hosts: list[str]
 
 
@@ -272,9 +278,14 @@ def _as_today(document: Mapping[str, Any]) -> dict[str, Any]:
     """A plan of any version since 0.6 as today's have it.
 
     Before 0.10 plans had one list of ``resets`` for all BMCs, whatever their machines offer:
-    nothing is made of it. Those of 0.6 counted ``assignments`` without end.
+    nothing is made of it. Those of 0.6 counted ``assignments`` without end. Up to 0.10 some fields
+    had other names.
     """
     kept = {name: value for name, value in document.items() if name != "resets"}
+    kept["options"] = renamed(kept.get("options"), _RENAMED)
+    for name in ("batches", "promote_batches"):
+        if isinstance(kept.get(name), list):
+            kept[name] = [renamed(each, {"what": "batch_type"}) for each in kept[name]]
     if type(kept.get("assignments")) is int:
         kept["assignments"] = min(kept["assignments"], MOST_WAYS)
     return kept

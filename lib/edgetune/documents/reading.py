@@ -99,6 +99,16 @@ def encoded(value: Any) -> Any:
     return value.value if isinstance(value, Enum) else value
 
 
+def renamed(values: Any, names: Mapping[str, str]) -> Any:
+    """A mapping with those ``names`` of an earlier version as today's have them.
+
+    What is no mapping is left for its reader to refuse.
+    """
+    if not isinstance(values, dict):
+        return values
+    return {names.get(name, name): value for name, value in values.items()}
+
+
 def check_fields(key: str, kind: type[Any], values: Any, path: str = "") -> None:
     """DamagedError unless ``values`` hold the fields of a dataclass, each of its annotated type.
 

@@ -4,7 +4,8 @@
 1   quarantined hosts had their reason alone
 2   baselines and looks had their rows as lists of numbers (see ``judge.rows``); batches did not
     say what they wait for
-3   the present one
+3   the type of a batch was called ``what``; plans had other names, too (see ``documents.plan``)
+4   the present one
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from edgetune import RECORD_SCHEMA
-from edgetune.documents.reading import check_is, read_document
+from edgetune.documents.reading import check_is, read_document, renamed
 from edgetune.errors import RefusedError
 
 _MOST_VERSIONS = 100_000
@@ -26,7 +27,7 @@ def read_versioned(key: str, text: str) -> dict[str, Any]:
     document = read_document(key, text)
     schema = document.pop("schema", None)
     refuse_schema(key, schema)
-    return {name: _UNDERSTOOD[schema](name, value) for name, value in document.items()}
+    return _UNDERSTOOD[schema](document)
 
 
 def is_other_schema(schema: Any) -> bool:
@@ -45,14 +46,21 @@ def refuse_schema(key: str, schema: Any) -> None:
     check_is(key, "schema", type(schema) is int and schema in _UNDERSTOOD, "is none of ours")
 
 
-def _from_first(name: str, value: Any) -> Any:
-    if name != "quarantined" or not isinstance(value, dict):
-        return value
-    return {host: {"reason": reason} for host, reason in value.items()}
+def _from_first(document: dict[str, Any]) -> dict[str, Any]:
+    why = document.get("quarantined")
+    if isinstance(why, dict):
+        document["quarantined"] = {host: {"reason": reason} for host, reason in why.items()}
+    return _from_third(document)
 
 
-_UNDERSTOOD: dict[Any, Callable[[str, Any], Any]] = {
+def _from_third(document: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = renamed(document, {"what": "batch_type"})
+    return found
+
+
+_UNDERSTOOD: dict[Any, Callable[[dict[str, Any]], dict[str, Any]]] = {
     1: _from_first,
-    2: lambda name, value: value,
-    RECORD_SCHEMA: lambda name, value: value,
+    2: _from_third,
+    3: _from_third,
+    RECORD_SCHEMA: dict,
 }

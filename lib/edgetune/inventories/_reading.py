@@ -55,7 +55,7 @@ def _read_pop(name: str, fields: Fields) -> Pop:
     credentials = _read_credentials(fields)
     pop = Pop(
         name=name,
-        floor=fields.number("floor", 0.7, minimum=0, maximum=1),
+        min_in_service=fields.number("min_in_service", 0.7, minimum=0, maximum=1),
         health=health,
         ports=_read_ports(fields, health),
         reboot_time=fields.duration("reboot_time", 300.0, minimum=0),

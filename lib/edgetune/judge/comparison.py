@@ -127,7 +127,7 @@ class Comparison:
         return self._ratios[key]
 
     def bounds(self, metric: str, window: str = "soak") -> tuple[float, float]:
-        """Of that ratio's logarithm, each side at ``alpha_help``: those that a test keeps when
+        """Of that ratio's logarithm, each side at ``alpha_benefit``: those that a test keeps when
         slots are weighted as under the ratio that is estimated."""
         centre = self.ratio(metric, window)
         if window == "soak":
@@ -135,7 +135,7 @@ class Comparison:
         else:
             changes = self._changes(metric, window, centre)
             statistics = self.draws.statistics(changes[:, None])[:, 0]
-        shown, alpha = self._all_statistics[:, -1], self.plan.options.alpha_help
+        shown, alpha = self._all_statistics[:, -1], self.plan.options.alpha_benefit
         low, high = interval(worse(metric) * statistics, shown, alpha)
         return centre + low, centre + high
 

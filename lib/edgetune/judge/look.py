@@ -143,7 +143,7 @@ def _tests(
     tests = {}
     for name, alpha, share, score in (
         ("harm", options.alpha_harm, even, scores.max(axis=1)),
-        ("help", options.alpha_help, moment.passed**3, -compared.beyond_allowed),
+        ("help", options.alpha_benefit, moment.passed**3, -compared.beyond_allowed),
     ):
         earlier = _earlier(compared, previous, name)
         most = budget(alpha, share - earlier.forgone, len(draws))
@@ -250,7 +250,7 @@ def too_little(compared: Comparison) -> list[Doubt]:
 
 def _few_hosts(compared: Comparison) -> Iterator[Doubt]:
     draws = len(compared.draws)
-    if budget(compared.plan.options.alpha_help, 1.0, draws) < 1:
+    if budget(compared.plan.options.alpha_benefit, 1.0, draws) < 1:
         yield Doubt("few_hosts", f"too few hosts are left: they can be drawn in {draws} ways only")
 
 
@@ -276,7 +276,7 @@ def _sentence(compared: Comparison, metric: str, window: str, p: float) -> str:
 def _effect(
     compared: Comparison, metric: str, window: str = "soak"
 ) -> tuple[float, tuple[float, float]]:
-    """The ratio of ratios and its bounds, each side at ``alpha_help``."""
+    """The ratio of ratios and its bounds, each side at ``alpha_benefit``."""
     low, high = compared.bounds(metric, window)
     return _ratio(compared.ratio(metric, window)), (_ratio(low), _ratio(high))
 

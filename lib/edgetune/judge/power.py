@@ -54,7 +54,7 @@ def prospect(plan: Plan, strata: Strata, baseline: Baseline) -> Prospect:
     that is as short as a third of the baseline, and shorter ones count.
     """
     draws = draws_of(plan, strata)
-    metric, alpha = plan.intent.metric, plan.options.alpha_help
+    metric, alpha = plan.intent.metric, plan.options.alpha_benefit
     halves = halves_of(baseline, metric, draws.hosts)
     rates = [rates_of(rows, draws.strata) for rows in halves]
     happened = float(np.nansum(halves[0][:, EVENTS] + halves[1][:, EVENTS])) > 0

@@ -32,7 +32,7 @@ def _terms(ring: Ring) -> str:
     gates = ring.gates
     parts = [
         f"{duration(ring.options.baseline)} baseline, {duration(ring.options.soak)} soak",
-        f"{gates.most_at_once} at once",
+        f"{gates.max_concurrent} at once",
         {"pooled": "one verdict over all", "each": "a verdict each"}[gates.verdict],
     ]
     parts += ["to be approved"] if gates.approval else []

@@ -162,7 +162,7 @@ def _stands(host: str, batches: Sequence[Document]) -> str:
     for batch in reversed(batches):
         step = batch["hosts"].get(host, {"step": "planned"})
         if step["step"] != "planned":
-            what = _DONE[batch["what"]] if step["step"] == "done" else step["step"]
+            what = _DONE[batch["batch_type"]] if step["step"] == "done" else step["step"]
             return f"{what}: {step['error']}" if step["error"] else what
     return "untouched"
 
@@ -171,7 +171,7 @@ def _batch(batch: Document) -> dict[str, Any]:
     steps = [step["step"] for step in batch["hosts"].values()]
     return {
         **batch,
-        "does": _DOES[batch["what"]],
+        "does": _DOES[batch["batch_type"]],
         "ended": max((step["at"] for step in batch["hosts"].values()), default=0.0),
         "counts": {step: steps.count(step) for step in dict.fromkeys(steps)},
     }

@@ -60,7 +60,7 @@ def plan_text(plan: Plan) -> str:
     lines.append("  batches")
     for index, batch in enumerate(plan.every_batch):
         promoted = " (if promoted)" if index >= len(plan.batches) else ""
-        what = {"change": "change", "sham": "reboot only"}[batch.what]
+        what = {"change": "change", "sham": "reboot only"}[batch.batch_type]
         lines.append(f"    {index}  {what:<11} {batch.group:<8}{listed(batch.hosts)}{promoted}")
     return _page(lines)
 

@@ -48,7 +48,7 @@ def settled(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Hos
     asked = [name for name, target in targets.items() if target.attributes]
     answers = ask_bmcs(opened, asked, "check", lambda host: vars(targets[host.name]))
     unasked = {name: HostResult(name) for name in targets if name not in asked}
-    if work.what == "restore":
+    if work.batch_type == "restore":
         answers = {name: _old_again(targets[name], answer) for name, answer in answers.items()}
     return {**unread, **unasked, **{name: _proof(answer) for name, answer in answers.items()}}
 
@@ -135,7 +135,7 @@ def _to_prove(
 ) -> tuple[dict[str, Target], dict[str, HostResult]]:
     """The target of each host, and a failure of each whose journal cannot be read."""
     journals, unread = load_journals(opened.site, opened.head.pop, names)
-    back = work.what == "restore"
+    back = work.batch_type == "restore"
     return {name: target_of(opened, own, back) for name, own in journals.items()}, unread
 
 

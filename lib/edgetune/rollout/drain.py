@@ -12,7 +12,7 @@ from edgetune.documents.batch import Batch
 from edgetune.errors import DrainError
 from edgetune.rollout.in_service import ADMITTED, leaving
 from edgetune.rollout.lease import Rollout
-from edgetune.rollout.order import after_drain, again_in
+from edgetune.rollout.order import after_drain, retry_after
 from edgetune.rollout.readiness import set_ready
 from edgetune.rollout.record import Record
 from edgetune.traffic import DrainDriver, Server
@@ -37,7 +37,7 @@ def drain_report(opened: Record, work: Batch, message: str) -> dict[str, Any]:
         "failed": failed,
         "error": errors,
         "next": "check_drained" if draining else after_drain(opened, work),
-        "again_in": again_in(opened.site.config, waited, *_LOOK) if draining else 0,
+        "retry_after": retry_after(opened.site.config, waited, *_LOOK) if draining else 0,
         "message": errors or _waits_for(work, draining) or message,
     }
 

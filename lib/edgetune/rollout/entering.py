@@ -7,7 +7,7 @@ from edgetune.rollout.lease import Rollout
 from edgetune.rollout.record import Record
 
 
-def enter_state(opened: Rollout, state: str, owner: str, by: str, reason: str) -> None:
+def enter_state(opened: Rollout, state: str, owner: str, requested_by: str, reason: str) -> None:
     """Let a rollout enter a state under a new epoch; the caller saves it.
 
     RefusedError if that state cannot follow. Of two callers with the same epoch one wins, the
@@ -15,7 +15,7 @@ def enter_state(opened: Rollout, state: str, owner: str, by: str, reason: str) -
     """
     head, site = opened.head, opened.site
     before, epoch = head.state, head.epoch
-    head.enter(state, by, reason)
+    head.enter(state, requested_by, reason)
     ttl = site.config.claim_ttl
     head.epoch = site.claims.take(head.pop, head.id, ttl, after=epoch, above=epoch).epoch
     head.owner = owner or head.owner

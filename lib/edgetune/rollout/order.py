@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The way of a batch through ``roll_batch`` or ``restore_batch``: what follows each step, and when.
 
-Each step tells ``next``, the task to follow, and ``again_in``, the seconds until then.
+Each step tells ``next``, the task to follow, and ``retry_after``, the seconds until then.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _CHANGE = {"change": "apply_tuning", "sham": "reboot_hosts", "restore": "restore
 
 def after_drain(opened: Record, work: Batch) -> str:
     """A rollback may find hosts in the middle of a reboot, which can be told nothing yet."""
-    if work.what == "restore" and work.at(*_ON_THE_WAY):
+    if work.batch_type == "restore" and work.at(*_ON_THE_WAY):
         return "wait_for_hosts"
     return "set_bios" if opened.sets_bios else after_bios(work)
 
 
 def after_bios(work: Batch) -> str:
     """Nothing of a BIOS is in force before the host boots, so it comes first."""
-    return _CHANGE[work.what]
+    return _CHANGE[work.batch_type]
 
 
 def after_change(work: Batch) -> str:
@@ -44,10 +44,10 @@ def has_live_left(work: Batch) -> bool:
     That waits for no room, nor for the end of a surge.
     """
     planned = [work.hosts[name] for name in work.at("planned")]
-    return work.what == "restore" and not all(host.live_back for host in planned)
+    return work.batch_type == "restore" and not all(host.live_back for host in planned)
 
 
-def again_in(config: Config, waited: float, least: float, most: float) -> int:
+def retry_after(config: Config, waited: float, least: float, most: float) -> int:
     """Seconds until something that has lasted for ``waited`` seconds is looked at again.
 
     A quarter of that time, so it is seen late by a quarter at most: each look is a task, and a

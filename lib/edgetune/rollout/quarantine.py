@@ -27,8 +27,8 @@ LOST = "the load balancer does not know it any more"
 def take_out_quarantined(opened: Rollout, work: Batch) -> None:
     """Take the quarantined hosts of a rollback's batch out of service, where there is room.
 
-    A host that serves stays where the floor or a surge wants it, and so does one on which this
-    batch began nothing: it may be another machine than the plan means. Either is written down.
+    A host that serves stays where ``min_in_service`` or a surge wants it, and so does one on which
+    this batch began nothing: it may be another machine than the plan means. Either is written down.
     """
     ours = [name for name in work.at("quarantined") if _was_begun(opened, name)]
     whys: dict[str, str] = {}
@@ -53,7 +53,7 @@ def fail_host(
     """
     host = work.hosts[name]
     error = shortened(error)
-    if work.what != "restore":
+    if work.batch_type != "restore":
         host.error = error
         return True
     step = host.step

@@ -56,7 +56,7 @@ def proven_by_effect(
     check tells which machine it was. Where another server fails, or no check fails within
     ``health_deadline``, all that are not proven go back into service, and the batch fails.
     """
-    if opened.pop.load_balancer.checks == "none" or work.what == "restore":
+    if opened.pop.load_balancer.checks == "none" or work.batch_type == "restore":
         return list(names)
     others = _tell_not_ready(opened, work, driver, _next(opened, work, names))
     if others:

@@ -28,7 +28,7 @@ def without_strangers(
     In a rollback that host alone is quarantined. A silent one goes on, and is asked once more
     before anything is done to it.
     """
-    back = work.what == "restore"
+    back = work.batch_type == "restore"
     patience = 0 if back else opened.site.config.health_deadline
     answers = _facts(opened, names, patience)
     silent = {name: str(answer.error) for name, answer in answers.items() if answer.failed}
@@ -71,7 +71,7 @@ def _strangers(
     planned = dict(opened.plan.machines)
     for name in opened.head.only:
         planned[name] = {**planned.get(name, {}), "uuid": ""}
-    back = work.what == "restore"
+    back = work.batch_type == "restore"
     return strangers(opened.pop, list(answers), servers, planned, answers, back)
 
 

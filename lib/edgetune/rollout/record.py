@@ -110,7 +110,7 @@ class Record:
             raise InputError("parameter", "batch", f"rollout {self.head.id} has no batch {number}")
         own, reboot = planned[number], self.plan.reboots
         hosts = {host: HostStep(reboot=reboot) for host in own.hosts}
-        return Batch(self.head.id, number, own.what, own.group, hosts)
+        return Batch(self.head.id, number, own.batch_type, own.group, hosts)
 
     @property
     def wait(self) -> Wait | None:

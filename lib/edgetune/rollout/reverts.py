@@ -67,7 +67,7 @@ def may_still_revert(opened: Record, host: HostStep) -> bool:
 def waits_for_revert(opened: Record, work: Batch, answer: HostResult) -> bool:
     """Whether a rollback has to wait for a host that gave this answer."""
     host = work.hosts[answer.host]
-    silent = answer.reason == "unreachable" and work.what == "restore"
+    silent = answer.reason == "unreachable" and work.batch_type == "restore"
     return silent and may_still_revert(opened, host)
 
 

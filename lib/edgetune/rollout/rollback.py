@@ -22,7 +22,8 @@ _RECENT = 3
 
 
 def plan_restore(opened: Rollout) -> None:
-    """Write the batches of a rollback: hosts out of service first, the rest under the floor,
+    """Write the batches of a rollback: hosts out of service first, the rest within
+    ``min_in_service``,
     the sickest first. With the head's ``only`` no other host is visited."""
     touched, only = _touched(opened), opened.head.only
     if only:
@@ -48,7 +49,7 @@ def _touched(opened: Record) -> dict[str, HostStep]:
     touched: dict[str, HostStep] = {}
     for batch in opened.batches():
         for name, host in batch.hosts.items():
-            if host.step == "done" and batch.what != "change":
+            if host.step == "done" and batch.batch_type != "change":
                 touched.pop(name, None)
             elif host.step not in UNTOUCHED_STEPS:
                 step = _left_at(opened, name, host)
@@ -70,7 +71,7 @@ def _way_back(
 ) -> HostStep:
     mid_reboot = step in ("rebooting", "coming_back")
     # What an earlier rollback has restored already only has to come back.
-    restored = batch.what == "restore" and step == "rebooting"
+    restored = batch.batch_type == "restore" and step == "rebooting"
     return HostStep(
         step=step if restored else "coming_back" if mid_reboot else "planned",
         at=host.at if mid_reboot else 0.0,
@@ -87,15 +88,15 @@ def _way_back(
 
 def _must_reboot(opened: Record, batch: Batch, host: HostStep, earlier: HostStep | None) -> bool:
     """Whether it may have booted with our change, and not since without it."""
-    if batch.what == "restore":
+    if batch.batch_type == "restore":
         return host.reboot and host.step not in _BACK
-    booted = batch.what == "change" and host.step in _REBOOTED_SINCE
+    booted = batch.batch_type == "change" and host.step in _REBOOTED_SINCE
     asked = opened.plan.reboots
     return (asked and booted) or bool(earlier and earlier.reboot)
 
 
 def _carries_our_change(batch: Batch, host: HostStep) -> bool:
-    return batch.what == "change" and host.step in ("changed", *_REBOOTED_SINCE)
+    return batch.batch_type == "change" and host.step in ("changed", *_REBOOTED_SINCE)
 
 
 def _by_service(opened: Record, names: Sequence[str]) -> tuple[list[str], list[str], int]:

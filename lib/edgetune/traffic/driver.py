@@ -38,8 +38,8 @@ class Server:
 
     @property
     def is_serving(self) -> bool:
-        """Whether new requests go to it, and are to go on doing so: such a server counts for the
-        floor."""
+        """Whether new requests go to it, and are to go on doing so: such a server counts for
+        ``min_in_service``."""
         return not self.withdrawn and self.up
 
 

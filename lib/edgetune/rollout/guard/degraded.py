@@ -29,7 +29,7 @@ def sick_hosts(watched: Watched) -> Finding | None:
     """
     if watched.head.state not in _CHANGED or not watched.head.baseline:
         return None
-    changes = [batch for batch in watched.batches if batch.what == "change"]
+    changes = [batch for batch in watched.batches if batch.batch_type == "change"]
     changed = {host for batch in changes for host in batch.at("done")}
     # Before, a host's newest sample may be of the time when it was out, or there is none.
     checked = {host for batch in changes if batch.checked for host in batch.at("done")}

@@ -21,7 +21,7 @@ from edgetune.rollout.steps.verify_hosts import verify_hosts
 from edgetune.texts import command
 
 
-def adopt_host(site: Site, rollout: str, host: str, by: str = "") -> dict[str, Any]:
+def adopt_host(site: Site, rollout: str, host: str, requested_by: str = "") -> dict[str, Any]:
     """Take a machine as it is now: the rollout leaves it alone and out of the comparison.
 
     Nothing of the rollout may stand on it and its service must answer; where it was drained, it
@@ -42,7 +42,9 @@ def adopt_host(site: Site, rollout: str, host: str, by: str = "") -> dict[str, A
             batch.hosts[host].go("skipped", "replaced, adopted as it is")
             opened.save_batch(batch)
         opened.head.quarantined.pop(host, None)
-        opened.head.note(by, f"{host} adopted as it is: out of the rollout and of its comparison")
+        opened.head.note(
+            requested_by, f"{host} adopted as it is: out of the rollout and of its comparison"
+        )
         opened.save()
     message = f"{host} serves, and {rollout} leaves it alone from now"
     return {"host": host, "failed": [], "error": "", "message": message}

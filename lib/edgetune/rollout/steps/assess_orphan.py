@@ -25,7 +25,7 @@ ENDED_BADLY = ("timeout", "canceled")
 
 
 def assess_orphan(
-    site: Site, rollout: str, epoch: int, ended: str = "", by: str = ""
+    site: Site, rollout: str, epoch: int, ended: str = "", requested_by: str = ""
 ) -> dict[str, Any]:
     """Compare the hosts under way with what the record says of them, and decide what follows.
 
@@ -38,7 +38,7 @@ def assess_orphan(
     findings = _findings(opened)
     decision, why = _decide(opened, ended, findings)
     head.recoveries += 1
-    head.note(by, "; ".join([f"{decision}: {why}", *findings.values()]))
+    head.note(requested_by, "; ".join([f"{decision}: {why}", *findings.values()]))
     opened.save()
     return {
         "decision": decision,

@@ -26,7 +26,7 @@ def begin_rollback(
     rollout: str,
     epoch: int = 0,
     owner: str = "",
-    by: str = "",
+    requested_by: str = "",
     reason: str = "",
     hosts: Sequence[str] = (),
 ) -> dict[str, Any]:
@@ -42,21 +42,21 @@ def begin_rollback(
     if epoch:
         if AWAY in reason:
             raise RefusedError(f"{reason}; nothing is taken back for that, recover_orphans goes on")
-        return _begin(site, rollout, epoch, owner, by, reason, hosts)
+        return _begin(site, rollout, epoch, owner, requested_by, reason, hosts)
     refuse_if_stopped(site)
     _refuse_hosts(read_rollout(site, rollout).head, hosts)
-    taken = take_over_rollout(site, rollout, owner=owner, by=by)
+    taken = take_over_rollout(site, rollout, owner=owner, requested_by=requested_by)
     if not taken["claimed"]:
         return {"entered": False, "rollout": rollout, "channel": "", "message": taken["message"]}
     try:
-        return _begin(site, rollout, taken["epoch"], owner, by, reason, hosts)
+        return _begin(site, rollout, taken["epoch"], owner, requested_by, reason, hosts)
     except FencedError:
         # Somebody who resumes at the same moment loses to it.
         _refuse_second_rollback(site, rollout)
-        taken = take_over_rollout(site, rollout, owner=owner, by=by)
+        taken = take_over_rollout(site, rollout, owner=owner, requested_by=requested_by)
         if not taken["claimed"]:
             raise
-        return _begin(site, rollout, taken["epoch"], owner, by, reason, hosts)
+        return _begin(site, rollout, taken["epoch"], owner, requested_by, reason, hosts)
 
 
 def _begin(
@@ -64,7 +64,7 @@ def _begin(
     rollout: str,
     epoch: int,
     owner: str,
-    by: str,
+    requested_by: str,
     reason: str,
     hosts: Sequence[str],
 ) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def _begin(
     head, before = opened.head, opened.head.state
     _refuse_hosts(head, hosts)
     why = _with_hosts_under_way(opened, reason or _what_failed(opened) or "asked for")
-    enter_state(opened, "rolling_back", owner, by, why)
+    enter_state(opened, "rolling_back", owner, requested_by, why)
     if before in CHANGES_HOSTS:
         head.taken_over = steady_clock.now()
     if before != "rolling_back":

@@ -29,7 +29,7 @@ def check_drained(site: Site, rollout: str, epoch: int, batch: int) -> dict[str,
     was only withdrawn), and its own health answers "not ready" from here until it is verified: a
     load balancer that forgets sends it nothing. The host itself is asked, too: a load balancer
     that was reloaded counts no session of its former process, and some count none at all. With
-    the plan's ``force`` an overdue host goes on with its sessions. In a rollback an overdue
+    the plan's ``drop_sessions`` an overdue host goes on with its sessions. In a rollback an overdue
     host is quarantined: it stays drained.
     """
     opened = open_rollout(site, rollout, epoch)
@@ -95,7 +95,7 @@ def _take_out(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence
             for name in names
             if name not in still or _goes_on(opened, work, name, _LEAVING, driver)
         ]
-    names = recognised(opened, work, driver, names) if work.what == "restore" else names
+    names = recognised(opened, work, driver, names) if work.batch_type == "restore" else names
     for name, answer in set_ready(opened, names, ready=False).items():
         if waits_for_revert(opened, work, answer):
             continue
@@ -108,16 +108,16 @@ def _take_out(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence
 
 
 def _goes_on(opened: Rollout, work: Batch, name: str, error: str, driver: DrainDriver) -> bool:
-    """Whether a host goes on although it is not empty: overdue, and only by force.
+    """Whether a host goes on although it is not empty: overdue, and only with ``drop_sessions``.
 
     Another overdue host is put back and skipped; in a rollback it is quarantined.
     """
     host = work.hosts[name]
     if steady_clock.now() - host.at <= opened.site.config.drain_deadline:
         return False
-    if opened.plan.options.force:
+    if opened.plan.options.drop_sessions:
         return True
-    if work.what == "restore":
+    if work.batch_type == "restore":
         fail_host(opened, work, name, error)
         return False
     told = set_ready(opened, [name], ready=True)[name]

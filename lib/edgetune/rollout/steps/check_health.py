@@ -20,28 +20,28 @@ _DONE = {"change": "changed", "sham": "rebooted", "restore": "as before"}
 def check_health(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
     """Hold the hosts of a batch that serve again against the limits of ``judge.limits``.
 
-    ``left`` counts hosts for which a rollback had no room yet: the batch is to be taken again.
+    ``remaining`` counts hosts for which a rollback had no room yet: the batch is to be taken again.
     """
     opened = open_rollout(site, rollout, epoch)
     work = opened.batch(batch)
-    left = len(work.at("planned"))
+    remaining = len(work.at("planned"))
     now = {sample.host: sample.gauges for sample in sample_pop(site, opened.pop)}
     # What is taken back already serves again: nothing is stopped for it.
-    checked = work.at("done") if work.what != "restore" else []
+    checked = work.at("done") if work.batch_type != "restore" else []
     before = usual_health(opened) if checked else {}
-    changed = {host for b in opened.batches() if b.what == "change" for host in b.at("done")}
+    changed = {host for b in opened.batches() if b.batch_type == "change" for host in b.at("done")}
     failed = beyond_limits(checked, now, before, changed)
     for name in work.at("done"):
         work.hosts[name].error = failed.get(name)
-    work.checked = not left
+    work.checked = not remaining
     opened.save_batch(work)
     errors = "; ".join(f"{name}: {problem}" for name, problem in failed.items())
     return {
-        "left": left,
-        "next": "drain_hosts" if left else "",
+        "remaining": remaining,
+        "next": "drain_hosts" if remaining else "",
         "failed": list(failed),
         "error": errors,
-        "channel": "" if left else opened.head.channel,
+        "channel": "" if remaining else opened.head.channel,
         "message": errors or _what_was_done(opened, work),
     }
 
@@ -50,7 +50,7 @@ def _what_was_done(opened: Record, batch: Batch) -> str:
     numbers = opened.numbers(opened.head.state)
     served = " and back in service" if opened.drains else ""
     parts = {
-        f"{_DONE[batch.what]}{served}, within limits": batch.at("done"),
+        f"{_DONE[batch.batch_type]}{served}, within limits": batch.at("done"),
         "skipped": batch.at("skipped"),
         "quarantined": batch.at("quarantined"),
         "waiting for room": batch.at("planned"),

@@ -14,7 +14,7 @@ from edgetune.report.text import evidence_text
 from edgetune.rollout.bios import settled
 from edgetune.rollout.hosts import ask_bmcs
 from edgetune.rollout.lease import Rollout, open_rollout
-from edgetune.rollout.order import after_drain, again_in
+from edgetune.rollout.order import after_drain, retry_after
 from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.record import Record
 from edgetune.rollout.restart import LOOK, TIMEOUT, asked_for, is_back, restart, turn_on
@@ -43,7 +43,7 @@ def check_rebooted(site: Site, rollout: str, epoch: int, batch: int) -> dict[str
             wrong = _overdue(opened, host.at) or _is_final(opened, host, bios[name])
             if wrong and fail_host(opened, work, name, str(bios[name].error)):
                 failed.append(name)
-        elif not answer.failed and work.what == "restore" and _overdue(opened, host.at):
+        elif not answer.failed and work.batch_type == "restore" and _overdue(opened, host.at):
             # Its reboot never happened, and it can be taken back as it stands; what is restored
             # already is told once more, or verified as it stands.
             host.go("changed" if host.step == "rebooting" else "drained")
@@ -67,7 +67,7 @@ def check_rebooted(site: Site, rollout: str, epoch: int, batch: int) -> dict[str
         "failed": failed,
         "error": errors,
         "next": after_drain(opened, work),
-        "again_in": again_in(site.config, waited, *LOOK) if waiting else 0,
+        "retry_after": retry_after(site.config, waited, *LOOK) if waiting else 0,
         "message": errors or (f"waiting for {', '.join(waiting)}" if waiting else "all are back"),
     }
 
@@ -76,7 +76,7 @@ def _bios_of(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Ho
     """What the boot made of the BIOS; nothing is wanted of hosts that are only on their way."""
     through = {name: HostResult(name) for name in names}
     rebooted = [name for name in names if work.hosts[name].step == "rebooting"]
-    if not opened.sets_bios or work.what == "sham":
+    if not opened.sets_bios or work.batch_type == "sham":
         return through
     return {**through, **settled(opened, work, rebooted)}
 

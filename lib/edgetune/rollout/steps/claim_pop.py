@@ -25,10 +25,10 @@ def claim_pop(
     site: Site,
     plan: str,
     owner: str = "",
-    by: str = "",
+    requested_by: str = "",
     wait: bool = False,
     channel: str = "",
-    asked_by: str = "",
+    caller: str = "",
     *,
     approved: bool = False,
     freezes: Sequence[Mapping[str, Any]] = (),
@@ -38,8 +38,8 @@ def claim_pop(
     ``owner`` is the execution that carries it on from now; ``wait`` says that this one stays until
     the soak has ended. ``channel`` is where in chat the rollout tells how it gets on. ``approved``
     says that the caller knows of an approval; otherwise ``plan_approval`` of the configuration asks
-    for one of the plan that no other rollout was begun with, by somebody who is neither ``by`` nor
-    ``asked_by``, whom StackStorm knows as the caller. During ``freezes`` (see
+    for one of the plan that no other rollout was begun with, by somebody who is neither
+    ``requested_by`` nor the ``caller`` whom StackStorm knows. During ``freezes`` (see
     ``edgetune.freezes.written``) no batch of it begins.
 
     RefusedError while everything is stopped, the PoP is paused or has another rollout, or without
@@ -47,7 +47,7 @@ def claim_pop(
     """
     needs_approval = site.config.plan_approval and not approved
     if needs_approval:
-        for who in (by, asked_by or by):
+        for who in (requested_by, caller or requested_by):
             valid_approval(site, plan, f"plan {plan}", who, site.config.self_approval)
     refuse_if_stopped(site)
     planned = load_plan(site, plan)
@@ -68,12 +68,12 @@ def claim_pop(
         epoch=claim.epoch,
         created=time.time(),
         owner=owner,
-        by=by,
+        by=requested_by,
         wait=wait,
         channel=channel or site.config.chat_channel,
         freezes=[dict(each) for each in freezes],
     )
-    head.note(by, f"{pop.name} claimed, epoch {claim.epoch}")
+    head.note(requested_by, f"{pop.name} claimed, epoch {claim.epoch}")
     try:
         refuse_unfinished(site, pop.name)
         if needs_approval:

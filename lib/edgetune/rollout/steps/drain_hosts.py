@@ -13,7 +13,7 @@ from edgetune.errors import DrainError, RefusedError
 from edgetune.rollout.drain import POLL, drain_report, known_servers
 from edgetune.rollout.in_service import hosts_in_service, put_back, serves, state_of
 from edgetune.rollout.lease import Rollout, open_rollout
-from edgetune.rollout.order import again_in, has_live_left
+from edgetune.rollout.order import has_live_left, retry_after
 from edgetune.rollout.pause import why_frozen, why_paused
 from edgetune.rollout.quarantine import LOST, fail_host, take_out_quarantined
 from edgetune.rollout.recognition import without_strangers
@@ -53,8 +53,8 @@ def begin_drain(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, A
     What each server was before is written down first, and only once: a second run never takes
     our own withdrawal for the previous state. Live tunings drain nothing. ``waiting`` counts hosts
     that cannot be drained now, because of a freeze or a surge, because the PoP is paused, or
-    because a rollback finds no room under the floor. Where a rollback finds room for some of
-    them, or can go on with hosts that are out of service, these go first, and ``check_health``
+    because a rollback finds no room above ``min_in_service``. Where a rollback finds room for some
+    of them, or can go on with hosts that are out of service, these go first, and ``check_health``
     tells that the others are left.
     """
     opened = open_rollout(site, rollout, epoch)
@@ -71,7 +71,7 @@ def begin_drain(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, A
         return _began(opened, work, "nothing to drain")
     names = _without_lost(opened, work, driver, names)
     names = without_strangers(opened, work, known_servers(opened, driver, names), names)
-    names = _with_room(opened, driver, work, names) if work.what == "restore" else names
+    names = _with_room(opened, driver, work, names) if work.batch_type == "restore" else names
     servers = known_servers(opened, driver, names)
     serving = [name for name in names if serves(servers[opened.pop.host(name).server])]
     surge = surge_of(opened) if serving else ""
@@ -80,9 +80,9 @@ def begin_drain(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, A
     elif surge:
         return _waits(opened, work, _Held(surge, _until_calm(opened)), len(names))
     try:
-        servers = _wait_for_room(opened, driver, names, work.what != "restore")
+        servers = _wait_for_room(opened, driver, names, work.batch_type != "restore")
     except RefusedError as error:
-        if work.what != "restore":
+        if work.batch_type != "restore":
             raise
         return _waits(opened, work, _Held(str(error), _until_room(opened)), len(names))
     _drain(opened, work, driver, names, servers)
@@ -142,7 +142,7 @@ def _until_room(opened: Record) -> str:
 def _may_wait(work: Batch) -> bool:
     """Whether a pause holds the batch: what was begun is finished, what goes back goes back."""
     begun = len(work.at(*UNTOUCHED_STEPS)) < len(work.hosts)
-    return work.what != "restore" and bool(work.at("planned")) and not begun
+    return work.batch_type != "restore" and bool(work.at("planned")) and not begun
 
 
 def _waits(opened: Rollout, work: Batch, held: _Held, waiting: int) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def _waits(opened: Rollout, work: Batch, held: _Held, waiting: int) -> dict[str,
         "failed": [],
         "error": "",
         "next": "restore_live" if has_live_left(work) else "drain_hosts",
-        "again_in": again_in(opened.site.config, waited, held.least, held.most),
+        "retry_after": retry_after(opened.site.config, waited, held.least, held.most),
         "message": held.why,
     }
 
@@ -178,7 +178,7 @@ def _without_lost(
     opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]
 ) -> list[str]:
     """In a rollback, a host that the load balancer lost stops nobody else: it is quarantined."""
-    lost = _lost(opened, driver, names) if work.what == "restore" else []
+    lost = _lost(opened, driver, names) if work.batch_type == "restore" else []
     for name in lost:
         fail_host(opened, work, name, LOST)
     if lost:
@@ -209,7 +209,7 @@ def _recognise_live(
     opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]
 ) -> None:
     """Before hosts are changed while they serve; a rollback asks nothing of a load balancer."""
-    if names and work.what != "restore":
+    if names and work.batch_type != "restore":
         without_strangers(opened, work, known_servers(opened, driver, names), names)
 
 
@@ -228,7 +228,7 @@ def _with_room(opened: Record, driver: DrainDriver, work: Batch, names: Sequence
 def _others_go_on(work: Batch, names: Sequence[str]) -> bool:
     """Whether a rollback can bring hosts back that are out of service, while these serve on."""
     others = [name for name in work.hosts if name not in (*names, *work.at(*SETTLED_STEPS))]
-    return work.what == "restore" and bool(others)
+    return work.batch_type == "restore" and bool(others)
 
 
 def _wait_for_room(

@@ -20,7 +20,7 @@ from edgetune.rollout.site import Site
 
 
 def pause_pop(
-    site: Site, pop: str, cause: str = "asked", reason: str = "", by: str = ""
+    site: Site, pop: str, cause: str = "asked", reason: str = "", requested_by: str = ""
 ) -> dict[str, Any]:
     """Let nothing more begin on a PoP for this cause; a second time changes nothing."""
     if cause not in CAUSES:
@@ -31,8 +31,8 @@ def pause_pop(
         return pause_answer(
             site, name, False, f"{name} is paused already ({causes_text(standing)})"
         )
-    save_pause(site, name, cause, Pause(True, time.time(), by, reason))
-    why = causes_text({cause: Pause(True, 0, by, reason)})
+    save_pause(site, name, cause, Pause(True, time.time(), requested_by, reason))
+    why = causes_text({cause: Pause(True, 0, requested_by, reason)})
     return pause_answer(
         site, name, True, f"{name} is paused ({why}); no further batch begins there"
     )

@@ -70,7 +70,7 @@ def reboot_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     return {
         "failed": failed,
         "error": errors,
-        "again_in": _first_look(opened, work),
+        "retry_after": _first_look(opened, work),
         "message": errors or f"rebooting {', '.join(sent)}",
     }
 
@@ -86,4 +86,4 @@ def _first_look(opened: Record, work: Batch) -> int:
 
 
 def _to_reboot(work: Batch) -> list[str]:
-    return work.at("drained") if work.what == "sham" else work.at("changed")
+    return work.at("drained") if work.batch_type == "sham" else work.at("changed")

@@ -15,7 +15,9 @@ from edgetune.rollout.unreadable import release_key
 from edgetune.texts import command
 
 
-def release_record(site: Site, rollout: str, reason: str = "", by: str = "") -> dict[str, Any]:
+def release_record(
+    site: Site, rollout: str, reason: str = "", requested_by: str = ""
+) -> dict[str, Any]:
     """Give up a record that cannot be read, so that rollouts begin on its PoP again.
 
     The text stays where it is. Another text under the same key is judged anew. InputError if there
@@ -34,11 +36,12 @@ def release_record(site: Site, rollout: str, reason: str = "", by: str = "") -> 
     document = {
         "schema": CAMPAIGN_SCHEMA,
         "digest": found.digest,
-        "by": by,
+        "by": requested_by,
         "at": time.time(),
         "reason": reason,
     }
     site.store.put(release_key(rollout), json.dumps(document))
     where = found.pop or "every PoP"
-    message = f"{by or 'unknown'} gives up the record of {rollout}: rollouts begin on {where} again"
+    who = requested_by or "unknown"
+    message = f"{who} gives up the record of {rollout}: rollouts begin on {where} again"
     return {"rollout": rollout, "pop": found.pop, "why": found.why, "message": message}

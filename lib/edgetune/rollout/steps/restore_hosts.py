@@ -23,7 +23,7 @@ from edgetune.rollout.change import (
 from edgetune.rollout.drain import keep_out
 from edgetune.rollout.hosts import ask_hosts
 from edgetune.rollout.lease import Rollout, open_rollout
-from edgetune.rollout.order import after_change, again_in
+from edgetune.rollout.order import after_change, retry_after
 from edgetune.rollout.record import Record
 from edgetune.rollout.reverts import APPLY_TIMEOUT, waiting_text, waits_for_revert
 from edgetune.rollout.site import Site
@@ -69,7 +69,7 @@ def restore_hosts(
         **report,
         "waiting": len(waiting),
         "next": "restore_hosts" if waiting else after_change(work),
-        "again_in": again_in(site.config, waited, *_LOOK) if waiting else 0,
+        "retry_after": retry_after(site.config, waited, *_LOOK) if waiting else 0,
     }
 
 
@@ -106,7 +106,7 @@ def _restore_live(opened: Rollout, work: Batch) -> dict[str, Any]:
         work.hosts[name].ours |= answer.changed
     opened.save_batch(work)
     report = change_report(answers, "back in what they can take back while they serve", [])
-    return {**report, "waiting": 0, "next": "drain_hosts", "again_in": 0}
+    return {**report, "waiting": 0, "next": "drain_hosts", "retry_after": 0}
 
 
 def _restore_request(opened: Record, work: Batch, host: Host) -> dict[str, Any]:

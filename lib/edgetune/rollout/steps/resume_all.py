@@ -13,7 +13,7 @@ from edgetune.rollout.switch import STOP_KEY, keep_permit, stopped_by
 _TRIES = 3
 
 
-def resume_all(site: Site, by: str = "") -> dict[str, Any]:
+def resume_all(site: Site, requested_by: str = "") -> dict[str, Any]:
     """Permit changes again; what was stopped is carried on by ``recover_orphans``.
 
     RefusedError if somebody stops everything at the same moment.
@@ -23,10 +23,10 @@ def resume_all(site: Site, by: str = "") -> dict[str, Any]:
         return {"stopped": False, "message": "nothing was stopped"}
     for _ in range(_TRIES):
         # A step that read the keys just before this may take the permit away once.
-        permit = f"resumed by {by or 'unknown'}, permit {secrets.token_hex(8)}"
+        permit = f"resumed by {requested_by or 'unknown'}, permit {secrets.token_hex(8)}"
         keep_permit(site, permit, "")
         site.store.put(STOP_KEY, permit)
         if not stopped_by(site):
-            message = f"{by or 'unknown'} permits changes again ({was})"
+            message = f"{requested_by or 'unknown'} permits changes again ({was})"
             return {"stopped": False, "message": message}
     raise RefusedError(f"everything was stopped again at once ({stopped_by(site)})")

@@ -19,7 +19,7 @@ from edgetune.rollout.pause import (
 from edgetune.rollout.site import Site
 
 
-def resume_pop(site: Site, pop: str, cause: str = "", by: str = "") -> dict[str, Any]:
+def resume_pop(site: Site, pop: str, cause: str = "", requested_by: str = "") -> dict[str, Any]:
     """Lift a pause of this cause, or every one of a PoP; a second time changes nothing."""
     if cause and cause not in CAUSES:
         raise InputError("parameter", "cause", f"{cause!r} is none of {', '.join(CAUSES)}")
@@ -28,7 +28,7 @@ def resume_pop(site: Site, pop: str, cause: str = "", by: str = "") -> dict[str,
         return pause_answer(site, pop, False, f"{site.inventory.pop(pop).name} is not paused")
     lifted = {own: pause for own, pause in standing.items() if cause in ("", own)}
     for own in lifted:
-        save_pause(site, pop, own, Pause(False, time.time(), by))
+        save_pause(site, pop, own, Pause(False, time.time(), requested_by))
     left = {own: pause for own, pause in standing.items() if own not in lifted}
     still = f"{pop} is still paused ({causes_text(left)})" if left else f"{pop} goes on"
     was = f"; it was paused ({causes_text(lifted)})" if lifted else ""

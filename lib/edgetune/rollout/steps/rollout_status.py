@@ -76,7 +76,11 @@ def rollout_status(
     notices += _off(site, chosen)
     return {
         "rollouts": [
-            {**_short(head), "left": left.get(head.id, ""), "waits": waits.get(head.id, "")}
+            {
+                **_short(head),
+                "orphan_notice": left.get(head.id, ""),
+                "waits": waits.get(head.id, ""),
+            }
             for head in chosen
         ],
         "ids": [head.id for head in (_in_turn(site, chosen) if state else chosen)],

@@ -32,12 +32,12 @@ def sample_hosts(site: Site, pop: str = "", rollout: str = "", epoch: int = 0) -
 
     Of a rollout, as many as its interval asks for in a while; none where the rule sample_running
     took one in this interval. ``due`` says that its baseline is over or that a look at it is due,
-    and ``again_in`` in how many seconds the next sample is. With ``epoch`` the rollout's owner
+    and ``retry_after`` in how many seconds the next sample is. With ``epoch`` the rollout's owner
     keeps its claim by it; FencedError if it lost it.
     """
     if not rollout:
         found = sample_pops(site, [pop] if pop else pops_under_way(site))
-        return {**found.told(), "due": False, "again_in": 0}
+        return {**found.told(), "due": False, "retry_after": 0}
     end = time.monotonic() + _A_WHILE
     opened = _of_owner(site, rollout, epoch)
     by_rule = _was_sampled_by_rule(opened)
@@ -50,7 +50,7 @@ def sample_hosts(site: Site, pop: str = "", rollout: str = "", epoch: int = 0) -
         opened = _of_owner(site, rollout, epoch)
         found.add(sample_pops(site, [opened.head.pop]))
     told = found.told() if found.answered or found.errors else _BY_RULE
-    return {**told, "due": due, "again_in": int(_next_sample(opened, by_rule))}
+    return {**told, "due": due, "retry_after": int(_next_sample(opened, by_rule))}
 
 
 def _of_owner(site: Site, rollout: str, epoch: int) -> Rollout:

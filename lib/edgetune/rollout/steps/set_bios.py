@@ -21,7 +21,7 @@ from edgetune.rollout.bios_journal import BiosJournal, Entry, load_journals
 from edgetune.rollout.drain import keep_out
 from edgetune.rollout.hosts import ask_bmcs
 from edgetune.rollout.lease import Rollout, open_rollout
-from edgetune.rollout.order import after_bios, again_in
+from edgetune.rollout.order import after_bios, retry_after
 from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.record import Record
 from edgetune.rollout.site import Site
@@ -45,7 +45,7 @@ def set_bios(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]
         host = work.hosts[name]
         host.bios, host.bios_at = "asked", host.bios_at or steady_clock.now()
     opened.save_batch(work)
-    answers = _WAYS[work.what](opened, work, names)
+    answers = _WAYS[work.batch_type](opened, work, names)
     failed = [name for name, answer in answers.items() if _noted(opened, work, name, answer)]
     opened.save_batch(work)
     stay = [name for name in names if name not in failed and work.hosts[name].step == "drained"]
@@ -56,10 +56,12 @@ def set_bios(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]
     return {
         "waiting": len(waiting),
         "next": "set_bios" if waiting else after_bios(work),
-        "again_in": again_in(site.config, waited, *_LOOK) if waiting else 0,
+        "retry_after": retry_after(site.config, waited, *_LOOK) if waiting else 0,
         "failed": failed,
         "error": errors,
-        "message": errors or why or f"{_DONE[work.what]} on {', '.join(answers) or 'no host'}",
+        "message": errors
+        or why
+        or f"{_DONE[work.batch_type]} on {', '.join(answers) or 'no host'}",
     }
 
 

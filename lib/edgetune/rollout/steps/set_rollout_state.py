@@ -20,7 +20,7 @@ from edgetune.rollout.site import Site
 
 
 def set_rollout_state(
-    site: Site, rollout: str, epoch: int, state: str, owner: str = "", by: str = ""
+    site: Site, rollout: str, epoch: int, state: str, owner: str = "", requested_by: str = ""
 ) -> dict[str, Any]:
     """Move a rollout into ``state`` under a new epoch, and say which batches that means.
 
@@ -35,7 +35,7 @@ def set_rollout_state(
     _refuse_unproven(head, state)
     if state == "rolled_back":
         look_at_quarantined(opened, list(head.quarantined))
-    enter_state(opened, state, owner, by, _reason(opened, state))
+    enter_state(opened, state, owner, requested_by, _reason(opened, state))
     _begin_state(opened, before)
     opened.save()
     first, end = unfinished_batches(opened)

@@ -10,9 +10,9 @@ from edgetune.rollout.switch import STOP_KEY, take_permit_away
 from edgetune.texts import command
 
 
-def stop_all(site: Site, by: str = "", reason: str = "") -> dict[str, Any]:
+def stop_all(site: Site, requested_by: str = "", reason: str = "") -> dict[str, Any]:
     """Let nothing be changed any more, on any PoP, until ``resume_all``."""
-    why = f"stopped by {by or 'unknown'}" + (f": {reason}" if reason else "")
+    why = f"stopped by {requested_by or 'unknown'}" + (f": {reason}" if reason else "")
     site.store.put(STOP_KEY, why)
     take_permit_away(site, why)
     message = f"{why}; hosts stay as they are until {command('resume_all')}"

@@ -18,10 +18,10 @@ def take_over_rollout(
     rollout: str,
     epoch: int = 0,
     owner: str = "",
-    by: str = "",
+    requested_by: str = "",
     wait: bool = False,
     channel: str = "",
-    carry_on: bool = False,
+    unfinished_only: bool = False,
     orphaned: bool = False,
     execution: str = "",
 ) -> dict[str, Any]:
@@ -32,12 +32,12 @@ def take_over_rollout(
     one stays until the soak has ended. ``channel`` is where in chat the rollout tells how it gets
     on, if it does not know of one.
 
-    A rollout that can go nowhere is left alone. So is with ``carry_on`` one that has ended, as it
-    could only be taken back; with ``orphaned`` one that has a living owner; with ``execution`` one
-    that another execution carries on by now.
+    A rollout that can go nowhere is left alone. So is with ``unfinished_only`` one that has ended,
+    as it could only be taken back; with ``orphaned`` one that has a living owner; with
+    ``execution`` one that another execution carries on by now.
     """
     taken = as_owner(site, rollout)
-    why = _why_left_alone(site, taken.head, carry_on, orphaned, execution)
+    why = _why_left_alone(site, taken.head, unfinished_only, orphaned, execution)
     if why:
         return {"claimed": False, "message": f"rollout {rollout} {why}"}
     refuse_unfinished(site, taken.head.pop, but=rollout)
@@ -55,7 +55,7 @@ def take_over_rollout(
     head.channel = head.channel or channel
     if head.state in CHANGES_HOSTS:
         head.taken_over = steady_clock.now()
-    head.note(by, f"taken over, epoch {claim.epoch}")
+    head.note(requested_by, f"taken over, epoch {claim.epoch}")
     taken.save()
     return {
         "claimed": True,
@@ -67,8 +67,10 @@ def take_over_rollout(
     }
 
 
-def _why_left_alone(site: Site, head: Head, carry_on: bool, orphaned: bool, execution: str) -> str:
-    if not head.may_become or (carry_on and head.state in ENDED):
+def _why_left_alone(
+    site: Site, head: Head, unfinished_only: bool, orphaned: bool, execution: str
+) -> str:
+    if not head.may_become or (unfinished_only and head.state in ENDED):
         return f"is {head.state} already"
     if (orphaned and not is_orphaned(site, head)) or (execution and head.owner != execution):
         return "has an owner again"

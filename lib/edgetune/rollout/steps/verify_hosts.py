@@ -39,14 +39,14 @@ def verify_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     """
     opened = open_rollout(site, rollout, epoch)
     work = opened.batch(batch)
-    names = work.at("changed", "rebooted") if work.what != "sham" else work.at("rebooted")
+    names = work.at("changed", "rebooted") if work.batch_type != "sham" else work.at("rebooted")
     answers = _proofs(opened, work, names)
     well = [name for name in names if not answers[name].failed]
-    if opened.sets_bios and work.what != "sham":
+    if opened.sets_bios and work.batch_type != "sham":
         wrong = _wrong_bios(opened, work, well)
         answers, well = {**answers, **wrong}, [name for name in well if name not in wrong]
     answers = {**answers, **_serve(opened, work, well)}
-    if work.what == "restore":
+    if work.batch_type == "restore":
         forget(opened, [name for name in well if not answers[name].failed])
     report = write_answers(opened, work, answers, "verified")
     served = [name for name in work.at("verified") if work.hosts[name].lb_before is None]
@@ -86,7 +86,7 @@ def _serve(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Host
 
 def _proofs(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
     tuned, others = by_agent(opened, names)
-    if work.what == "change":
+    if work.batch_type == "change":
         confirmed = _confirm(opened, tuned)
         for name in confirmed:
             if not confirmed[name].failed:
