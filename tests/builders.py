@@ -10,8 +10,10 @@ from typing import Any
 
 import yaml
 
+from edgetune.documents.look import Conclusion
 from edgetune.documents.plan import Options, Plan
 from edgetune.documents.sample import Sample
+from edgetune.documents.words import Decision, Verdict
 from edgetune.inventories.yaml import YamlInventory
 from edgetune.inventory import Pop
 from edgetune.metrics.table import SampleTable
@@ -75,6 +77,11 @@ def observed(name: str, status: str = "change") -> list[dict[str, Any]]:
     """What an agent answers to ``plan`` for ``accept_queue``."""
     row = {"id": "sysctl:net.core.somaxconn", "runtime": "8", "persistent": "8", "wanted": "4096"}
     return [{**row, "status": status, "reason": f"seen on {name}"}]
+
+
+def concluded(decision: str, verdict: str = "inconclusive", reason: str = "so") -> Conclusion:
+    """What a record keeps of its newest look."""
+    return Conclusion(Verdict(verdict), Decision(decision), reason)
 
 
 def plan(tmp_path: Path, hosts: int = 8, min_in_service: float = 0.5, **options: Any) -> Plan:

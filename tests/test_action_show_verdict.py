@@ -5,6 +5,7 @@ from show_verdict import ShowVerdict
 
 from edgetune.rollout.lease import as_owner
 from tests.action_case import EdgetuneActionTestCase
+from tests.builders import concluded
 
 
 class ShowVerdictTestCase(EdgetuneActionTestCase):
@@ -19,7 +20,7 @@ class ShowVerdictTestCase(EdgetuneActionTestCase):
 
     def test_the_verdict_of_the_record_is_named(self) -> None:
         opened = as_owner(self.world.site, self.world.rollout)
-        opened.head.verdict = {"verdict": "degraded"}
+        opened.head.verdict = concluded("roll_back", "degraded")
         opened.save()
         result = self.assert_succeeds(rollout=self.world.rollout)
         self.assertEqual(result["verdict"], "degraded")

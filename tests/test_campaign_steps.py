@@ -38,7 +38,7 @@ from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.stop_all import stop_all
-from tests.builders import samples, table_of
+from tests.builders import concluded, samples, table_of
 from tests.campaign_world import CampaignWorld, campaign_document
 from tests.world import dies
 
@@ -223,7 +223,7 @@ def test_each_takes_the_verdicts_of_the_pops(tmp_path: Path, decision: str, last
     world.mark(rollout, "promoting")
     opened = as_owner(world.site, rollout)
     # Earlier versions let a person promote what no verdict did.
-    opened.head.verdict = {"decision": decision} if decision else {}
+    opened.head.verdict = concluded(decision) if decision else None
     opened.save()
     world.mark(rollout, "complete")
     world.forget("ams1")

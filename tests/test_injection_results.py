@@ -41,7 +41,7 @@ from edgetune.rollout.steps.stop_all import stop_all
 from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from edgetune.rollout.switch import stopped_by
 from lab.runner.display import errors_of
-from tests.builders import as_samples, plan
+from tests.builders import as_samples, concluded, plan
 from tests.hostile import HOSTILE, assert_harmless, evaluated, rendered
 from tests.world import World
 
@@ -144,7 +144,7 @@ def host_is_quarantined(world: World, text: str) -> Any:
     bmc = {"power": text, "boot_progress": text, "health": text, "events": [event]}
     why = {"reason": text, "since": 1.0, "batch": 0, "step": text, "boot_id": text}
     opened.head.quarantined = {"e004": {**why, "load_balancer": text, "bmc": bmc}}
-    opened.head.verdict = {"verdict": "degraded", "decision": "roll_back", "reason": text}
+    opened.head.verdict = concluded("roll_back", "degraded", text)
     opened.save()
     return act(rollout_status, rollout=world.rollout)
 

@@ -122,7 +122,7 @@ def material(
         "id": "lab1-1",
         "pop": "lab1",
         "state": "soaking",
-        "verdict": looks[-1].summary(),
+        "verdict": asdict(looks[-1].conclusion),
         "history": history("claimed", "baseline", "changing", "soaking"),
         "quarantined": {},
         "created": START,
@@ -160,7 +160,7 @@ def whole(kept: Material) -> Material:
 def young(whole: Material, states: int, **kept: Any) -> Material:
     """The same rollout before its first look, in the last of so many states."""
     told = whole.head["history"][:states]
-    head = {**whole.head, "state": told[-1]["state"], "verdict": {}, "history": told}
+    head = {**whole.head, "state": told[-1]["state"], "verdict": None, "history": told}
     return replace(whole, **{"head": head, "looks": [], **kept})
 
 

@@ -137,7 +137,7 @@ def test_what_a_host_does_not_measure_ends_the_baseline(
         check_baseline(world.site, world.rollout, world.epoch)
     told = f"{metric}: is not measured in the baseline on {hosts[0]}, {hosts[1]}"
     assert str(caught.value).startswith(told)
-    assert world.head.verdict["reason"] == str(caught.value)
+    assert world.head.verdict and world.head.verdict.reason == str(caught.value)
     assert world.roll_back()["state"] == "rolled_back"
     assert world.hosts.told("apply") == []
 
@@ -205,7 +205,7 @@ def test_a_host_that_fails_already_ends_the_baseline_and_hinders_no_way_back(
         check_baseline(world.site, world.rollout, world.epoch)
     assert str(caught.value).startswith(says)
     assert str(caught.value).endswith(f"without: exclude={host}")
-    assert world.head.verdict["reason"] == str(caught.value)
+    assert world.head.verdict and world.head.verdict.reason == str(caught.value)
     assert world.roll_back()["state"] == "rolled_back"
     assert world.hosts.told("apply") == []
 
@@ -305,7 +305,7 @@ def test_looks_of_the_version_before_are_no_part_of_the_test(world: Soaking) -> 
     old = Look(Verdict.INCONCLUSIVE, Decision.HOLD, "too few")
     opened = as_owner(world.site, world.rollout)
     opened.save_look(old)
-    opened.head.looks, opened.head.verdict = 1, old.summary()
+    opened.head.looks, opened.head.verdict = 1, old.conclusion
     opened.save()
     assert "inconclusive so far: too few" in rollout_status(world.site)["text"]
     found = compare_groups(world.site, world.rollout)

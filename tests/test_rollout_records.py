@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from edgetune import RECORD_SCHEMA
-from edgetune.errors import RefusedError
+from edgetune.documents.look import Conclusion
+from edgetune.documents.words import Decision, Verdict
+from edgetune.errors import DamagedError, RefusedError
 from edgetune.rollout.record import read_rollout, save_plan
 from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.rollout_status import rollout_status
@@ -89,6 +91,28 @@ def test_a_quarantine_of_the_first_version_is_understood(tmp_path: Path) -> None
     world.take_over()
     marked = world.mark("soaking")
     assert marked["quarantined"] == {"e002": "did not come back within 900 s"}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "ratio"), [([{"metric": "listen_drops", "ratio": 0.4}], 0.4), ([], None)]
+)
+def test_a_head_of_0_10_kept_more_of_its_newest_look(
+    tmp_path: Path, metrics: list[dict[str, Any]], ratio: float | None
+) -> None:
+    kept = {"verdict": "improved", "decision": "promote", "reason": "so", "power": None}
+    more = {"look": None, "draws": 20, "metrics": metrics}
+    world = _world(tmp_path, schema=3, verdict={**kept, **more})
+    told = Conclusion(Verdict.IMPROVED, Decision.PROMOTE, "so", ratio)
+    assert world.head.verdict == told
+    world.take_over()
+    assert world.head.verdict == told
+
+
+@pytest.mark.parametrize("metrics", [["x"], "x", {"x": 1}, [{"ratio": "x"}]])
+def test_a_damaged_verdict_of_0_10_is_refused(tmp_path: Path, metrics: Any) -> None:
+    kept = {"verdict": "improved", "decision": "promote", "reason": "so", "metrics": metrics}
+    with pytest.raises(DamagedError, match="verdict.ratio: must be a number"):
+        read_rollout(_world(tmp_path, schema=3, verdict=kept).site, ROLLOUT)
 
 
 def test_a_record_of_a_newer_version_is_refused_with_the_way_out(tmp_path: Path) -> None:

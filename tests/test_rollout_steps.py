@@ -26,6 +26,7 @@ from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.sample_hosts import sample_hosts
 from edgetune.rollout.steps.set_rollout_state import set_rollout_state
 from edgetune.rollout.steps.take_over_rollout import take_over_rollout
+from tests.builders import concluded
 from tests.world import World, changing
 
 
@@ -408,7 +409,7 @@ def test_nothing_is_promoted_unless_its_verdict_says_so(
     for each in ("soaking", state):
         world.mark(each)
     opened = as_owner(world.site, world.rollout)
-    opened.head.verdict = {"verdict": "inconclusive", "decision": decided} if decided else {}
+    opened.head.verdict = concluded(decided) if decided else None
     opened.save()
     with pytest.raises(RefusedError, match=f"decides {decided or 'nothing'}; nothing is promoted"):
         set_rollout_state(world.site, world.rollout, world.epoch, "promoting")

@@ -33,7 +33,7 @@ from edgetune.rollout.steps.restore_hosts import restore_hosts
 from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.sample_hosts import sample_hosts
 from edgetune.rollout.unreadable import unreadable_rollouts
-from tests.builders import plan
+from tests.builders import concluded, plan
 from tests.damage import JUNK, damaged, places, put, without
 from tests.soaking import USUAL, Soaking
 from tests.world import EmptyWorld, World, changing, ended
@@ -59,7 +59,7 @@ def quarantined(folder: Path) -> World:
     opened = as_owner(world.site, world.rollout)
     head = opened.head
     head.soak, head.channel, head.only = [1.0, 2.0], "edge", [host]
-    head.verdict = {"verdict": "improved", "reason": "so", "decision": "wait", "metrics": []}
+    head.verdict = concluded("wait", "improved")
     night = {"name": "night", "days": ["mon"], "start": 0, "end": 60, "zone": "UTC"}
     head.freezes = [night, {"name": "final", "start": 1.0, "end": 2.0}]
     head.quarantined[host] = Quarantine(

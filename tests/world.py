@@ -43,7 +43,7 @@ from edgetune.rollout.store import Store
 from edgetune.traffic import DrainDriver, Server
 from tests.agent_answers import RESULTS, ROW
 from tests.bmcs import Bmcs
-from tests.builders import inventory_document, observed, plan, tuning, write_yaml
+from tests.builders import concluded, inventory_document, observed, plan, tuning, write_yaml
 
 # What failed is looked at a second time; here at once.
 preflight._AGAIN = check_baseline._LOOK_AGAIN = 0.0
@@ -572,7 +572,7 @@ def prove(site: Site, rollout: str) -> None:
     """Give a rollout a verdict that promotes it, unless it has one."""
     opened = as_owner(site, rollout)
     if not opened.head.verdict:
-        opened.head.verdict = {"verdict": "improved", "decision": "promote", "reason": "so"}
+        opened.head.verdict = concluded("promote", "improved")
         opened.save()
 
 

@@ -13,7 +13,7 @@ PROMOTION = mutations_of(
     (
         "what no verdict promotes is promoted",
         "steps/set_rollout_state.py",
-        'if state == "promoting" != head.state and decided != "promote":',
+        'if state == "promoting" != head.state and decided != Decision.PROMOTE:',
         "if False:",
     ),
 )

@@ -59,8 +59,8 @@ def unwell(record: Record, heads: Mapping[str, Head]) -> list[str]:
 def _what_is(head: Head | None, rollout: str) -> str:
     if head is None:
         return f"the record of rollout {rollout} is gone"
-    why = head.verdict.get("reason", "")
-    return f"rollout {rollout} is {head.state}" + (f": {why}" if why else "")
+    why = f": {head.verdict.reason}" if head.verdict else ""
+    return f"rollout {rollout} is {head.state}{why}"
 
 
 def closed_gates(site: Site, record: Record, ring: RingStep, gates: Gates) -> list[str]:
@@ -102,7 +102,8 @@ def verdict_of(site: Site, ring: RingStep, gates: Gates) -> dict[str, Any]:
         return _held("nothing was rolled out, so nothing is proven")
     if gates.verdict == "each":
         heads = {name: read_rollout(site, id).head for name, id in rollouts.items()}
-        decided = {name: head.verdict.get("decision", "") for name, head in heads.items()}
+        found = {name: head.verdict for name, head in heads.items()}
+        decided = {name: own.decision.value if own else "" for name, own in found.items()}
         decision, reason = judge_each(decided)
         return {"decision": decision.value, "reason": reason}
     try:
@@ -112,7 +113,7 @@ def verdict_of(site: Site, ring: RingStep, gates: Gates) -> dict[str, Any]:
         raise
     except EdgetuneError as error:
         return _held(f"no verdict: {error}")
-    told = look.summary()
+    told = look.document()
     return {key: told[key] for key in ("verdict", "decision", "reason", "draws", "metrics")}
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from zoneinfo import ZoneInfoNotFoundError
 
 from edgetune import PACK, RECORD_SCHEMA, steady_clock
+from edgetune.documents.look import Conclusion
 from edgetune.documents.reading import check_is, decoded
 from edgetune.documents.schema import read_versioned
 from edgetune.errors import DamagedError, RefusedError
@@ -87,7 +88,8 @@ class Quarantine:
 class Head:
     """The rollout as a whole; ``baseline`` and ``soak`` are [start, end] in epoch seconds,
     ``usual_load`` is the most packets per second that the PoP took during the baseline,
-    ``first_look`` the number of the present soak's first look, ``channel`` the chat channel in
+    ``first_look`` the number of the present soak's first look, ``verdict`` what the newest one came
+    to (None before), ``channel`` the chat channel in
     which it was asked for.
 
     ``wait`` says that its workflow stays until the end of the soak, ``taken_over`` when it was
@@ -111,7 +113,7 @@ class Head:
     usual_load: float = 0.0
     looks: int = 0
     first_look: int = 0
-    verdict: dict[str, Any] = field(default_factory=dict)
+    verdict: Conclusion | None = None
     first_restore: int = 0
     restore_batches: int = 0
     quarantined: dict[str, Quarantine] = field(default_factory=dict)
@@ -215,10 +217,6 @@ def _check_shown(key: str, head: Head) -> None:
         check_is(key, named, both, "tells no step of a batch")
         events = _are_mappings(why.bmc.get("events", []))
         check_is(key, f"{named}.bmc", events, "tells no events")
-    verdict = head.verdict
-    for name in ("verdict", "reason", "decision"):
-        check_is(key, f"verdict.{name}", type(verdict.get(name, "")) is str, "must be text")
-    check_is(key, "verdict.metrics", _are_mappings(verdict.get("metrics") or []), "holds no rows")
 
 
 def _are_mappings(values: Any) -> bool:

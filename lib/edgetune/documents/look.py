@@ -111,6 +111,17 @@ class Outlier:
 
 
 @dataclass(frozen=True)
+class Conclusion:
+    """What a record's newest look came to, or its baseline if that ended it; ``ratio`` is that of
+    the intent's metric (see ``Effect``), None where nothing was compared."""
+
+    verdict: Verdict
+    decision: Decision
+    reason: str
+    ratio: Number | None = None
+
+
+@dataclass(frozen=True)
 class Look:
     """What one look found.
 
@@ -148,13 +159,13 @@ class Look:
         found["look"] = found.pop("moment")
         return found
 
-    def summary(self) -> dict[str, Any]:
+    @property
+    def conclusion(self) -> Conclusion:
         """What the head of the record keeps of it."""
-        parts = (self.verdict, self.decision, self.reason, self.moment, self.draws, self.metrics)
-        return {**dict(zip(_SUMMARY, map(encoded, parts))), "power": encoded(self.power)}
+        ratio = self.metrics[0].ratio if self.metrics else None
+        return Conclusion(self.verdict, self.decision, self.reason, ratio)
 
 
-_SUMMARY = ("verdict", "decision", "reason", "look", "draws", "metrics")
 _BEFORE_0_6 = ("verdict", "decision", "reason", "number")
 
 

@@ -4,7 +4,8 @@
 1   quarantined hosts had their reason alone
 2   baselines and looks had their rows as lists of numbers (see ``judge.rows``); batches did not
     say what they wait for
-3   the type of a batch was called ``what``; plans had other names, too (see ``documents.plan``)
+3   the type of a batch was called ``what``; a head kept more of its newest look; plans had other
+    names, too (see ``documents.plan``)
 4   the present one
 """
 
@@ -17,6 +18,7 @@ from edgetune.documents.reading import check_is, read_document, renamed
 from edgetune.errors import RefusedError
 
 _MOST_VERSIONS = 100_000
+_KEPT = ("verdict", "decision", "reason")
 
 
 def read_versioned(key: str, text: str) -> dict[str, Any]:
@@ -55,7 +57,19 @@ def _from_first(document: dict[str, Any]) -> dict[str, Any]:
 
 def _from_third(document: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = renamed(document, {"what": "batch_type"})
+    if isinstance(found.get("verdict"), dict):
+        found["verdict"] = _conclusion(found["verdict"])
     return found
+
+
+def _conclusion(verdict: dict[str, Any]) -> dict[str, Any] | None:
+    """It was empty before the first look."""
+    if not verdict:
+        return None
+    kept = {name: verdict[name] for name in _KEPT if name in verdict}
+    rows = verdict.get("metrics") or [{}]
+    known = isinstance(rows, list) and isinstance(rows[0], dict)
+    return {**kept, "ratio": rows[0].get("ratio") if known else rows}
 
 
 _UNDERSTOOD: dict[Any, Callable[[dict[str, Any]], dict[str, Any]]] = {

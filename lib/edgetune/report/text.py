@@ -161,8 +161,8 @@ def rollout_text(head: Mapping[str, Any], wait: str = "") -> str:
     for entry in head["history"]:
         who = f" ({entry['by']})" if entry["by"] else ""
         lines.append(f"  {clock(entry['at'])}  {entry['state']:<12} {entry['reason']}{who}")
-    if head["state"] == "soaking" and head["verdict"].get("verdict"):
-        lines.append(f"  {head['verdict']['verdict']} so far: {head['verdict'].get('reason', '')}")
+    if head["state"] == "soaking" and head["verdict"]:
+        lines.append(f"  {head['verdict']['verdict']} so far: {head['verdict']['reason']}")
     for host, why in head["quarantined"].items():
         lines += [f"  quarantined: {host}: {why['reason']}", f"    {_evidence(why)}"]
         lines.append(f"    {service_text(why)}")

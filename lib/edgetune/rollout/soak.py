@@ -74,7 +74,7 @@ class Soak:
         """
         head = self._opened.head
         look = self.looks[-1] = replace(self._take(end), number=head.looks)
-        head.verdict = look.summary()
+        head.verdict = look.conclusion
         self._opened.save_look(look)
         head.looks += 1
         self._opened.save()

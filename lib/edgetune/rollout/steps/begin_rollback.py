@@ -8,6 +8,7 @@ from typing import Any
 
 from edgetune import steady_clock
 from edgetune.documents.head import CHANGES_HOSTS, Head
+from edgetune.documents.words import Decision
 from edgetune.errors import AWAY, FencedError, InputError, RefusedError
 from edgetune.report.text import listed
 from edgetune.rollout.entering import enter_state, unfinished_batches
@@ -130,4 +131,4 @@ def _what_failed(opened: Record) -> str:
     if failed:
         return "; ".join(failed[:3])
     verdict = opened.head.verdict
-    return str(verdict["reason"]) if verdict.get("decision") == "roll_back" else ""
+    return verdict.reason if verdict and verdict.decision is Decision.ROLL_BACK else ""

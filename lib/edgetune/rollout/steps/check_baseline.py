@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from edgetune.documents.baseline import Prospect
+from edgetune.documents.look import Conclusion
 from edgetune.documents.plan import LEAST_SAMPLES
 from edgetune.documents.words import Decision, Verdict
 from edgetune.durations import duration
@@ -58,8 +59,7 @@ def check_baseline(site: Site, rollout: str, epoch: int) -> dict[str, Any]:
 
 def _ended(opened: Rollout, why: str) -> RefusedError:
     """To be raised; the record says why the rollout goes no further."""
-    words = {"verdict": Verdict.INCONCLUSIVE.value, "decision": Decision.ROLL_BACK.value}
-    opened.head.verdict = {**words, "reason": why}
+    opened.head.verdict = Conclusion(Verdict.INCONCLUSIVE, Decision.ROLL_BACK, why)
     opened.save()
     return RefusedError(why)
 

@@ -84,7 +84,7 @@ def rollout_status(
             for head in chosen
         ],
         "ids": [head.id for head in (_in_turn(site, chosen) if state else chosen)],
-        "color": color_of(shown.state, shown.verdict.get("verdict", "")) if shown else "",
+        "color": color_of(shown.state, _verdict(shown)) if shown else "",
         "unreadable": damaged,
         "message": "; ".join([_counted(chosen, left), *damaged]),
         "text": _text(notices, chosen, waits) + (_drift(site, shown) if shown else ""),
@@ -199,14 +199,11 @@ def _short(head: Head) -> dict[str, Any]:
         "state": head.state,
         "channel": head.channel,
         "owner": head.owner,
-        "verdict": head.verdict.get("verdict", ""),
-        "ratio": _ratio(head),
+        "verdict": _verdict(head),
+        "ratio": head.verdict.ratio if head.verdict else None,
         "quarantined": {host: asdict(why) for host, why in head.quarantined.items()},
     }
 
 
-def _ratio(head: Head) -> float | None:
-    """Effect on the intent's metric: change of the test group over that of the control group."""
-    rows = head.verdict.get("metrics") or [{}]
-    ratio: float | None = rows[0].get("ratio")
-    return ratio
+def _verdict(head: Head) -> str:
+    return head.verdict.verdict.value if head.verdict else ""

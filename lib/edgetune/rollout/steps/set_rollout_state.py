@@ -8,6 +8,7 @@ from typing import Any
 
 from edgetune.documents.head import FORWARD, Head
 from edgetune.documents.plan import LEAST_SAMPLES
+from edgetune.documents.words import Decision
 from edgetune.durations import duration
 from edgetune.errors import InputError, RefusedError
 from edgetune.rollout.automation import SAMPLED_EVERY, needed_rules, what_is_off
@@ -55,8 +56,8 @@ def set_rollout_state(
 
 def _refuse_unproven(head: Head, state: str) -> None:
     """A person may call the action as well as the workflow; only a verdict promotes."""
-    decided = head.verdict.get("decision", "nothing")
-    if state == "promoting" != head.state and decided != "promote":
+    decided = head.verdict.decision if head.verdict else "nothing"
+    if state == "promoting" != head.state and decided != Decision.PROMOTE:
         text = "nothing is promoted unless its verdict decides promote"
         raise RefusedError(f"the verdict of rollout {head.id} decides {decided}; {text}")
 
@@ -92,8 +93,8 @@ def _entered(head: Head) -> str:
 
 
 def _reason(opened: Record, state: str) -> str:
-    if state == "held":
-        return str(opened.head.verdict.get("reason", "asked for"))
+    if state in ("held", "promoting"):
+        return opened.head.verdict.reason if opened.head.verdict else "asked for"
     named = sorted({name for batch in opened.batches() for name in batch.at("skipped")})
     skipped = f" but {', '.join(named)}, skipped" if named else ""
     stuck = sorted(opened.head.quarantined)
@@ -104,7 +105,6 @@ def _reason(opened: Record, state: str) -> str:
         "baseline": f"measuring the baseline{_pace(opened)}",
         "changing": "changing the test group",
         "soaking": "the test group is changed; both groups are watched",
-        "promoting": str(opened.head.verdict.get("reason", "asked for")),
         "complete": f"every host of the plan is changed{skipped}",
         "rolled_back": f"every host is as it was{quarantined}",
     }[state]

@@ -20,7 +20,7 @@ def show_verdict(site: Site, rollout: str) -> dict[str, Any]:
     head = opened.head
     told = f"{head.id}  {head.tuning} on {head.pop}: {head.state}"
     shown = verdict_text(opened.look(head.looks - 1)) if head.looks else "No look was taken yet."
-    verdict = head.verdict.get("verdict", "")
+    verdict = head.verdict.verdict.value if head.verdict else ""
     return {
         "rollout": head.id,
         "verdict": verdict,
