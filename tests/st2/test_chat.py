@@ -100,18 +100,18 @@ def test_a_pop_is_held_and_goes_on() -> None:
 @one_pop
 def test_a_rollout_begins_is_told_and_taken_back_in_chat() -> None:
     begun = begin("edgetune start accept_queue on lab1 baseline=10m interval=2")
-    rollout = until(_in_baseline, 60)
+    rollout = until(_in_baseline, 100)
     shown = status(rollout)
     assert shown["channel"] == CHANNEL
     assert "by ana" in run("rollout_status", rollout=rollout)["result"]["result"]["text"]
     begins = f"{rollout}: baseline: measuring the baseline"
     # Where tasks take long, the text goes on with what that means for the interval.
-    until(lambda: any(text.startswith(begins) for text in told()), 20)
+    until(lambda: any(text.startswith(begins) for text in told()), 60)
     message, color = answer(begin(f"edgetune roll back {rollout} because it was a test"))
     assert (f"{rollout}: " in message, color) == (True, "good")
     assert status(rollout)["state"] == "rolled_back"
-    until(lambda: f"{rollout}: rolling_back: it was a test" in told(), 20)
-    wait_for(begun, 30)
+    until(lambda: f"{rollout}: rolling_back: it was a test" in told(), 60)
+    wait_for(begun, 200)
     assert len(told()) == len(set(told()))
 
 

@@ -60,8 +60,11 @@ def run_locally(config: Path, action: str, **parameters: Any) -> Any:
 
 
 def story(children: list[tuple[str, list[Any]]]) -> list[Any]:
-    """Tasks in the order of their start; a task that repeats itself counts once."""
-    told = [(name, story(below)) for name, below in children]
+    """Tasks in the order of their start; a task that repeats itself counts once.
+
+    Whether a drain is over within its own task, or takes another, is the machine's matter.
+    """
+    told = [(name, story(below)) for name, below in children if name != "check_drained"]
     return [pair for pair, _ in groupby(told)]
 
 
@@ -161,14 +164,15 @@ def test_the_same_story_and_verdict_as_the_local_runner(locally: Any) -> None:
     assert back["result"]["output"]["outcome"] == "rolled_back"
     here = locally("rollout_pop", tuning="accept_queue", **REAL)
     local = here["result"]["output"]
+    # StackStorm knows nothing of it, so nobody else takes it back.
+    locally("roll_back_pop", rollout=local["rollout"])
     assert (local["outcome"], local["verdict"]) == (output["outcome"], output["verdict"])
     assert story_of_runner(here) == story_of_stackstorm(there["id"])
-    locally("roll_back_pop", rollout=local["rollout"])
 
 
 def test_a_canceled_rollout_is_taken_back_by_the_rule() -> None:
     execution = start("rollout_pop", tuning="accept_queue", **{**REAL, "baseline": "4s"})
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 400
     while "changing" not in states():
         assert time.monotonic() < deadline
         time.sleep(0.5)
