@@ -129,7 +129,7 @@ def _measure(api: StackStorm, pop: str, tuning: str) -> dict[str, Any]:
         raise BenchError(f"{tuning}: {output['outcome']}: {output['message']}")
     tasks = list(_tasks(api, ended["id"]))
     batches = [each.id for each in tasks if each.action == "roll_batch"]
-    back = {"rollout": output["rollout"], "requested_by": "bench"}
+    back = {"rollout": output["rollout"]}
     if _carried_out(api, "roll_back_pop", back)["status"] != "succeeded":
         raise BenchError(f"{output['rollout']} was not taken back")
     return {
