@@ -138,7 +138,7 @@ def _refuse_unlike_plan(opened: Record, host: str, answer: HostResult) -> None:
     planned = {row["id"]: row for row in opened.plan.profile_of(host).before}
     wrong = [
         f"{row['id']} {was_and_is_text(planned[row['id']], row)}"
-        for row in answer.data["settings"]
+        for row in answer.settings
         if any(row[part] != planned[row["id"]][part] for part in ("runtime", "persistent"))
         or row["attributes"] != planned[row["id"]]["attributes"]
     ]
