@@ -290,7 +290,7 @@ TRAFFIC = mutations_of(
     (
         "sessions on the host are not waited for",
         "steps/check_drained.py",
-        "        if sessions == 0 or _goes_on(",
+        "        if not answer.sessions or _goes_on(",
         "        if True or _goes_on(",
     ),
     (
@@ -422,7 +422,7 @@ HOSTS = mutations_of(
     (
         "a host that answers is back, whatever its boot_id",
         "restart.py",
-        'answer.data["boot_id"] != work.hosts[answer.host].boot_before',
+        "answer.boot_id != work.hosts[answer.host].boot_before",
         "True",
     ),
     (

@@ -41,6 +41,21 @@ class HostResult:
         return self.error is not None
 
     @property
+    def boot_id(self) -> str:
+        """The boot in which an agent answered."""
+        return str(self.data["boot_id"])
+
+    @property
+    def sessions(self) -> int:
+        """How many its agent counts, to ``ready`` and ``sessions``."""
+        return int(self.data["sessions"])
+
+    @property
+    def settings(self) -> list[Mapping[str, Any]]:
+        """What it says of each setting, to ``plan``, ``verify`` and ``confirm``."""
+        return list(self.data["settings"])
+
+    @property
     def changed(self) -> bool:
         """Whether the host says it changed something."""
         return bool(self.data.get("changed"))

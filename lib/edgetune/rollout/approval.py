@@ -11,7 +11,7 @@ import time
 from dataclasses import asdict, dataclass, replace
 
 from edgetune import CAMPAIGN_SCHEMA, PACK
-from edgetune.documents.reading import check_fields, check_is, read_document
+from edgetune.documents.reading import check_is, decoded, read_document
 from edgetune.errors import RefusedError
 from edgetune.people import same_person
 from edgetune.rollout.heads import has_record
@@ -51,9 +51,9 @@ def load_approval(site: Site, digest: str) -> Approval | None:
     check_is(_key(digest), "schema", type(schema) is int, "is missing or no number")
     if schema != CAMPAIGN_SCHEMA:
         raise RefusedError(f"the approval of {digest} is of another version of the pack")
-    check_fields(_key(digest), Approval, document)
-    check_is(_key(digest), "digest", document["digest"] == digest, "is that of something else")
-    return Approval(**document)
+    approval = decoded(_key(digest), Approval, document)
+    check_is(_key(digest), "digest", approval.digest == digest, "is that of something else")
+    return approval
 
 
 def valid_approval(

@@ -102,7 +102,7 @@ def still_set(opened: Record, host: str) -> bool:
     looked = _told(opened, host, "plan", {"settings": [], "ours": entry.to})
     if looked["system"] != journal.system:
         return False
-    changed = [name for name, change in entry.changes.items() if change["was"] != change["to"]]
+    changed = [name for name, change in entry.changes.items() if change.was != change.to]
     if set(changed) - set(journal.goes_back_to(entry)):
         # A later tuning stands upon it, and would lead back to it.
         return True

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from edgetune import PACK
-from edgetune.documents.reading import check_fields, check_is, read_document
+from edgetune.documents.reading import check_is, decoded, read_document
 from edgetune.errors import RefusedError
 from edgetune.hosts.result import HostResult
 from edgetune.rollout.site import Site
@@ -30,7 +30,7 @@ Values = dict[str, Any]
 
 @dataclass
 class Change:
-    """What an attribute ``was``, and what it goes ``to``, as documents hold it."""
+    """What an attribute ``was``, and what it goes ``to``."""
 
     was: Any
     to: Any
@@ -38,21 +38,21 @@ class Change:
 
 @dataclass
 class Entry:
-    """What one rollout changed; ``changes`` holds a `Change` by attribute."""
+    """What one rollout changed, by attribute; ``snapshot`` holds all of them as they were."""
 
     tuning: str
     digest: str
     rollout: str
     bios_version: str
-    snapshot: Values = field(metadata={"holds": "dict[str, Any]"})
-    changes: dict[str, Values] = field(metadata={"holds": "dict[str, Change]"})
+    snapshot: dict[str, Any]
+    changes: dict[str, Change]
     job: str = ""
     at: float = field(default_factory=time.time)
 
     @property
     def to(self) -> Values:
         """The attributes as this rollout wants them."""
-        return {name: change["to"] for name, change in self.changes.items()}
+        return {name: change.to for name, change in self.changes.items()}
 
 
 @dataclass
@@ -80,14 +80,14 @@ class BiosJournal:
     def goes_back_to(self, entry: Entry) -> Values:
         """What taking an entry back leads to; what a later one holds is not ours to take back."""
         held = {name for later in self._after(entry) for name in later.changes}
-        return {name: own["was"] for name, own in entry.changes.items() if name not in held}
+        return {name: own.was for name, own in entry.changes.items() if name not in held}
 
     def hand_over(self, entry: Entry) -> None:
         """Let the entries after this one lead back to what was there before it."""
         for name, change in entry.changes.items():
             for later in self._after(entry):
                 if name in later.changes:
-                    later.changes[name]["was"] = change["was"]
+                    later.changes[name].was = change.was
                     break
 
     def begin(self, system: str, entry: Entry) -> None:
@@ -127,14 +127,12 @@ def load_journal(site: Site, pop: str, host: str) -> BiosJournal:
             f"{host}: its BIOS journal has schema {schema}, this edgetune understands "
             f"{SCHEMA}; go on with the version of the pack that wrote it"
         )
-    check_fields(key, BiosJournal, document)
-    mine = (document["pop"], document["host"]) == (pop, host)
-    check_is(key, "host", mine, "is that of another one")
+    journal = decoded(key, BiosJournal, document)
+    check_is(key, "host", (journal.pop, journal.host) == (pop, host), "is that of another one")
     for name in ("system", "entries"):
         # Every version wrote them. Without them nothing would seem to stand in the BIOS.
         check_is(key, name, name in document, "is missing")
-    entries = [Entry(**entry) for entry in document["entries"]]
-    return BiosJournal(pop, host, document["system"], entries)
+    return journal
 
 
 def load_journals(

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from edgetune.documents.batch import Batch
@@ -23,7 +23,11 @@ def is_same(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> b
 
 def settings_before(opened: Record, host: str) -> dict[str, dict[str, Any]]:
     """Each of the agent's settings on a host as the plan saw it, by its id."""
-    rows = settings_by_agent(opened.plan.profile_of(host).before)
+    return values_of(settings_by_agent(opened.plan.profile_of(host).before))
+
+
+def values_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """What stands there now and after a boot, by the id of each setting."""
     return {row["id"]: {key: row[key] for key in ("runtime", "persistent")} for row in rows}
 
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from edgetune.backends import SCHEME, Database, open_redis, redis_errors
 from edgetune.config import Config
-from edgetune.documents.reading import check_fields, check_is, read_document
+from edgetune.documents.reading import check_is, decoded, read_document
 from edgetune.errors import DamagedError, FencedError, StoreError
 
 LARGEST_EPOCH = 10**12
@@ -300,10 +300,9 @@ def _encode(claim: Claim) -> str:
 
 
 def _decode(key: str, text: Any) -> Claim:
-    kept = read_document(key, text)
-    check_fields(key, Claim, kept)
-    check_is(key, "epoch", 0 <= kept["epoch"] <= LARGEST_EPOCH, "is no epoch")
-    return Claim(**kept)
+    claim = decoded(key, Claim, read_document(key, text))
+    check_is(key, "epoch", 0 <= claim.epoch <= LARGEST_EPOCH, "is no epoch")
+    return claim
 
 
 def _taken(pop: str, held: Claim) -> str:

@@ -79,7 +79,7 @@ def keep_out(opened: Rollout, work: Batch, names: Sequence[str]) -> None:
 def _carry(opened: Rollout, names: Sequence[str]) -> bool:
     answers = set_ready(opened, names, ready=False).values()
     # No answer is no proof.
-    return any(answer.failed or answer.data["sessions"] for answer in answers)
+    return any(answer.failed or answer.sessions for answer in answers)
 
 
 def known_servers(

@@ -16,7 +16,7 @@ from typing import Any
 
 from edgetune import PACK
 from edgetune.documents.head import ENDED, Head
-from edgetune.documents.reading import check_fields, read_document
+from edgetune.documents.reading import decoded, read_document
 from edgetune.errors import DamagedError, RefusedError
 from edgetune.freezes import in_force, read_written
 from edgetune.report.text import clock
@@ -104,8 +104,7 @@ def _load(key: str, text: str) -> Pause:
     try:
         kept = read_document(key, text)
         kept.pop("schema", None)
-        check_fields(key, Pause, kept)
-        return Pause(**kept)
+        return decoded(key, Pause, kept)
     except DamagedError:
         # A key that somebody set by hand is meant to pause; so is one that cannot be read.
         return Pause(True, 0.0, "", text)

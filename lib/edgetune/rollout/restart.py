@@ -169,4 +169,4 @@ def asked_for(host: HostStep) -> str:
 
 def is_back(work: Batch, answer: HostResult) -> bool:
     """Whether a host answers from another boot than the one that it was told to leave."""
-    return not answer.failed and answer.data["boot_id"] != work.hosts[answer.host].boot_before
+    return not answer.failed and answer.boot_id != work.hosts[answer.host].boot_before

@@ -58,7 +58,7 @@ def _counted(
     unknown = [host for host in opened.hosts(names) if servers[host.server].sessions is None]
     answers = own_sessions(opened, [host.name for host in unknown])
     counted = {
-        host.server: replace(servers[host.server], sessions=answers[host.name].data["sessions"])
+        host.server: replace(servers[host.server], sessions=answers[host.name].sessions)
         for host in unknown
         if not answers[host.name].failed
     }
@@ -102,8 +102,7 @@ def _take_out(opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence
         if answer.failed:
             fail_host(opened, work, name, str(answer.error))
             continue
-        sessions = int(answer.data["sessions"])
-        if sessions == 0 or _goes_on(opened, work, name, _busy(sessions), driver):
+        if not answer.sessions or _goes_on(opened, work, name, _busy(answer.sessions), driver):
             work.hosts[name].go("drained")
 
 

@@ -154,7 +154,7 @@ def _refused_settings(tuning: Tuning, answer: HostResult) -> Iterable[Finding]:
     if answer.failed:
         yield Finding(f"cannot be asked: {answer.error}", "mend it, or exclude=", answer.host)
         return
-    for row in answer.data["settings"]:
+    for row in answer.settings:
         if row["status"] == "unsupported" and not tuning.setting_of(row["id"]).optional:
             why = row.get("reason") or "unsupported"
             yield Finding(f"{row['id']}: {why}", "mend that, or exclude=", answer.host)

@@ -47,7 +47,7 @@ def reboot_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     ]
     ready = [name for name, answer in facts.items() if not answer.failed]
     for name in ready:
-        work.hosts[name].boot_before = str(facts[name].data["boot_id"])
+        work.hosts[name].boot_before = facts[name].boot_id
         work.hosts[name].back_at = 0.0
         work.hosts[name].go("rebooting")
     # The timer of a host starts anew with its boot.

@@ -17,7 +17,7 @@ from edgetune.hosts.result import HostResult
 from edgetune.plan import settings_by_bmc
 from edgetune.report.text import was_and_is_text
 from edgetune.rollout.bios import LATER, save_owned, target_of
-from edgetune.rollout.bios_journal import BiosJournal, Entry, load_journals
+from edgetune.rollout.bios_journal import BiosJournal, Change, Entry, load_journals
 from edgetune.rollout.drain import keep_out
 from edgetune.rollout.hosts import ask_bmcs
 from edgetune.rollout.lease import Rollout, open_rollout
@@ -116,7 +116,7 @@ def _begin(
 def _entry(opened: Record, found: Mapping[str, Any]) -> Entry:
     # What is as wanted already is held as well: a tuning below it may be taken back.
     changes = {
-        attribute: {"was": values["current"], "to": values["wanted"]}
+        attribute: Change(values["current"], values["wanted"])
         for row in found["settings"]
         for attribute, values in row["attributes"].items()
     }
@@ -138,7 +138,7 @@ def _refuse_unlike_plan(opened: Record, host: str, answer: HostResult) -> None:
     planned = {row["id"]: row for row in opened.plan.profile_of(host).before}
     wrong = [
         f"{row['id']} {was_and_is_text(planned[row['id']], row)}"
-        for row in answer.data["settings"]
+        for row in answer.settings
         if any(row[part] != planned[row["id"]][part] for part in ("runtime", "persistent"))
         or row["attributes"] != planned[row["id"]]["attributes"]
     ]

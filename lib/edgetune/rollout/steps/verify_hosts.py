@@ -17,6 +17,7 @@ from edgetune.rollout.change import (
     reach,
     settings_before,
     settings_request,
+    values_of,
     write_answers,
 )
 from edgetune.rollout.health import sick_services
@@ -110,7 +111,7 @@ def _not_verified(answer: HostResult) -> HostResult | None:
         return None
     wrong = [
         f"{row['id']} is {row.get('runtime')}, stored {row.get('persistent')}: {row.get('reason')}"
-        for row in answer.data.get("settings", [])
+        for row in answer.settings
         if not row.get("ok")
     ]
     error = "; ".join(wrong) or f"its change is {answer.data.get('state')}"
@@ -136,10 +137,7 @@ def _not_as(
 ) -> HostResult | None:
     if answer.failed:
         return None
-    now = {
-        row["id"]: {"runtime": row["runtime"], "persistent": row["persistent"]}
-        for row in answer.data["settings"]
-    }
+    now = values_of(answer.settings)
     wrong = [
         f"{name} {was_and_is_text(was, now.get(name))}"
         for name, was in before.items()
