@@ -183,10 +183,11 @@ def _read_pop(name: str, fields: Fields) -> Pop:
 def _read_ports(fields: Fields, health: str) -> tuple[int, ...]:
     """Those of the health check unless they are given."""
     usual = (_health_port(fields, health),) if health else ()
-    given = fields.items("ports", [])
-    for index, port in enumerate(given):
+    given: list[int] = []
+    for index, port in enumerate(fields.items("ports", [])):
         if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65535:
             raise fields.wrong(f"ports[{index}]", f"{port!r} is no port")
+        given.append(port)
     return tuple(given) or usual
 
 
