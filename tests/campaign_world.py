@@ -98,7 +98,7 @@ class CampaignWorld(EmptyWorld):
     @property
     def last(self) -> str:
         """What was written down last."""
-        return str(self.record.history[-1]["what"])
+        return self.record.history[-1].what
 
     def advance(self) -> list[str]:
         """One step; the PoPs whose rollouts it began."""

@@ -27,7 +27,7 @@ class HoldCampaignTestCase(EdgetuneActionTestCase):
         said = f"{self.world.id} is held; under way all the same: {rollout}"
         self.assertEqual(result["message"], said)
         entry = self.world.record.history[-1]
-        self.assertEqual((entry["what"], entry["by"]), ("held: a storm", "ben"))
+        self.assertEqual((entry.what, entry.by), ("held: a storm", "ben"))
         self.assertEqual(self.world.advance(), [])
 
     def test_an_unknown_campaign_is_named(self) -> None:

@@ -122,7 +122,7 @@ def test_the_record_tells_who_began_what_in_which_execution(tmp_path: Path) -> N
     head = all_heads(world.site)[0]
     assert (head.owner, head.by) == ("run-1", f"campaign {world.id} of ana")
     entry = world.record.history[-1]
-    assert (entry["what"], entry["by"], entry["execution"]) == (
+    assert (entry.what, entry.by, entry.execution) == (
         f"ams1 begins: rollout {head.id}",
         "cron",
         "run-1",

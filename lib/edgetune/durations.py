@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 _SECONDS = r"([0-9]{1,9}(?:\.[0-9]{1,6})?)"
 _WRITTEN = re.compile(
@@ -20,7 +19,7 @@ _LONGEST = 10_000 * DAY
 _SHOWN = 40
 
 
-def read_duration(value: Any) -> float:
+def read_duration(value: object) -> float:
     """Seconds, of a text such as ``1d12h`` or ``90``, or of a number of seconds.
 
     ValueError tells the forms; its text shows what was given.

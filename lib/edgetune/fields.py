@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, TypeVar
 
 from edgetune.durations import duration, read_duration
 from edgetune.errors import InputError
@@ -18,7 +18,9 @@ LARGEST = 1e9
 
 MOST_TEXT = 10_000
 
-_REQUIRED = object()
+Default = TypeVar("Default")
+
+_REQUIRED: Any = object()
 _UNFIT = re.compile("[\0-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
 
@@ -59,7 +61,7 @@ class Field:
 class Fields:
     """One mapping, read field by field; ``done`` complains about what nobody asked for."""
 
-    def __init__(self, data: Any, where: str, path: str = "") -> None:
+    def __init__(self, data: object, where: str, path: str = "") -> None:
         if not isinstance(data, Mapping):
             raise InputError(where, path or None, f"must be a mapping, not {_kind(data)}")
         self._data = data
@@ -75,7 +77,7 @@ class Fields:
         """An error about one of this mapping's fields, to be raised."""
         return InputError(self._where, self.name_of(field), message)
 
-    def raw(self, field: str, default: Any = _REQUIRED) -> Any:
+    def raw(self, field: str, default: object = _REQUIRED) -> object:
         """The value as it stands, of any type."""
         self._known.add(field)
         value = self._data.get(field)
@@ -88,34 +90,34 @@ class Fields:
     def text(
         self,
         field: str,
-        default: Any = _REQUIRED,
+        default: Default = _REQUIRED,
         choices: Sequence[str] | None = None,
         pattern: str | None = None,
-    ) -> Any:
+    ) -> str | Default:
         """A string, or the default as it is."""
         value = self.raw(field, default)
         if value is default:
-            return value
-        self._check_text(field, value)
-        if choices and value not in choices:
+            return default
+        text = self._text(field, value)
+        if choices and text not in choices:
             raise self.wrong(
-                field, f"{value!r} is none of {', '.join(choices)}{_near(value, choices)}"
+                field, f"{text!r} is none of {', '.join(choices)}{_near(text, choices)}"
             )
-        if pattern and not re.fullmatch(pattern, value):
-            raise self.wrong(field, f"{value!r} does not match {pattern}")
-        return value
+        if pattern and not re.fullmatch(pattern, text):
+            raise self.wrong(field, f"{text!r} does not match {pattern}")
+        return text
 
     def number(
         self,
         field: str,
-        default: Any = _REQUIRED,
+        default: Default = _REQUIRED,
         minimum: float | None = None,
         maximum: float | None = None,
-    ) -> Any:
+    ) -> float | Default:
         """A finite integer or float within inclusive bounds, or the default as it is."""
         value = self.raw(field, default)
         if value is default:
-            return value
+            return default
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise self.wrong(field, f"must be a number, not {_kind(value)}")
         largest = max(LARGEST, maximum or 0)
@@ -131,21 +133,25 @@ class Fields:
     def whole(
         self,
         field: str,
-        default: Any = _REQUIRED,
+        default: Default = _REQUIRED,
         minimum: int | None = None,
         maximum: int | None = None,
-    ) -> Any:
+    ) -> int | Default:
         """An integer within inclusive bounds, or the default as it is."""
         value = self.number(field, default, minimum, maximum)
-        if value is not default and not isinstance(value, int):
+        if value is default:
+            return default
+        if not isinstance(value, int):
             raise self.wrong(field, "must be a whole number")
         return value
 
-    def duration(self, field: str, default: Any = _REQUIRED, minimum: float | None = None) -> Any:
+    def duration(
+        self, field: str, default: Default = _REQUIRED, minimum: float | None = None
+    ) -> float | Default:
         """Seconds of at least ``minimum``, given as ``1d12h`` or as seconds; or the default."""
         value = self.raw(field, default)
         if value is default:
-            return value
+            return default
         try:
             seconds = read_duration(value)
         except ValueError as error:
@@ -161,21 +167,19 @@ class Fields:
             raise self.wrong(field, f"must be true or false, not {_kind(value)}")
         return value
 
-    def texts(self, field: str, default: Any = _REQUIRED) -> tuple[str, ...]:
+    def texts(self, field: str, default: Sequence[str] = _REQUIRED) -> tuple[str, ...]:
         """A list of strings."""
-        values = self.items(field, default)
-        for index, value in enumerate(values):
-            self._check_text(f"{field}[{index}]", value)
-        return tuple(values)
+        values = enumerate(self.items(field, default))
+        return tuple(self._text(f"{field}[{index}]", value) for index, value in values)
 
-    def items(self, field: str, default: Any = _REQUIRED) -> list[Any]:
+    def items(self, field: str, default: Sequence[object] = _REQUIRED) -> list[object]:
         """A list, of anything."""
         value = self.raw(field, default)
         if not isinstance(value, (list, tuple)):
             raise self.wrong(field, f"must be a list, not {_kind(value)}")
         return list(value)
 
-    def inside(self, field: str, default: Any = _REQUIRED) -> Fields:
+    def inside(self, field: str, default: Mapping[str, object] = _REQUIRED) -> Fields:
         """The mapping below ``field``."""
         return Fields(self.raw(field, default), self._where, self.name_of(field))
 
@@ -197,13 +201,18 @@ class Fields:
             pairs.append((key, self.inside(key)))
         return pairs
 
-    def _check_text(self, field: str, value: Any) -> None:
+    def names(self) -> list[str]:
+        """Every key of this mapping."""
+        return [str(key) for key in self._data]
+
+    def _text(self, field: str, value: object) -> str:
         if not isinstance(value, str):
             raise self.wrong(field, f"must be text, not {_kind(value)}")
         if len(value) > MOST_TEXT:
             raise self.wrong(field, f"is longer than {MOST_TEXT} characters")
         if _UNFIT.search(value):
             raise self.wrong(field, "holds a character that is none")
+        return value
 
     def done(self) -> None:
         """Raise InputError if the mapping holds a field that was never asked for."""
@@ -214,7 +223,7 @@ class Fields:
                 )
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     if value is None:
         return "nothing"
     names = {bool: "true/false", int: "a number", float: "a number", str: "text", list: "a list"}

@@ -30,7 +30,7 @@ LARGEST = 1 << 64
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
 _MERGE = object()
-_WORDS: Mapping[str, Any] = {
+_WORDS: Mapping[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
     **dict.fromkeys(("yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
     **dict.fromkeys(("no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
@@ -95,7 +95,7 @@ def load_json(text: str) -> Any:
         raise ValueError("is nested too deep") from None
 
 
-def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(dict(pairs)) < len(pairs):
         raise ValueError("a key is given twice")
     return dict(pairs)
@@ -106,12 +106,14 @@ class _Open:
 
     __slots__ = ("anchor", "before", "key", "levels", "merged", "value")
 
-    def __init__(self, value: Any, anchor: str | None, before: int) -> None:
+    def __init__(
+        self, value: dict[str, object] | list[object], anchor: str | None, before: int
+    ) -> None:
         self.value = value
         self.anchor = anchor
         self.before = before
-        self.key: Any = None
-        self.merged: list[Mapping[str, Any]] | None = None
+        self.key: object = None
+        self.merged: list[Mapping[str, object]] | None = None
         self.levels = 0
 
     def place(self) -> str:
@@ -120,12 +122,14 @@ class _Open:
             return f"[{len(self.value)}]"
         return "" if self.key is None else ".<<" if self.key is _MERGE else f".{self.key}"
 
-    def whole(self) -> Any:
+    def whole(self) -> object:
         """The value at its end: its own keys go before those that it merges."""
-        found: dict[str, Any] = {}
-        for each in reversed(self.merged or ()):
+        if isinstance(self.value, list) or not self.merged:
+            return self.value
+        found: dict[str, object] = {}
+        for each in reversed(self.merged):
             found.update(each)
-        return {**found, **self.value} if found else self.value
+        return {**found, **self.value}
 
 
 class _Document:
@@ -134,9 +138,9 @@ class _Document:
     def __init__(self) -> None:
         self._open: list[_Open] = []
         # The value, its size and its levels, by the name of its anchor.
-        self._anchors: dict[str, tuple[Any, int, int]] = {}
+        self._anchors: dict[str, tuple[object, int, int]] = {}
         self._size = 0
-        self._roots: list[Any] = []
+        self._roots: list[object] = []
         self._takes: Mapping[type, Callable[[Any], None]] = {
             yaml.DocumentStartEvent: self._start,
             yaml.ScalarEvent: self._scalar,
@@ -147,7 +151,7 @@ class _Document:
             yaml.AliasEvent: self._alias,
         }
 
-    def read(self, events: Iterable[yaml.Event]) -> Any:
+    def read(self, events: Iterable[yaml.Event]) -> object:
         """The value of the document; None when there is none."""
         for event in events:
             take = self._takes.get(type(event))
@@ -171,7 +175,7 @@ class _Document:
             self._remember(event, event.anchor, (value, size, 0))
         self._put(event, value)
 
-    def _value_of(self, event: yaml.ScalarEvent) -> Any:
+    def _value_of(self, event: yaml.ScalarEvent) -> object:
         tag = event.tag
         if tag in ("!", _TAG + "str") or (tag is None and not event.implicit[0]):
             return event.value
@@ -186,7 +190,8 @@ class _Document:
         return value
 
     def _begin(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent) -> None:
-        value: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
+        is_mapping = isinstance(event, yaml.MappingStartEvent)
+        value: dict[str, object] | list[object] = {} if is_mapping else []
         if event.tag not in (None, "!", _TAG + _KINDS[type(value)]):
             self._refuse(event, f"the tag {event.tag[:100]!r} does not fit here")
         if self._awaits_key():
@@ -213,7 +218,7 @@ class _Document:
         self._grow(event, size)
         self._put(event, value, levels)
 
-    def _remember(self, event: yaml.Event, anchor: str, found: tuple[Any, int, int]) -> None:
+    def _remember(self, event: yaml.Event, anchor: str, found: tuple[object, int, int]) -> None:
         if anchor in self._anchors:
             self._refuse(event, f"the anchor &{anchor[:100]} is given twice")
         self._anchors[anchor] = found
@@ -227,7 +232,7 @@ class _Document:
         top = self._open[-1] if self._open else None
         return top is not None and top.key is None and isinstance(top.value, dict)
 
-    def _put(self, event: yaml.Event, value: Any, levels: int = 0) -> None:
+    def _put(self, event: yaml.Event, value: object, levels: int = 0) -> None:
         if not self._open:
             self._roots.append(value)
             return
@@ -241,10 +246,10 @@ class _Document:
             top.merged = self._mappings(event, value)
             top.key = None
         else:
-            top.value[top.key] = value
+            top.value[str(top.key)] = value
             top.key = None
 
-    def _name(self, event: yaml.Event, top: _Open, key: Any) -> None:
+    def _name(self, event: yaml.Event, top: _Open, key: object) -> None:
         if key is _MERGE:
             if top.merged is not None:
                 self._refuse(event, "'<<' is given twice")
@@ -256,11 +261,12 @@ class _Document:
             self._refuse(event, f"{key!r} is given twice")
         top.key = key
 
-    def _mappings(self, event: yaml.Event, value: Any) -> list[Mapping[str, Any]]:
+    def _mappings(self, event: yaml.Event, value: object) -> list[Mapping[str, object]]:
         listed = value if isinstance(value, list) else [value]
-        if not all(isinstance(each, dict) for each in listed):
+        mappings: list[Mapping[str, object]] = [own for own in listed if isinstance(own, dict)]
+        if len(mappings) < len(listed):
             self._refuse(event, "only a mapping, or a list of mappings, can be merged")
-        return listed
+        return mappings
 
     def _refuse(self, event: yaml.Event, problem: str) -> NoReturn:
         place = "".join(each.place() for each in self._open).lstrip(".")
@@ -268,12 +274,12 @@ class _Document:
         raise yaml.MarkedYAMLError(problem=text, problem_mark=event.start_mark)  # type: ignore[arg-type]
 
 
-def _written(event: Any) -> str:
+def _written(event: yaml.Event) -> str:
     """A scalar as it stands in the file."""
     return str(getattr(event, "value", "*" + str(getattr(event, "anchor", ""))))[:100]
 
 
-def _plain(text: str) -> Any:
+def _plain(text: str) -> str | float | None:
     """What a text without quotes says; ValueError for a number that a person reads otherwise."""
     if text in _WORDS:
         return _WORDS[text]

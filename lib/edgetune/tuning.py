@@ -190,7 +190,7 @@ def _read_value(fields: Fields, kind: Kind, target: Mapping[str, str]) -> Value:
     written: Value
     if isinstance(kind.value, Parts):
         below = fields.inside("value")
-        written = {str(name): _read_part(below, name) for name in raw}
+        written = {name: _read_part(below, name) for name in below.names()}
     elif isinstance(raw, bool) or not isinstance(raw, (str, int, float)):
         raise fields.wrong("value", "must be text or a number")
     else:
@@ -203,9 +203,11 @@ def _read_value(fields: Fields, kind: Kind, target: Mapping[str, str]) -> Value:
 
 
 def _read_part(below: Fields, name: str) -> str | int:
-    part: str | int = below.raw(name)
+    part = below.raw(name)
     # YAML reads on and off as true and false.
-    return ("on" if part else "off") if isinstance(part, bool) else part
+    if isinstance(part, bool):
+        return "on" if part else "off"
+    return part if isinstance(part, int) else str(part)
 
 
 def _check_value(fields: Fields, kind: Kind, target: Mapping[str, str], written: Value) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
 
 from edgetune.campaign.definition import Ring
 from edgetune.campaign.gates import (
@@ -42,7 +41,7 @@ from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.switch import refuse_if_stopped
 
-Begun = list[dict[str, Any]]
+Begun = list[dict[str, object]]
 News = list[dict[str, str]]
 
 # Planning asks every host of a PoP. All campaigns share the time; what is not planned by then is
@@ -53,7 +52,7 @@ _MOST = 25
 
 def step_campaign(
     site: Site, campaign: str = "", owner: str = "", requested_by: str = ""
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Take the next step of a campaign, or of all that are running; safe to repeat at any time.
 
     ``start`` lists the rollouts that were begun and want a workflow, each with its epoch.
@@ -110,7 +109,7 @@ class _Step:
             find_rollouts(record, heads)
             said = self._decide(work, heads)
             work.save()
-            whats = [entry["what"] for entry in record.history[noted:]]
+            whats = [entry.what for entry in record.history[noted:]]
             if record.channel and whats:
                 text = f"{record.id}: {'; '.join(whats)}"
                 self._news.append({"channel": record.channel, "text": text})
@@ -217,11 +216,11 @@ class _Step:
         ring.closed = time.time()
         accepted = f" (accepted by {ring.accepted})" if ring.accepted else ""
         record.note(self._requested_by, f"ring {ring.name} is closed{accepted}: {why}", self._owner)
-        return self._complete(record) if record.present is None else record.history[-1]["what"]
+        return self._complete(record) if record.present is None else record.history[-1].what
 
     def _complete(self, record: Record) -> str:
         record.become("complete", self._requested_by, "every ring is closed", self._owner)
-        return str(record.history[-1]["what"])
+        return record.history[-1].what
 
     def _hold(self, record: Record, why: str) -> str:
         record.become("held", self._requested_by, why, self._owner)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from edgetune import PACK
 from edgetune.campaign.gates import unchanged
@@ -17,7 +16,7 @@ from edgetune.rollout.record import load_plan
 from edgetune.rollout.site import Site
 
 
-def approve(site: Site, digest: str, reason: str = "", requested_by: str = "") -> dict[str, Any]:
+def approve(site: Site, digest: str, reason: str = "", requested_by: str = "") -> dict[str, object]:
     """Say yes to what has this digest, until it expires.
 
     RefusedError if ``requested_by`` cannot be compared with other names, or asked for the ring and

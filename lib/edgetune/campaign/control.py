@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from edgetune.campaign.gates import UNWELL, find_rollouts, needs_approval, unchanged
 from edgetune.campaign.record import ENDED, Record, RingStep, seized
 from edgetune.documents.head import ENDED as ROLLOUT_ENDED
@@ -17,7 +15,7 @@ from edgetune.texts import command
 
 def hold_campaign(
     site: Site, campaign: str, reason: str = "", requested_by: str = ""
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Begin nothing more until somebody resumes it; RefusedError if it has ended."""
     with seized(site, campaign) as work:
         _refuse_ended(work.record)
@@ -28,7 +26,7 @@ def hold_campaign(
 
 def abort_campaign(
     site: Site, campaign: str, reason: str = "", requested_by: str = ""
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Begin nothing more for ever; what was promoted stays."""
     with seized(site, campaign) as work:
         if work.record.state == "complete":
@@ -41,7 +39,7 @@ def abort_campaign(
 
 def resume_campaign(
     site: Site, campaign: str, accept: bool = False, reason: str = "", requested_by: str = ""
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Go on with a campaign that is held. PoPs that were taken back are begun anew.
 
     With ``accept`` they are left out instead, as are those that are refused, and a ring that its
@@ -112,7 +110,7 @@ def _refuse_ended(record: Record) -> None:
         raise RefusedError(f"campaign {record.id} is {record.state}")
 
 
-def _answer(site: Site, record: Record) -> dict[str, Any]:
+def _answer(site: Site, record: Record) -> dict[str, object]:
     heads = {head.id: head for head in all_heads(site)}
     find_rollouts(record, heads)
     unended = {name for name, head in heads.items() if head.state not in ROLLOUT_ENDED}

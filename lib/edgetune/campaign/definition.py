@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from edgetune.documents.plan import Options
 from edgetune.documents.reading import digest_of
@@ -158,6 +157,7 @@ def _read_ring(fields: Fields, options: Options, gates: Gates, zone: str) -> Rin
 def _read_gates(fields: Fields, given: Gates, zone: str) -> Gates:
     """The gates of a campaign, or of a ring where they are not as those ``given``."""
     below = fields.inside("gates", {})
+    approval = below.inside("approval", {})
     zone = read_zone(below, zone)
     freezes, events = below.raw("freezes", None), below.raw("events", None)
     gates = Gates(
@@ -169,20 +169,13 @@ def _read_gates(fields: Fields, given: Gates, zone: str) -> Gates:
         events=given.events
         if events is None
         else tuple(read_event(each, zone) for each in below.each("events")),
-        **_read_approval(below.inside("approval", {}), given),
+        approval=approval.flag("required", given.approval),
+        self_approval=approval.flag("self_approval", given.self_approval),
+        approval_expires=approval.duration("expires", given.approval_expires, minimum=60),
     )
+    approval.done()
     below.done()
     return gates
-
-
-def _read_approval(fields: Fields, given: Gates) -> Mapping[str, Any]:
-    read = {
-        "approval": fields.flag("required", given.approval),
-        "self_approval": fields.flag("self_approval", given.self_approval),
-        "approval_expires": fields.duration("expires", given.approval_expires, minimum=60),
-    }
-    fields.done()
-    return read
 
 
 def _refuse_twice(fields: Fields, rings: Sequence[Ring]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from edgetune.campaign.definition import Campaign, Gates, find_campaign
 from edgetune.campaign.record import Record, RingStep
@@ -90,7 +89,7 @@ def needs_approval(site: Site, gates: Gates) -> bool:
     return gates.approval or site.config.plan_approval
 
 
-def verdict_of(site: Site, ring: RingStep, gates: Gates) -> dict[str, Any]:
+def verdict_of(site: Site, ring: RingStep, gates: Gates) -> dict[str, object]:
     """The verdict of a ring whose PoPs have all ended: its ``decision`` and the ``reason``.
 
     What cannot be judged is held; only a store that cannot be reached is no answer.
@@ -117,5 +116,5 @@ def verdict_of(site: Site, ring: RingStep, gates: Gates) -> dict[str, Any]:
     return {key: told[key] for key in ("verdict", "decision", "reason", "draws", "metrics")}
 
 
-def _held(reason: str) -> dict[str, Any]:
+def _held(reason: str) -> dict[str, object]:
     return {"decision": Decision.HOLD.value, "reason": reason}

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from edgetune import CAMPAIGN_SCHEMA, PACK
-from edgetune.documents.reading import check_fields, check_is, digest_of, read_document
+from edgetune.documents.reading import check_is, decoded, digest_of, read_document
 from edgetune.errors import DamagedError, FencedError, InputError, RefusedError
 from edgetune.rollout.claims import Claim
 from edgetune.rollout.site import Site
@@ -63,7 +63,7 @@ class RingStep:
 
 @dataclass
 class Entry:
-    """An entry of a campaign's ``history``, as documents hold it: ``at`` is in epoch seconds."""
+    """An entry of a campaign's ``history``; ``at`` is in epoch seconds."""
 
     at: float
     what: str
@@ -88,7 +88,7 @@ class Record:
     channel: str = ""
     state: str = "running"
     rings: list[RingStep] = field(default_factory=list)
-    history: list[dict[str, Any]] = field(default_factory=list, metadata={"holds": "list[Entry]"})
+    history: list[Entry] = field(default_factory=list)
 
     @property
     def present(self) -> RingStep | None:
@@ -102,8 +102,7 @@ class Record:
 
     def note(self, by: str, what: str, execution: str = "") -> None:
         """Write down who did what, in which execution."""
-        entry = {"at": time.time(), "by": by, "what": what, "execution": execution}
-        self.history.append({name: value for name, value in entry.items() if value})
+        self.history.append(Entry(time.time(), what, by, execution))
 
     def become(self, state: str, by: str, why: str, execution: str = "") -> None:
         """Change the state, and write down why."""
@@ -233,20 +232,12 @@ def _load(campaign: str, epoch: int, text: str) -> Record:
         schema = document.pop("schema", None)
         check_is(key, "schema", type(schema) is int, "is missing or no number")
         if schema == CAMPAIGN_SCHEMA:
-            check_fields(key, Record, document)
-            check_is(key, "id", document["id"] == campaign, "is that of another campaign")
-            return _record(document)
+            record = decoded(key, Record, document)
+            check_is(key, "id", record.id == campaign, "is that of another campaign")
+            return record
     except DamagedError as error:
         raise RefusedError(f"campaign {campaign}: its record {error}") from None
     raise RefusedError(f"campaign {campaign} was written by another version of the pack")
-
-
-def _record(document: dict[str, Any]) -> Record:
-    rings = [
-        RingStep(**{**ring, "pops": {name: PopStep(**step) for name, step in ring["pops"].items()}})
-        for ring in document["rings"]
-    ]
-    return Record(**{**document, "rings": rings})
 
 
 def _key(campaign: str, epoch: int) -> str:

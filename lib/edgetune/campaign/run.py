@@ -7,7 +7,6 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from edgetune.campaign.definition import Campaign, Ring, find_campaign, pops_by_ring
 from edgetune.campaign.record import (
@@ -37,7 +36,7 @@ Rings = Mapping[str, Sequence[str]]
 
 def run_campaign(
     site: Site, campaign: str, dry_run: bool = True, requested_by: str = "", channel: str = ""
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Begin a campaign of the configuration by its name; ``advance_campaign`` moves it on.
 
     A dry run makes the plan of every PoP, keeps none of them, and says which PoPs are refused and

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from edgetune.campaign.gates import closed_gates, find_rollouts, unchanged, unwell
 from edgetune.campaign.record import ENDED, Record, read_record, readable_records
 from edgetune.documents.head import Head
@@ -15,7 +13,7 @@ from edgetune.rollout.site import Site
 from edgetune.texts import one_line
 
 
-def campaign_status(site: Site, campaign: str = "") -> dict[str, Any]:
+def campaign_status(site: Site, campaign: str = "") -> dict[str, object]:
     """How one campaign stands, or all that have not ended; touches nothing."""
     unreadable: list[str] = []
     if campaign:
@@ -52,7 +50,7 @@ def _waits(site: Site, record: Record, heads: dict[str, Head]) -> list[str]:
     return [*unwell(record, heads), *closed_gates(site, record, ring, gates), *refused]
 
 
-def _short(record: Record, states: dict[str, str], waits: list[str]) -> dict[str, Any]:
+def _short(record: Record, states: dict[str, str], waits: list[str]) -> dict[str, object]:
     return {
         "campaign": record.id,
         "tuning": record.tuning,

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Callable
+from typing import Callable
 from urllib.parse import urlsplit
 
 from edgetune.addresses import canonical, canonical_url
@@ -32,7 +32,7 @@ _HTTPS = r"https://[A-Za-z0-9.:\[\]-]+"
 class WholeInventory(Inventory):
     """An inventory of which all PoPs have been read; ``where`` names its source in errors."""
 
-    def __init__(self, where: str, pops: Mapping[str, Any]) -> None:
+    def __init__(self, where: str, pops: object) -> None:
         """``pops`` is a mapping of entries by the name of the PoP, as in the YAML file."""
         named = Fields(pops, where, "pops").named(NAME)
         self._where = where
@@ -77,10 +77,11 @@ def _read_pop(name: str, fields: Fields) -> Pop:
 def _read_ports(fields: Fields, health: str) -> tuple[int, ...]:
     """Those of the health check unless they are given."""
     usual = (_health_port(fields, health),) if health else ()
-    given = fields.items("ports", [])
-    for index, port in enumerate(given):
+    given: list[int] = []
+    for index, port in enumerate(fields.items("ports", [])):
         if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65535:
             raise fields.wrong(f"ports[{index}]", f"{port!r} is no port")
+        given.append(port)
     return tuple(given) or usual
 
 
