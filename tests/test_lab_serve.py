@@ -807,14 +807,16 @@ class TestCommand:
         self, argv: list[str], capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert cli.main(argv) == 2
-        assert capsys.readouterr().err == 'edgetune: unknown rule "hede", did you mean "heed"?\n'
+        error = 'edgetune: unknown rule "hede", did you mean "heed"?'
+        assert capsys.readouterr().err.splitlines()[0] == error
 
     def test_a_second_server_is_refused(
         self, home: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         with Inbox(home).served():
             assert cli.main(["serve"]) == 2
-        assert capsys.readouterr().err == f"edgetune: `edgetune serve` runs already on {home}\n"
+        error = f"edgetune: `edgetune serve` runs already on {home}"
+        assert capsys.readouterr().err.splitlines()[0] == error
 
     @pytest.mark.processes
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
