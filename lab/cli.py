@@ -150,6 +150,7 @@ def _add_serve_commands(commands: Any) -> None:
         metavar="5s",
         help="let timers of --enable tick and sensors poll at least so often, to watch a lab",
     )
+    serve.add_argument("--verbose", action="store_true", help="show every trigger and execution")
     serve.set_defaults(command=_serve)
     rule = commands.add_parser("rule", help="list, enable or disable rules of `serve`")
     verbs = rule.add_subparsers(required=True, metavar="COMMAND")
@@ -276,7 +277,7 @@ def _serve(options: argparse.Namespace) -> int:
     enter_lab(config)
     try:
         switches = serve.Switches(home(), always)
-        serve.serve(known, config, home(), switches, sys.stdout, options.every)
+        serve.serve(known, config, home(), switches, sys.stdout, options.every, options.verbose)
     except ServedError:
         raise UsageError(f"`edgetune serve` runs already on {home()}", "edgetune status") from None
     return 0
