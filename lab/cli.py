@@ -26,7 +26,7 @@ from edgetune.durations import DAY, read_duration, roughly
 from lab.completion import SHELLS, completion
 from lab.lab_commands import add_lab_commands, enter_lab
 from lab.runner import Engine, Execution, MetadataError, Pack, ParameterError
-from lab.runner.display import TaskList, errors_of, text_of
+from lab.runner.display import TaskList, errors_of, is_error_alone, text_of
 from lab.runner.ending import USAGE, exit_status, help_command, next_steps, problem_of
 from lab.runner.help import action_help, action_list
 from lab.runner.inbox import ServedError
@@ -250,6 +250,8 @@ def _config(pack: Pack) -> dict[str, Any]:
 def _print(execution: Execution, as_json: bool) -> None:
     """The result on standard output; a terminal gets no line that it would break."""
     text = json.dumps(execution.document(), indent=2) if as_json else text_of(execution)
+    if not as_json and is_error_alone(execution):
+        return
     screen = Screen(sys.stdout)
     if text:
         print(fold(text, screen.width) if screen.is_terminal and not as_json else text)

@@ -177,6 +177,9 @@ def _lab_heal(options: argparse.Namespace) -> int:
 
 def _faulty_lab(function: str, **arguments: Any) -> Any:
     """Only real hosts can be broken."""
-    if _lab_kind() != "namespaces":
+    kind = _lab_kind()
+    if kind == "simulated":
+        raise UsageError("simulated hosts cannot be broken, Linux hosts can", "edgetune lab down")
+    if kind is None:
         raise UsageError("no lab of namespaces is up", _UP)
     return _lab("namespaces", function, **arguments)

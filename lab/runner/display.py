@@ -12,7 +12,7 @@ import yaml
 from lab.runner.execution import Execution, Listener
 from lab.runner.screen import Screen, printable
 
-__all__ = ["TaskList", "errors_of", "message_of", "text_of"]
+__all__ = ["TaskList", "errors_of", "is_error_alone", "message_of", "text_of"]
 
 
 class TaskList(Listener):
@@ -90,6 +90,12 @@ def text_of(execution: Execution) -> str:
         payload, sort_keys=False, allow_unicode=True, default_flow_style=False, width=100
     )
     return dumped.replace("\n...\n", "\n").rstrip("\n")
+
+
+def is_error_alone(execution: Execution) -> bool:
+    """Whether the result holds nothing but why it failed."""
+    payload = execution.payload
+    return isinstance(payload, dict) and {"error"} <= payload.keys() <= {"error", "reason"}
 
 
 def errors_of(execution: Execution) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import Any, Callable
 
 from edgetune.durations import duration, read_duration
 from edgetune.errors import InputError
+from edgetune.texts import expected
 from edgetune.vocabulary.nearest import nearest
 
 LARGEST = 1e9
@@ -36,7 +37,7 @@ def find_file(kind: str, name: str, directories: Sequence[Path]) -> Path:
             return files[name]
         known.update(files)
     listed = ", ".join(sorted(known)) or "none"
-    raise InputError(kind, "name", f"there is no {kind} {name!r}; known: {listed}")
+    raise InputError("parameter", kind, f"there is no {kind} {name!r}; known: {listed}")
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class Fields:
                 field, f"{value!r} is none of {', '.join(choices)}{_near(value, choices)}"
             )
         if pattern and not re.fullmatch(pattern, value):
-            raise self.wrong(field, f"{value!r} does not match {pattern}")
+            raise self.wrong(field, f"{value!r} {expected(pattern)}")
         return value
 
     def number(
@@ -193,7 +194,7 @@ class Fields:
             if not isinstance(key, str):
                 raise self.wrong(str(key), "the name must be text (put it in quotes)")
             if not re.fullmatch(pattern, key):
-                raise self.wrong(repr(key), f"the name does not match {pattern}")
+                raise self.wrong(repr(key), f"the name {expected(pattern)}")
             pairs.append((key, self.inside(key)))
         return pairs
 
