@@ -265,7 +265,8 @@ def _tell_end(execution: Execution, story: Story | None, screen: Screen, verbose
     problem = problem_of(execution, story)
     if problem:
         screen.whole(f"edgetune: {problem}", BAD)
-    if story and execution.action.runner == "orquesta":
+    # What a canceled run leaves is told by hosts and commands.
+    if story and execution.action.runner == "orquesta" and execution.status != "canceled":
         screen.whole(f"{story.summary} ({roughly(round(execution.seconds))})")
 
 
@@ -290,7 +291,8 @@ def _rule_list(options: argparse.Namespace) -> int:
     switches = serve.Switches(home())
     for rule in serve.RuleBook(pack()).rules.values():
         state = "enabled" if switches.is_on(rule) else "disabled"
-        print(f"{rule.name:24} {state:9} {rule.trigger} -> {rule.action}")
+        trigger, action = (ref.rpartition(".")[2] for ref in (rule.trigger, rule.action))
+        print(f"{rule.name:19} {state:9} {trigger} -> {action}")
     return 0
 
 

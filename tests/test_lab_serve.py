@@ -832,7 +832,7 @@ class TestCommand:
                 assert cli.main(["rule", verb, "probe.heed"]) == 0
             assert cli.main(["rule", "list"]) == 0
             words = capsys.readouterr().out.split()
-            assert words == ["heed", state, "probe.unwell", "->", "core.echo"]
+            assert words == ["heed", state, "unwell", "->", "echo"]
 
     @pytest.mark.parametrize("argv", [["serve", "--enable", "hede"], ["rule", "enable", "hede"]])
     @pytest.mark.usefixtures("home")

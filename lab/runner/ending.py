@@ -27,8 +27,8 @@ __all__ = [
 _RUN = "edgetune run"
 
 REFUSED, USAGE, FAILED = 1, 2, 3
-"""Exit status: refused by edgetune, wrong usage or input, something failed. docs/reference/cli.md
-has them all."""
+"""Exit status: refused by edgetune, wrong usage or input, something failed
+(docs/how-to/command.md)."""
 
 _STATUS = {
     **dict.fromkeys(("input", "unconfigured"), USAGE),

@@ -108,7 +108,7 @@ class Story:
                 yield Row(entry.at, _words(entry.state), f"rollout {self.head.id}", colour)
             elif entry.by or entry.state != self.head.history[number - 1].state:
                 yield Row(entry.at, _words(entry.state), entry.reason, colour)
-            else:  # what the baseline lets be seen, which is told from the baseline itself
+            elif entry.state == State.BASELINE:  # what it lets be seen, told from itself
                 yield from self._prospect(entry.at)
 
     def _prospect(self, at: float) -> Iterator[Row]:
