@@ -484,9 +484,7 @@ class TestServer:
         news.look()
         news.look()
         (line,) = stream.getvalue().splitlines()
-        assert line.split(maxsplit=1)[1] == (
-            f"rollout   {world.rollout} baseline: measuring the baseline"
-        )
+        assert line.split(maxsplit=1)[1] == "rollout   lab1 baseline: measuring the baseline"
 
     @pytest.mark.processes
     def test_an_execution_that_ended_elsewhere_is_a_trigger(self, root: Path, home: Path) -> None:

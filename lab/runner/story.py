@@ -155,7 +155,8 @@ class Story:
         out = out_of_service(self._batches)
         told = "; ".join(f"{_words(step)} {', '.join(names)}" for step, names in steps.items())
         hosts = "1 host" if len(out) == 1 else f"{len(out)} hosts"
-        return f"{self._name(batch)}, {hosts} out: {told or 'beginning'}"
+        quiet = "checking hosts" if batch.at("done") else "beginning"
+        return f"{self._name(batch)}, {hosts} out: {told or quiet}"
 
     def _next_look(self, now: float) -> str:
         # It reads only; the type is that of who takes looks.
@@ -209,7 +210,7 @@ def _by_end(batch: Batch) -> dict[str, list[str]]:
 def _by_step(batch: Batch) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name, host in batch.hosts.items():
-        if host.step not in UNTOUCHED_STEPS:
+        if host.step not in (*UNTOUCHED_STEPS, "done"):
             found.setdefault(host.step, []).append(name)
     return found
 

@@ -86,4 +86,4 @@ class News(Log):
             for row in story.milestones:
                 if row.at >= self._began and row not in self._told:
                     self._told.add(row)
-                    self.line("rollout", f"{story.head.id} {row.what}: {row.text}")
+                    self.line("rollout", f"{story.head.pop} {row.what}: {row.text}")
