@@ -183,7 +183,7 @@ class Served:
     """`edgetune serve` beside the demonstration; each line it prints is kept with its time."""
 
     def __init__(self, home: Path, *rules: str) -> None:
-        command = _edgetune("serve", "--every", "2", "--enable", ",".join(rules))
+        command = _edgetune("serve", "--verbose", "--every", "2", "--enable", ",".join(rules))
         self._process = subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, env=_environment(home)
         )

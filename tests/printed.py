@@ -81,7 +81,8 @@ def commands(where: str, text: str) -> Iterator[Printed]:
     for program, rest in _COMMAND.findall(text):
         words = tuple(shlex.split(rest))
         if program != "st2":
-            words = ("run", f"edgetune.{words[0]}", *words[1:])
+            own = [word for word in words[1:] if not word.startswith("--")]
+            words = ("run", f"edgetune.{words[0]}", *own)
         # One word alone is the name of a command; ACTION, or nothing, stands for any action.
         if words[1:] and words[1] not in ("edgetune.ACTION", "edgetune."):
             yield Printed(where, words)

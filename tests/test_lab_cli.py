@@ -21,8 +21,9 @@ import lab
 from lab import cli
 from lab.runner.display import TaskList, message_of, text_of
 from lab.runner.execution import Execution
-from lab.runner.metadata import Action
+from lab.runner.metadata import Action, Pack
 from lab.runner.runs import ended_runs
+from lab.runner.screen import Screen
 
 PACK = Path(__file__).parent / "fixtures" / "runner_pack"
 
@@ -87,9 +88,10 @@ def exit_code(*argv: str) -> int:
         (["run", "echo", "text=x"], 0),
         (["run", "probe.echo"], 0),
         (["run", "echo", "--json", "text=x"], 0),
-        (["run", "returns", "what=failure"], 1),
-        (["run", "wait", "seconds=60", "marker=/dev/null/x", "timeout=1"], 1),
-        (["run", "misspelt"], 1),
+        (["run", "returns", "what=failure"], 3),
+        (["run", "wait", "seconds=60", "marker=/dev/null/x", "timeout=1"], 3),
+        (["run", "misspelt"], 3),
+        (["run", "step", "name=a", "name=b"], 2),
         (["run", "absent"], 2),
         (["run", "echo", "bogus=1"], 2),
         (["run", "echo", "--json", "bogus"], 2),
@@ -105,22 +107,43 @@ def test_exit_status(argv: list[str], code: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("argv", "line"),
+    ("argv", "line", "next"),
     [
-        (["run", "ecko"], 'edgetune: unknown action "ecko", did you mean "probe.echo"?'),
-        (["run", "echo", "mode=other"], "edgetune: parameter \"mode\" of probe.echo: 'other' is"),
-        (["run", "step"], 'edgetune: probe.step requires the parameter "name"'),
+        (["run", "ecko"], 'unknown action "ecko", did you mean "echo"?', "edgetune run"),
+        (["run", "nosuch"], 'unknown action "nosuch"', "edgetune run"),
+        (
+            ["run", "echo", "mode=other"],
+            "parameter \"mode\" of probe.echo: 'other' is",
+            "edgetune run echo --help",
+        ),
+        (
+            ["run", "step"],
+            'probe.step requires the parameter "name"',
+            "edgetune run step --help",
+        ),
+        (
+            ["run", "step", "name=a", "name=b"],
+            'parameter "name" is given twice',
+            "edgetune run step --help",
+        ),
+        (["run", "echo", "--loud"], "unrecognized arguments: --loud", "edgetune --help"),
+        (["dance"], "argument COMMAND: invalid choice: 'dance'", "edgetune --help"),
     ],
 )
 @pytest.mark.usefixtures("home")
-def test_wrong_input_is_one_line(
-    argv: list[str], line: str, capsys: pytest.CaptureFixture[str]
+def test_wrong_input_is_one_line_and_what_to_type(
+    argv: list[str], line: str, next: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_code(*argv) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith(line)
-    assert err.count("\n") == 1
+    assert err.startswith(f"edgetune: {line}")
+    assert err.splitlines()[1:] == [f"  next:       {next}"]
+    assert exit_code(*argv, "--json") == 2
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+    assert (err, document["reason"], document["next"]) == ("", "usage", next)
+    assert document["error"].startswith(line)
 
 
 def test_without_a_configuration_it_says_what_to_do(
@@ -170,20 +193,32 @@ def test_text_of_a_result_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]
 @pytest.mark.processes
 @pytest.mark.usefixtures("home")
 def test_a_workflow_shows_its_tasks_and_output(capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_code("run", "remedy") == 1
+    assert exit_code("run", "remedy", "--verbose") == 3
     out, err = capsys.readouterr()
     assert out == "error: as expected\ncleaned: true\n"
     lines = [line.split() for line in err.splitlines()]
     assert lines[1][:2] == ["work", "failed"]
     assert lines[1][-2:] == ["as", "expected"]
     assert lines[2][:2] == ["clean", "succeeded"]
-    assert err.splitlines()[-1] == "error: remedy.yaml: work: as expected"
+    assert err.splitlines()[-3:] == [
+        "edgetune: remedy.yaml: work: as expected",
+        "edgetune: as expected",
+        "  next:       edgetune status",
+    ]
 
 
 @pytest.mark.usefixtures("home")
-def test_without_an_action_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_an_action_those_of_people_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("run", "--all") == 0
+    everything = capsys.readouterr().out.splitlines()
     assert exit_code("run") == 0
-    assert "probe.echo" in capsys.readouterr().out
+    *listed, more = capsys.readouterr().out.splitlines()
+    assert {line.split()[0] for line in everything} == {
+        each.name for each in Pack(PACK).actions.values()
+    }
+    assert more.split()[0] == "--all"
+    assert set(listed) < set(everything)
+    assert not [line for line in listed if line.startswith("step ")]
 
 
 class TestSignals:
@@ -330,7 +365,7 @@ class Terminal(io.StringIO):
 
 def looks(stream: io.StringIO, messages: list[str]) -> str:
     """What a task list prints for a task that repeats itself."""
-    tasks = TaskList(stream)
+    tasks = TaskList(Screen(stream))
     action = Action("probe.look", "python-script", "", {}, Path(), "look.py")
     parent = Execution(Action("probe.w", "orquesta", "", {}, Path(), "w.yaml"), {}, {})
     for message in messages:
@@ -379,7 +414,7 @@ class TestLab:
             (home / "lab").mkdir(exist_ok=True)
             (home / "lab" / "state.json").write_text(json.dumps({"kind": pop.kind}))
             pop.calls.append(("up", hosts, pops, load, post_seconds, stays))
-            pop.state = {"kind": pop.kind, "hosts": hosts}
+            pop.state = {"kind": pop.kind, "hosts": [{"name": f"e{n:03}"} for n in range(hosts)]}
             return dict(pop.state)
 
         def down(home: Path) -> bool:
@@ -399,7 +434,9 @@ class TestLab:
         words = ("--hosts", "4", "--pops", "2", "--no-load", "--post-seconds", "9")
         assert exit_code("lab", "up", *words) == 0
         assert pop.calls == [("up", 4, 2, False, 9.0, True)]
-        assert "hosts: 4" in capsys.readouterr().out
+        lines = capsys.readouterr().out.splitlines()[-5:]
+        assert lines[0] == "lab1, lab2 are up: 4 Linux hosts, e000 to e003, with no load"
+        assert max(map(len, lines)) <= 80
         assert exit_code("lab", "status") == 0
         assert exit_code("lab", "down") == 0
         assert exit_code("lab", "status") == 1

@@ -4,18 +4,12 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
 import signal
-import struct
 import subprocess
 import sys
-import termios
-import threading
 import time
 from collections.abc import Callable, Iterator
-from fcntl import ioctl
 from pathlib import Path
 from typing import Any
 
@@ -31,56 +25,12 @@ from lab import simulated
 from lab.runner.execution import Listener
 from lab.runner.runs import Run, ended_runs
 from tests.builders import ROOT
+from tests.terminal import PATIENCE, Terminal, environment
 
 pytestmark = pytest.mark.processes
 
-PATIENCE = 400.0
 ROLLOUT = ["pop=lab1", "tuning=accept_queue", "dry_run=false", "wait=true"]
 SHORT = ["baseline=4", "soak=600", "interval=2", "warmup=1", "alpha_benefit=0.2", "alpha_harm=0.2"]
-
-
-class Terminal:
-    """A terminal of 80 columns and 24 lines with `edgetune` in it."""
-
-    def __init__(self, home: Path, words: list[str]) -> None:
-        self._master, slave = pty.openpty()
-        ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-        self.process = subprocess.Popen(
-            ["setsid", "--ctty", sys.executable, "-m", "lab.cli", *words],
-            cwd=ROOT,
-            env=environment(home),
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=False,
-        )
-        os.close(slave)
-        self._shown = bytearray()
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self) -> None:
-        try:
-            while data := os.read(self._master, 4096):
-                self._shown += data
-        except OSError:  # nobody has the other end open any more, or we closed this one
-            return
-
-    def close(self) -> None:
-        """What happens when somebody closes the window."""
-        os.close(self._master)
-
-    def wait(self) -> tuple[int, list[str]]:
-        """The exit status, and the last 24 lines as they are shown."""
-        code = self.process.wait(PATIENCE)
-        self._reader.join(5)
-        text = re.sub(r"\x1b\[[A-Z]|.*\r\x1b\[K", "", self._shown.decode())
-        return code, text.replace("\r", "").splitlines()[-24:]
-
-
-def environment(home: Path) -> dict[str, str]:
-    path = os.pathsep.join([str(ROOT), str(ROOT / "lib")])
-    return {**os.environ, "EDGETUNE_HOME": str(home), "PYTHONPATH": path, "COLUMNS": "80"}
 
 
 def edgetune(home: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -53,7 +53,7 @@ def test_what_is_given_is_of_the_type_of_its_field() -> None:
         ({"step": 0}, "file: step: 0s is below 1s"),
         ({"span": "2d"}, "file: span: 2d is above 1d"),
         ({"span": "15x"}, 'file: span: "15x" is no duration; write 90s, 15m, 2h, 1d, or seconds'),
-        ({"step": "1h"}, "file: span: 1h is below 2h (2 x step to 1d)"),
+        ({"step": "1h"}, "file: span: 1h is below 2h: it is at least 2 x step"),
         ({"names": "a"}, "file: names: must be a list, not text"),
     ],
 )

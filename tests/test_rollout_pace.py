@@ -102,7 +102,9 @@ def test_a_soak_too_short_for_one_look_is_refused_before_the_first_change(
 
 
 def test_a_soak_for_fewer_samples_than_a_look_needs_is_no_plan(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="soak: 34s is below 35s \\(3 x interval \\+ warmup"):
+    with pytest.raises(
+        InputError, match="soak: 34s is below 35s: it is at least 3 x interval \\+ warmup"
+    ):
         Options(interval=10, baseline=60, warmup=5, soak=34).checked()
 
 

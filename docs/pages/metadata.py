@@ -13,6 +13,7 @@ from edgetune.documents.plan import Options
 from edgetune.errors import InputError
 from edgetune.files import load_yaml
 from edgetune.options import Option, options_of
+from lab.runner.schemas import NO_EXPRESSION
 
 HEADER = "---\n# Written by `python docs/generate.py` from lib/edgetune/config.py.\n"
 BEGIN = "# BEGIN GENERATED options of a rollout, by docs/generate.py\n"
@@ -22,8 +23,6 @@ DURATION = "A duration"
 ANSWERS = Path(__file__).with_name("answers")
 _ANSWER = re.compile(r"^result:\n.*?^      color: [^\n]*\n", re.DOTALL | re.MULTILINE)
 _TYPES = {"bool": "boolean", "int": "integer", "float": "number"}
-_NO_EXPRESSION = r"^(?![\s\S]*([{][%{#]|<%))"
-"""Of a text that is given to a workflow, which would evaluate it."""
 
 
 def metadata(root: Path) -> dict[str, str]:
@@ -64,9 +63,9 @@ def _parameter(option: Option) -> dict[str, Any]:
 def _guarded(parameter: dict[str, Any]) -> dict[str, Any]:
     """The same of a workflow: no text of it is an expression."""
     if parameter["type"] == "string":
-        return {**parameter, "pattern": _NO_EXPRESSION}
+        return {**parameter, "pattern": NO_EXPRESSION}
     if parameter["type"] == "array":
-        return {**parameter, "items": {**parameter["items"], "pattern": _NO_EXPRESSION}}
+        return {**parameter, "items": {**parameter["items"], "pattern": NO_EXPRESSION}}
     return parameter
 
 

@@ -16,7 +16,12 @@ StackStorm is for.
     datastore       StackStorm's key-value store, on SQLite
     schemas         JSON Schema of StackStorm's dialect
     inbox           trigger instances on their way to `lab.serve`
-    display         what a person sees of all that
+    screen          lines on a terminal or in a file: width, colour, one that lives
+    story           what became of a rollout and what goes on, from its record
+    progress        what a person sees of a run: the stories of its rollouts
+    display         results and errors as text, and the list of all tasks
+    ending          exit status, what was wrong, and what may be typed next
+    help            actions and their parameters as text
     interruption    signals that end a run early, and what is said of what it leaves
     runs            which runs have ended, however that came
 """

@@ -1,35 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person sees: the live list of tasks, and the result as text."""
+"""The result of an execution as text, why it failed, and the list of all its tasks."""
 
 from __future__ import annotations
 
-import contextlib
-import shutil
 import threading
 from collections.abc import Iterator
-from typing import Any, TextIO
+from typing import Any
 
 import yaml
 
 from lab.runner.execution import Execution, Listener
+from lab.runner.screen import Screen, printable
 
-__all__ = ["TaskList", "errors_of", "message_of", "text_of"]
-
-_CLEAR = "\r\x1b[K"
-_UP = "\x1b[A"
-_WIDTH_OF_A_LOG = 200
+__all__ = ["TaskList", "errors_of", "is_error_alone", "message_of", "text_of"]
 
 
 class TaskList(Listener):
-    """One line per task when it ends, and per sub-workflow also when it starts.
+    """Every task: one line when it ends, and of a sub-workflow also when it starts.
 
     A task that repeats itself (a cycle that waits) has one line on a terminal, which is rewritten;
     elsewhere it gets a new line only when status or message changed.
     """
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._terminal = stream.isatty()
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
         self._lock = threading.Lock()
         self._running: list[Execution] = []
         self._last: tuple[str, str] | None = None
@@ -37,63 +31,41 @@ class TaskList(Listener):
 
     def started(self, execution: Execution) -> None:
         if execution.parent is None:
+            self._screen.line(f"{execution.action.ref} {execution.id}")
             return
         with self._lock:
             if execution.action.runner == "orquesta":
                 self._print(execution, "running", execution.action.ref)
             else:
                 self._running.append(execution)
-            self._print_running()
+            self._show_running()
 
     def finished(self, execution: Execution) -> None:
         if execution.parent is None:
+            done = f"{execution.status} after {execution.seconds:.1f} s"
+            self._screen.line(f"{execution.action.ref} {execution.id} {done}")
             return
         with self._lock:
             if execution in self._running:
                 self._running.remove(execution)
             self._print(execution, execution.status, message_of(execution))
-            self._print_running()
-
-    def note(self, text: str) -> None:
-        """A line of the runner's own."""
-        with self._lock:
-            self._write(text + "\n")
-            self._last = None
-
-    def leave_terminal(self) -> None:
-        """From now on a file takes what is shown. A signal handler calls this: no lock."""
-        self._terminal = False
+            self._show_running()
 
     def _print(self, execution: Execution, status: str, message: str) -> None:
         parent = execution.parent.id if execution.parent else ""
         key, state = (parent, _name(execution)), (status, message)
         repeated = self._last == key and status != "running"
-        if not self._terminal and repeated and self._shown.get(key) == state:
+        if not self._screen.is_terminal and repeated and self._shown.get(key) == state:
             return
         seconds = "" if status == "running" else f"{execution.seconds:.1f} s"
         indent = "  " * len(list(execution.ancestors))
         line = f"{indent}{_name(execution):{40 - len(indent)}} {status:10}{seconds:>8}  {message}"
-        rewrite = _UP + _CLEAR if self._terminal and repeated else ""
-        self._write(rewrite + self._cut(line) + "\n")
+        self._screen.line(line, again=repeated)
         self._last, self._shown[key] = key, state
 
-    def _print_running(self) -> None:
-        if self._terminal and self._running:
-            names = ", ".join(_name(execution) for execution in self._running)
-            self._put(_CLEAR + self._cut(f"  ... {names}"))
-
-    def _write(self, text: str) -> None:
-        self._put((_CLEAR if self._terminal else "") + text)
-
-    def _put(self, text: str) -> None:
-        """A terminal that is gone must not end what is being shown on it."""
-        with contextlib.suppress(OSError):
-            self._stream.write(text)
-            self._stream.flush()
-
-    def _cut(self, line: str) -> str:
-        width = shutil.get_terminal_size().columns - 1 if self._terminal else _WIDTH_OF_A_LOG
-        return line.rstrip()[:width]
+    def _show_running(self) -> None:
+        names = ", ".join(_name(execution) for execution in self._running)
+        self._screen.live(f"  ... {names}" if names else "")
 
 
 def message_of(execution: Execution) -> str:
@@ -101,10 +73,10 @@ def message_of(execution: Execution) -> str:
     payload = execution.payload if isinstance(execution.payload, dict) else {}
     said = payload.get("message") or payload.get("error")
     if isinstance(said, str):
-        return _one_line(said)
+        return printable(said)
     if execution.status in ("succeeded", "canceled"):
         return ""
-    return _one_line(next(errors_of(execution), ""))
+    return printable(next(errors_of(execution), ""))
 
 
 def text_of(execution: Execution) -> str:
@@ -120,11 +92,17 @@ def text_of(execution: Execution) -> str:
     return dumped.replace("\n...\n", "\n").rstrip("\n")
 
 
+def is_error_alone(execution: Execution) -> bool:
+    """Whether the result holds nothing but why it failed."""
+    payload = execution.payload
+    return isinstance(payload, dict) and {"error"} <= payload.keys() <= {"error", "reason"}
+
+
 def errors_of(execution: Execution) -> Iterator[str]:
     """Why it did not succeed; of a workflow, each error with its file and task or path."""
     result = execution.result if isinstance(execution.result, dict) else {}
     if "error" in result:
-        yield _one_line(str(result["error"]))
+        yield printable(str(result["error"]))
     if execution.action.runner == "orquesta":
         file = execution.action.file.name
         errors = result.get("errors") or []
@@ -136,7 +114,7 @@ def errors_of(execution: Execution) -> Iterator[str]:
             place = error.get("spec_path") or error.get("task_id") or "workflow"
             yield f"{file}: {place}: {_reason(execution, error)}"
     elif result.get("stderr"):
-        yield _one_line(str(result["stderr"]).strip().splitlines()[-1])
+        yield printable(str(result["stderr"]).strip().splitlines()[-1])
 
 
 def _reason(execution: Execution, error: dict[str, Any]) -> str:
@@ -145,14 +123,9 @@ def _reason(execution: Execution, error: dict[str, Any]) -> str:
     failed = [child for child in children if child.status not in ("succeeded", "canceled")]
     if "result" in error and failed:
         return message_of(failed[-1]) or failed[-1].status
-    return _one_line(str(error.get("message")))
+    return printable(str(error.get("message")))
 
 
 def _name(execution: Execution) -> str:
     item = "" if execution.item is None else f"[{execution.item}]"
     return f"{execution.task}{item}"
-
-
-def _one_line(text: str) -> str:
-    """Without control characters: a device's text must not move the cursor."""
-    return "".join(char if char.isprintable() else " " for char in " ".join(text.split()))

@@ -11,11 +11,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from lab.runner.display import TaskList, message_of
+from lab.runner.display import message_of
 from lab.runner.engine import Engine
 from lab.runner.execution import Execution
 from lab.runner.metadata import MetadataError
 from lab.runner.runs import Run, ended_runs
+from lab.runner.screen import Screen
 
 __all__ = ["Signals", "forget_runs", "tell_left"]
 
@@ -30,8 +31,8 @@ class Signals:
     run does.
     """
 
-    def __init__(self, tasks: TaskList, run: Run) -> None:
-        self._tasks = tasks
+    def __init__(self, screen: Screen, run: Run) -> None:
+        self._screen = screen
         self._run = run
         self._came: list[int] = []
         self._previous: dict[signal.Signals, Any] = {}
@@ -57,7 +58,7 @@ class Signals:
             # one.
             import_module("lab.runner.workflow")
         for count in self._while_it_runs(engine, execution, 0):
-            _cancel(engine, self._tasks, again=count > 1)
+            _cancel(engine, self._screen, again=count > 1)
 
     def ask(self, engine: Engine, action: str, given: dict[str, Any]) -> Execution:
         """Run an action after the end. Two signals may be about the run itself: a third kills."""
@@ -69,8 +70,8 @@ class Signals:
 
     def _count(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGHUP:
+            self._screen.leave_terminal()
             self._run.replace_terminal()
-            self._tasks.leave_terminal()
         self._came.append(number)
 
     def _while_it_runs(self, engine: Engine, execution: Execution, handled: int) -> Iterator[int]:
@@ -90,16 +91,16 @@ def _canceling() -> list[signal.Signals]:
     return [signal.SIGINT, signal.SIGTERM, *([] if ignored else [signal.SIGHUP])]
 
 
-def _cancel(engine: Engine, tasks: TaskList, again: bool) -> None:
+def _cancel(engine: Engine, screen: Screen, again: bool) -> None:
     if again:
-        tasks.note("killing the running actions")
+        screen.line("killing the running actions")
         engine.kill()
     else:
-        tasks.note("canceling: running actions are left to finish (Ctrl-C again kills them)")
+        screen.line("canceling: running actions are left to finish (Ctrl-C again kills them)")
         engine.cancel()
 
 
-def tell_left(engine: Engine, execution: Execution, tasks: TaskList, signals: Signals) -> str:
+def tell_left(engine: Engine, execution: Execution, screen: Screen, signals: Signals) -> str:
     """Name the rollouts that the workflows of a run have left without an owner, the hosts that
     are out of service, and the commands that get out; what was said comes back, "" for nothing.
     """
@@ -117,7 +118,7 @@ def tell_left(engine: Engine, execution: Execution, tasks: TaskList, signals: Si
         more = [f"... and {len(left) - _SHOWN} more: edgetune status"] if left[_SHOWN:] else []
         text = "\n".join([*left[:_SHOWN], *more])
     if text:
-        tasks.note(text)
+        screen.whole(text)
     return f"{text}\n" if text else ""
 
 

@@ -53,6 +53,11 @@ class Action:
     entry_point: str
 
     @property
+    def name(self) -> str:
+        """Without the pack."""
+        return self.ref.partition(".")[2]
+
+    @property
     def runner_parameters(self) -> Schema:
         return _RUNNER_PARAMETERS.get(self.runner, {})
 
@@ -110,7 +115,10 @@ class Pack:
         ref = name if "." in name else f"{self.ref}.{name}"
         found = self.actions.get(ref) or _CORE.get(ref)
         if found is None:
-            raise MetadataError(f'unknown action "{name}"{did_you_mean(ref, self.actions)}')
+            # What all names begin with would make any two of them alike.
+            bare = name[len(f"{self.ref}.") :] if name.startswith(f"{self.ref}.") else name
+            near = did_you_mean(bare, (action.name for action in self.actions.values()))
+            raise MetadataError(f'unknown action "{name}"{near}')
         return found
 
     @property

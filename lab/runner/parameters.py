@@ -35,6 +35,8 @@ def from_words(action: Action, words: Iterable[str]) -> Values:
             raise ParameterError(f'"{word}" is not of the form key=value')
         _check_known(action, [name])
         kind = action.schema[name].get("type")
+        if kind != "array" and name in values:
+            raise ParameterError(f'parameter "{name}" is given twice')
         value = _converted(name, kind, text, _PARSERS)
         values[name] = values[name] + value if kind == "array" and name in values else value
     return values

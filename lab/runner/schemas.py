@@ -11,7 +11,10 @@ from typing import Any
 
 from lab.runner.metadata import Schema
 
-__all__ = ["problems"]
+__all__ = ["NO_EXPRESSION", "problems"]
+
+NO_EXPRESSION = r"^(?![\s\S]*([{][%{#]|<%))"
+"""What texts match that hold no expression of StackStorm; parameters of the pack have it."""
 
 _OURS = ("default", "immutable", "position", "required", "secret")
 
@@ -19,7 +22,14 @@ _OURS = ("default", "immutable", "position", "required", "secret")
 def problems(schema: Schema, value: Any) -> Iterator[tuple[str, str]]:
     """What is wrong with a value: dotted path (empty for the value itself) and reason, one line."""
     for error in _validator_class()(_draft4(schema)).iter_errors(value):
-        yield ".".join(str(part) for part in error.path), " ".join(error.message.split())
+        yield ".".join(str(part) for part in error.path), _reason(error)
+
+
+def _reason(error: Any) -> str:
+    """In one line; a pattern that keeps expressions out explains nothing to a person."""
+    if error.validator == "pattern" and error.validator_value == NO_EXPRESSION:
+        return "holds {{, {%, {# or <%, which a workflow would evaluate"
+    return " ".join(error.message.split())
 
 
 @lru_cache(maxsize=1)

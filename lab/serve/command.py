@@ -17,9 +17,11 @@ from typing import Any, TextIO
 from lab.runner.engine import Engine
 from lab.runner.inbox import Inbox
 from lab.runner.metadata import Pack
+from lab.runner.story import StoryTeller
+from lab.serve.log import Log, News
 from lab.serve.rules import RuleBook, Switches
 from lab.serve.sensors import SensorKeeper, load_sensors, start
-from lab.serve.server import Log, Server
+from lab.serve.server import Server
 
 __all__ = ["serve"]
 
@@ -33,17 +35,20 @@ def serve(
     switches: Switches,
     stream: TextIO,
     every: float | None = None,
+    verbose: bool = False,
 ) -> None:
     """Serve until SIGINT or SIGTERM, which cancels; a second one kills the actions that run.
 
     With `every`, timers of rules that `switches` has on in any case tick, and sensors poll, at
     least once in so many seconds; such a rule is passed over while its last execution runs.
-    Raises MetadataError before anything is started, and ServedError if somebody serves `home`.
+    `verbose` tells each trigger and execution. Raises MetadataError before anything is started, and
+    ServedError if somebody serves `home`.
     """
     book, sensors = RuleBook(pack), load_sensors(pack, every)
     # Beside a StackStorm, orquesta imports plugins that hang a thread that is not the main one.
     import_module("lab.runner.workflow")
-    log, inbox = Log(stream, _now), Inbox(home)
+    log = Log(stream, _now) if verbose else News(stream, _now, StoryTeller(config))
+    inbox = Inbox(home)
     engine = Engine(pack, config, home, log)
     keepers = [
         SensorKeeper(sensor, partial(start, sensor, config, home), log.line) for sensor in sensors
@@ -57,6 +62,7 @@ def serve(
         try:
             while not signals:
                 server.tick()
+                log.look()
                 time.sleep(_TICK_SECONDS)
         finally:
             server.stop()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop of `edgetune serve`: triggers in, executions out, a line for each."""
+"""The loop of `edgetune serve`: triggers in, executions out."""
 
 from __future__ import annotations
 
@@ -7,50 +7,23 @@ import json
 import threading
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, Callable, TextIO
+from typing import Any
 
-from lab.runner.display import message_of
 from lab.runner.engine import ACTION_TRIGGER, Engine
-from lab.runner.execution import Execution, Listener, new_id
+from lab.runner.execution import new_id
 from lab.runner.inbox import Inbox
 from lab.runner.metadata import MetadataError
 from lab.runner.parameters import ParameterError
 from lab.runner.schemas import problems
+from lab.serve.log import Clock, Log
 from lab.serve.rules import TIMERS, Rule, RuleBook, Switches
 from lab.serve.sensors import SensorKeeper
 from lab.serve.timers import Interval, Sooner, Timer, timer
 
-__all__ = ["Log", "Server"]
+__all__ = ["Server"]
 
 Values = dict[str, Any]
-Clock = Callable[[], datetime]
-
 _TOLD = 160
-
-
-class Log(Listener):
-    """A line for each trigger instance, enforcement and execution that a rule asked for."""
-
-    def __init__(self, stream: TextIO, clock: Clock) -> None:
-        self._stream = stream
-        self._clock = clock
-        self._lock = threading.Lock()
-
-    def line(self, kind: str, text: str) -> None:
-        """`kind` is trigger, rule, execution or sensor; the text has no control characters."""
-        plain = "".join(char if char.isprintable() else " " for char in text)
-        with self._lock:
-            print(
-                f"{self._clock().astimezone():%H:%M:%S} {kind:9} {plain}",
-                file=self._stream,
-                flush=True,
-            )
-
-    def finished(self, execution: Execution) -> None:
-        if execution.parent is None:
-            done = f"{execution.status} after {execution.seconds:.1f} s"
-            line = f"{execution.action.ref} {execution.id} {done}  {message_of(execution)}"
-            self.line("execution", line.rstrip())
 
 
 class _Ticking:
@@ -166,7 +139,7 @@ class Server:
         ]
         # Whatever ends is a trigger, and timers of disabled rules go on: not worth a line each.
         if rules or trigger in self._book.payload_schemas:
-            self._log.line("trigger", f"{trigger} {instance} {_told(trigger, payload, rules)}")
+            self._log.trigger(f"{trigger} {instance} {_told(trigger, payload, rules)}")
         for rule in rules:
             self._enforce(rule, instance, payload)
 
@@ -189,7 +162,7 @@ class Server:
         except (MetadataError, ParameterError) as error:
             self._log.line("rule", f"{rule.name} failed: {error}")
             return
-        self._log.line("rule", f"{rule.name} -> {execution.action.ref} {execution.id}")
+        self._log.fired(rule, execution)
         thread = threading.Thread(
             target=self._engine.execute, args=[execution], name=rule.name, daemon=True
         )

@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgetune.fields import Fields
+from edgetune.texts import Pattern
 
 Facts = Mapping[str, Any]
+
+_KERNEL = Pattern(r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}", "write it like 5.15")
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ def read_applicability(fields: Fields) -> Applicability:
     below = fields.inside("applies_to")
     found = Applicability(
         os=below.texts("os", ()),
-        kernel=below.text("kernel", "", pattern=r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}"),
+        kernel=below.text("kernel", "", pattern=_KERNEL),
         drivers=below.texts("drivers", ()),
         cpu_vendors=below.texts("cpu_vendors", ()),
         cpus=below.whole("cpus", 0, minimum=1),

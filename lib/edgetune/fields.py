@@ -11,6 +11,7 @@ from typing import Any, Callable, TypeVar
 
 from edgetune.durations import duration, read_duration
 from edgetune.errors import InputError
+from edgetune.texts import expected
 from edgetune.vocabulary.nearest import nearest
 
 LARGEST = 1e9
@@ -38,7 +39,7 @@ def find_file(kind: str, name: str, directories: Sequence[Path]) -> Path:
             return files[name]
         known.update(files)
     listed = ", ".join(sorted(known)) or "none"
-    raise InputError(kind, "name", f"there is no {kind} {name!r}; known: {listed}")
+    raise InputError("parameter", kind, f"there is no {kind} {name!r}; known: {listed}")
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class Fields:
                 field, f"{text!r} is none of {', '.join(choices)}{_near(text, choices)}"
             )
         if pattern and not re.fullmatch(pattern, text):
-            raise self.wrong(field, f"{text!r} does not match {pattern}")
+            raise self.wrong(field, f"{text!r} {expected(pattern)}")
         return text
 
     def number(
@@ -197,7 +198,7 @@ class Fields:
             if not isinstance(key, str):
                 raise self.wrong(str(key), "the name must be text (put it in quotes)")
             if not re.fullmatch(pattern, key):
-                raise self.wrong(repr(key), f"the name does not match {pattern}")
+                raise self.wrong(repr(key), f"the name {expected(pattern)}")
             pairs.append((key, self.inside(key)))
         return pairs
 

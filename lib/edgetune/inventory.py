@@ -11,9 +11,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from edgetune.errors import InputError
+from edgetune.texts import Pattern
 from edgetune.traffic import driver_class
 
-NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}"
+NAME = Pattern(
+    r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}", "letters, digits, _ . and -, a letter or digit first"
+)
 """Of PoPs and hosts: such names stand in keys of records and in commands to load balancers."""
 
 CHECKS = ("marker", "none")

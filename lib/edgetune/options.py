@@ -14,6 +14,7 @@ from typing import Any, Callable, TypeVar
 from edgetune.durations import duration
 from edgetune.errors import InputError
 from edgetune.fields import Fields
+from edgetune.texts import Pattern
 
 Kind = TypeVar("Kind")
 Wrong = Callable[[str, str], InputError]
@@ -49,12 +50,16 @@ class Option:
     @property
     def bounds(self) -> str:
         """Such as ``0.05 to 0.95``, ``at least 1m`` or ``2 x interval to 30d``, or nothing."""
-        sums = [name if n == 1 else f"{n} x {name}" for name, n in (self.multiples or {}).items()]
-        least = " + ".join(sums) or self.shown(self.least)
+        least = self._sums or self.shown(self.least)
         most = self.shown(self.most)
         if least and most:
             return f"{least} to {most}"
         return f"at least {least}" if least else f"at most {most}" if most else ""
+
+    @property
+    def _sums(self) -> str:
+        parts = (self.multiples or {}).items()
+        return " + ".join(name if n == 1 else f"{n} x {name}" for name, n in parts)
 
     def shown(self, value: float | None) -> str:
         """A value of it as people write it; nothing of None."""
@@ -65,7 +70,7 @@ class Option:
             return "the number"
         if self.is_time:
             return duration(value)
-        return str(value) if isinstance(value, int) else f"{value:g}"
+        return str(value) if isinstance(value, int) else f"{value:.15g}"
 
     def read(self, given: Fields) -> Any:
         """Its value, of its type; InputError if it is missing or of another one."""
@@ -83,13 +88,14 @@ class Option:
         if self.type in ("int", "float"):
             default["maximum"] = self.most
             return (given.whole if self.type == "int" else given.number)(self.name, **default)
-        text = given.text(self.name, pattern=self.pattern, **default)
+        pattern = Pattern(self.pattern, self.means) if self.pattern else None
+        text = given.text(self.name, pattern=pattern, **default)
         return Path(text) if self.type == "Path" else text
 
     def check(self, value: Any, sum_of_multiples: float, wrong: Wrong) -> None:
         """InputError if a number is out of its bounds."""
         bounds = [] if self.least is None else [(self.least, "")]
-        bounds += [(sum_of_multiples, f" ({self.bounds})")] if self.multiples else []
+        bounds += [(sum_of_multiples, f": it is at least {self._sums}")] if self.multiples else []
         least, why = max(bounds, default=(value, ""))
         # No comparison with a NaN holds.
         if not value >= least:

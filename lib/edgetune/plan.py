@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any
 from edgetune import PLAN_SCHEMA
 from edgetune.documents.plan import (
     DRAWN_BY,
+    MOST_ALPHA,
     Guard,
     Options,
     Plan,
@@ -194,7 +196,8 @@ def _most_at_once(pop: Pop, disruption: str, options: Options) -> int:
     if spare < 1:
         raise RefusedError(
             f"{pop.name} is too small to keep its min_in_service: {pop.must_serve} of its "
-            f"{len(pop.hosts)} hosts must serve, so none can be drained"
+            f"{len(pop.hosts)} hosts must serve, so none can be drained; "
+            f"lower pops.{pop.name}.min_in_service of the inventory"
         )
     return min(spare, options.batch_size or spare)
 
@@ -254,8 +257,18 @@ def _refuse_powerless(plan: Plan) -> None:
         )
         raise RefusedError(
             f"{plan.pop} is too small to split: {sizes} can be drawn in {plan.assignments} "
-            f"ways, so no p-value below {least:.3f} is possible, and {wanted:g} is asked for"
+            f"ways, so no p-value below {least:.3f} is possible, and {wanted:g} is asked for; "
+            f"{_more_or_less_sure(plan.options, least)}"
         )
+
+
+def _more_or_less_sure(options: Options, least: float) -> str:
+    """What a person can do about groups that are too small."""
+    asked = {"alpha_benefit": options.alpha_benefit, "alpha_harm": options.alpha_harm}
+    enough = math.ceil(least * 100) / 100
+    words = " ".join(f"{name}={enough:g}" for name, alpha in asked.items() if alpha < least)
+    hosts = "take more hosts of like hardware"
+    return f"{hosts}, or be less sure: {words}" if enough <= MOST_ALPHA else hosts
 
 
 def _seconds(batches: int, pop: Pop, disruption: str, options: Options) -> float:

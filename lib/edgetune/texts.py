@@ -13,6 +13,23 @@ LONGEST_LINE = 1_100
 """Characters of a text of a stranger: more than an agent's error has, whose end matters."""
 
 
+class Pattern(str):
+    """A regular expression that tells people in ``words`` what it takes."""
+
+    words: str
+
+    def __new__(cls, pattern: str, words: str) -> Pattern:
+        """The pattern, which is used as any text is."""
+        made = super().__new__(cls, pattern)
+        made.words = words
+        return made
+
+
+def expected(pattern: str) -> str:
+    """What is said of a text that does not match."""
+    return f"does not match: {pattern.words}" if isinstance(pattern, Pattern) else "does not match"
+
+
 def printable(text: str) -> str:
     """The same lines, without what moves a cursor or turns the direction of writing round."""
     if text.isprintable():  # as nearly every text is, and records have many

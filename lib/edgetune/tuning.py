@@ -15,12 +15,14 @@ from edgetune.documents.reading import digest_of
 from edgetune.fields import Fields, find_file
 from edgetune.files import load_yaml
 from edgetune.metrics.catalogue import METRICS
+from edgetune.texts import Pattern
 from edgetune.vocabulary.grammar import Parts, Wrong
 from edgetune.vocabulary.kind import DISRUPTIONS, Kind
 from edgetune.vocabulary.kinds import KINDS
 from edgetune.vocabulary.targets import SERVICE_NAME
 
-_WORD = r"[a-z][a-z0-9_]*"
+_WORD = Pattern(r"[a-z][a-z0-9_]*", "small letters, digits and _, a letter first")
+_VERSION = Pattern(r"\d+\.\d+\.\d+", "write it like 1.0.0")
 _NUMBERS = r"(-?[0-9]+|infinity)([\s:]+(-?[0-9]+|infinity))*"
 
 
@@ -103,7 +105,7 @@ def load_tuning(path: Path) -> Tuning:
     fields = Fields(data, str(path))
     tuning = Tuning(
         name=fields.text("name", pattern=_WORD),
-        version=fields.text("version", pattern=r"\d+\.\d+\.\d+"),
+        version=fields.text("version", pattern=_VERSION),
         summary=_read_words(fields, "summary"),
         intent=_read_intent(fields.inside("intent")),
         guards=tuple(_read_guard(guard) for guard in fields.each("guards")),

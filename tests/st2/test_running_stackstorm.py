@@ -126,7 +126,7 @@ def test_everything_is_registered() -> None:
         ({"pop": "lab1", "tuning": "accept_queue", "exclude": ["e999"]}, "has no host 'e999'"),
         (
             {"pop": "lab1", "tuning": "accept_queue", "soak": "1", "warmup": "0s"},
-            "soak: 1s is below 3m (3 x interval + warmup to 30d)",
+            "soak: 1s is below 3m: it is at least 3 x interval + warmup",
         ),
     ],
 )

@@ -18,6 +18,8 @@ MOST_WAYS = 10**18
 """Of drawing the groups that are told apart: Python refuses to write 4,300 digits, MongoDB 20."""
 DRAWN_BY = 2
 """How the judge draws other groups for plans of today (see ``judge.permutation``)."""
+MOST_ALPHA = 0.5
+"""The largest chance of a wrong decision that may be asked for."""
 LEAST_SAMPLES = 3
 """Samples that a look needs at least."""
 _LARGE = {"holds": "large"}
@@ -107,10 +109,10 @@ class Options:
         most=1000,
     )
     alpha_benefit: float = option(
-        "Chance that a useless tuning is promoted, at most.", 0.05, least=0.0001, most=0.5
+        "Chance that a useless tuning is promoted, at most.", 0.05, least=0.0001, most=MOST_ALPHA
     )
     alpha_harm: float = option(
-        "Chance that a harmless tuning is taken back, at most.", 0.05, least=0.0001, most=0.5
+        "Chance that a harmless tuning is taken back, at most.", 0.05, least=0.0001, most=MOST_ALPHA
     )
     seed: int = option(
         "Seed of the random split; 0 draws one, which the plan shows.",

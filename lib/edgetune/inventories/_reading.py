@@ -22,11 +22,16 @@ from edgetune.inventory import (
     Pop,
 )
 from edgetune.metrics.sources import SOURCES, source_class
+from edgetune.texts import Pattern
 from edgetune.traffic import DRIVERS, driver_class
 
-_HEALTH = r"https?://[A-Za-z0-9.:\[\]-]+([/?][!-~]*)?"
-_DNS_NAME = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?"
-_HTTPS = r"https://[A-Za-z0-9.:\[\]-]+"
+_HEALTH = Pattern(
+    r"https?://[A-Za-z0-9.:\[\]-]+([/?][!-~]*)?", "write it like http://127.0.0.1:80/health"
+)
+_DNS_NAME = Pattern(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?", "a name as DNS has it")
+_HTTPS = Pattern(r"https://[A-Za-z0-9.:\[\]-]+", "write it like https://10.0.0.7")
+_VISIBLE = Pattern(r"[!-~]+", "characters of ASCII, without spaces")
+_ADDRESS = Pattern(r"[A-Za-z0-9:][A-Za-z0-9.:-]*", "an IP address or a name of a host")
 
 
 class WholeInventory(Inventory):
@@ -124,7 +129,7 @@ def _read_metrics(fields: Fields) -> Metrics:
 def _read_own(fields: Fields, own: Mapping[str, Field]) -> dict[str, str]:
     """Those that a driver or a metric source has."""
     return {
-        name: _read_spelled(fields, name, its.pattern, its.same, its.default)
+        name: _read_spelled(fields, name, _like(its), its.same, its.default)
         for name, its in own.items()
     }
 
@@ -147,8 +152,8 @@ def _read_bmc(fields: Fields, shared: str | None) -> Bmc | None:
     bmc = Bmc(
         address=_read_spelled(below, "address", _HTTPS, canonical_url),
         credentials=below.text("credentials", **default, pattern=NAME),
-        system=below.text("system", "", pattern=r"[!-~]+"),
-        machine=below.text("machine", "", pattern=r"[!-~]+"),
+        system=below.text("system", "", pattern=_VISIBLE),
+        machine=below.text("machine", "", pattern=_VISIBLE),
     )
     below.done()
     return bmc
@@ -170,13 +175,17 @@ def _read_host(name: str, fields: Fields, credentials: str | None) -> Host:
 
 
 def _read_address(fields: Fields, name: str) -> str:
-    address: str = fields.text(name, pattern=r"[A-Za-z0-9:][A-Za-z0-9.:-]*")
+    address: str = fields.text(name, pattern=_ADDRESS)
     try:
         canonical(address)
     except ValueError:
         text = f"{address!r} is neither an IP address nor a name"
         raise fields.wrong(name, text) from None
     return address
+
+
+def _like(field: Field) -> Pattern:
+    return Pattern(field.pattern, f"write it like {field.example}")
 
 
 def _read_spelled(

@@ -255,7 +255,7 @@ def listed(names: Sequence[str]) -> str:
 
 def _looks(options: Options) -> str:
     looks = options.planned_looks
-    each = roughly((options.soak - options.warmup) / looks)
+    each = roughly(round((options.soak - options.warmup) / looks))
     alpha = f"alpha {options.alpha_harm:g}"
     if looks == 1:
         return f"one, at the end of the soak, at {alpha}"

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`edgetune lab`: a PoP to practise on, and what else has to know whether one is up."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from importlib import import_module
+from typing import Any
+
+from lab.pop.layout import shared
+from lab.runner.ending import command
+from lab.usage import UsageError, home
+
+__all__ = ["add_lab_commands", "enter_lab"]
+
+_UP = "edgetune lab up"
+
+
+def add_lab_commands(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    up = commands.add_parser("up", help="build the PoP and put it under load")
+    up.add_argument("--hosts", type=int, default=8, metavar="N", help="default: 8")
+    up.add_argument(
+        "--pops", type=int, default=1, metavar="N", help="that share the hosts; default: 1"
+    )
+    up.add_argument("--no-load", action="store_true", help="without a client that makes requests")
+    up.add_argument("--simulated", action="store_true", help="without root: hosts are processes")
+    up.add_argument(
+        "--post-seconds", type=float, default=0.0, metavar="N", help="of firmware in each reboot"
+    )
+    up.set_defaults(command=_lab_up)
+    commands.add_parser("down", help="take it down").set_defaults(command=_lab_down)
+    commands.add_parser("status", help="show it").set_defaults(command=_lab_status)
+    execute = commands.add_parser("exec", help="run a command where the PoP can be reached")
+    execute.add_argument("argv", nargs=argparse.REMAINDER, metavar="CMD")
+    execute.set_defaults(command=_lab_exec)
+    _add_fault_commands(commands)
+
+
+def _add_fault_commands(commands: Any) -> None:
+    console = commands.add_parser("console", help="run a command on a host, network or not")
+    console.add_argument("host", metavar="HOST")
+    console.add_argument("argv", nargs=argparse.REMAINDER, metavar="CMD")
+    console.set_defaults(command=_lab_console)
+    fault = commands.add_parser("fault", help="break something: a cable, disk, host, program, BMC")
+    fault.add_argument("fault", metavar="FAULT", help="one that does not exist lists them")
+    fault.add_argument("target", metavar="TARGET", help="a host, a port, or what to do")
+    fault.set_defaults(command=_lab_fault)
+    heal = commands.add_parser("heal", help="undo all that was broken")
+    heal.set_defaults(command=_lab_heal)
+
+
+def enter_lab(config: dict[str, Any]) -> None:
+    """Where a lab of namespaces is up, its hosts are reached only from inside of it.
+
+    Where it is not up any more, its addresses are those of strangers.
+    """
+    if _lab_kind() == "namespaces":
+        _lab("namespaces", "enter_controller")
+    elif _lab_kind() is None and config.get("inventory") == str(home() / "lab/inventory.yaml"):
+        raise UsageError("the lab of this configuration is not up", _UP)
+
+
+def _lab_kind() -> str | None:
+    """`namespaces`, `simulated`, or None when no lab is up."""
+    kind = _recorded_kind()
+    return kind if kind and _lab(kind, "status") is not None else None
+
+
+def _recorded_kind() -> str | None:
+    """Of the lab that was built last; it may not have survived."""
+    file = home() / "lab" / "state.json"
+    if not file.exists():
+        return None
+    try:
+        kind: str = json.loads(file.read_text(encoding="utf-8"))["kind"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{file}: not the state of a lab: {error!r}") from error
+    return kind
+
+
+def _lab(kind: str, function: str, **arguments: Any) -> Any:
+    """Call a function of the lab of that kind; what it raises on purpose becomes one line."""
+    module = import_module("lab.simulated" if kind == "simulated" else "lab.pop")
+    try:
+        return getattr(module, function)(home(), **arguments)
+    except getattr(module, "LabError", ()) as error:
+        raise UsageError(str(error), "edgetune lab status") from error
+
+
+def _lab_up(options: argparse.Namespace) -> int:
+    given = {"hosts": options.hosts, "pops": options.pops, "post_seconds": options.post_seconds}
+    given["stays"] = True
+    if options.simulated:
+        print(_greeting(_lab("simulated", "up", **given), options))
+        return 0
+    missing = import_module("lab.pop").missing_requirements()
+    if missing:
+        needs = f"a lab of namespaces needs {', '.join(missing)}"
+        raise UsageError(f"{needs}; simulated hosts do not", f"{_UP} --simulated")
+    print(_greeting(_lab("namespaces", "up", load=not options.no_load, **given), options))
+    return 0
+
+
+def _greeting(state: dict[str, Any], options: argparse.Namespace) -> str:
+    """What is up, and what to try next, in five lines."""
+    hosts = [host["name"] for host in state["hosts"]]
+    pops = list(shared(hosts, options.pops))
+    kind = "simulated hosts" if state["kind"] == "simulated" else "Linux hosts"
+    load = "with no load" if options.no_load else "under load"
+    up = "are up" if len(pops) > 1 else "is up"
+    which = command("diagnose_hosts", pop=pops[0])
+    plan = command("rollout_pop", pop=pops[0], tuning="accept_queue")
+    return "\n".join(
+        [
+            f"{', '.join(pops)} {up}: {len(hosts)} {kind}, {hosts[0]} to {hosts[-1]}, {load}",
+            "Until `edgetune lab down` takes the lab away, try:",
+            f"  {which:54}  # what would help",
+            f"  {plan:54}  # a dry run",
+            "  edgetune status",
+        ]
+    )
+
+
+def _lab_down(options: argparse.Namespace) -> int:
+    was_up = _lab(_recorded_kind() or "namespaces", "down")
+    print("the lab is down" if was_up else "no lab was up")
+    return 0
+
+
+def _lab_status(options: argparse.Namespace) -> int:
+    kind = _lab_kind()
+    if kind is None:
+        print("no lab is up")
+        return 1
+    _print_lab(_lab(kind, "status"))
+    return 0
+
+
+def _print_lab(state: dict[str, Any]) -> None:
+    yaml: Any = import_module("yaml")
+    print(yaml.safe_dump(json.loads(json.dumps(state, default=str)), sort_keys=False), end="")
+
+
+def _lab_exec(options: argparse.Namespace) -> int:
+    argv = options.argv[1:] if options.argv[:1] == ["--"] else options.argv
+    if not argv:
+        raise UsageError("lab exec needs a command", "edgetune lab exec --help")
+    if _lab_kind() is None:
+        raise UsageError("no lab is up", _UP)
+    enter_lab({})
+    try:
+        os.execvp(argv[0], argv)
+    except OSError as error:
+        raise UsageError(f"{argv[0]}: {error.strerror}") from error
+
+
+def _lab_console(options: argparse.Namespace) -> int:
+    argv = options.argv[1:] if options.argv[:1] == ["--"] else options.argv
+    if not argv:
+        raise UsageError("lab console needs a command", "edgetune lab console --help")
+    print(_faulty_lab("console", host=options.host, command=argv), end="")
+    return 0
+
+
+def _lab_fault(options: argparse.Namespace) -> int:
+    _faulty_lab("inject", fault=options.fault, target=options.target)
+    return 0
+
+
+def _lab_heal(options: argparse.Namespace) -> int:
+    _faulty_lab("heal")
+    return 0
+
+
+def _faulty_lab(function: str, **arguments: Any) -> Any:
+    """Only real hosts can be broken."""
+    kind = _lab_kind()
+    if kind == "simulated":
+        raise UsageError("simulated hosts cannot be broken, Linux hosts can", "edgetune lab down")
+    if kind is None:
+        raise UsageError("no lab of namespaces is up", _UP)
+    return _lab("namespaces", function, **arguments)

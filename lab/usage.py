@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the parts of the `edgetune` command share: its directories, and an error about its use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from lab import CHECKOUT
+from lab.runner.metadata import Pack
+
+__all__ = ["UsageError", "home", "pack"]
+
+
+class UsageError(Exception):
+    """The command cannot be carried out; the message is one line. ``next`` is what to type."""
+
+    def __init__(self, message: str, next: str = "edgetune --help") -> None:
+        super().__init__(message)
+        self.next = next
+
+
+def home() -> Path:
+    """The directory of state."""
+    return Path(os.environ.get("EDGETUNE_HOME") or CHECKOUT / ".edgetune").resolve()
+
+
+def pack() -> Pack:
+    """The pack that is run; MetadataError where it is none."""
+    return Pack(Path(os.environ.get("EDGETUNE_PACK") or CHECKOUT))
