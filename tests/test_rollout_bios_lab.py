@@ -37,7 +37,7 @@ def snoop_modes(practice: Practice) -> set[str]:
 
 def killed_after(practice: Practice, step: str, *words: str) -> None:
     """Run an action, and kill whoever conducts it as soon as that step has succeeded."""
-    process = practice.start("run", *words)
+    process = practice.start("run", *words, "--verbose")
     assert process.stderr is not None
     for line in process.stderr:
         if f" {step} " in line and "succeeded" in line:
@@ -48,7 +48,7 @@ def killed_after(practice: Practice, step: str, *words: str) -> None:
 
 def surged(practice: Practice, *words: str) -> str:
     """What an action says in the end, with twice the usual load for some seconds of the soak."""
-    process = practice.start("run", *words)
+    process = practice.start("run", *words, "--verbose")
     assert process.stderr is not None
     for line in process.stderr:
         if " begin_soak " in line:
@@ -103,7 +103,7 @@ def test_bmcs_that_only_say_yes_change_nothing_and_reboot_nobody(practice: Pract
     for host in practice.hosts:
         lab.inject(practice.home, "bmc_ignores", host)
     done = practice.run("rollout_pop", "tuning=home_snoop", *FOUR)
-    assert (done["exit"], done["outcome"]) == (1, "rolled_back"), done
+    assert (done["exit"], done["outcome"]) == (3, "rolled_back"), done
     assert "the BMC took the change, but" in done["message"]
     # Nothing was pending, so nobody had to boot.
     assert of_all(practice, "boots") == boots

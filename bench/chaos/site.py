@@ -62,7 +62,7 @@ class Site:
 
     def edgetune(self, *words: str, result: Path | None = None) -> subprocess.Popen[bytes]:
         """Start `edgetune run`; with `result` its JSON document goes into that file."""
-        command = [sys.executable, "-m", "lab.cli", "run", *words]
+        command = [sys.executable, "-m", "lab.cli", "run", "--verbose", *words]
         with self.log.open("ab") as log:
             log.write(f"\n$ edgetune run {' '.join(words)}\n".encode())
             log.flush()
