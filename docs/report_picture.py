@@ -23,6 +23,7 @@ from markupsafe import escape
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "lib"), str(ROOT)]
 
+from edgetune.documents.head import Entry  # noqa: E402
 from edgetune.documents.plan import Plan  # noqa: E402
 from edgetune.metrics.series import Window, read_window  # noqa: E402
 from edgetune.report import page as report  # noqa: E402
@@ -40,7 +41,7 @@ def main(path: Path = PICTURE) -> int:
     """Write the picture."""
     with tempfile.TemporaryDirectory() as folder:
         kept = material(Path(folder), hosts=HOSTS, factor=FACTOR, usual=USUAL, seconds=SECONDS)
-    head = {**kept.head, "history": _history()}
+    head = replace(kept.head, history=_history())
     shown = replace(kept, head=head, window=_whole(kept.plan))
     path.write_text(picture(shown), encoding="utf-8")
     return 0
@@ -49,7 +50,7 @@ def main(path: Path = PICTURE) -> int:
 def picture(kept: report.Material) -> str:
     """The whole image."""
     draw: Any = report._templates().get_template("pictures.html").module
-    shown = report._pictures(kept)["pictures"][:1]
+    shown = report._pictures(kept).pictures[:1]
     judged = kept.looks[-1]
     rest = report._hosts(kept, judged, compared(kept.plan, kept.looks))
     body = [*_head(kept), *_legend(178)]
@@ -71,12 +72,13 @@ def picture(kept: report.Material) -> str:
 
 
 def _head(kept: report.Material) -> Iterator[str]:
-    tuning, verdict = kept.plan.tuning, kept.head["verdict"]
-    title = f"{tuning.name} {tuning.version} on {kept.head['pop']}"
-    yield _text(LEFT, 36, f"edgetune rollout {kept.head['id']}", fill=SOFT)
+    tuning, verdict = kept.plan.tuning, kept.head.verdict
+    assert verdict, "the picture shows a rollout that was judged"
+    title = f"{tuning.name} {tuning.version} on {kept.head.pop}"
+    yield _text(LEFT, 36, f"edgetune rollout {kept.head.id}", fill=SOFT)
     yield _text(LEFT, 68, title, size=26, weight=700)
-    yield _text(LEFT, 96, verdict["verdict"], fill="#0f7b3e", weight=600)
-    for number, line in enumerate(textwrap.wrap(verdict["reason"], 112)):
+    yield _text(LEFT, 96, verdict.verdict.value, fill="#0f7b3e", weight=600)
+    for number, line in enumerate(textwrap.wrap(verdict.reason, 112)):
         yield _text(LEFT, 122 + 20 * number, line, size=15)
 
 
@@ -111,11 +113,9 @@ def _style() -> str:
     return re.sub(r"var\((--\w+)\)", lambda found: colours[found.group(1)], rules)
 
 
-def _history() -> list[dict[str, Any]]:
+def _history() -> list[Entry]:
     begun = {"claimed": -30, "baseline": 0, "changing": SECONDS, "soaking": 2 * SECONDS}
-    return [
-        {"at": START + at, "state": state, "by": "ana", "reason": ""} for state, at in begun.items()
-    ]
+    return [Entry(START + at, state, "ana", "") for state, at in begun.items()]
 
 
 def _whole(plan: Plan) -> Window:

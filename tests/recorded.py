@@ -18,6 +18,7 @@ from edgetune.bmc.logical import find_knob
 from edgetune.bmc.payload import BmcError, list_at, text_at
 from edgetune.bmc.planning import plan
 from edgetune.bmc.registry import Registry
+from edgetune.bmc.request import Request
 from edgetune.bmc.reset import facts
 from edgetune.bmc.system import find_system, in_post, managers
 
@@ -90,7 +91,7 @@ class Abilities:
 def abilities(name: str) -> Abilities:
     machine = Recorded(name)
     system = machine.system
-    told = evidence(machine, system, {})
+    told = evidence(machine, system, Request())
     bios, settable, in_force, modes = _bios(machine)
     return Abilities(
         model=_model(machine),
@@ -98,7 +99,8 @@ def abilities(name: str) -> Abilities:
         bios=bios,
         settable=settable,
         in_force=in_force,
-        restarts=", ".join(ladder(facts(machine, system, {})["resets"], force=True)) or "none",
+        restarts=", ".join(ladder(facts(machine, system, Request())["resets"], force=True))
+        or "none",
         snoop=modes,
         boot=(told["boot_progress"] or "no") + " (POST)" * in_post(system),
         events="yes" if told["events"] else told["unread"] or "empty",
@@ -156,7 +158,7 @@ def _why_not(
                 "target": {"attribute": name},
                 "value": value,
             }
-            asked = {"settings": [wanted], "ours": {}}
+            asked = Request(settings=[wanted])
             (row,) = plan(machine, machine.system, asked)["settings"]
             if row["status"] == "change":
                 return None

@@ -256,7 +256,7 @@ def test_what_a_bmc_says_is_short_and_can_be_shown() -> None:
     for text in [*HOSTILE.values(), "a" * 10_000]:
         told = {"MessageId": text, "Severity": text, "Message": text, "MessageArgs": [text]}
         (message,) = messages_of({"@Message.ExtendedInfo": [told]})
-        for shown in (*message["about"], message["id"], message["severity"], message["text"]):
+        for shown in (*message.about, message.id, message.severity, message.text):
             assert shown.isprintable()
             assert len(shown) <= MAX_TEXT
 

@@ -23,6 +23,7 @@ from edgetune.bmc.client import Answer, Client, Lost, Outdated, trust
 from edgetune.bmc.credentials import Login
 from edgetune.bmc.evidence import evidence
 from edgetune.bmc.payload import BmcError
+from edgetune.bmc.request import Request
 from edgetune.config import read_config
 from edgetune.errors import InputError
 from lab.bmc.certificates import Certificates, make_certificates
@@ -311,7 +312,7 @@ class TestGet:
         bmc.on("GET", "/logs/sel", reply(302, None, Location=place))
         with talk(bmc) as client:
             system = Answer("/s/1", 200, {}, {"LogServices": {"@odata.id": "/logs"}})
-            unread = evidence(client, system, {})["unread"]
+            unread = evidence(client, system, Request())["unread"]
         assert "leads to another host" in unread
         assert LOGIN.password not in unread
 

@@ -13,6 +13,7 @@ from edgetune.bmc.evidence import evidence
 from edgetune.bmc.ladder import ladder
 from edgetune.bmc.payload import BmcError
 from edgetune.bmc.planning import MISSING, plan
+from edgetune.bmc.request import Request
 from edgetune.bmc.reset import facts
 from edgetune.bmc.setting import set_attributes
 from edgetune.bmc.system import bios_link, find_registry, find_system
@@ -43,18 +44,18 @@ KNOWN = {
 
 def planned(name: str, *settings: dict[str, Any]) -> dict[str, Any]:
     machine = Recorded(name)
-    return plan(machine, machine.system, {"settings": list(settings), "ours": {}})
+    return plan(machine, machine.system, Request(settings=settings))
 
 
 def checked(name: str, attribute: str, value: Any) -> dict[str, Any]:
     machine, wanted = Recorded(name), {attribute: value}
-    return check(machine, machine.system, {"attributes": wanted, "job": "", "ours": wanted})
+    return check(machine, machine.system, Request(attributes=wanted, ours=wanted))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_tells_which_it_is_and_how_it_restarts(name: str) -> None:
     machine = Recorded(name)
-    told = facts(machine, machine.system, {})
+    told = facts(machine, machine.system, Request())
     ways = ladder(told["resets"], force=True)
     assert (told["system"], told["serial"], ways) == KNOWN[name]
     assert machine.missing == []
@@ -104,7 +105,7 @@ def test_settings_without_attributes_are_nothing_pending_where_makers_mean_that(
     odd = Recorded("hpe_dl325_gen10plus")
     del odd.pages["/redfish/v1/systems/1/bios/settings"]["Attributes"]
     with pytest.raises(BmcError, match="Attributes is missing"):
-        check(odd, odd.system, {"attributes": {"ProcSMT": "Enabled"}, "job": "", "ours": {}})
+        check(odd, odd.system, Request(attributes={"ProcSMT": "Enabled"}))
 
 
 @pytest.mark.parametrize("name", ["hpe_dl325_gen10plus", "gigabyte_h262"])
@@ -157,7 +158,7 @@ def test_a_bios_that_names_no_registry_has_none_where_there_are_two() -> None:
     machine = Recorded("nvidia_gb200")
     other = {"@odata.id": "/redfish/v1/Registries/BiosAttributeRegistryOfAnother"}
     machine.pages["/redfish/v1/registries"]["Members"].append(other)
-    asked = {"settings": [setting("ActiveCores", "72")], "ours": {}}
+    asked = Request(settings=[setting("ActiveCores", "72")])
     (row,) = plan(machine, machine.system, asked)["settings"]
     assert (row["status"], row["reason"]) == ("unsupported", MISSING)
 
@@ -173,14 +174,14 @@ def test_a_supermicro_without_settings_object_says_nothing() -> None:
     odd = Recorded("supermicro_sys821ge")
     del odd.pages["/redfish/v1/systems/1/bios/sd"]
     with pytest.raises(BmcError, match="Bios/SD is not there"):
-        plan(odd, odd.system, {"settings": [], "ours": {}})
+        plan(odd, odd.system, Request())
 
 
 def test_what_waits_on_a_supermicro_is_seen() -> None:
     machine = Recorded("supermicro_sys821ge")
     machine.pages["/redfish/v1/systems/1/bios/sd"]["Attributes"] = {"AES_NI_3C75": "Disable"}
     with pytest.raises(BmcError, match="AES_NI_3C75 .Enable -> Disable"):
-        plan(machine, machine.system, {"settings": [], "ours": {}})
+        plan(machine, machine.system, Request())
 
 
 @pytest.mark.parametrize(("value", "status"), [("Enabled", "noop"), ("Disabled", "unsupported")])
@@ -200,7 +201,7 @@ def test_a_description_without_a_value_is_no_answer() -> None:
     odd = Recorded("hpe_cray_ex425")
     del odd.pages["/redfish/v1/systems/node0/bios"]["Attributes"]["NUMA"]["current_value"]
     with pytest.raises(BmcError, match="Attributes.NUMA is no value") as caught:
-        plan(odd, odd.system, {"settings": [], "ours": {}})
+        plan(odd, odd.system, Request())
     assert caught.value.reason == "garbage"
 
 
@@ -210,7 +211,7 @@ def test_what_waits_on_an_idrac_is_taken_back_where_it_says(name: str) -> None:
     machine = Recorded(name)
     settings = "/redfish/v1/Systems/System.Embedded.1/Bios/Settings"
     machine.pages[settings.lower()]["Attributes"] = {"LogicalProc": "Disabled"}
-    asked = {"attributes": {"LogicalProc": "Enabled"}, "ours": {"LogicalProc": "Disabled"}}
+    asked = Request(attributes={"LogicalProc": "Enabled"}, ours={"LogicalProc": "Disabled"})
     with pytest.raises(BmcError, match="takes no change"):
         set_attributes(machine, machine.system, asked)
     link = f"{settings}/Actions/Oem/DellManager.ClearPending"
@@ -237,7 +238,7 @@ def test_a_password_that_waits_on_a_supermicro_is_not_told() -> None:
     waits = {"AdministratorPassword_0117": "of-somebody"}
     machine.pages["/redfish/v1/systems/1/bios/sd"]["Attributes"] = waits
     with pytest.raises(BmcError, match="wait for the next boot: AdministratorPassword_0117$"):
-        plan(machine, machine.system, {"settings": [], "ours": {}})
+        plan(machine, machine.system, Request())
 
 
 def test_a_lenovo_spells_its_snoop_modes_without_spaces() -> None:
@@ -287,7 +288,7 @@ def test_a_lenovo_spells_its_snoop_modes_without_spaces() -> None:
 )
 def test_each_tells_its_newest_events(name: str, state: tuple[str, ...], newest: str) -> None:
     machine = Recorded(name)
-    told = evidence(machine, machine.system, {})
+    told = evidence(machine, machine.system, Request())
     assert (told["power"], told["boot_progress"], told["health"]) == state
     events = [f"{event['created']} {event['message']}" for event in told["events"]]
     assert (len(events), told["unread"]) == (5 if newest else 0, "")
@@ -303,7 +304,7 @@ def test_a_supermicro_means_the_displayed_names_of_its_values() -> None:
     assert row["reason"] == f"{attribute}: '0' is none of: Enable, Disable"
     machine = Recorded(name)
     with pytest.raises(BmcError, match="takes no change"):
-        set_attributes(machine, machine.system, {"attributes": {attribute: "Disable"}, "ours": {}})
+        set_attributes(machine, machine.system, Request(attributes={attribute: "Disable"}))
     body = {"Attributes": {attribute: "Disable"}}
     assert machine.sent == [("PATCH", "/redfish/v1/Systems/1/Bios/SD", body)]
 
@@ -411,7 +412,7 @@ def test_a_change_is_sent_as_the_machine_takes_it(
     assert (row["status"], row["attributes"][attribute]["wanted"]) == ("change", value)
     machine = Recorded(name)
     with pytest.raises(BmcError, match="takes no change"):
-        set_attributes(machine, machine.system, {"attributes": {attribute: value}, "ours": {}})
+        set_attributes(machine, machine.system, Request(attributes={attribute: value}))
     assert machine.sent == [("PATCH", link, {"Attributes": {attribute: value}, **more})]
     assert machine.missing == []
 
@@ -459,7 +460,7 @@ def test_a_change_that_cannot_be_had_is_refused_with_its_reason(
     assert (row["status"], row["reason"]) == ("unsupported", reason)
     machine = Recorded(name)
     with pytest.raises(BmcError) as caught:
-        set_attributes(machine, machine.system, {"attributes": {attribute: value}, "ours": {}})
+        set_attributes(machine, machine.system, Request(attributes={attribute: value}))
     assert (caught.value.reason, machine.sent) == ("refused", [])
 
 

@@ -16,6 +16,7 @@ from edgetune.bmc.jobs import Jobs
 from edgetune.bmc.logical import find_knob
 from edgetune.bmc.payload import BmcError, messages_of
 from edgetune.bmc.planning import MISSING, plan
+from edgetune.bmc.request import Request
 from edgetune.bmc.reset import facts, reset
 from edgetune.bmc.setting import set_attributes
 from edgetune.bmc.system import (
@@ -117,21 +118,21 @@ def test_plan_and_set_say_in_the_same_words_what_is_missing(left_out: str, says:
     settings = {**load("hpe_gen10_settings"), "Attributes": bios["Attributes"]}
     pages = Pages(**{bios["@odata.id"]: bios, settings["@odata.id"]: settings})
     setting = {"id": "x", "kind": "bios.attribute", "target": {"attribute": "ProcHyperthreading"}}
-    asked = {"settings": [{**setting, "value": "Disabled"}], "ours": {}}
+    asked = Request(settings=[{**setting, "value": "Disabled"}])
     (row,) = plan(pages, system, asked)["settings"]
     assert (row["status"], row["reason"]) == ("unsupported", says)
     with pytest.raises(BmcError) as refused:
         wanted = {"ProcHyperthreading": "Disabled"}
-        set_attributes(pages, system, {"attributes": wanted, "ours": wanted})
+        set_attributes(pages, system, Request(attributes=wanted, ours=wanted))
     assert str(refused.value) == says
 
 
 def test_resets_that_a_bmc_does_not_tell_cost_the_resets_alone() -> None:
     told = {"target": "/reset", "@Redfish.ActionInfo": "/gone"}
     system = answer("hpe_gen10_system", Actions={"#ComputerSystem.Reset": told}, PowerState="On")
-    assert facts(Pages(), system, {})["resets"] == []
+    assert facts(Pages(), system, Request())["resets"] == []
     with pytest.raises(BmcError, match="takes no ForceRestart; its BMC lists no resets"):
-        reset(Pages(), system, {"kind": "ForceRestart", "os_answers": True})
+        reset(Pages(), system, Request(kind="ForceRestart", os_answers=True))
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,7 @@ def test_events_are_decoded_or_called_raw(entry: dict[str, Any], message: str) -
 def test_a_log_that_is_not_read_is_no_empty_log() -> None:
     assert _evidence(entries={"Members": []}) == ([], "")
     assert _evidence() == ([], "/entries is not there")
-    told = evidence(Pages(), answer("hpe_gen10_system", LogServices=None, Links={}), {})
+    told = evidence(Pages(), answer("hpe_gen10_system", LogServices=None, Links={}), Request())
     assert told["unread"] == "the BMC shows none"
     said = evidence_text(told)
     assert said.endswith("its log was not read: the BMC shows none")
@@ -185,7 +186,9 @@ def test_a_log_that_leads_nowhere_hides_no_other(logs: list[str], unread: str) -
         "/EventLog2": {"Entries": "/none"},
         "/none": {"Members": []},
     }
-    told = evidence(Pages(**pages), answer("hpe_gen10_system", LogServices="/logs", Links={}), {})
+    told = evidence(
+        Pages(**pages), answer("hpe_gen10_system", LogServices="/logs", Links={}), Request()
+    )
     assert ([event["message"] for event in told["events"]], told["unread"]) == (
         ["Power on"] if "/EventLog" in logs else [],
         unread,
@@ -204,7 +207,7 @@ def test_logs_of_one_that_has_none_hide_none_of_the_other(dead: str) -> None:
     }
     managed = {"ManagedBy": [{"@odata.id": "/manager"}]}
     system = answer("hpe_gen10_system", LogServices=links["system"], Links=managed)
-    told = evidence(Pages(**pages), system, {})
+    told = evidence(Pages(**pages), system, Request())
     assert [event["message"] for event in told["events"]] == ["Power on"]
     assert told["unread"] == ""
 
@@ -215,7 +218,7 @@ def test_managers_that_are_not_there_hide_no_log_of_the_system() -> None:
     pages = Pages(**logs, **{"/entries": {"Members": [entry]}})
     pages.root = {"Managers": {"@odata.id": "/managers"}}
     system = answer("hpe_gen10_system", LogServices={"@odata.id": "/logs"}, Links={})
-    assert evidence(pages, system, {})["events"][0]["message"] == "CPU 1 failed"
+    assert evidence(pages, system, Request())["events"][0]["message"] == "CPU 1 failed"
 
 
 def test_a_registry_without_a_link_hides_none_that_has_one() -> None:
@@ -234,7 +237,7 @@ def _evidence(**pages: Any) -> tuple[Any, str]:
     logs = {"/logs": {"Members": [{"@odata.id": "/log"}]}, "/log": {"Entries": "/entries"}}
     system = answer("hpe_gen10_system", LogServices=link, Links={})
     own = {f"/{name}": page for name, page in pages.items()}
-    told = evidence(Pages(**{**logs, **own}), system, {})
+    told = evidence(Pages(**{**logs, **own}), system, Request())
     return told["events"], told["unread"]
 
 
@@ -248,7 +251,7 @@ def _evidence(**pages: Any) -> tuple[Any, str]:
     ],
 )
 def test_boot_progress_is_decoded_or_called_raw(more: dict[str, Any], told: str) -> None:
-    assert evidence(Pages(), answer("hpe_gen10_system", **more), {})["boot_progress"] == told
+    assert evidence(Pages(), answer("hpe_gen10_system", **more), Request())["boot_progress"] == told
 
 
 def test_many_are_pending() -> None:
@@ -370,8 +373,8 @@ def test_task_that_ended_well() -> None:
     ],
 )
 def test_errors(name: str, first: str) -> None:
-    assert messages_of(load(name)["error"])[0]["text"].startswith(first)
+    assert messages_of(load(name)["error"])[0].text.startswith(first)
 
 
 def test_error_of_an_ilo_4() -> None:
-    assert messages_of(load("hpe_gen9_error"))[0]["id"] == "Base.0.0.FakeFailureMessage"
+    assert messages_of(load("hpe_gen9_error"))[0].id == "Base.0.0.FakeFailureMessage"

@@ -10,7 +10,7 @@ import math
 import random
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,9 @@ from typing import Any
 import pytest
 
 from edgetune.documents.baseline import Baseline
+from edgetune.documents.batch import Batch, HostStep
 from edgetune.documents.block import Block, Counted
+from edgetune.documents.head import Entry, Head, Quarantine
 from edgetune.documents.look import Look, Moment, read_look
 from edgetune.documents.plan import Plan
 from edgetune.documents.reading import decoded, encoded
@@ -30,7 +32,7 @@ from edgetune.judge.rows import packed_rows
 from edgetune.metrics.series import Window, read_window
 from edgetune.report.axes import Axis, around, clock_ticks, number, of_ratios
 from edgetune.report.course import Course, courses
-from edgetune.report.page import Material, page
+from edgetune.report.page import Event, Material, page
 from edgetune.report.phases import Phase, phases
 from edgetune.report.pictures import forest, host_picture, time_picture
 from edgetune.texts import one_line
@@ -90,9 +92,9 @@ def window(rates: dict[str, float], start: float, seconds: float) -> Window:
     return read_window(table_of(rows), list(rates), start, start + seconds, SLOT, METRICS)
 
 
-def history(*states: str) -> list[dict[str, Any]]:
+def history(*states: str) -> list[Entry]:
     return [
-        {"at": START + 600 * number, "state": state, "by": "ana", "reason": f"{state} begins"}
+        Entry(START + 600 * number, state, "ana", f"{state} begins")
         for number, state in enumerate(states)
     ]
 
@@ -118,30 +120,30 @@ def material(
         last = looks[-1] if looks else None
         look = take_look(made, made.strata, baseline, blocks, moment, last)
         looks.append(replace(look, number=at, block=block, until=seen.end, at=seen.end))
-    head = {
-        "id": "lab1-1",
-        "pop": "lab1",
-        "state": "soaking",
-        "verdict": asdict(looks[-1].conclusion),
-        "history": history("claimed", "baseline", "changing", "soaking"),
-        "quarantined": {},
-        "created": START,
-        "by": "ana",
-        "owner": "run-1",
-        "epoch": 3,
-    }
-    done = {"step": "done", "at": START + 700, "error": None}
-    planned = made.every_batch
+    head = Head(
+        id="lab1-1",
+        pop="lab1",
+        tuning=made.tuning.name,
+        plan=made.digest,
+        state="soaking",
+        verdict=looks[-1].conclusion,
+        history=history("claimed", "baseline", "changing", "soaking"),
+        created=START,
+        by="ana",
+        owner="run-1",
+        epoch=3,
+    )
+    steps = [HostStep("done", START + 700), HostStep()]
     batches = [
-        {
-            **asdict(batch),
-            "number": number,
-            "hosts": dict.fromkeys(
-                batch.hosts,
-                done if number < len(made.batches) else {**done, "step": "planned", "at": 0.0},
-            ),
-        }
-        for number, batch in enumerate(planned)
+        Batch(
+            head.id,
+            number,
+            own.batch_type,
+            own.group,
+            dict.fromkeys(own.hosts, steps[number >= end]),
+        )
+        for end in [len(made.batches)]
+        for number, own in enumerate(made.every_batch)
     ]
     return Material(head, made, baseline, looks, batches, before, [], "", "", [], [], START + 2400)
 
@@ -159,8 +161,8 @@ def whole(kept: Material) -> Material:
 
 def young(whole: Material, states: int, **kept: Any) -> Material:
     """The same rollout before its first look, in the last of so many states."""
-    told = whole.head["history"][:states]
-    head = {**whole.head, "state": told[-1]["state"], "verdict": None, "history": told}
+    told = whole.head.history[:states]
+    head = replace(whole.head, state=told[-1].state, verdict=None, history=told)
     return replace(whole, **{"head": head, "looks": [], **kept})
 
 
@@ -199,8 +201,9 @@ def test_a_page_of_a_rollout_that_is_not_judged_yet(whole: Material, states: int
 
 def test_a_page_of_what_was_taken_back_says_why(tmp_path: Path) -> None:
     whole = material(tmp_path, factor=6)
-    told = [*whole.head["history"], *history(*"abcd", "rolling_back", "rolled_back")[4:]]
-    text = said(page(replace(whole, head={**whole.head, "state": "rolled_back", "history": told})))
+    told = [*whole.head.history, *history(*"abcd", "rolling_back", "rolled_back")[4:]]
+    head = replace(whole.head, state="rolled_back", history=told)
+    text = said(page(replace(whole, head=head)))
     assert "degraded rolled back Test hosts dropped" in text
     assert "Rolled back since 2026-09-21 15:03:20Z: rolling_back begins (ana)." in text
 
@@ -216,8 +219,8 @@ def test_a_look_without_numbers_says_why(whole: Material) -> None:
 
 
 def test_pauses_are_told(whole: Material) -> None:
-    own = {"cause": "surge", "paused": True, "at": START + 900, "by": "", "reason": "2.4 times"}
-    over = {"cause": "asked", "paused": False, "at": START + 950, "by": "bo", "reason": ""}
+    own = Event(START + 900, "state", "paused", "surge: 2.4 times")
+    over = Event(START + 950, "state", "resumed", "asked", "bo")
     told = replace(
         whole, pauses=[own, over], paused="lab1 is paused (surge)", waits="waits since noon"
     )
@@ -240,9 +243,9 @@ def test_quarantined_hosts_come_with_the_evidence(whole: Material) -> None:
         "health": "Critical",
         "events": [event, {**event, "message": "then more"}],
     }
-    why = {"reason": "gone", "since": START, "batch": 2, "step": "rebooting", "bmc": bmc}
-    stuck = {"e003": {**why, "boot_id": "b-1", "load_balancer": "ready"}, "e004": {"reason": "old"}}
-    text = said(page(replace(whole, head={**whole.head, "quarantined": stuck})))
+    why = Quarantine("gone", START, 2, "rebooting", "b-1", "ready", bmc)
+    stuck = {"e003": why, "e004": Quarantine("old")}
+    text = said(page(replace(whole, head=replace(whole.head, quarantined=stuck))))
     for part in ("gone since", "at the step rebooting of batch 2", "boot b-1", "power On"):
         assert part in text
     assert (text.count("bad memory"), text.count("then more")) == (1, 1)
@@ -250,10 +253,10 @@ def test_quarantined_hosts_come_with_the_evidence(whole: Material) -> None:
 
 
 def test_whether_a_quarantined_host_was_seen_out_of_service_is_told(whole: Material) -> None:
-    out = {"reason": "gone", "out_of_service": True, "seen": "maint", "noted": ""}
-    inside = {"reason": "gone", "out_of_service": False, "seen": "ready", "noted": "no room"}
+    out = Quarantine("gone", out_of_service=True, seen="maint")
+    inside = Quarantine("gone", out_of_service=False, seen="ready", noted="no room")
     stuck = {"e003": out, "e004": inside}
-    text = said(page(replace(whole, head={**whole.head, "quarantined": stuck})))
+    text = said(page(replace(whole, head=replace(whole.head, quarantined=stuck))))
     assert "NOT seen out of service: ready; no room" in text
     assert text.count("out of service: maint") == 1
 
@@ -282,13 +285,15 @@ def test_every_text_is_only_shown(whole: Material, text: str) -> None:
     documents["head"]["quarantined"] = {text: {**why, "load_balancer": text, "bmc": bmc}}
     documents["head"]["pop"] = text
     documents["looks"][-1]["doubts"] = [{"kind": text, "text": text, "biased": True}]
+    documents["head"] = decoded("head", Head, documents["head"])
     documents["looks"] = [decoded("look", Look, look) for look in documents["looks"]]
+    documents["batches"] = [decoded("batch", Batch, own) for own in documents["batches"]]
     profile = plan["profiles"][0]
     profile.update(left_out={text: text})
     profile["before"][0]["attributes"] = {text: {"wanted": text}}
     plan.update(unchanged=[text], digest=text)
     documents["plan"] = decoded("plan", Plan, plan)
-    pause = {"cause": text, "paused": True, "at": START, "by": text, "reason": text}
+    pause = Event(START, "state", "paused", f"{text}: {text}", text)
     html = page(
         replace(whole, **documents, missing=[text], pauses=[pause], paused=text, waits=text)
     )
@@ -307,6 +312,7 @@ def test_hosts_whose_names_are_hostile_are_only_shown(whole: Material) -> None:
         for name in ("looks", "batches", "baseline")
     }
     renamed["looks"] = [decoded("look", Look, look) for look in renamed["looks"]]
+    renamed["batches"] = [decoded("batch", Batch, own) for own in renamed["batches"]]
     renamed["baseline"] = decoded("baseline", Baseline, renamed["baseline"])
     plan = json.dumps(whole.plan.document()).replace("e003", text)
     renamed["plan"] = decoded("plan", Plan, json.loads(plan))
@@ -380,7 +386,7 @@ def test_phases_follow_the_history() -> None:
         Phase("baseline", START + 600, START + 1800),
         Phase("changing", START + 1800, START + 5000),
     ]
-    over = [*told, {"at": START + 4000, "state": "complete", "by": "", "reason": ""}]
+    over = [*told, Entry(START + 4000, "complete", "", "")]
     assert phases(over, START + 1e6)[-1] == Phase("complete", START + 4000, START + 4000)
 
 

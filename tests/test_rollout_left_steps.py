@@ -6,10 +6,10 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from edgetune.documents.head import Head
 from edgetune.errors import StoreError
 from edgetune.report.text import left_text
 from edgetune.rollout.claims import Claim
@@ -101,7 +101,7 @@ def test_claims_that_are_away_hide_no_rollout(
 
 
 def test_a_rollback_is_carried_on_by_a_rollback() -> None:
-    head = {"id": "r", "tuning": "t", "pop": "p", "state": "rolling_back"}
+    head = Head("r", "p", "t", "", "rolling_back", 1, "", "", 0.0)
     text = left_text(head, ["e000"])
     assert "carry on" not in text
     assert text.endswith("roll_back_pop rollout=r")
@@ -110,9 +110,9 @@ def test_a_rollback_is_carried_on_by_a_rollback() -> None:
 @pytest.mark.parametrize("hosts", [0, 1, 12, 5000])
 def test_a_terminal_of_80_columns_and_24_lines_shows_all_of_it(hosts: int) -> None:
     name = "edge-{:05d}.pop-amsterdam-12.example.net"
-    head: dict[str, Any] = {"id": "ams12-20261122T123456-abcd", "pop": "ams12"}
+    id = "ams12-20261122T123456-abcd"
     text = left_text(
-        {**head, "tuning": "accept_queue", "state": "changing"},
+        Head(id, "ams12", "accept_queue", "", "changing", 1, "", "", 0.0),
         [name.format(number) for number in range(hosts)],
     )
     lines = text.splitlines()
@@ -123,6 +123,6 @@ def test_a_terminal_of_80_columns_and_24_lines_shows_all_of_it(hosts: int) -> No
 
 def test_the_local_runner_names_its_own_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDGETUNE_RUN", "edgetune run ")
-    head = {"id": "r", "tuning": "t", "pop": "p", "state": "changing"}
+    head = Head("r", "p", "t", "", "changing", 1, "", "", 0.0)
     assert "carry on:   edgetune run rollout_pop rollout=r" in left_text(head, None)
     assert "not known, its record cannot be read" in left_text(head, None)

@@ -95,9 +95,8 @@ def as_head(document: dict[str, Any], text: str) -> Head | None:
 
 def shown(head: Head) -> str:
     """What people are told of it."""
-    from dataclasses import asdict
 
-    return rollout_text(asdict(head))
+    return rollout_text(head)
 
 
 @given(st.data())

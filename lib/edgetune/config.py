@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from edgetune import PACK
 from edgetune.durations import DAY, duration
@@ -183,7 +182,7 @@ class Config:
     )
 
 
-def read_config(data: Mapping[str, Any]) -> Config:
+def read_config(data: Mapping[str, object]) -> Config:
     """Check a configuration mapping; InputError names the key, UnconfiguredError the file."""
     if _is_none(data or {}):
         raise UnconfiguredError(
@@ -202,7 +201,7 @@ def read_config(data: Mapping[str, Any]) -> Config:
     return replace(config, tunings=(*config.tunings, PACK_TUNINGS))
 
 
-def _is_none(data: Mapping[str, Any]) -> bool:
+def _is_none(data: Mapping[str, object]) -> bool:
     """Whether nobody wrote a configuration: StackStorm then hands over the schema's defaults."""
     if "inventory" in data:
         return False
@@ -210,7 +209,7 @@ def _is_none(data: Mapping[str, Any]) -> bool:
     return all(name in defaults and value == defaults[name] for name, value in data.items())
 
 
-def _refuse_secrets(data: Mapping[str, Any]) -> None:
+def _refuse_secrets(data: Mapping[str, object]) -> None:
     # StackStorm puts decrypted configuration into the arguments of every action process.
     for key, value in data.items():
         if isinstance(value, str) and ("st2kv" in value or "PRIVATE KEY" in value):

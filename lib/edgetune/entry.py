@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Callable
+from typing import Callable
 
 from edgetune.errors import AWAY, EdgetuneError, StoreError, UnconfiguredError
 from edgetune.files import load_yaml
@@ -17,7 +17,7 @@ from edgetune.rollout.heartbeat import heartbeat_of
 from edgetune.rollout.site import Site
 from edgetune.texts import one_line, printable, shortened
 
-Result = tuple[bool, dict[str, Any]]
+Result = tuple[bool, dict[str, object]]
 
 ACTIONS = Path(__file__).resolve().parents[2] / "actions"
 SECONDS = "EDGETUNE_SECONDS"
@@ -26,17 +26,17 @@ GRACE = 30.0
 MOST_ERROR = 2_000
 """Characters of an error, which may name every host of a batch: workflows hand it on."""
 _LONGEST = 600.0
-_EMPTY: dict[str, Callable[[], Any]] = {
+_EMPTY: dict[str, Callable[[], object]] = {
     **{"array": list, "object": dict, "string": str},
     **{"integer": int, "number": int, "boolean": bool},
 }
 
 
 def run_step(
-    step: Callable[..., dict[str, Any]],
-    config: Mapping[str, Any],
+    step: Callable[..., dict[str, object]],
+    config: Mapping[str, object],
     periodic: bool | None = False,
-    **parameters: Any,
+    **parameters: object,
 ) -> Result:
     """Run a step of the library for an action.
 
@@ -59,11 +59,10 @@ def run_step(
     except EdgetuneError as error:
         return False, {"error": safe_text(_error(str(error))), "reason": error.reason}
     if "message" in result:
-        result = {**result, "message": one_line(result["message"])}
+        result = {**result, "message": one_line(str(result["message"]))}
     if "error" in result:
-        result = {**result, "error": _error(result["error"])}
-    result = safe(result)
-    return not result.get("failed"), result
+        result = {**result, "error": _error(str(result["error"]))}
+    return not result.get("failed"), {name: safe(own) for name, own in result.items()}
 
 
 @contextmanager
@@ -101,7 +100,7 @@ def _timeout_of(action: str) -> float:
     return float(load_yaml(metadata)["parameters"]["timeout"]["default"])
 
 
-def _nothing_done(action: str) -> dict[str, Any]:
+def _nothing_done(action: str) -> dict[str, object]:
     """What the action's output schema names, and nothing in it."""
     properties = load_yaml(ACTIONS / f"{action}.yaml")["output_schema"]["properties"]
     return {name: _EMPTY[own["type"]]() for name, own in properties.items()}
@@ -111,11 +110,11 @@ def _error(text: str) -> str:
     return shortened(text, MOST_ERROR)
 
 
-def _given(value: Any) -> Any:
+def _given(value: object) -> object:
     return one_line(value) if isinstance(value, str) else value
 
 
-def safe(value: Any) -> Any:
+def safe(value: object) -> object:
     """The same value with every text made harmless for a workflow."""
     if isinstance(value, str):
         return safe_text(value)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from jinja2 import StrictUndefined, TemplateError, nodes
 from jinja2.environment import Template
@@ -52,7 +51,7 @@ class _Bounded(SandboxedEnvironment):
 
     intercepted_binops = frozenset("*%")
 
-    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+    def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
         """A product, or a remainder (which formats texts, if they are no numbers)."""
         for operand in (left, right):
             if not isinstance(operand, (int, float)):
@@ -67,7 +66,7 @@ def check_expression(text: str) -> None:
     _compiled(text)
 
 
-def work_out(text: str, names: Mapping[str, Any]) -> str:
+def work_out(text: str, names: Mapping[str, object]) -> str:
     """What a text comes to for a host with these facts; ValueError says why it does not."""
     try:
         made: str = _compiled(text).render(names)

@@ -77,7 +77,7 @@ def in_force(closed: Sequence[Freeze | Event], moment: float) -> list[tuple[str,
     return [(name, end) for name, end in ends if end is not None]
 
 
-def written(closed: Sequence[Freeze | Event]) -> list[dict[str, Any]]:
+def written(closed: Sequence[Freeze | Event]) -> list[dict[str, object]]:
     """As a record keeps them."""
     documents = [dict(vars(each)) for each in closed]
     return [{**each, "zone": str(each["zone"])} if "zone" in each else each for each in documents]

@@ -8,9 +8,8 @@ change (Dell); pending is, in both, what stands there and differs from the curre
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from edgetune.bmc.client import Answer, Client
 from edgetune.bmc.jobs import Jobs
@@ -27,6 +26,7 @@ from edgetune.bmc.payload import (
     text_at,
 )
 from edgetune.bmc.registry import Registry
+from edgetune.bmc.request import Values
 from edgetune.bmc.system import (
     bios_link,
     find_registry,
@@ -36,7 +36,6 @@ from edgetune.bmc.system import (
     settings_link,
 )
 
-Values = Mapping[str, Any]
 NO_SETTINGS = "the BMC shows the BIOS of this machine, but takes no settings for it"
 # What is beside the attributes in the resource of a Gen9, which has them at its top.
 _NO_ATTRIBUTES = ("Id", "Name", "Type", "Description", "AttributeRegistry", "Modified")
@@ -57,7 +56,7 @@ class State:
         """The etag of the settings object, if it has any."""
         return self.settings.etag if self.settings else None
 
-    def next(self, name: str) -> Any:
+    def next(self, name: str) -> object:
         """What the next boot makes of an attribute."""
         return self.pending.get(name, self.current.get(name))
 
@@ -80,22 +79,21 @@ class State:
             text = ", ".join(foreign)
             raise BmcError("refused", f"changes of somebody else wait for the next boot: {text}")
 
-    def part(self, names: Any) -> dict[str, dict[str, Any]]:
+    def part(self, names: Iterable[str]) -> dict[str, dict[str, object]]:
         """``{current, pending}`` of these attributes."""
         return {
             "current": {name: self.current.get(name) for name in names},
             "pending": {name: self.pending[name] for name in names if name in self.pending},
         }
 
-    def complaints(self, names: Any, by_name: bool = False) -> list[str]:
+    def complaints(self, names: Iterable[str], by_name: bool = False) -> list[str]:
         """What the BIOS said against the last settings, if about these or about none by name."""
         result = at(self.bios.data, "@Redfish.Settings") or at(self.bios.data, "SettingsResult")
         ours, others = set(names), set(self.current) - set(names)
         bad = [
-            message["text"]
+            message.text
             for message in messages_of(result)
-            if is_bad(message)
-            and (ours & message["about"] or not (by_name or others & message["about"]))
+            if is_bad(message) and (ours & message.about or not (by_name or others & message.about))
         ]
         return bad[:_MOST_MESSAGES]
 
@@ -145,7 +143,7 @@ class Bios:
             return self.client.get(link) if link else None
         return self.client.find(link) or Answer(link, 404, {}, {})
 
-    def _shown(self, settings: Answer, bios: Answer) -> dict[str, Any]:
+    def _shown(self, settings: Answer, bios: Answer) -> dict[str, object]:
         alike = ("Attributes" in settings.data) == ("Attributes" in bios.data)
         shown = _attributes(settings) if alike else None
         if shown is None and not (self._may_be_absent or "Supermicro" in self._makers):
@@ -187,7 +185,7 @@ class Bios:
         """
         if state.settings is None:
             raise BmcError("refused", NO_SETTINGS)
-        body: dict[str, Any] = dict(values)
+        body: dict[str, object] = dict(values)
         if "Attributes" in state.bios.data:
             body = {"Attributes": body}
         times = list_at(state.bios.data, "@Redfish.Settings", "SupportedApplyTimes")
@@ -204,7 +202,7 @@ class Bios:
         return self.client.change("PATCH", state.settings.link, body, etag)
 
 
-def _attributes(answer: Answer) -> dict[str, Any] | None:
+def _attributes(answer: Answer) -> dict[str, object] | None:
     """None where it shows none."""
     data = answer.data
     if "Attributes" in data:
@@ -222,10 +220,11 @@ def _attributes(answer: Answer) -> dict[str, Any] | None:
     return {said(n): said(v) if isinstance(v, str) else v for n, v in values.items()}
 
 
-def _value(shown: Any) -> Any:
+def _value(shown: object) -> object:
     """An HPE Cray EX shows what may be beside what is."""
-    return shown["current_value"] if at(shown, "current_value") is not None else shown
+    value = at(shown, "current_value")
+    return shown if value is None else value
 
 
-def _is_flat_attribute(name: str, value: Any) -> bool:
+def _is_flat_attribute(name: str, value: object) -> bool:
     return not (name in _NO_ATTRIBUTES or "@" in name or isinstance(value, (dict, list)))

@@ -15,6 +15,7 @@ from edgetune.bmc.evidence import evidence
 from edgetune.bmc.logins import Logins
 from edgetune.bmc.payload import MAX_ERROR, BmcError, said
 from edgetune.bmc.planning import plan
+from edgetune.bmc.request import Request
 from edgetune.bmc.reset import facts, reset
 from edgetune.bmc.setting import set_attributes
 from edgetune.bmc.system import find_system, refuse_another
@@ -23,7 +24,7 @@ from edgetune.hosts.result import HostResult
 from edgetune.inventory import Bmc, Host
 
 _Request = Mapping[str, Any]
-_VERBS: Mapping[str, Callable[[Client, Answer, _Request], dict[str, Any]]] = {
+_VERBS: Mapping[str, Callable[[Client, Answer, Request], dict[str, object]]] = {
     "facts": facts,
     "plan": plan,
     "set": set_attributes,
@@ -79,12 +80,12 @@ class Bmcs:
 
 def _converse(
     client: Client, bmc: Bmc, verb: str, request: Callable[[], _Request]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     try:
         with client:
             system = find_system(client, bmc.system)
-            asked = request()
-            refuse_another(system, asked.get("system", ""))
+            asked = Request(**request())
+            refuse_another(system, asked.system)
             return _VERBS[verb](client, system, asked)
     except BmcError as error:
         is_unknown = client.has_changed and error.reason not in ("failed", "refused")

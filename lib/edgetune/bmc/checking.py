@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from edgetune.bmc.bios import Bios, State
 from edgetune.bmc.client import Answer, Client
 from edgetune.bmc.jobs import Job
 from edgetune.bmc.payload import MAX_ERROR, BmcError, said, same
+from edgetune.bmc.request import Request
 from edgetune.bmc.system import in_post
 
 
-def check(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[str, Any]:
+def check(client: Client, system: Answer, request: Request) -> dict[str, object]:
     """``{state, reason, current, pending, foreign, messages}`` for ``attributes`` and ``job``.
 
     ``state`` is ``done``; ``boot`` (accepted, waits for a boot); ``running`` (a job or POST is
@@ -22,21 +20,21 @@ def check(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[st
     which jobs of others a reboot would start. An attribute that is shown no more is BmcError
     ``garbage``.
     """
-    bios, wanted = Bios(client, system), request["attributes"]
+    bios, wanted = Bios(client, system), request.attributes
     bios.read_ahead()
     state = bios.read()
     missing = [name for name in wanted if name not in state.current]
     if missing:
         raise BmcError("garbage", f"the BIOS no longer shows {', '.join(missing)}")
-    job = bios.jobs.find(request["job"]) if request["job"] else None
-    names = {**request["ours"], **wanted}
+    job = bios.jobs.find(request.job) if request.job else None
+    names = {**request.ours, **wanted}
     messages = state.complaints(names)
     verdict, reason = _judge(state, job, in_post(system), request, messages)
     return {
         "state": verdict,
         "reason": said(reason, MAX_ERROR),
         "messages": messages,
-        "foreign": [*state.foreign(wanted, request["ours"]), *bios.jobs.foreign()],
+        "foreign": [*state.foreign(wanted, request.ours), *bios.jobs.foreign()],
         **state.part(names),
     }
 
@@ -45,14 +43,14 @@ def _judge(
     state: State,
     job: Job | None,
     posting: bool,
-    request: Mapping[str, Any],
+    request: Request,
     messages: list[str],
 ) -> tuple[str, str]:
     if job and job.state == "failed":
         return "failed", f"its job: {job.text}"
     if job and job.state == "running":
         return "running", job.text
-    wanted, ours = request["attributes"], request["ours"]
+    wanted, ours = request.attributes, request.ours
     lost = [n for n, v in wanted.items() if not same(state.next(n), v)]
     waits = any(_is_pending(state, n, v) for n, v in (*ours.items(), *wanted.items()))
     waits = waits or (job is not None and job.state == "waiting")
@@ -71,11 +69,11 @@ def _judge(
     return ("failed", "; ".join(against)) if against else ("done", "")
 
 
-def _is_pending(state: State, name: str, value: Any) -> bool:
+def _is_pending(state: State, name: str, value: object) -> bool:
     return name in state.pending and same(state.pending[name], value)
 
 
-def _still(state: State, name: str, value: Any) -> str:
+def _still(state: State, name: str, value: object) -> str:
     now = f"{name} is {said(state.current.get(name))}"
     if name in state.pending:
         return f"{now}, and {said(state.pending[name])} is pending, not {said(value)}"

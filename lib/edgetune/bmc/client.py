@@ -14,6 +14,7 @@ import http.client
 import io
 import json
 import math
+import socket
 import ssl
 import time
 import zlib
@@ -22,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 from urllib.parse import urljoin, urlsplit
 
 from edgetune.bmc.credentials import Login
@@ -30,6 +31,9 @@ from edgetune.bmc.payload import MAX_TEXT, BmcError, at, errors_of, link_at, mes
 from edgetune.config import Config
 from edgetune.durations import duration
 from edgetune.errors import InputError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 ROOT = "/redfish/v1/"
 MAX_ANSWER = 16 << 20
@@ -104,7 +108,7 @@ class Answer:
     link: str
     status: int
     headers: Mapping[str, str]
-    data: Mapping[str, Any]
+    data: Mapping[str, object]
 
     @property
     def etag(self) -> str | None:
@@ -160,7 +164,7 @@ class Client:
         self._ahead: dict[str, Answer | None] = {}
         self._took = 0.0
         self._has_enough = False
-        self.root: Mapping[str, Any] = {}
+        self.root: Mapping[str, object] = {}
         self.has_changed = False
 
     def __enter__(self) -> Client:
@@ -243,7 +247,7 @@ class Client:
         self,
         method: str,
         link: str,
-        body: Mapping[str, Any] | None = None,
+        body: Mapping[str, object] | None = None,
         etag: str | None = None,
     ) -> Answer:
         """Send a change, once; raises Lost, Outdated, or BmcError (then nothing was done)."""
@@ -285,7 +289,7 @@ class Client:
         self,
         method: str,
         link: str,
-        body: Mapping[str, Any] | None = None,
+        body: Mapping[str, object] | None = None,
         etag: str | None = None,
     ) -> Answer:
         answer, raw = self._sent(method, link, body, etag)
@@ -305,7 +309,7 @@ class Client:
         self,
         method: str,
         link: str,
-        body: Mapping[str, Any] | None = None,
+        body: Mapping[str, object] | None = None,
         etag: str | None = None,
     ) -> tuple[Answer, bytes]:
         path = self._path(link)
@@ -387,7 +391,7 @@ class Client:
         connection: _Connection,
         method: str,
         path: str,
-        body: Mapping[str, Any] | None = None,
+        body: Mapping[str, object] | None = None,
         more: Mapping[str, str] | None = None,
     ) -> tuple[Answer, bytes]:
         # Half of what is left: the other half is for looking again.
@@ -443,7 +447,7 @@ class Client:
             return BmcError("refused", f"{what}: a redirect of a change to {place!r}")
         return BmcError("busy" if method == "GET" and answer.status >= 500 else "failed", what)
 
-    def _json(self, raw: bytes) -> Any:
+    def _json(self, raw: bytes) -> object:
         data = _json(raw)
         text = raw.decode(errors="replace")
         written = [*self._secrets, *(json.dumps(secret)[1:-1] for secret in self._secrets)]
@@ -454,7 +458,7 @@ class Client:
         except RecursionError:
             return None
 
-    def _struck(self, data: Any, is_text: bool) -> Any:
+    def _struck(self, data: object, is_text: bool) -> object:
         """The same without secrets in its texts; links and values may have one as a word."""
         if isinstance(data, dict):
             texts = ((name, name.lower() in _TEXTS) for name in data)
@@ -529,7 +533,7 @@ class _Connection(http.client.HTTPSConnection):
 class _Socket:
     """What http.client uses of a socket, with one deadline for all of it."""
 
-    def __init__(self, sock: Any) -> None:
+    def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self.until = 0.0
 
@@ -544,7 +548,7 @@ class _Socket:
         self._sock.sendall(data)
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_Reader(self, self._sock.makefile(mode, buffering=0)))
+        return io.BufferedReader(_Reader(self, self._sock.makefile("rb", buffering=0)))
 
     def close(self) -> None:
         self._sock.close()
@@ -557,7 +561,7 @@ class _Reader(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int | None:
+    def readinto(self, buffer: WriteableBuffer) -> int | None:
         self._sock.arm()
         return self._raw.readinto(buffer)
 
@@ -580,26 +584,26 @@ def _what(error: Exception) -> str:
     return said(getattr(error, "verify_message", "") or str(error) or type(error).__name__)
 
 
-def _json(raw: bytes) -> Any:
+def _json(raw: bytes) -> object:
     try:
         return json.loads(raw)
     except (ValueError, RecursionError):
         return None
 
 
-def _why(data: Any) -> str:
+def _why(data: object) -> str:
     """The first message of an error that tells what is wrong, as ``: text``."""
     found = errors_of(data) or messages_of(at(data, "error")) or messages_of(data)
-    return f": {found[0]['text']}" if found else ""
+    return f": {found[0].text}" if found else ""
 
 
-def _says_later(data: Any) -> bool:
+def _says_later(data: object) -> bool:
     return _says(data, _LATER)
 
 
-def _says(data: Any, words: Sequence[str]) -> bool:
+def _says(data: object, words: Sequence[str]) -> bool:
     found = messages_of(data) + messages_of(at(data, "error"))
-    return any(word in message["id"] for message in found for word in words)
+    return any(word in message.id for message in found for word in words)
 
 
 def _retry_after(answer: Answer) -> float:

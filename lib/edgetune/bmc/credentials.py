@@ -13,7 +13,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable
+from typing import Callable
 
 from edgetune import PACK
 from edgetune.errors import InputError
@@ -74,7 +74,7 @@ class Credentials:
         return Login(username, password)
 
 
-def _load(path: Path) -> Any:
+def _load(path: Path) -> object:
     try:
         return load_yaml(path)
     except InputError as error:
@@ -84,16 +84,17 @@ def _load(path: Path) -> Any:
 
 
 def _read(fields: Fields) -> Login:
-    values: dict[str, Any] = {
-        "username": fields.raw("username"),
-        "password": fields.raw("password"),
-    }
-    for name, value in values.items():
-        # A complaint about text would show it.
-        if not isinstance(value, str):
-            raise fields.wrong(name, "must be text (put it in quotes)")
+    login = Login(_read_text(fields, "username"), _read_text(fields, "password"))
     fields.done()
-    return Login(**values)
+    return login
+
+
+def _read_text(fields: Fields, name: str) -> str:
+    value = fields.raw(name)
+    # A complaint of the reader of texts would show it.
+    if not isinstance(value, str):
+        raise fields.wrong(name, "must be text (put it in quotes)")
+    return value
 
 
 def _refuse_readable_by_others(path: Path) -> None:

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from edgetune.bmc.client import Answer, Client
 from edgetune.bmc.payload import BmcError, at, last_part, link_at, text_at, told_by
+from edgetune.bmc.request import Request
 from edgetune.bmc.system import boot_progress, is_link, managers, members, whole
 
 _EVENTS = 5
@@ -16,7 +16,7 @@ _EVENTS = 5
 _PREFERRED = ("sel", "iml", "event", "log1")
 
 
-def evidence(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[str, Any]:
+def evidence(client: Client, system: Answer, request: Request) -> dict[str, object]:
     """``{power, boot_progress, health, events, unread}``; the newest five events, newest first.
 
     Events are ``{created, severity, message}``. Of a log that cannot be read ``unread`` says why.
@@ -64,13 +64,13 @@ def _newest(client: Client, system: Answer) -> list[dict[str, str]]:
     ]
 
 
-def _without_text(entry: Any) -> str:
+def _without_text(entry: object) -> str:
     """What an event tells that has no text: its sensor, or the number of its message."""
     parts = ("SensorType", "EntryCode", "MessageId", "Id")
     return " ".join(filter(None, (text_at(entry, part) for part in parts)))
 
 
-def _entries(client: Client, system: Answer) -> list[Any]:
+def _entries(client: Client, system: Answer) -> list[object]:
     """Those of the log of the machine: the system has one, or its manager keeps it.
 
     An XCC lists a SEL that has no entries, and a Cray EX one that stays empty. A link that leads
@@ -110,7 +110,7 @@ def _place(client: Client, log: str, dead: list[BmcError]) -> str:
     return ""
 
 
-def _read(client: Client, collection: str, dead: list[BmcError]) -> list[Any]:
+def _read(client: Client, collection: str, dead: list[BmcError]) -> list[object]:
     """The members of a collection, as far as it can be read."""
     with _noted(dead):
         return list(members(client, collection))

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from typing import Any
 
 from edgetune.bmc.payload import text_at
 
@@ -22,7 +21,7 @@ _FILLERS = (
 )
 
 
-def mismatch(machine: Any, system: Any) -> str | None:
+def mismatch(machine: object, system: object) -> str | None:
     """Why they are two machines, or None: something matches, or one side tells nothing.
 
     ``machine`` is what the agent tells, ``{uuid, serial}``, and ``system`` what the BMC tells,
@@ -35,25 +34,25 @@ def mismatch(machine: Any, system: Any) -> str | None:
     return f"the host is {_shown(here)}, and that BMC's machine {_shown(there)}"
 
 
-def matches(machine: Any, system: Any) -> bool:
+def matches(machine: object, system: object) -> bool:
     """Whether something that both tell shows that they are one machine."""
     here = _told(machine, {"UUID": "uuid", "serial": "serial"})
     there = _told(system, {"UUID": "system", "serial": "serial", "SKU": "sku"})
     return _same_uuid(here, there) or _same_serial(here, there)
 
 
-def is_named(name: str, system: Any) -> bool:
+def is_named(name: str, system: object) -> bool:
     """Whether a UUID or serial number that somebody wrote down is one that the BMC tells."""
     told = _told(system, {"UUID": "system", "serial": "serial", "SKU": "sku"})
     return bool(name) and name.lower() in (text.lower() for text in told.values())
 
 
-def told_uuid(machine: Any) -> str:
+def told_uuid(machine: object) -> str:
     """The UUID that the agent tells, in lower case; "" where nobody wrote one."""
     return _told(machine, {"UUID": "uuid"}).get("UUID", "").lower()
 
 
-def _told(data: Any, names: Mapping[str, str]) -> dict[str, str]:
+def _told(data: object, names: Mapping[str, str]) -> dict[str, str]:
     shown = {what: text_at(data, name).strip() for what, name in names.items()}
     return {what: text for what, text in shown.items() if not _is_filler(text)}
 

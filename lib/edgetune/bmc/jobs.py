@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any
 
 from edgetune.bmc.client import Answer, Client
 from edgetune.bmc.payload import BmcError, at, last_part, link_at, messages_of, text_at
@@ -55,7 +54,7 @@ class Jobs:
         return link_at(self._manager, *_where(self._manager))
 
     @functools.cached_property
-    def _manager(self) -> Any:
+    def _manager(self) -> object:
         """The manager that has jobs, or None."""
         found = managers(self._client, self._system)
         return next((manager.data for manager in found if _where(manager.data)), None)
@@ -124,7 +123,7 @@ class Jobs:
         self._client.change("DELETE", job.link)
 
 
-def _where(manager: Any) -> tuple[str, ...]:
+def _where(manager: object) -> tuple[str, ...]:
     """Where an iDRAC links its jobs (openstack/sushy-oem-idrac, manager.py), or ()."""
     places = (("Links", "Oem", "Dell", "Jobs"), ("Oem", "Dell", "Jobs"))
     return next((place for place in places if link_at(manager, *place)), ())
@@ -136,17 +135,17 @@ def _is_later(start: str, now: str) -> bool:
     return start[:1].isdigit() and now[:1].isdigit() and start[:length] > now[:length]
 
 
-def _job(link: str, data: Any, status: int) -> Job:
+def _job(link: str, data: object, status: int) -> Job:
     # The task of an iDRAC is "Starting" for as long as its job waits.
     dell = text_at(data, "JobState") or text_at(data, "Oem", "Dell", "JobState")
     state = dell or text_at(data, "TaskState")
-    texts = [text_at(data, "Message"), *(message["text"] for message in messages_of(data))]
+    texts = [text_at(data, "Message"), *(message.text for message in messages_of(data))]
     text = ": ".join(filter(None, (state, next(filter(None, texts), ""))))
     kind, start = text_at(data, "JobType"), text_at(data, "StartTime")
     return Job(link, _state(state, at(data, "TaskStatus"), status), text, kind, start)
 
 
-def _state(state: str, health: Any, status: int) -> str:
+def _state(state: str, health: object, status: int) -> str:
     if not state:
         # A task monitor answers 202 until the task has ended.
         return "waiting" if status == 202 else "ended"

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Optional
+from typing import Optional
 
 from edgetune.bmc.payload import BmcError, said
 from edgetune.bmc.registry import Registry
@@ -24,7 +24,7 @@ class Knob:
     machines: str
     modes: Mapping[str, Mapping[str, str]]
 
-    def mode_of(self, values: Mapping[str, Any]) -> str:
+    def mode_of(self, values: Mapping[str, object]) -> str:
         """The mode that these attributes amount to, or they themselves if it is none."""
         for mode, wanted in self.modes.items():
             if all(values.get(name) == value for name, value in wanted.items()):
@@ -33,26 +33,33 @@ class Knob:
         return ", ".join(f"{name}={said(values.get(name))}" for name in names)
 
 
+@dataclass(frozen=True)
+class _Make:
+    """How some machines have a setting; ``named`` are attributes by their displayed names."""
+
+    machines: str
+    modes: _Modes
+    named: Mapping[str, str] = field(default_factory=dict)
+
+
 def find_knob(
-    kind: str, current: Mapping[str, Any], registry: Registry | None, cpu: str = ""
+    kind: str, current: Mapping[str, object], registry: Registry | None, cpu: str = ""
 ) -> Knob:
     """The setting on a machine with these attributes; BmcError ``refused`` says what it offers.
 
     ``cpu`` is the model of its processors, as its BMC names it.
     """
     for make in _makes()[kind]:
-        names = _names(make.get("named", {}), current, registry)
-        modes: _Modes = make["modes"]
+        names, modes = _names(make.named, current, registry), make.modes
         if names.get(_leading(modes), _leading(modes)) in current:
             found = {mode: _on_machine(modes[mode], names, current, registry) for mode in modes}
-            return Knob(make["machines"], {m: wanted for m, wanted in found.items() if wanted})
+            return Knob(make.machines, {m: wanted for m, wanted in found.items() if wanted})
     raise BmcError("refused", _nothing(registry, cpu))
 
 
 @functools.cache
-def _makes() -> Mapping[str, Any]:
-    makes: Mapping[str, Any] = load_yaml(_FILE)
-    return makes
+def _makes() -> Mapping[str, Sequence[_Make]]:
+    return {kind: [_Make(**make) for make in makes] for kind, makes in load_yaml(_FILE).items()}
 
 
 def _leading(modes: _Modes) -> str:
@@ -60,7 +67,7 @@ def _leading(modes: _Modes) -> str:
 
 
 def _names(
-    named: Mapping[str, str], current: Mapping[str, Any], registry: Registry | None
+    named: Mapping[str, str], current: Mapping[str, object], registry: Registry | None
 ) -> dict[str, str]:
     """The attributes that have such a displayed name, if it is exactly one each."""
     found = {}
@@ -74,7 +81,7 @@ def _names(
 def _on_machine(
     wanted: Mapping[str, Sequence[str | None]],
     names: Mapping[str, str],
-    current: Mapping[str, Any],
+    current: Mapping[str, object],
     registry: Registry | None,
 ) -> dict[str, str]:
     """The attributes and values of a mode; empty if this machine cannot have it."""
@@ -91,13 +98,13 @@ def _on_machine(
 
 
 def _first(
-    candidates: Any,
+    candidates: Iterable[str],
     attribute: str,
     by_display: bool,
-    current: Mapping[str, Any],
+    current: Mapping[str, object],
     registry: Registry | None,
 ) -> str | None:
-    listed: list[str] = list(candidates)
+    listed = list(candidates)
     if registry is None:
         return str(current[attribute]) if current.get(attribute) in listed else listed[0]
     allowed = registry.values(attribute)

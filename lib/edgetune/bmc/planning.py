@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from edgetune.bmc.bios import NO_SETTINGS, Bios, State, Values
+from edgetune.bmc.bios import NO_SETTINGS, Bios, State
 from edgetune.bmc.client import Answer, Client
 from edgetune.bmc.logical import find_knob
 from edgetune.bmc.payload import BmcError, is_secret, same, text_at, text_of
 from edgetune.bmc.registry import Registry
+from edgetune.bmc.request import Request, Values
 from edgetune.bmc.reset import facts
+from edgetune.vocabulary.kinds.bios_attribute import KIND, attribute_of
+from edgetune.vocabulary.setting import Setting
 
 MISSING = (
     "the BMC has no registry of the attributes (registry missing), and nothing is set unchecked"
@@ -29,38 +30,37 @@ class _Reading:
     unsupported: str | None = None
 
 
-def plan(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[str, Any]:
+def plan(client: Client, system: Answer, request: Request) -> dict[str, object]:
     """A row for each of ``settings``; BmcError ``refused`` if more than ``ours`` would come."""
     bios = Bios(client, system)
     bios.read_ahead(planning=True)
     state = bios.read()
-    state.refuse_foreign(request["ours"])
+    state.refuse_foreign(request.ours)
     bios.refuse_foreign_jobs()
     registry = bios.registry(state)
     cpu = text_at(system.data, "ProcessorSummary", "Model")
-    readings = [_read(setting, state, registry, cpu) for setting in request["settings"]]
+    settings = [Setting.of(own) for own in request.settings]
+    readings = [_read(setting, state, registry, cpu) for setting in settings]
     return {
-        **facts(client, system, {}),
+        **facts(client, system, request),
         "bios_version": text_at(system.data, "BiosVersion"),
         "attributes": {n: v for n, v in state.current.items() if not _is_secret(n, registry)},
         "settings": [
             _row(setting, reading, state, _trouble(reading, readings, state, registry))
-            for setting, reading in zip(request["settings"], readings)
+            for setting, reading in zip(settings, readings)
         ],
     }
 
 
-def _read(
-    setting: Mapping[str, Any], state: State, registry: Registry | None, cpu: str
-) -> _Reading:
+def _read(setting: Setting, state: State, registry: Registry | None, cpu: str) -> _Reading:
     after = {**state.current, **state.pending}
-    if setting["kind"] == "bios.attribute":
+    if setting.kind == KIND.name:
         return _read_attribute(setting, state, after, registry)
     try:
-        knob = find_knob(setting["kind"], state.current, registry, cpu)
+        knob = find_knob(setting.kind, state.current, registry, cpu)
     except BmcError as error:
         return _Reading(None, None, unsupported=str(error))
-    now, then, mode = knob.mode_of(state.current), knob.mode_of(after), setting["value"]
+    now, then, mode = knob.mode_of(state.current), knob.mode_of(after), str(setting.value)
     if mode not in knob.modes:
         can = ", ".join(knob.modes) or "nothing"
         return _Reading(now, then, unsupported=f"{knob.machines}: this machine offers {can}")
@@ -68,9 +68,9 @@ def _read(
 
 
 def _read_attribute(
-    setting: Mapping[str, Any], state: State, after: Values, registry: Registry | None
+    setting: Setting, state: State, after: Values, registry: Registry | None
 ) -> _Reading:
-    name, value = setting["target"]["attribute"], setting["value"]
+    name, value = attribute_of(setting.target), setting.value
     if is_secret(name):
         return _Reading(None, None, unsupported="passwords are not set here")
     if name not in state.current:
@@ -93,22 +93,22 @@ def _trouble(
     if registry is None:
         return MISSING
     others = [other.wanted for other in readings if other is not reading]
-    around: dict[str, Any] = {**state.current, **state.pending}
+    around: dict[str, object] = {**state.current, **state.pending}
     for wanted in others:
         around.update(wanted)
     return registry.problem(reading.wanted, around)
 
 
 def _row(
-    setting: Mapping[str, Any], reading: _Reading, state: State, trouble: str | None
-) -> dict[str, Any]:
+    setting: Setting, reading: _Reading, state: State, trouble: str | None
+) -> dict[str, object]:
     status = "noop" if _stands(reading, state) else "change"
     return {
-        "id": setting["id"],
+        "id": setting.id,
         "status": "unsupported" if trouble else status,
         "runtime": reading.runtime,
         "persistent": reading.persistent,
-        "wanted": setting["value"],
+        "wanted": setting.value,
         "reason": trouble,
         "attributes": {
             name: {

@@ -6,9 +6,10 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Callable
+from typing import Callable
 
 from edgetune.bmc.payload import BmcError, at, list_at, said, same, text_at
+from edgetune.bmc.request import Values
 
 _FORBIDS = {
     "ReadOnly": "read-only",
@@ -28,7 +29,7 @@ _MOST_OFFERED = 10
 class Registry:
     """The attributes of one BIOS; what it says of them is not believed further than its types."""
 
-    def __init__(self, data: Mapping[str, Any]) -> None:
+    def __init__(self, data: Mapping[str, object]) -> None:
         entries = list_at(data, "RegistryEntries", "Attributes")
         if not entries:
             raise BmcError("garbage", "the attribute registry has no attributes")
@@ -67,16 +68,16 @@ class Registry:
         texts = [f"{name} ({', '.join(self.values(name))})" for name in list(found)[:_MOST_OFFERED]]
         return "; ".join(texts)
 
-    def typed(self, name: str, text: Any) -> Any:
+    def typed(self, name: str, text: object) -> object:
         """A value as the attribute takes it; a text that does not fit its type stays as it is."""
         kind = text_at(self._entries.get(name), "Type")
         if kind == "Integer" and re.fullmatch(r"-?\d{1,18}", str(text)):
-            return int(text)
+            return int(str(text))
         if kind == "Boolean" and str(text).lower() in ("true", "false"):
             return str(text).lower() == "true"
         return text
 
-    def problem(self, wanted: Mapping[str, Any], current: Mapping[str, Any]) -> str | None:
+    def problem(self, wanted: Values, current: Values) -> str | None:
         """Why these values cannot be set together on a machine with these attributes, or None."""
         after = {**current, **wanted}
         for name, value in wanted.items():
@@ -88,7 +89,7 @@ class Registry:
                 return f"{name}: {found}"
         return self._side_effect(wanted, current)
 
-    def _forbidden(self, name: str, values: Mapping[str, Any]) -> str | None:
+    def _forbidden(self, name: str, values: Values) -> str | None:
         for flag, word in _FORBIDS.items():
             cause = ""
             holds = at(self._entries[name], flag) is True
@@ -100,7 +101,7 @@ class Registry:
                 return f"is {word}{cause}"
         return None
 
-    def _side_effect(self, wanted: Mapping[str, Any], current: Mapping[str, Any]) -> str | None:
+    def _side_effect(self, wanted: Values, current: Values) -> str | None:
         """What would change beside what is wanted."""
         after = {**current, **wanted}
         for rule in self._dependencies:
@@ -112,12 +113,12 @@ class Registry:
                 return f"{name} would be {said(value)}, not {said(after[name])}: {_condition(rule)}"
         return None
 
-    def _rules_to(self, name: str, what: str) -> Iterator[Any]:
+    def _rules_to(self, name: str, what: str) -> Iterator[object]:
         for rule in self._dependencies:
             if (text_at(rule, "MapToAttribute"), text_at(rule, "MapToProperty")) == (name, what):
                 yield rule
 
-    def _holds(self, rule: Any, values: Mapping[str, Any]) -> bool:
+    def _holds(self, rule: object, values: Values) -> bool:
         """Whether the conditions of a rule are met; MapTerms joins each with those before it."""
         result: bool | None = None
         for term in list_at(rule, "MapFrom"):
@@ -130,28 +131,32 @@ class Registry:
                 result = result and met
         return bool(result)
 
-    def _is_met(self, term: Any, values: Mapping[str, Any]) -> bool:
+    def _is_met(self, term: object, values: Values) -> bool:
         name, what = text_at(term, "MapFromAttribute"), text_at(term, "MapFromProperty")
         value = values.get(name) if what == "CurrentValue" else at(self._entries.get(name), what)
         condition, other = text_at(term, "MapFromCondition"), at(term, "MapFromValue")
         if condition in _ORDER and value is not None and other is not None:
-            return _is_number(value) and _is_number(other) and _ORDER[condition](value, other)
+            low, high = _number(value), _number(other)
+            return low is not None and high is not None and _ORDER[condition](low, high)
         return same(value, other) == (condition == "EQU") and condition in ("EQU", "NEQ")
 
 
-def _as_shown(entry: Any) -> Any:
+def _as_shown(entry: object) -> object:
     """An attribute with its values named as the BIOS shows and takes them.
 
     A Supermicro numbers them, and means the displayed names (NVIDIA/libredfish, supermicro.rs).
     """
     values, default = list_at(entry, "Value"), at(entry, "DefaultValue")
     names, shown = ([text_at(v, n) for v in values] for n in ("ValueName", "ValueDisplayName"))
-    if default in names or default not in shown or "" in shown or len(set(shown)) < len(shown):
+    are_shown = default in shown and "" not in shown and len(set(shown)) == len(shown)
+    if default in names or not are_shown or not isinstance(entry, Mapping):
         return entry
-    return {**entry, "Value": [{**v, "ValueName": n} for v, n in zip(values, shown)]}
+    pairs = zip(values, shown)
+    named = [{**value, "ValueName": name} for value, name in pairs if isinstance(value, dict)]
+    return {**entry, "Value": named}
 
 
-def _misfit(entry: Any, value: Any) -> str | None:
+def _misfit(entry: object, value: object) -> str | None:
     """Why a value does not fit the type of an attribute, or None."""
     kind = text_at(entry, "Type")
     checks = {"Enumeration": _no_choice, "Integer": _no_integer, "String": _no_string}
@@ -162,40 +167,44 @@ def _misfit(entry: Any, value: Any) -> str | None:
     return f"is of type {kind!r}, which is not set here"
 
 
-def _no_choice(entry: Any, value: Any) -> str | None:
+def _no_choice(entry: object, value: object) -> str | None:
     choices = [text_at(choice, "ValueName") for choice in list_at(entry, "Value")]
     return None if value in choices else f"{said(value)!r} is none of: {', '.join(choices)}"
 
 
-def _no_integer(entry: Any, value: Any) -> str | None:
+def _no_integer(entry: object, value: object) -> str | None:
     if isinstance(value, bool) or not isinstance(value, int):
         return f"{said(value)!r} is no whole number"
-    low, high, step = (at(entry, n) for n in ("LowerBound", "UpperBound", "ScalarIncrement"))
-    if _is_number(low) and value < low:
+    low, high = (_number(at(entry, name)) for name in ("LowerBound", "UpperBound"))
+    if low is not None and value < low:
         return f"{value} is below {low}"
-    if _is_number(high) and value > high:
+    if high is not None and value > high:
         return f"{value} is above {high}"
+    step = at(entry, "ScalarIncrement")
     if isinstance(step, int) and step > 1 and (value - (low or 0)) % step:
         return f"{value} is not in steps of {step}"
     return None
 
 
-def _no_string(entry: Any, value: Any) -> str | None:
+def _no_string(entry: object, value: object) -> str | None:
     if not isinstance(value, str):
         return f"{said(value)!r} is no text"
-    low, high = at(entry, "MinLength"), at(entry, "MaxLength")
-    if _is_number(low) and len(value) < low:
+    low, high = (_number(at(entry, name)) for name in ("MinLength", "MaxLength"))
+    if low is not None and len(value) < low:
         return f"is shorter than {low} characters"
-    if _is_number(high) and len(value) > high:
+    if high is not None and len(value) > high:
         return f"is longer than {high} characters"
     return None
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+def _number(value: object) -> float | None:
+    """None for what is no number."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value
+    return None
 
 
-def _condition(rule: Any) -> str:
+def _condition(rule: object) -> str:
     terms = list_at(rule, "MapFrom")[:3]
     signs = {"EQU": "is", "NEQ": "is not", "GTR": ">", "GEQ": ">=", "LSS": "<", "LEQ": "<="}
     return ", ".join(

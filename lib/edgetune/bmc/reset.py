@@ -3,22 +3,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from edgetune.bmc.client import Answer, Client
 from edgetune.bmc.identity import mismatch
 from edgetune.bmc.ladder import FORCED, ON, RESTART, SHUTDOWN
 from edgetune.bmc.payload import BmcError, text_at
+from edgetune.bmc.request import Request
 from edgetune.bmc.system import boot_progress, in_post, reset_action
 
 
-def facts(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[str, Any]:
+def facts(client: Client, system: Answer, request: Request) -> dict[str, object]:
     """Which machine it is, and the resets that it takes: ``{system, serial, sku, resets}``."""
     return {**_machine(system), "resets": reset_action(client, system)[1]}
 
 
-def reset(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[str, Any]:
+def reset(client: Client, system: Answer, request: Request) -> dict[str, object]:
     """Answers ``{sent: True}``; a lost answer is BmcError ``unknown``.
 
     Refused: a ``kind`` that the machine does not take; another machine than the one that tells
@@ -27,7 +25,7 @@ def reset(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[st
     that its BMC sees in POST is ``busy``, whatever answered a moment ago, unless that was said for
     too long (``disbelieve_post``). One that is to be turned on is ``busy`` until it is off.
     """
-    kind = request["kind"]
+    kind = request.kind
     target, taken = reset_action(client, system)
     if kind not in (RESTART, SHUTDOWN, FORCED, ON) or kind not in taken or not target:
         offered = f"it takes: {', '.join(taken)}" if taken else "its BMC lists no resets"
@@ -35,19 +33,19 @@ def reset(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[st
     _refuse_another(system, request)
     _refuse_power(kind, text_at(system.data, "PowerState"))
     progress = boot_progress(system)
-    if kind != ON and in_post(system) and not request.get("disbelieve_post"):
+    if kind != ON and in_post(system) and not request.disbelieve_post:
         raise BmcError("busy", f"the machine is in POST, and is left alone: {progress}")
-    if kind == FORCED and not request["os_answers"] and progress != "OSRunning":
+    if kind == FORCED and not request.os_answers and progress != "OSRunning":
         told = f"its boot progress is {progress}" if progress else "its BMC does not tell"
         raise BmcError("refused", f"the machine may be in POST, and is left alone: {told}")
     client.change("POST", target, {"ResetType": kind})
     return {"sent": True}
 
 
-def _refuse_another(system: Answer, request: Mapping[str, Any]) -> None:
+def _refuse_another(system: Answer, request: Request) -> None:
     machine = _machine(system)
-    other = mismatch(request.get("machine"), machine)
-    for name, was in request.get("known", {}).items():
+    other = mismatch(request.machine, machine)
+    for name, was in request.known.items():
         if was and machine[name].lower() != was.lower():
             other = f"its {name} is {machine[name] or 'not told'}, and was {was}"
     if other:

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Callable
+from typing import Callable
 
-from edgetune.bmc.bios import NO_SETTINGS, Bios, State, Values
+from edgetune.bmc.bios import NO_SETTINGS, Bios, State
 from edgetune.bmc.client import Answer, Client, Lost, Outdated
 from edgetune.bmc.jobs import Job
 from edgetune.bmc.payload import BmcError, at, link_at, said, same
 from edgetune.bmc.planning import MISSING
+from edgetune.bmc.request import Request, Values
 
 
-def set_attributes(client: Client, system: Answer, request: Mapping[str, Any]) -> dict[str, Any]:
+def set_attributes(client: Client, system: Answer, request: Request) -> dict[str, object]:
     """Current and pending as ``attributes`` want it.
 
     What is pending as ``attributes`` or ``ours`` have it is ours: changes that were sent before,
@@ -27,8 +28,8 @@ def set_attributes(client: Client, system: Answer, request: Mapping[str, Any]) -
     Answers ``{changed, job, boot, current, pending}``. BmcError: ``refused`` (a foreign change,
     a value that cannot be had), ``failed``, ``unknown``, and those of a Client.
     """
-    bios, wanted = Bios(client, system), request["attributes"]
-    ours = (wanted, request["ours"])
+    bios, wanted = Bios(client, system), request.attributes
+    ours = (wanted, request.ours)
     bios.read_ahead()
     state = bios.read()
     state.refuse_foreign(*ours)
@@ -55,7 +56,7 @@ def _is_pending(needed: Values, state: State) -> bool:
     return set(needed) == set(state.pending) and state.fits(needed)
 
 
-def _checked(bios: Bios, state: State, needed: Values) -> dict[str, Any]:
+def _checked(bios: Bios, state: State, needed: Values) -> dict[str, object]:
     """What is needed as the registry's types have it; BmcError ``refused`` if it cannot be had."""
     if not needed:
         return {}
@@ -180,7 +181,7 @@ def _waits(job: Job | None) -> bool:
     return job is not None and job.state == "waiting"
 
 
-def _settle(bios: Bios, act: Callable[[], Any], is_done: Callable[[], bool]) -> None:
+def _settle(bios: Bios, act: Callable[[], object], is_done: Callable[[], bool]) -> None:
     """Do it; where no answer comes, look, and do it once more if it was not done."""
     try:
         act()

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from edgetune.bmc.client import Answer, Client
 from edgetune.bmc.payload import BmcError, at, last_part, link_at, list_at, said, text_at
@@ -36,7 +35,7 @@ def refuse_another(system: Answer, uuid: str) -> None:
         raise BmcError("refused", f"the machine is {found or 'without a UUID'}, not {uuid}")
 
 
-def members(client: Client, collection: str, if_there: bool = False) -> Iterator[Any]:
+def members(client: Client, collection: str, if_there: bool = False) -> Iterator[object]:
     """The members of a collection: links, or whole where the BMC gives them so.
 
     BmcError ``garbage`` if it is not there, unless ``if_there``: then it has none.
@@ -63,12 +62,12 @@ def expanded(client: Client) -> str:
     return "?$expand=.($levels=1)" if at(offered, "Levels") is True else "?$expand=."
 
 
-def is_link(member: Any) -> bool:
+def is_link(member: object) -> bool:
     """Whether a member of a collection is but a link."""
     return isinstance(member, Mapping) and set(member) <= {"@odata.id", "href"}
 
 
-def whole(client: Client, member: Any) -> Any:
+def whole(client: Client, member: object) -> object:
     """A member of a collection, read if it is but a link; None if it is gone by now."""
     if not is_link(member):
         return member
@@ -135,7 +134,7 @@ def _likely(links: list[str], name: str) -> list[str]:
     return exact or bios
 
 
-def _locations(file: Any) -> list[str]:
+def _locations(file: object) -> list[str]:
     places = list_at(file, "Location")
     english = [place for place in places if text_at(place, "Language").startswith("en")]
     links = [link_at(place, "Uri") for place in english or places]

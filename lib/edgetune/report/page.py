@@ -11,12 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import jinja2
 
 from edgetune import __version__
 from edgetune.documents.baseline import Baseline
+from edgetune.documents.batch import Batch
+from edgetune.documents.head import Entry, Head
 from edgetune.documents.look import Look
 from edgetune.documents.plan import Plan
 from edgetune.durations import duration
@@ -26,7 +28,7 @@ from edgetune.report.axes import number
 from edgetune.report.course import compared, courses
 from edgetune.report.diagnosis import hosts_text
 from edgetune.report.phases import phases, runs
-from edgetune.report.pictures import forest, host_picture, time_picture
+from edgetune.report.pictures import TimePicture, forest, host_picture, time_picture
 from edgetune.report.text import (
     clock,
     evidence_text,
@@ -39,29 +41,48 @@ from edgetune.texts import one_line
 if TYPE_CHECKING:
     from edgetune.metrics.series import Window
 
-Document = Mapping[str, Any]
-
 _DOES = {"change": "change", "sham": "reboot only", "restore": "take back"}
 _DONE = {"change": "changed", "sham": "rebooted only", "restore": "as before"}
 
 
+class Event(NamedTuple):
+    """What happened ``at`` a moment; ``kind`` is ``state``, ``batch`` or ``look``."""
+
+    at: float
+    kind: str
+    what: str
+    text: str
+    by: str = ""
+
+
+class BatchRow(NamedTuple):
+    """A batch as the page shows it: how many hosts are at each step, and when the last came."""
+
+    number: int
+    does: str
+    group: str
+    hosts: list[str]
+    counts: dict[str, int]
+    ended: float
+
+
 @dataclass(frozen=True)
 class Material:
-    """Documents of the record as it keeps them, and what the samples tell, if they are there.
+    """Documents of the record, and what the samples tell, if they are there.
 
     ``batches`` are those that there are or will be; ``pauses`` are the last ones of the PoP in
-    its time, each with its ``cause``, ``paused`` says which stand, ``waits`` what the present
-    batch waits for; ``missing`` says in sentences what is not known, ``off`` what does not go on
-    by itself, ``made`` is when this was read.
+    its time, ``paused`` says which stand, ``waits`` what the present batch waits for; ``missing``
+    says in sentences what is not known, ``off`` what does not go on by itself, ``made`` is when
+    this was read.
     """
 
-    head: Document
+    head: Head
     plan: Plan
     baseline: Baseline | None
     looks: Sequence[Look]
-    batches: Sequence[Document]
+    batches: Sequence[Batch]
     window: Window | None
-    pauses: Sequence[Document]
+    pauses: Sequence[Event]
     paused: str
     waits: str
     missing: Sequence[str]
@@ -89,15 +110,15 @@ def page(material: Material) -> str:
             waits=material.waits,
             missing=material.missing,
             off=material.off,
-            verdict=head["verdict"]["verdict"] if head["verdict"] else "",
-            sentence=head["verdict"]["reason"] if head["verdict"] else "",
-            since=runs(head["history"])[-1][0]["at"],
+            verdict=head.verdict.verdict.value if head.verdict else "",
+            sentence=head.verdict.reason if head.verdict else "",
+            since=runs(head.history)[-1][0].at,
             present=_present(head),
             prospect=_prospect(material.baseline),
             profiles=[profile for profile in plan.profiles if profile.before],
             groups=plan.groups,
             batches=[_batch(batch) for batch in material.batches],
-            **_pictures(material),
+            **_pictures(material)._asdict(),
             forest=forest(judged.metrics) if judged else None,
             **_hosts(material, judged, members),
             timeline=_timeline(material),
@@ -109,27 +130,35 @@ def _prospect(baseline: Baseline | None) -> str:
     return prospect_text(baseline.power) if baseline and baseline.power else ""
 
 
-def _present(head: Document) -> Document:
+def _present(head: Head) -> Entry:
     """Why the rollout is where it is: the first entry of its state, or of the way back to it."""
-    state = "rolling_back" if head["state"] == "rolled_back" else head["state"]
-    begun = [own[0] for own in reversed(runs(head["history"]))]
-    return next((entry for entry in begun if entry["state"] == state), begun[0])
+    state = "rolling_back" if head.state == "rolled_back" else head.state
+    begun = [own[0] for own in reversed(runs(head.history))]
+    return next((entry for entry in begun if entry.state == state), begun[0])
 
 
-def _pictures(material: Material) -> dict[str, Any]:
+class Pictures(NamedTuple):
     """A picture for each metric of which something happened; the names of the others."""
-    shown = phases(material.head["history"], material.made)
+
+    pictures: list[TimePicture]
+    quiet: list[str]
+    unknown: list[str]
+
+
+def _pictures(material: Material) -> Pictures:
+    shown = phases(material.head.history, material.made)
     found = courses(material.plan, material.baseline, material.looks, material.window)
-    return {
-        "pictures": [time_picture(own, shown) for own in found if any(own.values)],
-        "quiet": [METRICS[own.metric].title for own in found if own.values and not any(own.values)],
-        "unknown": [METRICS[own.metric].title for own in found if not own.values],
-    }
+    quiet = [own for own in found if own.values and not any(own.values)]
+    return Pictures(
+        [time_picture(own, shown) for own in found if any(own.values)],
+        [METRICS[own.metric].title for own in quiet],
+        [METRICS[own.metric].title for own in found if not own.values],
+    )
 
 
 def _hosts(
     material: Material, judged: Look | None, members: Mapping[str, Sequence[str]]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The table of hosts and the picture of their changes."""
     plan, rows = material.plan, judged.hosts if judged else {}
     metrics = list(rows)
@@ -157,49 +186,42 @@ def _hosts(
     }
 
 
-def _stands(host: str, batches: Sequence[Document]) -> str:
+def _stands(host: str, batches: Sequence[Batch]) -> str:
     """What was last done to a host."""
     for batch in reversed(batches):
-        step = batch["hosts"].get(host, {"step": "planned"})
-        if step["step"] != "planned":
-            what = _DONE[batch["batch_type"]] if step["step"] == "done" else step["step"]
-            return f"{what}: {step['error']}" if step["error"] else what
+        own = batch.hosts.get(host)
+        if own and own.step != "planned":
+            what = _DONE[batch.batch_type] if own.step == "done" else own.step
+            return f"{what}: {own.error}" if own.error else what
     return "untouched"
 
 
-def _batch(batch: Document) -> dict[str, Any]:
-    steps = [step["step"] for step in batch["hosts"].values()]
-    return {
-        **batch,
-        "does": _DOES[batch["batch_type"]],
-        "ended": max((step["at"] for step in batch["hosts"].values()), default=0.0),
-        "counts": {step: steps.count(step) for step in dict.fromkeys(steps)},
-    }
+def _batch(batch: Batch) -> BatchRow:
+    steps = [own.step for own in batch.hosts.values()]
+    counts = {step: steps.count(step) for step in dict.fromkeys(steps)}
+    ended = max((own.at for own in batch.hosts.values()), default=0.0)
+    return BatchRow(
+        batch.number, _DOES[batch.batch_type], batch.group, list(batch.hosts), counts, ended
+    )
 
 
-def _timeline(material: Material) -> list[dict[str, Any]]:
+def _timeline(material: Material) -> list[Event]:
     """What happened, oldest first."""
-    return sorted(_events(material), key=lambda event: event["at"])
+    return sorted(_events(material), key=lambda event: event.at)
 
 
-def _events(material: Material) -> Iterator[dict[str, Any]]:
-    for entry in material.head["history"]:
-        told = {"what": entry["state"], "text": entry["reason"], "by": entry["by"]}
-        yield {"at": entry["at"], "kind": "state", **told}
+def _events(material: Material) -> Iterator[Event]:
+    for entry in material.head.history:
+        yield Event(entry.at, "state", entry.state, entry.reason, entry.by)
     for batch in map(_batch, material.batches):
-        counts = ", ".join(f"{count} {step}" for step, count in batch["counts"].items())
-        text = f"{batch['does']}: {hosts_text(list(batch['hosts']))}: {counts}"
-        what = f"batch {batch['number']}"
-        if batch["ended"]:
-            yield {"at": batch["ended"], "kind": "batch", "what": what, "text": text, "by": ""}
-    for pause in material.pauses:
-        what = "paused" if pause["paused"] else "resumed"
-        text = f"{pause['cause']}: {pause['reason']}" if pause["reason"] else pause["cause"]
-        yield {"at": pause["at"], "kind": "state", "what": what, "text": text, "by": pause["by"]}
+        counts = ", ".join(f"{count} {step}" for step, count in batch.counts.items())
+        text = f"{batch.does}: {hosts_text(batch.hosts)}: {counts}"
+        if batch.ended:
+            yield Event(batch.ended, "batch", f"batch {batch.number}", text)
+    yield from material.pauses
     for look in material.looks:
         what = f"look {look.moment.number if look.moment else ''}"
-        text = f"{look.verdict}: {look.decision}"
-        yield {"at": look.at or 0.0, "kind": "look", "what": what, "text": text, "by": ""}
+        yield Event(look.at or 0.0, "look", what, f"{look.verdict}: {look.decision}")
 
 
 @cache
@@ -231,7 +253,7 @@ def _templates() -> jinja2.Environment:
     return environment
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Texts without what moves a cursor or turns the direction of writing round."""
     if isinstance(value, str) and not hasattr(value, "__html__"):
         return one_line(value)

@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
+from edgetune.documents.head import Entry
 from edgetune.documents.words import State
-
-Entry = Mapping[str, Any]
 
 _STILL = (State.HELD, State.COMPLETE, State.ROLLED_BACK)
 
@@ -27,11 +25,12 @@ class Phase:
 def phases(history: Sequence[Entry], now: float) -> list[Phase]:
     """All of them in order. One in which nothing happens any more has no length."""
     begun = [own[0] for own in runs(history)]
-    last = begun[-1]["at"] if begun[-1]["state"] in _STILL else max(now, begun[-1]["at"])
-    ends = [*(entry["at"] for entry in begun[1:]), last]
-    return [Phase(entry["state"], entry["at"], end) for entry, end in zip(begun, ends)]
+    newest = begun[-1]
+    last = newest.at if newest.state in _STILL else max(now, newest.at)
+    ends = [*(entry.at for entry in begun[1:]), last]
+    return [Phase(entry.state, entry.at, end) for entry, end in zip(begun, ends)]
 
 
 def runs(history: Sequence[Entry]) -> list[list[Entry]]:
     """The entries of each stay in a state."""
-    return [list(own) for _, own in groupby(history, key=lambda entry: entry["state"])]
+    return [list(own) for _, own in groupby(history, key=lambda entry: entry.state)]

@@ -10,6 +10,8 @@ from typing import Any
 
 from edgetune.bmc.ladder import ON, SHUTDOWN
 from edgetune.documents.baseline import Prospect
+from edgetune.documents.batch import Wait
+from edgetune.documents.head import Head, Quarantine
 from edgetune.documents.look import Effect, Look, Spent
 from edgetune.documents.plan import MOST_WAYS, Intent, Options, Plan
 from edgetune.documents.sample import Drift
@@ -144,41 +146,41 @@ def verdict_text(look: Look) -> str:
     return _page(lines)
 
 
-def wait_text(wait: Mapping[str, Any]) -> str:
+def wait_text(wait: Wait) -> str:
     """What a batch waits for, in one line."""
-    until = f"; until {wait['until']}" if wait["until"] else ""
-    return one_line(f"waits since {clock(wait['since'])}: {wait['why']}{until}")
+    until = f"; until {wait.until}" if wait.until else ""
+    return one_line(f"waits since {clock(wait.since)}: {wait.why}{until}")
 
 
-def rollout_text(head: Mapping[str, Any], wait: str = "") -> str:
+def rollout_text(head: Head, wait: str = "") -> str:
     """A rollout, what it waits for (see ``wait_text``), and what happened to it so far."""
     lines = [
-        f"{head['id']}  {head['tuning']} on {head['pop']}: {head['state']}",
-        f"  plan {head['plan']}, epoch {head['epoch']}, by {head['by'] or 'unknown'}"
-        + (f", tells {head['channel']}" if head["channel"] else ""),
+        f"{head.id}  {head.tuning} on {head.pop}: {head.state}",
+        f"  plan {head.plan}, epoch {head.epoch}, by {head.by or 'unknown'}"
+        + (f", tells {head.channel}" if head.channel else ""),
     ]
     lines += [f"  {wait}"] if wait else []
-    for entry in head["history"]:
-        who = f" ({entry['by']})" if entry["by"] else ""
-        lines.append(f"  {clock(entry['at'])}  {entry['state']:<12} {entry['reason']}{who}")
-    if head["state"] == "soaking" and head["verdict"]:
-        lines.append(f"  {head['verdict']['verdict']} so far: {head['verdict']['reason']}")
-    for host, why in head["quarantined"].items():
-        lines += [f"  quarantined: {host}: {why['reason']}", f"    {_evidence(why)}"]
+    for entry in head.history:
+        who = f" ({entry.by})" if entry.by else ""
+        lines.append(f"  {clock(entry.at)}  {entry.state:<12} {entry.reason}{who}")
+    if head.state == "soaking" and head.verdict:
+        lines.append(f"  {head.verdict.verdict.value} so far: {head.verdict.reason}")
+    for host, why in head.quarantined.items():
+        lines += [f"  quarantined: {host}: {why.reason}", f"    {_evidence(why)}"]
         lines.append(f"    {service_text(why)}")
-        lines += [f"    {_event(event)}" for event in why.get("bmc", {}).get("events", [])]
+        lines += [f"    {_event(event)}" for event in _events(why.bmc)]
         lines.append(f"    once mended: {command('release_host', host=host)}")
-        lines.append(f"    if replaced: {command('adopt_host', host=host, rollout=head['id'])}")
+        lines.append(f"    if replaced: {command('adopt_host', host=host, rollout=head.id)}")
     return _page(lines)
 
 
-def left_text(head: Mapping[str, Any], out: Sequence[str] | None) -> str:
+def left_text(head: Head, out: Sequence[str] | None) -> str:
     """A rollout without an owner: the hosts that are ``out`` of service by its record (None: it
     cannot be read), and the commands that get out. Made for a terminal of 80 columns."""
     known = "not known, its record cannot be read" if out is None else listed(out)
     lines = [
-        f"WITHOUT AN OWNER: {head['id']}",
-        f"  {head['tuning']} on {head['pop']}: {head['state']}",
+        f"WITHOUT AN OWNER: {head.id}",
+        f"  {head.tuning} on {head.pop}: {head.state}",
         *textwrap.wrap(
             one_line(f"out of service by its record: {known}"),
             79,
@@ -188,9 +190,9 @@ def left_text(head: Mapping[str, Any], out: Sequence[str] | None) -> str:
             break_on_hyphens=False,
         ),
     ]
-    if head["state"] != "rolling_back":
-        lines.append(f"  carry on:   {command('rollout_pop', rollout=head['id'])}")
-    return _page([*lines, f"  roll back:  {command('roll_back_pop', rollout=head['id'])}"])
+    if head.state != "rolling_back":
+        lines.append(f"  carry on:   {command('rollout_pop', rollout=head.id)}")
+    return _page([*lines, f"  roll back:  {command('roll_back_pop', rollout=head.id)}"])
 
 
 def drift_text(row: Drift) -> str:
@@ -200,23 +202,29 @@ def drift_text(row: Drift) -> str:
     return one_line(f"{row.tuning}: {row.id}: {wants}; {now}: {row.reason}")
 
 
-def was_and_is_text(was: Mapping[str, Any], now: Mapping[str, Any] | None) -> str:
+def was_and_is_text(was: Mapping[str, object], now: Mapping[str, object] | None) -> str:
     """What a setting was and what it is, for a line about it."""
     return f"was {_both(was)}, is {_both(now) if now else 'not there'}"
 
 
-def evidence_text(bmc: Mapping[str, Any]) -> str:
+def evidence_text(bmc: Mapping[str, object]) -> str:
     """What the BMC of a host says of it, in one line."""
     said = [f"power {bmc.get('power') or 'unknown'}"]
     said += [f"boot progress {bmc['boot_progress']}"] if bmc.get("boot_progress") else []
     said += [f"health {bmc['health']}"] if bmc.get("health") else []
-    newest = [f"newest event {_event(event)}" for event in bmc.get("events", [])[:1]]
+    newest = [f"newest event {_event(event)}" for event in _events(bmc)[:1]]
     unread = bmc.get("unread")
     said += newest or [f"its log was not read: {unread}" if unread else "no event"]
     return f"its BMC says: {', '.join(said)}"
 
 
-def _event(event: Mapping[str, Any]) -> str:
+def _events(bmc: Mapping[str, object]) -> list[Mapping[str, object]]:
+    """Those that a BMC told, the newest first."""
+    events = bmc.get("events")
+    return [*events] if isinstance(events, list) else []
+
+
+def _event(event: Mapping[str, object]) -> str:
     parts = (event.get(part) for part in ("created", "severity", "message"))
     return " ".join(str(part) for part in parts if part)
 
@@ -226,24 +234,23 @@ def clock(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(seconds))
 
 
-def _evidence(why: Mapping[str, Any]) -> str:
-    facts = [f"since {clock(why['since'])}"] if why.get("since") else ["since an earlier version"]
-    if why.get("step") is not None:
-        facts.append(f"at the step {why['step']} of batch {why['batch']}")
-    if why.get("boot_id"):
-        facts.append(f"last seen in boot {why['boot_id']}")
-    if why.get("load_balancer"):
-        facts.append(f"{why['load_balancer']} in the load balancer before")
+def _evidence(why: Quarantine) -> str:
+    facts = [f"since {clock(why.since)}"] if why.since else ["since an earlier version"]
+    if why.step is not None:
+        facts.append(f"at the step {why.step} of batch {why.batch}")
+    if why.boot_id:
+        facts.append(f"last seen in boot {why.boot_id}")
+    if why.load_balancer:
+        facts.append(f"{why.load_balancer} in the load balancer before")
     return ", ".join(facts)
 
 
-def service_text(why: Mapping[str, Any]) -> str:
+def service_text(why: Quarantine) -> str:
     """Whether a quarantined host was seen out of service; records of version 0.6 do not say."""
-    if why.get("out_of_service") is None:
+    if why.out_of_service is None:
         return "NOT known to be out of service: no look at the load balancer was written down"
-    told = "out of service" if why["out_of_service"] else "NOT seen out of service"
-    seen = "; ".join(str(why[part]) for part in ("seen", "noted") if why.get(part))
-    return f"{told}: {seen}"
+    told = "out of service" if why.out_of_service else "NOT seen out of service"
+    return f"{told}: {'; '.join(filter(None, (why.seen, why.noted)))}"
 
 
 def listed(names: Sequence[str]) -> str:
@@ -279,11 +286,11 @@ def _change(row: Mapping[str, Any]) -> str:
     return now + f" (stored: {value_text(row['persistent'])})"
 
 
-def _both(row: Mapping[str, Any]) -> str:
+def _both(row: Mapping[str, object]) -> str:
     return f"{value_text(row['runtime'])} (stored: {value_text(row['persistent'])})"
 
 
-def value_text(value: Any) -> str:
+def value_text(value: object) -> str:
     """A value of a setting, in a line."""
     if value is None:
         return "not set"

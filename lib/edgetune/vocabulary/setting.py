@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One setting of one host, as requests, plans and journals have it."""
 
-from typing import Dict, Optional, Sequence
+from typing import Any, Dict, Optional, Sequence
 
 from edgetune.vocabulary.kinds import KINDS
 from edgetune.vocabulary.values import Target, Value
@@ -27,6 +27,12 @@ class Setting:
     def id(self) -> str:
         """Names it on a host, such as ``nic.rps:eth0``."""
         return KINDS[self.kind].id_of(self.target)
+
+    @staticmethod
+    def of(document: Any) -> "Setting":
+        """From JSON; KeyError where that is none."""
+        kind, target, value = (document[name] for name in ("kind", "target", "value"))
+        return Setting(kind, target, value, document.get("only"), document.get("restart"))
 
     def with_value(self, value: Value) -> "Setting":
         """The same with another value."""

@@ -100,10 +100,9 @@ class Entry:
     @staticmethod
     def of(data: Any) -> "Entry":
         """From the journal's file."""
-        names = ("kind", "target", "value", "only", "restart")
         if not KINDS.on_hosts(data["kind"]):
             raise OtherVersion(f"knows the kind {data['kind']!r}")
-        setting = Setting(*(data[name] for name in names))
+        setting = Setting.of(data)
         # Journals did not always say what was wanted.
         wanted, before = data.get("wanted", setting.value), Reading(**data["before"])
         return Entry(setting, wanted, before, data["snapshot"], **data["changes"])

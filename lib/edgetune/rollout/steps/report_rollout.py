@@ -8,7 +8,6 @@ import os
 import tempfile
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +26,8 @@ from edgetune.rollout.site import Site
 
 if TYPE_CHECKING:
     from edgetune.metrics.series import Window
-    from edgetune.report.page import Material
+    from edgetune.report.page import Event, Material
 
-Document = Mapping[str, Any]
 _SLOTS = 240
 """How many a picture has at most."""
 _SAMPLES = 3
@@ -85,12 +83,12 @@ def _material(opened: Record) -> Material:
     if head.baseline and baseline is None and head.state != "baseline":
         missing.append("The record has no baseline.")
     return Material(
-        head=asdict(head),
+        head=head,
         plan=opened.plan,
         baseline=baseline,
         looks=_looks(opened, missing),
-        batches=[asdict(batch) for batch in opened.batches()],
-        window=_window(opened, baseline, phases(asdict(head)["history"], now)[-1].end, missing),
+        batches=list(opened.batches()),
+        window=_window(opened, baseline, phases(head.history, now)[-1].end, missing),
         pauses=_pauses(head, pauses),
         paused="" if head.state in ENDED else pause_text(head.pop, pauses) or why_frozen(head),
         waits=_waits(opened),
@@ -103,15 +101,18 @@ def _material(opened: Record) -> Material:
 def _waits(opened: Record) -> str:
     """What the present batch waits for; a state that changes no host has none."""
     wait = opened.wait if opened.head.state in CHANGES_HOSTS else None
-    return wait_text(asdict(wait)) if wait else ""
+    return wait_text(wait) if wait else ""
 
 
-def _pauses(head: Head, pauses: Mapping[str, Pause]) -> list[Document]:
+def _pauses(head: Head, pauses: Mapping[str, Pause]) -> list[Event]:
     """Those of its time; of each cause only the last one is known."""
+    from edgetune.report.page import Event
+
     end = head.history[-1].at if head.state in ENDED else math.inf
     return [
-        {"cause": cause, **asdict(pause)}
+        Event(pause.at, "state", "paused" if pause.paused else "resumed", text, pause.by)
         for cause, pause in pauses.items()
+        for text in [": ".join(filter(None, (cause, pause.reason)))]
         if head.created <= pause.at <= end
     ]
 

@@ -112,8 +112,8 @@ def _left(site: Site, head: Head) -> str:
     try:
         out = out_of_service(Rollout(site, head).batches())
     except EdgetuneError:
-        return left_text(asdict(head), None)
-    return left_text(asdict(head), out)
+        return left_text(head, None)
+    return left_text(head, out)
 
 
 def out_of_service(batches: Iterable[Batch]) -> list[str]:
@@ -140,11 +140,11 @@ def _wait(site: Site, head: Head) -> str:
         wait = Rollout(site, head).wait
     except EdgetuneError as error:
         return f"what it waits for is not known: {one_line(str(error))}"
-    return wait_text(asdict(wait)) if wait else ""
+    return wait_text(wait) if wait else ""
 
 
 def _text(notices: list[str], heads: list[Head], waits: Mapping[str, str]) -> str:
-    texts = [rollout_text(asdict(head), waits.get(head.id, "")) for head in heads]
+    texts = [rollout_text(head, waits.get(head.id, "")) for head in heads]
     texts = texts or ["No rollouts."]
     return "\n\n".join([*notices, *texts])
 

@@ -3,6 +3,13 @@
 
 from edgetune.vocabulary.grammar import LINE, Text
 from edgetune.vocabulary.kind import Field, Kind
+from edgetune.vocabulary.values import Target
+
+
+def attribute_of(target: Target) -> str:
+    """The name of the attribute."""
+    return target["attribute"]
+
 
 KIND = Kind(
     name="bios.attribute",
