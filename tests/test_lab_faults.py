@@ -537,7 +537,8 @@ class TestTheWhole:
         assert cli.main(["lab", "console", "e001", "--", "hostname"]) == 0
         assert capsys.readouterr().out == "e001\n"
         assert cli.main(["lab", "console", "e001", "false"]) == 2
-        assert capsys.readouterr().err == "edgetune: e001: false: exit status 1\n"
+        told = "edgetune: e001: false: exit status 1\n  next:       edgetune lab status\n"
+        assert capsys.readouterr().err == told
         assert cli.main(["lab", "fault", "cut", "e001"]) == 0
         assert pop.status(home)["faults"]["cut"] == ["e001"]  # type: ignore[index]
         assert cli.main(["lab", "heal"]) == 0

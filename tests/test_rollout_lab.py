@@ -45,7 +45,7 @@ def test_a_tuning_that_hurts_is_taken_back_to_the_byte(practice: Practice) -> No
     before, lost = practice.fingerprints(), practice.lost()
     done = practice.roll_out("tuning=tiny_accept_queue", *FOUR)
     found = (done["exit"], done["outcome"], done["verdict"])
-    assert found == (1, "rolled_back", "degraded"), done["text"]
+    assert found == (3, "rolled_back", "degraded"), done["text"]
     assert practice.fingerprints() == before
     assert practice.serving() == set(practice.hosts)
     assert practice.lost() == lost
@@ -67,7 +67,7 @@ def test_a_host_that_fails_in_the_baseline_is_the_reason_that_is_told(practice: 
     finally:
         practice.on("e003", "rm /usr/local/sbin/python3")
     output = json.loads(out)["result"]["output"]
-    assert (process.returncode, output["outcome"]) == (1, "rolled_back"), err
+    assert (process.returncode, output["outcome"]) == (3, "rolled_back"), err
     ended = "rolled_back: every host is as it was; why it was taken back: check_baseline: "
     assert output["message"].startswith(ended)
     assert "e003" in output["message"]

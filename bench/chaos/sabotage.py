@@ -53,7 +53,9 @@ NO_WAIT = (
         "    return server.sessions == 0 or _goes_on(",
         "    return True or _goes_on(",
     ),
-    Edit(CHECK_DRAINED, "        if sessions == 0 or _goes_on(", "        if True or _goes_on("),
+    Edit(
+        CHECK_DRAINED, "        if not answer.sessions or _goes_on(", "        if True or _goes_on("
+    ),
 )
 
 SABOTAGES: Mapping[str, Sabotage] = {

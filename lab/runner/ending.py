@@ -37,8 +37,16 @@ _STATUS = {
 
 
 def exit_status(execution: Execution) -> int:
-    """Of a run that no signal canceled."""
-    return 0 if execution.status == "succeeded" else _STATUS.get(_reason_of(execution), FAILED)
+    """Of a run that no signal canceled.
+
+    A rollout that was taken back failed, whatever word the step has that ended it.
+    """
+    if execution.status == "succeeded":
+        return 0
+    payload = execution.payload if isinstance(execution.payload, dict) else {}
+    if payload.get("outcome") == State.ROLLED_BACK:
+        return FAILED
+    return _STATUS.get(_reason_of(execution), FAILED)
 
 
 def problem_of(execution: Execution, story: Story | None) -> str:
