@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Optional
 
 from edgetune.durations import roughly
@@ -43,8 +44,8 @@ class Progress(Listener):
         with self._lock:
             self._running.append(execution)
             self._meet(execution)
-        if not self._ticker.ident:
-            self._ticker.start()
+            if not self._ticker.ident:
+                self._ticker.start()
 
     def finished(self, execution: Execution) -> None:
         with self._lock:
@@ -64,7 +65,9 @@ class Progress(Listener):
 
     def _tick(self) -> None:
         while not self._closed.wait(_EVERY_SECONDS):
-            self._look()
+            # What a busy store does not tell now is shown a second later, or at the end.
+            with suppress(Exception):
+                self._look()
 
     def _look(self) -> None:
         stories = list(self._stories())
