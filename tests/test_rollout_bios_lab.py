@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lab import pop as lab
-from tests.practice import FOUR, LONGER, Practice, needs_lab, practising
+from tests.practice import FOUR, Practice, longer, needs_lab, practising
 
 pytestmark = needs_lab
 
@@ -70,7 +70,7 @@ def test_home_snoop_is_promoted_in_a_surge_and_taken_back_though_killed(
     for held in practice.run("rollout_status", "state=held")["ids"]:  # as Practice.roll_out does
         assert practice.run("roll_back_pop", f"rollout={held}")["outcome"] == "rolled_back"
         began = of_all(practice, "boots")
-        said = surged(practice, "rollout_pop", "tuning=home_snoop", *FOUR, *LONGER)
+        said = surged(practice, "rollout_pop", "tuning=home_snoop", *longer(FOUR))
     assert "improved: Test hosts dropped" in said
     (rollout,) = practice.run("rollout_status", "state=complete")["ids"]
     assert snoop_modes(practice) == {"home"}
