@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Optional
 
 from edgetune.durations import roughly
+from edgetune.errors import EdgetuneError
 from lab.runner.display import message_of
 from lab.runner.execution import Execution, Listener
 from lab.runner.screen import Screen
@@ -56,7 +57,9 @@ class Progress(Listener):
             self._screen.line(row_text(row))
 
     def close(self) -> None:
-        """Show what has happened until now, and nothing more."""
+        """Show what has happened until now, and nothing more, however often it is called."""
+        if self._closed.is_set():
+            return
         self._closed.set()
         if self._ticker.ident:
             self._ticker.join()
@@ -65,11 +68,14 @@ class Progress(Listener):
 
     def _tick(self) -> None:
         while not self._closed.wait(_EVERY_SECONDS):
-            # What a busy store does not tell now is shown a second later, or at the end.
-            with suppress(Exception):
-                self._look()
+            self._look()
 
     def _look(self) -> None:
+        """What a store does not tell now is shown a second later, or at the end."""
+        with suppress(EdgetuneError):
+            self._show()
+
+    def _show(self) -> None:
         stories = list(self._stories())
         for story in stories:
             self._show_news(story, several=len(stories) > 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -87,7 +87,7 @@ class Story:
         """How long it lasts already, and about how long all of it takes; of a way back, its own."""
         head = self.head
         if head.state == State.ROLLING_BACK:
-            begun = phases(asdict(head)["history"], time.time())[-1].start
+            begun = phases(head.history, time.time())[-1].start
             return roughly(round(max(0.0, time.time() - begun)))
         passed = roughly(round(max(0.0, time.time() - head.created)))
         return f"{passed} of about {roughly(self._record.plan.seconds)}"
