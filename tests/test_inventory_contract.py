@@ -7,7 +7,6 @@ inventories to try them on.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,39 +18,27 @@ from edgetune.errors import InputError
 from edgetune.inventories import INVENTORIES, inventory_class, open_inventory
 from edgetune.inventory import Bmc, Host, Inventory, LoadBalancer, Pop
 from tests import inventories
-from tests.builders import ROOT, inventory_document
+from tests.builders import inventory_document
 from tests.inventories import TestInventory
+from tests.port import Port
+
+PORT = Port(
+    what="source",
+    folder="lib/edgetune/inventories",
+    holds="INVENTORY",
+    class_of=inventory_class,
+    tried_by=inventories,
+    has="KEPT",
+)
 
 
 def _lacks(name: str) -> str:
     """What a source's file does not hold, as a sentence; "" for a whole one."""
-    path = f"lib/edgetune/inventories/{name}.py"
-    try:
-        made = inventory_class(name)
-    except AttributeError:
-        return f"{path} has no INVENTORY, the class of its source"
-    lacks = sorted(getattr(made, "__abstractmethods__", ()))
-    if lacks:
-        return f"{path}: {made.__name__} has no {', '.join(lacks)}"
-    taken = list(inspect.signature(made).parameters)
-    return "" if taken == ["path"] else f"{path}: {made.__name__} takes {taken}, not the path alone"
+    made, lacks = PORT.made(name)
+    return PORT.takes(name, ["path"], "not the path alone") if made else lacks
 
 
-def _untried(name: str) -> str:
-    """Why nothing tries a source, as a sentence, or ""."""
-    path = f"tests/inventories/{name}.py"
-    if not (ROOT / path).exists():
-        return f"nothing tries the source {name!r}: {path} is missing"
-    found = getattr(inventories.of(name), "KEPT", None)
-    return "" if found else f"nothing tries the source {name!r}: {path} has no KEPT"
-
-
-TRIALS = [
-    pytest.param((name, begin), id=f"{name}-{kind}")
-    for name in INVENTORIES
-    if not _lacks(name) and not _untried(name)
-    for kind, begin in inventories.of(name).KEPT.items()
-]
+TRIALS = PORT.trials([name for name in INVENTORIES if not _lacks(name)])
 
 
 @pytest.mark.parametrize("name", INVENTORIES)
@@ -61,7 +48,7 @@ def test_a_source_s_file_holds_all_that_is_asked_of_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", INVENTORIES)
 def test_a_source_has_an_inventory_to_be_tried_on(name: str) -> None:
-    assert not _untried(name), _untried(name)
+    assert not PORT.untried(name), PORT.untried(name)
 
 
 def test_the_source_that_ships_is_found_and_tried() -> None:

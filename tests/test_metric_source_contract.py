@@ -7,7 +7,6 @@ the hosts to try them on.
 
 from __future__ import annotations
 
-import inspect
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,43 +24,32 @@ from edgetune.texts import LONGEST_LINE
 from tests import metric_sources
 from tests.builders import ROOT, inventory_document, write_yaml
 from tests.metric_sources import TestHosts
+from tests.port import Port
+
+PORT = Port(
+    what="metric source",
+    folder="lib/edgetune/metrics/sources",
+    holds="SOURCE",
+    class_of=source_class,
+    tried_by=metric_sources,
+    has="MEASURED",
+    members=("fields",),
+)
 
 
 def _lacks(name: str) -> str:
     """What a source's file does not hold, as a sentence; "" for a whole one."""
-    path = f"lib/edgetune/metrics/sources/{name}.py"
-    try:
-        made = source_class(name)
-    except AttributeError:
-        return f"{path} has no SOURCE, the class of its source"
-    lacks = [] if hasattr(made, "fields") else ["fields"]
-    lacks += sorted(getattr(made, "__abstractmethods__", ()))
-    if lacks:
-        return f"{path}: {made.__name__} has no {', '.join(lacks)}"
-    if not made.__doc__:
-        return f"{path}: {made.__name__} has no docstring, which docs/reference shows"
-    taken = list(inspect.signature(made).parameters)
-    if taken != ["connections"]:
-        return f"{path}: {made.__name__} takes {taken}, not the connections alone"
-    return f"{path}: entries of all sources have source" if "source" in made.fields else ""
-
-
-def _untried(name: str) -> str:
-    """Why nothing tries a source, as a sentence, or ""."""
-    path = f"tests/metric_sources/{name}.py"
-    if not (ROOT / path).exists():
-        return f"nothing tries the metric source {name!r}: {path} is missing"
-    found = getattr(metric_sources.of(name), "MEASURED", None)
-    return "" if found else f"nothing tries the metric source {name!r}: {path} has no MEASURED"
+    made, lacks = PORT.made(name)
+    if made is None:
+        return lacks
+    wrong = PORT.takes(name, ["connections"], "not the connections alone")
+    of_all = "source" in source_class(name).fields
+    told = f"{PORT.path_of(name)}: entries of all sources have source"
+    return wrong or (told if of_all else "")
 
 
 WHOLE = [name for name in SOURCES if not _lacks(name)]
-TRIALS = [
-    pytest.param((name, begin), id=f"{name}-{kind}")
-    for name in WHOLE
-    if not _untried(name)
-    for kind, begin in metric_sources.of(name).MEASURED.items()
-]
+TRIALS = PORT.trials(WHOLE)
 
 
 @pytest.mark.parametrize("name", SOURCES)
@@ -71,7 +59,7 @@ def test_a_source_s_file_holds_all_that_is_asked_of_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_source_has_hosts_to_be_tried_on(name: str) -> None:
-    assert not _untried(name), _untried(name)
+    assert not PORT.untried(name), PORT.untried(name)
 
 
 def test_the_source_that_ships_is_found_and_tried() -> None:

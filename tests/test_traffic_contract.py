@@ -7,7 +7,6 @@ the load balancers to try them on.
 
 from __future__ import annotations
 
-import inspect
 import re
 import time
 from collections.abc import Iterator
@@ -21,52 +20,39 @@ from edgetune.inventories.yaml import YamlInventory
 from edgetune.rollout.in_service import ADMITTED, hosts_in_service
 from edgetune.traffic import DRIVERS, DrainDriver, driver_class, open_driver
 from tests import load_balancers
-from tests.builders import ROOT, inventory_document, write_yaml
+from tests.builders import inventory_document, write_yaml
 from tests.load_balancers import SERVERS, TestBalancer
+from tests.port import Port
 
 FIRST, SECOND, OTHER = SERVERS[:3]
 
 
+PORT = Port(
+    what="driver",
+    folder="lib/edgetune/traffic/drivers",
+    holds="DRIVER",
+    class_of=driver_class,
+    tried_by=load_balancers,
+    has="LOAD_BALANCERS",
+    members=("fields", "advice"),
+    processes=("real",),
+)
+
+
 def _lacks(name: str) -> str:
     """What a driver's file does not hold, as a sentence; "" for a whole one."""
-    path = f"lib/edgetune/traffic/drivers/{name}.py"
-    try:
-        made = driver_class(name)
-    except AttributeError:
-        return f"{path} has no DRIVER, the class of its driver"
-    lacks = [own for own in ("fields", "advice") if not hasattr(made, own)]
-    lacks += sorted(getattr(made, "__abstractmethods__", ()))
-    if lacks:
-        return f"{path}: {made.__name__} has no {', '.join(lacks)}"
-    if not made.__doc__:
-        return f"{path}: {made.__name__} has no docstring, which docs/reference shows"
-    taken = list(inspect.signature(made).parameters)
-    if taken != list(made.fields):
-        return f"{path}: {made.__name__} takes {taken}, and its fields are {list(made.fields)}"
-    of_all = {"driver", "checks"} & set(taken)
-    return f"{path}: entries of all drivers have {', '.join(of_all)}" if of_all else ""
-
-
-def _untried(name: str) -> str:
-    """Why nothing tries a driver, as a sentence, or ""."""
-    path = f"tests/load_balancers/{name}.py"
-    if not (ROOT / path).exists():
-        return f"nothing tries the driver {name!r}: {path} is missing"
-    found = hasattr(load_balancers.of(name), "LOAD_BALANCERS")
-    return "" if found else f"nothing tries the driver {name!r}: {path} has no LOAD_BALANCERS"
+    made, lacks = PORT.made(name)
+    if made is None:
+        return lacks
+    fields = list(driver_class(name).fields)
+    wrong = PORT.takes(name, fields, f"and its fields are {fields}")
+    of_all = {"driver", "checks"} & set(fields)
+    told = f"{PORT.path_of(name)}: entries of all drivers have {', '.join(of_all)}"
+    return wrong or (told if of_all else "")
 
 
 WHOLE = [name for name in DRIVERS if not _lacks(name)]
-TRIALS = [
-    pytest.param(
-        (name, start),
-        id=f"{name}-{kind}",
-        marks=[pytest.mark.processes] if kind == "real" else [],
-    )
-    for name in WHOLE
-    if not _untried(name)
-    for kind, start in load_balancers.of(name).LOAD_BALANCERS.items()
-]
+TRIALS = PORT.trials(WHOLE)
 
 
 @pytest.mark.parametrize("name", DRIVERS)
@@ -76,7 +62,7 @@ def test_a_driver_s_file_holds_all_that_is_asked_of_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", DRIVERS)
 def test_a_driver_has_a_load_balancer_to_be_tried_on(name: str) -> None:
-    assert not _untried(name), _untried(name)
+    assert not PORT.untried(name), PORT.untried(name)
     assert load_balancers.of(name).LOAD_BALANCERS
 
 
