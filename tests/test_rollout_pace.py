@@ -272,6 +272,33 @@ class EachMinute:
         return at < 0 or round(at) % 60 == 10
 
 
+def each_minute(folder: Path, wait: bool, ago: float) -> Soaking:
+    """A rollout whose soak ended ``ago`` seconds ago, and was sampled every 60 s."""
+    world = Soaking(folder, looks=1)
+    for state in ("changing", "soaking"):
+        world.mark(state)
+    begin = world.now - ago - 600
+    world.keep("soak", [begin, begin + 600])
+    world.keep("wait", wait)
+    rates = dict.fromkeys(world.hosts_of("control"), 3.0)
+    rates.update(dict.fromkeys(world.hosts_of("test"), 0.0))
+    world.site.samples.add("lab1", as_samples(samples(rates, begin, 700, "boot 1", seed=15)))
+    world.site.samples = EachMinute(world.site.samples, begin)  # type: ignore[assignment]
+    return world
+
+
+@pytest.mark.parametrize(
+    ("wait", "ago", "knows"), [(False, 30, False), (False, 65, True), (True, 30, True)]
+)
+def test_what_a_look_will_find_is_known_once_the_sample_after_it_may_have_come(
+    tmp_path: Path, wait: bool, ago: float, knows: bool
+) -> None:
+    """The guard sees harm before the look; with a sample fewer it could see something else."""
+    world = each_minute(tmp_path, wait, ago)
+    opened = as_owner(world.site, world.rollout)
+    assert (Soak(opened).foreseen() is not None) is knows
+
+
 @pytest.mark.parametrize(
     ("wait", "decision"),
     [(False, "promote"), (True, "hold")],
@@ -281,18 +308,7 @@ def test_a_soak_that_the_rule_samples_is_judged_at_the_pace_of_the_rule(
     tmp_path: Path, wait: bool, decision: str
 ) -> None:
     """Its newest sample is 50 s old at the end, which is late for a plan of one each 10 s alone."""
-    world = Soaking(tmp_path, looks=1)
-    for state in ("changing", "soaking"):
-        world.mark(state)
-    begin = world.now - 700
-    world.keep("soak", [begin, begin + 600])
-    world.keep("wait", wait)
-    rates = {
-        **dict.fromkeys(world.hosts_of("control"), 3.0),
-        **dict.fromkeys(world.hosts_of("test"), 0.0),
-    }
-    world.site.samples.add("lab1", as_samples(samples(rates, begin, 700, "boot 1", seed=15)))
-    world.site.samples = EachMinute(world.site.samples, begin)  # type: ignore[assignment]
+    world = each_minute(tmp_path, wait, ago=100)
     told = compare_groups(world.site, world.rollout)
     assert told["decision"] == decision, told["message"]
     assert ("the newest sample is 50s old" in told["message"]) is wait

@@ -89,8 +89,7 @@ class Head:
     """The rollout as a whole; ``baseline`` and ``soak`` are [start, end] in epoch seconds,
     ``usual_load`` is the most packets per second that the PoP took during the baseline,
     ``first_look`` the number of the present soak's first look, ``verdict`` what the newest one came
-    to (None before), ``channel`` the chat channel in
-    which it was asked for.
+    to (None before), ``channel`` the chat channel in which it was asked for.
 
     ``wait`` says that its workflow stays until the end of the soak, ``taken_over`` when it was
     last taken from a workflow that may have an action running still, ``recoveries`` how often

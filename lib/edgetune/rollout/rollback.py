@@ -22,9 +22,8 @@ _RECENT = 3
 
 
 def plan_restore(opened: Rollout) -> None:
-    """Write the batches of a rollback: hosts out of service first, the rest within
-    ``min_in_service``,
-    the sickest first. With the head's ``only`` no other host is visited."""
+    """Write the batches of a rollback: hosts out of service first, then the sickest first, within
+    ``min_in_service``. With the head's ``only`` no other host is visited."""
     touched, only = _touched(opened), opened.head.only
     if only:
         touched = {name: touched[name] for name in only if name in touched}

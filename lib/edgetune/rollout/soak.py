@@ -52,8 +52,10 @@ class Soak:
         """The ends of the looks that are due, with ``now`` of one that is not."""
         at, until = time.time(), self._until
         ends = [end for end in self._schedule if until + _SAME_TIME < end <= at]
-        fresh = at - max([until, *ends]) >= 2 * self._plan.options.interval
-        return [*ends, at] if now and fresh and at < self._over else ends
+        if not now or at >= self._over:
+            return ends
+        fresh = at - max([until, *ends]) >= 2 * self._interval(at)
+        return [*ends, at] if fresh else ends
 
     @property
     def next_end(self) -> float:
@@ -86,9 +88,8 @@ class Soak:
         all its samples: from then on it says the same whoever takes it, and however often, so it
         spends no alpha of its own.
         """
-        complete = time.time() - self._plan.options.interval
         for end in self.due(now=False):
-            if end > complete or self.has_decided:
+            if end > time.time() - self._interval(end) or self.has_decided:
                 break
             self._take(end)
         return self.looks[-1] if self.has_decided else None
@@ -157,7 +158,8 @@ class Soak:
         judged = [look for look in self.looks if look.block]
         blocks = [look.block for look in judged if look.block]
         begin = max([self._start, *(block.end for block in blocks)])
-        plan = self._at_its_pace(end)
+        options = replace(self._plan.options, interval=self._interval(end))
+        plan = replace(self._plan, options=options)
         block, newest = self._block(plan, baseline, begin, end)
         earlier = judged[-1] if judged else None
         strata = _compared(self._opened)
@@ -165,17 +167,17 @@ class Soak:
         look = take_look(plan, strata, baseline, blocks, moment, earlier, newest)
         return replace(look, block=block)
 
-    def _at_its_pace(self, end: float) -> Plan:
-        """The plan, with the interval at which a rule samples the soak: no sample comes sooner.
+    def _interval(self, end: float) -> int:
+        """Seconds from one sample of the soak to the next before ``end``, as far as is in order.
 
-        Samples that come more rarely than ``sample_running`` takes them are late all the same.
+        That of the plan, where the workflow samples. Where the rule ``sample_running`` does, no
+        sample comes sooner than it ticks; one that comes later than that is late.
         """
-        options = self._plan.options
-        if self._opened.head.wait or options.interval >= SAMPLED_EVERY:
-            return self._plan
+        planned = self._plan.options.interval
+        if self._opened.head.wait or planned >= SAMPLED_EVERY:
+            return planned
         seen = spacing(self._opened, max(self._start, end - RECENT * SAMPLED_EVERY), end)
-        interval = max(options.interval, min(round(seen), SAMPLED_EVERY))
-        return replace(self._plan, options=replace(options, interval=interval))
+        return max(planned, min(round(seen), SAMPLED_EVERY))
 
     def _block(
         self, plan: Plan, baseline: Baseline, start: float, end: float
