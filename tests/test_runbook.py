@@ -30,6 +30,8 @@ PAGES = {
 RUNBOOK = PAGES["docs/runbook.md"]
 SOURCES = ("lib/edgetune", "workflows", "actions")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# A line of the runbook's texts that is indented goes on from the one before.
+_GOES_ON = re.compile(r"\n {4,}(?=\S)")
 GAP = "\0"
 LOOP = "for rule in "
 
@@ -37,7 +39,8 @@ LOOP = "for rule in "
 def fenced(page: str, *kinds: str) -> Iterator[str]:
     for kind, text in FENCE.findall(page):
         if kind in kinds:
-            yield from text.replace("\\\n", " ").splitlines()
+            whole = _GOES_ON.sub(" ", text) if kind == "text" else text
+            yield from whole.replace("\\\n", " ").splitlines()
 
 
 def code(page: str) -> Iterator[str]:
