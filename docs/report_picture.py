@@ -27,7 +27,7 @@ from edgetune.documents.head import Entry  # noqa: E402
 from edgetune.documents.plan import Plan  # noqa: E402
 from edgetune.metrics.series import Window, read_window  # noqa: E402
 from edgetune.report import page as report  # noqa: E402
-from edgetune.report.course import compared  # noqa: E402
+from edgetune.report.timeseries import compared  # noqa: E402
 from tests.builders import samples, table_of  # noqa: E402
 from tests.test_lib_report import METRICS, SLOT, START, material  # noqa: E402
 
@@ -58,7 +58,7 @@ def picture(kept: report.Material) -> str:
     for own in shown:
         body.append(_text(LEFT, top, own.title, weight=600))
         body.append(_text(WIDTH - LEFT, top, own.unit, fill=SOFT, anchor="end"))
-        body.append(_placed(draw.course(own), top + 4, 200))
+        body.append(_placed(draw.timeseries(own), top + 4, 200))
         top += 226
     body.append(_text(LEFT, top, "Change of each host", weight=600))
     body.append(_placed(draw.spread(rest["host_picture"]), top + 4, 112))

@@ -3,9 +3,9 @@ from __future__ import annotations
 
 from resume_all import ResumeAll
 
+from edgetune.rollout.kill_switch import stopped_by
 from edgetune.rollout.steps.drain_hosts import drain_hosts
 from edgetune.rollout.steps.stop_all import stop_all
-from edgetune.rollout.switch import stopped_by
 from tests.action_case import EdgetuneActionTestCase
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import requests
 
-from edgetune.backends import Database
 from edgetune.bmc.credentials import Credentials
+from edgetune.connections import Database
 from edgetune.errors import EdgetuneError, InputError, RefusedError
 from edgetune.inventories.yaml import YamlInventory
 from edgetune.inventory import NAME, LoadBalancer

@@ -24,6 +24,7 @@ from edgetune.documents.words import Decision, Verdict
 from edgetune.entry import run_step, safe, safe_text
 from edgetune.errors import RefusedError
 from edgetune.report.text import plan_text, verdict_text
+from edgetune.rollout.kill_switch import stopped_by
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.diagnose_hosts import diagnose_hosts
@@ -39,7 +40,6 @@ from edgetune.rollout.steps.sample_hosts import sample_hosts
 from edgetune.rollout.steps.set_rollout_state import set_rollout_state
 from edgetune.rollout.steps.stop_all import stop_all
 from edgetune.rollout.steps.take_over_rollout import take_over_rollout
-from edgetune.rollout.switch import stopped_by
 from lab.runner.display import errors_of
 from tests.builders import as_samples, concluded, plan
 from tests.hostile import HOSTILE, assert_harmless, evaluated, rendered

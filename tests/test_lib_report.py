@@ -31,10 +31,10 @@ from edgetune.judge.power import prospect
 from edgetune.judge.rows import packed_rows
 from edgetune.metrics.series import Window, read_window
 from edgetune.report.axes import Axis, around, clock_ticks, number, of_ratios
-from edgetune.report.course import Course, courses
 from edgetune.report.page import Event, Material, page
 from edgetune.report.phases import Phase, phases
 from edgetune.report.pictures import forest, host_picture, time_picture
+from edgetune.report.timeseries import Timeseries, timeseries_of
 from edgetune.texts import one_line
 from tests.builders import plan, samples, table_of
 from tests.hostile import HOSTILE
@@ -327,8 +327,8 @@ def test_a_page_of_a_large_pop_is_small(tmp_path: Path) -> None:
     assert said(html).count("changed") > 200
 
 
-def test_the_course_is_relative_to_each_groups_own_baseline(whole: Material) -> None:
-    first, guard, _ = courses(whole.plan, whole.baseline, whole.looks, whole.window)
+def test_the_time_series_is_relative_to_each_groups_own_baseline(whole: Material) -> None:
+    first, guard, _ = timeseries_of(whole.plan, whole.baseline, whole.looks, whole.window)
     assert (first.metric, first.relative, guard.relative) == ("listen_drops", True, False)
     for group, factor in (("test", 0.3), ("control", 1.0)):
         assert [round(value, 1) for _, _, value in first.steps[group]] == [1, 1, factor, factor]
@@ -346,19 +346,19 @@ def set_events(block: Block | None, hosts: Sequence[str], events: float) -> None
     block.metrics["listen_drops"] = Counted(packed_rows(rows))
 
 
-def test_the_course_after_a_baseline_without_events_has_a_unit(tmp_path: Path) -> None:
+def test_the_time_series_after_a_baseline_without_events_has_a_unit(tmp_path: Path) -> None:
     whole = material(tmp_path, usual=0.0)
     set_events(whole.looks[0].block, whole.plan.groups["test"], 60.0)
-    first, *_ = courses(whole.plan, whole.baseline, whole.looks, None)
+    first, *_ = timeseries_of(whole.plan, whole.baseline, whole.looks, None)
     assert (first.relative, first.unit) == (False, "per million packets")
     assert round(first.steps["test"][2][2], 2) == 100
 
 
-def test_hosts_that_were_not_compared_are_not_in_the_course(whole: Material) -> None:
+def test_hosts_that_were_not_compared_are_not_in_the_one(whole: Material) -> None:
     gone = whole.plan.groups["test"][0]
     del whole.looks[-1].hosts["listen_drops"][gone]
     set_events(whole.looks[0].block, [gone], 1e9)
-    first = courses(whole.plan, whole.baseline, whole.looks, None)[0]
+    first = timeseries_of(whole.plan, whole.baseline, whole.looks, None)[0]
     assert max(first.values) < 2
     assert f"{gone} test changed, not compared" in said(page(whole))
 
@@ -393,7 +393,7 @@ def test_phases_follow_the_history() -> None:
 def test_a_picture_has_room_for_all_it_shows() -> None:
     steps = {"test": [(0.0, 50.0, 1.0), (50.0, 60.0, 7.0)], "control": [(0.0, 50.0, 1.0)]}
     slots = {"test": [(5.0, 1.5), (15.0, math.nan), (25.0, 0.5)], "control": []}
-    own = Course("listen_drops", "per s", True, steps, slots)
+    own = Timeseries("listen_drops", "per s", True, steps, slots)
     drawn = time_picture(own, [Phase("baseline", 0, 90), Phase("changing", 90, 100)])
     control, test = drawn.lines
     assert test.steps.count("M") == 1 and test.slots.count("M") == 2
@@ -407,10 +407,10 @@ def test_a_picture_has_room_for_all_it_shows() -> None:
 
 def test_labels_do_not_stand_on_each_other() -> None:
     steps = {"test": [(0.0, 50.0, 1.01)], "control": [(0.0, 50.0, 1.0)]}
-    own = Course("cpu", "share", True, steps, {"test": [], "control": []})
+    own = Timeseries("cpu", "share", True, steps, {"test": [], "control": []})
     one, other = time_picture(own, [Phase("baseline", 0, 90)]).lines
     assert abs(one.beside - other.beside) >= 13 or one.beside == other.beside
-    same = Course("cpu", "share", True, {**steps, "test": steps["control"]}, own.slots)
+    same = Timeseries("cpu", "share", True, {**steps, "test": steps["control"]}, own.slots)
     one, other = time_picture(same, [Phase("baseline", 0, 90)]).lines
     assert abs(one.beside - other.beside) >= 13
 

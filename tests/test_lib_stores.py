@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from edgetune.backends import Database
 from edgetune.config import read_config
+from edgetune.connections import Database
 from edgetune.documents.reading import encoded
 from edgetune.documents.sample import Sample, sample_answer
 from edgetune.errors import DamagedError, FencedError, InputError, NoAnswerError, StoreError

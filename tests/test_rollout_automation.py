@@ -10,7 +10,7 @@ from typing import Any, Callable
 
 import pytest
 
-from edgetune.backends import Database
+from edgetune.connections import Database
 from edgetune.errors import StoreError
 from edgetune.files import load_yaml
 from edgetune.rollout.automation import ALWAYS, QUIET, SOAKING

@@ -10,7 +10,7 @@ from typing import Any, Callable
 
 import pytest
 
-from edgetune.backends import Database
+from edgetune.connections import Database
 from edgetune.errors import DamagedError, EdgetuneError, FencedError, RefusedError, StoreError
 from edgetune.metrics.samples import RedisSamples
 from edgetune.rollout.claims import Claim, RedisClaims, SqliteClaims

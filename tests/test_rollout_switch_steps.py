@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from edgetune.backends import Database
+from edgetune.connections import Database
 from edgetune.errors import FencedError, RefusedError, StoreError
 from edgetune.rollout import lease
+from edgetune.rollout.kill_switch import RESUMED_KEY, STOP_KEY, refuse_if_stopped, stopped_by
 from edgetune.rollout.steps.apply_tuning import apply_tuning
 from edgetune.rollout.steps.check_drained import check_drained
 from edgetune.rollout.steps.check_rebooted import check_rebooted
@@ -24,7 +25,6 @@ from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.stop_all import stop_all
 from edgetune.rollout.steps.undrain_hosts import undrain_hosts
 from edgetune.rollout.steps.verify_hosts import verify_hosts
-from edgetune.rollout.switch import RESUMED_KEY, STOP_KEY, refuse_if_stopped, stopped_by
 from tests.world import World, changing
 
 

@@ -16,7 +16,7 @@ import yaml
 
 from edgetune.hosts.agent import bundle
 from edgetune.hosts.fleet import packed
-from edgetune.rollout.switch import RESUMED_KEY, STOP_KEY
+from edgetune.rollout.kill_switch import RESUMED_KEY, STOP_KEY
 from tests.builders import ROOT
 from tests.metadata.values import documents
 

@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from bench.judge.production import plan_of
-from edgetune.backends import Database
+from edgetune.connections import Database
 from edgetune.documents.baseline import read_baseline
 from edgetune.documents.block import Block
 from edgetune.documents.look import Moment

@@ -34,12 +34,12 @@ from edgetune.documents.words import Decision
 from edgetune.errors import EdgetuneError, FencedError, NothingToDo, RefusedError, StoreError
 from edgetune.freezes import written
 from edgetune.rollout.heads import all_heads
+from edgetune.rollout.kill_switch import refuse_if_stopped
 from edgetune.rollout.other_rollouts import refuse_unfinished
 from edgetune.rollout.pause import refuse_if_paused
 from edgetune.rollout.site import Site
 from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.plan_rollout import plan_rollout
-from edgetune.rollout.switch import refuse_if_stopped
 
 Begun = list[dict[str, object]]
 News = list[dict[str, str]]

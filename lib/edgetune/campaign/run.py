@@ -21,10 +21,10 @@ from edgetune.campaign.record import (
 )
 from edgetune.errors import EdgetuneError, FencedError, InputError, RefusedError, StoreError
 from edgetune.report.campaign import definition_text
+from edgetune.rollout.kill_switch import refuse_if_stopped
 from edgetune.rollout.other_rollouts import refuse_unfinished
 from edgetune.rollout.planning import make_for
 from edgetune.rollout.site import Site
-from edgetune.rollout.switch import refuse_if_stopped
 from edgetune.texts import command
 
 # No name of a PoP.

@@ -13,8 +13,8 @@ from dataclasses import fields
 from itertools import groupby, islice
 from typing import Any, Protocol
 
-from edgetune.backends import SCHEME, Database, open_redis, redis_errors
 from edgetune.config import Config
+from edgetune.connections import SCHEME, Database, open_redis, redis_errors
 from edgetune.documents.sample import Readings, Sample, SampleAnswer
 from edgetune.metrics.catalogue import COUNTERS, GAUGES
 from edgetune.metrics.table import SampleTable

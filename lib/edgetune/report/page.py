@@ -25,7 +25,6 @@ from edgetune.durations import duration
 from edgetune.judge.outliers import changes_of, odd_hosts
 from edgetune.metrics.catalogue import METRICS, UNITS
 from edgetune.report.axes import number
-from edgetune.report.course import compared, courses
 from edgetune.report.diagnosis import hosts_text
 from edgetune.report.phases import phases, runs
 from edgetune.report.pictures import TimePicture, forest, host_picture, time_picture
@@ -36,6 +35,7 @@ from edgetune.report.text import (
     service_text,
     value_text,
 )
+from edgetune.report.timeseries import compared, timeseries_of
 from edgetune.texts import one_line
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class Pictures(NamedTuple):
 
 def _pictures(material: Material) -> Pictures:
     shown = phases(material.head.history, material.made)
-    found = courses(material.plan, material.baseline, material.looks, material.window)
+    found = timeseries_of(material.plan, material.baseline, material.looks, material.window)
     quiet = [own for own in found if own.values and not any(own.values)]
     return Pictures(
         [time_picture(own, shown) for own in found if any(own.values)],

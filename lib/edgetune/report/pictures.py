@@ -12,8 +12,8 @@ from edgetune.documents.look import Effect
 from edgetune.documents.words import State
 from edgetune.metrics.catalogue import METRICS
 from edgetune.report.axes import Axis, around, clock_ticks, from_zero, number, of_ratios
-from edgetune.report.course import Course, Point, Step
 from edgetune.report.phases import Phase
+from edgetune.report.timeseries import Point, Step, Timeseries
 
 WIDTH, LEFT, RIGHT = 900, 52, 118
 TOP, BOTTOM = 24, 178
@@ -48,7 +48,7 @@ class Line:
 
 @dataclass(frozen=True)
 class TimePicture:
-    """The course of one metric."""
+    """One metric over time."""
 
     title: str
     unit: str
@@ -72,20 +72,20 @@ PHASES: Mapping[str, str] = {
 }
 
 
-def time_picture(course: Course, phases: Sequence[Phase]) -> TimePicture:
-    """The course of a metric over all phases; it must have values."""
+def time_picture(series: Timeseries, phases: Sequence[Phase]) -> TimePicture:
+    """A metric over all phases; it must have values."""
     across = Axis(phases[0].start, phases[-1].end, LEFT, WIDTH - LEFT - RIGHT)
-    scale = around if course.relative else from_zero
-    upwards = scale(course.values, BOTTOM, TOP - BOTTOM)
-    sign = "×" if course.relative else ""
+    scale = around if series.relative else from_zero
+    upwards = scale(series.values, BOTTOM, TOP - BOTTOM)
+    sign = "×" if series.relative else ""
     return TimePicture(
-        title=METRICS[course.metric].title,
-        unit="multiples of the group's own baseline" if course.relative else course.unit,
+        title=METRICS[series.metric].title,
+        unit="multiples of the group's own baseline" if series.relative else series.unit,
         bands=[_band(phase, across) for phase in phases],
         across=[(across.at(at), text) for at, text in clock_ticks(across.low, across.high)],
         upwards=[(upwards.at(value), f"{number(value)}{sign}") for value in upwards.ticks(5)],
-        usual=upwards.at(1.0) if course.relative else None,
-        lines=_lines(course, across, upwards, sign),
+        usual=upwards.at(1.0) if series.relative else None,
+        lines=_lines(series, across, upwards, sign),
     )
 
 
@@ -96,14 +96,14 @@ def _band(phase: Phase, across: Axis) -> Band:
     return Band(phase.state, name if fits else "", start, round(end - start, 1))
 
 
-def _lines(course: Course, across: Axis, upwards: Axis, sign: str) -> list[Line]:
+def _lines(series: Timeseries, across: Axis, upwards: Axis, sign: str) -> list[Line]:
     lines = []
     for group in ("control", "test"):
-        steps = [step for step in course.steps[group] if math.isfinite(step[2])]
+        steps = [step for step in series.steps[group] if math.isfinite(step[2])]
         last = steps[-1][2] if steps else math.nan
         label = f"{group} {number(last)}{sign}" if steps else ""
         beside = upwards.at(last) if steps else 0.0
-        paths = _slots(course.slots[group], across, upwards), _steps(steps, across, upwards)
+        paths = _slots(series.slots[group], across, upwards), _steps(steps, across, upwards)
         lines.append(Line(group, *paths, label, beside))
     return _spread(lines)
 

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from edgetune.backends import SCHEME, Database, open_redis, redis_errors
 from edgetune.config import Config
+from edgetune.connections import SCHEME, Database, open_redis, redis_errors
 from edgetune.documents.reading import check_is, decoded, read_document
 from edgetune.errors import DamagedError, FencedError, StoreError
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Callable, NamedTuple, Protocol
 
-from edgetune.backends import SCHEME, Database, open_redis, redis_errors
 from edgetune.config import Config
+from edgetune.connections import SCHEME, Database, open_redis, redis_errors
 from edgetune.documents.reading import check_is, read_document
 from edgetune.errors import EdgetuneError
 

@@ -20,9 +20,9 @@ from edgetune.documents.look import Look
 from edgetune.documents.reading import digest_of
 from edgetune.errors import FencedError, RefusedError
 from edgetune.rollout.claims import Claim
+from edgetune.rollout.kill_switch import refuse_if_stopped
 from edgetune.rollout.record import Record, baseline_key, look_key, read_rollout
 from edgetune.rollout.site import Site
-from edgetune.rollout.switch import refuse_if_stopped
 
 # How long a look at the kill switch and the claim holds for further side effects, in seconds.
 _PERMIT_HOLDS = 1.0

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, Callable, NamedTuple, Protocol
 
 import edgetune
-from edgetune.backends import SCHEME, open_redis, redis_errors
 from edgetune.config import Config
+from edgetune.connections import SCHEME, open_redis, redis_errors
 from edgetune.documents.reading import check_is, read_document
 from edgetune.durations import roughly
 from edgetune.errors import DamagedError

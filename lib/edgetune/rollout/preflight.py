@@ -23,9 +23,9 @@ from edgetune.rollout.heads import all_heads
 from edgetune.rollout.health import sick_services
 from edgetune.rollout.identity import prove_machines
 from edgetune.rollout.in_service import state_of
+from edgetune.rollout.kill_switch import stopped_by
 from edgetune.rollout.pause import why_paused
 from edgetune.rollout.site import Site
-from edgetune.rollout.switch import stopped_by
 from edgetune.texts import command, one_line
 from edgetune.traffic import Server
 

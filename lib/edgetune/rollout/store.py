@@ -15,8 +15,8 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from edgetune import PACK
-from edgetune.backends import SCHEME, Database, read_secret
 from edgetune.config import Config
+from edgetune.connections import SCHEME, Database, read_secret
 from edgetune.errors import NoAnswerError, StoreError
 from edgetune.rollout.stackstorm import StackStorm
 

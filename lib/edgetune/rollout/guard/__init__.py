@@ -28,9 +28,9 @@ from edgetune.rollout.guard.turns import Alone, Turns, open_turns
 from edgetune.rollout.guard.watched import Finding, Soaks, Watched
 from edgetune.rollout.heads import Unreadable, read_heads
 from edgetune.rollout.heartbeat import GUARD, Heartbeat
+from edgetune.rollout.kill_switch import stopped_by
 from edgetune.rollout.pause import all_pauses
 from edgetune.rollout.site import Site
-from edgetune.rollout.switch import stopped_by
 from edgetune.rollout.unreadable import keeping_their_pop, unreadable_text
 from edgetune.texts import one_line
 

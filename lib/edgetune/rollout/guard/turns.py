@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from typing import Any, Protocol
 
-from edgetune.backends import SCHEME, open_redis, redis_errors
 from edgetune.config import Config
+from edgetune.connections import SCHEME, open_redis, redis_errors
 
 TURN = 75
 """Seconds for which a guard that looks keeps its turn, and looks every 30 s."""

@@ -12,13 +12,13 @@ from edgetune.documents.words import Decision
 from edgetune.errors import AWAY, FencedError, InputError, RefusedError
 from edgetune.report.text import listed
 from edgetune.rollout.entering import enter_state, unfinished_batches
+from edgetune.rollout.kill_switch import refuse_if_stopped
 from edgetune.rollout.lease import open_rollout
 from edgetune.rollout.progress import failures_text, under_way
 from edgetune.rollout.record import Record, read_rollout
 from edgetune.rollout.rollback import plan_restore
 from edgetune.rollout.site import Site
 from edgetune.rollout.steps.take_over_rollout import take_over_rollout
-from edgetune.rollout.switch import refuse_if_stopped
 from edgetune.texts import command
 
 

@@ -11,12 +11,12 @@ from typing import Any
 from edgetune.documents.head import Head
 from edgetune.errors import EdgetuneError
 from edgetune.rollout.approval import use_approval, valid_approval
+from edgetune.rollout.kill_switch import refuse_if_stopped
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.other_rollouts import largest_epoch, refuse_unfinished
 from edgetune.rollout.pause import refuse_if_paused
 from edgetune.rollout.record import load_plan
 from edgetune.rollout.site import Site
-from edgetune.rollout.switch import refuse_if_stopped
 
 _UNRECORDED = 60.0
 

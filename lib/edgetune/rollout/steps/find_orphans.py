@@ -10,11 +10,11 @@ from typing import Any
 from edgetune.documents.head import ENDED, Head
 from edgetune.errors import EdgetuneError, StoreError
 from edgetune.rollout.heads import read_heads
+from edgetune.rollout.kill_switch import stopped_by
 from edgetune.rollout.lease import idle_times
 from edgetune.rollout.nodes import this_node
 from edgetune.rollout.orphans import is_orphaned
 from edgetune.rollout.site import Site
-from edgetune.rollout.switch import stopped_by
 from edgetune.rollout.unreadable import keeping_their_pop, unreadable_text
 
 

@@ -7,8 +7,8 @@ import secrets
 from typing import Any
 
 from edgetune.errors import RefusedError
+from edgetune.rollout.kill_switch import STOP_KEY, keep_permit, stopped_by
 from edgetune.rollout.site import Site
-from edgetune.rollout.switch import STOP_KEY, keep_permit, stopped_by
 
 _TRIES = 3
 

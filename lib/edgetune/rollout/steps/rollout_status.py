@@ -15,12 +15,12 @@ from edgetune.report.chat import color_of
 from edgetune.report.text import left_text, rollout_text, wait_text
 from edgetune.rollout.automation import needed_rules, what_is_off
 from edgetune.rollout.heads import read_heads
+from edgetune.rollout.kill_switch import stopped_by
 from edgetune.rollout.lease import Rollout, idle_times
 from edgetune.rollout.orphans import is_orphaned
 from edgetune.rollout.pause import all_pauses, pause_text, why_frozen
 from edgetune.rollout.record import read_rollout
 from edgetune.rollout.site import Site
-from edgetune.rollout.switch import stopped_by
 from edgetune.rollout.unreadable import keeping_their_pop, unreadable_text
 from edgetune.texts import command, one_line
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from edgetune.rollout.kill_switch import STOP_KEY, take_permit_away
 from edgetune.rollout.site import Site
-from edgetune.rollout.switch import STOP_KEY, take_permit_away
 from edgetune.texts import command
 
 

@@ -26,7 +26,7 @@ Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Course:
+class Timeseries:
     """One metric of both groups, each taken together.
 
     ``steps`` are (start, end, value): the halves of the baseline, then what came between two
@@ -48,16 +48,16 @@ class Course:
         return [value for value in (*stepped, *slotted) if math.isfinite(value)]
 
 
-def courses(
+def timeseries_of(
     plan: Plan, baseline: Baseline | None, looks: Sequence[Look], window: Window | None
-) -> list[Course]:
-    """The course of each metric of a plan, the intent's first.
+) -> list[Timeseries]:
+    """The time series of each metric of a plan, the intent's first.
 
     ``window`` holds what the samples tell, None where there are none.
     """
     members = compared(plan, looks)
     blocks = [look.block for look in looks if look.block]
-    return [_course(name, members, baseline, blocks, window) for name in plan.metrics]
+    return [_one(name, members, baseline, blocks, window) for name in plan.metrics]
 
 
 def compared(plan: Plan, looks: Sequence[Look]) -> dict[str, list[str]]:
@@ -70,20 +70,20 @@ def compared(plan: Plan, looks: Sequence[Look]) -> dict[str, list[str]]:
     }
 
 
-def _course(
+def _one(
     metric: str,
     members: Mapping[str, Sequence[str]],
     baseline: Baseline | None,
     blocks: Sequence[Block],
     window: Window | None,
-) -> Course:
+) -> Timeseries:
     steps = {group: _steps(metric, hosts, baseline, blocks) for group, hosts in members.items()}
     slots = {group: _slots(metric, hosts, window) for group, hosts in members.items()}
     usual = {group: _usual(metric, hosts, baseline) for group, hosts in members.items()}
     relative = all(math.isfinite(rate) and rate > 0 for rate in usual.values())
     unit = UNITS[_exposure(metric, baseline, window)]
     factor = {g: 1 / usual[g] if relative else unit.scale for g in members}
-    return Course(
+    return Timeseries(
         metric,
         unit.text,
         relative,
