@@ -6,7 +6,7 @@ from typing import Any
 from st2common.runners.base_action import Action
 
 from edgetune.campaign.control import resume_campaign
-from edgetune.entry import Result, run_step
+from edgetune.dispatch import Result, run_step
 
 
 class ResumeCampaign(Action):

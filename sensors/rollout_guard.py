@@ -12,7 +12,7 @@ from st2reactor.sensor.base import PollingSensor
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "lib"))
 
 from edgetune import PACK  # noqa: E402
-from edgetune.entry import safe  # noqa: E402
+from edgetune.dispatch import safe  # noqa: E402
 from edgetune.errors import EdgetuneError  # noqa: E402
 from edgetune.rollout.guard import Guard  # noqa: E402
 from edgetune.rollout.site import Site  # noqa: E402

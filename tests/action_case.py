@@ -10,7 +10,7 @@ from unittest import mock
 
 from st2tests.base import BaseActionTestCase
 
-from edgetune.entry import Result
+from edgetune.dispatch import Result
 from edgetune.files import load_yaml
 from edgetune.rollout.site import Site
 from tests.metadata.values import own_parameters, shape

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgetune.texts import command
+from edgetune.sanitize import command
 from tests.builders import ROOT
 
 NAMES = ("README.md", "CONTRIBUTING.md", "docs/**/*.md", "tests/st2/README.md")
@@ -112,7 +112,7 @@ def _texts(tree: ast.AST) -> Iterator[str]:
 
 
 def _rendered(call: ast.Call) -> str:
-    """What ``edgetune.texts.command`` makes of a call."""
+    """What ``edgetune.sanitize.command`` makes of a call."""
     (action,) = call.args
     values = {str(each.arg): each.value for each in call.keywords}
     given = {n: v.value if isinstance(v, ast.Constant) else VALUE for n, v in values.items()}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from edgetune.campaign.advance import step_campaign
-from edgetune.entry import safe
+from edgetune.dispatch import safe
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from lab.runner import Engine, Execution, Pack

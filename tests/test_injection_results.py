@@ -18,10 +18,10 @@ from unittest import mock
 import pytest
 import rollout_guard
 
-from edgetune import entry
+from edgetune import dispatch
+from edgetune.dispatch import run_step, safe, safe_text
 from edgetune.documents.look import Look
 from edgetune.documents.words import Decision, Verdict
-from edgetune.entry import run_step, safe, safe_text
 from edgetune.errors import RefusedError
 from edgetune.report.text import plan_text, verdict_text
 from edgetune.rollout.kill_switch import stopped_by
@@ -54,7 +54,7 @@ FORGED = re.compile(r"^( *2026-01-01|set server|<!channel>)", re.MULTILINE)
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A rollout under way; what actions open is its site."""
     made = World(tmp_path)
-    monkeypatch.setattr(entry, "Site", lambda config: made.site)
+    monkeypatch.setattr(dispatch, "Site", lambda config: made.site)
     return made
 
 
@@ -234,7 +234,7 @@ def test_the_error_of_a_step_has_an_end(world: World) -> None:
         raise RefusedError("no way; " * 10_000)
 
     for step in (fails, refuses):
-        assert len(act(step)["error"]) == entry.MOST_ERROR
+        assert len(act(step)["error"]) == dispatch.MOST_ERROR
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)

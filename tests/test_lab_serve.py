@@ -21,7 +21,7 @@ from typing import Any, Callable
 import pytest
 
 import lab
-from edgetune.entry import safe
+from edgetune.dispatch import safe
 from edgetune.rollout.guard import Guard
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.record import read_rollout

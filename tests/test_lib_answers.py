@@ -16,7 +16,7 @@ from edgetune.errors import HostError
 from edgetune.hosts.agent.dispatch import VERBS
 from edgetune.hosts.answers import longest, read_answer
 from edgetune.hosts.result import HostResult
-from edgetune.texts import LONGEST_LINE
+from edgetune.sanitize import LONGEST_LINE
 from tests.agent_answers import REQUESTS, RESULTS
 
 Path = tuple[Any, ...]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from edgetune.config import Config, read_config
-from edgetune.entry import run_step, safe
+from edgetune.dispatch import run_step, safe
 from edgetune.errors import InputError
 from edgetune.files import load_yaml
 from edgetune.options import options_of

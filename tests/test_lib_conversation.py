@@ -24,7 +24,7 @@ from edgetune.hosts import conversation
 from edgetune.hosts.fleet import Fleet
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
-from edgetune.texts import LONGEST_LINE
+from edgetune.sanitize import LONGEST_LINE
 from tests.agent_answers import RESULTS
 from tests.evil_ssh import EvilServer
 

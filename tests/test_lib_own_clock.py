@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from edgetune.entry import run_step
+from edgetune.dispatch import run_step
 from tests.builders import ROOT
 from tests.test_lib_config import GOOD
 
 HANGS = """
 import re, sys, time
-from edgetune import entry
-entry.GRACE = 0.5
+from edgetune import dispatch
+dispatch.GRACE = 0.5
 
 def hang_in_the_interpreter(site):
     re.match("(a+)+$", "a" * 60 + "b")
@@ -28,7 +28,7 @@ def hang_in_a_system_call(site):
     time.sleep(600)
 
 config = {"inventory": "/i.yaml", "ssh_key_file": "/k", "ssh_known_hosts": "/h"}
-entry.run_step(globals()[sys.argv[1]], config)
+dispatch.run_step(globals()[sys.argv[1]], config)
 """
 
 

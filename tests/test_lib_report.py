@@ -35,7 +35,7 @@ from edgetune.report.page import Event, Material, page
 from edgetune.report.phases import Phase, phases
 from edgetune.report.pictures import forest, host_picture, time_picture
 from edgetune.report.timeseries import Timeseries, timeseries_of
-from edgetune.texts import one_line
+from edgetune.sanitize import one_line
 from tests.builders import plan, samples, table_of
 from tests.hostile import HOSTILE
 

@@ -20,7 +20,7 @@ from edgetune.inventory import Host, Pop
 from edgetune.metrics.catalogue import COUNTERS, GAUGES
 from edgetune.metrics.source import Sampled
 from edgetune.metrics.sources import SOURCES, open_source, source_class
-from edgetune.texts import LONGEST_LINE
+from edgetune.sanitize import LONGEST_LINE
 from tests import metric_sources
 from tests.builders import ROOT, inventory_document, write_yaml
 from tests.metric_sources import TestHosts

@@ -10,7 +10,7 @@ import pytest
 
 from edgetune.campaign.advance import step_campaign
 from edgetune.campaign.run import run_campaign
-from edgetune.entry import safe
+from edgetune.dispatch import safe
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.record import read_rollout

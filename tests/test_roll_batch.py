@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.entry import safe
+from edgetune.dispatch import safe
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.steps.check_rebooted import check_rebooted
 from edgetune.rollout.steps.reboot_hosts import reboot_hosts

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from edgetune.entry import safe, safe_text
+from edgetune.dispatch import safe, safe_text
 from edgetune.errors import AWAY, DrainError, EdgetuneError
 from edgetune.rollout.steps.assess_orphan import MOST_RECOVERIES, assess_orphan
 from edgetune.rollout.steps.rollout_status import rollout_status
-from edgetune.texts import one_line
+from edgetune.sanitize import one_line
 from lab.runner import Engine, Execution, Pack
 from tests.builders import ROOT
 from tests.conducting import STEPS, Impatient

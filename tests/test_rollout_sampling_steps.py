@@ -27,7 +27,7 @@ from edgetune.rollout.health import sick_services
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.steps.sample_hosts import sample_hosts
-from edgetune.texts import LONGEST_LINE
+from edgetune.sanitize import LONGEST_LINE
 from tests.agent_answers import RESULTS, ROW
 from tests.world import World
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgetune.fields import Fields
-from edgetune.texts import Pattern
+from edgetune.sanitize import Pattern
 
 Facts = Mapping[str, Any]
 

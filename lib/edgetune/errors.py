@@ -17,7 +17,7 @@ EdgetuneError
 
 from __future__ import annotations
 
-from edgetune.texts import one_line
+from edgetune.sanitize import one_line
 
 MOST_MESSAGE = 1000
 

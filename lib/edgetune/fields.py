@@ -11,7 +11,7 @@ from typing import Any, Callable, TypeVar
 
 from edgetune.durations import duration, read_duration
 from edgetune.errors import InputError
-from edgetune.texts import expected
+from edgetune.sanitize import expected
 from edgetune.vocabulary.nearest import nearest
 
 LARGEST = 1e9

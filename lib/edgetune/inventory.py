@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from edgetune.errors import InputError
-from edgetune.texts import Pattern
+from edgetune.sanitize import Pattern
 from edgetune.traffic import driver_class
 
 NAME = Pattern(

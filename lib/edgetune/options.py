@@ -14,7 +14,7 @@ from typing import Any, Callable, TypeVar
 from edgetune.durations import duration
 from edgetune.errors import InputError
 from edgetune.fields import Fields
-from edgetune.texts import Pattern
+from edgetune.sanitize import Pattern
 
 Kind = TypeVar("Kind")
 Wrong = Callable[[str, str], InputError]

@@ -15,7 +15,7 @@ from edgetune.documents.reading import digest_of
 from edgetune.fields import Fields, find_file
 from edgetune.files import load_yaml
 from edgetune.metrics.catalogue import METRICS
-from edgetune.texts import Pattern
+from edgetune.sanitize import Pattern
 from edgetune.vocabulary.grammar import Parts, Wrong
 from edgetune.vocabulary.kind import DISRUPTIONS, Kind
 from edgetune.vocabulary.kinds import KINDS

@@ -10,7 +10,7 @@ from edgetune.errors import InputError, RefusedError
 from edgetune.rollout.approval import refuse_own
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.site import Site
-from edgetune.texts import command
+from edgetune.sanitize import command
 
 
 def hold_campaign(

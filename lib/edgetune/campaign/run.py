@@ -25,7 +25,7 @@ from edgetune.rollout.kill_switch import refuse_if_stopped
 from edgetune.rollout.other_rollouts import refuse_unfinished
 from edgetune.rollout.planning import make_for
 from edgetune.rollout.site import Site
-from edgetune.texts import command
+from edgetune.sanitize import command
 
 # No name of a PoP.
 _BEGINNING = "campaign/"

@@ -10,7 +10,7 @@ from edgetune.errors import RefusedError
 from edgetune.report.campaign import campaign_text
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.site import Site
-from edgetune.texts import one_line
+from edgetune.sanitize import one_line
 
 
 def campaign_status(site: Site, campaign: str = "") -> dict[str, object]:

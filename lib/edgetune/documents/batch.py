@@ -13,8 +13,8 @@ from typing import Any
 from edgetune import PACK, RECORD_SCHEMA, steady_clock
 from edgetune.documents.reading import check_is, decoded
 from edgetune.documents.schema import read_versioned
+from edgetune.sanitize import shortened
 from edgetune.steady_clock import Reading, shifted
-from edgetune.texts import shortened
 
 UNTOUCHED_STEPS = ("planned", "skipped")
 SETTLED_STEPS = ("done", "skipped", "quarantined")

@@ -21,8 +21,8 @@ from edgetune.documents.schema import read_versioned
 from edgetune.errors import DamagedError, RefusedError
 from edgetune.freezes import in_force, read_written
 from edgetune.inventory import NAME
+from edgetune.sanitize import shortened
 from edgetune.steady_clock import Reading, shifted
-from edgetune.texts import shortened
 
 FORWARD = {
     "claimed": ("baseline", "rolling_back"),

@@ -21,7 +21,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from edgetune.errors import DamagedError
-from edgetune.texts import one_line
+from edgetune.sanitize import one_line
 
 Kind = TypeVar("Kind")
 Number = float

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from edgetune.texts import shortened
+from edgetune.sanitize import shortened
 
 ANOTHER_MACHINE = "another_machine"
 """The reason of a host that is not the one that a request is for."""

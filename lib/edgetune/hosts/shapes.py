@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, Callable, TypeVar
 
 from edgetune.errors import HostError
-from edgetune.texts import shortened
+from edgetune.sanitize import shortened
 
 T = TypeVar("T")
 Reader = Callable[[object, str], T]

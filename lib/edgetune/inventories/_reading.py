@@ -22,7 +22,7 @@ from edgetune.inventory import (
     Pop,
 )
 from edgetune.metrics.sources import SOURCES, source_class
-from edgetune.texts import Pattern
+from edgetune.sanitize import Pattern
 from edgetune.traffic import DRIVERS, driver_class
 
 _HEALTH = Pattern(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from edgetune.fields import Field
 from edgetune.inventory import Host, Pop
-from edgetune.texts import shortened
+from edgetune.sanitize import shortened
 
 if TYPE_CHECKING:
     from edgetune.documents.sample import Drift, Sample

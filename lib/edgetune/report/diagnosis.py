@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from edgetune.documents.diagnosis import Diagnosis, Found
 from edgetune.durations import duration
 from edgetune.report.text import clock
-from edgetune.texts import command, one_line
+from edgetune.sanitize import command, one_line
 
 WIDTH = 100
 LONGEST = 400

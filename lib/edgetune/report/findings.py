@@ -9,7 +9,7 @@ from typing import Protocol
 
 from edgetune.documents.checks import Checked, Group
 from edgetune.report.diagnosis import hosts_text
-from edgetune.texts import one_line
+from edgetune.sanitize import one_line
 
 WIDTH = 79
 LONGEST = 400

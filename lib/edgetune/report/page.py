@@ -36,7 +36,7 @@ from edgetune.report.text import (
     value_text,
 )
 from edgetune.report.timeseries import compared, timeseries_of
-from edgetune.texts import one_line
+from edgetune.sanitize import one_line
 
 if TYPE_CHECKING:
     from edgetune.metrics.series import Window

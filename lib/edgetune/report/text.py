@@ -18,7 +18,7 @@ from edgetune.documents.sample import Drift
 from edgetune.durations import duration, roughly
 from edgetune.judge.outliers import outlier_text
 from edgetune.metrics.catalogue import METRICS, UNITS
-from edgetune.texts import command, one_line
+from edgetune.sanitize import command, one_line
 from edgetune.vocabulary.contents import in_a_line
 
 

@@ -16,7 +16,7 @@ from edgetune.errors import RefusedError
 from edgetune.people import same_person
 from edgetune.rollout.heads import has_record
 from edgetune.rollout.site import Site
-from edgetune.texts import command
+from edgetune.sanitize import command
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from edgetune.errors import RefusedError
 from edgetune.hosts.result import HostResult
 from edgetune.rollout.site import Site
 from edgetune.rollout.store import value_of
-from edgetune.texts import command
+from edgetune.sanitize import command
 
 SCHEMA = 1
 _NEWEST = 100_000

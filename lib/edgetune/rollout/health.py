@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from edgetune.inventory import Host, Pop
 from edgetune.metrics.source import Sampled
 from edgetune.rollout.site import Site
-from edgetune.texts import one_line
+from edgetune.sanitize import one_line
 
 REQUESTS = 3
 _LONGEST = 300

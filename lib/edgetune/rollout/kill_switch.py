@@ -19,7 +19,7 @@ from edgetune.documents.reading import read_document
 from edgetune.errors import DamagedError, RefusedError, StoreError
 from edgetune.rollout.site import Site
 from edgetune.rollout.store import value_of
-from edgetune.texts import command
+from edgetune.sanitize import command
 
 STOP_KEY = f"{PACK}.stop_all"
 RESUMED_KEY = f"{PACK}.resumed"

@@ -23,7 +23,7 @@ from edgetune.report.text import clock
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.site import Site
 from edgetune.rollout.store import value_of
-from edgetune.texts import command
+from edgetune.sanitize import command
 
 CAUSES = ("asked", "surge", "lost_host")
 _SCHEMA = 1

@@ -26,7 +26,7 @@ from edgetune.rollout.in_service import state_of
 from edgetune.rollout.kill_switch import stopped_by
 from edgetune.rollout.pause import why_paused
 from edgetune.rollout.site import Site
-from edgetune.texts import command, one_line
+from edgetune.sanitize import command, one_line
 from edgetune.traffic import Server
 
 CLOCKS_APART = 10.0

@@ -18,7 +18,7 @@ from edgetune.rollout.in_service import ADMITTED, hosts_in_service, serves, show
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.record import Record
 from edgetune.rollout.surge import surge_of
-from edgetune.texts import shortened
+from edgetune.sanitize import shortened
 from edgetune.traffic import DrainDriver, Server
 
 LOST = "the load balancer does not know it any more"

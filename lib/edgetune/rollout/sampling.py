@@ -20,7 +20,7 @@ from edgetune.report.text import drift_text
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.record import Record
 from edgetune.rollout.site import Site
-from edgetune.texts import shortened
+from edgetune.sanitize import shortened
 
 HEALTH_REQUESTS = 5
 RECENT = 20

@@ -18,7 +18,7 @@ from edgetune.documents.reading import read_document
 from edgetune.errors import DamagedError, RefusedError
 from edgetune.rollout.heads import Unreadable, read_heads
 from edgetune.rollout.site import Site
-from edgetune.texts import command
+from edgetune.sanitize import command
 
 
 def unreadable_rollouts(site: Site) -> list[Unreadable]:

@@ -32,7 +32,7 @@ from edgetune.rollout.kill_switch import stopped_by
 from edgetune.rollout.pause import all_pauses
 from edgetune.rollout.site import Site
 from edgetune.rollout.unreadable import keeping_their_pop, unreadable_text
-from edgetune.texts import one_line
+from edgetune.sanitize import one_line
 
 Check = Callable[[Watched], "Finding | None"]
 

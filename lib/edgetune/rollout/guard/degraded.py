@@ -10,7 +10,7 @@ from edgetune.documents.words import Decision
 from edgetune.judge.limits import FAILED, beyond_limits
 from edgetune.rollout.baseline import usual_health
 from edgetune.rollout.guard.watched import Finding, Watched
-from edgetune.texts import one_line
+from edgetune.sanitize import one_line
 
 _CHANGED = ("changing", "soaking", "held", "promoting")
 _RECENT, _INTERVALS = 180.0, 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from edgetune.durations import roughly
 from edgetune.rollout.guard.watched import Finding, Watched
-from edgetune.texts import command
+from edgetune.sanitize import command
 
 
 def stale_samples(watched: Watched) -> Finding | None:

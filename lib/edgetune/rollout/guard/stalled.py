@@ -8,7 +8,7 @@ from edgetune.rollout.guard.watched import Finding, Watched
 from edgetune.rollout.lease import idle_time
 from edgetune.rollout.orphans import is_orphaned
 from edgetune.rollout.soak import Soak
-from edgetune.texts import command
+from edgetune.sanitize import command
 
 
 def stalled_rollout(watched: Watched) -> Finding | None:

@@ -15,7 +15,7 @@ from edgetune.rollout.lease import Rollout
 from edgetune.rollout.pause import Pause
 from edgetune.rollout.site import Site
 from edgetune.rollout.soak import Soak
-from edgetune.texts import one_line
+from edgetune.sanitize import one_line
 
 Soaks = MutableMapping[tuple[str, int], Soak]
 

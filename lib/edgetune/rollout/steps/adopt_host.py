@@ -18,7 +18,7 @@ from edgetune.rollout.site import Site
 from edgetune.rollout.steps.release_claim import release_claim
 from edgetune.rollout.steps.undrain_hosts import undrain_hosts
 from edgetune.rollout.steps.verify_hosts import verify_hosts
-from edgetune.texts import command
+from edgetune.sanitize import command
 
 
 def adopt_host(site: Site, rollout: str, host: str, requested_by: str = "") -> dict[str, Any]:

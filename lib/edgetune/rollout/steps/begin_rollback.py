@@ -19,7 +19,7 @@ from edgetune.rollout.record import Record, read_rollout
 from edgetune.rollout.rollback import plan_restore
 from edgetune.rollout.site import Site
 from edgetune.rollout.steps.take_over_rollout import take_over_rollout
-from edgetune.texts import command
+from edgetune.sanitize import command
 
 
 def begin_rollback(

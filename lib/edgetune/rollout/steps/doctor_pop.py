@@ -33,7 +33,7 @@ from edgetune.rollout.preflight import (
 )
 from edgetune.rollout.site import Site
 from edgetune.rollout.unreadable import unreadable_rollouts
-from edgetune.texts import command
+from edgetune.sanitize import command
 from edgetune.tuning import Tuning
 
 

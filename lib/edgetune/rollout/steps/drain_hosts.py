@@ -21,7 +21,7 @@ from edgetune.rollout.record import Record
 from edgetune.rollout.site import Site
 from edgetune.rollout.steps.check_drained import check_drained
 from edgetune.rollout.surge import surge_of
-from edgetune.texts import shortened
+from edgetune.sanitize import shortened
 from edgetune.traffic import DrainDriver, Server
 
 # A drain that is over within so many seconds needs no task of its own, which would take longer.

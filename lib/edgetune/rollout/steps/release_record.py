@@ -12,7 +12,7 @@ from edgetune.errors import InputError, RefusedError
 from edgetune.rollout.heads import read_heads
 from edgetune.rollout.site import Site
 from edgetune.rollout.unreadable import release_key
-from edgetune.texts import command
+from edgetune.sanitize import command
 
 
 def release_record(

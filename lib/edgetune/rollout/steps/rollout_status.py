@@ -22,7 +22,7 @@ from edgetune.rollout.pause import all_pauses, pause_text, why_frozen
 from edgetune.rollout.record import read_rollout
 from edgetune.rollout.site import Site
 from edgetune.rollout.unreadable import keeping_their_pop, unreadable_text
-from edgetune.texts import command, one_line
+from edgetune.sanitize import command, one_line
 
 _RECENT = 900.0
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from edgetune.rollout.kill_switch import STOP_KEY, take_permit_away
 from edgetune.rollout.site import Site
-from edgetune.texts import command
+from edgetune.sanitize import command
 
 
 def stop_all(site: Site, requested_by: str = "", reason: str = "") -> dict[str, Any]:

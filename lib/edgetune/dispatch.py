@@ -15,7 +15,7 @@ from edgetune.errors import AWAY, EdgetuneError, StoreError, UnconfiguredError
 from edgetune.files import load_yaml
 from edgetune.rollout.heartbeat import heartbeat_of
 from edgetune.rollout.site import Site
-from edgetune.texts import one_line, printable, shortened
+from edgetune.sanitize import one_line, printable, shortened
 
 Result = tuple[bool, dict[str, object]]
 
