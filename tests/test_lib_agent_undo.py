@@ -392,6 +392,17 @@ def test_a_boot_goes_on_after_what_nobody_foresaw(
     assert host.read(f"{THP}/enabled") == "never\n"
 
 
+@pytest.mark.parametrize("snapshot", [None, "128", ["128"]])
+def test_a_snapshot_that_is_none_of_its_kind_is_named(host: AgentRoot, snapshot: object) -> None:
+    host.apply(sysctl("4096"))
+    journal = json.loads(host.read("var/lib/edgetune/tunings/t.json"))
+    journal["entries"][0]["snapshot"] = snapshot
+    host.write("var/lib/edgetune/tunings/t.json", json.dumps(journal))
+    error = host.fail("restore", epoch=1, tuning="t")
+    assert "TypeError: the journal holds no mapping" in error["message"]
+    assert host.state("t") == "restoring"
+
+
 def test_a_damaged_journal_is_named_and_blocks_no_other(host: AgentRoot) -> None:
     host.apply(thp("never"), tuning="good")
     host.write("var/lib/edgetune/tunings/bad.json", '{"journal": 1}')
