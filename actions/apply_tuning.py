@@ -5,7 +5,7 @@ from typing import Any
 
 from st2common.runners.base_action import Action
 
-from edgetune.dispatch import Result, run_step
+from edgetune.action import Result, run_step
 from edgetune.rollout.steps.apply_tuning import apply_tuning
 
 

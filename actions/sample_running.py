@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from st2common.runners.base_action import Action
 
-from edgetune.dispatch import Result, run_step
+from edgetune.action import Result, run_step
 from edgetune.rollout.steps.sample_running import sample_running
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from st2common.runners.base_action import Action
 
+from edgetune.action import Result, run_step
 from edgetune.campaign.advance import step_campaign
-from edgetune.dispatch import Result, run_step
 
 
 class StepCampaign(Action):

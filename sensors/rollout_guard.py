@@ -12,10 +12,10 @@ from st2reactor.sensor.base import PollingSensor
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "lib"))
 
 from edgetune import PACK  # noqa: E402
-from edgetune.dispatch import safe  # noqa: E402
+from edgetune.action import safe  # noqa: E402
 from edgetune.errors import EdgetuneError  # noqa: E402
+from edgetune.rollout.context import Context  # noqa: E402
 from edgetune.rollout.guard import Guard  # noqa: E402
-from edgetune.rollout.site import Site  # noqa: E402
 from edgetune.rollout.store import SensorStore  # noqa: E402
 
 
@@ -30,10 +30,10 @@ class RolloutGuard(PollingSensor):
         # An exception here ends the sensor's process, and after two more tries for good.
         try:
             # StackStorm gives a sensor the configuration of its start, and tells of no change.
-            site = Site(ContentPackConfigLoader(pack_name=PACK).get_config())
-            if site.config.records == "st2":
-                site.store = SensorStore(self.sensor_service)
-            for trigger, payload in self._guard.look(site):
+            context = Context(ContentPackConfigLoader(pack_name=PACK).get_config())
+            if context.config.records == "st2":
+                context.store = SensorStore(self.sensor_service)
+            for trigger, payload in self._guard.look(context):
                 self.sensor_service.dispatch(
                     trigger=f"edgetune.{trigger}", payload=safe(payload), trace_tag=payload["id"]
                 )

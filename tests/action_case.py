@@ -10,9 +10,9 @@ from unittest import mock
 
 from st2tests.base import BaseActionTestCase
 
-from edgetune.dispatch import Result
+from edgetune.action import Result
 from edgetune.files import load_yaml
-from edgetune.rollout.site import Site
+from edgetune.rollout.context import Context
 from tests.metadata.values import own_parameters, shape
 from tests.world import EmptyWorld, changing
 
@@ -32,7 +32,7 @@ class EdgetuneActionTestCase(BaseActionTestCase):
         self.world = self.make_world(Path(folder.name))
         self._replace("fleet", self.world.hosts)
         self._replace("bmcs", self.world.bmcs)
-        self._replace("load_balancer", lambda site, pop: self.world.balancer)
+        self._replace("load_balancer", lambda context, pop: self.world.balancer)
         self.metadata = load_yaml(ACTIONS / f"{self.action_cls.__module__}.yaml")
 
     def make_world(self, folder: Path) -> EmptyWorld:
@@ -85,7 +85,7 @@ class EdgetuneActionTestCase(BaseActionTestCase):
         self.assert_wrong("claim_ttl")
 
     def _replace(self, name: str, fake: Any) -> None:
-        patched = mock.patch.object(Site, name, fake)
+        patched = mock.patch.object(Context, name, fake)
         patched.start()
         self.addCleanup(patched.stop)
 

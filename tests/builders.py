@@ -86,18 +86,18 @@ def concluded(decision: str, verdict: str = "inconclusive", reason: str = "so") 
 
 def plan(tmp_path: Path, hosts: int = 8, min_in_service: float = 0.5, **options: Any) -> Plan:
     """A plan of accept_queue on lab1."""
-    site, what = pop(tmp_path, hosts, min_in_service), tuning()
-    rendered = {host.name: render(what, {}) for host in site.hosts}
-    seen = {host.name: observed(host.name) for host in site.hosts}
+    context, what = pop(tmp_path, hosts, min_in_service), tuning()
+    rendered = {host.name: render(what, {}) for host in context.hosts}
+    seen = {host.name: observed(host.name) for host in context.hosts}
     chosen = Options(**{"seed": 7, **options}).checked()
-    return make_plan(site, what, rendered, seen, chosen, proofs(site), {})
+    return make_plan(context, what, rendered, seen, chosen, proofs(context), {})
 
 
-def proofs(site: Pop) -> dict[str, dict[str, str]]:
+def proofs(context: Pop) -> dict[str, dict[str, str]]:
     """That each host is the machine at its own address."""
     return {
         host.name: {"address": host.address, "proven_by": "interface", "uuid": ""}
-        for host in site.hosts
+        for host in context.hosts
     }
 
 

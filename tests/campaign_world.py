@@ -62,7 +62,7 @@ def campaign_document(**more: Any) -> dict[str, Any]:
 
 
 class CampaignWorld(EmptyWorld):
-    """A site with a campaign; ``begin_campaign`` begins it, nothing more."""
+    """A context with a campaign; ``begin_campaign`` begins it, nothing more."""
 
     def __init__(self, folder: Path, gates: dict[str, Any] | None = None, **config: Any) -> None:
         folder.mkdir(exist_ok=True)
@@ -78,19 +78,19 @@ class CampaignWorld(EmptyWorld):
         write_yaml(self.folder / "campaigns" / f"{document['name']}.yaml", document)
 
     def begin_campaign(self, by: str = "ana", channel: str = "") -> str:
-        begun = run_campaign(self.site, "queue", dry_run=False, requested_by=by, channel=channel)
+        begun = run_campaign(self.context, "queue", dry_run=False, requested_by=by, channel=channel)
         self.id = begun["campaign"]
         return self.id
 
     @property
     def record(self) -> Record:
         """The record as the store has it."""
-        return read_record(self.site, self.id)
+        return read_record(self.context, self.id)
 
     @property
     def key(self) -> str:
         """Where the record is, and is read."""
-        keys = self.site.store.list(f"edgetune.campaign.{self.id}.")
+        keys = self.context.store.list(f"edgetune.campaign.{self.id}.")
         return max(
             (key for key in keys if keys[key] != "{}"), key=lambda key: int(key.split(".")[-1])
         )
@@ -102,12 +102,12 @@ class CampaignWorld(EmptyWorld):
 
     def advance(self) -> list[str]:
         """One step; the PoPs whose rollouts it began."""
-        begun = step_campaign(self.site, self.id, owner="run-1", requested_by="cron")["start"]
-        return [read_rollout(self.site, each["rollout"]).head.pop for each in begun]
+        begun = step_campaign(self.context, self.id, owner="run-1", requested_by="cron")["start"]
+        return [read_rollout(self.context, each["rollout"]).head.pop for each in begun]
 
     def begun(self) -> list[str]:
         """The PoPs of all rollouts there are."""
-        return sorted(head.pop for head in all_heads(self.site))
+        return sorted(head.pop for head in all_heads(self.context))
 
     def bring(self, pop: str, state: str) -> None:
         """Lead the rollout of a PoP into a state."""
@@ -115,29 +115,29 @@ class CampaignWorld(EmptyWorld):
         for each in WAYS[state]:
             self.mark(rollout, each)
         if state in ("complete", "rolled_back"):
-            release_claim(self.site, rollout, read_rollout(self.site, rollout).head.epoch)
+            release_claim(self.context, rollout, read_rollout(self.context, rollout).head.epoch)
             self.forget(pop)
 
     def mark(self, rollout: str, state: str) -> None:
         """Lead a rollout into its next state; what is to be promoted is proven to help."""
         if state == "promoting":
-            prove(self.site, rollout)
-        epoch = read_rollout(self.site, rollout).head.epoch
+            prove(self.context, rollout)
+        epoch = read_rollout(self.context, rollout).head.epoch
         if state == "rolling_back":
-            begin_rollback(self.site, rollout, epoch)
+            begin_rollback(self.context, rollout, epoch)
         else:
-            set_rollout_state(self.site, rollout, epoch, state)
+            set_rollout_state(self.context, rollout, epoch, state)
 
     def forget(self, key: str) -> None:
         """A claim has run out."""
-        held = self.site.claims.holder(key)
+        held = self.context.claims.holder(key)
         if held:
-            self.site.claims.release(key, held)
+            self.context.claims.release(key, held)
 
     def died(self) -> None:
         """Long enough after whoever was at work died, its claims have run out."""
         self.forget(f"campaign/{self.id}")
         for pop in POPS:
-            held = self.site.claims.holder(pop)
-            if held and held.rollout not in [head.id for head in all_heads(self.site)]:
-                self.site.claims.release(pop, held)
+            held = self.context.claims.holder(pop)
+            if held and held.rollout not in [head.id for head in all_heads(self.context)]:
+                self.context.claims.release(pop, held)

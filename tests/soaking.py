@@ -36,13 +36,13 @@ class Soaking(World):
         return [h for name in names for s in self.plan.strata.values() for h in s[name]]
 
     def keep(self, field: str, value: Any) -> None:
-        opened = as_owner(self.site, self.rollout)
+        opened = as_owner(self.context, self.rollout)
         setattr(opened.head, field, value)
         opened.save()
 
     def count(self, rates: dict[str, float], start: float, window: int) -> None:
         taken = samples(rates, start, 600, f"boot {window}", seed=self.seeds[window])
-        self.site.samples.add("lab1", as_samples(taken))
+        self.context.samples.add("lab1", as_samples(taken))
 
     def soak(self, test: float, began: float) -> None:
         """The soak began that many seconds ago; test hosts drop ``test`` in it."""
@@ -55,11 +55,11 @@ class Soaking(World):
 
     def alter(self, change: Callable[[dict[str, Any]], None]) -> None:
         """From now on samples are read altered."""
-        self.site.samples = Altered(self.site.samples, change)
+        self.context.samples = Altered(self.context.samples, change)
 
     def looked(self) -> list[tuple[str, str]]:
         """Verdict and decision of every look that is in the record."""
-        opened = as_owner(self.site, self.rollout)
+        opened = as_owner(self.context, self.rollout)
         taken = [opened.look(number) for number in range(opened.head.looks)]
         return [(look.verdict, look.decision) for look in taken]
 

@@ -29,7 +29,7 @@ class AdoptHostTestCase(EdgetuneActionTestCase):
         self.assertEqual((result["host"], result["failed"]), (self.host, []))
         self.assertEqual(self.world.at(0), {self.host: "skipped"})
         self.assertEqual(self.world.balancer.state[self.host], "ready")
-        entry = read_rollout(self.world.site, self.world.rollout).head.history[-1]
+        entry = read_rollout(self.world.context, self.world.rollout).head.history[-1]
         self.assertEqual(entry.by, "ana")
         self.assertIn(f"{self.host} adopted as it is", entry.reason)
 

@@ -15,11 +15,11 @@ class ClaimPopTestCase(EdgetuneActionTestCase):
     def test_claims_a_free_pop_for_a_plan(self) -> None:
         for state in ("soaking", "rolling_back", "rolled_back"):
             self.world.mark(state)
-        release_claim(self.world.site, self.world.rollout, self.world.epoch)
+        release_claim(self.world.context, self.world.rollout, self.world.epoch)
         result = self.assert_succeeds(plan=self.world.plan.digest)
         self.assertNotEqual(result["rollout"], self.world.rollout)
         self.assertEqual(result["epoch"], self.world.epoch + 1)
-        head = read_rollout(self.world.site, result["rollout"]).head
+        head = read_rollout(self.world.context, result["rollout"]).head
         self.assertEqual((head.state, head.owner, head.by), ("claimed", "", ""))
 
     def test_who_asks_is_not_given_by_hand(self) -> None:

@@ -21,7 +21,7 @@ class CompareGroupsTestCase(EdgetuneActionTestCase):
 
     def test_a_soak_without_samples_holds(self) -> None:
         self.world.mark("soaking")
-        opened = as_owner(self.world.site, self.world.rollout)
+        opened = as_owner(self.world.context, self.world.rollout)
         opened.head.soak = [time.time() - 1000, time.time() - 1]
         opened.save()
         result = self.assert_succeeds(rollout=self.world.rollout)

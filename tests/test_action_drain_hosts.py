@@ -35,5 +35,5 @@ class DrainHostsTestCase(BatchActionTestCase):
         self.assert_refused("drain", f"has no server '{host}'", **self.of_batch(0))
 
     def test_the_kill_switch_stops_it(self) -> None:
-        self.world.site.store.put("edgetune.stop_all", "true")
+        self.world.context.store.put("edgetune.stop_all", "true")
         self.assert_refused("refused", "everything is stopped", **self.of_batch(0))

@@ -9,9 +9,9 @@ from unittest import mock
 from find_orphans import FindOrphans
 
 from edgetune.errors import StoreError
+from edgetune.rollout.context import Context
 from edgetune.rollout.executions import PAGE
 from edgetune.rollout.heartbeat import SILENT, Heartbeat
-from edgetune.rollout.site import Site
 from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.stop_all import stop_all
 from edgetune.rollout.steps.take_over_rollout import take_over_rollout
@@ -84,7 +84,7 @@ class FindOrphansTestCase(EdgetuneActionTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.api = Api()
-        patched = mock.patch.object(Site, "stackstorm", self.api)
+        patched = mock.patch.object(Context, "stackstorm", self.api)
         patched.start()
         self.addCleanup(patched.stop)
         self.held = {"rollout": self.world.rollout, "epoch": self.world.epoch}
@@ -95,8 +95,8 @@ class FindOrphansTestCase(EdgetuneActionTestCase):
     def quiet_for(self, seconds: float) -> None:
         """The claim was renewed so long ago."""
         world = self.world
-        claim, ttl = world.site.claims.holder("lab1"), world.site.config.claim_ttl
-        world.site.claims.renew("lab1", claim, ttl - seconds)
+        claim, ttl = world.context.claims.holder("lab1"), world.context.config.claim_ttl
+        world.context.claims.renew("lab1", claim, ttl - seconds)
 
     def found(self) -> tuple[list[str], list[str]]:
         result = self.assert_succeeds()
@@ -105,7 +105,7 @@ class FindOrphansTestCase(EdgetuneActionTestCase):
 
     def test_nothing_is_an_orphan_while_its_action_works(self) -> None:
         self.api.begin("drain", "drain_hosts", "batch", **self.held)
-        self.world.site.heartbeats.beat("drain", Heartbeat(time.time() - SILENT / 2))
+        self.world.context.heartbeats.beat("drain", Heartbeat(time.time() - SILENT / 2))
         self.assertEqual(self.found(), ([], []))
 
     def test_an_action_that_just_began_has_given_no_sign_yet(self) -> None:
@@ -120,10 +120,10 @@ class FindOrphansTestCase(EdgetuneActionTestCase):
             self.api.running = self.api.running[:2]
             self.api.begin("drain", "drain_hosts", "batch", **self.held)
             if last:
-                self.world.site.heartbeats.beat("drain", last)
+                self.world.context.heartbeats.beat("drain", last)
             # Its workflow would roll back if it knew.
             self.assertEqual(self.found(), ([self.world.rollout], []))
-        self.assertIn("WITHOUT AN OWNER", rollout_status(Site(self.world.config))["text"])
+        self.assertIn("WITHOUT AN OWNER", rollout_status(Context(self.world.config))["text"])
 
     def test_a_step_that_was_made_since_is_no_sign_of_death(self) -> None:
         self.api.begin("drain", "drain_hosts", "batch", **self.held)
@@ -137,9 +137,9 @@ class FindOrphansTestCase(EdgetuneActionTestCase):
 
     def test_its_executions_are_ended_once_it_is_taken_over(self) -> None:
         self.api.begin("drain", "drain_hosts", "batch", **self.held)
-        site = Site(self.world.config)
+        context = Context(self.world.config)
         given = {"owner": "sweep", "unfinished_only": True, "orphaned": True}
-        taken = take_over_rollout(site, self.world.rollout, **given)
+        taken = take_over_rollout(context, self.world.rollout, **given)
         self.assertTrue(taken["claimed"])
         self.assertEqual(self.found(), ([], ["drain"]))
 
@@ -150,7 +150,7 @@ class FindOrphansTestCase(EdgetuneActionTestCase):
         self.assertEqual(self.found(), ([], ["tick", "plan"]))
 
     def test_a_workflow_that_lost_its_engine_is_ended_once_it_is_taken_over(self) -> None:
-        idle = self.world.site.config.owner_timeout
+        idle = self.world.context.config.owner_timeout
         for age in (idle - 60, idle + 60):
             self.api.running = []
             self.api.begin("run-1", "rollout_pop", age=9e5)
@@ -159,8 +159,8 @@ class FindOrphansTestCase(EdgetuneActionTestCase):
             self.api.had("run-1", "succeeded", age=8e5)
             self.api.had("batch", "succeeded", age=age)
             self.assertEqual(self.found(), ([], []))
-        site = Site(self.world.config)
-        take_over_rollout(site, self.world.rollout, owner="sweep", unfinished_only=True)
+        context = Context(self.world.config)
+        take_over_rollout(context, self.world.rollout, owner="sweep", unfinished_only=True)
         self.assertEqual(self.found(), ([], ["run-1"]))
 
     def test_a_workflow_in_which_something_is_to_come_is_not_lost(self) -> None:
@@ -190,7 +190,7 @@ class FindOrphansTestCase(EdgetuneActionTestCase):
         self.api.begin("drain", "drain_hosts", "batch", **self.held)
         self.api.refuses = True
         self.assertEqual(self.found(), ([], []))
-        self.quiet_for(self.world.site.config.owner_timeout + 100)
+        self.quiet_for(self.world.context.config.owner_timeout + 100)
         self.assertEqual(self.found(), ([self.world.rollout], []))
 
     def test_where_nothing_may_be_ended_rollouts_are_found_all_the_same(self) -> None:
@@ -201,5 +201,5 @@ class FindOrphansTestCase(EdgetuneActionTestCase):
 
     def test_nothing_is_recovered_while_everything_is_stopped(self) -> None:
         self.api.begin("drain", "drain_hosts", "batch", **self.held)
-        stop_all(self.world.site, reason="a test")
+        stop_all(self.world.context, reason="a test")
         self.assertEqual(self.found(), ([], []))

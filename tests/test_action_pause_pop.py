@@ -14,7 +14,7 @@ class PausePopTestCase(EdgetuneActionTestCase):
     action_cls = PausePop
 
     def test_nothing_more_begins_and_status_says_why(self) -> None:
-        opened = as_owner(self.world.site, self.world.rollout)
+        opened = as_owner(self.world.context, self.world.rollout)
         opened.head.channel = "edge"
         opened.save()
         result = self.assert_succeeds(pop="lab1", reason="a final tonight", requested_by="ana")
@@ -29,7 +29,7 @@ class PausePopTestCase(EdgetuneActionTestCase):
             },
         )
         self.assertEqual(self.world.step(drain_hosts, 0)["waiting"], 1)
-        text = rollout_status(self.world.site, self.world.rollout)["text"]
+        text = rollout_status(self.world.context, self.world.rollout)["text"]
         self.assertTrue(
             text.startswith(f"{why}; st2 run edgetune.resume_pop pop=lab1 lets it go on.\n\n"), text
         )

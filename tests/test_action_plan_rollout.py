@@ -26,7 +26,7 @@ class PlanRolloutTestCase(EdgetuneActionTestCase):
 
     def test_options_that_were_not_given_are_those_of_the_metadata(self) -> None:
         result = self.assert_succeeds(pop="lab1", tuning="accept_queue")
-        options = load_plan(self.world.site, result["plan"]).options
+        options = load_plan(self.world.context, result["plan"]).options
         self.assertNotEqual(options.seed, 0)
         given = {
             each.name: self.metadata["parameters"][each.name]["default"]
@@ -38,7 +38,7 @@ class PlanRolloutTestCase(EdgetuneActionTestCase):
     def test_durations_are_written_as_people_do_or_in_seconds(self) -> None:
         given = {"baseline": "1h", "soak": "1d12h", "interval": "1m30s", "warmup": "600"}
         result = self.assert_succeeds(pop="lab1", tuning="accept_queue", **given)
-        options = load_plan(self.world.site, result["plan"]).options
+        options = load_plan(self.world.context, result["plan"]).options
         read = (options.baseline, options.soak, options.interval, options.warmup)
         self.assertEqual(read, (3600, 129600, 90, 600))
 

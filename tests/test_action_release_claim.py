@@ -20,12 +20,12 @@ class ReleaseClaimTestCase(EdgetuneActionTestCase):
             self.world.mark(state)
         result = self.assert_succeeds(**self.present())
         self.assertEqual(result, {"released": True, "message": "lab1 is free"})
-        self.assertIsNone(self.world.site.claims.holder("lab1"))
+        self.assertIsNone(self.world.context.claims.holder("lab1"))
         self.assertFalse(self.assert_succeeds(**self.present())["released"])
 
     def test_a_rollout_under_way_keeps_its_claim(self) -> None:
         self.assert_refused("refused", "is changing; it keeps its claim", **self.present())
-        self.assertIsNotNone(self.world.site.claims.holder("lab1"))
+        self.assertIsNotNone(self.world.context.claims.holder("lab1"))
 
     def test_an_unknown_rollout_is_named(self) -> None:
         self.assert_wrong("rollout", **{**self.present(), "rollout": "nothing"})

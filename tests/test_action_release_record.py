@@ -11,7 +11,7 @@ class ReleaseRecordTestCase(EdgetuneActionTestCase):
     action_cls = ReleaseRecord
 
     def test_a_record_that_cannot_be_read_is_given_up(self) -> None:
-        self.world.site.store.put(f"edgetune.rollout.{self.world.rollout}", "{")
+        self.world.context.store.put(f"edgetune.rollout.{self.world.rollout}", "{")
         result = self.assert_succeeds(rollout=self.world.rollout, requested_by="ana")
         self.assertEqual(result["pop"], "lab1")
         self.assertIn("is no JSON", result["why"])

@@ -47,9 +47,9 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
         return Path(result["path"]).read_text(encoding="utf-8")
 
     def judge(self) -> None:
-        check_baseline(self.world.site, self.world.rollout, self.world.epoch)
+        check_baseline(self.world.context, self.world.rollout, self.world.epoch)
         self.world.soak(test=0.9, began=700)
-        compare_groups(self.world.site, self.world.rollout)
+        compare_groups(self.world.context, self.world.rollout)
 
     def test_writes_a_page_that_others_can_read(self) -> None:
         self.judge()
@@ -65,10 +65,13 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
 
     def test_changes_nothing(self) -> None:
         self.judge()
-        asked, records = len(self.world.hosts.asked), dict(self.world.site.store.list("edgetune."))
+        asked, records = (
+            len(self.world.hosts.asked),
+            dict(self.world.context.store.list("edgetune.")),
+        )
         self.report()
         self.assertEqual(len(self.world.hosts.asked), asked)
-        self.assertEqual(dict(self.world.site.store.list("edgetune.")), records)
+        self.assertEqual(dict(self.world.context.store.list("edgetune.")), records)
 
     def test_is_written_again_over_the_one_before(self) -> None:
         before = self.report()
@@ -106,8 +109,8 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
         self.assertFalse(self.folder.exists())
 
     def test_tells_the_pauses_of_its_time(self) -> None:
-        site, told = self.world.site, "<b>lab1 is paused (asked, by ana: lunch).</b>"
-        pause_pop(site, "lab1", reason="lunch", requested_by="ana")
+        context, told = self.world.context, "<b>lab1 is paused (asked, by ana: lunch).</b>"
+        pause_pop(context, "lab1", reason="lunch", requested_by="ana")
         page = self.report()
         self.assertIn(told, page)
         self.assertIn("asked: lunch", page)
@@ -123,9 +126,9 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
 
     def test_says_which_samples_are_gone(self) -> None:
         self.judge()
-        opened = as_owner(self.world.site, self.world.rollout)
+        opened = as_owner(self.world.context, self.world.rollout)
         later = time.time() + 2e6
-        self.world.site.samples.add("lab1", [reading("e000", later)])
+        self.world.context.samples.add("lab1", [reading("e000", later)])
         page = self.report()
         self.assertIn("No samples of that time are left", page)
         self.assertEqual((page.count('class="slots'), page.count('class="steps test"')), (0, 3))
@@ -140,7 +143,7 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
 
     def test_a_look_that_is_lost_is_named(self) -> None:
         self.judge()
-        opened = as_owner(self.world.site, self.world.rollout)
+        opened = as_owner(self.world.context, self.world.rollout)
         opened.head.looks += 1
         opened.save()
         self.assertIn(f"the record of rollout {self.world.rollout} lacks look 4.", self.report())

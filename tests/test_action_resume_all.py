@@ -14,12 +14,12 @@ class ResumeAllTestCase(EdgetuneActionTestCase):
     action_cls = ResumeAll
 
     def test_changes_are_permitted_again(self) -> None:
-        stop_all(self.world.site, requested_by="ana", reason="errors")
+        stop_all(self.world.context, requested_by="ana", reason="errors")
         result = self.assert_succeeds(requested_by="bo")
         self.assertFalse(result["stopped"])
         message = "bo permits changes again (stopped by ana: errors)"
         self.assertEqual(result["message"], message)
-        self.assertEqual(stopped_by(self.world.site), "")
+        self.assertEqual(stopped_by(self.world.context), "")
         self.world.step(drain_hosts, 0)
         self.assertNotEqual(self.world.balancer.log, [])
 

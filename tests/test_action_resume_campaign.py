@@ -21,7 +21,7 @@ class ResumeCampaignTestCase(EdgetuneActionTestCase):
         return world
 
     def test_goes_on(self) -> None:
-        hold_campaign(self.world.site, self.world.id, requested_by="ben")
+        hold_campaign(self.world.context, self.world.id, requested_by="ben")
         self.assertEqual(self.world.advance(), [])
         result = self.assert_succeeds(campaign=self.world.id, requested_by="ana")
         self.assertEqual((result["state"], result["under_way"]), ("running", []))

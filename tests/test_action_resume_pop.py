@@ -15,25 +15,25 @@ class ResumePopTestCase(EdgetuneActionTestCase):
 
     def test_it_goes_on_once_every_cause_is_lifted(self) -> None:
         for cause in ("surge", "lost_host"):
-            pause_pop(self.world.site, "lab1", cause, requested_by="a rule")
+            pause_pop(self.world.context, "lab1", cause, requested_by="a rule")
         result = self.assert_succeeds(pop="lab1", cause="surge", requested_by="ana")
         still = "lab1 is still paused (lost_host, by a rule)"
         self.assertEqual(result["message"], f"{still}; it was paused (surge, by a rule)")
         self.assertTrue(result["changed"])
         self.assertEqual(self.world.step(drain_hosts, 0)["waiting"], 1)
         self.assert_succeeds(pop="lab1", requested_by="ana")
-        self.assertEqual(why_paused(self.world.site, "lab1"), "")
+        self.assertEqual(why_paused(self.world.context, "lab1"), "")
         self.assertEqual(self.world.step(drain_hosts, 0)["waiting"], 0)
 
     def test_without_a_cause_all_are_lifted(self) -> None:
         for cause in ("asked", "lost_host"):
-            pause_pop(self.world.site, "lab1", cause, requested_by="ana")
+            pause_pop(self.world.context, "lab1", cause, requested_by="ana")
         message = self.assert_succeeds(pop="lab1")["message"]
         said = "lab1 goes on; it was paused (asked, by ana; lost_host, by ana)"
         self.assertEqual(message, said)
 
     def test_a_second_time_changes_nothing(self) -> None:
-        pause_pop(self.world.site, "lab1", requested_by="ana")
+        pause_pop(self.world.context, "lab1", requested_by="ana")
         self.assertFalse(self.assert_succeeds(pop="lab1", cause="surge")["changed"])
         self.assertTrue(self.assert_succeeds(pop="lab1")["changed"])
         result = self.assert_succeeds(pop="lab1")

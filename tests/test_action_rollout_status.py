@@ -41,7 +41,7 @@ class RolloutStatusTestCase(EdgetuneActionTestCase):
         for given in ({"host": "e003"}, {"orphaned": True}):
             self.assertEqual(self.assert_succeeds(**given)["ids"], [])
         claim = Claim(self.world.rollout, self.world.epoch)
-        self.world.site.claims.release("lab1", claim)
+        self.world.context.claims.release("lab1", claim)
         self.assertEqual(self.assert_succeeds(orphaned=True)["ids"], [self.world.rollout])
 
     def test_one_whose_execution_has_ended_has_no_owner(self) -> None:
@@ -54,7 +54,7 @@ class RolloutStatusTestCase(EdgetuneActionTestCase):
         for at, counts in ((now - 2000, (9, 9)), (now - 60, (1, 3)), (now, (0, 2))):
             for host, drifted in zip(("e001", "e002"), counts):
                 gauges = {"drifted": drifted}
-                self.world.site.samples.add("lab1", [reading(host, at, **gauges)])
+                self.world.context.samples.add("lab1", [reading(host, at, **gauges)])
         says = "st2 run edgetune.sample_hosts pop=lab1 says which"
         told = f"settings that have drifted: e002 (2); {says}"
         text = self.assert_succeeds(rollout=self.world.rollout)["text"]

@@ -28,7 +28,7 @@ class RunCampaignTestCase(EdgetuneActionTestCase):
         self.assertIn("  3 fleet: 10m baseline, 2h soak; 1 at once; ", result["text"])
 
     def test_begins(self) -> None:
-        abort_campaign(self.world.site, self.world.id, requested_by="ben")
+        abort_campaign(self.world.context, self.world.id, requested_by="ben")
         result = self.assert_succeeds(campaign="queue", dry_run=False, requested_by="ana")
         self.world.id = result["campaign"]
         self.assertEqual(result["message"].partition(": ")[2][:19], "4 PoPs in 3 rings; ")

@@ -20,7 +20,7 @@ class SampleHostsTestCase(EdgetuneActionTestCase):
     def test_samples_every_pop_with_a_rollout_under_way(self) -> None:
         result = self.assert_succeeds()
         self.assertEqual((result["samples"], result["missing"]), (8, []))
-        kept = self.world.site.samples.window("lab1", 0, time.time())
+        kept = self.world.context.samples.window("lab1", 0, time.time())
         self.assertEqual({*kept.hosts}, set(self.world.balancer.state))
         self.assertEqual(self.world.hosts.changing(), [])
 
@@ -33,19 +33,19 @@ class SampleHostsTestCase(EdgetuneActionTestCase):
     def test_a_pop_that_is_no_more_stops_no_sampling(self) -> None:
         gone = replace(self.world.head, id="gone", pop="gone1")
         text = json.dumps({"schema": RECORD_SCHEMA, **asdict(gone)})
-        self.world.site.store.put("edgetune.rollout.gone", text)
+        self.world.context.store.put("edgetune.rollout.gone", text)
         self.assertEqual(self.assert_succeeds()["samples"], 8)
 
     def test_no_pop_is_always_the_last(self) -> None:
         """An action that is killed at its timeout leaves out those that were to come."""
-        site = self.world.site
+        context = self.world.context
         names = ["lab1", "lab2", "lab3"]
         heads = [replace(self.world.head, pop=name) for name in names]
         with (
             mock.patch("edgetune.rollout.sampling.all_heads", return_value=heads),
-            mock.patch.object(type(site.inventory), "pop_names", return_value=names),
+            mock.patch.object(type(context.inventory), "pop_names", return_value=names),
         ):
-            drawn = {tuple(pops_under_way(site)) for _ in range(60)}
+            drawn = {tuple(pops_under_way(context)) for _ in range(60)}
         self.assertEqual({pops[0] for pops in drawn}, set(names))
 
     def test_a_silent_host_is_named_and_the_others_are_kept(self) -> None:

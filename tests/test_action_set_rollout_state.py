@@ -19,7 +19,7 @@ class SetRolloutStateTestCase(EdgetuneActionTestCase):
     def test_enters_the_next_state_under_a_new_epoch(self) -> None:
         result = self.assert_succeeds(**self.into("soaking"))
         self.assertEqual((result["state"], result["epoch"]), ("soaking", self.world.epoch + 1))
-        head = read_rollout(self.world.site, self.world.rollout).head
+        head = read_rollout(self.world.context, self.world.rollout).head
         self.assertEqual(result["until"], head.soak[1])
         self.assertEqual((head.owner, head.history[-1].by), ("run-1", ""))
         reason = "the test group is changed; both groups are watched"

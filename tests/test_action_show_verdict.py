@@ -19,7 +19,7 @@ class ShowVerdictTestCase(EdgetuneActionTestCase):
         self.assertTrue(result["text"].endswith("No look was taken yet."))
 
     def test_the_verdict_of_the_record_is_named(self) -> None:
-        opened = as_owner(self.world.site, self.world.rollout)
+        opened = as_owner(self.world.context, self.world.rollout)
         opened.head.verdict = concluded("roll_back", "degraded")
         opened.save()
         result = self.assert_succeeds(rollout=self.world.rollout)

@@ -23,7 +23,7 @@ class StepCampaignTestCase(EdgetuneActionTestCase):
     def test_begins_a_rollout_and_does_so_once(self) -> None:
         result = self.assert_succeeds(campaign=self.world.id, owner="run-1", requested_by="cron")
         (begun,) = result["start"]
-        head = read_rollout(self.world.site, begun["rollout"]).head
+        head = read_rollout(self.world.context, begun["rollout"]).head
         self.assertEqual((head.pop, head.epoch, head.owner), ("ams1", begun["epoch"], "run-1"))
         message = f"{self.world.id}: ring canary: ams1 begun"
         self.assertEqual((result["errors"], result["message"]), ([], message))

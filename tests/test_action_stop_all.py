@@ -22,7 +22,7 @@ class StopAllTestCase(EdgetuneActionTestCase):
         with pytest.raises(RefusedError, match=f"everything is stopped .*{why}"):
             self.world.step(drain_hosts, 0)
         self.assertEqual((self.world.hosts.changing(), self.world.balancer.log), ([], []))
-        text = rollout_status(self.world.site)["text"]
+        text = rollout_status(self.world.context)["text"]
         self.assertTrue(text.startswith(f"Everything is stopped ({why}); {permits}"), text)
 
     def test_a_reason_is_not_needed(self) -> None:

@@ -19,7 +19,7 @@ class WatchDriftTestCase(EdgetuneActionTestCase):
         self.assertEqual(self.assert_succeeds()["samples"], 0)
         for state in ("soaking", "promoting", "complete"):
             self.world.mark(state)
-        self.assertEqual(sample_running(self.world.site)["samples"], 0)
+        self.assertEqual(sample_running(self.world.context)["samples"], 0)
         self.assertEqual(self.assert_succeeds()["samples"], 8)
         self.assertEqual(self.world.hosts.changing(), [])
         for state in ("rolling_back", "rolled_back"):
@@ -31,5 +31,5 @@ class WatchDriftTestCase(EdgetuneActionTestCase):
             self.world.mark(state)
         gone = replace(self.world.head, id="gone", pop="gone1")
         text = json.dumps({"schema": RECORD_SCHEMA, **asdict(gone)})
-        self.world.site.store.put("edgetune.rollout.gone", text)
+        self.world.context.store.put("edgetune.rollout.gone", text)
         self.assertEqual(self.assert_succeeds()["samples"], 8)

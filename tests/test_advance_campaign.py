@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from edgetune.action import safe
 from edgetune.campaign.advance import step_campaign
-from edgetune.dispatch import safe
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from lab.runner import Engine, Execution, Pack
@@ -32,7 +32,7 @@ class Conductor(Engine):
         # run_step keeps it from the step.
         given = {k: v for k, v in execution.parameters.items() if k != "periodic"}
         if execution.action.ref == "edgetune.step_campaign":
-            result = safe(step_campaign(self._world.site, **given))
+            result = safe(step_campaign(self._world.context, **given))
             result["errors"] += [self._error] if self._error else []
             return "succeeded", {"result": result, "exit_code": 0, "stdout": "", "stderr": ""}
         if execution.action.ref == "edgetune.post":
@@ -42,7 +42,7 @@ class Conductor(Engine):
             return super()._run(execution)
         with self._one_at_a_time:
             taken = take_over_rollout(
-                self._world.site,
+                self._world.context,
                 given["rollout"],
                 epoch=given["epoch"],
                 owner="run-2",
@@ -74,7 +74,7 @@ def test_every_rollout_that_was_begun_is_carried_on(
     rollouts = [pop.rollout for pop in world.record.pops.values()]
     assert len(rollouts) == 3
     assert sorted(conductor.carried_on) == sorted(rollouts)
-    assert {head.owner for head in all_heads(world.site)} == {"run-2"}
+    assert {head.owner for head in all_heads(world.context)} == {"run-2"}
     assert execution.payload["rollouts"] == rollouts
     assert "ring canary: ams1 begun" in execution.payload["message"]
     assert execution.status == ("failed" if error else "succeeded")

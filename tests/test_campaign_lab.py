@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from edgetune.campaign.record import Record, all_records
+from edgetune.rollout.context import Context
 from edgetune.rollout.heads import all_heads
-from edgetune.rollout.site import Site
 from tests.builders import write_yaml
 from tests.practice import Practice, needs_lab, practising
 
@@ -56,7 +56,7 @@ class Watcher:
 
     def __init__(self, practice: Practice) -> None:
         self.practice = practice
-        self.site = Site(practice.config)
+        self.context = Context(practice.config)
         self.process = self.serve()
 
     def serve(self) -> subprocess.Popen[str]:
@@ -66,7 +66,7 @@ class Watcher:
 
     def states(self) -> dict[str, str]:
         """State of the rollout of each PoP that has one."""
-        return {head.pop: head.state for head in all_heads(self.site)}
+        return {head.pop: head.state for head in all_heads(self.context)}
 
     def wait_until(self, pop: str, *states: str) -> None:
         deadline = time.monotonic() + 300
@@ -77,7 +77,7 @@ class Watcher:
 
     @property
     def campaign(self) -> Record:
-        (record,) = all_records(self.site)
+        (record,) = all_records(self.context)
         return record
 
 

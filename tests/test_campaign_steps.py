@@ -78,11 +78,11 @@ def now_is(monkeypatch: pytest.MonkeyPatch, moment: float) -> None:
 
 def test_a_dry_run_touches_nothing_and_says_who_is_refused(tmp_path: Path) -> None:
     world = CampaignWorld(tmp_path)
-    taken = plan_rollout(world.site, "fra1", "accept_queue")["plan"]
-    claim_pop(world.site, plan=taken)
-    before = dict(world.site.store.list("edgetune."))
-    shown = run_campaign(world.site, "queue")
-    assert dict(world.site.store.list("edgetune.")) == before
+    taken = plan_rollout(world.context, "fra1", "accept_queue")["plan"]
+    claim_pop(world.context, plan=taken)
+    before = dict(world.context.store.list("edgetune."))
+    shown = run_campaign(world.context, "queue")
+    assert dict(world.context.store.list("edgetune.")) == before
     assert [ring["pops"] for ring in shown["rings"]] == [["ams1"], ["ams2", "fra1"], ["lax1"]]
     assert "fra1 has a rollout that is claimed" in shown["rings"][1]["refused"]["fra1"]
     assert shown["message"] == "a dry run: 4 PoPs in 3 rings, 1 refused now"
@@ -108,7 +108,7 @@ def test_rings_follow_one_another(tmp_path: Path, says: Any) -> None:
     assert world.advance() == []
     assert world.last == "ring early is closed: seen on ams2, fra1"
     assert world.advance() == ["lax1"]
-    plan = read_rollout(world.site, world.record.pops["lax1"].rollout).plan
+    plan = read_rollout(world.context, world.record.pops["lax1"].rollout).plan
     assert (plan.options.soak, plan.options.baseline) == (7200, 600)
     world.bring("lax1", "complete")
     assert world.advance() == []
@@ -119,7 +119,7 @@ def test_rings_follow_one_another(tmp_path: Path, says: Any) -> None:
 def test_the_record_tells_who_began_what_in_which_execution(tmp_path: Path) -> None:
     world = begun(tmp_path)
     world.advance()
-    head = all_heads(world.site)[0]
+    head = all_heads(world.context)[0]
     assert (head.owner, head.by) == ("run-1", f"campaign {world.id} of ana")
     entry = world.record.history[-1]
     assert (entry.what, entry.by, entry.execution) == (
@@ -127,7 +127,7 @@ def test_the_record_tells_who_began_what_in_which_execution(tmp_path: Path) -> N
         "cron",
         "run-1",
     )
-    assert len(json.dumps(world.site.store.get(world.key))) < 3000
+    assert len(json.dumps(world.context.store.get(world.key))) < 3000
 
 
 def test_as_many_pops_at_once_as_the_gate_permits(tmp_path: Path, says: Any) -> None:
@@ -157,12 +157,12 @@ def test_a_closed_gate_keeps_a_ring_from_beginning(
 ) -> None:
     world = begun(tmp_path, gates=closed)
     now_is(monkeypatch, datetime.fromisoformat(at).timestamp())
-    before = world.site.store.get(world.key)
-    said = step_campaign(world.site, world.id)
+    before = world.context.store.get(world.key)
+    said = step_campaign(world.context, world.id)
     assert (said["start"], world.begun()) == ([], [])
     assert says_why in said["message"]
-    assert any(says_why in why for why in campaign_status(world.site)["campaigns"][0]["waits"])
-    assert world.site.store.get(world.key) == before, "waiting writes nothing"
+    assert any(says_why in why for why in campaign_status(world.context)["campaigns"][0]["waits"])
+    assert world.context.store.get(world.key) == before, "waiting writes nothing"
     if "approval" not in closed:
         now_is(monkeypatch, datetime.fromisoformat(at).timestamp() + 86400)
         assert world.advance() == ["ams1"]
@@ -176,12 +176,14 @@ def test_a_ring_that_is_not_proven_holds_until_somebody_accepts_it(
     assert world.advance() == []
     assert (world.record.state, world.last) == ("held", "held: ring canary: seen on ams1")
     assert world.advance() == []
-    resume_campaign(world.site, world.id, requested_by="ben")
+    resume_campaign(world.context, world.id, requested_by="ben")
     assert world.advance() == []
     assert world.record.state == "held"
     with pytest.raises(InputError, match="requested_by: is missing"):
-        resume_campaign(world.site, world.id, accept=True)
-    resume_campaign(world.site, world.id, accept=True, reason="seen in the lab", requested_by="ben")
+        resume_campaign(world.context, world.id, accept=True)
+    resume_campaign(
+        world.context, world.id, accept=True, reason="seen in the lab", requested_by="ben"
+    )
     world.advance()
     assert world.last == "ring canary is closed (accepted by ben): seen on ams1"
     assert world.advance() == ["ams2"]
@@ -193,7 +195,7 @@ def test_accepting_before_there_is_a_verdict_does_not_overrule_it(
 ) -> None:
     world = begun(tmp_path)
     world.advance()
-    resume_campaign(world.site, world.id, accept=True, requested_by="ben")
+    resume_campaign(world.context, world.id, accept=True, requested_by="ben")
     world.bring("ams1", "complete")
     says("hold")
     world.advance()
@@ -221,7 +223,7 @@ def test_each_takes_the_verdicts_of_the_pops(tmp_path: Path, decision: str, last
     world.bring("ams1", "soaking")
     rollout = world.record.pops["ams1"].rollout
     world.mark(rollout, "promoting")
-    opened = as_owner(world.site, rollout)
+    opened = as_owner(world.context, rollout)
     # Earlier versions let a person promote what no verdict did.
     opened.head.verdict = concluded(decision) if decision else None
     opened.save()
@@ -241,7 +243,7 @@ def test_a_pop_that_went_wrong_holds_the_campaign(tmp_path: Path, state: str) ->
     assert (world.record.state, world.last) == ("held", f"held: ams1: rollout {rollout} is {state}")
     if state != "rolled_back":
         with pytest.raises(RefusedError, match=f"ams1: rollout {rollout} is {state}; st2 run"):
-            resume_campaign(world.site, world.id, requested_by="ben")
+            resume_campaign(world.context, world.id, requested_by="ben")
 
 
 def test_a_pop_that_was_taken_back_is_begun_anew_or_left_out(tmp_path: Path, says: Any) -> None:
@@ -251,7 +253,7 @@ def test_a_pop_that_was_taken_back_is_begun_anew_or_left_out(tmp_path: Path, say
         world.bring("ams1", "rolled_back")
         world.advance()
         assert world.begun() == ["ams1"] * attempt
-        resume_campaign(world.site, world.id, accept=attempt == 2, requested_by="ben")
+        resume_campaign(world.context, world.id, accept=attempt == 2, requested_by="ben")
     assert world.record.pops["ams1"].left_out == "accepted by ben: it was taken back"
     world.advance()
     why = "held: ring canary: nothing was rolled out, so nothing is proven"
@@ -269,7 +271,7 @@ def test_a_closed_ring_opens_again_when_a_pop_of_it_is_taken_back(
     world.forget("ams1")
     assert world.advance() == []
     assert world.record.state == "held"
-    resume_campaign(world.site, world.id, requested_by="ben")
+    resume_campaign(world.context, world.id, requested_by="ben")
     assert world.advance() == ["ams1"]
 
 
@@ -278,7 +280,7 @@ def overruled(tmp_path: Path, says: Any, by: str) -> CampaignWorld:
     world = canary_done(tmp_path)
     says("hold")
     world.advance()
-    resume_campaign(world.site, world.id, accept=True, requested_by=by)
+    resume_campaign(world.context, world.id, accept=True, requested_by=by)
     world.advance()
     return world
 
@@ -292,7 +294,7 @@ def test_who_accepted_a_verdict_did_not_accept_the_next_one(tmp_path: Path, says
     world.mark(rollout, "rolled_back")
     world.forget("ams1")
     world.advance()
-    resume_campaign(world.site, world.id, requested_by="ben")
+    resume_campaign(world.context, world.id, requested_by="ben")
     assert world.advance() == ["ams1"]
     world.bring("ams1", "complete")
     world.advance()
@@ -311,21 +313,21 @@ def test_what_a_dead_step_began_is_named_when_the_campaign_ends(tmp_path: Path) 
     with pytest.raises(SystemExit):
         world.advance()
     world.moments.at = lambda moment: None
-    (head,) = all_heads(world.site)
-    done = abort_campaign(world.site, world.id, requested_by="ben")
+    (head,) = all_heads(world.context)
+    done = abort_campaign(world.context, world.id, requested_by="ben")
     assert done["under_way"] == [head.id]
-    assert f"claimed  {head.id}" in campaign_status(world.site, world.id)["text"]
+    assert f"claimed  {head.id}" in campaign_status(world.context, world.id)["text"]
 
 
 def test_what_a_dead_step_began_is_not_left_out(tmp_path: Path) -> None:
     world = begun(tmp_path)
-    with seized(world.site, world.id) as work:
-        plan = plan_rollout(world.site, "ams1", "accept_queue")["plan"]
+    with seized(world.context, world.id) as work:
+        plan = plan_rollout(world.context, "ams1", "accept_queue")["plan"]
         pop = work.record.pops["ams1"]
         pop.plans, pop.refused = [plan], "a host was away"
         work.save()
-    rollout = claim_pop(world.site, plan=plan)["rollout"]
-    resume_campaign(world.site, world.id, accept=True, requested_by="ben")
+    rollout = claim_pop(world.context, plan=plan)["rollout"]
+    resume_campaign(world.context, world.id, accept=True, requested_by="ben")
     found = world.record.pops["ams1"]
     assert (found.rollout, found.left_out) == (rollout, "")
 
@@ -358,10 +360,12 @@ def test_a_changed_file_holds(tmp_path: Path, what: str) -> None:
 def test_a_refused_pop_is_told_and_keeps_no_other_from_its_turn(tmp_path: Path, says: Any) -> None:
     world = canary_done(tmp_path)
     world.advance()
-    theirs = claim_pop(world.site, plan=plan_rollout(world.site, "ams2", "accept_queue")["plan"])
+    theirs = claim_pop(
+        world.context, plan=plan_rollout(world.context, "ams2", "accept_queue")["plan"]
+    )
     assert world.advance() == ["fra1"]
     assert "ams2 has a rollout that is claimed" in world.record.pops["ams2"].refused
-    assert "ams2: ams2 has a rollout" in campaign_status(world.site)["text"]
+    assert "ams2: ams2 has a rollout" in campaign_status(world.context)["text"]
     world.bring("fra1", "complete")
     assert world.advance() == []
     assert world.record.state == "running", "the ring is not closed without it"
@@ -377,7 +381,7 @@ def test_a_refused_pop_is_told_and_keeps_no_other_from_its_turn(tmp_path: Path, 
 def test_who_was_refused_comes_last(tmp_path: Path, says: Any) -> None:
     world = canary_done(tmp_path)
     world.advance()
-    with seized(world.site, world.id) as work:
+    with seized(world.context, world.id) as work:
         work.record.pops["ams2"].refused = "a host was away"
         work.save()
     assert world.advance() == ["fra1"]
@@ -400,10 +404,10 @@ def test_a_hold_stops_whoever_is_at_work(tmp_path: Path) -> None:
     def hold_once(moment: str) -> None:
         if moment.startswith("after put edgetune.plan."):
             world.moments.at = lambda what: None
-            hold_campaign(world.site, world.id, requested_by="ben")
+            hold_campaign(world.context, world.id, requested_by="ben")
 
     world.moments.at = hold_once
-    said = step_campaign(world.site, world.id)
+    said = step_campaign(world.context, world.id)
     assert (said["start"], world.begun()) == ([], [])
     assert "has lost its claim on campaign/" in said["message"]
     assert (world.record.state, world.last) == ("held", "held: asked for")
@@ -416,7 +420,7 @@ def test_of_two_steps_at_once_one_does_nothing(tmp_path: Path) -> None:
     def again(moment: str) -> None:
         if not other:
             other.append("running")
-            other[0] = step_campaign(world.site, world.id)
+            other[0] = step_campaign(world.context, world.id)
 
     world.moments.at = again
     assert world.advance() == ["ams1"]
@@ -427,12 +431,12 @@ def test_of_two_steps_at_once_one_does_nothing(tmp_path: Path) -> None:
 
 def test_who_takes_it_at_the_same_moment_fences_the_other_out(tmp_path: Path) -> None:
     world = begun(tmp_path)
-    with seized(world.site, world.id) as first:
-        with seized(world.site, world.id) as second:
+    with seized(world.context, world.id) as first:
+        with seized(world.context, world.id) as second:
             second.record.note("ben", "something")
             second.save()
         first.record.note("ana", "something else")
-        with pytest.raises(FencedError), seized(world.site, world.id):
+        with pytest.raises(FencedError), seized(world.context, world.id):
             first.save()
 
 
@@ -463,16 +467,16 @@ def settled(world: CampaignWorld) -> None:
     world.died()
     world.advance()
     assert world.begun() == ["ams1"], world.moments.seen
-    assert world.record.pops["ams1"].rollout == all_heads(world.site)[0].id
+    assert world.record.pops["ams1"].rollout == all_heads(world.context)[0].id
 
 
 def test_two_steps_that_do_not_see_each_other_begin_a_pop_once(tmp_path: Path) -> None:
     """Both found nobody at work, whenever the second one comes."""
 
     def blind(world: CampaignWorld) -> list[str]:
-        holder = world.site.claims.holder
+        holder = world.context.claims.holder
         with mock.patch.object(
-            world.site.claims, "holder", lambda key: None if "/" in key else holder(key)
+            world.context.claims, "holder", lambda key: None if "/" in key else holder(key)
         ):
             return world.advance()
 
@@ -483,10 +487,10 @@ def test_two_steps_that_do_not_see_each_other_begin_a_pop_once(tmp_path: Path) -
 
 def test_a_hold_is_never_undone(tmp_path: Path) -> None:
     for world, _, _ in at_each_moment(
-        tmp_path, lambda world: hold_campaign(world.site, world.id, requested_by="ben")
+        tmp_path, lambda world: hold_campaign(world.context, world.id, requested_by="ben")
     ):
         assert world.record.state == "held"
-        resume_campaign(world.site, world.id, requested_by="ben")
+        resume_campaign(world.context, world.id, requested_by="ben")
         settled(world)
 
 
@@ -506,17 +510,17 @@ def test_a_step_may_die_at_any_moment(tmp_path: Path) -> None:
         for _ in range(3):
             world.advance()
         assert world.begun() == ["ams1", "ams2"], moments[-1]
-        assert {head.id for head in all_heads(world.site)} == {
+        assert {head.id for head in all_heads(world.context)} == {
             pop.rollout for pop in world.record.pops.values() if pop.rollout
         }
-        assert all(head.state == "claimed" for head in all_heads(world.site))
+        assert all(head.state == "claimed" for head in all_heads(world.context))
     assert len(moments) >= 14
     assert any("edgetune.rollout." in moment for moment in moments)
 
 
 def test_stop_all_stops_campaigns(tmp_path: Path) -> None:
     world = begun(tmp_path)
-    stop_all(world.site, requested_by="ana")
+    stop_all(world.context, requested_by="ana")
     with pytest.raises(RefusedError, match="everything is stopped"):
         world.advance()
     assert world.begun() == []
@@ -527,21 +531,21 @@ def test_abort_ends_it_and_names_what_goes_on(tmp_path: Path) -> None:
     world.advance()
     rollout = world.record.pops["ams1"].rollout
     for _ in range(2):
-        done = abort_campaign(world.site, world.id, requested_by="ben")
+        done = abort_campaign(world.context, world.id, requested_by="ben")
         assert (done["state"], done["under_way"]) == ("aborted", [rollout])
     assert world.advance() == []
     for verb in (hold_campaign, resume_campaign):
         with pytest.raises(RefusedError, match="is aborted"):
-            verb(world.site, world.id, requested_by="ben")
-    assert campaign_status(world.site)["campaigns"] == []
-    assert "aborted: asked for (ben)" in campaign_status(world.site, world.id)["text"]
+            verb(world.context, world.id, requested_by="ben")
+    assert campaign_status(world.context)["campaigns"] == []
+    assert "aborted: asked for (ben)" in campaign_status(world.context, world.id)["text"]
 
 
 def test_a_pop_is_in_one_campaign_at_a_time(tmp_path: Path) -> None:
     world = begun(tmp_path)
     with pytest.raises(RefusedError, match=f"ams1, .*: in campaign {world.id}, which is running"):
-        run_campaign(world.site, "queue", dry_run=False, requested_by="ben")
-    abort_campaign(world.site, world.id, requested_by="ben")
+        run_campaign(world.context, "queue", dry_run=False, requested_by="ben")
+    abort_campaign(world.context, world.id, requested_by="ben")
     world.begin_campaign()
 
 
@@ -553,22 +557,22 @@ def test_an_error_of_one_campaign_keeps_no_other_from_its_step(
     for name, ring in (("one", rings[0]), ("two", rings[2])):
         world.write(campaign_document(name=name, rings=[ring]))
     ids = [
-        run_campaign(world.site, name, dry_run=False, requested_by="ana")["campaign"]
+        run_campaign(world.context, name, dry_run=False, requested_by="ana")["campaign"]
         for name in ("one", "two")
     ]
     key = f"edgetune.campaign.{ids[0]}.0"
-    broken = json.loads(world.site.store.get(key) or "")
+    broken = json.loads(world.context.store.get(key) or "")
     broken["rings"][0]["pops"]["ams1"]["rollout"] = "gone"
-    world.site.store.put(key, json.dumps(broken))
-    put = world.site.store.put
+    world.context.store.put(key, json.dumps(broken))
+    put = world.context.store.put
 
     def fails(name: str, value: str) -> None:
         if name.startswith(key[:-1]):
             raise RefusedError("the store does not like it")
         put(name, value)
 
-    monkeypatch.setattr(world.site.store, "put", fails)
-    said = step_campaign(world.site)
+    monkeypatch.setattr(world.context.store, "put", fails)
+    said = step_campaign(world.context)
     assert said["errors"] == [f"{ids[0]}: the store does not like it"]
     assert len(said["start"]) == 1
     assert world.begun() == ["lax1"]
@@ -582,7 +586,7 @@ def test_of_two_that_begin_at_the_same_moment_one_is_refused(tmp_path: Path) -> 
         if not said and moment.startswith("before put edgetune.campaign."):
             said.append("")
             with pytest.raises(RefusedError) as caught:
-                run_campaign(world.site, "queue", dry_run=False, requested_by="ben")
+                run_campaign(world.context, "queue", dry_run=False, requested_by="ben")
             said[0] = str(caught.value)
 
     world.moments.at = another
@@ -596,7 +600,7 @@ def two_campaigns(folder: Path) -> CampaignWorld:
     for name, region in (("one", "eu"), ("two", "us")):
         rings = [{"name": "all", "regions": [region]}]
         world.write(campaign_document(name=name, rings=rings, gates={"max_concurrent": 9}))
-        world.id = run_campaign(world.site, name, dry_run=False, requested_by="ana")["campaign"]
+        world.id = run_campaign(world.context, name, dry_run=False, requested_by="ana")["campaign"]
     return world
 
 
@@ -614,10 +618,10 @@ def test_campaigns_share_the_time_of_an_action(
     monkeypatch.setattr(advance, "plan_rollout", slow)
     fake = SimpleNamespace(time=time.time, monotonic=lambda: clock[0])
     monkeypatch.setattr(advance, "time", fake)
-    step_campaign(world.site)
+    step_campaign(world.context)
     assert world.begun() == ["ams1", "lax1"]
     assert clock[0] == 400
-    step_campaign(world.site)
+    step_campaign(world.context)
     assert world.begun() == ["ams1", "ams2", "lax1"]
 
 
@@ -626,7 +630,7 @@ def test_a_step_begins_no_more_than_one_workflow_carries_on(
 ) -> None:
     world = two_campaigns(tmp_path)
     monkeypatch.setattr(advance, "_MOST", 2)
-    assert [len(step_campaign(world.site)["start"]) for _ in range(3)] == [2, 2, 0]
+    assert [len(step_campaign(world.context)["start"]) for _ in range(3)] == [2, 2, 0]
 
 
 def test_what_nobody_foresaw_in_one_campaign_keeps_no_other_from_its_step(
@@ -634,13 +638,13 @@ def test_what_nobody_foresaw_in_one_campaign_keeps_no_other_from_its_step(
 ) -> None:
     world = two_campaigns(tmp_path)
 
-    def damaged(site: Any, record: Any) -> Any:
+    def damaged(context: Any, record: Any) -> Any:
         if record.name == "one":
             raise KeyError("metrics")
-        return gates.unchanged(site, record)
+        return gates.unchanged(context, record)
 
     monkeypatch.setattr(advance, "unchanged", damaged)
-    said = step_campaign(world.site)
+    said = step_campaign(world.context)
     assert world.begun() == ["lax1"]
     assert len(said["start"]) == 1
     assert said["errors"][0].endswith("KeyError: 'metrics'")
@@ -664,28 +668,28 @@ def test_a_damaged_record_keeps_no_other_campaign_from_its_step(
     tmp_path: Path, damage: Callable[[dict[str, Any]], str]
 ) -> None:
     world = two_campaigns(tmp_path)
-    one, _ = sorted(world.site.store.list("edgetune.campaign.").items())[0]
-    kept = json.loads(world.site.store.get(one) or "")
-    world.site.store.put(one, damage(kept))
-    world.site.store.put("edgetune.campaign.nothing.of_ours", "{")
-    said = step_campaign(world.site)
+    one, _ = sorted(world.context.store.list("edgetune.campaign.").items())[0]
+    kept = json.loads(world.context.store.get(one) or "")
+    world.context.store.put(one, damage(kept))
+    world.context.store.put("edgetune.campaign.nothing.of_ours", "{")
+    said = step_campaign(world.context)
     assert world.begun() == ["lax1"]
     (error,) = said["errors"]
     assert error.startswith(f"campaign {kept['id']}") and error in said["message"]
-    status = campaign_status(world.site)
+    status = campaign_status(world.context)
     assert status["message"] == f"1 campaign; {error}"
     assert status["text"].startswith(f"{error}\n\n")
     with pytest.raises(RefusedError, match=kept["id"]):
-        abort_campaign(world.site, kept["id"], requested_by="ana")
+        abort_campaign(world.context, kept["id"], requested_by="ana")
     with pytest.raises(InputError, match="no plan and no ring"):
-        approve(world.site, "sha256:00", requested_by="ana")
+        approve(world.context, "sha256:00", requested_by="ana")
 
 
 def test_no_campaign_begins_beside_one_that_cannot_be_read(tmp_path: Path) -> None:
     """It may have the same PoPs."""
     world = begun(tmp_path)
     key = world.key
-    world.site.store.put(key, "{")
+    world.context.store.put(key, "{")
     with pytest.raises(RefusedError, match=f"its record {key} is damaged"):
         world.begin_campaign()
 
@@ -693,15 +697,15 @@ def test_no_campaign_begins_beside_one_that_cannot_be_read(tmp_path: Path) -> No
 def test_who_soaks_is_looked_at_in_turn(tmp_path: Path) -> None:
     """advance_soaking takes 25 at a time: the younger ones would have no look for days."""
     world = two_campaigns(tmp_path)
-    step_campaign(world.site)
-    for head in all_heads(world.site):
+    step_campaign(world.context)
+    for head in all_heads(world.context):
         for state in ("baseline", "changing", "soaking"):
             world.mark(head.id, state)
-    *ids, last = rollout_status(world.site, state="soaking")["ids"]
-    assert sorted([*ids, last]) == sorted(head.id for head in all_heads(world.site))
+    *ids, last = rollout_status(world.context, state="soaking")["ids"]
+    assert sorted([*ids, last]) == sorted(head.id for head in all_heads(world.context))
     for rollout in ids:
-        compare_groups(world.site, rollout)
-    assert rollout_status(world.site, state="soaking")["ids"] == [last, *ids]
+        compare_groups(world.context, rollout)
+    assert rollout_status(world.context, state="soaking")["ids"] == [last, *ids]
 
 
 def test_the_order_of_those_who_soak_does_not_rest_on_when_each_is_read(
@@ -709,16 +713,16 @@ def test_the_order_of_those_who_soak_does_not_rest_on_when_each_is_read(
 ) -> None:
     """A machine that stands still while claims are read makes none of them look older."""
     world = two_campaigns(tmp_path)
-    step_campaign(world.site)
-    for head in all_heads(world.site):
+    step_campaign(world.context)
+    for head in all_heads(world.context):
         for state in ("baseline", "changing", "soaking"):
             world.mark(head.id, state)
-    ids = rollout_status(world.site, state="soaking")["ids"]
+    ids = rollout_status(world.context, state="soaking")["ids"]
     assert len(ids) > 1
     late = count(time.time(), 20.0)
     monkeypatch.setattr(claims, "time", SimpleNamespace(time=lambda: next(late)))
     for _ in range(3):
-        assert rollout_status(world.site, state="soaking")["ids"] == ids
+        assert rollout_status(world.context, state="soaking")["ids"] == ids
 
 
 NEEDED = {"approval": {"required": True, "expires": 3600}}
@@ -732,32 +736,32 @@ def waiting(folder: Path, **more: Any) -> tuple[CampaignWorld, str]:
 
 def test_a_ring_begins_once_somebody_else_approved_it(tmp_path: Path) -> None:
     world, digest = waiting(tmp_path)
-    assert digest in campaign_status(world.site)["text"]
-    done = approve(world.site, digest, requested_by="ben")
+    assert digest in campaign_status(world.context)["text"]
+    done = approve(world.context, digest, requested_by="ben")
     assert done["of"] == f"ring canary of {world.id}"
     assert 3500 < done["expires"] - time.time() <= 3600
     assert world.advance() == ["ams1"]
     assert world.record.rings[0].approved_by == "ben"
     with pytest.raises(RefusedError, match="needs no approval: it is under way"):
-        approve(world.site, digest, requested_by="ben")
+        approve(world.context, digest, requested_by="ben")
 
 
 @pytest.mark.parametrize("by", ["ana", " Ana "])
 def test_who_asked_does_not_approve(tmp_path: Path, by: str) -> None:
     world, digest = waiting(tmp_path)
     with pytest.raises(RefusedError, match="by somebody else than who asks: ana asked for it"):
-        approve(world.site, digest, requested_by=by)
+        approve(world.context, digest, requested_by=by)
     # Nor does it count if it came into the store by another way.
     made = approval.Approval(digest, "ring", by, time.time(), time.time() + 60)
-    approval.save_approval(world.site, made)
+    approval.save_approval(world.context, made)
     assert world.advance() == []
     with pytest.raises(InputError, match="requested_by: is missing"):
-        approve(world.site, digest)
+        approve(world.context, digest)
 
 
 def test_a_campaign_may_permit_it(tmp_path: Path) -> None:
     world, digest = waiting(tmp_path, self_approval=True)
-    approve(world.site, digest, requested_by="ana")
+    approve(world.context, digest, requested_by="ana")
     assert world.advance() == ["ams1"]
 
 
@@ -767,17 +771,19 @@ def test_who_began_a_campaign_overrules_no_verdict_of_a_ring_that_needs_approval
 ) -> None:
     """An approval of the next ring may have been given before there was a verdict."""
     world, digest = waiting(tmp_path, self_approval=permitted)
-    approve(world.site, digest, requested_by="ben")
+    approve(world.context, digest, requested_by="ben")
     world.advance()
     world.bring("ams1", "complete")
     says("hold")
     world.advance()
-    before = world.site.store.get(world.key)
+    before = world.context.store.get(world.key)
     if not permitted:
         with pytest.raises(RefusedError, match="what ring canary of .* has not proven is approved"):
-            resume_campaign(world.site, world.id, accept=True, requested_by=" Ana ")
-        assert world.site.store.get(world.key) == before
-    resume_campaign(world.site, world.id, accept=True, requested_by="ana" if permitted else "ben")
+            resume_campaign(world.context, world.id, accept=True, requested_by=" Ana ")
+        assert world.context.store.get(world.key) == before
+    resume_campaign(
+        world.context, world.id, accept=True, requested_by="ana" if permitted else "ben"
+    )
     world.advance()
     assert world.record.rings[0].closed
 
@@ -789,10 +795,10 @@ def test_where_nobody_approves_who_began_a_campaign_may_overrule(tmp_path: Path,
 
 def test_an_approval_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world, digest = waiting(tmp_path)
-    approve(world.site, digest, requested_by="ben")
+    approve(world.context, digest, requested_by="ben")
     now_is(monkeypatch, time.time() + 3601)
     assert world.advance() == []
-    said = step_campaign(world.site, world.id)["message"]
+    said = step_campaign(world.context, world.id)["message"]
     assert f"the approval of ring canary of {world.id} by ben has expired" in said
 
 
@@ -801,8 +807,10 @@ def test_an_approval_can_expire_until_the_first_rollout_of_its_ring(
 ) -> None:
     """A ring of which every PoP is refused has not begun, however long that lasts."""
     world, digest = waiting(tmp_path)
-    approve(world.site, digest, requested_by="ben")
-    theirs = claim_pop(world.site, plan=plan_rollout(world.site, "ams1", "accept_queue")["plan"])
+    approve(world.context, digest, requested_by="ben")
+    theirs = claim_pop(
+        world.context, plan=plan_rollout(world.context, "ams1", "accept_queue")["plan"]
+    )
     assert world.advance() == []
     assert "ams1 has a rollout" in world.record.pops["ams1"].refused
     world.mark(theirs["rollout"], "rolling_back")
@@ -810,53 +818,54 @@ def test_an_approval_can_expire_until_the_first_rollout_of_its_ring(
     world.forget("ams1")
     now_is(monkeypatch, time.time() + 3601)
     assert world.advance() == []
-    assert "has expired" in step_campaign(world.site, world.id)["message"]
+    assert "has expired" in step_campaign(world.context, world.id)["message"]
 
 
 def test_an_approval_is_of_one_digest(tmp_path: Path) -> None:
     """What was approved of one campaign is worth nothing for the next one, nor after a change."""
     world, digest = waiting(tmp_path)
-    approve(world.site, digest, requested_by="ben")
-    abort_campaign(world.site, world.id, requested_by="ben")
+    approve(world.context, digest, requested_by="ben")
+    abort_campaign(world.context, world.id, requested_by="ben")
     with pytest.raises(RefusedError, match="needs no approval: it is aborted"):
-        approve(world.site, digest, requested_by="ben")
+        approve(world.context, digest, requested_by="ben")
     world.begin_campaign()
     assert world.record.rings[0].digest != digest
     assert world.advance() == []
     world.write(campaign_document(gates={}))
     with pytest.raises(RefusedError, match="has changed since the campaign began"):
-        approve(world.site, world.record.rings[0].digest, requested_by="ben")
+        approve(world.context, world.record.rings[0].digest, requested_by="ben")
     with pytest.raises(InputError, match="digest: no plan and no ring has the digest 'sha256:0'"):
-        approve(world.site, "sha256:0", requested_by="ben")
+        approve(world.context, "sha256:0", requested_by="ben")
 
 
 def test_a_plan_is_approved_where_the_configuration_asks_for_it(tmp_path: Path) -> None:
     world = CampaignWorld(tmp_path, plan_approval=True)
-    plan = plan_rollout(world.site, "ams1", "accept_queue")["plan"]
+    plan = plan_rollout(world.context, "ams1", "accept_queue")["plan"]
     with pytest.raises(RefusedError, match=f"plan {plan} waits for an approval"):
-        claim_pop(world.site, plan=plan, requested_by="ana")
+        claim_pop(world.context, plan=plan, requested_by="ana")
     assert (
-        approve(world.site, plan, requested_by="ben")["of"] == f"plan {plan}, accept_queue on ams1"
+        approve(world.context, plan, requested_by="ben")["of"]
+        == f"plan {plan}, accept_queue on ams1"
     )
     with pytest.raises(RefusedError, match="ben asked for it"):
-        claim_pop(world.site, plan=plan, requested_by="ben")
+        claim_pop(world.context, plan=plan, requested_by="ben")
     assert world.begun() == []
-    assert claim_pop(world.site, plan=plan, requested_by="ana")["rollout"]
+    assert claim_pop(world.context, plan=plan, requested_by="ana")["rollout"]
 
 
 def test_who_calls_himself_otherwise_does_not_begin_what_he_approved(tmp_path: Path) -> None:
     world = CampaignWorld(tmp_path, plan_approval=True)
-    plan = plan_rollout(world.site, "ams1", "accept_queue")["plan"]
-    approve(world.site, plan, requested_by="ben")
+    plan = plan_rollout(world.context, "ams1", "accept_queue")["plan"]
+    approve(world.context, plan, requested_by="ben")
     with pytest.raises(RefusedError, match="ben asked for it"):
-        claim_pop(world.site, plan=plan, requested_by="ana", caller="ben")
-    assert claim_pop(world.site, plan=plan, requested_by="ana", caller="carl")["rollout"]
+        claim_pop(world.context, plan=plan, requested_by="ana", caller="ben")
+    assert claim_pop(world.context, plan=plan, requested_by="ana", caller="carl")["rollout"]
 
 
 def test_campaigns_have_to_be_approved_where_plans_have(tmp_path: Path) -> None:
     world = begun(tmp_path, plan_approval=True)
     assert world.advance() == []
-    approve(world.site, world.record.rings[0].digest, requested_by="ben")
+    approve(world.context, world.record.rings[0].digest, requested_by="ben")
     assert world.advance() == ["ams1"]
 
 
@@ -864,24 +873,24 @@ def test_an_unknown_campaign_is_named(tmp_path: Path) -> None:
     world = begun(tmp_path)
     for verb in (hold_campaign, abort_campaign, resume_campaign, step_campaign):
         with pytest.raises(InputError, match="campaign: there is no campaign 'x'"):
-            verb(world.site, "x")
+            verb(world.context, "x")
     with pytest.raises(InputError, match="there is no campaign 'x'; known: queue"):
-        run_campaign(world.site, "x")
+        run_campaign(world.context, "x")
     with pytest.raises(InputError, match="requested_by: is missing"):
-        run_campaign(world.site, "queue", dry_run=False)
+        run_campaign(world.context, "queue", dry_run=False)
 
 
 def test_a_record_of_another_version_is_refused(tmp_path: Path) -> None:
     world = begun(tmp_path)
-    document = json.loads(world.site.store.get(world.key) or "")
-    world.site.store.put(world.key, json.dumps({**document, "schema": 99}))
+    document = json.loads(world.context.store.get(world.key) or "")
+    world.context.store.put(world.key, json.dumps({**document, "schema": 99}))
     with pytest.raises(RefusedError, match="written by another version of the pack"):
-        read_record(world.site, world.id)
+        read_record(world.context, world.id)
 
 
 def soaked(world: CampaignWorld, pop: str, test: float) -> None:
     """Baseline and one look of a rollout; control hosts drop three connections a second."""
-    opened = as_owner(world.site, world.record.pops[pop].rollout)
+    opened = as_owner(world.context, world.record.pops[pop].rollout)
     head, strata = opened.head, opened.plan.strata
     split = next(iter(strata.values()))
     before = dict.fromkeys([*split["test"], *split["control"]], 3.0)
@@ -894,7 +903,7 @@ def soaked(world: CampaignWorld, pop: str, test: float) -> None:
     block = measure_block(window, strata, baseline)
     opened.save_look(Look(Verdict.INCONCLUSIVE, Decision.WAIT, "", block=block, until=1600))
     head.looks = 1
-    Rollout(world.site, head).save()
+    Rollout(world.context, head).save()
 
 
 @pytest.mark.parametrize(("test", "state"), [(1.0, "running"), (3.0, "held")])
@@ -915,7 +924,7 @@ def test_who_is_skipped_when_all_is_promoted_was_compared(tmp_path: Path) -> Non
     world.advance()
     world.bring("ams1", "complete")
     soaked(world, "ams1", 1.0)
-    opened = as_owner(world.site, world.record.pops["ams1"].rollout)
+    opened = as_owner(world.context, world.record.pops["ams1"].rollout)
     for number in (0, len(opened.plan.batches)):
         batch = opened.batch(number)
         first = next(iter(batch.hosts))

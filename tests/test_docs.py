@@ -482,7 +482,7 @@ def test_every_page_is_reachable_from_the_index() -> None:
 
 
 def links_of(path: Path) -> list[str]:
-    """Those that lead to no other site."""
+    """Those that lead to no other context."""
     found = LINK.findall(FENCE.sub("", path.read_text()))
     return [link for link in found if not re.match(r"[a-z]+:", link)]
 

@@ -12,7 +12,7 @@ import jinja2
 import pytest
 from jinja2.sandbox import SandboxedEnvironment
 
-from edgetune.dispatch import safe
+from edgetune.action import safe
 from tests.builders import ROOT
 from tests.hostile import HOSTILE
 from tests.metadata.values import documents, own_parameters, shape

@@ -17,9 +17,9 @@ from edgetune.inventories.yaml import YamlInventory
 from edgetune.inventory import NAME, LoadBalancer
 from edgetune.metrics.samples import RedisSamples, SqliteSamples
 from edgetune.rollout.claims import RedisClaims, SqliteClaims
+from edgetune.rollout.context import Context
 from edgetune.rollout.lease import open_rollout
 from edgetune.rollout.record import load_plan, read_rollout
-from edgetune.rollout.site import Site
 from edgetune.rollout.stackstorm import StackStorm
 from edgetune.rollout.store import SqliteStore, St2Store
 from edgetune.traffic import open_driver
@@ -124,15 +124,15 @@ def test_a_command_to_haproxy_is_one_line_of_names(
 
 @hostile
 def test_an_id_that_is_none_is_no_part_of_a_key(text: str) -> None:
-    site: Any = Site.__new__(Site)
-    site.store = None
+    context: Any = Context.__new__(Context)
+    context.store = None
     with pytest.raises(RefusedError, match="there is no plan"):
-        load_plan(site, text)
+        load_plan(context, text)
     if re.fullmatch(NAME, text) is None:
         with pytest.raises(InputError, match="there is no rollout"):
-            read_rollout(site, text)
+            read_rollout(context, text)
         with pytest.raises(InputError, match="there is no rollout"):
-            open_rollout(site, text, 1)
+            open_rollout(context, text, 1)
 
 
 @whole

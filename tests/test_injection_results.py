@@ -18,8 +18,8 @@ from unittest import mock
 import pytest
 import rollout_guard
 
-from edgetune import dispatch
-from edgetune.dispatch import run_step, safe, safe_text
+from edgetune import action
+from edgetune.action import run_step, safe, safe_text
 from edgetune.documents.look import Look
 from edgetune.documents.words import Decision, Verdict
 from edgetune.errors import RefusedError
@@ -52,9 +52,9 @@ FORGED = re.compile(r"^( *2026-01-01|set server|<!channel>)", re.MULTILINE)
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """A rollout under way; what actions open is its site."""
+    """A rollout under way; what actions open is its context."""
     made = World(tmp_path)
-    monkeypatch.setattr(dispatch, "Site", lambda config: made.site)
+    monkeypatch.setattr(action, "Context", lambda config: made.context)
     return made
 
 
@@ -65,7 +65,7 @@ def act(step: Callable[..., dict[str, Any]], **parameters: Any) -> dict[str, Any
 
 def person_stops(world: World, text: str) -> Any:
     stopped = act(stop_all, requested_by=text, reason=text)
-    assert stopped_by(world.site), "the kill switch takes, whatever the reason"
+    assert stopped_by(world.context), "the kill switch takes, whatever the reason"
     refused = act(claim_pop, plan=world.plan.digest)
     return stopped, refused, act(rollout_status), act(resume_all, requested_by=text)
 
@@ -139,7 +139,7 @@ def host_is_diagnosed(world: World, text: str) -> Any:
 
 def host_is_quarantined(world: World, text: str) -> Any:
     """With all that its agent, its load balancer and its BMC said."""
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     event = {"created": text, "severity": text, "message": text}
     bmc = {"power": text, "boot_progress": text, "health": text, "events": [event]}
     why = {"reason": text, "since": 1.0, "batch": 0, "step": text, "boot_id": text}
@@ -152,10 +152,10 @@ def host_is_quarantined(world: World, text: str) -> Any:
 def sample_says(world: World, text: str) -> Any:
     """Whoever may write to Redis says what host a sample is of."""
     sample = {"host": text, "time": time.time(), "boot_id": text, "uptime": 1.0, "counters": {}}
-    world.site.samples.add("lab1", as_samples([{**sample, "gauges": {"drifted": 2}}]))
+    world.context.samples.add("lab1", as_samples([{**sample, "gauges": {"drifted": 2}}]))
     told = act(rollout_status, rollout=world.rollout)
     # The next one is the only one.
-    world.site.samples.add(
+    world.context.samples.add(
         "lab1", as_samples([{**sample, "host": "e0", "time": time.time() + 1e9, "gauges": {}}])
     )
     return told
@@ -169,12 +169,12 @@ def plan_shows(world: World, text: str) -> Any:
     profile = replace(world.plan.profile_of("e000"), before=rows, left_out={text: text})
     strata = {text: next(iter(world.plan.strata.values()))}
     made = replace(world.plan, strata=strata, unchanged=[text], profiles=[profile])
-    return act(lambda site: {"message": text, "text": plan_text(made)})
+    return act(lambda context: {"message": text, "text": plan_text(made)})
 
 
 def verdict_says(world: World, text: str) -> Any:
     look = Look(Verdict.INCONCLUSIVE, Decision.WAIT, text)
-    return act(lambda site: {"text": verdict_text(look)})
+    return act(lambda context: {"text": verdict_text(look)})
 
 
 SOURCES: dict[str, Says] = {
@@ -227,19 +227,19 @@ def test_names_in_a_result_are_texts_too() -> None:
 
 
 def test_the_error_of_a_step_has_an_end(world: World) -> None:
-    def fails(site: Any) -> dict[str, Any]:
+    def fails(context: Any) -> dict[str, Any]:
         return {"failed": ["e001"], "error": "e001: no way; " * 10_000}
 
-    def refuses(site: Any) -> dict[str, Any]:
+    def refuses(context: Any) -> dict[str, Any]:
         raise RefusedError("no way; " * 10_000)
 
     for step in (fails, refuses):
-        assert len(act(step)["error"]) == dispatch.MOST_ERROR
+        assert len(act(step)["error"]) == action.MOST_ERROR
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_an_error_is_one_line(world: World, text: str) -> None:
-    def fails(site: Any) -> dict[str, Any]:
+    def fails(context: Any) -> dict[str, Any]:
         raise RefusedError(f"e001: {text}")
 
     result = act(fails)
@@ -266,13 +266,13 @@ def test_plan_of_builders_is_shown_as_it_is(tmp_path: Path) -> None:
 
 def test_a_trigger_holds_nothing_but_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule renders its payload into the parameters of a workflow."""
-    monkeypatch.setattr(rollout_guard, "Site", mock.MagicMock())
+    monkeypatch.setattr(rollout_guard, "Context", mock.MagicMock())
     service = mock.MagicMock()
     guard = rollout_guard.RolloutGuard(sensor_service=service, config={})
     guard.setup()
     for text in HOSTILE.values():
         found = {"id": "r-1", "hosts": [text], "reason": text, "evidence": text}
-        guard._guard = mock.Mock(look=lambda site, f=found: [("health_degraded", f)])
+        guard._guard = mock.Mock(look=lambda context, f=found: [("health_degraded", f)])
         guard.poll()
         assert_harmless(service.dispatch.call_args.kwargs["payload"])
     assert service.dispatch.call_count == len(HOSTILE)

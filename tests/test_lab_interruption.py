@@ -17,9 +17,9 @@ import pytest
 import yaml
 
 from edgetune.documents.head import Head
+from edgetune.rollout.context import Context
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.record import read_rollout
-from edgetune.rollout.site import Site
 from edgetune.rollout.steps.rollout_status import out_of_service
 from lab import simulated
 from lab.runner.execution import Listener
@@ -60,15 +60,15 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def unfinished(home: Path) -> Head | None:
     """The rollout that wants a workflow."""
-    site = Site(yaml.safe_load((home / "edgetune.yaml").read_text()))
-    (head,) = [head for head in all_heads(site) if head.wants_a_workflow] or [None]
+    context = Context(yaml.safe_load((home / "edgetune.yaml").read_text()))
+    (head,) = [head for head in all_heads(context) if head.wants_a_workflow] or [None]
     return head
 
 
 def hosts_out(home: Path) -> list[str]:
     head = unfinished(home)
-    site = Site(yaml.safe_load((home / "edgetune.yaml").read_text()))
-    return out_of_service(read_rollout(site, head.id).batches()) if head else []
+    context = Context(yaml.safe_load((home / "edgetune.yaml").read_text()))
+    return out_of_service(read_rollout(context, head.id).batches()) if head else []
 
 
 def begun(home: Path, *words: str) -> Terminal:

@@ -99,9 +99,9 @@ class TestStory:
 
     def test_looks_are_told_by_their_numbers(self, tmp_path: Path) -> None:
         world = Soaking(tmp_path)
-        check_baseline(world.site, world.rollout, world.epoch)
+        check_baseline(world.context, world.rollout, world.epoch)
         world.soak(test=0.9, began=700)
-        compare_groups(world.site, world.rollout)
+        compare_groups(world.context, world.rollout)
         rows = story_of(world).rows
         (seen,) = [row.text for row in rows if row.text.startswith("lets a change of")]
         assert seen.startswith("lets a change of listen_drops by ")
@@ -111,7 +111,7 @@ class TestStory:
 
     def test_a_soak_tells_when_it_ends_and_when_it_is_looked_at(self, tmp_path: Path) -> None:
         world = Soaking(tmp_path)
-        check_baseline(world.site, world.rollout, world.epoch)
+        check_baseline(world.context, world.rollout, world.epoch)
         world.soak(test=0.9, began=100)
         present = story_of(world).present
         assert present.startswith("soak: ")
@@ -120,7 +120,7 @@ class TestStory:
     def test_what_holds_a_batch_up_is_told(self, world: World) -> None:
         world.mark("baseline")
         world.mark("changing")
-        pause_pop(world.site, pop="lab1", reason="peak")
+        pause_pop(world.context, pop="lab1", reason="peak")
         world.step(begin_drain, 0)
         present = story_of(world).present
         assert present.startswith("changing: batch 1 of 4 waits: lab1 is paused")

@@ -21,7 +21,7 @@ from typing import Any, Callable
 import pytest
 
 import lab
-from edgetune.dispatch import safe
+from edgetune.action import safe
 from edgetune.rollout.guard import Guard
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.record import read_rollout
@@ -691,7 +691,7 @@ def world_with_a_sick_host(folder: Path) -> World:
     world.mark("changing")
     world.roll(0)
     world.step(check_health, 0)
-    opened, now = as_owner(world.site, world.rollout), time.time()
+    opened, now = as_owner(world.context, world.rollout), time.time()
     opened.head.baseline = [now - 1000, now - 900]
     opened.save()
     (sick,) = world.plan.batches[0].hosts
@@ -700,7 +700,7 @@ def world_with_a_sick_host(folder: Path) -> World:
             reading(host, at, health_failed=0, health_p50_ms=latency if host == sick else 1.0)
             for host in world.balancer.state
         ]
-        world.site.samples.add("lab1", rows)
+        world.context.samples.add("lab1", rows)
     return world
 
 
@@ -720,7 +720,7 @@ def test_the_guard_finds_a_sick_host_and_its_rule_rolls_back(home: Path) -> None
     (execution,) = started
     assert execution.action.ref == "edgetune.roll_back_pop"
     assert execution.parameters["rollout"] == world.rollout
-    assert execution.parameters["epoch"] == read_rollout(world.site, world.rollout).head.epoch
+    assert execution.parameters["epoch"] == read_rollout(world.context, world.rollout).head.epoch
     assert execution.parameters["requested_by"] == "rule roll_back_degraded"
     assert "answers in 900 ms, 1.0 ms is usual" in execution.parameters["reason"]
 
@@ -738,7 +738,7 @@ class TestGuardRules:
 
     def load(self, world: World, usual: float, silent: str = "") -> None:
         """Each host receives 100 packets a second; one has been silent for a minute."""
-        opened, now = as_owner(world.site, world.rollout), time.time()
+        opened, now = as_owner(world.context, world.rollout), time.time()
         opened.head.usual_load = usual
         opened.save()
         rows = [
@@ -754,7 +754,7 @@ class TestGuardRules:
             for host in world.balancer.state
             if age > 60 or host != silent
         ]
-        world.site.samples.add("lab1", as_samples(rows))
+        world.context.samples.add("lab1", as_samples(rows))
 
     def polls(
         self, world: World, home: Path, rule: str, times: int = 1, by: Guard | None = None
@@ -765,7 +765,7 @@ class TestGuardRules:
         ran: list[Any] = []
         execute = served.engine.execute
         served.engine.execute = lambda one: (ran.append(one), execute(one))[1]  # type: ignore[method-assign,func-returns-value]
-        found = list((by or Guard(print)).look(world.site))
+        found = list((by or Guard(print)).look(world.context))
         for _ in range(times):
             for trigger, payload in found:
                 served.inbox.post(f"edgetune.{trigger}", safe(payload))
@@ -804,7 +804,7 @@ class TestGuardRules:
         one = Guard(print)
         self.load(world, usual=0.0, silent="e003")
         assert self.polls(world, home, "tell_lost_host") == []
-        opened = as_owner(world.site, world.rollout)
+        opened = as_owner(world.context, world.rollout)
         opened.head.channel = "edge"
         opened.save()
         (said,) = self.polls(world, home, "tell_lost_host", by=one)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from edgetune.action import run_step, safe
 from edgetune.config import Config, read_config
-from edgetune.dispatch import run_step, safe
 from edgetune.errors import InputError
 from edgetune.files import load_yaml
 from edgetune.options import options_of
@@ -88,7 +88,7 @@ def test_threads_are_whole() -> None:
 
 
 def test_an_error_becomes_a_result_with_one_line() -> None:
-    ok, result = run_step(lambda site: {}, {"ssh_key_file": "/k"})
+    ok, result = run_step(lambda context: {}, {"ssh_key_file": "/k"})
     assert not ok
     assert result == {"error": "configuration: inventory: is missing", "reason": "input"}
 
@@ -105,7 +105,7 @@ DEFAULTS = {
 def test_without_any_configuration_a_person_is_told_and_a_timer_waits(
     config: Any, periodic: bool | None
 ) -> None:
-    def sample_hosts(site: Any) -> dict[str, Any]:
+    def sample_hosts(context: Any) -> dict[str, Any]:
         raise AssertionError("nothing is done")
 
     ok, result = run_step(sample_hosts, config, periodic)
@@ -124,18 +124,18 @@ def test_without_any_configuration_a_person_is_told_and_a_timer_waits(
     [{"ssh_key_file": "/k"}, {"coordination": "redis://other/0"}, {"inventry": "/i"}],
 )
 def test_a_wrong_configuration_is_an_error_also_for_a_timer(given: dict[str, Any]) -> None:
-    ok, result = run_step(lambda site: {}, {**DEFAULTS, **given}, True)
+    ok, result = run_step(lambda context: {}, {**DEFAULTS, **given}, True)
     assert (ok, result["reason"]) == (False, "input")
     assert result["error"] == "configuration: inventory: is missing"
 
 
 def test_a_step_that_failed_on_hosts_is_a_failure() -> None:
-    ok, result = run_step(lambda site: {"failed": ["e001"], "message": "x"}, GOOD)
+    ok, result = run_step(lambda context: {"failed": ["e001"], "message": "x"}, GOOD)
     assert (ok, result["failed"]) == (False, ["e001"])
 
 
 def test_parameters_that_were_not_given_take_the_default() -> None:
-    ok, result = run_step(lambda site, pop="all": {"pop": pop}, GOOD, pop=None)
+    ok, result = run_step(lambda context, pop="all": {"pop": pop}, GOOD, pop=None)
     assert (ok, result) == (True, {"pop": "all"})
 
 

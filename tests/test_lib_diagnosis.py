@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from edgetune.report.diagnosis import WIDTH, hosts_text
-from edgetune.rollout.site import Site
+from edgetune.rollout.context import Context
 from edgetune.rollout.steps.diagnose_hosts import diagnose_hosts
 from tests.world import EmptyWorld
 
@@ -37,14 +37,14 @@ def world(tmp_path: Path) -> EmptyWorld:
 
 
 @pytest.fixture
-def site(world: EmptyWorld) -> Site:
-    return world.site
+def context(world: EmptyWorld) -> Context:
+    return world.context
 
 
-def test_like_findings_are_one_row_with_the_worst_host(world: EmptyWorld, site: Site) -> None:
+def test_like_findings_are_one_row_with_the_worst_host(world: EmptyWorld, context: Context) -> None:
     for host, value in zip(HOSTS, (3.0, 1.0, 9.0)):
         world.hosts.found[host] = [found("ring_overflow", value, "nic_ring")]
-    (row,) = diagnose_hosts(site, "lab1")["findings"]
+    (row,) = diagnose_hosts(context, "lab1")["findings"]
     assert row == {
         "finding": "ring_overflow",
         "severity": "helps",
@@ -61,7 +61,7 @@ def test_like_findings_are_one_row_with_the_worst_host(world: EmptyWorld, site: 
     }
 
 
-def test_the_hardest_and_most_frequent_come_first(world: EmptyWorld, site: Site) -> None:
+def test_the_hardest_and_most_frequent_come_first(world: EmptyWorld, context: Context) -> None:
     for count, row in enumerate(
         (
             found("a", 1.0),
@@ -73,7 +73,7 @@ def test_the_hardest_and_most_frequent_come_first(world: EmptyWorld, site: Site)
     ):
         for host in HOSTS[: 2 if row["finding"] == "e" else count + 1]:
             world.hosts.found.setdefault(host, []).append(row)
-    rows = diagnose_hosts(site, "lab1")["findings"]
+    rows = diagnose_hosts(context, "lab1")["findings"]
     assert [(row["finding"], row["count"]) for row in rows] == [
         ("d", 4),
         ("c", 3),
@@ -83,19 +83,19 @@ def test_the_hardest_and_most_frequent_come_first(world: EmptyWorld, site: Site)
     ]
 
 
-def test_a_host_with_two_cards_counts_once(world: EmptyWorld, site: Site) -> None:
+def test_a_host_with_two_cards_counts_once(world: EmptyWorld, context: Context) -> None:
     world.hosts.found["e000"] = [found("x", 1.0, "nic_ring"), found("x", 5.0, "nic_ring")]
-    (row,) = diagnose_hosts(site, "lab1")["findings"]
+    (row,) = diagnose_hosts(context, "lab1")["findings"]
     assert (row["count"], row["median"], row["worst"]["what"]) == (1, 3.0, "x is 5.0")
 
 
-def test_which_tunings_would_help_where(world: EmptyWorld, site: Site) -> None:
+def test_which_tunings_would_help_where(world: EmptyWorld, context: Context) -> None:
     queue, ring = found("queue", 1.0, "accept_queue"), found("ring", 2.0, "nic_ring")
     world.hosts.found = {host: [queue] for host in HOSTS}
     world.hosts.found["e007"] = [queue, ring, found("more", 1.0, "nic_ring")]
     world.hosts.found["e006"] = [found("foreign", 1.0, "of_nobody")]
     world.hosts.tuned = {"e000", "e001"}
-    rows = diagnose_hosts(site, "lab1")["tunings"]
+    rows = diagnose_hosts(context, "lab1")["tunings"]
     assert [(row["tuning"], row["findings"]) for row in rows] == [
         ("accept_queue", ["queue"]),
         ("of_nobody", ["foreign"]),
@@ -106,12 +106,12 @@ def test_which_tunings_would_help_where(world: EmptyWorld, site: Site) -> None:
     assert [row["known"] for row in rows] == [True, False, True]
 
 
-def test_what_works_against_tunings_is_none_that_helps(world: EmptyWorld, site: Site) -> None:
+def test_what_works_against_tunings_is_none_that_helps(world: EmptyWorld, context: Context) -> None:
     world.hosts.found["e000"] = [found("drift", 1.0, "accept_queue", "conflict")]
-    assert diagnose_hosts(site, "lab1")["tunings"] == []
+    assert diagnose_hosts(context, "lab1")["tunings"] == []
 
 
-def test_the_text(world: EmptyWorld, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_text(world: EmptyWorld, context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time", itertools.repeat(1795243200.0).__next__)
     for index, host in enumerate(HOSTS[:5]):
         world.hosts.found[host] = [
@@ -123,7 +123,7 @@ def test_the_text(world: EmptyWorld, site: Site, monkeypatch: pytest.MonkeyPatch
     world.hosts.unread = dict.fromkeys(HOSTS[:7], ["ethtool -x eth0: not supported"])
     world.hosts.unreachable = {"e007"}
     world.hosts.tuned = {"e004"}
-    assert diagnose_hosts(site, "lab1")["text"] == (
+    assert diagnose_hosts(context, "lab1")["text"] == (
         """\
 Diagnosis of lab1, 2026-11-21 06:40:00Z: 7 of 8 hosts answered. Rates are of the 5s between two \
 looks.
@@ -157,18 +157,18 @@ Next
     )
 
 
-def test_the_text_of_a_healthy_pop(site: Site) -> None:
-    text = diagnose_hosts(site, "lab1", interval="0s")["text"]
+def test_the_text_of_a_healthy_pop(context: Context) -> None:
+    text = diagnose_hosts(context, "lab1", interval="0s")["text"]
     assert "8 of 8 hosts answered. Rates are averages since the boot." in text
     assert text.endswith("Nothing was found.\n\nNo tuning would help with what was found.")
 
 
-def test_what_a_host_writes_cannot_break_the_text(world: EmptyWorld, site: Site) -> None:
+def test_what_a_host_writes_cannot_break_the_text(world: EmptyWorld, context: Context) -> None:
     evil = "a\x1b[31m\r\nb ``` c\u2028 " + "word " * 200
     world.hosts.found["e000"] = [found("x", 1.0, what=evil)]
     world.hosts.unread["e000"] = [evil]
     world.hosts.errors["e001", "diagnose"] = evil
-    text = diagnose_hosts(site, "lab1")["text"]
+    text = diagnose_hosts(context, "lab1")["text"]
     assert all(char.isprintable() or char == "\n" for char in text)
     assert "```" not in text
     assert max(map(len, text.splitlines())) <= WIDTH + 5
@@ -199,7 +199,7 @@ def test_hosts_that_measure_another_thing_are_another_finding(world: EmptyWorld)
     one, other = found("queue", -1.0), found("queue", 5.0)
     other = {**other, "measure": "y", "numbers": {"y": 5.0}}
     world.hosts.found = {"e000": [one], "e001": [other]}
-    rows = diagnose_hosts(world.site, "lab1")["findings"]
+    rows = diagnose_hosts(world.context, "lab1")["findings"]
     assert {(row["measure"], row["worst"]["host"]) for row in rows} == {
         (one["measure"], "e000"),
         ("y", "e001"),

@@ -96,10 +96,10 @@ def test_every_plan_has_a_guard_of_the_work_with_a_margin_of_its_own(tmp_path: P
 
 
 def _guards(folder: Path, what: Tuning) -> list[Guard]:
-    site = pop(folder)
-    rendered = {host.name: render(what, {}) for host in site.hosts}
-    seen = {host.name: observed(host.name) for host in site.hosts}
-    return make_plan(site, what, rendered, seen, Options(), proofs(site), {}).guards
+    context = pop(folder)
+    rendered = {host.name: render(what, {}) for host in context.hosts}
+    seen = {host.name: observed(host.name) for host in context.hosts}
+    return make_plan(context, what, rendered, seen, Options(), proofs(context), {}).guards
 
 
 def test_traffic_that_comes_back_by_and_by_is_not_lost(fleet: Fleet) -> None:

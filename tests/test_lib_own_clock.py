@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.dispatch import run_step
+from edgetune.action import run_step
 from tests.builders import ROOT
 from tests.test_lib_config import GOOD
 
@@ -21,10 +21,10 @@ import re, sys, time
 from edgetune import dispatch
 dispatch.GRACE = 0.5
 
-def hang_in_the_interpreter(site):
+def hang_in_the_interpreter(context):
     re.match("(a+)+$", "a" * 60 + "b")
 
-def hang_in_a_system_call(site):
+def hang_in_a_system_call(context):
     time.sleep(600)
 
 config = {"inventory": "/i.yaml", "ssh_key_file": "/k", "ssh_known_hosts": "/h"}
@@ -58,7 +58,7 @@ def test_without_a_runner_that_tells_the_clock_is_that_of_the_metadata(
         faulthandler, "dump_traceback_later", lambda seconds, **how: set_to.append(seconds)
     )
 
-    def drain_hosts(site: Any) -> dict[str, Any]:
+    def drain_hosts(context: Any) -> dict[str, Any]:
         return {}
 
     for told in ("", "7", "nan", "-1"):

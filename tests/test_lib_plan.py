@@ -97,37 +97,37 @@ def test_a_seed_that_no_store_can_hold_is_refused(seed: int) -> None:
 
 
 def test_nothing_to_do_is_said(tmp_path: Path) -> None:
-    site, what = pop(tmp_path), tuning()
-    rendered = {host.name: render(what, {}) for host in site.hosts}
-    seen = {host.name: observed(host.name, "noop") for host in site.hosts}
+    context, what = pop(tmp_path), tuning()
+    rendered = {host.name: render(what, {}) for host in context.hosts}
+    seen = {host.name: observed(host.name, "noop") for host in context.hosts}
     with pytest.raises(RefusedError, match="nothing to do: every host of lab1"):
-        make_plan(site, what, rendered, seen, Options(seed=1), proofs(site), {})
+        make_plan(context, what, rendered, seen, Options(seed=1), proofs(context), {})
 
 
 def test_hosts_as_wanted_are_left_alone(tmp_path: Path) -> None:
-    site, what = pop(tmp_path, 9), tuning()
-    rendered = {host.name: render(what, {}) for host in site.hosts}
-    seen = {host.name: observed(host.name) for host in site.hosts}
+    context, what = pop(tmp_path, 9), tuning()
+    rendered = {host.name: render(what, {}) for host in context.hosts}
+    seen = {host.name: observed(host.name) for host in context.hosts}
     seen["e004"] = observed("e004", "noop")
-    made = make_plan(site, what, rendered, seen, Options(seed=1), proofs(site), {})
+    made = make_plan(context, what, rendered, seen, Options(seed=1), proofs(context), {})
     assert made.unchanged == ["e004"]
     assert "e004" not in made.groups["test"] + made.groups["control"]
 
 
 def test_an_optional_setting_is_left_out_where_it_is_unsupported(tmp_path: Path) -> None:
-    site, what = pop(tmp_path), tuning()
+    context, what = pop(tmp_path), tuning()
     optional = replace(what, settings=(replace(what.settings[0], optional=True),))
-    rendered = {host.name: render(what, {}) for host in site.hosts}
-    seen = {host.name: observed(host.name) for host in site.hosts}
+    rendered = {host.name: render(what, {}) for host in context.hosts}
+    seen = {host.name: observed(host.name) for host in context.hosts}
     seen["e003"] = observed("e003", "unsupported")
     made = make_plan(
-        site, optional, rendered, seen, Options(seed=1, test_fraction=0.5), proofs(site), {}
+        context, optional, rendered, seen, Options(seed=1, test_fraction=0.5), proofs(context), {}
     )
     assert made.unchanged == ["e003"]
     another = replace(what.settings[0], kind="file", target={"path": "/etc/own.conf"})
     two = replace(optional, settings=(*optional.settings, another))
     rows = {name: [*rows, {**observed(name)[0], "id": another.id}] for name, rows in seen.items()}
-    made = make_plan(site, two, rendered, rows, Options(seed=1), proofs(site), {})
+    made = make_plan(context, two, rendered, rows, Options(seed=1), proofs(context), {})
     reason = {"sysctl:net.core.somaxconn": "seen on e003"}
     profile = made.profile_of("e003")
     assert (profile.left_out, profile.hosts) == (reason, ["e003"])
@@ -136,12 +136,12 @@ def test_an_optional_setting_is_left_out_where_it_is_unsupported(tmp_path: Path)
 
 
 def test_an_unsupported_setting_refuses_and_names_the_host(tmp_path: Path) -> None:
-    site, what = pop(tmp_path), tuning()
-    rendered = {host.name: render(what, {}) for host in site.hosts}
-    seen = {host.name: observed(host.name) for host in site.hosts}
+    context, what = pop(tmp_path), tuning()
+    rendered = {host.name: render(what, {}) for host in context.hosts}
+    seen = {host.name: observed(host.name) for host in context.hosts}
     seen["e003"] = observed("e003", "unsupported")
     with pytest.raises(RefusedError, match="e003: sysctl:net.core.somaxconn: seen on e003"):
-        make_plan(site, what, rendered, seen, Options(seed=1), proofs(site), {})
+        make_plan(context, what, rendered, seen, Options(seed=1), proofs(context), {})
 
 
 @pytest.mark.parametrize(
@@ -216,11 +216,11 @@ def test_the_text_shows_groups_changes_and_batches(tmp_path: Path) -> None:
 
 def _without_health(folder: Path, **guard: Any) -> dict[str, Any]:
     """A plan for a PoP without a health check."""
-    site, what = replace(pop(folder), health=""), tuning()
+    context, what = replace(pop(folder), health=""), tuning()
     what = replace(what, guards=tuple(replace(own, **guard) for own in what.guards))
-    rendered = {host.name: render(what, {}) for host in site.hosts}
-    seen = {host.name: observed(host.name) for host in site.hosts}
-    return make_plan(site, what, rendered, seen, Options(), proofs(site), {})
+    rendered = {host.name: render(what, {}) for host in context.hosts}
+    seen = {host.name: observed(host.name) for host in context.hosts}
+    return make_plan(context, what, rendered, seen, Options(), proofs(context), {})
 
 
 def test_a_guard_that_no_host_can_measure_refuses_the_plan(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ class Ask(Action):
 """
 STEP = """
 def ask(
-    site: Site, host: str, tries: int = 3, names: Sequence[str] = (), *, inside: bool = False
+    context: Context, host: str, tries: int = 3, names: Sequence[str] = (), *, inside: bool = False
 ) -> dict[str, Any]: ...
 """
 SENSOR_CODE = """

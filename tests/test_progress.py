@@ -8,9 +8,9 @@ from typing import Any, Callable
 
 import pytest
 
+from edgetune.action import safe
 from edgetune.campaign.advance import step_campaign
 from edgetune.campaign.run import run_campaign
-from edgetune.dispatch import safe
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.record import read_rollout
@@ -64,7 +64,7 @@ def tell(tmp_path: Path) -> Tell:
 
 
 def listens(world: World) -> None:
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     opened.head.channel = "C1"
     opened.save()
 
@@ -78,13 +78,13 @@ def test_a_batch_is_told_once_it_is_wholly_done(tmp_path: Path, tell: Tell) -> N
     listens(world)
     world.roll(0)
     (host,) = world.at(0)
-    done = check_health(world.site, world.rollout, world.epoch, 0)
+    done = check_health(world.context, world.rollout, world.epoch, 0)
     end = len(world.plan.batches)
     told = f"batch 1 of {end}: {host} changed and back in service, within limits"
     assert tell("check_health", done) == post(told)
     assert tell("check_health", {**done, "failed": [host]}, ended="failed") == []
     back = world.mark("rolling_back")["first_batch"]
-    waits = check_health(world.site, world.rollout, world.epoch, back)
+    waits = check_health(world.context, world.rollout, world.epoch, back)
     assert (waits["remaining"], tell("check_health", waits)) == (1, [])
     assert waits["message"] == f"batch 1 of 1: {host} waiting for room"
 
@@ -103,7 +103,7 @@ def test_an_end_that_was_there_before_is_not_told_again(tmp_path: Path, tell: Te
     listens(world)
     for state in ("rolling_back", "rolled_back"):
         world.mark(state)
-    again = begin_rollback(world.site, world.rollout)
+    again = begin_rollback(world.context, world.rollout)
     assert (again["entered"], tell("begin_rollback", again)) == (False, [])
 
 
@@ -111,10 +111,10 @@ def test_a_look_is_told_once_and_waiting_is_not(tmp_path: Path, tell: Tell) -> N
     world = Soaking(tmp_path)
     listens(world)
     world.soak(test=USUAL, began=200)
-    first = compare_groups(world.site, world.rollout)
+    first = compare_groups(world.context, world.rollout)
     assert tell("compare_groups", first) == post(first["message"])
     assert "look 1 of 4" in first["message"]
-    again = compare_groups(world.site, world.rollout)
+    again = compare_groups(world.context, world.rollout)
     assert (again["decision"], tell("compare_groups", again)) == ("wait", [])
 
 
@@ -124,18 +124,18 @@ def test_a_look_that_decides_is_told_with_the_state_that_follows(
     world = Soaking(tmp_path)
     listens(world)
     world.soak(test=0.9, began=700)
-    found = compare_groups(world.site, world.rollout)
+    found = compare_groups(world.context, world.rollout)
     assert (found["decision"], tell("compare_groups", found)) == ("promote", [])
     reason = found["message"].partition(": ")[2]
     epoch = world.head.epoch
-    marked = set_rollout_state(world.site, world.rollout, epoch, "promoting")
+    marked = set_rollout_state(world.context, world.rollout, epoch, "promoting")
     assert tell("set_rollout_state", marked) == post(f"promoting: {reason}")
 
 
 def test_a_recovery_is_told(tmp_path: Path, tell: Tell) -> None:
     world = changing(tmp_path)
     listens(world)
-    found = assess_orphan(world.site, world.rollout, world.epoch)
+    found = assess_orphan(world.context, world.rollout, world.epoch)
     told = "carry_on: its owner is gone, no host under way"
     assert tell("assess_orphan", found) == post(told)
 
@@ -144,16 +144,16 @@ def test_a_pause_is_told_once(tmp_path: Path, tell: Tell) -> None:
     world = changing(tmp_path)
     listens(world)
     for step, more in ((pause_pop, {"reason": "the final"}), (resume_pop, {})):
-        first = step(world.site, "lab1", requested_by="ana", **more)
+        first = step(world.context, "lab1", requested_by="ana", **more)
         assert tell(step.__name__, first) == post(first["message"])
-        again = step(world.site, "lab1", requested_by="ana", **more)
+        again = step(world.context, "lab1", requested_by="ana", **more)
         assert (again["changed"], tell(step.__name__, again)) == (False, [])
 
 
 def test_who_asked_nowhere_is_told_nothing(tmp_path: Path, tell: Tell) -> None:
     world = changing(tmp_path)
     world.roll(0)
-    assert tell("check_health", check_health(world.site, world.rollout, world.epoch, 0)) == []
+    assert tell("check_health", check_health(world.context, world.rollout, world.epoch, 0)) == []
     assert tell("set_rollout_state", world.mark("soaking")) == []
 
 
@@ -184,13 +184,13 @@ def test_the_channel_is_kept_from_the_beginning(tmp_path: Path) -> None:
     world = changing(tmp_path)
     for state in ("soaking", "rolling_back", "rolled_back"):
         world.mark(state)
-    release_claim(world.site, world.rollout, world.epoch)
+    release_claim(world.context, world.rollout, world.epoch)
     digest = world.plan.digest
-    taken = claim_pop(world.site, plan=digest, channel="C1")
-    assert read_rollout(world.site, taken["rollout"]).head.channel == "C1"
-    take_over_rollout(world.site, taken["rollout"], channel="C2")
-    assert read_rollout(world.site, taken["rollout"]).head.channel == "C1"
-    shown = rollout_status(world.site, taken["rollout"])
+    taken = claim_pop(world.context, plan=digest, channel="C1")
+    assert read_rollout(world.context, taken["rollout"]).head.channel == "C1"
+    take_over_rollout(world.context, taken["rollout"], channel="C2")
+    assert read_rollout(world.context, taken["rollout"]).head.channel == "C1"
+    shown = rollout_status(world.context, taken["rollout"])
     assert shown["rollouts"][0]["channel"] == "C1"
     assert ", tells C1" in shown["text"]
 
@@ -200,7 +200,9 @@ def test_what_nobody_asked_for_in_chat_is_told_where_the_configuration_says(
     tmp_path: Path, asked_in: str, told_in: str
 ) -> None:
     world = CampaignWorld(tmp_path, chat_channel="C9")
-    begun = run_campaign(world.site, "queue", dry_run=False, requested_by="ana", channel=asked_in)
-    step = step_campaign(world.site, begun["campaign"], owner="run-1", requested_by="cron")
+    begun = run_campaign(
+        world.context, "queue", dry_run=False, requested_by="ana", channel=asked_in
+    )
+    step = step_campaign(world.context, begun["campaign"], owner="run-1", requested_by="cron")
     assert [news["channel"] for news in step["news"]] == [told_in]
-    assert [head.channel for head in all_heads(world.site)] == [told_in]
+    assert [head.channel for head in all_heads(world.context)] == [told_in]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.dispatch import safe
+from edgetune.action import safe
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.steps.check_rebooted import check_rebooted
 from edgetune.rollout.steps.reboot_hosts import reboot_hosts
@@ -53,7 +53,7 @@ class Conductor(Engine):
             return super()._run(execution)
         self.steps.append(name)
         parameters = dict(execution.parameters)
-        result = STEPS[name](self._world.site, **parameters)
+        result = STEPS[name](self._world.context, **parameters)
         self._world.hosts.reboot()
         status = "failed" if result.get("failed") else "succeeded"
         return status, {"result": safe(result), "exit_code": 0, "stdout": "", "stderr": ""}
@@ -151,7 +151,7 @@ def test_hosts_that_boot_do_not_wait_for_one_that_has_to_serve_on(
     world.roll(0)
     world.roll(1, until=check_rebooted)
     back = world.mark("rolling_back")["first_batch"]
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     batch = opened.batch(back)
     serving, *booting = batch.hosts
     assert set(world.at(back).values()) == {"coming_back"}

@@ -19,36 +19,36 @@ from tests.world import Died, EmptyWorld
 
 
 class Approved(EmptyWorld):
-    """A site whose plans need an approval, and a plan with one by ben."""
+    """A context whose plans need an approval, and a plan with one by ben."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, plan_approval=True)
         made = plan(folder)
-        save_plan(self.site, made)
+        save_plan(self.context, made)
         self.digest = made.digest
-        approve(self.site, self.digest, requested_by="ben")
+        approve(self.context, self.digest, requested_by="ben")
 
     def start(self, by: str = "ana") -> str:
-        begun = claim_pop(self.site, plan=self.digest, requested_by=by, caller=by)
+        begun = claim_pop(self.context, plan=self.digest, requested_by=by, caller=by)
         self.rollout, self.epoch = begun["rollout"], begun["epoch"]
         return self.rollout
 
     def end(self) -> None:
         for state in ("rolling_back", "rolled_back"):
             self.mark(state)
-        release_claim(self.site, self.rollout, self.epoch)
+        release_claim(self.context, self.rollout, self.epoch)
         self.release()
 
     def release(self) -> None:
-        held = self.site.claims.holder("lab1")
+        held = self.context.claims.holder("lab1")
         if held:
-            self.site.claims.release("lab1", held)
+            self.context.claims.release("lab1", held)
 
 
 def test_an_approval_begins_one_rollout(tmp_path: Path) -> None:
     world = Approved(tmp_path)
     first = world.start()
-    kept = load_approval(world.site, world.digest)
+    kept = load_approval(world.context, world.digest)
     assert kept is not None and kept.used_by == first
     assert world.take_over()["claimed"]
     world.end()
@@ -56,15 +56,15 @@ def test_an_approval_begins_one_rollout(tmp_path: Path) -> None:
     said = f"was for one rollout, and {first} was begun with it: {again}"
     with pytest.raises(RefusedError, match=said):
         world.start()
-    assert world.site.claims.holder("lab1") is None
-    approve(world.site, world.digest, requested_by="ben")
+    assert world.context.claims.holder("lab1") is None
+    approve(world.context, world.digest, requested_by="ben")
     assert world.start() != first
 
 
 def test_of_two_that_were_let_in_with_one_approval_one_begins(tmp_path: Path) -> None:
     """Both saw an approval that nobody had used; the other one has ended since."""
     world = Approved(tmp_path)
-    take, others = world.site.claims.take, []
+    take, others = world.context.claims.take, []
 
     def taken(*given: object, **more: object) -> object:
         if not others:
@@ -73,11 +73,11 @@ def test_of_two_that_were_let_in_with_one_approval_one_begins(tmp_path: Path) ->
             world.end()
         return take(*given, **more)  # type: ignore[arg-type]
 
-    world.site.claims.take = taken  # type: ignore[assignment,method-assign]
+    world.context.claims.take = taken  # type: ignore[assignment,method-assign]
     with pytest.raises(RefusedError, match="was for one rollout, and lab1-.* was begun with it"):
         world.start()
-    assert [head.id for head in all_heads(world.site)] == others
-    assert world.site.claims.holder("lab1") is None
+    assert [head.id for head in all_heads(world.context)] == others
+    assert world.context.claims.holder("lab1") is None
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -93,22 +93,22 @@ def test_who_dies_before_the_record_can_begin_again(tmp_path: Path, when: str) -
         world.start()
     world.moments.at = lambda moment: None
     world.release()
-    assert world.start() in [head.id for head in all_heads(world.site)]
+    assert world.start() in [head.id for head in all_heads(world.context)]
 
 
 def test_no_rollout_begins_when_its_approval_cannot_be_kept(tmp_path: Path) -> None:
     world = Approved(tmp_path)
-    put = world.site.store.put
+    put = world.context.store.put
 
     def refused(key: str, value: str) -> None:
         if key.startswith("edgetune.approval."):
             raise InputError("store", key, "403")
         put(key, value)
 
-    world.site.store.put = refused  # type: ignore[method-assign]
+    world.context.store.put = refused  # type: ignore[method-assign]
     with pytest.raises(InputError, match="403"):
         world.start()
-    assert all_heads(world.site) == []
+    assert all_heads(world.context) == []
 
 
 @pytest.mark.parametrize("name", ["ben", "Ben ", "\uff22EN", "b\u00e9n"])
@@ -121,7 +121,7 @@ def test_a_name_that_cannot_be_compared_neither_approves_nor_begins(tmp_path: Pa
     world = Approved(tmp_path)
     for call in (
         lambda: world.start(by="b\u0435n"),
-        lambda: approve(world.site, world.digest, requested_by="b\u0435n"),
+        lambda: approve(world.context, world.digest, requested_by="b\u0435n"),
     ):
         with pytest.raises(RefusedError, match="mixes CYRILLIC and LATIN letters"):
             call()

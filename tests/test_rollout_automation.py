@@ -44,20 +44,20 @@ class Api:
 def world(tmp_path: Path) -> World:
     """A rollout whose first batch is to come, on a StackStorm that does all that it should."""
     world = World(tmp_path)
-    world.site.config = replace(world.site.config, report_dir=str(tmp_path / "reports"))
-    world.site.stackstorm = Api()  # type: ignore[assignment]
-    world.site.heartbeats.beat(GUARD, Heartbeat(time.time()))
+    world.context.config = replace(world.context.config, report_dir=str(tmp_path / "reports"))
+    world.context.stackstorm = Api()  # type: ignore[assignment]
+    world.context.heartbeats.beat(GUARD, Heartbeat(time.time()))
     world.mark("baseline")
     return world
 
 
 def texts(world: World) -> list[str]:
     """All that an operator reads, without the breaks of lines."""
-    page = Path(report_rollout(world.site, world.rollout)["path"])
+    page = Path(report_rollout(world.context, world.rollout)["path"])
     found = [
-        rollout_status(world.site)["text"],
-        rollout_status(world.site, rollout=world.rollout)["text"],
-        doctor_pop(world.site, "lab1")["text"],
+        rollout_status(world.context)["text"],
+        rollout_status(world.context, rollout=world.rollout)["text"],
+        doctor_pop(world.context, "lab1")["text"],
         page.read_text(encoding="utf-8"),
         world.mark("changing")["message"],
     ]
@@ -69,15 +69,15 @@ def test_nothing_is_said_of_what_goes_on(world: World) -> None:
 
 
 def test_nothing_is_asked_in_the_local_runner(world: World) -> None:
-    world.site.stackstorm = None
-    world.site.heartbeats.beat(GUARD, Heartbeat(0.0))
+    world.context.stackstorm = None
+    world.context.heartbeats.beat(GUARD, Heartbeat(0.0))
     assert not [text for text in texts(world) if "RolloutGuard" in text or "is off" in text]
 
 
 @pytest.mark.parametrize("name", NEEDED)
 @pytest.mark.parametrize("gone", [False, True])
 def test_a_rule_that_is_off_is_named_everywhere(world: World, name: str, gone: bool) -> None:
-    rules = world.site.stackstorm.rules  # type: ignore[union-attr]
+    rules = world.context.stackstorm.rules  # type: ignore[union-attr]
     rules[name] = False
     if gone:
         del rules[name]
@@ -96,34 +96,34 @@ def test_a_rule_that_is_off_is_named_everywhere(world: World, name: str, gone: b
 def test_a_guard_that_does_not_look_is_told_everywhere(
     world: World, last: Callable[[], Heartbeat], says: str
 ) -> None:
-    world.site.heartbeats.beat(GUARD, last())
+    world.context.heartbeats.beat(GUARD, last())
     said = texts(world)
     assert [text for text in said if f"The sensor RolloutGuard {says}" in text] == said
 
 
 def test_a_guard_that_never_looked_is_told(world: World, tmp_path: Path) -> None:
-    world.site.heartbeats = SqliteHeartbeats(Database(f"sqlite:///{tmp_path}/other.sqlite"))
-    assert "RolloutGuard has never looked" in rollout_status(world.site)["text"]
+    world.context.heartbeats = SqliteHeartbeats(Database(f"sqlite:///{tmp_path}/other.sqlite"))
+    assert "RolloutGuard has never looked" in rollout_status(world.context)["text"]
 
 
 def test_what_cannot_be_asked_is_told_as_that(world: World) -> None:
-    world.site.stackstorm.fails = True  # type: ignore[union-attr]
+    world.context.stackstorm.fails = True  # type: ignore[union-attr]
     said = texts(world)
     assert [text for text in said if "Which rules are on is not known: GET /rules: 403" in text]
     assert not [text for text in said if "is off" in text]
 
 
 def test_a_workflow_that_waits_takes_its_own_looks(world: World) -> None:
-    world.site.stackstorm.rules["advance_soaking"] = False  # type: ignore[union-attr]
-    assert "advance_soaking is off" in rollout_status(world.site)["text"]
+    world.context.stackstorm.rules["advance_soaking"] = False  # type: ignore[union-attr]
+    assert "advance_soaking is off" in rollout_status(world.context)["text"]
     world.take_over(wait=True)
-    assert "advance_soaking" not in rollout_status(world.site)["text"]
+    assert "advance_soaking" not in rollout_status(world.context)["text"]
 
 
 def test_what_has_ended_needs_no_rule(world: World) -> None:
-    world.site.stackstorm.rules.clear()  # type: ignore[union-attr]
+    world.context.stackstorm.rules.clear()  # type: ignore[union-attr]
     world.roll_back()
-    assert "is off" not in rollout_status(world.site)["text"]
+    assert "is off" not in rollout_status(world.context)["text"]
 
 
 def test_each_rule_is_one_of_the_pack() -> None:

@@ -51,16 +51,16 @@ def world(tmp_path: Path) -> BiosWorld:
 
 def _damage(world: BiosWorld, host: str) -> str:
     """What is told of it."""
-    world.site.store.put(KEY.format(host), '{"schema": 1, "entries": [[]]}')
+    world.context.store.put(KEY.format(host), '{"schema": 1, "entries": [[]]}')
     return f"{KEY.format(host)} is damaged: "
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=damaged(JOURNAL))
 def test_a_damaged_journal_is_named_or_makes_sense(store: EmptyWorld, text: str) -> None:
-    store.site.store.put(KEY.format("e000"), text)
+    store.context.store.put(KEY.format("e000"), text)
     try:
-        journal = load_journal(store.site, "lab1", "e000")
+        journal = load_journal(store.context, "lab1", "e000")
     except RefusedError as error:
         assert "\n" not in str(error)
         return
@@ -88,17 +88,17 @@ def store(tmp_path: Path) -> EmptyWorld:
 def test_key_and_field_of_what_is_damaged_are_told(
     store: EmptyWorld, place: str, value: Any, told: str
 ) -> None:
-    store.site.store.put(KEY.format("e000"), json.dumps({**JOURNAL, place: value}))
+    store.context.store.put(KEY.format("e000"), json.dumps({**JOURNAL, place: value}))
     with pytest.raises(DamagedError, match=rf"edgetune.bios.lab1.e000 is damaged: .*{told}"):
-        load_journal(store.site, "lab1", "e000")
+        load_journal(store.context, "lab1", "e000")
 
 
 @pytest.mark.parametrize("place", ["system", "entries"])
 def test_what_is_missing_is_not_taken_for_nothing(store: EmptyWorld, place: str) -> None:
     left = {name: value for name, value in JOURNAL.items() if name != place}
-    store.site.store.put(KEY.format("e000"), json.dumps(left))
+    store.context.store.put(KEY.format("e000"), json.dumps(left))
     with pytest.raises(DamagedError, match=f"{place}: is missing"):
-        load_journal(store.site, "lab1", "e000")
+        load_journal(store.context, "lab1", "e000")
 
 
 def test_the_bios_of_the_other_hosts_is_set(world: BiosWorld) -> None:
@@ -155,7 +155,7 @@ def test_the_drift_of_the_other_hosts_is_told(
     told = _damage(world, hurt)
     world.bmcs.system[other] = "uuid-new"
     standing = "edgetune.rollout.steps.watch_drift._pops_standing"
-    monkeypatch.setattr(standing, lambda site: ["lab1"])
-    drift = watch_drift(world.site)["drift"]
+    monkeypatch.setattr(standing, lambda context: ["lab1"])
+    drift = watch_drift(world.context)["drift"]
     assert set(drift) == {hurt, other}
     assert told in drift[hurt][0]

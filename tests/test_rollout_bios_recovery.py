@@ -91,7 +91,7 @@ def test_a_change_that_died_is_taken_back_wherever_that_was(tmp_path: Path) -> N
 
 
 def _entries(world: BiosWorld, host: str) -> list[str]:
-    return [entry.rollout for entry in load_journal(world.site, "lab1", host).entries]
+    return [entry.rollout for entry in load_journal(world.context, "lab1", host).entries]
 
 
 def _all_serve(world: BiosWorld, moment: str) -> None:

@@ -59,8 +59,8 @@ class Site:
         self.server: Server = serve(by_address, addresses, files.certificate, files.key, service)
         self.world = BiosWorld(folder / "world", bmc_ca_file=str(files.authority))
         self._give_addresses(folder / "world" / "inventory.yaml")
-        real = Bmcs(self.world.site.config, lambda name: LOGIN)
-        self.world.site.bmcs = _Asked(real, self.world.moments)  # type: ignore[assignment]
+        real = Bmcs(self.world.context.config, lambda name: LOGIN)
+        self.world.context.bmcs = _Asked(real, self.world.moments)  # type: ignore[assignment]
         self.world.hosts.boots = self._boot
         self.world.hosts.told_by_dmi = self._told_by_dmi
 
@@ -180,7 +180,7 @@ def test_a_machine_that_was_replaced_is_left_alone_and_adopted(site: Site) -> No
     (reason,) = world.roll_back()["quarantined"].values()
     assert f"the machine is {site.machines[host].uuid}, not" in reason
     assert (site.modes[host], site.changes(host)) == ("home", sent)
-    adopt_host(world.site, world.rollout, host)
+    adopt_host(world.context, world.rollout, host)
     assert (world.head.quarantined, world.balancer.state[host]) == ({}, "ready")
 
 

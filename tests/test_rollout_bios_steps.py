@@ -47,7 +47,7 @@ def world(tmp_path: Path) -> BiosWorld:
 
 
 def _plan(world: BiosWorld, tuning: str = "home_snoop", **options: Any) -> dict[str, Any]:
-    return plan_rollout(world.site, pop="lab1", tuning=tuning, seed=7, **options)
+    return plan_rollout(world.context, pop="lab1", tuning=tuning, seed=7, **options)
 
 
 def _modes(world: BiosWorld) -> dict[str, tuple[str, str | None]]:
@@ -87,9 +87,9 @@ def test_a_plan_that_needs_no_bmc_asks_none(
     world: BiosWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor looks at the CA file of those there are."""
-    monkeypatch.delattr(world.site, "bmcs")
-    tunings = (*world.site.config.tunings, ROOT / "lab" / "tunings")
-    world.site.config = replace(world.site.config, bmc_ca_file="/nowhere", tunings=tunings)
+    monkeypatch.delattr(world.context, "bmcs")
+    tunings = (*world.context.config.tunings, ROOT / "lab" / "tunings")
+    world.context.config = replace(world.context.config, bmc_ca_file="/nowhere", tunings=tunings)
     _plan(world, tuning="tiny_accept_queue")
     with pytest.raises(InputError, match="bmc_ca_file"):
         _plan(world, tuning="accept_queue")
@@ -100,10 +100,10 @@ def test_a_bmc_that_sets_nothing_and_is_away_is_no_reason_against_a_plan(world: 
     world.bmcs.faults["e002"] = {"unreachable"}
     approved = _plan(world, tuning="accept_queue")["plan"]
     world.bmcs.faults = {**dict.fromkeys(world.hosts.boot, set()), "e003": {"unreachable"}}
-    assert plan_rollout(world.site, plan=approved)["plan"] == approved
+    assert plan_rollout(world.context, plan=approved)["plan"] == approved
     world.bmcs.resets["e004"] = ("On", "ForceOff")
     with pytest.raises(RefusedError, match="restarts changed since it was made"):
-        plan_rollout(world.site, plan=approved)
+        plan_rollout(world.context, plan=approved)
 
 
 def test_a_bmc_is_asked_to_restart_nothing_that_is_not_proven_to_be_its_host(
@@ -131,11 +131,11 @@ def test_the_inventory_vouches_for_a_host_that_tells_nothing(
     hosts = inventory["pops"]["lab1"]["hosts"]
     for name, host in hosts.items():
         host["bmc"]["machine"] = f"UUID-{name}"
-    world.site.inventory = YamlInventory(write_yaml(tmp_path / "named.yaml", inventory))
+    world.context.inventory = YamlInventory(write_yaml(tmp_path / "named.yaml", inventory))
     text = _plan(world, tuning=tuning)["text"]
     assert f"by its BMC:\n{_BELOW}GracefulRestart: e000, e001, e002, " in text
     hosts["e002"]["bmc"]["machine"] = "uuid-of-another"
-    world.site.inventory = YamlInventory(write_yaml(tmp_path / "named.yaml", inventory))
+    world.context.inventory = YamlInventory(write_yaml(tmp_path / "named.yaml", inventory))
     says = "leads to another machine: bmc.machine is uuid-of-another, and .* uuid-e002"
     with pytest.raises(RefusedError, match=says):
         _plan(world, tuning=tuning)
@@ -213,10 +213,10 @@ def test_a_kernel_loaded_for_kexec_refuses_the_plan(world: BiosWorld) -> None:
 
 def test_a_plan_no_longer_fits_when_the_bios_has_changed(world: BiosWorld) -> None:
     made = _plan(world)
-    assert plan_rollout(world.site, plan=made["plan"])["plan"] == made["plan"]
+    assert plan_rollout(world.context, plan=made["plan"])["plan"] == made["plan"]
     world.bmcs.current["e005"][SNOOP] = COD
     with pytest.raises(RefusedError, match="no longer fits: profiles changed since it was made"):
-        plan_rollout(world.site, plan=made["plan"])
+        plan_rollout(world.context, plan=made["plan"])
 
 
 @pytest.mark.parametrize("tuning", ["home_snoop", "snoop_and_queue"])
@@ -261,7 +261,7 @@ def test_all_attributes_are_written_down_before_the_bmc_is_asked(world: BiosWorl
 
     def look(moment: str) -> None:
         if moment == f"before {host} BIOS set":
-            text = world.site.store.get(f"edgetune.bios.lab1.{host}")
+            text = world.context.store.get(f"edgetune.bios.lab1.{host}")
             found.append(json.loads(text or "{}"))
 
     world.moments.at = look
@@ -322,7 +322,7 @@ def test_a_bmc_that_stays_busy_fails_the_batch_in_the_end(
     assert world.step(set_bios, FIRST)["waiting"] == 1
     _later(monkeypatch, 60)
     # Whoever takes over has its time again.
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     opened.head.taken_over = steady_clock.now()
     opened.save()
     assert world.step(set_bios, FIRST)["waiting"] == 1
@@ -445,7 +445,7 @@ def test_a_rollback_before_the_reboot_cancels_and_reboots_nobody(world: BiosWorl
     }
     assert world.hosts.told("reboot") == []
     assert set(_modes(world).values()) == {(EARLY, None)}
-    assert [load_journal(world.site, "lab1", name).entries for name in hosts] == [[], [], []]
+    assert [load_journal(world.context, "lab1", name).entries for name in hosts] == [[], [], []]
 
 
 def test_a_rollback_that_a_bmc_does_not_take_quarantines_its_host_alone(world: BiosWorld) -> None:
@@ -473,7 +473,7 @@ def test_stacked_tunings_lead_back_to_what_was_there_before_them(world: BiosWorl
     assert set(_modes(world).values()) == {(COD, None)}
     _retire(world, upper)
     assert set(_modes(world).values()) == {(EARLY, None)}
-    assert all(not load_journal(world.site, "lab1", n).entries for n in world.hosts.boot)
+    assert all(not load_journal(world.context, "lab1", n).entries for n in world.hosts.boot)
 
 
 def test_stacked_tunings_are_retired_from_the_top(world: BiosWorld) -> None:
@@ -503,7 +503,7 @@ def _stack(world: BiosWorld, name: str, value: str) -> str:
 
 
 def _write_tuning(world: BiosWorld, name: str, attributes: dict[str, str]) -> None:
-    folder = world.site.config.tunings[0]
+    folder = world.context.config.tunings[0]
     why = {"why": "It is wanted.", "source": "a test"}
     settings = [
         {"kind": "bios.attribute", "attribute": attribute, "value": value, **why}
@@ -522,14 +522,14 @@ def _write_tuning(world: BiosWorld, name: str, attributes: dict[str, str]) -> No
 
 def _restock(world: BiosWorld) -> None:
     """The PoP is free from now: nobody who was fenced out is at work any more."""
-    assert world.site.claims.holder("lab1") is None
+    assert world.context.claims.holder("lab1") is None
 
 
 def _retire(world: BiosWorld, rollout: str) -> None:
     world.rollout = rollout
     world.take_over()
     assert world.roll_back()["quarantined"] == {}
-    release_claim(world.site, world.rollout, world.epoch)
+    release_claim(world.context, world.rollout, world.epoch)
 
 
 def _later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
@@ -547,9 +547,9 @@ def test_a_machine_that_was_replaced_is_refused_and_can_be_adopted(world: BiosWo
         host: f"BIOS: the machine is uuid-new, not uuid-{host}"
     }
     assert world.bmcs.sent_to(host, "set") == [{SNOOP: HOME}]
-    adopt_host(world.site, world.rollout, host)
+    adopt_host(world.context, world.rollout, host)
     assert (world.head.quarantined, world.balancer.state[host]) == ({}, "ready")
-    assert load_journal(world.site, "lab1", host).entries == []
+    assert load_journal(world.context, "lab1", host).entries == []
 
 
 def test_a_new_machine_is_adopted_whatever_its_bios_holds(world: BiosWorld) -> None:
@@ -560,13 +560,13 @@ def test_a_new_machine_is_adopted_whatever_its_bios_holds(world: BiosWorld) -> N
     with pytest.raises(
         RefusedError, match=f"{host} is no new machine: home_snoop stands in its BIOS"
     ):
-        adopt_host(world.site, world.rollout, host)
+        adopt_host(world.context, world.rollout, host)
     world.bmcs.faults[host] = {"unreachable"}
     with pytest.raises(RefusedError, match=f"{host}: its BMC does not tell: timed out"):
-        adopt_host(world.site, world.rollout, host)
+        adopt_host(world.context, world.rollout, host)
     world.bmcs.faults[host] = set()
     world.bmcs.system[host], world.bmcs.current[host][SNOOP] = "uuid-new", COD
-    adopt_host(world.site, world.rollout, host)
+    adopt_host(world.context, world.rollout, host)
     assert (world.bmcs.mode(host), world.at(FIRST)) == ((COD, None), {host: "skipped"})
 
 
@@ -580,19 +580,19 @@ def test_a_machine_on_which_a_part_still_stands_is_not_adopted(world: BiosWorld,
     before = {SNOOP: EARLY, "BootMode": "Uefi"}
     world.bmcs.current[host][lost] = before[lost]
     with pytest.raises(RefusedError, match=f"{host} is no new machine: two stands in its BIOS"):
-        adopt_host(world.site, world.rollout, host)
+        adopt_host(world.context, world.rollout, host)
     world.bmcs.current[host].update(before)
-    adopt_host(world.site, world.rollout, host)
+    adopt_host(world.context, world.rollout, host)
 
 
 def test_a_machine_with_a_later_tuning_upon_it_is_not_adopted(world: BiosWorld) -> None:
     lower = world.complete()
     _stack(world, "cod", COD)
     with pytest.raises(RefusedError, match="e000 is no new machine: home_snoop stands"):
-        adopt_host(world.site, lower, "e000")
+        adopt_host(world.context, lower, "e000")
     world.bmcs.system["e000"] = "uuid-new"
     world.hosts.tuned.discard("e000")
-    adopt_host(world.site, lower, "e000")
+    adopt_host(world.context, lower, "e000")
 
 
 def test_a_plan_sees_that_a_machine_was_replaced(world: BiosWorld) -> None:
@@ -627,7 +627,7 @@ def test_bmcs_that_are_swapped_in_the_inventory_refuse_the_plan(
 
 def test_another_version_of_a_tuning_is_refused(world: BiosWorld) -> None:
     world.complete(tuning="snoop_and_queue")
-    path = world.site.config.tunings[0] / "snoop_and_queue.yaml"
+    path = world.context.config.tunings[0] / "snoop_and_queue.yaml"
     path.write_text(path.read_text(encoding="utf-8").replace("1.0.0", "1.0.1"), encoding="utf-8")
     world.hosts.tuned.clear()
     with pytest.raises(RefusedError, match="another version of snoop_and_queue stands in its BIOS"):
@@ -636,10 +636,10 @@ def test_another_version_of_a_tuning_is_refused(world: BiosWorld) -> None:
 
 def test_bios_that_is_not_as_left_is_drift(world: BiosWorld) -> None:
     world.complete()
-    assert watch_drift(world.site)["drift"] == {}
+    assert watch_drift(world.context)["drift"] == {}
     world.bmcs.current["e003"][SNOOP] = EARLY
     world.bmcs.faults["e005"] = {"unreachable"}
-    drift = watch_drift(world.site)["drift"]
+    drift = watch_drift(world.context)["drift"]
     assert drift == {
         "e003": ["BIOS: SnoopMode is EarlySnoop, and HomeSnoop is not pending"],
         "e005": ["BIOS: timed out"],
@@ -649,16 +649,16 @@ def test_bios_that_is_not_as_left_is_drift(world: BiosWorld) -> None:
 def test_a_value_that_reverts_with_the_next_boot_is_drift(world: BiosWorld) -> None:
     world.bmcs.faults["e003"] = {"reverts"}
     world.complete()
-    assert watch_drift(world.site)["drift"] == {}
+    assert watch_drift(world.context)["drift"] == {}
     world.hosts.restart("e003", "GracefulRestart")
     world.hosts.reboot()
-    assert list(watch_drift(world.site)["drift"]) == ["e003"]
+    assert list(watch_drift(world.context)["drift"]) == ["e003"]
 
 
 def test_drift_asks_no_bmc_of_hosts_that_no_tuning_touched(world: BiosWorld) -> None:
     world.complete(exclude=("e003",), alpha_benefit=0.1)
     asked = len(world.bmcs.asked)
-    watch_drift(world.site)
+    watch_drift(world.context)
     assert {name for name, _, _ in world.bmcs.asked[asked:]} == world.hosts.boot.keys() - {"e003"}
 
 
@@ -686,7 +686,7 @@ def test_a_host_that_is_out_when_the_surge_comes_goes_on(world: BiosWorld) -> No
 
 def _surge(world: BiosWorld) -> None:
     """The PoP takes eighty times its usual load."""
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     opened.head.usual_load = 100.0
     opened.save()
     now = time.time()
@@ -702,7 +702,7 @@ def _surge(world: BiosWorld) -> None:
         for step in range(2)
         for name in world.hosts.boot
     ]
-    world.site.samples.add("lab1", as_samples(rows))
+    world.context.samples.add("lab1", as_samples(rows))
 
 
 def test_bmcs_that_were_not_asked_yet_are_not_asked_once_all_is_stopped(
@@ -717,7 +717,7 @@ def test_bmcs_that_were_not_asked_yet_are_not_asked_once_all_is_stopped(
 
     def stop(moment: str) -> None:
         if moment == f"after {first} BIOS set":
-            stop_all(world.site)
+            stop_all(world.context)
             now[0] += 1.1
 
     world.moments.at = stop
@@ -725,7 +725,7 @@ def test_bmcs_that_were_not_asked_yet_are_not_asked_once_all_is_stopped(
         world.step(set_bios, SECOND)
     assert {world.bmcs.mode(name) for name in others} == {(EARLY, None)}
     world.moments.at = lambda moment: None
-    resume_all(world.site)
+    resume_all(world.context)
     world.roll(SECOND)
     assert [len(world.bmcs.sent_to(name, "set")) for name in (first, *others)] == [1, 1, 1]
 
@@ -785,11 +785,11 @@ def test_a_later_epoch_fences_whoever_sets_the_bios(
         world.step(set_bios, SECOND)
     assert {world.bmcs.mode(name) for name in others} == {(EARLY, None)}
     with pytest.raises(FencedError):
-        set_bios(world.site, world.rollout, older, SECOND)
+        set_bios(world.context, world.rollout, older, SECOND)
 
 
 def test_a_journal_that_a_later_version_wrote_is_refused(world: BiosWorld) -> None:
-    world.site.store.put("edgetune.bios.lab1.e000", json.dumps({"schema": 2}))
+    world.context.store.put("edgetune.bios.lab1.e000", json.dumps({"schema": 2}))
     with pytest.raises(RefusedError, match="e000: its BIOS journal has schema 2"):
         _plan(world)
 
@@ -797,5 +797,5 @@ def test_a_journal_that_a_later_version_wrote_is_refused(world: BiosWorld) -> No
 def test_a_status_has_no_login(world: BiosWorld) -> None:
     world.enter()
     world.roll(FIRST)
-    shown = json.dumps(rollout_status(world.site, rollout=world.rollout))
+    shown = json.dumps(rollout_status(world.context, rollout=world.rollout))
     assert not re.search("password|credentials", shown)

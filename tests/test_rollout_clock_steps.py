@@ -190,9 +190,9 @@ def test_a_record_of_an_earlier_version_waits_from_now(
     world.balancer.sessions[host] = 3
     world.step(begin_drain, FIRST)
     key = f"edgetune.batch.{world.rollout}.{FIRST}"
-    document = json.loads(world.site.store.get(key) or "")
+    document = json.loads(world.context.store.get(key) or "")
     del document["clock"]
-    world.site.store.put(key, json.dumps(document))
+    world.context.store.put(key, json.dumps(document))
     controller.set_clock(-HOURS)
     controller.begin_step()
     assert _step(world, check_drained) == (1, [])
@@ -248,9 +248,9 @@ def test_the_grace_of_a_pop_ends(tmp_path: Path, controller: Controller, boot: s
     world = changing(tmp_path)
     for state in ("rolling_back", "rolled_back"):
         world.mark(state)
-    controller.wait(world.site.config.claim_grace + 1)
+    controller.wait(world.context.config.claim_grace + 1)
     controller.begin_step(boot)
-    message = release_claim(world.site, world.rollout, world.epoch)["message"]
+    message = release_claim(world.context, world.rollout, world.epoch)["message"]
     assert message == "lab1 is free"
 
 
@@ -268,27 +268,27 @@ def test_a_pop_is_kept_for_the_whole_grace(
     controller.set_clock(seconds)
     for boot in boots:
         controller.begin_step(boot)
-    assert release_claim(world.site, world.rollout, world.epoch)["released"]
-    left = world.site.claims.expiries(["lab1"])["lab1"]
-    assert 300 < left <= world.site.config.claim_grace
+    assert release_claim(world.context, world.rollout, world.epoch)["released"]
+    left = world.context.claims.expiries(["lab1"])["lab1"]
+    assert 300 < left <= world.context.config.claim_grace
 
 
 def test_a_moment_in_the_future_keeps_a_pop_no_longer_than_its_grace(tmp_path: Path) -> None:
     world = changing(tmp_path)
     for state in ("rolling_back", "rolled_back"):
         world.mark(state)
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     opened.head.taken_over = time.time() + 7200
     opened.save()
-    assert release_claim(world.site, world.rollout, world.epoch)["released"]
-    left = world.site.claims.expiries(["lab1"])["lab1"]
-    assert 0 < left <= world.site.config.claim_grace
+    assert release_claim(world.context, world.rollout, world.epoch)["released"]
+    left = world.context.claims.expiries(["lab1"])["lab1"]
+    assert 0 < left <= world.context.config.claim_grace
 
 
 def test_a_baseline_never_ends_before_it_began(tmp_path: Path, controller: Controller) -> None:
     world = World(tmp_path)
     world.mark("baseline")
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     nothing = Facts({}, {}, {}, {}, {}, Load(None, None))
     opened.save_baseline(Baseline(0.0, 1.0, 1.0, [], {}, nothing, load=1.0))
     controller.set_clock(-HOURS)
@@ -301,13 +301,13 @@ def test_a_baseline_never_ends_before_it_began(tmp_path: Path, controller: Contr
 def test_a_claim_lasts_no_longer_because_the_clock_was_set_back(
     world: BiosWorld, controller: Controller
 ) -> None:
-    claims, ttl = world.site.claims, world.site.config.claim_ttl
+    claims, ttl = world.context.claims, world.context.config.claim_ttl
     controller.set_clock(-HOURS)
-    assert 0 <= idle_time(world.site, "lab1") < ttl / 2
+    assert 0 <= idle_time(world.context, "lab1") < ttl / 2
     controller.wait(ttl / 2)
     held = claims.holder("lab1")
     assert held is not None
     assert held.rollout == world.rollout
-    assert ttl / 2 <= idle_time(world.site, "lab1") < ttl
+    assert ttl / 2 <= idle_time(world.context, "lab1") < ttl
     controller.wait(ttl / 2)
     assert (claims.holder("lab1"), claims.expiries(["lab1"])["lab1"]) == (None, 0)

@@ -21,10 +21,10 @@ from tests.world import World, changing
 
 def frozen(world: World, seconds: float) -> None:
     """The rollout has a freeze that began a minute ago and ends in so many seconds."""
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     now = time.time()
     opened.head.freezes = [{"name": "final", "start": now - 60, "end": now + seconds}]
-    Rollout(world.site, opened.head).save()
+    Rollout(world.context, opened.head).save()
 
 
 @pytest.mark.parametrize("disruption", ["", "live"], ids=["drained", "live"])
@@ -39,11 +39,11 @@ def test_no_batch_begins_before_its_end(tmp_path: Path, disruption: str) -> None
     assert result["retry_after"] == 300, (
         "a weekend of quarters of a minute is too much for a workflow"
     )
-    assert "lab1 is frozen by final" in rollout_status(world.site)["text"]
+    assert "lab1 is frozen by final" in rollout_status(world.context)["text"]
     frozen(world, 0)
     world.roll(0)
     assert set(world.at(0).values()) == {"done"}
-    assert "frozen" not in rollout_status(world.site)["text"]
+    assert "frozen" not in rollout_status(world.context)["text"]
 
 
 def test_hosts_that_are_out_are_finished_and_a_rollback_does_not_wait(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_rollout_has_the_freezes_and_events_of_its_ring(tmp_path: Path) -> Non
     world.write(closed(freezes=[window], events=[event]))
     world.begin_campaign()
     assert world.advance() == ["ams1"]
-    opened = as_owner(world.site, world.record.pops["ams1"].rollout)
+    opened = as_owner(world.context, world.record.pops["ams1"].rollout)
     first, second = opened.head.freezes
     gates = load_campaign(tmp_path / "campaigns" / "queue.yaml").rings[0].gates
     assert read_written(opened.head.freezes) == list(gates.closed)

@@ -51,12 +51,12 @@ def refuse(problem: str) -> None:
 
 def found(world: EmptyWorld, trigger: str = "", by: Guard | None = None) -> list[dict[str, Any]]:
     """What a guard finds now, of one trigger or all."""
-    all_found = (by or Guard(refuse)).look(world.site)
+    all_found = (by or Guard(refuse)).look(world.context)
     return [payload for name, payload in all_found if trigger in ("", name)]
 
 
 def keep(world: EmptyWorld, **fields: Any) -> None:
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     for name, value in fields.items():
         setattr(opened.head, name, value)
     opened.save()
@@ -86,12 +86,12 @@ def sample(
             for host in world.balancer.state
             if age >= silent.get(host, age)
         ]
-        world.site.samples.add("lab1", as_samples(rows))
+        world.context.samples.add("lab1", as_samples(rows))
 
 
 def check(world: EmptyWorld, batch: int) -> None:
     """As ``check_health`` leaves a batch, without a sample of its own."""
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     work = opened.batch(batch)
     work.checked = True
     opened.save_batch(work)
@@ -157,7 +157,7 @@ class TestDegraded:
     ) -> None:
         keep(world, created=time.time() - 9000)
         sample(world, [ahead + 60, ahead], sick=[sick])
-        assert [name for name, _ in Guard(refuse).look(world.site)] == [finds]
+        assert [name for name, _ in Guard(refuse).look(world.context)] == [finds]
 
     def test_one_that_was_unwell_for_a_moment_is_no_harm(self, world: World, sick: str) -> None:
         """Somebody restarted its service."""
@@ -174,7 +174,7 @@ class TestDegraded:
             reading(host, time.time(), health_p50_ms=slow.get(host, 3.0))
             for host in world.balancer.state
         ]
-        world.site.samples.add("lab1", rows)
+        world.context.samples.add("lab1", rows)
         (payload,) = found(world, "health_degraded")
         assert payload["hosts"] == sorted(tested)
 
@@ -238,7 +238,7 @@ class TestDegraded:
         assert [payload["hosts"] for payload in found(world)] == [[sick]]
 
     def test_what_is_changed_wholly_has_nothing_to_blame(self, world: World, sick: str) -> None:
-        opened = as_owner(world.site, world.rollout)
+        opened = as_owner(world.context, world.rollout)
         work = opened.batch(0)
         work.hosts = dict.fromkeys(world.balancer.state, work.hosts[sick])
         opened.save_batch(work)
@@ -249,9 +249,9 @@ class TestDegraded:
         """A rollback would fail at each look; it begins at the first one after that."""
         sample(world, [11, 1], sick=[sick])
         one = Guard(refuse)
-        stop_all(world.site)
+        stop_all(world.context)
         assert [len(found(world, "health_degraded", by=one)) for _ in range(3)] == [1, 0, 0]
-        resume_all(world.site)
+        resume_all(world.context)
         assert len(found(world, "health_degraded", by=one)) == 1
 
     def test_hosts_that_are_well_or_not_changed(self, world: World, sick: str) -> None:
@@ -271,8 +271,8 @@ class Clock:
             monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: self.now))
 
     def hide_later(self, world: EmptyWorld) -> None:
-        every = world.site.samples.window
-        world.site.samples.window = (  # type: ignore[method-assign]
+        every = world.context.samples.window
+        world.context.samples.window = (  # type: ignore[method-assign]
             lambda pop, start, end: every(pop, start, min(end, self.now))
         )
 
@@ -285,21 +285,21 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 class TestComparison:
     def test_harm_is_found_with_its_evidence(self, tmp_path: Path) -> None:
         world = Soaking(tmp_path, alpha_harm=0.2)
-        check_baseline(world.site, world.rollout, world.epoch)
+        check_baseline(world.context, world.rollout, world.epoch)
         world.soak(test=30, began=400)
-        before = world.site.store.list("")
+        before = world.context.store.list("")
         (payload,) = found(world, "health_degraded")
-        assert world.site.store.list("") == before
+        assert world.context.store.list("") == before
         assert payload["id"] == f"{world.rollout}-{world.head.epoch}-1"
         assert (payload["kind"], payload["hosts"]) == ("comparison", [])
-        look = compare_groups(world.site, world.rollout)
+        look = compare_groups(world.context, world.rollout)
         assert look["message"] == f"degraded: {payload['evidence']}"
         assert " p = " in payload["evidence"]
         assert payload["evidence"].endswith("look 1 of 4")
 
     def test_a_look_is_judged_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         world = Soaking(tmp_path)
-        check_baseline(world.site, world.rollout, world.epoch)
+        check_baseline(world.context, world.rollout, world.epoch)
         world.soak(test=USUAL, began=400)
         judge, judged = soak.Soak._judge, mock.Mock()
         monkeypatch.setattr(soak.Soak, "_judge", lambda *given: (judged(), judge(*given))[1])
@@ -307,14 +307,14 @@ class TestComparison:
         for _ in range(3):
             assert found(world, "health_degraded", by=one) == []
         assert judged.call_count == 2
-        compare_groups(world.site, world.rollout)
+        compare_groups(world.context, world.rollout)
         assert judged.call_count == 4
 
     def test_a_look_that_somebody_took_and_did_not_act_on(self, tmp_path: Path) -> None:
         world = Soaking(tmp_path, alpha_harm=0.2)
-        check_baseline(world.site, world.rollout, world.epoch)
+        check_baseline(world.context, world.rollout, world.epoch)
         world.soak(test=30, began=400)
-        compare_groups(world.site, world.rollout)
+        compare_groups(world.context, world.rollout)
         (payload,) = found(world, "health_degraded")
         assert payload["id"] == f"{world.rollout}-{world.head.epoch}-1"
         world.epoch = world.head.epoch
@@ -324,7 +324,7 @@ class TestComparison:
     @pytest.mark.parametrize("test", [USUAL, 0.9])
     def test_what_is_no_harm_is_nothing(self, tmp_path: Path, test: float) -> None:
         world = Soaking(tmp_path)
-        check_baseline(world.site, world.rollout, world.epoch)
+        check_baseline(world.context, world.rollout, world.epoch)
         world.soak(test=test, began=700)
         assert found(world, "health_degraded") == []
 
@@ -332,14 +332,14 @@ class TestComparison:
         world = Soaking(tmp_path, alpha_harm=0.2)
         world.soak(test=30, began=400)
         assert found(world, "health_degraded") == []
-        assert compare_groups(world.site, world.rollout)["decision"] == "roll_back"
+        assert compare_groups(world.context, world.rollout)["decision"] == "roll_back"
 
     def test_it_is_found_as_soon_as_a_look_has_its_samples(
         self, tmp_path: Path, clock: Clock
     ) -> None:
         """Before, another judgement of the same look could come out another way."""
         world = Soaking(tmp_path, alpha_harm=0.2)
-        check_baseline(world.site, world.rollout, world.epoch)
+        check_baseline(world.context, world.rollout, world.epoch)
         world.soak(test=30, began=0)
         clock.hide_later(world)
         first = world.head.soak[0] + 150
@@ -361,7 +361,7 @@ def test_the_guard_spends_no_alpha_of_its_own(tmp_path: Path, clock: Clock) -> N
         folder = tmp_path / str(number)
         folder.mkdir()
         world = Soaking(folder, (100 + number, 200 + number), alpha_harm=ALPHA)
-        check_baseline(world.site, world.rollout, world.epoch)
+        check_baseline(world.context, world.rollout, world.epoch)
         world.soak(test=USUAL, began=0)
         clock.hide_later(world)
         start = world.head.soak[0]
@@ -382,14 +382,14 @@ def test_the_guard_spends_no_alpha_of_its_own(tmp_path: Path, clock: Clock) -> N
 def polled(world: Soaking, clock: Clock, at: float, soaks: Soaks) -> str:
     """The evidence that the guard has at a time, or nothing."""
     clock.now = at
-    finding = worse_group(Watched(world.site, world.head, at, soaks, {}, ""))
+    finding = worse_group(Watched(world.context, world.head, at, soaks, {}, ""))
     return finding.payload["evidence"] if finding else ""
 
 
 def taken(world: Soaking, clock: Clock, at: float) -> set[str]:
     """What the looks that are due at a time decide, as ``compare_groups`` takes them."""
     clock.now = at
-    own = soak.Soak(as_owner(world.site, world.rollout))
+    own = soak.Soak(as_owner(world.context, world.rollout))
     for end in own.due(now=False):
         if not own.has_decided:
             own.look(end)
@@ -405,9 +405,9 @@ class TestSurge:
             said = "lab1 carries 2.7 times its usual load; nothing is drained now"
             assert payload["reason"] == said
             assert payload["id"] == f"{world.rollout}-{world.head.epoch}-surge"
-        pause_pop(world.site, "lab1", "asked")
+        pause_pop(world.context, "lab1", "asked")
         assert len(found(world)) == 1
-        pause_pop(world.site, "lab1", "surge")
+        pause_pop(world.context, "lab1", "surge")
         assert found(world) == []
 
     def test_less_is_none(self, world: World) -> None:
@@ -440,7 +440,7 @@ class TestSurge:
         self, world: World, ages: Sequence[float], high: Sequence[float], over: bool
     ) -> None:
         keep(world, usual_load=500.0, created=time.time())
-        pause_pop(world.site, "lab1", "surge")
+        pause_pop(world.context, "lab1", "surge")
         sample(world, [*high], rate=10.0)
         sample(world, ages)
         assert [p["reason"] for p in found(world, "surge_over")] == (
@@ -449,15 +449,15 @@ class TestSurge:
 
     def test_it_ends_with_its_rollout(self, world: World) -> None:
         """Nobody samples a PoP without one."""
-        pause_pop(world.site, "lab1", "surge")
+        pause_pop(world.context, "lab1", "surge")
         world.roll_back()
         (payload,) = found(world)
         assert payload["reason"] == "no rollout is under way on lab1 any more"
-        resume_pop(world.site, "lab1", "surge")
+        resume_pop(world.context, "lab1", "surge")
         assert found(world) == []
 
     def test_another_pause_has_no_end_of_its_own(self, world: World) -> None:
-        pause_pop(world.site, "lab1", "asked")
+        pause_pop(world.context, "lab1", "asked")
         world.roll_back()
         assert found(world) == []
 
@@ -504,9 +504,9 @@ class TestLostHost:
         one = Guard(refuse)
         sample(world, FEW, silent={"e003": 35}, now=clock.now)
         assert len(found(world, by=one)) == 1
-        pause_pop(world.site, "lab1", "lost_host")
+        pause_pop(world.context, "lab1", "lost_host")
         assert found(world, by=one) == []
-        resume_pop(world.site, "lab1")
+        resume_pop(world.context, "lab1")
         assert found(world, by=one) == []
         clock.now += 100
         sample(world, FEW, silent={"e003": 200, "e004": 35}, now=clock.now)
@@ -514,15 +514,15 @@ class TestLostHost:
 
     def test_a_resume_before_this_rollout_says_nothing(self, world: World, clock: Clock) -> None:
         """Its last sample may be older than what is read."""
-        pause_pop(world.site, "lab1", "lost_host")
-        resume_pop(world.site, "lab1")
+        pause_pop(world.context, "lab1", "lost_host")
+        resume_pop(world.context, "lab1")
         keep(world, created=time.time())
         sample(world, FEW, silent={"e003": 1000}, now=clock.now)
         assert [payload["hosts"] for payload in found(world)] == [["e003"]]
 
     def test_another_one_is_told_while_the_pop_is_paused(self, world: World, clock: Clock) -> None:
         one = Guard(refuse)
-        pause_pop(world.site, "lab1", "lost_host")
+        pause_pop(world.context, "lab1", "lost_host")
         sample(world, FEW, silent={"e003": 35}, now=clock.now)
         assert [p["first"] for _ in range(2) for p in found(world, by=one)] == [True]
         clock.now += 100
@@ -533,15 +533,15 @@ class TestLostHost:
 
 class TestStalled:
     def test_an_orphan(self, world: World) -> None:
-        world.site.claims.renew("lab1", as_owner(world.site, world.rollout).lease.claim, 60)
+        world.context.claims.renew("lab1", as_owner(world.context, world.rollout).lease.claim, 60)
         sample(world, [0])
-        assert is_orphaned(world.site, world.head)
+        assert is_orphaned(world.context, world.head)
         (payload,) = found(world)
         assert payload["reason"].startswith(
             f"{world.rollout} is changing, and nobody made a step for 23h59m; "
         )
         assert f"recover_rollout rollout={world.rollout}" in payload["reason"]
-        stop_all(world.site)
+        stop_all(world.context)
         assert found(world) == []
 
     def test_one_that_is_retired_under_a_later_one(self, world: World) -> None:
@@ -549,36 +549,36 @@ class TestStalled:
         sample(world, [0])
         later = replace(world.head, id="later", created=time.time(), state="complete")
         document = {"schema": RECORD_SCHEMA, **asdict(later)}
-        world.site.store.put("edgetune.rollout.later", json.dumps(document))
-        world.site.claims.renew("lab1", as_owner(world.site, world.rollout).lease.claim, 60)
+        world.context.store.put("edgetune.rollout.later", json.dumps(document))
+        world.context.claims.renew("lab1", as_owner(world.context, world.rollout).lease.claim, 60)
         assert [payload["rollout"] for payload in found(world, "rollout_stalled")] == [
             world.rollout
         ]
 
     def test_a_look_that_nobody_takes(self, tmp_path: Path) -> None:
         world = Soaking(tmp_path)
-        check_baseline(world.site, world.rollout, world.epoch)
+        check_baseline(world.context, world.rollout, world.epoch)
         world.soak(test=USUAL, began=150 + 900)
         assert found(world, "rollout_stalled") == []
         world.keep("soak", [world.now - 150 - 920, world.now - 470])
         (payload,) = found(world, "rollout_stalled")
         said = "is soaking, and nobody took its look or acted on it for 15m2"
         assert said in payload["reason"]
-        compare_groups(world.site, world.rollout)
+        compare_groups(world.context, world.rollout)
         assert found(world, "rollout_stalled") == []
 
     def test_a_decision_that_nobody_acts_on(self, tmp_path: Path, clock: Clock) -> None:
         world = Soaking(tmp_path)
-        check_baseline(world.site, world.rollout, world.epoch)
+        check_baseline(world.context, world.rollout, world.epoch)
         world.soak(test=0.9, began=700)
-        assert compare_groups(world.site, world.rollout)["decision"] == "promote"
+        assert compare_groups(world.context, world.rollout)["decision"] == "promote"
         clock.now += 905
         assert found(world, "rollout_stalled") == []
         clock.now += 30
         assert len(found(world, "rollout_stalled")) == 1
 
     def test_people_are_told_once_an_hour(self, world: World, clock: Clock) -> None:
-        world.site.claims.renew("lab1", as_owner(world.site, world.rollout).lease.claim, 60)
+        world.context.claims.renew("lab1", as_owner(world.context, world.rollout).lease.claim, 60)
         one = Guard(refuse)
         for later, told in ((0, 1), (30, 0), (3500, 0), (100, 1), (30, 0)):
             clock.now += later
@@ -590,19 +590,19 @@ class TestSeveral:
     def test_a_guard_whose_turn_it_is_not_finds_nothing_and_leaves_no_heartbeat(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        world.site.claims.renew("lab1", as_owner(world.site, world.rollout).lease.claim, 60)
+        world.context.claims.renew("lab1", as_owner(world.context, world.rollout).lease.claim, 60)
         others = Others()
         monkeypatch.setattr("edgetune.rollout.guard.open_turns", lambda config, alone: others)
         one = Guard(refuse)
         assert found(world, by=one) == []
-        assert world.site.heartbeats.last("guard") is None
+        assert world.context.heartbeats.last("guard") is None
         one.stop()
         assert others.gave_up == others.asked
 
     def test_what_another_told_is_told_to_nobody_again(
         self, world: World, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        world.site.claims.renew("lab1", as_owner(world.site, world.rollout).lease.claim, 60)
+        world.context.claims.renew("lab1", as_owner(world.context, world.rollout).lease.claim, 60)
         shared = Alone()
         monkeypatch.setattr("edgetune.rollout.guard.open_turns", lambda config, alone: shared)
         clock.now += 5000
@@ -618,7 +618,7 @@ class TestSeveral:
         fails = mock.Mock(side_effect=error, __name__="fails")
         monkeypatch.setattr(guard, "CHECKS", (("health_degraded", fails), *guard.CHECKS))
         with suppress(StoreError):
-            list(Guard(lambda problem: None).look(world.site))
+            list(Guard(lambda problem: None).look(world.context))
         assert others.gave_up == others.asked
 
     def test_what_a_guard_found_and_could_not_tell_is_told_by_the_next(
@@ -627,11 +627,11 @@ class TestSeveral:
         others = Others(my_turn=True)
         monkeypatch.setattr("edgetune.rollout.guard.open_turns", lambda config, alone: others)
         clock.now += 5000
-        look = Guard(refuse).look(world.site)
+        look = Guard(refuse).look(world.context)
         untold = next(look)
         look.close()
         assert others.gave_up == others.asked
-        assert next(Guard(refuse).look(world.site)) == untold
+        assert next(Guard(refuse).look(world.context)) == untold
         assert untold.payload["first"]
 
     def test_a_guard_that_can_look_keeps_its_turn(
@@ -690,11 +690,11 @@ class TestFailures:
         keep(world, usual_load=300.0)
         sample(world, FEW)
         problems: list[str] = []
-        assert [name for name, _ in Guard(problems.append).look(world.site)] == ["traffic_surge"]
+        assert [name for name, _ in Guard(problems.append).look(world.context)] == ["traffic_surge"]
         assert problems == [f"lab1, {world.rollout}: breaks: KeyError: 'gauges'"]
 
     def test_a_store_that_fails_ends_the_look(self, world: World) -> None:
         down = mock.Mock(side_effect=StoreError("Redis: refused"))
-        with mock.patch.object(world.site.samples, "window", down), pytest.raises(StoreError):
+        with mock.patch.object(world.context.samples, "window", down), pytest.raises(StoreError):
             found(world)
         assert down.call_count == 1

@@ -47,14 +47,14 @@ def _vouched(world: EmptyWorld, folder: Path) -> None:
     for number, host in enumerate(document["pops"]["lab1"]["hosts"].values(), 1):
         host["server_address"] = f"203.0.113.{number}"
         world.balancer.addresses[f"e{number - 1:03d}"] = host["server_address"]
-    world.site.inventory = YamlInventory(write_yaml(folder / "nat.yaml", document))
+    world.context.inventory = YamlInventory(write_yaml(folder / "nat.yaml", document))
 
 
 def _vouched_changing(folder: Path) -> tuple[EmptyWorld, int]:
     """A rollout of such a PoP that is about to change its first of so many batches."""
     world = EmptyWorld(folder)
     _vouched(world, folder)
-    made = plan_rollout(world.site, pop="lab1", tuning="accept_queue", seed=7)
+    made = plan_rollout(world.context, pop="lab1", tuning="accept_queue", seed=7)
     world.begin_planned(made["plan"])
     for state in ("baseline", "changing"):
         world.mark(state)
@@ -65,7 +65,7 @@ def test_exchanged_ssh_addresses_refuse_the_plan(tmp_path: Path) -> None:
     world = EmptyWorld(tmp_path)
     _exchange(world, "e001", "e005")
     with pytest.raises(RefusedError) as caught:
-        plan_rollout(world.site, pop="lab1", tuning="accept_queue")
+        plan_rollout(world.context, pop="lab1", tuning="accept_queue")
     assert "e001: the load balancer sends requests for e001 to 127.0.9.2, which e005 has" in str(
         caught.value
     )
@@ -75,13 +75,13 @@ def test_exchanged_ssh_addresses_refuse_the_plan(tmp_path: Path) -> None:
 
 def test_the_plan_holds_what_proves_each_host(tmp_path: Path) -> None:
     world = EmptyWorld(tmp_path)
-    made = plan_rollout(world.site, pop="lab1", tuning="accept_queue")
+    made = plan_rollout(world.context, pop="lab1", tuning="accept_queue")
     assert (
         "identity    8 hosts have the address that the load balancer sends requests to"
         in (made["text"])
     )
     _vouched(world, tmp_path)
-    text = plan_rollout(world.site, pop="lab1", tuning="accept_queue")["text"]
+    text = plan_rollout(world.context, pop="lab1", tuning="accept_queue")["text"]
     assert "the inventory alone vouches for e000 (203.0.113.1), e001 (203.0.113.2)" in text
 
 
@@ -184,7 +184,7 @@ def test_a_check_that_never_fails_proves_nothing(world: World) -> None:
     result = world.step(check_drained, 0)
     assert (result["waiting"], result["failed"]) == (1, [])
     assert world.balancer.state[host] == "drain"
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     work = opened.batch(0)
     work.hosts[host].told_at -= 60
     opened.save_batch(work)
@@ -254,7 +254,7 @@ def test_without_checks_the_address_has_to_do(world: World, tmp_path: Path) -> N
     (host,) = _hosts(world)
     document = inventory_document()
     document["pops"]["lab1"]["load_balancer"]["checks"] = "none"
-    world.site.inventory = YamlInventory(write_yaml(tmp_path / "unchecked.yaml", document))
+    world.context.inventory = YamlInventory(write_yaml(tmp_path / "unchecked.yaml", document))
     world.balancer.heeds_marker = False
     world.step(begin_drain, 0)
     assert world.step(check_drained, 0)["waiting"] == 0
@@ -290,7 +290,7 @@ def test_a_stranger_in_a_rollback_is_quarantined_alone(world: World) -> None:
 def test_a_batch_that_died_while_it_was_told_is_proven_by_the_next_step(world: World) -> None:
     (host,) = _hosts(world)
     world.step(begin_drain, 0)
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     work = opened.batch(0)
     readiness.proven_by_effect(opened, work, world.balancer, [host])
     assert world.hosts.not_ready == {host}

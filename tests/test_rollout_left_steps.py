@@ -20,7 +20,7 @@ from tests.world import World, changing
 
 def left(world: World) -> list[str]:
     """Hosts that are out of service by the record."""
-    return out_of_service(read_rollout(world.site, world.rollout).batches())
+    return out_of_service(read_rollout(world.context, world.rollout).batches())
 
 
 def test_at_every_moment_the_record_names_the_hosts_that_are_out(tmp_path: Path) -> None:
@@ -55,8 +55,8 @@ def test_what_an_ended_execution_carried_on_has_no_owner_at_once(tmp_path: Path)
     world = changing(tmp_path)
     drain, *_ = world.way(0)
     world.step(drain, 0)
-    assert rollout_status(world.site)["rollouts"][0]["orphan_notice"] == ""
-    told = rollout_status(world.site, ended=["another", "run-1"])
+    assert rollout_status(world.context)["rollouts"][0]["orphan_notice"] == ""
+    told = rollout_status(world.context, ended=["another", "run-1"])
     (row,) = told["rollouts"]
     assert (row["owner"], told["message"]) == ("run-1", "1 rollout, 1 without an owner")
     names = ", ".join(world.at(0))
@@ -74,12 +74,12 @@ def test_rollouts_without_an_owner_come_first(tmp_path: Path) -> None:
     world = changing(tmp_path)
     first = world.rollout
     world.roll_back()
-    world.site.claims.release("lab1", Claim(first, world.epoch))
+    world.context.claims.release("lab1", Claim(first, world.epoch))
     time.sleep(0.01)
     world.begin(tmp_path)
-    assert rollout_status(world.site)["ids"] == [first, world.rollout]
-    world.site.claims.release("lab1", Claim(world.rollout, world.epoch))
-    told = rollout_status(world.site)
+    assert rollout_status(world.context)["ids"] == [first, world.rollout]
+    world.context.claims.release("lab1", Claim(world.rollout, world.epoch))
+    told = rollout_status(world.context)
     assert told["ids"] == [world.rollout, first]
     assert told["text"].startswith(f"WITHOUT AN OWNER: {world.rollout}\n")
     assert "out of service by its record: none" in told["text"]
@@ -93,11 +93,11 @@ def test_claims_that_are_away_hide_no_rollout(
     def away(pops: list[str]) -> dict[str, float]:
         raise StoreError("Redis: is away")
 
-    monkeypatch.setattr(world.site.claims, "expiries", away)
-    told = rollout_status(world.site)
+    monkeypatch.setattr(world.context.claims, "expiries", away)
+    told = rollout_status(world.context)
     assert told["ids"] == [world.rollout]
     assert told["text"].startswith("Which rollouts have an owner is not known: Redis: is away.")
-    assert rollout_status(world.site, ended=["run-1"])["rollouts"][0]["orphan_notice"]
+    assert rollout_status(world.context, ended=["run-1"])["rollouts"][0]["orphan_notice"]
 
 
 def test_a_rollback_is_carried_on_by_a_rollback() -> None:

@@ -34,7 +34,7 @@ class Sqlite:
 
     def __init__(self, world: EmptyWorld) -> None:
         self.database = Database(world.config["coordination"])
-        world.site.claims = SqliteClaims(self.database)
+        world.context.claims = SqliteClaims(self.database)
 
     def backup(self) -> Any:
         with self.database.transaction() as db:
@@ -56,12 +56,12 @@ class Redis:
     def __init__(self, world: EmptyWorld, client: Any) -> None:
         self.client = client
         client.flushall()
-        claim = world.site.claims.holder("lab1")
+        claim = world.context.claims.holder("lab1")
         if claim:
             client.set("edgetune:epoch:lab1", claim.epoch)
             text = json.dumps({"rollout": claim.rollout, "epoch": claim.epoch})
-            client.set("edgetune:claim:lab1", text, px=int(world.site.config.claim_ttl * 1000))
-        world.site.claims = RedisClaims(client)
+            client.set("edgetune:claim:lab1", text, px=int(world.context.config.claim_ttl * 1000))
+        world.context.claims = RedisClaims(client)
 
     def backup(self) -> Any:
         keys = list(self.client.scan_iter())
@@ -85,13 +85,13 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Callable[[EmptyWorld], A
 
 def took_a_new_epoch(world: World, before: int) -> None:
     """Somebody takes the rollout over: above all that was ever given away, alone from then on."""
-    taken = take_over_rollout(world.site, world.rollout, requested_by="bo")
+    taken = take_over_rollout(world.context, world.rollout, requested_by="bo")
     assert taken["epoch"] > before
     for epoch in range(1, taken["epoch"]):
         with pytest.raises(FencedError):
-            open_rollout(world.site, world.rollout, epoch)
-    open_rollout(world.site, world.rollout, taken["epoch"])
-    assert read_rollout(world.site, world.rollout).head.epoch == taken["epoch"]
+            open_rollout(world.context, world.rollout, epoch)
+    open_rollout(world.context, world.rollout, taken["epoch"])
+    assert read_rollout(world.context, world.rollout).head.epoch == taken["epoch"]
 
 
 STEPS: dict[str, Callable[[World], Any]] = {
@@ -115,9 +115,9 @@ def test_a_backend_that_lost_its_last_write_gives_no_epoch_twice(
     kept.restore(image, *lost)
     # Whoever was replaced is told so by the record, although the claim is its own again.
     with pytest.raises(FencedError):
-        open_rollout(world.site, world.rollout, older)
+        open_rollout(world.context, world.rollout, older)
     with pytest.raises(FencedError):
-        begin_rollback(world.site, world.rollout, older)
+        begin_rollback(world.context, world.rollout, older)
     took_a_new_epoch(world, world.epoch)
 
 
@@ -141,36 +141,36 @@ def test_a_look_is_taken_above_the_record_when_the_count_alone_is_lost(
     world.mark("soaking")
     kept = backend(world)
     kept.restore(kept.backup(), "epochs")
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     span = opened.head.soak
     opened.head.soak = [span[0] - 1e5, span[1] - 1e5]
     opened.save()
-    assert compare_groups(world.site, world.rollout)["epoch"] > world.epoch
+    assert compare_groups(world.context, world.rollout)["epoch"] > world.epoch
 
 
 def test_of_two_marks_of_one_epoch_the_later_is_fenced(tmp_path: Path) -> None:
     """Both were let in before either took the new epoch."""
     world = changing(tmp_path)
-    epoch, take = world.epoch, world.site.claims.take
+    epoch, take = world.epoch, world.context.claims.take
     inside: list[int] = []
 
     def taken(*given: Any, **more: Any) -> Claim:
         if not inside:
             inside.append(epoch)
-            marked = begin_rollback(world.site, world.rollout, epoch)
+            marked = begin_rollback(world.context, world.rollout, epoch)
             inside.append(marked["epoch"])
         return take(*given, **more)
 
-    world.site.claims.take = taken  # type: ignore[method-assign]
+    world.context.claims.take = taken  # type: ignore[method-assign]
     with pytest.raises(FencedError, match=f"epoch {epoch}, has lost its claim on lab1"):
-        set_rollout_state(world.site, world.rollout, epoch, "changing")
-    head = read_rollout(world.site, world.rollout).head
+        set_rollout_state(world.context, world.rollout, epoch, "changing")
+    head = read_rollout(world.context, world.rollout).head
     assert (head.state, head.epoch) == ("rolling_back", inside[1])
 
 
 def planned(world: EmptyWorld, folder: Path, seed: int = 7) -> str:
     made = plan(folder, seed=seed)
-    save_plan(world.site, made)
+    save_plan(world.context, made)
     return made.digest
 
 
@@ -183,41 +183,41 @@ def forget(world: EmptyWorld) -> None:
 def test_a_rollout_begins_and_is_taken_over_above_all_of_its_pop(tmp_path: Path) -> None:
     world = ended(tmp_path)
     forget(world)
-    begun = claim_pop(world.site, plan=planned(world, tmp_path))
+    begun = claim_pop(world.context, plan=planned(world, tmp_path))
     assert begun["epoch"] == world.epoch + 1
     forget(world)
-    taken = take_over_rollout(world.site, begun["rollout"])
+    taken = take_over_rollout(world.context, begun["rollout"])
     assert taken["epoch"] == begun["epoch"] + 1
 
 
 def test_an_ended_rollout_is_not_taken_up_beside_an_unfinished_one(tmp_path: Path) -> None:
     """Its claim has run out, and yet the PoP is half changed."""
     world = ended(tmp_path)
-    begun = claim_pop(world.site, plan=planned(world, tmp_path))["rollout"]
+    begun = claim_pop(world.context, plan=planned(world, tmp_path))["rollout"]
     forget(world)
     with pytest.raises(RefusedError, match=f"lab1 has a rollout that is claimed: {begun}"):
-        take_over_rollout(world.site, world.rollout)
-    assert world.site.claims.holder("lab1") is None
+        take_over_rollout(world.context, world.rollout)
+    assert world.context.claims.holder("lab1") is None
 
 
 def test_of_two_that_begin_at_once_the_later_sees_the_other(tmp_path: Path) -> None:
     """Its own look came before the other one had begun, its claim after that one's ran out."""
     world = EmptyWorld(tmp_path)
-    take, begun = world.site.claims.take, []
+    take, begun = world.context.claims.take, []
 
     def taken(*given: Any, **more: Any) -> Claim:
         if not begun:
             begun.append("")
-            begun[0] = claim_pop(world.site, plan=planned(world, tmp_path, 8))["rollout"]
+            begun[0] = claim_pop(world.context, plan=planned(world, tmp_path, 8))["rollout"]
             forget(world)
         return take(*given, **more)
 
-    world.site.claims.take = taken  # type: ignore[method-assign]
+    world.context.claims.take = taken  # type: ignore[method-assign]
     digest = planned(world, tmp_path)
     with pytest.raises(RefusedError, match="lab1 has a rollout that is claimed: "):
-        claim_pop(world.site, plan=digest)
-    assert world.site.claims.holder("lab1") is None
-    assert rollout_status(world.site)["ids"] == begun
+        claim_pop(world.context, plan=digest)
+    assert world.context.claims.holder("lab1") is None
+    assert rollout_status(world.context)["ids"] == begun
 
 
 JUNK = ["", "{", "7", "[]", "null", '{"rollout": 7, "epoch": 1}', '{"rollout": "x"}']
@@ -303,7 +303,7 @@ def test_junk_about_one_pop_stops_no_other(tmp_path: Path, backend: Any) -> None
     else:
         with kept.database.transaction() as db:
             db.execute("INSERT INTO claims VALUES ('lab2', '{', 1e10)")
-    assert rollout_status(world.site, orphaned=True)["ids"] == []
+    assert rollout_status(world.context, orphaned=True)["ids"] == []
     assert world.take_over()["claimed"]
     with pytest.raises(EdgetuneError, match="lab2 is damaged"):
-        world.site.claims.holder("lab2")
+        world.context.claims.holder("lab2")

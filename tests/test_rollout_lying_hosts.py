@@ -52,13 +52,13 @@ ODD: dict[str, tuple[str, Lie]] = {
 def changing_soon(folder: Path) -> World:
     """A rollout whose steps wait for nothing, and whose hosts reboot."""
     world = changing(folder)
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     work = opened.batch(BATCH)
     for host in work.hosts.values():
         host.reboot = True
     opened.save_batch(work)
     soon = {"health_deadline": 0.05, "drain_deadline": 0.05, "reboot_deadline": 0.05}
-    world.site.config = replace(world.site.config, **soon)
+    world.context.config = replace(world.context.config, **soon)
     return world
 
 
@@ -169,14 +169,14 @@ def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 def test_no_answer_stops_those_who_only_look(told: tuple[str, list[Any]], looked_at: World) -> None:
     world, (verb, changes) = looked_at, told
     world.hosts.lies = lying(verb, "e002", lie_of(changes))
-    sampled = sample_hosts(world.site, pop="lab1")
+    sampled = sample_hosts(world.context, pop="lab1")
     assert sampled["samples"] + len(sampled["missing"]) == 8
     assert set(sampled["missing"]) <= {"e002"}
     assert set(sampled["errors"]) == set(sampled["missing"])
-    diagnosed = diagnose_hosts(world.site, "lab1")
+    diagnosed = diagnose_hosts(world.context, "lab1")
     assert set(diagnosed["missing"]) <= {"e002"}
-    assess_orphan(world.site, world.rollout, world.epoch)
+    assess_orphan(world.context, world.rollout, world.epoch)
     try:
-        plan_rollout(world.site, pop="lab1", tuning="accept_queue", seed=7)
+        plan_rollout(world.context, pop="lab1", tuning="accept_queue", seed=7)
     except EdgetuneError as error:
         assert "e002" in str(error)

@@ -27,7 +27,7 @@ def world(tmp_path: Path) -> World:
 
 @pytest.fixture
 def config(world: World) -> Config:
-    return world.site.config
+    return world.context.config
 
 
 def test_nodes_that_hold_the_same_differ_in_nothing(config: Config) -> None:
@@ -137,19 +137,19 @@ def test_passwords_are_told_to_nobody_without_the_key(tmp_path: Path, config: Co
 
 
 def test_the_doctor_compares_what_nodes_left(world: World) -> None:
-    subject = Subject(world.site, world.site.inventory.pop("lab1"), ())
+    subject = Subject(world.context, world.context.inventory.pop("lab1"), ())
     assert list(check_nodes(subject)) == []
 
-    this = this_node(world.site.config)
+    this = this_node(world.context.config)
     other = this._replace(name="other", holds={**this.holds, "inventory": "older"})
-    world.site.nodes.keep(other)
+    world.context.nodes.keep(other)
     (finding,) = check_nodes(subject)
     assert finding.what.startswith("inventory on other is not that on ")
     assert not finding.refuses
 
 
 def test_a_timer_leaves_what_the_node_holds(world: World) -> None:
-    find_orphans(world.site)
-    (node,) = world.site.nodes.all()
+    find_orphans(world.context)
+    (node,) = world.context.nodes.all()
     assert node.time == pytest.approx(time.time(), abs=60)
     assert "cannot" not in " ".join(node.holds.values())

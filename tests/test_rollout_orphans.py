@@ -49,12 +49,12 @@ def _in_state(folder: Path, states: Sequence[str]) -> World:
 
 def _idle(world: World, seconds: float) -> None:
     """Nobody has kept the claim for that long."""
-    left = world.site.config.claim_ttl - seconds
-    world.site.claims.renew("lab1", Claim(world.rollout, world.epoch), left)
+    left = world.context.config.claim_ttl - seconds
+    world.context.claims.renew("lab1", Claim(world.rollout, world.epoch), left)
 
 
 def _orphans(world: World) -> list[str]:
-    return list(rollout_status(world.site, orphaned=True)["ids"])
+    return list(rollout_status(world.context, orphaned=True)["ids"])
 
 
 @pytest.mark.parametrize("state", WAYS)
@@ -76,14 +76,14 @@ def test_a_soak_is_orphaned_only_when_its_workflow_said_it_would_stay(tmp_path: 
     assert _orphans(world) == []
     _idle(world, 2000)
     assert _orphans(world) == [world.rollout]
-    compare_groups(world.site, world.rollout)
+    compare_groups(world.context, world.rollout)
     assert _orphans(world) == []
 
 
 def test_a_claim_that_was_lost_has_no_owner(tmp_path: Path) -> None:
     world = changing(tmp_path)
-    world.site.claims.release("lab1", Claim(world.rollout, world.epoch))
-    assert is_orphaned(world.site, world.head)
+    world.context.claims.release("lab1", Claim(world.rollout, world.epoch))
+    assert is_orphaned(world.context, world.head)
 
 
 def test_every_step_of_an_owner_keeps_its_rollout(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_every_step_of_an_owner_keeps_its_rollout(tmp_path: Path) -> None:
 
 
 def _survey(world: World, ended: str = "") -> tuple[str, str]:
-    result = assess_orphan(world.site, world.rollout, world.epoch, ended=ended)
+    result = assess_orphan(world.context, world.rollout, world.epoch, ended=ended)
     return str(result["decision"]), str(result["message"])
 
 
@@ -161,7 +161,7 @@ def test_findings_say_what_the_record_and_what_the_world_says(tmp_path: Path) ->
     back, silent, same = world.at(2)
     world.hosts.boot[back] = "boot-2"
     world.hosts.unreachable.add(silent)
-    found = assess_orphan(world.site, world.rollout, world.epoch)["findings"]
+    found = assess_orphan(world.context, world.rollout, world.epoch)["findings"]
     out = "maint in the load balancer, with 0 sessions"
     assert found == {
         back: f"{back} was rebooting; {out}, accept_queue confirmed, in another boot",
@@ -178,7 +178,7 @@ def test_a_load_balancer_that_is_away_keeps_nobody_from_deciding(tmp_path: Path)
         raise DrainError("HAProxy does not answer")
 
     world.balancer.servers = away  # type: ignore[method-assign, assignment]
-    result = assess_orphan(world.site, world.rollout, world.epoch)
+    result = assess_orphan(world.context, world.rollout, world.epoch)
     assert result["decision"] == "carry_on"
     (finding,) = result["findings"].values()
     assert "the load balancer does not tell" in finding
@@ -197,7 +197,7 @@ def test_a_rollback_that_cannot_be_planned_yet_is_decided_all_the_same(
     with monkeypatch.context() as patch:
         patch.setattr(world.balancer, "servers", away)
         with pytest.raises(DrainError):
-            begin_rollback(world.site, world.rollout, requested_by="ana")
+            begin_rollback(world.context, world.rollout, requested_by="ana")
     assert world.head.state == "rolling_back"
     world.take_over()
     assert _survey(world)[0] == "roll_back"
@@ -207,8 +207,8 @@ def test_a_look_does_not_overwrite_who_takes_the_rollout_back(tmp_path: Path) ->
     """Between taking an epoch and writing it down somebody is at work."""
     world = changing(tmp_path)
     world.mark("soaking")
-    world.site.claims.take("lab1", world.rollout, 86400, after=world.epoch)
-    looked = compare_groups(world.site, world.rollout, now=True)
+    world.context.claims.take("lab1", world.rollout, 86400, after=world.epoch)
+    looked = compare_groups(world.context, world.rollout, now=True)
     assert (looked["decision"], looked["message"][:13]) == ("wait", "somebody else")
     assert world.head.looks == 0
 
@@ -216,7 +216,7 @@ def test_a_look_does_not_overwrite_who_takes_the_rollout_back(tmp_path: Path) ->
 def test_the_sweep_leaves_alone_what_has_an_owner_again(tmp_path: Path) -> None:
     world = changing(tmp_path)
     epoch = world.head.epoch
-    swept = take_over_rollout(world.site, world.rollout, orphaned=True)
+    swept = take_over_rollout(world.context, world.rollout, orphaned=True)
     assert (swept["claimed"], world.head.epoch) == (False, epoch)
 
 
@@ -225,8 +225,8 @@ def test_nothing_begins_while_everything_is_stopped(tmp_path: Path) -> None:
     world.mark("soaking")
     world.mark("rolling_back")
     world.mark("rolled_back")
-    release_claim(world.site, world.rollout, world.epoch)
-    stop_all(world.site, requested_by="ana")
+    release_claim(world.context, world.rollout, world.epoch)
+    stop_all(world.context, requested_by="ana")
     with pytest.raises(RefusedError, match="everything is stopped"):
-        claim_pop(world.site, plan=world.plan.digest)
-    assert world.site.claims.holder("lab1") is None
+        claim_pop(world.context, plan=world.plan.digest)
+    assert world.context.claims.holder("lab1") is None

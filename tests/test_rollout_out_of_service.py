@@ -42,7 +42,7 @@ def _serves_without(world: World, shown: Callable[[int], set[str]]) -> None:
 
 
 def _told(world: World) -> str:
-    return str(rollout_status(world.site, rollout=world.rollout)["text"])
+    return str(rollout_status(world.context, rollout=world.rollout)["text"])
 
 
 def test_a_server_that_one_answer_lacks_is_taken_back_like_any_other(world: World) -> None:

@@ -18,11 +18,11 @@ from edgetune.errors import FencedError, InputError, RefusedError
 from edgetune.files import load_yaml
 from edgetune.metrics.table import SampleTable
 from edgetune.rollout.automation import SAMPLED_EVERY
+from edgetune.rollout.context import Context
 from edgetune.rollout.heartbeat import Heartbeat
 from edgetune.rollout.lease import Lease, as_owner
 from edgetune.rollout.record import read_rollout
 from edgetune.rollout.sampling import sample_pops
-from edgetune.rollout.site import Site
 from edgetune.rollout.soak import Soak
 from edgetune.rollout.steps.check_baseline import _too_short, check_baseline
 from edgetune.rollout.steps.compare_groups import compare_groups
@@ -57,7 +57,7 @@ def began(tmp_path: Path, ago: float, wait: bool = True, **planned: Any) -> Worl
     """A world whose PoP was claimed some seconds ago."""
     options = {"interval": 2, "baseline": 20, "warmup": 5, "soak": 30}
     world = World(tmp_path, **{**options, **planned})
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     last = opened.head.history[-1]
     opened.head.history[-1] = replace(last, at=last.at - ago)
     opened.head.wait = wait
@@ -89,16 +89,16 @@ def test_a_soak_too_short_for_one_look_is_refused_before_the_first_change(
     now = time.time()
     for ago in range(5, 0, -1):
         monkeypatch.setattr(time, "time", lambda at=now - ago * apart: at)
-        sample_hosts(world.site, "lab1")
+        sample_hosts(world.context, "lab1")
     monkeypatch.setattr(time, "time", lambda: now)
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     opened.head.baseline = [now - 61, now]
     opened.save()
     why = f"soak={soak}s is too short: {told}" if told else ""
     assert _too_short(opened) == why
     if told:
         with pytest.raises(RefusedError, match=f"^{why}$"):
-            check_baseline(world.site, world.rollout, world.epoch)
+            check_baseline(world.context, world.rollout, world.epoch)
 
 
 def test_a_soak_for_fewer_samples_than_a_look_needs_is_no_plan(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_both_things_are_told_of_an_interval(tmp_path: Path) -> None:
 def test_what_a_task_costs_is_not_added_to_the_interval(tmp_path: Path, monkeypatch: Any) -> None:
     world = World(tmp_path, interval=10, baseline=600)
     world.mark("baseline")
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     now = opened.head.created
     monkeypatch.setattr(time, "time", lambda: now)
     moments = []
@@ -151,20 +151,20 @@ def test_a_baseline_is_over_with_the_sample_that_ends_it(tmp_path: Path) -> None
     world = World(tmp_path, interval=10, baseline=600)
     world.mark("baseline")
     given = {"rollout": world.rollout, "epoch": world.epoch}
-    early = sample_hosts(world.site, **given)
+    early = sample_hosts(world.context, **given)
     assert (early["due"], early["retry_after"] <= 10) == (False, True)
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     opened.head.baseline[1] = time.time() + 1.5
     assert _next_sample(opened, False) <= 2
     opened.head.baseline[1] = time.time()
     opened.save()
-    assert sample_hosts(world.site, **given)["due"]
+    assert sample_hosts(world.context, **given)["due"]
 
 
 def test_a_soak_is_looked_at_when_a_look_is_due(tmp_path: Path) -> None:
     world = Soaking(tmp_path)
     world.soak(test=1.0, began=100)
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     soaking = Soak(opened)
     assert _is_due(opened) == bool(soaking.due(now=False))
 
@@ -175,7 +175,7 @@ def test_who_stays_with_a_soak_keeps_its_claim(tmp_path: Path, monkeypatch: Any)
         world.mark(state)
     kept: list[str] = []
     monkeypatch.setattr(Lease, "renew", lambda lease: kept.append(lease.record.head.id))
-    assert not sample_hosts(world.site, rollout=world.rollout)["due"]
+    assert not sample_hosts(world.context, rollout=world.rollout)["due"]
     assert kept == [world.rollout]
 
 
@@ -183,11 +183,11 @@ def test_samples_that_follow_soon_are_taken_by_one_task(tmp_path: Path, monkeypa
     monkeypatch.setattr("edgetune.rollout.steps.sample_hosts._A_WHILE", 15)
     world = World(tmp_path, interval=5, baseline=600)
     world.mark("baseline")
-    clock = Clock(begun=read_rollout(world.site, world.rollout).head.created + 2)
+    clock = Clock(begun=read_rollout(world.context, world.rollout).head.created + 2)
     monkeypatch.setattr("edgetune.rollout.steps.sample_hosts.time", clock)
     monkeypatch.setattr("edgetune.metrics.sources.hosts.time", clock)
-    told = sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
-    times = {*world.site.samples.window("lab1", clock.begun, clock.now).time}
+    told = sample_hosts(world.context, rollout=world.rollout, epoch=world.epoch)
+    times = {*world.context.samples.window("lab1", clock.begun, clock.now).time}
     # At once, and then on the grid: 3 s later, 8, 13, and no more in a while.
     assert sorted(round(at - clock.begun, 3) for at in times) == [0, 3, 8, 13]
     assert (told["due"], told["retry_after"]) == (False, 5)
@@ -198,26 +198,26 @@ def test_a_task_that_samples_ends_with_its_claim(tmp_path: Path, monkeypatch: An
     world = World(tmp_path, interval=1, baseline=600)
     world.mark("baseline")
     monkeypatch.setattr(
-        time, "sleep", lambda seconds: world.site.claims.take("lab1", "another", 60)
+        time, "sleep", lambda seconds: world.context.claims.take("lab1", "another", 60)
     )
     with pytest.raises(FencedError):
-        sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
+        sample_hosts(world.context, rollout=world.rollout, epoch=world.epoch)
 
 
 def test_what_the_rule_samples_is_not_sampled_again(tmp_path: Path) -> None:
     world = World(tmp_path, interval=SAMPLED_EVERY, baseline=6000)
     world.mark("baseline")
-    first = sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
+    first = sample_hosts(world.context, rollout=world.rollout, epoch=world.epoch)
     assert (first["samples"], first["retry_after"] <= SAMPLED_EVERY) == (8, True)
-    sample_running(world.site)
-    later = sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
+    sample_running(world.context)
+    later = sample_hosts(world.context, rollout=world.rollout, epoch=world.epoch)
     assert later["samples"] == 0
     assert later["message"] == "the rule sample_running sampled it in this interval already"
-    assert later["retry_after"] == world.site.config.owner_timeout // 3
-    opened = as_owner(world.site, world.rollout)
+    assert later["retry_after"] == world.context.config.owner_timeout // 3
+    opened = as_owner(world.context, world.rollout)
     opened.head.baseline[1] = time.time() + 20
     opened.save()
-    soon = sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
+    soon = sample_hosts(world.context, rollout=world.rollout, epoch=world.epoch)
     assert soon["retry_after"] <= 20
 
 
@@ -228,9 +228,9 @@ def test_a_sample_of_ours_does_not_stand_for_one_of_the_rule(
     world = World(tmp_path, interval=SAMPLED_EVERY, baseline=6000)
     world.mark("baseline")
     if ago is not None:
-        world.site.heartbeats.beat("sample_running:lab1", Heartbeat(time.time() - ago))
+        world.context.heartbeats.beat("sample_running:lab1", Heartbeat(time.time() - ago))
     given = {"rollout": world.rollout, "epoch": world.epoch}
-    told = [sample_hosts(world.site, **given) for _ in range(2)]
+    told = [sample_hosts(world.context, **given) for _ in range(2)]
     assert [(each["samples"], each["retry_after"] <= SAMPLED_EVERY) for each in told] == [
         (8, True)
     ] * 2
@@ -240,20 +240,20 @@ def test_a_task_tells_of_every_sample_that_it_took(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("edgetune.rollout.steps.sample_hosts._A_WHILE", 15)
     world = World(tmp_path, interval=10, baseline=600)
     world.mark("baseline")
-    clock = Clock(begun=read_rollout(world.site, world.rollout).head.created)
+    clock = Clock(begun=read_rollout(world.context, world.rollout).head.created)
     monkeypatch.setattr("edgetune.rollout.steps.sample_hosts.time", clock)
     monkeypatch.setattr("edgetune.metrics.sources.hosts.time", clock)
     sampled, found = sample_pops, [["e002"], []]
 
-    def without(site: Site, pops: Sequence[str]) -> Any:
-        told = sampled(site, pops)
+    def without(context: Context, pops: Sequence[str]) -> Any:
+        told = sampled(context, pops)
         for name in found.pop(0) if found else ():
             told.answered.discard(name)
             told.errors[name] = "no answer"
         return told
 
     monkeypatch.setattr("edgetune.rollout.steps.sample_hosts.sample_pops", without)
-    told = sample_hosts(world.site, rollout=world.rollout, epoch=world.epoch)
+    told = sample_hosts(world.context, rollout=world.rollout, epoch=world.epoch)
     assert not found
     assert (told["samples"], told["missing"]) == (8, ["e002"])
 
@@ -282,8 +282,8 @@ def each_minute(folder: Path, wait: bool, ago: float) -> Soaking:
     world.keep("wait", wait)
     rates = dict.fromkeys(world.hosts_of("control"), 3.0)
     rates.update(dict.fromkeys(world.hosts_of("test"), 0.0))
-    world.site.samples.add("lab1", as_samples(samples(rates, begin, 700, "boot 1", seed=15)))
-    world.site.samples = EachMinute(world.site.samples, begin)  # type: ignore[assignment]
+    world.context.samples.add("lab1", as_samples(samples(rates, begin, 700, "boot 1", seed=15)))
+    world.context.samples = EachMinute(world.context.samples, begin)  # type: ignore[assignment]
     return world
 
 
@@ -295,7 +295,7 @@ def test_what_a_look_will_find_is_known_once_the_sample_after_it_may_have_come(
 ) -> None:
     """The guard sees harm before the look; with a sample fewer it could see something else."""
     world = each_minute(tmp_path, wait, ago)
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     assert (Soak(opened).foreseen() is not None) is knows
 
 
@@ -309,6 +309,6 @@ def test_a_soak_that_the_rule_samples_is_judged_at_the_pace_of_the_rule(
 ) -> None:
     """Its newest sample is 50 s old at the end, which is late for a plan of one each 10 s alone."""
     world = each_minute(tmp_path, wait, ago=100)
-    told = compare_groups(world.site, world.rollout)
+    told = compare_groups(world.context, world.rollout)
     assert told["decision"] == decision, told["message"]
     assert ("the newest sample is 50s old" in told["message"]) is wait

@@ -38,7 +38,7 @@ def world(tmp_path: Path) -> EmptyWorld:
 
 
 def _plan(world: EmptyWorld, **options: Any) -> dict[str, Any]:
-    return plan_rollout(world.site, "lab1", "accept_queue", **options)
+    return plan_rollout(world.context, "lab1", "accept_queue", **options)
 
 
 def _refusal(world: EmptyWorld) -> str:
@@ -84,8 +84,8 @@ def test_a_load_balancer_that_refuses_changes_is_found_by_the_dry_run(world: Emp
 def test_sessions_that_nobody_can_count_are_found_by_the_dry_run(world: EmptyWorld) -> None:
     world.balancer.counting = False
     assert _plan(world)["plan"]
-    pop = world.site.inventory.pop("lab1")
-    world.site.inventory.pop = lambda name: replace(pop, ports=())  # type: ignore[method-assign]
+    pop = world.context.inventory.pop("lab1")
+    world.context.inventory.pop = lambda name: replace(pop, ports=())  # type: ignore[method-assign]
     assert "hosts know no port to count them on -> give the PoP a health:" in _refusal(world)
 
 
@@ -152,13 +152,13 @@ def test_a_pop_of_somebody_else_is_told_beside_the_plan(tmp_path: Path) -> None:
 
 
 def test_a_claim_without_a_record_is_told_with_its_owner(world: EmptyWorld) -> None:
-    world.site.claims.take("lab1", "somebody", 3600)
+    world.context.claims.take("lab1", "somebody", 3600)
     assert "    lab1 is claimed by rollout somebody for 1h" in _plan(world)["text"]
 
 
 def test_what_stops_or_pauses_is_told_beside_the_plan(world: EmptyWorld) -> None:
-    stop_all(world.site, requested_by="ana", reason="night")
-    pause_pop(world.site, "lab1", requested_by="ana", reason="quiet")
+    stop_all(world.context, requested_by="ana", reason="night")
+    pause_pop(world.context, "lab1", requested_by="ana", reason="quiet")
     text = _plan(world)["text"]
     assert "everything is stopped: stopped by ana: night" in text
     assert "lab1 is paused (" in text
@@ -199,13 +199,13 @@ def test_a_preflight_is_no_part_of_the_digest(world: EmptyWorld) -> None:
     first = _plan(world, seed=7)["plan"]
     world.hosts.ahead["e003"] = 3600.0
     assert _plan(world, seed=7)["plan"] == first
-    assert "e003: its clock" in plan_rollout(world.site, plan=first)["text"]
+    assert "e003: its clock" in plan_rollout(world.context, plan=first)["text"]
 
 
 def test_a_campaign_sees_what_refuses_a_pop(world: EmptyWorld) -> None:
     world.hosts.health = {"e003": "answers 404 Not Found"}
     with pytest.raises(RefusedError, match="e003: .* answers 404 Not Found"):
-        make_for(world.site, "lab1", "accept_queue", Options(seed=1))
+        make_for(world.context, "lab1", "accept_queue", Options(seed=1))
 
 
 def _all_of(world: EmptyWorld) -> Mapping[str, list[Any]]:
@@ -227,7 +227,7 @@ def _checks(result: Mapping[str, Any]) -> dict[str, str]:
 
 
 def test_the_doctor_of_a_pop_that_is_well_finds_nothing(world: EmptyWorld) -> None:
-    result = doctor_pop(world.site, "lab1", "accept_queue")
+    result = doctor_pop(world.context, "lab1", "accept_queue")
     assert result["failed"] == []
     assert result["message"] == "lab1: all 12 checks are well"
     assert set(_checks(result).values()) == {""}
@@ -237,14 +237,14 @@ def test_the_doctor_of_a_pop_that_is_well_finds_nothing(world: EmptyWorld) -> No
 def test_the_doctor_changes_nothing_whatever_it_finds(tmp_path: Path) -> None:
     world = changing(tmp_path / "w")
     world.roll(0)
-    stop_all(world.site, requested_by="ana")
+    stop_all(world.context, requested_by="ana")
     world.hosts.health = {"e003": "answers 404 Not Found"}
     world.hosts.unreachable = {"e004"}
     world.balancer.state["e005"] = "maint"
     moments, log = len(world.moments.seen), list(world.balancer.log)
     changes, kept = world.hosts.changing(), _all_of(world)
     for tuning in ("", "accept_queue"):
-        assert doctor_pop(world.site, "lab1", tuning)["failed"]
+        assert doctor_pop(world.context, "lab1", tuning)["failed"]
     assert _all_of(world) == kept
     assert (world.hosts.changing(), world.balancer.log) == (changes, log)
     assert len(world.moments.seen) == moments
@@ -252,14 +252,14 @@ def test_the_doctor_changes_nothing_whatever_it_finds(tmp_path: Path) -> None:
 
 def test_the_doctor_lists_everything_that_is_wrong_and_what_to_do(tmp_path: Path) -> None:
     world = changing(tmp_path / "w")
-    stop_all(world.site, requested_by="ana")
+    stop_all(world.context, requested_by="ana")
     world.hosts.health = dict.fromkeys(world.balancer.state, "answers 404 Not Found")
     world.hosts.unreachable, world.hosts.not_ready = {"e004"}, {"e006"}
     world.hosts.ahead["e007"] = 600
     world.hosts.unsupported["e001"] = "cannot be written: Read-only file system"
     world.hosts.unwritable["e002"] = ["/etc"]
     world.balancer.refusal = "Permission denied"
-    found = _checks(doctor_pop(world.site, "lab1", "accept_queue"))
+    found = _checks(doctor_pop(world.context, "lab1", "accept_queue"))
     assert found.pop("records") == ""
     parts = {
         "claim": f"lab1 is held by rollout {world.rollout} (changing) -> wait for its end",
@@ -304,8 +304,8 @@ def test_the_doctor_goes_on_after_a_check_that_fails(
         "store": StoreError("StackStorm's datastore: GET /keys: 500"),
     }
     broken: Any = (lambda pop: Broken()) if breaks == "load_balancer" else Broken()
-    setattr(world.site, breaks, broken)
-    result = doctor_pop(world.site, "lab1")
+    setattr(world.context, breaks, broken)
+    result = doctor_pop(world.context, "lab1")
     assert result["failed"] == failing
     assert str(errors[breaks]) in json.dumps(result["checks"])
 
@@ -316,14 +316,14 @@ def test_the_doctor_writes_lines_that_fit_a_terminal(world: EmptyWorld) -> None:
         for number, name in enumerate(world.balancer.state)
     }
     world.balancer.refusal = "x" * 300
-    lines = doctor_pop(world.site, "lab1")["text"].splitlines()
+    lines = doctor_pop(world.context, "lab1")["text"].splitlines()
     short = [line for line in lines if "xxx" not in line]
     assert len(short) > 16 and max(map(len, short)) <= WIDTH < 80
 
 
 def test_what_a_host_says_begins_no_line_of_the_doctor(world: EmptyWorld) -> None:
     world.hosts.health = {"e003": "answers 404\n  ok      claim  all is well " + "FAILED " * 40}
-    lines = doctor_pop(world.site, "lab1")["text"].splitlines()
+    lines = doctor_pop(world.context, "lab1")["text"].splitlines()
     assert sum(line.startswith("  ok      claim") for line in lines) == 1
     assert [line for line in lines if line.split()[0] == "FAILED"] == [
         line for line in lines if line.startswith("  FAILED  health")
@@ -333,7 +333,7 @@ def test_what_a_host_says_begins_no_line_of_the_doctor(world: EmptyWorld) -> Non
 def test_machines_that_were_exchanged_are_named_by_the_doctor(world: EmptyWorld) -> None:
     own = world.hosts.addresses
     own["e001"], own["e002"] = own["e002"], own["e001"]
-    result = doctor_pop(world.site, "lab1")
+    result = doctor_pop(world.context, "lab1")
     assert result["failed"] == ["machines"]
     hosts = [row["hosts"] for check in result["checks"] for row in check["findings"]]
     assert hosts == [["e001"], ["e002"]]
@@ -341,8 +341,8 @@ def test_machines_that_were_exchanged_are_named_by_the_doctor(world: EmptyWorld)
 
 def test_a_record_that_cannot_be_read_is_named_by_the_doctor(world: EmptyWorld) -> None:
     rollout = "lab1-20261121T052018-503b"
-    world.site.store.put(f"edgetune.rollout.{rollout}", "{")
-    found = _checks(doctor_pop(world.site, "lab1"))["records"]
+    world.context.store.put(f"edgetune.rollout.{rollout}", "{")
+    found = _checks(doctor_pop(world.context, "lab1"))["records"]
     assert rollout in found and found.endswith(f"rollout={rollout}")
 
 
@@ -351,5 +351,5 @@ def test_a_server_that_the_load_balancer_lacks_is_named(world: EmptyWorld) -> No
     world.balancer.servers = lambda: {  # type: ignore[method-assign]
         name: server for name, server in known.items() if name != "e002"
     }
-    found = _checks(doctor_pop(world.site, "lab1"))["load balancer"]
+    found = _checks(doctor_pop(world.context, "lab1"))["load balancer"]
     assert found.startswith("e002: the load balancer has no server 'e002' -> correct its server:")

@@ -36,13 +36,13 @@ def _quarantine(world: World) -> str:
     (host,) = world.at(0)
     world.hosts.errors[host, "restore"] = "Read-only file system"
     world.roll_back()
-    release_claim(world.site, world.rollout, world.epoch)
+    release_claim(world.context, world.rollout, world.epoch)
     world.hosts.errors.clear()
     return str(host)
 
 
 def _opened(world: World) -> Rollout:
-    return read_rollout(world.site, world.rollout)
+    return read_rollout(world.context, world.rollout)
 
 
 def _replaced(world: World, host: str) -> None:
@@ -54,7 +54,7 @@ def _replaced(world: World, host: str) -> None:
 
 def test_evidence_of_a_quarantine_is_in_the_status(world: World) -> None:
     host = _quarantine(world)
-    result = rollout_status(world.site, host=host)
+    result = rollout_status(world.context, host=host)
     assert result["ids"] == [world.rollout]
     why = result["rollouts"][0]["quarantined"][host]
     kept = {key: why[key] for key in ("reason", "batch", "step", "boot_id", "load_balancer")}
@@ -73,17 +73,17 @@ def test_evidence_of_a_quarantine_is_in_the_status(world: World) -> None:
     assert f"once mended: st2 run edgetune.release_host host={host}\n" in text
     adopts = f"st2 run edgetune.adopt_host host={host} rollout={world.rollout}"
     assert f"if replaced: {adopts}" in text
-    assert rollout_status(world.site, host="e099")["ids"] == []
+    assert rollout_status(world.context, host="e099")["ids"] == []
 
 
 def test_a_new_machine_is_adopted_from_quarantine(world: World) -> None:
     host = _quarantine(world)
     _replaced(world, host)
     assert world.balancer.state[host] == "maint"
-    adopt_host(world.site, world.rollout, host, requested_by="ana")
+    adopt_host(world.context, world.rollout, host, requested_by="ana")
     assert world.balancer.state[host] == "ready"
     assert world.head.quarantined == {}
-    assert world.site.claims.expiries(["lab1"])["lab1"] <= world.site.config.claim_grace
+    assert world.context.claims.expiries(["lab1"])["lab1"] <= world.context.config.claim_grace
     assert not world.take_over()["claimed"]
 
 
@@ -92,7 +92,7 @@ def test_adopted_hosts_are_left_out_of_the_comparison_and_of_the_rollback(world:
     world.mark("soaking")
     (host,) = world.at(0)
     _replaced(world, host)
-    adopt_host(world.site, world.rollout, host)
+    adopt_host(world.context, world.rollout, host)
     world.epoch = world.head.epoch
     tuned = set(world.at(2))
     compared = soak._compared(_opened(world))["lab"]
@@ -112,21 +112,21 @@ def test_a_replaced_host_that_was_drained_serves_again(world: World) -> None:
     _replaced(world, host)
     world.balancer.state[host] = "drain"
     world.hosts.not_ready.add(host)
-    adopt_host(world.site, world.rollout, host)
+    adopt_host(world.context, world.rollout, host)
     assert (world.balancer.state[host], world.hosts.not_ready) == ("ready", set())
 
 
 def test_a_machine_with_the_tuning_on_it_is_refused(world: World) -> None:
     (host,) = world.at(0)
     with pytest.raises(RefusedError, match=f"{host} is no new machine: accept_queue is confirmed"):
-        adopt_host(world.site, world.rollout, host)
+        adopt_host(world.context, world.rollout, host)
 
 
 def test_a_machine_that_does_not_answer_is_refused(world: World) -> None:
     (host,) = world.at(0)
     world.hosts.unreachable.add(host)
     with pytest.raises(RefusedError, match=f"{host}: timed out"):
-        adopt_host(world.site, world.rollout, host)
+        adopt_host(world.context, world.rollout, host)
     assert world.at(0) == {host: "done"}
 
 
@@ -135,7 +135,7 @@ def test_a_workflow_at_work_is_waited_for(world: World) -> None:
     (host,) = world.at(0)
     _replaced(world, host)
     with pytest.raises(RefusedError, match="is changing; wait until its workflow is through"):
-        adopt_host(world.site, world.rollout, host)
+        adopt_host(world.context, world.rollout, host)
     assert (world.balancer.log, world.head.epoch) == (log, epoch)
 
 
@@ -143,16 +143,16 @@ def test_hosts_outside_of_the_rollout_are_named(tmp_path: Path) -> None:
     world = World(tmp_path, hosts=7)
     # An eighth host came to the PoP since.
     write_yaml(tmp_path / "inventory.yaml", inventory_document())
-    del world.site.__dict__["inventory"]
+    del world.context.__dict__["inventory"]
     with pytest.raises(InputError, match=f"host: e007 is no host of rollout {world.rollout}"):
-        adopt_host(world.site, world.rollout, "e007")
+        adopt_host(world.context, world.rollout, "e007")
     with pytest.raises(InputError, match="e099"):
-        adopt_host(world.site, world.rollout, "e099")
+        adopt_host(world.context, world.rollout, "e099")
 
 
 def _plan(world: World, *exclude: str) -> dict[str, Any]:
     return plan_rollout(
-        world.site, pop="lab1", tuning="accept_queue", exclude=exclude, alpha_benefit=0.1
+        world.context, pop="lab1", tuning="accept_queue", exclude=exclude, alpha_benefit=0.1
     )
 
 
@@ -190,9 +190,9 @@ def test_a_quarantine_of_another_pop_is_none_of_ours(world: World) -> None:
     opened = _opened(world)
     elsewhere = replace(opened.head, id="lab2-20261121T052018-503b", pop="lab2")
     document = {"schema": RECORD_SCHEMA, **asdict(elsewhere)}
-    world.site.store.put(f"edgetune.rollout.{elsewhere.id}", json.dumps(document))
+    world.context.store.put(f"edgetune.rollout.{elsewhere.id}", json.dumps(document))
     here = {"schema": RECORD_SCHEMA, **asdict(replace(opened.head, quarantined={}))}
-    world.site.store.put(f"edgetune.rollout.{world.rollout}", json.dumps(here))
+    world.context.store.put(f"edgetune.rollout.{world.rollout}", json.dumps(here))
     world.balancer.forget()
     assert len(_plan(world)["test"]) == 4
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.dispatch import safe, safe_text
+from edgetune.action import safe, safe_text
 from edgetune.errors import AWAY, DrainError, EdgetuneError
 from edgetune.rollout.steps.assess_orphan import MOST_RECOVERIES, assess_orphan
 from edgetune.rollout.steps.rollout_status import rollout_status
@@ -85,7 +85,7 @@ class Conductor(Engine):
         if name not in STEPS:
             return super()._run(execution)
         try:
-            result = STEPS[name](self._world.site, **dict(execution.parameters))
+            result = STEPS[name](self._world.context, **dict(execution.parameters))
         except EdgetuneError as error:
             return _ended({"failed": True, "error": safe_text(one_line(str(error)))})
         self._world.hosts.reboot()
@@ -140,7 +140,7 @@ def test_a_step_that_fails_is_the_reason_of_the_rollback(
     assert (reason.startswith(f"{told}{why(told, way)}"), by) == (True, "rollout_pop"), reason
     ended = "rolled_back: every host is as it was; why it was taken back: "
     assert output["message"] == f"{ended}{reason}"
-    assert f" {reason} (rollout_pop)" in rollout_status(world.site, world.rollout)["text"]
+    assert f" {reason} (rollout_pop)" in rollout_status(world.context, world.rollout)["text"]
 
 
 @pytest.mark.parametrize("way", NOT_BEGUN)
@@ -198,7 +198,7 @@ def test_a_rollback_that_fails_tells_what_led_to_it_and_why_it_failed(tmp_path: 
     def away(pop: object) -> Any:
         raise DrainError("HAProxy does not answer")
 
-    conductor.at_failure = lambda: setattr(world.site, "load_balancer", away)
+    conductor.at_failure = lambda: setattr(world.context, "load_balancer", away)
     status, output = conductor.output("rollout_pop", rollout=world.rollout, dry_run=False)
     assert (status, output["outcome"]) == ("failed", "failed")
     because = "batch 0: apply_tuning: e001: no way"
@@ -223,7 +223,7 @@ def test_a_promotion_that_fails_is_told_by_its_step_and_not_by_its_verdict(
     tmp_path: Path, way: str
 ) -> None:
     world = _soaking(tmp_path)
-    prove(world.site, world.rollout)
+    prove(world.context, world.rollout)
     conductor = Conductor(world, tmp_path, "apply_tuning", way)
     conductor.looks = {"decision": "promote", "message": "improved: a lot"}
     _, output = conductor.output("advance_rollout", rollout=world.rollout, requested_by="ana")
@@ -271,7 +271,7 @@ def test_a_workflow_that_fails_again_and_again_is_taken_back(tmp_path: Path) -> 
 
 
 def _survey(world: World, ended: str) -> dict[str, Any]:
-    return assess_orphan(world.site, world.rollout, world.epoch, ended=ended)
+    return assess_orphan(world.context, world.rollout, world.epoch, ended=ended)
 
 
 def test_a_held_rollout_tells_its_verdict_first_and_no_error(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def _world(folder: Path, **changed: Any) -> EmptyWorld:
     world = EmptyWorld(folder)
     for key, document in DOCUMENTS.items():
         more = changed if key == HEAD else {}
-        world.site.store.put(key, json.dumps({**document, **more}))
+        world.context.store.put(key, json.dumps({**document, **more}))
     world.rollout = ROLLOUT
     world.hosts.tuned = set(TUNED)
     return world
@@ -44,7 +44,7 @@ def _world(folder: Path, **changed: Any) -> EmptyWorld:
 
 def test_a_record_of_the_first_version_is_understood(tmp_path: Path) -> None:
     world = _world(tmp_path)
-    result = rollout_status(world.site)
+    result = rollout_status(world.context)
     assert result["ids"] == [ROLLOUT]
     assert f"{ROLLOUT}  accept_queue on lab1: soaking" in result["text"]
     assert (world.head.wait, world.head.usual_load, world.head.recoveries) == (False, 0.0, 0)
@@ -66,7 +66,7 @@ def test_it_is_taken_back_to_the_end(tmp_path: Path) -> None:
     assert {n: world.hosts.reboots(n) for n in TUNED} == dict.fromkeys(TUNED, 1)
     assert set(world.hosts.told("restore")) == TUNED
     assert set(world.balancer.state.values()) == {"ready"}
-    text = world.site.store.get(HEAD)
+    text = world.context.store.get(HEAD)
     assert text is not None and json.loads(text)["schema"] == RECORD_SCHEMA
 
 
@@ -80,7 +80,7 @@ def test_it_is_promoted_to_the_end(tmp_path: Path) -> None:
 
 def test_a_quarantine_of_the_first_version_is_understood(tmp_path: Path) -> None:
     world = _world(tmp_path, quarantined={"e002": "did not come back within 900 s"})
-    result = rollout_status(world.site, host="e002")
+    result = rollout_status(world.context, host="e002")
     assert result["ids"] == [ROLLOUT]
     why = result["rollouts"][0]["quarantined"]["e002"]
     assert {name: known for name, known in why.items() if known not in (None, "", {})} == {
@@ -112,7 +112,7 @@ def test_a_head_of_0_10_kept_more_of_its_newest_look(
 def test_a_damaged_verdict_of_0_10_is_refused(tmp_path: Path, metrics: Any) -> None:
     kept = {"verdict": "improved", "decision": "promote", "reason": "so", "metrics": metrics}
     with pytest.raises(DamagedError, match="verdict.ratio: must be a number"):
-        read_rollout(_world(tmp_path, schema=3, verdict=kept).site, ROLLOUT)
+        read_rollout(_world(tmp_path, schema=3, verdict=kept).context, ROLLOUT)
 
 
 def test_a_record_of_a_newer_version_is_refused_with_the_way_out(tmp_path: Path) -> None:
@@ -121,15 +121,15 @@ def test_a_record_of_a_newer_version_is_refused_with_the_way_out(tmp_path: Path)
     with pytest.raises(
         RefusedError, match=says + "the rollout on with the version of the pack that wrote it"
     ):
-        read_rollout(world.site, ROLLOUT)
+        read_rollout(world.context, ROLLOUT)
     with pytest.raises(RefusedError, match=says):
-        take_over_rollout(world.site, ROLLOUT)
+        take_over_rollout(world.context, ROLLOUT)
 
 
 def test_a_batch_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     world = _world(tmp_path)
     (key,) = [key for key in DOCUMENTS if key.endswith(f"batch.{ROLLOUT}.0")]
-    world.site.store.put(key, json.dumps({**DOCUMENTS[key], "schema": RECORD_SCHEMA + 1}))
+    world.context.store.put(key, json.dumps({**DOCUMENTS[key], "schema": RECORD_SCHEMA + 1}))
     with pytest.raises(RefusedError, match=f"a record has schema {RECORD_SCHEMA + 1}"):
         world.batch(0)
 
@@ -148,5 +148,5 @@ def test_one_that_a_newer_version_ended_blocks_nothing(tmp_path: Path) -> None:
 
 def _begin(world: EmptyWorld, folder: Path) -> dict[str, Any]:
     made = plan(folder)
-    save_plan(world.site, made)
-    return claim_pop(world.site, plan=made.digest)
+    save_plan(world.context, made)
+    return claim_pop(world.context, plan=made.digest)

@@ -111,7 +111,7 @@ def test_of_a_state_whose_batches_are_finished_the_last_one_is_looked_at_again(
 
 def test_a_batch_that_was_done_and_not_checked_is_checked(tmp_path: Path) -> None:
     world = changing(tmp_path)
-    sample_hosts(world.site, rollout=world.rollout)
+    sample_hosts(world.context, rollout=world.rollout)
     for batch in (0, 1):
         world.roll(batch)
     world.take_over()

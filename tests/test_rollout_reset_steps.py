@@ -235,7 +235,7 @@ def test_what_was_stopped_before_it_was_sent_was_not_asked_for(
     def stop(moment: str) -> None:
         if moment.startswith("after put edgetune.batch"):
             world.moments.at = lambda moment: None
-            stop_all(world.site, requested_by="ana", reason="enough")
+            stop_all(world.context, requested_by="ana", reason="enough")
 
     world.moments.at = stop
     with pytest.raises(RefusedError, match="enough"):
@@ -243,7 +243,7 @@ def test_what_was_stopped_before_it_was_sent_was_not_asked_for(
     assert world.batch(FIRST).hosts[host].resets == []
     world.hosts.unreachable.add(host)
     world.bmcs.off.add(host)
-    resume_all(world.site, requested_by="ana")
+    resume_all(world.context, requested_by="ana")
     _check(world)
     assert world.bmcs.sent_to(host, "reset") == []
 
@@ -493,9 +493,9 @@ def test_what_never_comes_back_is_quarantined_with_what_its_bmc_says(
     assert _check(world) == (0, [host])
     back = world.mark("rolling_back")["first_batch"]
     assert _check(world, back) == (0, [])
-    quarantined = read_rollout(world.site, world.rollout).head.quarantined
+    quarantined = read_rollout(world.context, world.rollout).head.quarantined
     assert quarantined[host].bmc == world.bmcs.said
-    text = rollout_status(world.site, rollout=world.rollout)["text"]
+    text = rollout_status(world.context, rollout=world.rollout)["text"]
     assert (
         f"quarantined: {host}: did not come back within 1m40s; its BMC says: power On, boot "
         "progress MemoryInitializationStarted, health OK, newest event 2026-11-21T10:00:00Z "

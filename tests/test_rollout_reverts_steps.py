@@ -60,7 +60,7 @@ def until(world: World, batch: int, name: str) -> float:
 
 
 def pass_deadline(world: World, batch: int, name: str) -> None:
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     work = opened.batch(batch)
     work.hosts[name].reverts_at = time.time()
     opened.save_batch(work)
@@ -78,7 +78,7 @@ def test_without_a_reboot_a_host_waits_a_little_longer_than_it_is_asked(
     tmp_path: Path, health: float
 ) -> None:
     world = changing(tmp_path, disruption="restart")
-    object.__setattr__(world.site.config, "health_deadline", health)
+    object.__setattr__(world.context.config, "health_deadline", health)
     world.roll(0, until=verify_hosts)
     within = asked(world, "apply")["confirm_within"]
     assert health + 20 < within <= health + 60
@@ -86,7 +86,7 @@ def test_without_a_reboot_a_host_waits_a_little_longer_than_it_is_asked(
 
 def test_with_a_reboot_a_host_waits_until_it_is_back(tmp_path: Path) -> None:
     world = changing(tmp_path, disruption="reboot")
-    object.__setattr__(world.site.config, "reboot_deadline", 1200)
+    object.__setattr__(world.context.config, "reboot_deadline", 1200)
     world.roll(0, until=verify_hosts)
     assert asked(world, "apply")["confirm_within"] > 1200
 
@@ -193,7 +193,7 @@ def test_a_host_that_is_cut_off_by_its_reboot_is_waited_for(tmp_path: Path) -> N
 
 def test_a_clock_that_was_set_back_makes_nobody_wait_for_days(world: World) -> None:
     name = cut_off(world)
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     work = opened.batch(0)
     work.hosts[name].reverts_at = time.time() + 86400
     opened.save_batch(work)

@@ -53,12 +53,12 @@ def _batches(world: World, marked: dict[str, Any]) -> list[list[str]]:
 def _now(world: World, health_ms: dict[str, float]) -> None:
     """The baseline was 1 ms everywhere; this is how long health checks take now."""
     now = time.time()
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     opened.head.baseline = [now - 1000, now - 900]
     opened.save()
     for at, slow in ((now - 950, {}), (now, health_ms)):
         rows = [reading(h, at, health_p50_ms=slow.get(h, 1.0)) for h in world.balancer.state]
-        world.site.samples.add("lab1", rows)
+        world.context.samples.add("lab1", rows)
 
 
 def test_the_sickest_are_taken_back_first(world: World) -> None:
@@ -262,19 +262,19 @@ def test_taken_back_while_hosts_change_the_pop_stays_claimed_for_a_while(
     if by_hand:
         world.take_over()
     world.roll_back()
-    released = release_claim(world.site, world.rollout, world.epoch)
+    released = release_claim(world.context, world.rollout, world.epoch)
     assert released["released"]
     assert re.fullmatch(r"lab1 is free in (10m|9m5\ds)", released["message"])
     with pytest.raises(FencedError, match=f"lab1 is claimed by rollout {world.rollout}"):
-        claim_pop(world.site, plan=world.plan.digest)
+        claim_pop(world.context, plan=world.plan.digest)
 
 
 def test_taken_back_from_its_soak_the_pop_is_free_at_once(world: World) -> None:
     world.mark("soaking")
     world.roll_back()
-    message = release_claim(world.site, world.rollout, world.epoch)["message"]
+    message = release_claim(world.context, world.rollout, world.epoch)["message"]
     assert message == "lab1 is free"
-    assert claim_pop(world.site, plan=world.plan.digest)["rollout"]
+    assert claim_pop(world.context, plan=world.plan.digest)["rollout"]
 
 
 def test_a_rollback_by_hand_does_not_lose_to_a_resume_at_the_same_moment(
@@ -286,24 +286,24 @@ def test_a_rollback_by_hand_does_not_lose_to_a_resume_at_the_same_moment(
     def and_then_a_resume(*given: Any, **more: Any) -> dict[str, Any]:
         taken = take_over_rollout(*given, **more)
         if not resumed:
-            again = take_over_rollout(world.site, world.rollout, unfinished_only=True)
+            again = take_over_rollout(world.context, world.rollout, unfinished_only=True)
             resumed.append(again["epoch"])
         return taken
 
     monkeypatch.setattr(
         "edgetune.rollout.steps.begin_rollback.take_over_rollout", and_then_a_resume
     )
-    back = begin_rollback(world.site, world.rollout, requested_by="ana")
+    back = begin_rollback(world.context, world.rollout, requested_by="ana")
     assert (back["entered"], world.head.state) == (True, "rolling_back")
     with pytest.raises(FencedError):
-        set_rollout_state(world.site, world.rollout, resumed[0], "changing")
+        set_rollout_state(world.context, world.rollout, resumed[0], "changing")
 
 
 def test_what_is_rolled_back_is_left_alone(world: World) -> None:
     world.mark("rolling_back")
     world.mark("rolled_back")
     epoch = world.head.epoch
-    again = begin_rollback(world.site, world.rollout)
+    again = begin_rollback(world.context, world.rollout)
     assert (again["entered"], again["message"]) == (
         False,
         f"rollout {world.rollout} is rolled_back already",

@@ -38,7 +38,7 @@ def world(tmp_path: Path) -> World:
 
 
 def kept(world: World) -> list[Any]:
-    return [*world.site.samples.window("lab1", 0, time.time() + 1).rows()]
+    return [*world.context.samples.window("lab1", 0, time.time() + 1).rows()]
 
 
 class Slow(Fleet):
@@ -60,17 +60,17 @@ def test_hosts_that_answer_together_are_stored_together(
     """A text for each host of a large PoP would be all that reading them costs."""
     slow = Slow(threads=2)
     slow.may_answer.set()
-    world.site.fleet = slow
+    world.context.fleet = slow
     stored: list[int] = []
     monkeypatch.setattr("edgetune.hosts.fleet._TOGETHER", 600.0)
-    add = world.site.samples.add
+    add = world.context.samples.add
 
     def counted(pop: str, rows: Any) -> None:
         stored.append(len(rows))
         add(pop, rows)
 
-    monkeypatch.setattr(world.site.samples, "add", counted)
-    sample_hosts(world.site, "lab1")
+    monkeypatch.setattr(world.context.samples, "add", counted)
+    sample_hosts(world.context, "lab1")
     assert (stored, len(kept(world))) == ([8], 8)
 
 
@@ -87,8 +87,8 @@ def test_nobody_waits_for_others_once_one_host_may_not_be_asked() -> None:
 
 def test_samples_are_kept_while_a_slow_host_is_awaited(world: World) -> None:
     slow = Slow(threads=2)
-    world.site.fleet = slow
-    sampler = threading.Thread(target=sample_hosts, args=(world.site, "lab1"))
+    world.context.fleet = slow
+    sampler = threading.Thread(target=sample_hosts, args=(world.context, "lab1"))
     sampler.start()
     end = time.monotonic() + 60
     while len(kept(world)) < 7 and time.monotonic() < end:
@@ -116,18 +116,18 @@ class Series(MetricSource):
 def test_a_pop_is_sampled_by_the_source_of_its_inventory_and_its_health_asked_of_hosts(
     world: World,
 ) -> None:
-    site, lab1 = world.site, world.site.inventory.pop("lab1")
+    context, lab1 = world.context, world.context.inventory.pop("lab1")
     measured = replace(lab1, metrics=Metrics("series"))
-    opened = site.metric_source
-    site.metric_source = (  # type: ignore[method-assign]
+    opened = context.metric_source
+    context.metric_source = (  # type: ignore[method-assign]
         lambda name: Series() if name == "series" else opened(name)
     )
-    site.inventory.pop = lambda name: measured  # type: ignore[method-assign]
-    found = sample_hosts(site, pop="lab1")
+    context.inventory.pop = lambda name: measured  # type: ignore[method-assign]
+    found = sample_hosts(context, pop="lab1")
     assert (found["samples"], found["errors"]) == (7, {"e003": "no series"})
     assert {row.boot_id for row in kept(world)} == {"boot"}
     assert world.hosts.told("sample") == []
-    assert sick_services(site, measured, measured.hosts) == {}
+    assert sick_services(context, measured, measured.hosts) == {}
     assert len(world.hosts.told("sample")) == 8
 
 
@@ -138,7 +138,7 @@ def test_a_host_without_a_sample_is_named_with_the_reason(world: World) -> None:
 
     world.hosts.lies = lie
     world.hosts.errors["e004", "sample"] = "timed out"
-    found = sample_hosts(world.site, pop="lab1")
+    found = sample_hosts(world.context, pop="lab1")
     assert (found["samples"], found["missing"]) == (6, ["e003", "e004"])
     assert found["errors"]["e004"] == "timed out"
     assert "has 3000000 characters" in found["errors"]["e003"]
@@ -148,14 +148,14 @@ def test_a_host_without_a_sample_is_named_with_the_reason(world: World) -> None:
 def test_of_much_drift_the_first_is_told(world: World) -> None:
     rows = [{**ROW, "tuning": "t", "id": f"sysctl:a.{i}", "runtime": "x" * 1900} for i in range(60)]
     world.hosts.drift["e002"] = rows
-    told = sample_hosts(world.site, pop="lab1")["drift"]["e002"]
+    told = sample_hosts(world.context, pop="lab1")["drift"]["e002"]
     assert (len(told), told[-1]) == (51, "and 10 more settings")
     assert max(map(len, told)) == LONGEST_LINE
 
 
 def test_what_enters_a_record_is_short(world: World) -> None:
     """A host's error of megabytes would fill a record that the store then refuses."""
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     long = "no\n" * 1_000_000
     batch = Batch(opened.head.id, 0, "restore", "", {"e000": HostStep(), "e001": HostStep()})
     fail_host(opened, batch, "e000", long)
@@ -166,5 +166,5 @@ def test_what_enters_a_record_is_short(world: World) -> None:
     for text in (told, str(batch.hosts["e000"].error), str(batch.hosts["e001"].error)):
         assert (len(text), "\n" in text) == (LONGEST_LINE, False)
         assert text.endswith(" ... (3000000 characters)")
-    assert len(world.site.store.get(f"edgetune.rollout.{opened.head.id}") or "") < 10_000
+    assert len(world.context.store.get(f"edgetune.rollout.{opened.head.id}") or "") < 10_000
     assert len(str(HostResult("e000", error=long, reason="failed").error)) == LONGEST_LINE

@@ -62,7 +62,7 @@ def test_drain_is_never_taken_for_the_previous_state(world: World) -> None:
     world.balancer.state[host] = "maint"
     world.step(begin_drain, 0)
     world.step(begin_drain, 0)
-    step = read_rollout(world.site, world.rollout).batch(0).hosts[host]
+    step = read_rollout(world.context, world.rollout).batch(0).hosts[host]
     assert step.lb_before == "maint"
     assert world.balancer.log == []
 
@@ -159,7 +159,7 @@ def test_the_boot_id_is_written_down_before_the_reboot_is_sent(world: World) -> 
     world.step(apply_tuning, 0)
     world.hosts.errors[host, "reboot"] = "the connection broke"
     world.step(reboot_hosts, 0)
-    step = read_rollout(world.site, world.rollout).batch(0).hosts[host]
+    step = read_rollout(world.context, world.rollout).batch(0).hosts[host]
     assert (step.step, step.boot_before) == ("rebooting", f"{host}-boot-1")
     request = next(r for n, verb, r in world.hosts.asked if verb == "reboot")
     assert request == {"epoch": world.epoch, "boot_id": f"{host}-boot-1", "drained": True}
@@ -167,17 +167,17 @@ def test_the_boot_id_is_written_down_before_the_reboot_is_sent(world: World) -> 
 
 def test_an_older_epoch_can_do_nothing(world: World) -> None:
     old = world.epoch
-    taken = take_over_rollout(world.site, world.rollout)
+    taken = take_over_rollout(world.context, world.rollout)
     for function in (begin_drain, apply_tuning, reboot_hosts):
         with pytest.raises(FencedError, match="has lost its claim on lab1"):
-            function(world.site, world.rollout, old, 0)
+            function(world.context, world.rollout, old, 0)
     assert taken["epoch"] == old + 1
     assert world.balancer.log == []
 
 
 def test_a_second_rollout_on_the_pop_is_refused(world: World) -> None:
     with pytest.raises(RefusedError, match=f"lab1 has a rollout that is changing: {world.rollout}"):
-        claim_pop(world.site, plan=world.plan.digest)
+        claim_pop(world.context, plan=world.plan.digest)
 
 
 @pytest.mark.parametrize("state", ["promoting", "complete", "held", "rolled_back"])
@@ -200,7 +200,7 @@ def test_a_rollback_restores_every_touched_host_and_only_those(world: World) -> 
     assert set(world.balancer.state.values()) == {"ready"}
     ended = world.mark("rolled_back")
     assert ended["quarantined"] == {}
-    assert release_claim(world.site, world.rollout, world.epoch)["released"]
+    assert release_claim(world.context, world.rollout, world.epoch)["released"]
 
 
 def test_a_rollback_begins_with_hosts_that_are_out_of_service(world: World) -> None:
@@ -209,7 +209,7 @@ def test_a_rollback_begins_with_hosts_that_are_out_of_service(world: World) -> N
     for step in (begin_drain, check_drained, apply_tuning):
         world.step(step, 2)
     marked = world.mark("rolling_back")
-    first = read_rollout(world.site, world.rollout).batch(marked["first_batch"])
+    first = read_rollout(world.context, world.rollout).batch(marked["first_batch"])
     assert sorted(first.hosts) == sorted(world.plan.batches[2].hosts)
     assert {host.lb_before for host in first.hosts.values()} == {"ready"}
     for batch in range(marked["first_batch"], marked["end_batch"]):
@@ -231,24 +231,24 @@ def test_a_host_that_cannot_be_restored_is_quarantined_and_the_rest_goes_on(worl
     assert world.hosts.tuned == {sick}
     assert world.balancer.state[sick] == "maint"
     assert world.hosts.not_ready == {sick}
-    text = rollout_status(world.site, rollout=world.rollout)["text"]
+    text = rollout_status(world.context, rollout=world.rollout)["text"]
     assert f"quarantined: {sick}: Read-only file system" in text
 
 
 def test_an_orphan_is_found_by_its_owner_once(world: World) -> None:
-    assert find_left(world.site, "run-1")["rollout"] == world.rollout
+    assert find_left(world.context, "run-1")["rollout"] == world.rollout
     assert world.take_over(execution="run-1", owner="run-3")["claimed"]
     assert not world.take_over(execution="run-1", owner="run-4")["claimed"]
-    assert not find_left(world.site, "run-1")["rollout"]
-    assert find_left(world.site, "run-3")["rollout"] == world.rollout
+    assert not find_left(world.context, "run-1")["rollout"]
+    assert find_left(world.context, "run-3")["rollout"] == world.rollout
     world.mark("rolling_back")
     world.mark("rolled_back")
-    assert not find_left(world.site, "run-3")["rollout"]
-    assert not take_over_rollout(world.site, world.rollout)["claimed"]
+    assert not find_left(world.context, "run-3")["rollout"]
+    assert not take_over_rollout(world.context, world.rollout)["claimed"]
 
 
 def test_a_changed_host_that_is_unwell_fails_its_batch(world: World) -> None:
-    sample_hosts(world.site, rollout=world.rollout)
+    sample_hosts(world.context, rollout=world.rollout)
     world.roll(0)
     assert world.step(check_health, 0)["failed"] == []
     (host,) = world.plan.batches[0].hosts
@@ -258,21 +258,21 @@ def test_a_changed_host_that_is_unwell_fails_its_batch(world: World) -> None:
 
 
 def test_a_look_waits_for_the_end_of_the_soak(world: World) -> None:
-    assert compare_groups(world.site, world.rollout)["decision"] == "none"
+    assert compare_groups(world.context, world.rollout)["decision"] == "none"
     world.mark("soaking")
-    assert compare_groups(world.site, world.rollout)["decision"] == "wait"
-    early = compare_groups(world.site, world.rollout, now=True)
+    assert compare_groups(world.context, world.rollout)["decision"] == "wait"
+    early = compare_groups(world.context, world.rollout, now=True)
     assert (early["decision"], early["verdict"]) == ("wait", "")
 
 
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda w: read_rollout(w.site, "nothing"), "rollout: there is no rollout 'nothing'"),
+        (lambda w: read_rollout(w.context, "nothing"), "rollout: there is no rollout 'nothing'"),
         (lambda w: w.step(begin_drain, 99), "has no batch 99"),
         (lambda w: w.mark("tuned"), "state: 'tuned' is none of"),
-        (lambda w: rollout_status(w.site, state="x"), "state: 'x' is none of"),
-        (lambda w: rollout_status(w.site, pop="x"), "there is no PoP 'x'"),
+        (lambda w: rollout_status(w.context, state="x"), "state: 'x' is none of"),
+        (lambda w: rollout_status(w.context, pop="x"), "there is no PoP 'x'"),
     ],
 )
 def test_wrong_parameters_are_named(world: World, call: Any, says: str) -> None:
@@ -283,12 +283,12 @@ def test_wrong_parameters_are_named(world: World, call: Any, says: str) -> None:
 
 
 def test_a_baseline_longer_than_the_claim_does_not_lose_it(world: World) -> None:
-    world.site.claims.take("lab1", world.rollout, 0.05, after=world.epoch)
+    world.context.claims.take("lab1", world.rollout, 0.05, after=world.epoch)
     world.epoch += 1
     time.sleep(0.1)
     with pytest.raises(RefusedError, match=f"lab1 has a rollout that is changing: {world.rollout}"):
-        claim_pop(world.site, plan=world.plan.digest)
-    world.site.claims.take("lab1", world.rollout, 60)
+        claim_pop(world.context, plan=world.plan.digest)
+    world.context.claims.take("lab1", world.rollout, 60)
     world.epoch += 1
     world.roll(0)
     assert "done" in world.at(0).values()
@@ -299,7 +299,7 @@ def test_a_drain_that_waited_too_long_drains_nobody(world: World) -> None:
 
     def somebody_takes_over() -> Any:
         world.balancer.servers = real  # type: ignore[method-assign]
-        take_over_rollout(world.site, world.rollout)
+        take_over_rollout(world.context, world.rollout)
         return real()
 
     world.balancer.servers = somebody_takes_over  # type: ignore[method-assign]
@@ -311,10 +311,10 @@ def test_a_drain_that_waited_too_long_drains_nobody(world: World) -> None:
 
 def test_a_workflow_takes_nothing_from_a_person(world: World) -> None:
     old = world.epoch
-    taken = take_over_rollout(world.site, world.rollout, requested_by="ana")
+    taken = take_over_rollout(world.context, world.rollout, requested_by="ana")
     with pytest.raises(FencedError):
-        take_over_rollout(world.site, world.rollout, epoch=old)
-    assert take_over_rollout(world.site, world.rollout, epoch=taken["epoch"])["claimed"]
+        take_over_rollout(world.context, world.rollout, epoch=old)
+    assert take_over_rollout(world.context, world.rollout, epoch=taken["epoch"])["claimed"]
 
 
 def test_a_rollback_keeps_what_an_operator_did_to_a_host_that_was_done(world: World) -> None:
@@ -335,7 +335,7 @@ def test_a_rollback_of_a_sick_pop_goes_on_with_fewer_hosts_at_once(world: World)
         world.balancer.state[host] = "maint"
     marked = world.mark("rolling_back")
     for batch in range(marked["first_batch"], marked["end_batch"]):
-        assert len(read_rollout(world.site, world.rollout).batch(batch).hosts) == 1
+        assert len(read_rollout(world.context, world.rollout).batch(batch).hosts) == 1
         world.roll(batch)
     assert world.hosts.tuned == set()
 
@@ -369,8 +369,8 @@ def test_a_host_whose_reboot_never_happened_is_taken_back_as_it_stands(world: Wo
 
 def test_an_owner_that_died_between_epoch_and_record_does_not_wedge_the_soak(world: World) -> None:
     world.mark("soaking")
-    world.site.claims.take("lab1", world.rollout, 60, after=world.epoch)
-    assert compare_groups(world.site, world.rollout)["decision"] == "wait"
+    world.context.claims.take("lab1", world.rollout, 60, after=world.epoch)
+    assert compare_groups(world.context, world.rollout)["decision"] == "wait"
 
 
 def test_what_is_quarantined_is_said_at_the_end(world: World) -> None:
@@ -408,9 +408,9 @@ def test_nothing_is_promoted_unless_its_verdict_says_so(
     world = changing(tmp_path)
     for each in ("soaking", state):
         world.mark(each)
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     opened.head.verdict = concluded(decided) if decided else None
     opened.save()
     with pytest.raises(RefusedError, match=f"decides {decided or 'nothing'}; nothing is promoted"):
-        set_rollout_state(world.site, world.rollout, world.epoch, "promoting")
+        set_rollout_state(world.context, world.rollout, world.epoch, "promoting")
     assert (world.head.state, world.head.epoch) == (state, world.epoch)

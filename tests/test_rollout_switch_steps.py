@@ -55,12 +55,12 @@ STEPS = (
 
 def test_every_step_is_stopped_and_goes_on_afterwards(world: World) -> None:
     for step in STEPS:
-        stop_all(world.site, requested_by="ana", reason="errors")
+        stop_all(world.context, requested_by="ana", reason="errors")
         log, changing_verbs = list(world.balancer.log), world.hosts.changing()
         with pytest.raises(RefusedError, match=r"everything is stopped \(edgetune.stop_all: "):
             world.step(step, 2)
         assert (world.balancer.log, world.hosts.changing()) == (log, changing_verbs)
-        resume_all(world.site)
+        resume_all(world.context)
         world.step(step, 2)
         world.hosts.reboot()
     assert set(world.at(2).values()) == {"done"}
@@ -72,7 +72,7 @@ def test_hosts_that_were_not_asked_yet_are_not_asked(world: World, clock: list[f
 
     def stop(moment: str) -> None:
         if moment == f"after {first} apply":
-            stop_all(world.site)
+            stop_all(world.context)
             clock[0] += 1.1
 
     world.moments.at = stop
@@ -80,7 +80,7 @@ def test_hosts_that_were_not_asked_yet_are_not_asked(world: World, clock: list[f
         world.step(apply_tuning, 2)
     assert world.hosts.told("apply") == [first]
     world.moments.at = lambda moment: None
-    resume_all(world.site)
+    resume_all(world.context)
     world.roll(2)
     assert world.hosts.tuned == set(world.at(2))
     assert set(world.at(2).values()) == {"done"}
@@ -91,7 +91,7 @@ def replaced_after(world: World, moment: str, clock: list[float]) -> None:
 
     def take_over(now: str) -> None:
         if now == moment:
-            world.site.claims.take("lab1", world.rollout, 120, after=world.epoch)
+            world.context.claims.take("lab1", world.rollout, 120, after=world.epoch)
             clock[0] += 1.1
 
     world.moments.at = take_over
@@ -123,14 +123,14 @@ def test_servers_that_were_not_drained_yet_are_not_drained(
 
     def stop(moment: str) -> None:
         if moment == f"after {first} drain":
-            stop_all(world.site)
+            stop_all(world.context)
             clock[0] += 1.1
 
     world.moments.at = stop
     with pytest.raises(RefusedError, match="everything is stopped"):
         world.step(drain_hosts, 2)
     assert world.balancer.log == [(first, "drain")]
-    resume_all(world.site)
+    resume_all(world.context)
     world.roll(2)
     assert set(world.balancer.state.values()) == {"ready"}
 
@@ -138,14 +138,14 @@ def test_servers_that_were_not_drained_yet_are_not_drained(
 def test_one_look_at_the_switch_holds_for_a_second(world: World, clock: list[float]) -> None:
     world.roll(2, until=apply_tuning)
     looks: list[str] = []
-    real = world.site.store.list
+    real = world.context.store.list
 
     def listed(prefix: str) -> Mapping[str, str]:
         if prefix == STOP_KEY:
             looks.append(prefix)
         return real(prefix)
 
-    world.site.store.list = listed  # type: ignore[method-assign]
+    world.context.store.list = listed  # type: ignore[method-assign]
     world.step(apply_tuning, 2)
     assert (len(world.hosts.told("apply")), len(looks)) == (3, 1)
 
@@ -153,7 +153,7 @@ def test_one_look_at_the_switch_holds_for_a_second(world: World, clock: list[flo
 def test_a_rollback_is_stopped_too(world: World) -> None:
     world.roll(0)
     batch = world.mark("rolling_back")["first_batch"]
-    stop_all(world.site)
+    stop_all(world.context)
     for call in (
         lambda: world.step(drain_hosts, batch),
         lambda: world.step(restore_hosts, batch, live=True),
@@ -161,26 +161,26 @@ def test_a_rollback_is_stopped_too(world: World) -> None:
     ):
         with pytest.raises(RefusedError, match="everything is stopped"):
             call()
-    resume_all(world.site)
+    resume_all(world.context)
     world.roll(batch)
     assert world.hosts.tuned == set()
 
 
 @pytest.mark.parametrize("value", ["true", "1", "yes", "stop it, please", "TRUE\n"])
 def test_the_key_set_by_hand_stops(world: World, value: str) -> None:
-    world.site.store.put("edgetune.stop_all", value)
+    world.context.store.put("edgetune.stop_all", value)
     with pytest.raises(RefusedError, match="everything is stopped"):
         world.step(drain_hosts, 0)
-    text = rollout_status(world.site)["text"]
+    text = rollout_status(world.context)["text"]
     permits = "st2 run edgetune.resume_all permits changes again"
     assert f"Everything is stopped ({value.strip()}); {permits}." in text
 
 
 @pytest.mark.parametrize("value", ["", "false", "0", "no", "False\n"])
 def test_before_the_first_stop_such_a_key_permits(world: World, value: Any) -> None:
-    world.site.store.put("edgetune.stop_all", value)
+    world.context.store.put("edgetune.stop_all", value)
     world.step(drain_hosts, 0)
-    assert "Everything is stopped" not in rollout_status(world.site)["text"]
+    assert "Everything is stopped" not in rollout_status(world.context)["text"]
 
 
 HARMLESS = ["", "false", "0", "no", "False\n", "true", "resumed by ana, permit 0"]
@@ -189,7 +189,7 @@ HARMLESS = ["", "false", "0", "no", "False\n", "true", "resumed by ana, permit 0
 def stops(world: World) -> None:
     with pytest.raises(RefusedError, match="everything is stopped"):
         world.step(drain_hosts, 0)
-    assert stopped_by(world.site)
+    assert stopped_by(world.context)
 
 
 @pytest.mark.parametrize("by_hand", [True, False])
@@ -198,13 +198,13 @@ def test_no_value_of_the_key_lifts_a_stop_that_was_seen(
     world: World, value: str, by_hand: bool
 ) -> None:
     if by_hand:
-        world.site.store.put(STOP_KEY, "true")
+        world.context.store.put(STOP_KEY, "true")
         stops(world)
     else:
-        stop_all(world.site, requested_by="ana")
-    world.site.store.put(STOP_KEY, value)
+        stop_all(world.context, requested_by="ana")
+    world.context.store.put(STOP_KEY, value)
     stops(world)
-    resume_all(world.site, requested_by="bo")
+    resume_all(world.context, requested_by="bo")
     world.step(drain_hosts, 0)
 
 
@@ -214,72 +214,72 @@ def delete(world: World, key: str) -> None:
 
 
 def test_a_key_that_is_deleted_lifts_no_stop(world: World) -> None:
-    stop_all(world.site, requested_by="ana", reason="errors")
+    stop_all(world.context, requested_by="ana", reason="errors")
     delete(world, STOP_KEY)
     stops(world)
     assert (
         "stopped by ana: errors; an empty or missing key lifts no stop"
-        in rollout_status(world.site)["text"]
+        in rollout_status(world.context)["text"]
     )
 
 
 @pytest.mark.parametrize("value", [*HARMLESS, "yes"])
 def test_after_a_resume_every_other_value_stops_again(world: World, value: str) -> None:
     """Also the one by which it was stopped before."""
-    world.site.store.put(STOP_KEY, "yes")
-    resume_all(world.site)
-    world.site.store.put(STOP_KEY, value)
+    world.context.store.put(STOP_KEY, "yes")
+    resume_all(world.context)
+    world.context.store.put(STOP_KEY, value)
     stops(world)
 
 
 def test_a_copy_of_the_permit_lifts_no_stop_that_came_after_it(world: World) -> None:
-    stop_all(world.site)
-    resume_all(world.site)
-    permit = world.site.store.get(STOP_KEY) or ""
-    assert stopped_by(world.site) == ""
-    world.site.store.put(STOP_KEY, "true")
+    stop_all(world.context)
+    resume_all(world.context)
+    permit = world.context.store.get(STOP_KEY) or ""
+    assert stopped_by(world.context) == ""
+    world.context.store.put(STOP_KEY, "true")
     stops(world)
-    world.site.store.put(STOP_KEY, permit)
+    world.context.store.put(STOP_KEY, permit)
     stops(world)
 
 
 @pytest.mark.parametrize("text", ["", "{", "7", "{}", '{"permit": 7}', '{"permit": ""}'])
 def test_a_permit_that_cannot_be_read_permits_nothing(world: World, text: str) -> None:
-    world.site.store.put(RESUMED_KEY, text)
-    world.site.store.put(STOP_KEY, "")
+    world.context.store.put(RESUMED_KEY, text)
+    world.context.store.put(STOP_KEY, "")
     stops(world)
-    resume_all(world.site)
+    resume_all(world.context)
     world.step(drain_hosts, 0)
 
 
 def test_a_stop_by_somebody_who_may_write_that_key_alone_stops(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put = world.site.store.put
+    put = world.context.store.put
 
     def limited(key: str, value: str) -> None:
         if key != STOP_KEY:
             raise StoreError("403")
         put(key, value)
 
-    monkeypatch.setattr(world.site.store, "put", limited)
-    assert stop_all(world.site, requested_by="ana")["stopped"]
+    monkeypatch.setattr(world.context.store, "put", limited)
+    assert stop_all(world.context, requested_by="ana")["stopped"]
     with pytest.raises(RefusedError, match="everything is stopped"):
-        refuse_if_stopped(world.site)
+        refuse_if_stopped(world.context)
     with pytest.raises(StoreError, match="403"):
-        resume_all(world.site, requested_by="ana")
-    assert stopped_by(world.site) == "stopped by ana"
+        resume_all(world.context, requested_by="ana")
+    assert stopped_by(world.context) == "stopped by ana"
 
 
 def test_a_resume_says_so_when_it_is_stopped_again_at_once(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stop_all(world.site, requested_by="ana")
-    put = world.site.store.put
+    stop_all(world.context, requested_by="ana")
+    put = world.context.store.put
 
     def stopped_again(key: str, value: str) -> None:
         put(key, "true" if key == STOP_KEY else value)
 
-    monkeypatch.setattr(world.site.store, "put", stopped_again)
+    monkeypatch.setattr(world.context.store, "put", stopped_again)
     with pytest.raises(RefusedError, match="everything was stopped again at once"):
-        resume_all(world.site)
+        resume_all(world.context)

@@ -98,14 +98,14 @@ def test_a_service_of_which_nothing_was_seen_is_not_well(world: World) -> None:
 
 def test_the_service_is_asked_as_the_inventory_says(world: World) -> None:
     told = {"health": "https://127.0.0.1/h", "health_name": "www.example.org"}
-    pop = replace(world.site.inventory.pop("lab1"), **told, health_tls="insecure")
+    pop = replace(world.context.inventory.pop("lab1"), **told, health_tls="insecure")
     assert sample_request(pop, 2) == {
         "health_url": "https://127.0.0.1/h",
         "health_name": "www.example.org",
         "health_tls": "insecure",
         "health_requests": 2,
     }
-    plain = sample_request(world.site.inventory.pop("lab1"), 2)
+    plain = sample_request(world.context.inventory.pop("lab1"), 2)
     assert plain == {"health_url": "http://127.0.0.1:80/health", "health_requests": 2}
 
 
@@ -238,8 +238,8 @@ def test_no_host_is_touched_with_sessions_that_only_it_counts(world: World) -> N
 
 def test_sessions_that_nobody_can_count_are_not_none(world: World) -> None:
     (host,) = world.at(0)
-    pop = world.site.inventory.pop("lab1")
-    world.site.inventory.pop = lambda name: replace(pop, ports=())  # type: ignore[method-assign]
+    pop = world.context.inventory.pop("lab1")
+    world.context.inventory.pop = lambda name: replace(pop, ports=())  # type: ignore[method-assign]
     world.balancer.counting = False
     world.step(begin_drain, 0)
     assert world.step(check_drained, 0)["waiting"] == 1
@@ -323,13 +323,13 @@ def _load(world: World, *rates: float) -> None:
                 }
             )
             packets += 60 * (rates[index] if index < len(rates) else 0)
-    world.site.samples.add("lab1", as_samples(rows))
+    world.context.samples.add("lab1", as_samples(rows))
 
 
 def test_the_usual_load_is_the_most_of_the_baseline(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.mark("baseline")
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     opened.head.baseline[0] -= 1000
     opened.save()
     _load(world, 50.0, 100.0, 25.0)
@@ -338,7 +338,7 @@ def test_the_usual_load_is_the_most_of_the_baseline(tmp_path: Path) -> None:
 
 
 def _usually(world: World, load: float) -> None:
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     opened.head.usual_load = load
     opened.save()
 
@@ -426,7 +426,7 @@ def test_a_live_tuning_is_drained_back_under_one_that_drains(tmp_path: Path) -> 
             world.roll(batch)
         for state in ("soaking", "promoting", "complete"):
             world.mark(state)
-        release_claim(world.site, world.rollout, world.epoch)
+        release_claim(world.context, world.rollout, world.epoch)
     world.rollout = below
     world.take_over()
     world.balancer.log.clear()

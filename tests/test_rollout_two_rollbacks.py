@@ -26,7 +26,7 @@ def world(tmp_path: Path) -> World:
 
 def roll_back(world: World, by: str) -> dict[str, Any]:
     """The first step of ``roll_back_pop`` without an epoch."""
-    marked = begin_rollback(world.site, world.rollout, requested_by=by)
+    marked = begin_rollback(world.context, world.rollout, requested_by=by)
     world.epoch = marked["epoch"]
     return marked
 
@@ -49,7 +49,7 @@ def test_of_two_that_begin_at_once_the_second_ends_with_one_line(world: World) -
     assert f"st2 run edgetune.recover_rollout rollout={world.rollout} carries it on" in str(
         error.value
     )
-    head = read_rollout(world.site, world.rollout).head
+    head = read_rollout(world.context, world.rollout).head
     assert (head.state, head.epoch, head.restore_batches) == ("rolling_back", world.epoch, 1)
     world.roll_all(other[0])
     assert len(world.hosts.told("restore")) == 1
@@ -60,7 +60,7 @@ def test_a_later_one_takes_over_and_the_first_is_told_who_goes_on(world: World) 
     first = roll_back(world, "ana")
     second = roll_back(world, "bo")
     with pytest.raises(FencedError, match=r"bo goes on with it \(rolling_back\), and nothing is"):
-        drain_hosts(world.site, world.rollout, first["epoch"], first["first_batch"])
+        drain_hosts(world.context, world.rollout, first["epoch"], first["first_batch"])
     world.roll_all(second)
     assert len(world.hosts.told("restore")) == 1
     assert world.hosts.tuned == set()

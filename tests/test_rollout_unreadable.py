@@ -56,7 +56,7 @@ def quarantined(folder: Path) -> World:
     """A rollout whose head has something in every field that can hold something."""
     world = changing(folder)
     (host,) = world.at(0)
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     head = opened.head
     head.soak, head.channel, head.only = [1.0, 2.0], "edge", [host]
     head.verdict = concluded("wait", "improved")
@@ -81,7 +81,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, A
     world = quarantined(tmp_path_factory.mktemp("records") / "world")
     world.roll(0)
     keys = {"head": f"rollout.{world.rollout}", "batch": f"batch.{world.rollout}.0"}
-    texts = {name: world.site.store.get(f"edgetune.{key}") for name, key in keys.items()}
+    texts = {name: world.context.store.get(f"edgetune.{key}") for name, key in keys.items()}
     return {name: json.loads(text or "") for name, text in texts.items()}
 
 
@@ -144,7 +144,7 @@ def test_any_damage_gives_a_batch_or_one_line(
 def test_the_error_names_key_and_field(tmp_path: Path) -> None:
     world = changing(tmp_path)
     key = f"edgetune.rollout.{world.rollout}"
-    good = json.loads(world.site.store.get(key) or "")
+    good = json.loads(world.context.store.get(key) or "")
     for field, value, problem in (
         ("epoch", "7", "must be a whole number, not text"),
         ("epoch", 10**13, "is no epoch"),
@@ -158,13 +158,13 @@ def test_the_error_names_key_and_field(tmp_path: Path) -> None:
         ("freezes", [{"zone": "Nowhere/At_all", "days": []}], "holds what is no freeze"),
         ("surprise", 1, "is not known to this version of the pack"),
     ):
-        world.site.store.put(key, json.dumps({**good, field: value}))
+        world.context.store.put(key, json.dumps({**good, field: value}))
         with pytest.raises(DamagedError, match=f"{key} is damaged: {field}.*{problem}"):
-            read_rollout(world.site, world.rollout)
+            read_rollout(world.context, world.rollout)
 
 
 def put_head(world: EmptyWorld, rollout: str, text: str) -> None:
-    world.site.store.put(f"edgetune.rollout.{rollout}", text)
+    world.context.store.put(f"edgetune.rollout.{rollout}", text)
 
 
 def no_complaint(problem: str) -> None:
@@ -179,7 +179,7 @@ def test_it_is_told_and_stops_nobody_else(tmp_path: Path, rollout: str, text: st
     world = changing(tmp_path)
     world.roll(0)
     put_head(world, rollout, text)
-    told = rollout_status(world.site)
+    told = rollout_status(world.context)
     assert told["ids"] == [world.rollout]
     (line,) = told["unreadable"]
     assert (
@@ -187,12 +187,12 @@ def test_it_is_told_and_stops_nobody_else(tmp_path: Path, rollout: str, text: st
         and f"release_record rollout={rollout}" in line
     )
     assert line in told["message"] and rollout in told["text"]
-    (found,) = list(Guard(no_complaint).look(world.site))
+    (found,) = list(Guard(no_complaint).look(world.context))
     assert (found.trigger, found.payload["rollout"]) == ("rollout_stalled", rollout)
     assert rollout in found.payload["reason"]
     # The sweep names it, and goes on with the others.
-    assert rollout_status(world.site, orphaned=True)["unreadable"] == [line]
-    assert sample_hosts(world.site)["samples"] == 8
+    assert rollout_status(world.context, orphaned=True)["unreadable"] == [line]
+    assert sample_hosts(world.context)["samples"] == 8
     assert world.take_over()["claimed"]
     assert world.roll_back()["state"] == "rolled_back"
     assert world.hosts.tuned == set()
@@ -202,14 +202,14 @@ def test_the_guard_tells_it_once_an_hour(tmp_path: Path) -> None:
     world = changing(tmp_path)
     put_head(world, OTHER, "{")
     guard = Guard(no_complaint)
-    assert [len(list(guard.look(world.site))) for _ in range(3)] == [1, 0, 0]
+    assert [len(list(guard.look(world.context))) for _ in range(3)] == [1, 0, 0]
 
 
 def planned(world: EmptyWorld, folder: Path) -> Plan:
     from edgetune.rollout.record import save_plan
 
     made = plan(folder)
-    save_plan(world.site, made)
+    save_plan(world.context, made)
     return made
 
 
@@ -219,47 +219,47 @@ def test_its_pop_is_nobody_s_until_a_person_says_so(tmp_path: Path, rollout: str
     put_head(world, rollout, "{")
     digest = planned(world, tmp_path).digest
     for begin in (
-        lambda: claim_pop(world.site, plan=digest),
-        lambda: plan_rollout(world.site, "lab1", "accept_queue"),
+        lambda: claim_pop(world.context, plan=digest),
+        lambda: plan_rollout(world.context, "lab1", "accept_queue"),
     ):
         with pytest.raises(RefusedError, match=f"rollout.{rollout} is damaged.*release_record"):
             begin()
-    assert world.site.claims.holder("lab1") is None
-    message = release_record(world.site, rollout, "nothing stands there", "ana")["message"]
+    assert world.context.claims.holder("lab1") is None
+    message = release_record(world.context, rollout, "nothing stands there", "ana")["message"]
     assert message.startswith(f"ana gives up the record of {rollout}")
-    assert unreadable_rollouts(world.site) == []
-    assert rollout_status(world.site)["unreadable"] == []
-    assert plan_rollout(world.site, "lab1", "accept_queue")["plan"]
-    assert claim_pop(world.site, plan=digest)["rollout"]
+    assert unreadable_rollouts(world.context) == []
+    assert rollout_status(world.context)["unreadable"] == []
+    assert plan_rollout(world.context, "lab1", "accept_queue")["plan"]
+    assert claim_pop(world.context, plan=digest)["rollout"]
 
 
 def test_that_of_another_pop_keeps_nobody_from_beginning(tmp_path: Path) -> None:
     world = EmptyWorld(tmp_path)
     put_head(world, OTHER, "{")
-    assert claim_pop(world.site, plan=planned(world, tmp_path).digest)["rollout"]
+    assert claim_pop(world.context, plan=planned(world, tmp_path).digest)["rollout"]
 
 
 def test_another_text_under_the_key_is_judged_anew(tmp_path: Path) -> None:
     world = changing(tmp_path)
-    good = world.site.store.get(f"edgetune.rollout.{world.rollout}") or ""
+    good = world.context.store.get(f"edgetune.rollout.{world.rollout}") or ""
     put_head(world, world.rollout, "{")
-    release_record(world.site, world.rollout)
+    release_record(world.context, world.rollout)
     put_head(world, world.rollout, "[")
-    assert len(unreadable_rollouts(world.site)) == 1
+    assert len(unreadable_rollouts(world.context)) == 1
     put_head(world, world.rollout, good)
-    assert [head.id for head in all_heads(world.site)] == [world.rollout]
+    assert [head.id for head in all_heads(world.context)] == [world.rollout]
     with pytest.raises(RefusedError, match="can be read: st2 run edgetune.rollout_pop rollout="):
-        release_record(world.site, world.rollout)
+        release_record(world.context, world.rollout)
     with pytest.raises(InputError, match="there is no rollout 'nothing'"):
-        release_record(world.site, "nothing")
+        release_record(world.context, "nothing")
 
 
 @pytest.mark.parametrize("text", ["", "{", "7", '{"digest": 7}', "{}"])
 def test_a_release_that_cannot_be_read_releases_nothing(tmp_path: Path, text: str) -> None:
     world = EmptyWorld(tmp_path)
     put_head(world, BESIDE, "{")
-    world.site.store.put(f"edgetune.released.{BESIDE}", text)
-    assert [each.id for each in unreadable_rollouts(world.site)] == [BESIDE]
+    world.context.store.put(f"edgetune.released.{BESIDE}", text)
+    assert [each.id for each in unreadable_rollouts(world.context)] == [BESIDE]
 
 
 def test_one_that_has_ended_is_not_taken_up_again_beside_it(tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ def test_one_that_has_ended_is_not_taken_up_again_beside_it(tmp_path: Path) -> N
     put_head(world, BESIDE, "{")
     with pytest.raises(RefusedError, match=f"{BESIDE} is damaged"):
         world.take_over()
-    release_record(world.site, BESIDE)
+    release_record(world.context, BESIDE)
     assert world.take_over()["claimed"]
 
 
@@ -293,10 +293,10 @@ def test_a_live_tuning_goes_back_under_a_drain_where_one_above_it_cannot_be_read
     world.roll(0)
     put_head(world, rollout, text)
     if released:
-        release_record(world.site, rollout)
-    assert not read_rollout(world.site, world.rollout).drains
+        release_record(world.context, rollout)
+    assert not read_rollout(world.context, world.rollout).drains
     world.mark("rolling_back")
-    assert read_rollout(world.site, world.rollout).drains == drains
+    assert read_rollout(world.context, world.rollout).drains == drains
 
 
 def test_a_record_that_breaks_in_the_middle_quarantines_nobody(tmp_path: Path) -> None:
@@ -330,7 +330,7 @@ def test_a_rollback_needs_no_baseline_that_can_be_read(tmp_path: Path, text: str
     world = changing(tmp_path)
     world.roll_all({"first_batch": 0, "end_batch": 4})
     assert len(world.hosts.tuned) > 1
-    world.site.store.put(f"edgetune.baseline.{world.rollout}", text)
+    world.context.store.put(f"edgetune.baseline.{world.rollout}", text)
     assert world.roll_back()["state"] == "rolled_back"
     assert world.hosts.tuned == set()
 
@@ -338,10 +338,10 @@ def test_a_rollback_needs_no_baseline_that_can_be_read(tmp_path: Path, text: str
 def test_the_epoch_that_it_tells_is_not_given_away_again(tmp_path: Path) -> None:
     world = EmptyWorld(tmp_path)
     put_head(world, BESIDE, json.dumps({"schema": 2, "epoch": 41}))
-    release_record(world.site, BESIDE)
+    release_record(world.context, BESIDE)
     digest = planned(world, tmp_path).digest
-    assert claim_pop(world.site, plan=digest)["epoch"] == 42
-    assert [each.epoch for each in read_heads(world.site)[1]] == [41]
+    assert claim_pop(world.context, plan=digest)["epoch"] == 42
+    assert [each.epoch for each in read_heads(world.context)[1]] == [41]
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -349,23 +349,23 @@ def test_a_batch_that_cannot_be_read_costs_its_own_rollout_alone(tmp_path: Path,
     world = changing(tmp_path)
     world.roll(0)
     key = f"edgetune.batch.{world.rollout}.0"
-    world.site.store.put(key, text)
+    world.context.store.put(key, text)
     for read in (lambda: world.batch(0), lambda: world.mark("rolling_back")):
         with pytest.raises(DamagedError, match=f"{key} is damaged"):
             read()
     complaints: list[str] = []
-    assert list(Guard(complaints.append).look(world.site)) == []
+    assert list(Guard(complaints.append).look(world.context)) == []
     assert all(f"{key} is damaged" in complaint for complaint in complaints)
-    assert rollout_status(world.site)["ids"] == [world.rollout]
+    assert rollout_status(world.context)["ids"] == [world.rollout]
 
 
 @pytest.fixture(scope="module")
 def soaking(tmp_path_factory: pytest.TempPathFactory) -> Soaking:
     """A rollout with a baseline and a look."""
     world = Soaking(tmp_path_factory.mktemp("soaking"))
-    check_baseline(world.site, world.rollout, world.epoch)
+    check_baseline(world.context, world.rollout, world.epoch)
     world.soak(test=USUAL, began=200)
-    compare_groups(world.site, world.rollout)
+    compare_groups(world.context, world.rollout)
     return world
 
 
@@ -375,52 +375,52 @@ def without_all(document: dict[str, Any], *names: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", ["baseline", "look"])
 def test_any_damage_of_what_was_measured_is_one_line(soaking: Soaking, kind: str) -> None:
-    opened = as_owner(soaking.site, soaking.rollout)
+    opened = as_owner(soaking.context, soaking.rollout)
     key = f"edgetune.{kind}.{soaking.rollout}" + (".0" if kind == "look" else "")
-    good = soaking.site.store.get(key) or ""
+    good = soaking.context.store.get(key) or ""
     read: Callable[[], Any] = opened.baseline if kind == "baseline" else lambda: opened.look(0)
     document = json.loads(good)
     assert read().document() == without_all(document, "digest", "schema", "rollout")
     wrong = [json.dumps(put(document, path, "x")) for path in list(places(document))[::5] if path]
     for text in [*TEXTS, *wrong, good[:-1], good[: len(good) // 2]]:
-        soaking.site.store.put(key, text)
+        soaking.context.store.put(key, text)
         with pytest.raises(DamagedError, match=f"{key} is damaged"):
             read()
     # Earlier versions wrote no digest.
-    soaking.site.store.put(key, json.dumps({**without(document, ("digest",)), "schema": 2}))
+    soaking.context.store.put(key, json.dumps({**without(document, ("digest",)), "schema": 2}))
     assert read().document() == without_all(document, "digest", "schema", "rollout")
-    soaking.site.store.put(key, good)
+    soaking.context.store.put(key, good)
 
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_plan_that_cannot_be_read_is_one_line(tmp_path: Path, text: str) -> None:
     world = changing(tmp_path)
     digest = world.plan.digest
-    world.site.store.put(f"edgetune.plan.{digest}", text)
+    world.context.store.put(f"edgetune.plan.{digest}", text)
     with pytest.raises(RefusedError, match=digest):
-        load_plan(world.site, digest)
-    assert list(Guard(lambda problem: None).look(world.site)) is not None
-    assert rollout_status(world.site, orphaned=True)["ids"] == []
+        load_plan(world.context, digest)
+    assert list(Guard(lambda problem: None).look(world.context)) is not None
+    assert rollout_status(world.context, orphaned=True)["ids"] == []
 
 
 @pytest.mark.parametrize("text", [*TEXTS, '{"paused": 0}', '{"paused": "no"}'])
 def test_a_pause_that_cannot_be_read_pauses(tmp_path: Path, text: str) -> None:
     world = changing(tmp_path)
-    pause_pop(world.site, "lab1", requested_by="ana")
-    world.site.store.put("edgetune.pause.asked.lab1", text)
-    pause = pauses_of(world.site, "lab1")["asked"]
+    pause_pop(world.context, "lab1", requested_by="ana")
+    world.context.store.put("edgetune.pause.asked.lab1", text)
+    pause = pauses_of(world.context, "lab1")["asked"]
     assert pause.paused
-    assert rollout_status(world.site)["ids"] == [world.rollout]
+    assert rollout_status(world.context)["ids"] == [world.rollout]
 
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_an_approval_that_cannot_be_read_approves_nothing(tmp_path: Path, text: str) -> None:
     world = EmptyWorld(tmp_path)
-    save_approval(world.site, Approval("sha256:ab", "a plan", "ben", 1.0, 2.0))
-    assert load_approval(world.site, "sha256:ab")
-    world.site.store.put("edgetune.approval.sha256:ab", text)
+    save_approval(world.context, Approval("sha256:ab", "a plan", "ben", 1.0, 2.0))
+    assert load_approval(world.context, "sha256:ab")
+    world.context.store.put("edgetune.approval.sha256:ab", text)
     with pytest.raises(RefusedError, match="approval.* sha256:ab|approval.sha256:ab is damaged"):
-        load_approval(world.site, "sha256:ab")
+        load_approval(world.context, "sha256:ab")
 
 
 def test_a_document_is_refused_where_it_is_nested_without_end() -> None:

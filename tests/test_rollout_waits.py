@@ -35,7 +35,7 @@ def world(tmp_path: Path) -> World:
 
 def told(world: World) -> list[tuple[str, str]]:
     """Since when it waits, and why, as a person reads it."""
-    status = rollout_status(world.site, rollout=world.rollout)
+    status = rollout_status(world.context, rollout=world.rollout)
     found = _LINE.findall(status["text"])
     (row,) = status["rollouts"]
     assert row["waits"] == "".join(f"waits since {since}: {why}" for since, why in found)
@@ -61,12 +61,12 @@ def test_a_rollback_without_room_says_so_until_there_is_some(world: World) -> No
     assert drained(world)["waiting"] == 1
     ((_, why),) = told(world)
     assert why == f"lab1: draining {host} would leave 0 hosts in service, 4 must stay; {_ROOM}"
-    assert _waits(read_rollout(world.site, world.rollout)).endswith(f": {why}")
+    assert _waits(read_rollout(world.context, world.rollout)).endswith(f": {why}")
     for name in world.balancer.state:
         world.balancer.state[name] = "ready"
     assert drained(world)["waiting"] == 0
     assert told(world) == []
-    assert _waits(read_rollout(world.site, world.rollout)) == ""
+    assert _waits(read_rollout(world.context, world.rollout)) == ""
 
 
 def test_a_rollback_in_a_surge_tells_its_latest_load_and_since_when_it_waits(
@@ -101,11 +101,11 @@ def test_another_cause_has_a_beginning_of_its_own(
 
 def test_a_batch_waits_for_the_end_of_a_freeze_or_for_who_paused(tmp_path: Path) -> None:
     world = changing(tmp_path)
-    pause_pop(world.site, "lab1", reason="a final", requested_by="ana")
+    pause_pop(world.context, "lab1", reason="a final", requested_by="ana")
     world.step(drain_hosts, 0)
     said = "lab1 is paused (asked, by ana: a final); no further batch begins"
     assert told(world)[0][1] == f"{said}; until resume_pop lets it go on"
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     opened.head.freezes = [{"name": "final", "start": 0.0, "end": time.time() + 3600}]
     opened.save()
     world.step(drain_hosts, 0)
@@ -116,7 +116,7 @@ def test_a_batch_waits_for_the_end_of_a_freeze_or_for_who_paused(tmp_path: Path)
 
 def test_what_a_state_waited_for_ends_with_it(tmp_path: Path) -> None:
     world = changing(tmp_path)
-    pause_pop(world.site, "lab1", requested_by="ana")
+    pause_pop(world.context, "lab1", requested_by="ana")
     world.step(drain_hosts, 0)
     assert told(world)
     world.mark("rolling_back")
@@ -124,18 +124,18 @@ def test_what_a_state_waited_for_ends_with_it(tmp_path: Path) -> None:
 
 
 def test_a_batch_that_cannot_be_read_hides_no_status(world: World) -> None:
-    world.site.store.put(f"edgetune.batch.{world.rollout}.{world.head.first_restore}", "{")
-    text = rollout_status(world.site)["text"]
+    world.context.store.put(f"edgetune.batch.{world.rollout}.{world.head.first_restore}", "{")
+    text = rollout_status(world.context)["text"]
     assert "what it waits for is not known: edgetune.batch." in text
     assert "rolling_back" in text
 
 
 def test_a_batch_of_the_version_before_waits_for_nothing(world: World) -> None:
     number = world.head.first_restore
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     opened.save_batch(opened.batch(number))
     key = f"edgetune.batch.{world.rollout}.{number}"
-    document = json.loads(world.site.store.get(key) or "")
+    document = json.loads(world.context.store.get(key) or "")
     del document["wait"]
-    world.site.store.put(key, json.dumps({**document, "schema": 2}))
+    world.context.store.put(key, json.dumps({**document, "schema": 2}))
     assert (world.batch(number).wait, told(world)) == (None, [])

@@ -41,7 +41,7 @@ class RolloutGuardTestCase(BaseSensorTestCase):
 
     def sample(self, **health_ms: float) -> None:
         """A healthy baseline, and two samples of now with the latencies given for some hosts."""
-        opened, now = as_owner(self.world.site, self.world.rollout), time.time()
+        opened, now = as_owner(self.world.context, self.world.rollout), time.time()
         opened.head.baseline = [now - 1000, now - 900]
         opened.save()
         for at, latency in ((now - 950, {}), (now, health_ms), (time.time(), health_ms)):
@@ -49,7 +49,7 @@ class RolloutGuardTestCase(BaseSensorTestCase):
                 reading(host, at, health_failed=0, health_p50_ms=latency.get(host, 1.0))
                 for host in self.world.balancer.state
             ]
-            self.world.site.samples.add("lab1", rows)
+            self.world.context.samples.add("lab1", rows)
 
     def poll(self, **config: Any) -> list[dict[str, Any]]:
         return self.poll_again(self.started(), {**self.world.config, **config})
@@ -75,7 +75,7 @@ class RolloutGuardTestCase(BaseSensorTestCase):
         return str(call.args[0] % call.args[1:])
 
     def copy_records(self) -> None:
-        kept = {**self.world.site.store.list(""), WITNESS: "written by the first action"}
+        kept = {**self.world.context.store.list(""), WITNESS: "written by the first action"}
         for key, value in kept.items():
             self.sensor_service.set_value(key, value, local=False)
 
@@ -132,16 +132,16 @@ class RolloutGuardTestCase(BaseSensorTestCase):
         self.assertIn("no key of the datastore", self.logged())
 
     def test_each_look_is_told_with_its_problem(self) -> None:
-        self.assertIsNone(self.world.site.heartbeats.last("guard"))
+        self.assertIsNone(self.world.context.heartbeats.last("guard"))
         self.poll()
-        last = self.world.site.heartbeats.last("guard")
+        last = self.world.context.heartbeats.last("guard")
         self.assertIsNotNone(last)
         self.assertLess(abs(time.time() - last.time), 60)
         self.assertEqual(last.problem, "")
         down = mock.Mock(side_effect=requests.ConnectionError("connection refused"))
         with mock.patch.object(self.sensor_service, "list_values", down):
             self.poll(records="st2")
-        self.assertIn("connection refused", self.world.site.heartbeats.last("guard").problem)
+        self.assertIn("connection refused", self.world.context.heartbeats.last("guard").problem)
 
     def test_a_store_that_fails_is_logged(self) -> None:
         self.sample(**{self.sick: 900.0})
@@ -154,7 +154,7 @@ class RolloutGuardTestCase(BaseSensorTestCase):
         self.assertIn("/no/such/folder/state.sqlite: ", self.logged())
 
     def test_a_record_that_makes_no_sense_is_told(self) -> None:
-        self.world.site.store.put("edgetune.rollout.lab1-0", '{"schema": 2, "pop": "lab1"}')
+        self.world.context.store.put("edgetune.rollout.lab1-0", '{"schema": 2, "pop": "lab1"}')
         (found,) = self.poll()
         self.assertEqual(found["trigger"], "edgetune.rollout_stalled")
         self.assertIn("edgetune.rollout.lab1-0 is damaged", found["payload"]["reason"])

@@ -19,9 +19,9 @@ from edgetune.errors import DrainError, HostError
 from edgetune.hosts.answers import read_answer
 from edgetune.hosts.result import ANOTHER_MACHINE, HostResult
 from edgetune.rollout import preflight
+from edgetune.rollout.context import Context
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.record import load_plan, read_rollout, save_plan
-from edgetune.rollout.site import Site
 from edgetune.rollout.steps import check_baseline
 from edgetune.rollout.steps.apply_tuning import apply_tuning
 from edgetune.rollout.steps.begin_rollback import begin_rollback
@@ -373,7 +373,7 @@ class WatchedStore:
 
 
 class EmptyWorld:
-    """A site whose load balancer and hosts are in memory, and their BMCs, if they have any."""
+    """A context whose load balancer and hosts are in memory, and their BMCs, if they have any."""
 
     def __init__(self, folder: Path, bmcs: bool = False, **config: Any) -> None:
         state = f"sqlite:///{folder}/state.sqlite"
@@ -398,23 +398,23 @@ class EmptyWorld:
         self.hosts.sessions = self.balancer.look
         self.bmcs = Bmcs(self.moments.around)
         self.hosts.boots, self.bmcs.restart = self.bmcs.boot, self.hosts.restart
-        self.site = Site(self.config)
-        self.site.store = WatchedStore(self.site.store, self.moments)
-        self.site.fleet = self.hosts  # type: ignore[assignment]
-        self.site.bmcs = self.bmcs  # type: ignore[assignment]
-        self.site.load_balancer = lambda pop: self.balancer  # type: ignore[method-assign]
+        self.context = Context(self.config)
+        self.context.store = WatchedStore(self.context.store, self.moments)
+        self.context.fleet = self.hosts  # type: ignore[assignment]
+        self.context.bmcs = self.bmcs  # type: ignore[assignment]
+        self.context.load_balancer = lambda pop: self.balancer  # type: ignore[method-assign]
         self.rollout, self.epoch = "", 0
 
     def begin(self, folder: Path, **planned: Any) -> None:
         """Plan a rollout and claim the PoP for it."""
         self.plan = self._planned(folder, **planned)
-        save_plan(self.site, self.plan)
+        save_plan(self.context, self.plan)
         self.begin_planned(self.plan.digest)
 
     def begin_planned(self, digest: str) -> None:
         """Claim the PoP for a plan that is kept."""
-        self.plan = load_plan(self.site, digest)
-        begun = claim_pop(self.site, plan=digest, owner="run-1", requested_by="ana")
+        self.plan = load_plan(self.context, digest)
+        begun = claim_pop(self.context, plan=digest, owner="run-1", requested_by="ana")
         self.rollout, self.epoch = begun["rollout"], begun["epoch"]
 
     def _planned(self, folder: Path, disruption: str = "", **planned: Any) -> Plan:
@@ -428,38 +428,38 @@ class EmptyWorld:
     @property
     def head(self) -> Head:
         """The head as the store has it."""
-        return read_rollout(self.site, self.rollout).head
+        return read_rollout(self.context, self.rollout).head
 
     def mark(self, state: str, **more: Any) -> dict[str, Any]:
         """Enter a state; what is to be promoted is proven to help."""
         if state == "promoting":
-            prove(self.site, self.rollout)
+            prove(self.context, self.rollout)
         if state == "rolling_back":
-            marked = begin_rollback(self.site, self.rollout, self.epoch, **more)
+            marked = begin_rollback(self.context, self.rollout, self.epoch, **more)
         else:
-            marked = set_rollout_state(self.site, self.rollout, self.epoch, state, **more)
+            marked = set_rollout_state(self.context, self.rollout, self.epoch, state, **more)
         self.epoch = marked["epoch"]
         return marked
 
     def take_over(self, **more: Any) -> dict[str, Any]:
         """Claim the rollout under a new epoch."""
-        taken = take_over_rollout(self.site, self.rollout, **more)
+        taken = take_over_rollout(self.context, self.rollout, **more)
         self.epoch = taken.get("epoch", self.epoch)
         return taken
 
     def step(self, function: Any, batch: int, **more: Any) -> dict[str, Any]:
-        result: dict[str, Any] = function(self.site, self.rollout, self.epoch, batch, **more)
+        result: dict[str, Any] = function(self.context, self.rollout, self.epoch, batch, **more)
         return result
 
     def batch(self, number: int) -> Batch:
-        return read_rollout(self.site, self.rollout).batch(number)
+        return read_rollout(self.context, self.rollout).batch(number)
 
     def at(self, batch: int) -> dict[str, str]:
         return {name: host.step for name, host in self.batch(batch).hosts.items()}
 
     def age(self, batch: int, seconds: float = 60) -> None:
         """The last step of each host of a batch lies that much longer back."""
-        opened = as_owner(self.site, self.rollout)
+        opened = as_owner(self.context, self.rollout)
         work = opened.batch(batch)
         for host in work.hosts.values():
             host.at -= seconds
@@ -467,7 +467,7 @@ class EmptyWorld:
 
     def way(self, batch: int) -> list[Any]:
         """The steps of a batch, as the workflow of the batch takes them."""
-        opened = as_owner(self.site, self.rollout)
+        opened = as_owner(self.context, self.rollout)
         way = _WAYS[opened.batch(batch).batch_type]
         return [step for step in way if step is not set_bios or opened.sets_bios]
 
@@ -509,7 +509,7 @@ class EmptyWorld:
 
 
 class World(EmptyWorld):
-    """A site with one rollout on it, claimed and nothing else yet."""
+    """A context with one rollout on it, claimed and nothing else yet."""
 
     def __init__(self, folder: Path, **planned: Any) -> None:
         super().__init__(folder)
@@ -517,7 +517,7 @@ class World(EmptyWorld):
 
 
 class BiosWorld(EmptyWorld):
-    """A site with BMCs; `begin` plans with what hosts and BMCs answer.
+    """A context with BMCs; `begin` plans with what hosts and BMCs answer.
 
     Beside the catalogue there is ``snoop_and_queue``, which sets the BIOS and a sysctl.
     """
@@ -532,9 +532,9 @@ class BiosWorld(EmptyWorld):
 
     def _planned(self, folder: Path, disruption: str = "", **planned: Any) -> Plan:
         options = {"pop": "lab1", "tuning": "home_snoop", "seed": 7, **planned}
-        made = plan_rollout(self.site, **options)
-        self.hosts.standing = self.site.tuning(options["tuning"])
-        return load_plan(self.site, made["plan"])
+        made = plan_rollout(self.context, **options)
+        self.hosts.standing = self.context.tuning(options["tuning"])
+        return load_plan(self.context, made["plan"])
 
     def enter(self, state: str = "changing", **planned: Any) -> None:
         """Begin a rollout and go on to a state, as far as nothing is to be done for it."""
@@ -550,7 +550,7 @@ class BiosWorld(EmptyWorld):
         for state in ("changing", "soaking", "promoting"):
             self.roll_all(self.mark(state))
         self.mark("complete")
-        release_claim(self.site, self.rollout, self.epoch)
+        release_claim(self.context, self.rollout, self.epoch)
         return self.rollout
 
 
@@ -568,9 +568,9 @@ def _snoop_and_queue() -> dict[str, Any]:
     }
 
 
-def prove(site: Site, rollout: str) -> None:
+def prove(context: Context, rollout: str) -> None:
     """Give a rollout a verdict that promotes it, unless it has one."""
-    opened = as_owner(site, rollout)
+    opened = as_owner(context, rollout)
     if not opened.head.verdict:
         opened.head.verdict = concluded("promote", "improved")
         opened.save()
@@ -590,13 +590,13 @@ def ended(folder: Path) -> World:
     world = changing(folder)
     world.mark("rolling_back")
     world.mark("rolled_back")
-    opened = as_owner(world.site, world.rollout)
+    opened = as_owner(world.context, world.rollout)
     opened.head.quarantined["e000"] = Quarantine("gone")
     opened.save()
-    release_claim(world.site, world.rollout, world.epoch)
-    held = world.site.claims.holder("lab1")
+    release_claim(world.context, world.rollout, world.epoch)
+    held = world.context.claims.holder("lab1")
     if held:
-        world.site.claims.release("lab1", held)
+        world.context.claims.release("lab1", held)
     return world
 
 

@@ -148,4 +148,4 @@ def forget_runs(home: Path, status: Execution) -> None:
             path.unlink(missing_ok=True)
 
 
-_FILTERS = ("rollout", "pop", "state", "host", "orphaned", "verdict")
+_FILTERS = ("rollout", "pop", "state", "host", "orphaned")

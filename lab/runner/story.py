@@ -16,10 +16,10 @@ from edgetune.documents.words import Decision, State
 from edgetune.durations import roughly
 from edgetune.errors import EdgetuneError
 from edgetune.report.phases import phases
+from edgetune.rollout.context import Context
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.record import Record, read_rollout
-from edgetune.rollout.site import Site
 from edgetune.rollout.soak import Soak
 from edgetune.rollout.steps.rollout_status import out_of_service
 from lab.runner.screen import BAD, GOOD, PLAIN, WARNING
@@ -160,7 +160,7 @@ class Story:
 
     def _next_look(self, now: float) -> str:
         # It reads only; the type is that of who takes looks.
-        end = Soak(Rollout(self._record.site, self.head)).next_end
+        end = Soak(Rollout(self._record.context, self.head)).next_end
         number = self.head.looks - self.head.first_look + 1
         of = self._record.plan.options.planned_looks
         when = f"in {roughly(round(end - now))}" if end > now else "is due"
@@ -183,21 +183,21 @@ class StoryTeller:
     def open(self, rollout: str) -> Story | None:
         """The story of a rollout as it is now, None while its record cannot be read."""
         try:
-            return Story(read_rollout(self._site, rollout))
+            return Story(read_rollout(self._context, rollout))
         except EdgetuneError:
             return None
 
     def all(self) -> Iterator[Story]:
         """Those of all rollouts whose records can be read, the oldest first."""
         try:
-            ids = [head.id for head in all_heads(self._site)]
+            ids = [head.id for head in all_heads(self._context)]
         except EdgetuneError:
             return
         yield from filter(None, map(self.open, ids))
 
     @cached_property
-    def _site(self) -> Site:
-        return Site(self._config)
+    def _context(self) -> Context:
+        return Context(self._config)
 
 
 def _by_end(batch: Batch) -> dict[str, list[str]]:

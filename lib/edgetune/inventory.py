@@ -90,7 +90,7 @@ class Metrics:
 
 @dataclass(frozen=True)
 class Pop:
-    """A site. ``min_in_service`` is the share of hosts in service that we may never go below.
+    """A context. ``min_in_service`` is the share of hosts in service that we may never go below.
 
     ``health`` is the URL that each host asks of its own service, by the name ``health_name`` (""
     for the URL's), and ``health_tls`` one of HEALTH_TLS.

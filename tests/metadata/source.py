@@ -101,7 +101,7 @@ def _classes(source: str) -> dict[str, dict[str, ast.FunctionDef]]:
 
 
 def _arguments(arguments: ast.arguments) -> dict[str, tuple[str, Any]]:
-    """Name to annotation and default (or _NOTHING) of everything but the site.
+    """Name to annotation and default (or _NOTHING) of everything but the context.
 
     What is given by keyword only is between the steps themselves.
     """

@@ -30,8 +30,8 @@ RELEASE = mutations_of(
     (
         "a PoP is free while an action of the old owner may run",
         "steps/release_claim.py",
-        "site.claims.release(opened.head.pop, opened.lease.claim, max(0.0, grace))",
-        "site.claims.release(opened.head.pop, opened.lease.claim, 0.0)",
+        "context.claims.release(opened.head.pop, opened.lease.claim, max(0.0, grace))",
+        "context.claims.release(opened.head.pop, opened.lease.claim, 0.0)",
     ),
 )
 
@@ -155,14 +155,14 @@ PERMITS = mutations_of(
     (
         "a side effect is permitted while everything is stopped",
         "lease.py",
-        "        self.renew()\n        refuse_if_stopped(self.record.site)\n",
+        "        self.renew()\n        refuse_if_stopped(self.record.context)\n",
         "        self.renew()\n",
     ),
     (
         "a side effect is permitted to an owner that was replaced",
         "lease.py",
-        "        self.renew()\n        refuse_if_stopped(self.record.site)\n",
-        "        refuse_if_stopped(self.record.site)\n",
+        "        self.renew()\n        refuse_if_stopped(self.record.context)\n",
+        "        refuse_if_stopped(self.record.context)\n",
     ),
 )
 
@@ -189,32 +189,32 @@ OWNERS = mutations_of(
     (
         "a state is entered from whichever epoch",
         "entering.py",
-        "site.claims.take(head.pop, head.id, ttl, after=epoch, above=epoch).epoch",
-        "site.claims.take(head.pop, head.id, ttl, above=epoch).epoch",
+        "context.claims.take(head.pop, head.id, ttl, after=epoch, above=epoch).epoch",
+        "context.claims.take(head.pop, head.id, ttl, above=epoch).epoch",
     ),
     (
         "take_over_rollout takes an epoch that hosts have seen",
         "steps/take_over_rollout.py",
-        "        above=largest_epoch(site, taken.head.pop),\n",
+        "        above=largest_epoch(context, taken.head.pop),\n",
         "        above=0,\n",
     ),
     (
         "take_over_rollout takes a PoP with another rollout that is unfinished",
         "steps/take_over_rollout.py",
-        "    refuse_unfinished(site, taken.head.pop, but=rollout)\n",
+        "    refuse_unfinished(context, taken.head.pop, but=rollout)\n",
         "",
     ),
     (
         "of two rollouts that begin at once both do",
         "steps/claim_pop.py",
-        "        refuse_unfinished(site, pop.name)\n        if needs_approval:\n",
+        "        refuse_unfinished(context, pop.name)\n        if needs_approval:\n",
         "        if needs_approval:\n",
     ),
     (
         "a rollout is begun beside one that is unfinished",
         "steps/claim_pop.py",
-        "    refuse_if_paused(site, pop.name)\n    refuse_unfinished(site, pop.name)\n",
-        "    refuse_if_paused(site, pop.name)\n",
+        "    refuse_if_paused(context, pop.name)\n    refuse_unfinished(context, pop.name)\n",
+        "    refuse_if_paused(context, pop.name)\n",
     ),
     (
         "another epoch's claim is renewed (SQLite)",
@@ -428,7 +428,7 @@ HOSTS = mutations_of(
     (
         "a host whose service does not answer is verified",
         "steps/verify_hosts.py",
-        "        sick = sick_services(opened.site, opened.pop, opened.hosts(names))\n",
+        "        sick = sick_services(opened.context, opened.pop, opened.hosts(names))\n",
         "        sick: dict[str, str] = {}\n",
     ),
     (

@@ -33,11 +33,11 @@ from edgetune.documents.head import ENDED, Head
 from edgetune.documents.words import Decision
 from edgetune.errors import EdgetuneError, FencedError, NothingToDo, RefusedError, StoreError
 from edgetune.freezes import written
+from edgetune.rollout.context import Context
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.kill_switch import refuse_if_stopped
 from edgetune.rollout.other_rollouts import refuse_unfinished
 from edgetune.rollout.pause import refuse_if_paused
-from edgetune.rollout.site import Site
 from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 
@@ -51,7 +51,7 @@ _MOST = 25
 
 
 def step_campaign(
-    site: Site, campaign: str = "", owner: str = "", requested_by: str = ""
+    context: Context, campaign: str = "", owner: str = "", requested_by: str = ""
 ) -> dict[str, object]:
     """Take the next step of a campaign, or of all that are running; safe to repeat at any time.
 
@@ -59,8 +59,8 @@ def step_campaign(
     ``errors`` names campaigns whose step failed, or whose record cannot be read; the others go on.
     ``news`` is what their chat channels are to be told. ``owner`` is the execution that asks.
     """
-    refuse_if_stopped(site)
-    records, unreadable = readable_records(site)
+    refuse_if_stopped(context)
+    records, unreadable = readable_records(context)
     running = [record.id for record in records if record.state == "running"]
     begun: Begun = []
     news: News = []
@@ -72,7 +72,7 @@ def step_campaign(
         now = time.monotonic()
         share = now + (until - now) / ahead
         try:
-            messages[name] = _Step(site, owner, requested_by, begun, news, share).of(name)
+            messages[name] = _Step(context, owner, requested_by, begun, news, share).of(name)
         except FencedError as error:
             messages[name] = str(error)
         except Exception as error:  # noqa: BLE001 - one campaign keeps no other from its step
@@ -93,19 +93,25 @@ class _Step:
     """One step, in the name of one execution."""
 
     def __init__(
-        self, site: Site, owner: str, requested_by: str, begun: Begun, news: News, until: float
+        self,
+        context: Context,
+        owner: str,
+        requested_by: str,
+        begun: Begun,
+        news: News,
+        until: float,
     ) -> None:
-        self._site, self._owner, self._requested_by = site, owner, requested_by
+        self._context, self._owner, self._requested_by = context, owner, requested_by
         self._begun, self._news, self._until = begun, news, until
 
     def of(self, campaign: str) -> str:
         """Take it; what happened, in one line."""
-        with taken_if_free(self._site, campaign) as work:
+        with taken_if_free(self._context, campaign) as work:
             record = work.record
             if record.state != "running":
                 return f"it is {record.state}"
             noted = len(record.history)
-            heads = {head.id: head for head in all_heads(self._site)}
+            heads = {head.id: head for head in all_heads(self._context)}
             find_rollouts(record, heads)
             said = self._decide(work, heads)
             work.save()
@@ -118,7 +124,7 @@ class _Step:
     def _decide(self, work: Writer, heads: Mapping[str, Head]) -> str:
         record, ring = work.record, work.record.present
         try:
-            definition = unchanged(self._site, record)
+            definition = unchanged(self._context, record)
         except RefusedError as error:
             return self._hold(record, str(error))
         if ring is None:
@@ -141,7 +147,7 @@ class _Step:
             if pop.rollout and not pop.left_out and heads[pop.rollout].state not in ENDED
         ]
         ahead = [name for name, pop in ring.pops.items() if not (pop.rollout or pop.left_out)]
-        waits = closed_gates(self._site, record, ring, gates) if ahead else []
+        waits = closed_gates(self._context, record, ring, gates) if ahead else []
         if waits:
             return f"ring {ring.name} waits: {'; '.join(waits)}"
         room = min(gates.max_concurrent - len(under_way), _MOST - len(self._begun))
@@ -171,7 +177,7 @@ class _Step:
         asked = f"campaign {record.id} of {record.by}"
         try:
             taken = claim_pop(
-                self._site,
+                self._context,
                 plan=plan,
                 owner=self._owner,
                 requested_by=asked,
@@ -191,25 +197,25 @@ class _Step:
     def _open(self, record: Record, ring: RingStep, definition: Ring) -> None:
         """Write down that a ring begins. Until its first rollout does, an approval can expire."""
         if not ring.begun:
-            ring.approved_by = approver(self._site, record, ring, definition.gates)
+            ring.approved_by = approver(self._context, record, ring, definition.gates)
             ring.begun = time.time()
             approved = f", approved by {ring.approved_by}" if ring.approved_by else ""
             record.note(self._requested_by, f"ring {ring.name} begins{approved}", self._owner)
 
     def _plan(self, name: str, tuning: str, definition: Ring) -> str:
         """The digest of a new plan for a PoP that is free."""
-        refuse_if_paused(self._site, name)
-        refuse_unfinished(self._site, name)
-        holder = self._site.claims.holder(name)
+        refuse_if_paused(self._context, name)
+        refuse_unfinished(self._context, name)
+        holder = self._context.claims.holder(name)
         if holder is not None:
             raise RefusedError(f"{name} is claimed by rollout {holder.rollout}")
         options = asdict(definition.options)
-        made = plan_rollout(self._site, name, tuning, **options)
+        made = plan_rollout(self._context, name, tuning, **options)
         return str(made["plan"])
 
     def _close(self, record: Record, ring: RingStep, definition: Ring) -> str:
         """Leave a ring whose PoPs have all ended, if its verdict lets us."""
-        ring.verdict = verdict_of(self._site, ring, definition.gates)
+        ring.verdict = verdict_of(self._context, ring, definition.gates)
         why = ring.verdict["reason"]
         if ring.verdict["decision"] != Decision.PROMOTE and not ring.accepted:
             return self._hold(record, f"ring {ring.name}: {why}")

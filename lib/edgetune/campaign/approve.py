@@ -12,11 +12,13 @@ from edgetune.errors import InputError, RefusedError
 from edgetune.people import comparable
 from edgetune.report.text import clock
 from edgetune.rollout.approval import Approval, refuse_own, save_approval
+from edgetune.rollout.context import Context
 from edgetune.rollout.record import load_plan
-from edgetune.rollout.site import Site
 
 
-def approve(site: Site, digest: str, reason: str = "", requested_by: str = "") -> dict[str, object]:
+def approve(
+    context: Context, digest: str, reason: str = "", requested_by: str = ""
+) -> dict[str, object]:
     """Say yes to what has this digest, until it expires.
 
     RefusedError if ``requested_by`` cannot be compared with other names, or asked for the ring and
@@ -27,10 +29,10 @@ def approve(site: Site, digest: str, reason: str = "", requested_by: str = "") -
         raise InputError("parameter", "requested_by", "is missing: an approval has a name")
     # A name that cannot be compared would be refused only when the rollout begins.
     comparable(requested_by)
-    of, holds = _subject(site, digest, requested_by)
+    of, holds = _subject(context, digest, requested_by)
     now = time.time()
     approval = Approval(digest, of, requested_by, now, now + holds, reason)
-    save_approval(site, approval)
+    save_approval(context, approval)
     return {
         "digest": digest,
         "of": of,
@@ -40,25 +42,25 @@ def approve(site: Site, digest: str, reason: str = "", requested_by: str = "") -
     }
 
 
-def _subject(site: Site, digest: str, requested_by: str) -> tuple[str, float]:
+def _subject(context: Context, digest: str, requested_by: str) -> tuple[str, float]:
     """What a digest is of, and for how long its approval holds in seconds."""
-    if digest and site.store.get(f"{PACK}.plan.{digest}") is not None:
-        plan = load_plan(site, digest)
+    if digest and context.store.get(f"{PACK}.plan.{digest}") is not None:
+        plan = load_plan(context, digest)
         of = f"plan {digest}, {plan.tuning.name} on {plan.pop}"
-        return of, site.config.approval_expires
-    for record in readable_records(site)[0]:
+        return of, context.config.approval_expires
+    for record in readable_records(context)[0]:
         for ring in record.rings:
             if ring.digest == digest:
-                return _ring(site, record, ring, requested_by)
+                return _ring(context, record, ring, requested_by)
     raise InputError("parameter", "digest", f"no plan and no ring has the digest {digest!r}")
 
 
-def _ring(site: Site, record: Record, ring: RingStep, requested_by: str) -> tuple[str, float]:
+def _ring(context: Context, record: Record, ring: RingStep, requested_by: str) -> tuple[str, float]:
     of = f"ring {ring.name} of {record.id}"
     if record.state in ENDED or ring.begun:
         state = record.state if record.state in ENDED else "under way"
         raise RefusedError(f"{of} needs no approval: it is {state}")
-    gates = unchanged(site, record).ring(ring.name).gates
+    gates = unchanged(context, record).ring(ring.name).gates
     if not gates.self_approval:
         refuse_own(requested_by, record.by, of)
     return of, gates.approval_expires

@@ -8,37 +8,37 @@ from edgetune.campaign.record import ENDED, Record, RingStep, seized
 from edgetune.documents.head import ENDED as ROLLOUT_ENDED
 from edgetune.errors import InputError, RefusedError
 from edgetune.rollout.approval import refuse_own
+from edgetune.rollout.context import Context
 from edgetune.rollout.heads import all_heads
-from edgetune.rollout.site import Site
 from edgetune.sanitize import command
 
 
 def hold_campaign(
-    site: Site, campaign: str, reason: str = "", requested_by: str = ""
+    context: Context, campaign: str, reason: str = "", requested_by: str = ""
 ) -> dict[str, object]:
     """Begin nothing more until somebody resumes it; RefusedError if it has ended."""
-    with seized(site, campaign) as work:
+    with seized(context, campaign) as work:
         _refuse_ended(work.record)
         work.record.become("held", requested_by, reason or "asked for")
         work.save()
-        return _answer(site, work.record)
+        return _answer(context, work.record)
 
 
 def abort_campaign(
-    site: Site, campaign: str, reason: str = "", requested_by: str = ""
+    context: Context, campaign: str, reason: str = "", requested_by: str = ""
 ) -> dict[str, object]:
     """Begin nothing more for ever; what was promoted stays."""
-    with seized(site, campaign) as work:
+    with seized(context, campaign) as work:
         if work.record.state == "complete":
             _refuse_ended(work.record)
         if work.record.state != "aborted":
             work.record.become("aborted", requested_by, reason or "asked for")
         work.save()
-        return _answer(site, work.record)
+        return _answer(context, work.record)
 
 
 def resume_campaign(
-    site: Site, campaign: str, accept: bool = False, reason: str = "", requested_by: str = ""
+    context: Context, campaign: str, accept: bool = False, reason: str = "", requested_by: str = ""
 ) -> dict[str, object]:
     """Go on with a campaign that is held. PoPs that were taken back are begun anew.
 
@@ -51,22 +51,22 @@ def resume_campaign(
         raise InputError(
             "parameter", "requested_by", "is missing: somebody accepts what is not proven"
         )
-    with seized(site, campaign) as work:
+    with seized(context, campaign) as work:
         record = work.record
         _refuse_ended(record)
-        heads = {head.id: head for head in all_heads(site)}
+        heads = {head.id: head for head in all_heads(context)}
         find_rollouts(record, heads)
         states = {name: head.state for name, head in heads.items()}
         _refuse_undecided(record, states)
         if accept:
-            _refuse_own_acceptance(site, record, requested_by)
+            _refuse_own_acceptance(context, record, requested_by)
         for ring in record.rings:
             _go_on(ring, states, requested_by if accept else "", ring is record.present)
         record.become(
             "running", requested_by, (reason or "resumed") + (", accepted" if accept else "")
         )
         work.save()
-        return _answer(site, record)
+        return _answer(context, record)
 
 
 def _go_on(ring: RingStep, states: dict[str, str], accepted_by: str, present: bool) -> None:
@@ -95,13 +95,13 @@ def _refuse_undecided(record: Record, states: dict[str, str]) -> None:
             )
 
 
-def _refuse_own_acceptance(site: Site, record: Record, requested_by: str) -> None:
+def _refuse_own_acceptance(context: Context, record: Record, requested_by: str) -> None:
     """What opens the next ring without a proof is as much a decision as its approval."""
     if record.present is None:
         return
     name = record.present.name
-    gates = unchanged(site, record).ring(name).gates
-    if needs_approval(site, gates) and not gates.self_approval:
+    gates = unchanged(context, record).ring(name).gates
+    if needs_approval(context, gates) and not gates.self_approval:
         refuse_own(requested_by, record.by, f"what ring {name} of {record.id} has not proven")
 
 
@@ -110,8 +110,8 @@ def _refuse_ended(record: Record) -> None:
         raise RefusedError(f"campaign {record.id} is {record.state}")
 
 
-def _answer(site: Site, record: Record) -> dict[str, object]:
-    heads = {head.id: head for head in all_heads(site)}
+def _answer(context: Context, record: Record) -> dict[str, object]:
+    heads = {head.id: head for head in all_heads(context)}
     find_rollouts(record, heads)
     unended = {name for name, head in heads.items() if head.state not in ROLLOUT_ENDED}
     under_way = [pop.rollout for pop in record.pops.values() if pop.rollout in unended]

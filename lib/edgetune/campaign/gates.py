@@ -14,19 +14,19 @@ from edgetune.errors import EdgetuneError, InputError, RefusedError, StoreError
 from edgetune.freezes import in_force
 from edgetune.report.text import clock
 from edgetune.rollout.approval import valid_approval
+from edgetune.rollout.context import Context
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.record import read_rollout
-from edgetune.rollout.site import Site
 from edgetune.rollout.soak import Soak
 
 UNWELL = (State.HELD, State.ROLLING_BACK, State.ROLLED_BACK)
 
 
-def unchanged(site: Site, record: Record) -> Campaign:
+def unchanged(context: Context, record: Record) -> Campaign:
     """The campaign as its file has it; RefusedError if that or the tuning is not as it was."""
     try:
-        found = find_campaign(record.name, site.config.campaigns)
-        tuning = site.tuning(record.tuning)
+        found = find_campaign(record.name, context.config.campaigns)
+        tuning = context.tuning(record.tuning)
     except InputError as error:
         raise RefusedError(str(error)) from None
     if found.digest != record.digest:
@@ -62,7 +62,7 @@ def _what_is(head: Head | None, rollout: str) -> str:
     return f"rollout {rollout} is {head.state}{why}"
 
 
-def closed_gates(site: Site, record: Record, ring: RingStep, gates: Gates) -> list[str]:
+def closed_gates(context: Context, record: Record, ring: RingStep, gates: Gates) -> list[str]:
     """Why nothing of a ring may begin now; each is a sentence without its full stop."""
     waits = [
         f"frozen by {name} until {clock(end)}" for name, end in in_force(gates.closed, time.time())
@@ -70,26 +70,26 @@ def closed_gates(site: Site, record: Record, ring: RingStep, gates: Gates) -> li
     # An approval is of the ring's beginning, and has to hold then.
     if not ring.begun:
         try:
-            approver(site, record, ring, gates)
+            approver(context, record, ring, gates)
         except RefusedError as error:
             waits.append(str(error))
     return waits
 
 
-def approver(site: Site, record: Record, ring: RingStep, gates: Gates) -> str:
+def approver(context: Context, record: Record, ring: RingStep, gates: Gates) -> str:
     """Who approved a ring, or nobody where none has to; RefusedError says what is missing."""
-    if not needs_approval(site, gates):
+    if not needs_approval(context, gates):
         return ""
     what = f"ring {ring.name} of {record.id}"
-    return valid_approval(site, ring.digest, what, record.by, gates.self_approval).by
+    return valid_approval(context, ring.digest, what, record.by, gates.self_approval).by
 
 
-def needs_approval(site: Site, gates: Gates) -> bool:
+def needs_approval(context: Context, gates: Gates) -> bool:
     """Whether somebody has to approve a ring before it begins."""
-    return gates.approval or site.config.plan_approval
+    return gates.approval or context.config.plan_approval
 
 
-def verdict_of(site: Site, ring: RingStep, gates: Gates) -> dict[str, object]:
+def verdict_of(context: Context, ring: RingStep, gates: Gates) -> dict[str, object]:
     """The verdict of a ring whose PoPs have all ended: its ``decision`` and the ``reason``.
 
     What cannot be judged is held; only a store that cannot be reached is no answer.
@@ -100,13 +100,13 @@ def verdict_of(site: Site, ring: RingStep, gates: Gates) -> dict[str, object]:
     if not rollouts:
         return _held("nothing was rolled out, so nothing is proven")
     if gates.verdict == "each":
-        heads = {name: read_rollout(site, id).head for name, id in rollouts.items()}
+        heads = {name: read_rollout(context, id).head for name, id in rollouts.items()}
         found = {name: head.verdict for name, head in heads.items()}
         decided = {name: own.decision.value if own else "" for name, own in found.items()}
         decision, reason = judge_each(decided)
         return {"decision": decision.value, "reason": reason}
     try:
-        soaks = {name: Soak(as_owner(site, id)) for name, id in rollouts.items()}
+        soaks = {name: Soak(as_owner(context, id)) for name, id in rollouts.items()}
         look = judge_ring({name: soak.for_ring() for name, soak in soaks.items()})
     except StoreError:
         raise

@@ -23,7 +23,7 @@ from edgetune import CAMPAIGN_SCHEMA, PACK
 from edgetune.documents.reading import check_is, decoded, digest_of, read_document
 from edgetune.errors import DamagedError, FencedError, InputError, RefusedError
 from edgetune.rollout.claims import Claim
-from edgetune.rollout.site import Site
+from edgetune.rollout.context import Context
 
 ENDED = ("complete", "aborted")
 
@@ -113,9 +113,9 @@ class Record:
 class Writer:
     """A campaign that its holder may write; FencedError once somebody else took it."""
 
-    def __init__(self, site: Site, claim: Claim) -> None:
-        self._site, self._claim = site, claim
-        self._read_at, self.record = _newest(site, claim.rollout)
+    def __init__(self, context: Context, claim: Claim) -> None:
+        self._context, self._claim = context, claim
+        self._read_at, self.record = _newest(context, claim.rollout)
         self._written = asdict(self.record)
 
     def save(self) -> None:
@@ -124,43 +124,43 @@ class Writer:
         When it returns, whoever takes the campaign from now on finds what was written.
         """
         if asdict(self.record) != self._written:
-            put_record(self._site, self.record, self._claim.epoch)
+            put_record(self._context, self.record, self._claim.epoch)
             self._written = asdict(self.record)
             self._drop_older()
-        ttl = self._site.config.owner_timeout
-        self._site.claims.renew(_claim_of(self.record.id), self._claim, ttl)
+        ttl = self._context.config.owner_timeout
+        self._context.claims.renew(_claim_of(self.record.id), self._claim, ttl)
 
     def _drop_older(self) -> None:
         if self._read_at != self._claim.epoch:
-            self._site.store.put(_key(self.record.id, self._read_at), _DROPPED)
+            self._context.store.put(_key(self.record.id, self._read_at), _DROPPED)
             self._read_at = self._claim.epoch
 
 
 @contextmanager
-def seized(site: Site, campaign: str) -> Iterator[Writer]:
+def seized(context: Context, campaign: str) -> Iterator[Writer]:
     """A campaign, taken from whoever is at work on it; InputError if there is none."""
-    epoch, _ = _newest(site, campaign)
-    ttl = site.config.owner_timeout
-    claim = site.claims.take(_claim_of(campaign), campaign, ttl, above=epoch)
-    writer = Writer(site, claim)
+    epoch, _ = _newest(context, campaign)
+    ttl = context.config.owner_timeout
+    claim = context.claims.take(_claim_of(campaign), campaign, ttl, above=epoch)
+    writer = Writer(context, claim)
     try:
         yield writer
     except Exception:
-        site.claims.release(_claim_of(campaign), claim)
+        context.claims.release(_claim_of(campaign), claim)
         raise
-    site.claims.release(_claim_of(campaign), claim)
+    context.claims.release(_claim_of(campaign), claim)
 
 
 @contextmanager
-def taken_if_free(site: Site, campaign: str) -> Iterator[Writer]:
+def taken_if_free(context: Context, campaign: str) -> Iterator[Writer]:
     """The same, but FencedError while somebody is at work on it.
 
     Of two who take it at the same moment the second one goes on: the first has it taken away
     before it does anything.
     """
-    if site.claims.holder(_claim_of(campaign)) is not None:
+    if context.claims.holder(_claim_of(campaign)) is not None:
         raise FencedError(f"somebody else is at work on campaign {campaign}")
-    with seized(site, campaign) as writer:
+    with seized(context, campaign) as writer:
         yield writer
 
 
@@ -176,29 +176,29 @@ def ring_digest(record: Record, name: str, pops: list[str]) -> str:
     return digest_of(parts)
 
 
-def read_record(site: Site, campaign: str) -> Record:
+def read_record(context: Context, campaign: str) -> Record:
     """The record of that id; InputError if there is none."""
-    return _newest(site, campaign)[1]
+    return _newest(context, campaign)[1]
 
 
-def put_record(site: Site, record: Record, epoch: int = 0) -> None:
+def put_record(context: Context, record: Record, epoch: int = 0) -> None:
     """Write a record as the holder of an epoch, or 0 for who begins it."""
     document = {"schema": CAMPAIGN_SCHEMA, **asdict(record)}
-    site.store.put(_key(record.id, epoch), json.dumps(document))
+    context.store.put(_key(record.id, epoch), json.dumps(document))
 
 
-def all_records(site: Site) -> list[Record]:
+def all_records(context: Context) -> list[Record]:
     """Every campaign, oldest first; RefusedError if one cannot be read."""
-    records, unreadable = readable_records(site)
+    records, unreadable = readable_records(context)
     if unreadable:
         raise RefusedError("; ".join(unreadable))
     return records
 
 
-def readable_records(site: Site) -> tuple[list[Record], list[str]]:
+def readable_records(context: Context) -> tuple[list[Record], list[str]]:
     """Every campaign that can be read, oldest first, and why others cannot."""
     records, unreadable = [], []
-    for campaign, (epoch, text) in _texts(site, _PREFIX).items():
+    for campaign, (epoch, text) in _texts(context, _PREFIX).items():
         try:
             records.append(_load(campaign, epoch, text))
         except RefusedError as error:
@@ -206,19 +206,19 @@ def readable_records(site: Site) -> tuple[list[Record], list[str]]:
     return sorted(records, key=lambda record: record.created), unreadable
 
 
-def _newest(site: Site, campaign: str) -> tuple[int, Record]:
+def _newest(context: Context, campaign: str) -> tuple[int, Record]:
     """A record and the epoch that it was written under; InputError if there is none."""
-    found = _texts(site, f"{_PREFIX}{campaign}.").get(campaign)
+    found = _texts(context, f"{_PREFIX}{campaign}.").get(campaign)
     if found is None:
         raise InputError("parameter", "campaign", f"there is no campaign {campaign!r}")
     epoch, text = found
     return epoch, _load(campaign, epoch, text)
 
 
-def _texts(site: Site, prefix: str) -> dict[str, tuple[int, str]]:
+def _texts(context: Context, prefix: str) -> dict[str, tuple[int, str]]:
     """For each campaign its newest epoch and what was written under it."""
     found: dict[str, tuple[int, str]] = {}
-    for key, text in site.store.list(prefix).items():
+    for key, text in context.store.list(prefix).items():
         campaign, _, epoch = key[len(_PREFIX) :].rpartition(".")
         if text != _DROPPED and epoch.isdecimal() and int(epoch) >= found.get(campaign, (0, ""))[0]:
             found[campaign] = (int(epoch), text)

@@ -21,10 +21,10 @@ from edgetune.campaign.record import (
 )
 from edgetune.errors import EdgetuneError, FencedError, InputError, RefusedError, StoreError
 from edgetune.report.campaign import definition_text
+from edgetune.rollout.context import Context
 from edgetune.rollout.kill_switch import refuse_if_stopped
 from edgetune.rollout.other_rollouts import refuse_unfinished
 from edgetune.rollout.planning import make_for
-from edgetune.rollout.site import Site
 from edgetune.sanitize import command
 
 # No name of a PoP.
@@ -35,28 +35,28 @@ Rings = Mapping[str, Sequence[str]]
 
 
 def run_campaign(
-    site: Site, campaign: str, dry_run: bool = True, requested_by: str = "", channel: str = ""
+    context: Context, campaign: str, dry_run: bool = True, requested_by: str = "", channel: str = ""
 ) -> dict[str, object]:
     """Begin a campaign of the configuration by its name; ``advance_campaign`` moves it on.
 
     A dry run makes the plan of every PoP, keeps none of them, and says which PoPs are refused and
     why; nothing is touched by either. Its rollouts tell in the chat's ``channel`` how they get on.
     """
-    definition = find_campaign(campaign, site.config.campaigns)
-    tuning = site.tuning(definition.tuning)
-    rings = pops_by_ring(definition, site.inventory)
+    definition = find_campaign(campaign, context.config.campaigns)
+    tuning = context.tuning(definition.tuning)
+    rings = pops_by_ring(definition, context.inventory)
     if dry_run:
         refused = {
             pop: why
             for ring in definition.rings
             for pop in rings[ring.name]
-            for why in [_refusal(site, definition, ring, pop)]
+            for why in [_refusal(context, definition, ring, pop)]
             if why
         }
         record = None
     else:
         refused = {}
-        record = _begin(site, definition, tuning.digest, rings, requested_by, channel)
+        record = _begin(context, definition, tuning.digest, rings, requested_by, channel)
     pops = sum(len(names) for names in rings.values())
     return {
         "campaign": record.id if record else "",
@@ -83,12 +83,12 @@ def _message(record: Record | None, pops: int, rings: int, refused: Mapping[str,
     return f"a dry run: {size}, {len(refused)} refused now"
 
 
-def _refusal(site: Site, definition: Campaign, ring: Ring, pop: str) -> str:
+def _refusal(context: Context, definition: Campaign, ring: Ring, pop: str) -> str:
     """What speaks against a PoP as it is now."""
     seed = secrets.randbits(31)
     try:
-        refuse_unfinished(site, pop)
-        make_for(site, pop, definition.tuning, replace(ring.options, seed=seed))
+        refuse_unfinished(context, pop)
+        make_for(context, pop, definition.tuning, replace(ring.options, seed=seed))
     except StoreError:
         raise
     except EdgetuneError as error:
@@ -97,7 +97,7 @@ def _refusal(site: Site, definition: Campaign, ring: Ring, pop: str) -> str:
 
 
 def _begin(
-    site: Site,
+    context: Context,
     definition: Campaign,
     tuning_digest: str,
     rings: Rings,
@@ -108,7 +108,7 @@ def _begin(
         raise InputError(
             "parameter", "requested_by", "is missing: a campaign has somebody who asked for it"
         )
-    refuse_if_stopped(site)
+    refuse_if_stopped(context)
     record = Record(
         id=new_id(definition.name),
         name=definition.name,
@@ -117,7 +117,7 @@ def _begin(
         tuning_digest=tuning_digest,
         by=requested_by,
         created=time.time(),
-        channel=channel or site.config.chat_channel,
+        channel=channel or context.config.chat_channel,
     )
     for name, pops in rings.items():
         digest = ring_digest(record, name, list(pops))
@@ -125,21 +125,21 @@ def _begin(
     record.note(requested_by, f"begun: {len(record.pops)} PoPs in {len(rings)} rings")
     # Two that begin at the same moment would not see each other.
     try:
-        claim = site.claims.take(_BEGINNING, record.id, _LONGEST)
+        claim = context.claims.take(_BEGINNING, record.id, _LONGEST)
     except FencedError:
         raise RefusedError("another campaign begins at this moment; try again") from None
     try:
-        _refuse_shared(site, record)
-        site.claims.renew(_BEGINNING, claim, _LONGEST)
-        put_record(site, record)
+        _refuse_shared(context, record)
+        context.claims.renew(_BEGINNING, claim, _LONGEST)
+        put_record(context, record)
     finally:
-        site.claims.release(_BEGINNING, claim)
+        context.claims.release(_BEGINNING, claim)
     return record
 
 
-def _refuse_shared(site: Site, record: Record) -> None:
+def _refuse_shared(context: Context, record: Record) -> None:
     """Two campaigns over one PoP would each count the other's work as its own."""
-    for other in all_records(site):
+    for other in all_records(context):
         shared = sorted(other.pops.keys() & record.pops.keys())
         if shared and other.state not in ENDED:
             raise RefusedError(

@@ -8,23 +8,23 @@ from edgetune.campaign.record import ENDED, Record, read_record, readable_record
 from edgetune.documents.head import Head
 from edgetune.errors import RefusedError
 from edgetune.report.campaign import campaign_text
+from edgetune.rollout.context import Context
 from edgetune.rollout.heads import all_heads
-from edgetune.rollout.site import Site
 from edgetune.sanitize import one_line
 
 
-def campaign_status(site: Site, campaign: str = "") -> dict[str, object]:
+def campaign_status(context: Context, campaign: str = "") -> dict[str, object]:
     """How one campaign stands, or all that have not ended; touches nothing."""
     unreadable: list[str] = []
     if campaign:
-        records = [read_record(site, campaign)]
+        records = [read_record(context, campaign)]
     else:
-        found, unreadable = readable_records(site)
+        found, unreadable = readable_records(context)
         records = [record for record in found if record.state not in ENDED]
-    heads = {head.id: head for head in all_heads(site)}
+    heads = {head.id: head for head in all_heads(context)}
     for record in records:
         find_rollouts(record, heads)
-    waits = {record.id: _waits(site, record, heads) for record in records}
+    waits = {record.id: _waits(context, record, heads) for record in records}
     states = {name: head.state for name, head in heads.items()}
     texts = [campaign_text(record, states, waits[record.id]) for record in records]
     return {
@@ -38,16 +38,16 @@ def _counted(campaigns: int) -> str:
     return "1 campaign" if campaigns == 1 else f"{campaigns} campaigns"
 
 
-def _waits(site: Site, record: Record, heads: dict[str, Head]) -> list[str]:
+def _waits(context: Context, record: Record, heads: dict[str, Head]) -> list[str]:
     ring = record.present
     if record.state in ENDED or ring is None:
         return []
     try:
-        gates = unchanged(site, record).ring(ring.name).gates
+        gates = unchanged(context, record).ring(ring.name).gates
     except RefusedError as error:
         return [str(error)]
     refused = [f"{name}: {pop.refused}" for name, pop in ring.pops.items() if pop.refused]
-    return [*unwell(record, heads), *closed_gates(site, record, ring, gates), *refused]
+    return [*unwell(record, heads), *closed_gates(context, record, ring, gates), *refused]
 
 
 def _short(record: Record, states: dict[str, str], waits: list[str]) -> dict[str, object]:

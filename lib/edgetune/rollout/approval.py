@@ -14,8 +14,8 @@ from edgetune import CAMPAIGN_SCHEMA, PACK
 from edgetune.documents.reading import check_is, decoded, read_document
 from edgetune.errors import RefusedError
 from edgetune.people import same_person
+from edgetune.rollout.context import Context
 from edgetune.rollout.heads import has_record
-from edgetune.rollout.site import Site
 from edgetune.sanitize import command
 
 
@@ -35,15 +35,15 @@ class Approval:
     used_by: str = ""
 
 
-def save_approval(site: Site, approval: Approval) -> None:
+def save_approval(context: Context, approval: Approval) -> None:
     """Keep an approval, in place of an earlier one of the same digest."""
     document = {"schema": CAMPAIGN_SCHEMA, **asdict(approval)}
-    site.store.put(_key(approval.digest), json.dumps(document))
+    context.store.put(_key(approval.digest), json.dumps(document))
 
 
-def load_approval(site: Site, digest: str) -> Approval | None:
+def load_approval(context: Context, digest: str) -> Approval | None:
     """The approval of a digest, expired or not, or None; DamagedError if it cannot be read."""
-    text = site.store.get(_key(digest))
+    text = context.store.get(_key(digest))
     if text is None:
         return None
     document = read_document(_key(digest), text)
@@ -57,42 +57,42 @@ def load_approval(site: Site, digest: str) -> Approval | None:
 
 
 def valid_approval(
-    site: Site, digest: str, what: str, requester: str, self_approval: bool
+    context: Context, digest: str, what: str, requester: str, self_approval: bool
 ) -> Approval:
     """The approval of ``what`` that holds now.
 
     RefusedError when there is none, it has expired, another rollout was begun with it, or it is
     the requester's own and ``self_approval`` is False.
     """
-    found = load_approval(site, digest)
+    found = load_approval(context, digest)
     if found is None:
         approves = command("approve", digest=digest)
         raise RefusedError(f"{what} waits for an approval: {approves}")
     if found.expires <= time.time():
         approves = command("approve", digest=digest)
         raise RefusedError(f"the approval of {what} by {found.by} has expired: {approves}")
-    _refuse_used(site, found, what)
+    _refuse_used(context, found, what)
     if not self_approval:
         refuse_own(found.by, requester, what)
     return found
 
 
-def use_approval(site: Site, digest: str, what: str, rollout: str) -> None:
+def use_approval(context: Context, digest: str, what: str, rollout: str) -> None:
     """Let an approval begin this rollout, and no other one after it.
 
     To be called under the claim of the PoP, before the rollout has a record: whoever dies in
     between leaves an approval that can be used. RefusedError if there is none, or it was used.
     """
-    found = load_approval(site, digest)
+    found = load_approval(context, digest)
     if found is None:
         approves = command("approve", digest=digest)
         raise RefusedError(f"{what} waits for an approval: {approves}")
-    _refuse_used(site, found, what)
-    save_approval(site, replace(found, used_by=rollout))
+    _refuse_used(context, found, what)
+    save_approval(context, replace(found, used_by=rollout))
 
 
-def _refuse_used(site: Site, found: Approval, what: str) -> None:
-    if found.used_by and has_record(site, found.used_by):
+def _refuse_used(context: Context, found: Approval, what: str) -> None:
+    if found.used_by and has_record(context, found.used_by):
         approves = command("approve", digest=found.digest)
         raise RefusedError(
             f"the approval of {what} by {found.by} was for one rollout, and {found.used_by} was "

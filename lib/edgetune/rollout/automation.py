@@ -15,8 +15,8 @@ from edgetune import PACK
 from edgetune.documents.head import ENDED, Head
 from edgetune.durations import roughly
 from edgetune.errors import EdgetuneError
+from edgetune.rollout.context import Context
 from edgetune.rollout.heartbeat import GUARD, Heartbeat
-from edgetune.rollout.site import Site
 
 OVERRIDES = f"/opt/stackstorm/overrides/{PACK}.yaml"
 QUIET = 180.0
@@ -41,17 +41,17 @@ def needed_rules(heads: Iterable[Head]) -> dict[str, str]:
     return {**ALWAYS, **SOAKING}
 
 
-def what_is_off(site: Site, needed: Mapping[str, str]) -> list[str]:
+def what_is_off(context: Context, needed: Mapping[str, str]) -> list[str]:
     """In a sentence each: rules that are needed and off, and a guard that does not look."""
-    if site.stackstorm is None or not needed:
+    if context.stackstorm is None or not needed:
         return []
-    return [*_rules_off(site, needed), *_guard_off(site)]
+    return [*_rules_off(context, needed), *_guard_off(context)]
 
 
-def _rules_off(site: Site, needed: Mapping[str, str]) -> list[str]:
+def _rules_off(context: Context, needed: Mapping[str, str]) -> list[str]:
     query = {"pack": PACK, "limit": "100"}
     try:
-        known = site.stackstorm.call("GET", "/rules", params=query) if site.stackstorm else []
+        known = context.stackstorm.call("GET", "/rules", params=query) if context.stackstorm else []
     except EdgetuneError as error:
         return [f"Which rules are on is not known: {error}."]
     on = {rule["name"] for rule in known if rule["pack"] == PACK and rule["enabled"]}
@@ -63,9 +63,9 @@ def _rules_off(site: Site, needed: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _guard_off(site: Site) -> list[str]:
+def _guard_off(context: Context) -> list[str]:
     try:
-        last = site.heartbeats.last(GUARD)
+        last = context.heartbeats.last(GUARD)
     except EdgetuneError as error:
         return [f"Whether the sensor RolloutGuard looks is not known: {error}."]
     why = _quiet(last, time.time())

@@ -52,7 +52,7 @@ def usual_load(opened: Record) -> float:
 
 
 def _samples(opened: Record) -> SampleTable:
-    return opened.site.samples.window(opened.head.pop, *_span(opened))
+    return opened.context.samples.window(opened.head.pop, *_span(opened))
 
 
 def _span(opened: Record) -> tuple[float, float]:
@@ -110,7 +110,7 @@ def _parts(opened: Record, hosts: Sequence[str]) -> Iterator[_Part]:
     exposures = None
     while start < end:
         until = min(start + step, end)
-        samples = opened.site.samples.window(
+        samples = opened.context.samples.window(
             opened.head.pop, start - 2 * interval, until + interval
         )
         inside = samples.between(start, until)

@@ -74,7 +74,7 @@ def machine_of(opened: Record, host: str) -> str:
     BmcError where the record of that cannot be read.
     """
     try:
-        journal = load_journal(opened.site, opened.head.pop, host)
+        journal = load_journal(opened.context, opened.head.pop, host)
     except RefusedError as error:
         raise BmcError("refused", str(error)) from None
     return journal.system if journal.entries else ""
@@ -83,7 +83,7 @@ def machine_of(opened: Record, host: str) -> str:
 def forget(opened: Rollout, names: Sequence[str]) -> None:
     """Drop what the rollout wrote down of hosts that are as they were, or are others by now."""
     for name in names:
-        journal = load_journal(opened.site, opened.head.pop, name)
+        journal = load_journal(opened.context, opened.head.pop, name)
         entry = journal.of(opened.head.id)
         if entry:
             journal.entries.remove(entry)
@@ -95,7 +95,7 @@ def still_set(opened: Record, host: str) -> bool:
 
     RefusedError when its BMC does not tell.
     """
-    journal = load_journal(opened.site, opened.head.pop, host)
+    journal = load_journal(opened.context, opened.head.pop, host)
     entry = journal.of(opened.head.id)
     if entry is None:
         return False
@@ -115,7 +115,7 @@ def still_set(opened: Record, host: str) -> bool:
 
 
 def _told(opened: Record, host: str, verb: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    answer = opened.site.bmcs.ask(opened.hosts([host]), verb, lambda each: request)[host]
+    answer = opened.context.bmcs.ask(opened.hosts([host]), verb, lambda each: request)[host]
     if answer.failed:
         raise RefusedError(f"{host}: its BMC does not tell: {answer.error}")
     return answer.data
@@ -134,7 +134,7 @@ def _to_prove(
     opened: Record, work: Batch, names: Sequence[str]
 ) -> tuple[dict[str, Target], dict[str, HostResult]]:
     """The target of each host, and a failure of each whose journal cannot be read."""
-    journals, unread = load_journals(opened.site, opened.head.pop, names)
+    journals, unread = load_journals(opened.context, opened.head.pop, names)
     back = work.batch_type == "restore"
     return {name: target_of(opened, own, back) for name, own in journals.items()}, unread
 
@@ -163,4 +163,4 @@ def _proof(answer: HostResult) -> HostResult:
 def save_owned(opened: Rollout, journal: BiosJournal) -> None:
     """Keep a journal; FencedError where the rollout has lost its claim."""
     opened.lease.renew()
-    save_journal(opened.site, journal)
+    save_journal(opened.context, journal)

@@ -10,20 +10,20 @@ from typing import Any
 
 from edgetune.inventory import Host
 from edgetune.rollout.bios_journal import load_journals
-from edgetune.rollout.site import Site
+from edgetune.rollout.context import Context
 
 
-def bios_drift(site: Site, pop: str) -> dict[str, list[str]]:
+def bios_drift(context: Context, pop: str) -> dict[str, list[str]]:
     """A text for each host of a PoP that does not hold, or does not tell, what it should."""
-    hosts = [host for host in site.inventory.pop(pop).hosts if host.bmc]
-    journals, unread = load_journals(site, pop, [host.name for host in hosts])
+    hosts = [host for host in context.inventory.pop(pop).hosts if host.bmc]
+    journals, unread = load_journals(context, pop, [host.name for host in hosts])
     tuned = [host for host in hosts if host.name in journals and journals[host.name].entries]
 
     def request(host: Host) -> dict[str, Any]:
         journal = journals[host.name]
         return {"attributes": journal.expected, "ours": {}, "job": "", "system": journal.system}
 
-    answers = {**unread, **site.bmcs.ask(tuned, "check", request)}
+    answers = {**unread, **context.bmcs.ask(tuned, "check", request)}
     return {
         name: [f"BIOS: {answer.error or answer.data['reason']}"]
         for name, answer in answers.items()

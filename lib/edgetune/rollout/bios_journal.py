@@ -18,7 +18,7 @@ from edgetune import PACK
 from edgetune.documents.reading import check_is, decoded, read_document
 from edgetune.errors import RefusedError
 from edgetune.hosts.result import HostResult
-from edgetune.rollout.site import Site
+from edgetune.rollout.context import Context
 from edgetune.rollout.store import value_of
 from edgetune.sanitize import command
 
@@ -110,13 +110,13 @@ class BiosJournal:
         return self.entries[self.entries.index(entry) + 1 :]
 
 
-def load_journal(site: Site, pop: str, host: str) -> BiosJournal:
+def load_journal(context: Context, pop: str, host: str) -> BiosJournal:
     """The journal of a host, empty where nothing was changed.
 
     RefusedError if it is too new, DamagedError if it cannot be read.
     """
     key = _key(pop, host)
-    text = value_of(site.store, key)
+    text = value_of(context.store, key)
     if text is None:
         return BiosJournal(pop, host)
     document = read_document(key, text)
@@ -136,23 +136,23 @@ def load_journal(site: Site, pop: str, host: str) -> BiosJournal:
 
 
 def load_journals(
-    site: Site, pop: str, hosts: Sequence[str]
+    context: Context, pop: str, hosts: Sequence[str]
 ) -> tuple[dict[str, BiosJournal], dict[str, HostResult]]:
     """The journals of hosts, and a failure for each host whose journal cannot be read."""
     journals: dict[str, BiosJournal] = {}
     failed: dict[str, HostResult] = {}
     for host in hosts:
         try:
-            journals[host] = load_journal(site, pop, host)
+            journals[host] = load_journal(context, pop, host)
         except RefusedError as error:
             failed[host] = HostResult(host, error=str(error), reason="failed")
     return journals, failed
 
 
-def save_journal(site: Site, journal: BiosJournal) -> None:
+def save_journal(context: Context, journal: BiosJournal) -> None:
     """Write the journal of a host; for the owner of its PoP only."""
     document = {"schema": SCHEMA, **asdict(journal)}
-    site.store.put(_key(journal.pop, journal.host), json.dumps(document))
+    context.store.put(_key(journal.pop, journal.host), json.dumps(document))
 
 
 def _key(pop: str, host: str) -> str:

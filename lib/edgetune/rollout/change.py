@@ -62,8 +62,8 @@ def settings_request(opened: Record, host: Host) -> dict[str, Any]:
 
 def reach(opened: Record, hosts: Sequence[Host]) -> dict[str, HostResult]:
     """Ask hosts for their facts over and over for ``health_deadline``; failures stay silent."""
-    patience = opened.site.config.health_deadline
-    return opened.site.fleet.ask(hosts, "facts", lambda host: {}, patience=patience)
+    patience = opened.context.config.health_deadline
+    return opened.context.fleet.ask(hosts, "facts", lambda host: {}, patience=patience)
 
 
 def write_answers(

@@ -37,7 +37,7 @@ def drain_report(opened: Record, work: Batch, message: str) -> dict[str, Any]:
         "failed": failed,
         "error": errors,
         "next": "check_drained" if draining else after_drain(opened, work),
-        "retry_after": retry_after(opened.site.config, waited, *_LOOK) if draining else 0,
+        "retry_after": retry_after(opened.context.config, waited, *_LOOK) if draining else 0,
         "message": errors or _waits_for(work, draining) or message,
     }
 
@@ -59,13 +59,13 @@ def keep_out(opened: Rollout, work: Batch, names: Sequence[str]) -> None:
     ours = [host for host in opened.hosts(names) if work.hosts[host.name].lb_before == ADMITTED]
     if not ours:
         return
-    driver = opened.site.load_balancer(opened.pop)
+    driver = opened.context.load_balancer(opened.pop)
     servers = known_servers(opened, driver, [host.name for host in ours])
     forgotten = [host for host in ours if not servers[host.server].withdrawn]
     for host in forgotten:
         opened.lease.permit()
         driver.isolate(host.server)
-    deadline = time.monotonic() + opened.site.config.health_deadline
+    deadline = time.monotonic() + opened.context.config.health_deadline
     names = [host.name for host in forgotten]
     while names and (
         _carry(opened, names) or not leaving(opened.pop, driver.servers()).isdisjoint(names)

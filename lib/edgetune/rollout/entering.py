@@ -13,11 +13,11 @@ def enter_state(opened: Rollout, state: str, owner: str, requested_by: str, reas
     RefusedError if that state cannot follow. Of two callers with the same epoch one wins, the
     other gets FencedError.
     """
-    head, site = opened.head, opened.site
+    head, context = opened.head, opened.context
     before, epoch = head.state, head.epoch
     head.enter(state, requested_by, reason)
-    ttl = site.config.claim_ttl
-    head.epoch = site.claims.take(head.pop, head.id, ttl, after=epoch, above=epoch).epoch
+    ttl = context.config.claim_ttl
+    head.epoch = context.claims.take(head.pop, head.id, ttl, after=epoch, above=epoch).epoch
     head.owner = owner or head.owner
     if state != before:
         head.recoveries = 0

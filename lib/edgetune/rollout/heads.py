@@ -10,7 +10,7 @@ from edgetune.documents.head import ID, LARGEST_EPOCH, Head, head_key, read_head
 from edgetune.documents.reading import read_document
 from edgetune.documents.schema import is_other_schema
 from edgetune.errors import DamagedError, RefusedError
-from edgetune.rollout.site import Site
+from edgetune.rollout.context import Context
 
 
 @dataclass(frozen=True)
@@ -44,21 +44,21 @@ class Unreadable:
         return self.may_be_on(head.pop) and self.state != "rolled_back" and not earlier
 
 
-def has_record(site: Site, rollout: str) -> bool:
+def has_record(context: Context, rollout: str) -> bool:
     """Whether there is a record of that rollout, be it one that cannot be read."""
-    return site.store.get(head_key(rollout)) is not None
+    return context.store.get(head_key(rollout)) is not None
 
 
-def all_heads(site: Site) -> list[Head]:
+def all_heads(context: Context) -> list[Head]:
     """Heads of all rollouts that can be read, oldest first."""
-    return read_heads(site)[0]
+    return read_heads(context)[0]
 
 
-def read_heads(site: Site) -> tuple[list[Head], list[Unreadable]]:
+def read_heads(context: Context) -> tuple[list[Head], list[Unreadable]]:
     """Heads of all rollouts, oldest first, and those that cannot be read."""
     heads, unreadable = [], []
     prefix = head_key("")
-    for key, text in site.store.list(prefix).items():
+    for key, text in context.store.list(prefix).items():
         rollout = key[len(prefix) :]
         try:
             heads.append(read_head(rollout, text))

@@ -7,21 +7,21 @@ from collections.abc import Sequence
 
 from edgetune.inventory import Host, Pop
 from edgetune.metrics.source import Sampled
-from edgetune.rollout.site import Site
+from edgetune.rollout.context import Context
 from edgetune.sanitize import one_line
 
 REQUESTS = 3
 _LONGEST = 300
 
 
-def sick_services(site: Site, pop: Pop, hosts: Sequence[Host]) -> dict[str, str]:
+def sick_services(context: Context, pop: Pop, hosts: Sequence[Host]) -> dict[str, str]:
     """By host, what its service was seen to do where it did not answer well every time.
 
     Empty for a PoP without a health check. Its hosts are asked, whatever else samples them.
     """
     if not pop.health:
         return {}
-    parts = site.metric_source("hosts").sample(dict.fromkeys(hosts, pop), REQUESTS)
+    parts = context.metric_source("hosts").sample(dict.fromkeys(hosts, pop), REQUESTS)
     seen = {host: _seen(pop, own) for part in parts for host, own in part.items()}
     return {host.name: seen[host] for host in hosts if seen[host]}
 

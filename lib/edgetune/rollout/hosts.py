@@ -31,8 +31,8 @@ def ask_hosts(
         opened.lease.permit()
         return {"epoch": opened.head.epoch, **request(host)}
 
-    patience = opened.site.config.health_deadline if patient else 0
-    return opened.site.fleet.ask(opened.hosts(names), verb, permitted, timeout, patience)
+    patience = opened.context.config.health_deadline if patient else 0
+    return opened.context.fleet.ask(opened.hosts(names), verb, permitted, timeout, patience)
 
 
 def ask_bmcs(
@@ -50,4 +50,4 @@ def ask_bmcs(
     if not names:
         return {}
     hosts = opened.hosts(names)
-    return opened.site.bmcs.ask(hosts, verb, permitted, permit=opened.lease.permit)
+    return opened.context.bmcs.ask(hosts, verb, permitted, permit=opened.lease.permit)

@@ -17,7 +17,7 @@ import json
 from edgetune import CAMPAIGN_SCHEMA, PACK
 from edgetune.documents.reading import read_document
 from edgetune.errors import DamagedError, RefusedError, StoreError
-from edgetune.rollout.site import Site
+from edgetune.rollout.context import Context
 from edgetune.rollout.store import value_of
 from edgetune.sanitize import command
 
@@ -27,9 +27,9 @@ RESUMED_KEY = f"{PACK}.resumed"
 _OFF = ("", "false", "0", "no")
 
 
-def stopped_by(site: Site) -> str:
+def stopped_by(context: Context) -> str:
     """Why everything is stopped; nothing while it is not."""
-    text, value = (value_of(site.store, key) for key in (RESUMED_KEY, STOP_KEY))
+    text, value = (value_of(context.store, key) for key in (RESUMED_KEY, STOP_KEY))
     if text is None:
         why = (value or "").strip()
         return "" if why.lower() in _OFF else why
@@ -39,11 +39,11 @@ def stopped_by(site: Site) -> str:
     return _told(value, stop)
 
 
-def refuse_if_stopped(site: Site) -> None:
+def refuse_if_stopped(context: Context) -> None:
     """RefusedError while everything is stopped."""
-    why = stopped_by(site)
+    why = stopped_by(context)
     if why:
-        take_permit_away(site, why)
+        take_permit_away(context, why)
         permits = f"{command('resume_all')} permits changes"
         raise RefusedError(f"everything is stopped ({STOP_KEY}: {why}); {permits}")
 
@@ -56,20 +56,20 @@ def _told(value: str | None, stop: str) -> str:
     return given
 
 
-def take_permit_away(site: Site, why: str) -> None:
+def take_permit_away(context: Context, why: str) -> None:
     """Remember a stop where those who may only stop cannot write."""
-    text = value_of(site.store, RESUMED_KEY)
+    text = value_of(context.store, RESUMED_KEY)
     if text is not None and not _kept(text)[0]:
         return
     # The stop stands in any case; a user who may not write this key has stopped all the same.
     with contextlib.suppress(StoreError):
-        keep_permit(site, "", why)
+        keep_permit(context, "", why)
 
 
-def keep_permit(site: Site, permit: str, stop: str) -> None:
+def keep_permit(context: Context, permit: str, stop: str) -> None:
     """Write the permit down, or the stop that took it away."""
     document = {"schema": CAMPAIGN_SCHEMA, "permit": permit, "stop": stop}
-    site.store.put(RESUMED_KEY, json.dumps(document))
+    context.store.put(RESUMED_KEY, json.dumps(document))
 
 
 def _kept(text: str) -> tuple[str, str]:

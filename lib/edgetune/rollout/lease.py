@@ -20,9 +20,9 @@ from edgetune.documents.look import Look
 from edgetune.documents.reading import digest_of
 from edgetune.errors import FencedError, RefusedError
 from edgetune.rollout.claims import Claim
+from edgetune.rollout.context import Context
 from edgetune.rollout.kill_switch import refuse_if_stopped
 from edgetune.rollout.record import Record, baseline_key, look_key, read_rollout
-from edgetune.rollout.site import Site
 
 # How long a look at the kill switch and the claim holds for further side effects, in seconds.
 _PERMIT_HOLDS = 1.0
@@ -42,11 +42,11 @@ class Lease:
 
     def renew(self) -> None:
         """Keep the claim; FencedError if somebody else owns the rollout by now, and who."""
-        site, head = self.record.site, self.record.head
+        context, head = self.record.context, self.record.head
         try:
-            site.claims.renew(head.pop, self.claim, site.config.claim_ttl)
+            context.claims.renew(head.pop, self.claim, context.config.claim_ttl)
         except FencedError as error:
-            raise FencedError(f"{error}{_who_goes_on(site, head.id)}") from None
+            raise FencedError(f"{error}{_who_goes_on(context, head.id)}") from None
 
     def permit(self) -> None:
         """To be called before every side effect: our claim still holds, nothing is stopped.
@@ -57,26 +57,26 @@ class Lease:
         if time.monotonic() - self._permitted_at < _PERMIT_HOLDS:
             return
         self.renew()
-        refuse_if_stopped(self.record.site)
+        refuse_if_stopped(self.record.context)
         self._permitted_at = time.monotonic()
 
 
 class Rollout(Record):
     """A record that its owner changes: each write renews the lease, and fails once it is lost."""
 
-    def __init__(self, site: Site, head: Head) -> None:
-        super().__init__(site, head)
+    def __init__(self, context: Context, head: Head) -> None:
+        super().__init__(context, head)
         self.lease = Lease(self)
 
     def save(self) -> None:
         """Write the head, as its owner only."""
         self.lease.renew()
-        self.site.store.put(head_key(self.head.id), self.head.document())
+        self.context.store.put(head_key(self.head.id), self.head.document())
 
     def save_batch(self, batch: Batch) -> None:
         """Write a batch's document, as its owner only."""
         self.lease.renew()
-        self.site.store.put(batch_key(self.head.id, batch.number), batch.document())
+        self.context.store.put(batch_key(self.head.id, batch.number), batch.document())
 
     def move(self, batch: Batch, names: Sequence[str], step: str) -> None:
         """Write down that these hosts are now at ``step``."""
@@ -96,24 +96,24 @@ class Rollout(Record):
         document = json.loads(
             json.dumps({"schema": RECORD_SCHEMA, "rollout": self.head.id, **body})
         )
-        self.site.store.put(key, json.dumps({**document, "digest": digest_of(document)}))
+        self.context.store.put(key, json.dumps({**document, "digest": digest_of(document)}))
 
 
-def as_owner(site: Site, rollout: str) -> Rollout:
+def as_owner(context: Context, rollout: str) -> Rollout:
     """A rollout to act on under the epoch of its record; the first write tells whether it holds.
 
     Errors as of ``read_rollout``.
     """
-    return Rollout(site, read_rollout(site, rollout).head)
+    return Rollout(context, read_rollout(context, rollout).head)
 
 
-def open_rollout(site: Site, rollout: str, epoch: int) -> Rollout:
+def open_rollout(context: Context, rollout: str, epoch: int) -> Rollout:
     """A rollout to act on, called before every side effect.
 
     FencedError if ``epoch`` is not the claim's any more, RefusedError while everything is
     stopped; the claim is renewed.
     """
-    opened = as_owner(site, rollout)
+    opened = as_owner(context, rollout)
     if epoch < opened.head.epoch:
         # Claims that lost their last write know nothing of who came later; the record does.
         lost = f"{rollout}, epoch {epoch}, has lost its claim on {opened.head.pop}"
@@ -124,20 +124,20 @@ def open_rollout(site: Site, rollout: str, epoch: int) -> Rollout:
     return opened
 
 
-def idle_time(site: Site, pop: str) -> float:
+def idle_time(context: Context, pop: str) -> float:
     """Seconds since the owner of a PoP made its last step: each one renews the claim."""
-    return idle_times(site, [pop])[pop]
+    return idle_times(context, [pop])[pop]
 
 
-def idle_times(site: Site, pops: Sequence[str]) -> dict[str, float]:
+def idle_times(context: Context, pops: Sequence[str]) -> dict[str, float]:
     """The same of several PoPs, all at one moment, so that they can be put in order."""
-    left = site.claims.expiries(pops)
-    return {pop: site.config.claim_ttl - left[pop] for pop in pops}
+    left = context.claims.expiries(pops)
+    return {pop: context.config.claim_ttl - left[pop] for pop in pops}
 
 
-def _who_goes_on(site: Site, rollout: str) -> str:
+def _who_goes_on(context: Context, rollout: str) -> str:
     """Who moved a rollout on since, for the line that tells somebody else that it ends there."""
-    text = site.store.get(head_key(rollout))
+    text = context.store.get(head_key(rollout))
     try:
         head = read_head(rollout, text) if text is not None else None
     except RefusedError:

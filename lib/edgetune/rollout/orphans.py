@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from edgetune.documents.head import Head
 from edgetune.errors import RefusedError
+from edgetune.rollout.context import Context
 from edgetune.rollout.heartbeat import SILENT
 from edgetune.rollout.lease import Rollout, idle_time
-from edgetune.rollout.site import Site
 
 
-def is_orphaned(site: Site, head: Head) -> bool:
+def is_orphaned(context: Context, head: Head) -> bool:
     """Whether somebody should be carrying the rollout on, and nobody is.
 
     That is seen when StackStorm still runs its owner, and the owner's action is dead; else after
@@ -19,13 +19,13 @@ def is_orphaned(site: Site, head: Head) -> bool:
     if not head.wants_a_workflow:
         return False
     try:
-        interval: float = Rollout(site, head).plan.options.interval
+        interval: float = Rollout(context, head).plan.options.interval
     except RefusedError:
         # A damaged plan must not hide the other orphans.
         interval = 0
-    idle = idle_time(site, head.pop)
-    if idle >= site.config.claim_ttl or idle > site.config.owner_timeout + interval:
+    idle = idle_time(context, head.pop)
+    if idle >= context.config.claim_ttl or idle > context.config.owner_timeout + interval:
         return True
-    if idle <= SILENT or not site.executions:
+    if idle <= SILENT or not context.executions:
         return False
-    return head.owner in site.executions.dead_workflows
+    return head.owner in context.executions.dead_workflows

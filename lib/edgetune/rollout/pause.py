@@ -20,8 +20,8 @@ from edgetune.documents.reading import decoded, read_document
 from edgetune.errors import DamagedError, RefusedError
 from edgetune.freezes import in_force, read_written
 from edgetune.report.text import clock
+from edgetune.rollout.context import Context
 from edgetune.rollout.heads import all_heads
-from edgetune.rollout.site import Site
 from edgetune.rollout.store import value_of
 from edgetune.sanitize import command
 
@@ -44,16 +44,16 @@ class Pause:
         return f"by {self.by or 'unknown'}" + (f": {self.reason}" if self.reason else "")
 
 
-def refuse_if_paused(site: Site, pop: str) -> None:
+def refuse_if_paused(context: Context, pop: str) -> None:
     """RefusedError while a PoP is paused."""
-    why = why_paused(site, pop)
+    why = why_paused(context, pop)
     if why:
         raise RefusedError(f"{why}; {command('resume_pop', pop=pop)} lets it go on")
 
 
-def why_paused(site: Site, pop: str) -> str:
+def why_paused(context: Context, pop: str) -> str:
     """That a PoP is paused, by whom and why; nothing if it is not."""
-    return pause_text(pop, pauses_of(site, pop))
+    return pause_text(pop, pauses_of(context, pop))
 
 
 def why_frozen(head: Head) -> str:
@@ -68,19 +68,19 @@ def pause_text(pop: str, pauses: Mapping[str, Pause]) -> str:
     return f"{pop} is paused ({causes_text(standing)})" if standing else ""
 
 
-def pauses_of(site: Site, pop: str) -> dict[str, Pause]:
+def pauses_of(context: Context, pop: str) -> dict[str, Pause]:
     """The pauses of a PoP by cause, also those that were lifted."""
     keys = {cause: _key(cause, pop) for cause in CAUSES}
-    texts = {cause: value_of(site.store, key) for cause, key in keys.items()}
+    texts = {cause: value_of(context.store, key) for cause, key in keys.items()}
     return {cause: _load(keys[cause], text) for cause, text in texts.items() if text is not None}
 
 
-def all_pauses(site: Site) -> dict[str, dict[str, Pause]]:
+def all_pauses(context: Context) -> dict[str, dict[str, Pause]]:
     """The same by PoP."""
     found: dict[str, dict[str, Pause]] = {}
     for cause in CAUSES:
         prefix = _key(cause, "")
-        for key, text in site.store.list(prefix).items():
+        for key, text in context.store.list(prefix).items():
             found.setdefault(key[len(prefix) :], {})[cause] = _load(key, text)
     return found
 
@@ -95,9 +95,9 @@ def causes_text(pauses: Mapping[str, Pause]) -> str:
     return "; ".join(f"{cause}, {pause.text}" for cause, pause in pauses.items())
 
 
-def save_pause(site: Site, pop: str, cause: str, pause: Pause) -> None:
+def save_pause(context: Context, pop: str, cause: str, pause: Pause) -> None:
     """Keep a pause in place of the last one of its cause."""
-    site.store.put(_key(cause, pop), json.dumps({"schema": _SCHEMA, **asdict(pause)}))
+    context.store.put(_key(cause, pop), json.dumps({"schema": _SCHEMA, **asdict(pause)}))
 
 
 def _load(key: str, text: str) -> Pause:
@@ -114,12 +114,12 @@ def _key(cause: str, pop: str) -> str:
     return f"{PACK}.pause.{cause}.{pop}"
 
 
-def pause_answer(site: Site, pop: str, changed: bool, message: str) -> dict[str, Any]:
+def pause_answer(context: Context, pop: str, changed: bool, message: str) -> dict[str, Any]:
     """The result of an action that pauses or resumes.
 
     ``channel`` is that of the rollout which waits, or goes on, by what changed.
     """
-    heads = all_heads(site) if changed else []
+    heads = all_heads(context) if changed else []
     channels = [head.channel for head in heads if head.pop == pop and head.state not in ENDED]
     channel = channels[-1] if channels else ""
     return {"pop": pop, "changed": changed, "channel": channel, "message": message}

@@ -15,8 +15,8 @@ from edgetune.inventory import Host, Pop
 from edgetune.plan import make_plan, settings_by_agent, settings_by_bmc
 from edgetune.rendering import misfits, render
 from edgetune.rollout.bios_journal import load_journal
+from edgetune.rollout.context import Context
 from edgetune.rollout.preflight import Finding, Subject, refuse_unfit
-from edgetune.rollout.site import Site
 from edgetune.rollout.unreadable import refuse_unreadable
 from edgetune.tuning import Tuning
 from edgetune.vocabulary.kinds import KINDS
@@ -29,13 +29,13 @@ _UNPROVEN = (
 _NO_WAY = "it offers no reset that restarts, but for what force_restart allows"
 
 
-def make_for(site: Site, pop_name: str, tuning_name: str, options: Options) -> Plan:
+def make_for(context: Context, pop_name: str, tuning_name: str, options: Options) -> Plan:
     """The plan for the hosts as they are now, not kept; RefusedError if there can be none."""
-    return plan_and_notes(site, pop_name, tuning_name, options)[0]
+    return plan_and_notes(context, pop_name, tuning_name, options)[0]
 
 
 def plan_and_notes(
-    site: Site,
+    context: Context,
     pop_name: str,
     tuning_name: str,
     options: Options,
@@ -49,23 +49,23 @@ def plan_and_notes(
     """
     if not pop_name or not tuning_name:
         raise InputError("parameter", "tuning" if pop_name else "pop", "is missing")
-    pop = site.inventory.pop(pop_name)
-    tuning = site.tuning(tuning_name)
+    pop = context.inventory.pop(pop_name)
+    tuning = context.tuning(tuning_name)
     for name in options.exclude:
         pop.host(name)
     hosts = [host for host in pop.hosts if host.name not in options.exclude]
-    refuse_unreadable(site, pop.name)
-    subject = Subject(site, pop, hosts)
+    refuse_unreadable(context, pop.name)
+    subject = Subject(context, pop, hosts)
     notes = refuse_unfit(subject)
     facts = {name: answer.data for name, answer in subject.facts.items()}
     _refuse_other_version(tuning, facts)
-    _refuse_other_bios(site, pop, tuning, hosts)
+    _refuse_other_bios(context, pop, tuning, hosts)
     _refuse_misfits(tuning, facts)
     rendered = _render(tuning, facts)
     _refuse_without_bios(pop, tuning, hosts, facts)
-    seen = _seen_by_agents(site, tuning, hosts, rendered)
-    bmcs, silent = _told_by_bmcs(site, tuning, hosts, rendered)
-    _refuse_other_machines(site, pop, tuning, facts, bmcs)
+    seen = _seen_by_agents(context, tuning, hosts, rendered)
+    bmcs, silent = _told_by_bmcs(context, tuning, hosts, rendered)
+    _refuse_other_machines(context, pop, tuning, facts, bmcs)
     for name, told in bmcs.items():
         seen[name] = [*told.get("settings", []), *seen.get(name, [])]
     restarts = {
@@ -84,7 +84,7 @@ def plan_and_notes(
 
 
 def _seen_by_agents(
-    site: Site,
+    context: Context,
     tuning: Tuning,
     hosts: Sequence[Host],
     rendered: Mapping[str, Sequence[Mapping[str, Any]]],
@@ -95,12 +95,12 @@ def _seen_by_agents(
         for name, settings in own.items()
         if settings
     }
-    answers = _ask(site, [host for host in hosts if host.name in requests], "plan", requests)
+    answers = _ask(context, [host for host in hosts if host.name in requests], "plan", requests)
     return {name: list(answer["settings"]) for name, answer in answers.items()}
 
 
 def _told_by_bmcs(
-    site: Site,
+    context: Context,
     tuning: Tuning,
     hosts: Sequence[Host],
     rendered: Mapping[str, Sequence[Mapping[str, Any]]],
@@ -116,8 +116,8 @@ def _told_by_bmcs(
     others = [host for host in hosts if host.bmc and host not in setting]
     asked = others if tuning.disruption == "reboot" else []
     # Whoever has no BMC to ask needs no CA file either.
-    seen = site.bmcs.ask(setting, "plan", lambda host: request[host.name]) if setting else {}
-    told = site.bmcs.ask(asked, "facts", lambda host: {}) if asked else {}
+    seen = context.bmcs.ask(setting, "plan", lambda host: request[host.name]) if setting else {}
+    told = context.bmcs.ask(asked, "facts", lambda host: {}) if asked else {}
     silent = [_cannot_restart(a.host, str(a.error)) for a in told.values() if a.failed]
     known = {name: answer.data for name, answer in told.items() if not answer.failed}
     return {**_all_of(seen), **known}, silent
@@ -150,7 +150,7 @@ def _as_approved(
 
 
 def _refuse_other_machines(
-    site: Site,
+    context: Context,
     pop: Pop,
     tuning: Tuning,
     facts: Mapping[str, Mapping[str, Any]],
@@ -170,7 +170,7 @@ def _refuse_other_machines(
         raise RefusedError(_few(found))
     for name, data in answers.items() if _sets_bios(tuning) else ():
         try:
-            load_journal(site, pop.name, name).refuse_another(data["system"])
+            load_journal(context, pop.name, name).refuse_another(data["system"])
         except RefusedError as error:
             raise RefusedError(f"{name}: {error}") from None
 
@@ -201,10 +201,10 @@ def _refuse_without_bios(
 
 
 def _ask(
-    site: Site, hosts: Sequence[Host], verb: str, requests: Mapping[str, Mapping[str, Any]]
+    context: Context, hosts: Sequence[Host], verb: str, requests: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Mapping[str, Any]]:
     """Every host's answer; a plan needs all of them, so one failure refuses it."""
-    return _all_of(site.fleet.ask(hosts, verb, lambda host: requests.get(host.name, {})))
+    return _all_of(context.fleet.ask(hosts, verb, lambda host: requests.get(host.name, {})))
 
 
 def _all_of(answers: Mapping[str, HostResult]) -> dict[str, Mapping[str, Any]]:
@@ -224,9 +224,9 @@ def _refuse_other_version(tuning: Tuning, facts: Mapping[str, Mapping[str, Any]]
             )
 
 
-def _refuse_other_bios(site: Site, pop: Pop, tuning: Tuning, hosts: Sequence[Host]) -> None:
+def _refuse_other_bios(context: Context, pop: Pop, tuning: Tuning, hosts: Sequence[Host]) -> None:
     for host in hosts if _sets_bios(tuning) else ():
-        stands = load_journal(site, pop.name, host.name).standing(tuning.name)
+        stands = load_journal(context, pop.name, host.name).standing(tuning.name)
         if stands and stands.digest != tuning.digest:
             raise RefusedError(
                 f"{host.name}: another version of {tuning.name} stands in its BIOS, of rollout "

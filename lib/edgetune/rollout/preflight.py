@@ -19,13 +19,13 @@ from edgetune.hosts.result import HostResult
 from edgetune.inventory import HEALTH_TLS, Host, Pop
 from edgetune.report.findings import findings_text
 from edgetune.report.text import listed
+from edgetune.rollout.context import Context
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.health import sick_services
 from edgetune.rollout.identity import prove_machines
 from edgetune.rollout.in_service import state_of
 from edgetune.rollout.kill_switch import stopped_by
 from edgetune.rollout.pause import why_paused
-from edgetune.rollout.site import Site
 from edgetune.sanitize import command, one_line
 from edgetune.traffic import Server
 
@@ -52,15 +52,15 @@ class Finding:
 class Subject:
     """The hosts that are looked at, with what they and their load balancer say; asked once."""
 
-    def __init__(self, site: Site, pop: Pop, hosts: Sequence[Host]) -> None:
-        self.site, self.pop, self.hosts = site, pop, hosts
+    def __init__(self, context: Context, pop: Pop, hosts: Sequence[Host]) -> None:
+        self.context, self.pop, self.hosts = context, pop, hosts
         self._asked = (0.0, 0.0)
 
     @cached_property
     def facts(self) -> Mapping[str, HostResult]:
         """What every host answers to ``facts``."""
         started = time.time()
-        answers = self.site.fleet.ask(self.hosts, "facts", lambda host: {})
+        answers = self.context.fleet.ask(self.hosts, "facts", lambda host: {})
         self._asked = (started, time.time())
         return answers
 
@@ -72,7 +72,7 @@ class Subject:
     @cached_property
     def servers(self) -> Mapping[str, Server]:
         """What the load balancer says; DrainError if it does not."""
-        return self.site.load_balancer(self.pop).servers()
+        return self.context.load_balancer(self.pop).servers()
 
     @cached_property
     def proven(self) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
@@ -87,19 +87,19 @@ Check = Callable[[Subject], Iterable[Finding]]
 
 def check_claim(subject: Subject) -> Iterable[Finding]:
     """The PoP is nobody else's, and the claims store would take a claim."""
-    site, pop = subject.site, subject.pop.name
-    refusal = site.claims.refuses_changes()
+    context, pop = subject.context, subject.pop.name
+    refusal = context.claims.refuses_changes()
     if refusal:
         yield Finding(f"claims cannot be written: {refusal}", "mend the claims store")
-    unfinished = [h for h in all_heads(site) if h.pop == pop and h.state not in ENDED]
+    unfinished = [h for h in all_heads(context) if h.pop == pop and h.state not in ENDED]
     for head in unfinished:
         back = command("roll_back_pop", rollout=head.id)
         advice = f"wait for its end, or take it back: {back}"
         what = f"{pop} is held by rollout {head.id} ({head.state})"
         yield Finding(what, advice, refuses=False)
-    holder = site.claims.holder(pop)
+    holder = context.claims.holder(pop)
     if holder is not None and holder.rollout not in [head.id for head in unfinished]:
-        left = site.claims.expiries([pop])[pop]
+        left = context.claims.expiries([pop])[pop]
         what = f"{pop} is claimed by rollout {holder.rollout} for {duration(round(left))}"
         shows = command("rollout_status", rollout=holder.rollout)
         yield Finding(what, f"wait; {shows} shows it", refuses=False)
@@ -107,17 +107,17 @@ def check_claim(subject: Subject) -> Iterable[Finding]:
 
 def check_permission(subject: Subject) -> Iterable[Finding]:
     """Nobody has stopped everything, or paused the PoP."""
-    stopped = stopped_by(subject.site)
+    stopped = stopped_by(subject.context)
     if stopped:
         yield Finding(f"everything is stopped: {stopped}", command("resume_all"), refuses=False)
-    paused = why_paused(subject.site, subject.pop.name)
+    paused = why_paused(subject.context, subject.pop.name)
     if paused:
         yield Finding(paused, command("resume_pop", pop=subject.pop.name), refuses=False)
 
 
 def check_load_balancer(subject: Subject) -> Iterable[Finding]:
     """The load balancer obeys, and sends requests to every host."""
-    driver = subject.site.load_balancer(subject.pop)
+    driver = subject.context.load_balancer(subject.pop)
     refusal = driver.refuses_changes()
     if refusal:
         yield Finding(refusal, driver.advice)
@@ -144,7 +144,7 @@ def out_of_service(subject: Subject) -> Iterable[Finding]:
 
 def check_hosts(subject: Subject) -> Iterable[Finding]:
     """Every host answers over SSH, and none is held by a rollout."""
-    for head in all_heads(subject.site):
+    for head in all_heads(subject.context):
         for host in subject.hosts:
             if head.pop == subject.pop.name and host.name in head.quarantined:
                 # The same for all hosts of a rollout, which are told together.
@@ -193,12 +193,12 @@ def check_health(subject: Subject) -> Iterable[Finding]:
 def sick_twice(subject: Subject) -> Mapping[str, str]:
     """Hosts whose health check failed, and failed again a moment later; with what was seen."""
     answering = [h for h in subject.hosts if not subject.facts[h.name].failed]
-    sick = sick_services(subject.site, subject.pop, answering)
+    sick = sick_services(subject.context, subject.pop, answering)
     if not sick:
         return {}
     time.sleep(_AGAIN)
     again = [host for host in answering if host.name in sick]
-    return sick_services(subject.site, subject.pop, again)
+    return sick_services(subject.context, subject.pop, again)
 
 
 def check_clocks(subject: Subject) -> Iterable[Finding]:

@@ -34,7 +34,7 @@ def take_out_quarantined(opened: Rollout, work: Batch) -> None:
     whys: dict[str, str] = {}
     if ours:
         try:
-            whys = _take_out(opened, work, opened.site.load_balancer(opened.pop), ours)
+            whys = _take_out(opened, work, opened.context.load_balancer(opened.pop), ours)
         except DrainError as error:
             whys = dict.fromkeys(ours, str(error))
         # The check of a host that has to serve on must not fail.
@@ -82,7 +82,7 @@ def look_at_quarantined(
     if not names:
         return
     try:
-        servers = opened.site.load_balancer(opened.pop).servers()
+        servers = opened.context.load_balancer(opened.pop).servers()
         # A host may have left the inventory since.
         known = {host.name: servers.get(host.server) for host in opened.pop.hosts}
         found = {name: _found(opened.head.quarantined[name], known.get(name)) for name in names}

@@ -44,7 +44,7 @@ def own_sessions(opened: Rollout, names: Sequence[str]) -> Mapping[str, HostResu
     """How many ``sessions`` hosts count themselves; nothing is changed."""
     request = {"ports": list(opened.pop.ports)}
     hosts = opened.hosts(names)
-    return opened.site.fleet.ask(hosts, "sessions", lambda host: request) if hosts else {}
+    return opened.context.fleet.ask(hosts, "sessions", lambda host: request) if hosts else {}
 
 
 def proven_by_effect(
@@ -152,7 +152,7 @@ def _contradiction(
             "since it was told over SSH to say not ready, the load balancer's check of "
             f"{', '.join(fell)} fails, which was in service"
         )
-    late = opened.site.config.health_deadline
+    late = opened.context.config.health_deadline
     if any(steady_clock.now() - work.hosts[name].told_at > late for name in unproven):
         return (
             "was told over SSH to say not ready, and its check by the load balancer did not fail "

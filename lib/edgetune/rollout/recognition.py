@@ -29,7 +29,7 @@ def without_strangers(
     before anything is done to it.
     """
     back = work.batch_type == "restore"
-    patience = 0 if back else opened.site.config.health_deadline
+    patience = 0 if back else opened.context.config.health_deadline
     answers = _facts(opened, names, patience)
     silent = {name: str(answer.error) for name, answer in answers.items() if answer.failed}
     wrong = _strangers(opened, work, servers, answers)
@@ -44,7 +44,7 @@ def recognised(
     opened: Rollout, work: Batch, driver: DrainDriver, names: Sequence[str]
 ) -> list[str]:
     """Those of a rollback that answer as the plan's machines: some were silent before."""
-    answers = _facts(opened, names, opened.site.config.health_deadline)
+    answers = _facts(opened, names, opened.context.config.health_deadline)
     _fail_strangers(opened, work, _strangers(opened, work, driver.servers(), answers))
     for name in work.at("draining"):
         answer = answers.get(name)
@@ -55,7 +55,7 @@ def recognised(
 
 def _facts(opened: Record, names: Sequence[str], patience: float) -> dict[str, HostResult]:
     hosts = opened.hosts(names)
-    return opened.site.fleet.ask(hosts, "facts", lambda host: {}, patience=patience)
+    return opened.context.fleet.ask(hosts, "facts", lambda host: {}, patience=patience)
 
 
 def _strangers(

@@ -29,22 +29,22 @@ from edgetune.documents.schema import refuse_schema
 from edgetune.errors import InputError, RefusedError
 from edgetune.inventory import NAME, Host, Pop
 from edgetune.plan import settings_by_bmc
+from edgetune.rollout.context import Context
 from edgetune.rollout.heads import read_heads
-from edgetune.rollout.site import Site
 from edgetune.rollout.unreadable import is_released
 
 
 class Record:
     """What is known of one rollout: its head, plan, PoP, batches, baseline and looks."""
 
-    def __init__(self, site: Site, head: Head) -> None:
-        self.site = site
+    def __init__(self, context: Context, head: Head) -> None:
+        self.context = context
         self.head = head
 
     @cached_property
     def plan(self) -> Plan:
         """The plan that is being carried out."""
-        return load_plan(self.site, self.head.plan)
+        return load_plan(self.context, self.head.plan)
 
     @cached_property
     def drains(self) -> bool:
@@ -53,20 +53,20 @@ class Record:
         if goes_back and self.sets_bios:
             # A BIOS that held all of it already may go back now: a tuning below it is gone.
             return True
-        heads, unreadable = read_heads(self.site)
+        heads, unreadable = read_heads(self.context)
         above = [each for each in unreadable if goes_back and each.may_stand_on(self.head)]
-        if not all(is_released(self.site, each) for each in above):
+        if not all(is_released(self.context, each) for each in above):
             # It may be one that drains.
             return True
         later = [head for head in heads if head.created > self.head.created]
         standing = [head for head in later if (head.pop, head.state) == (self.head.pop, "complete")]
-        plans = [self.plan, *(load_plan(self.site, head.plan) for head in standing)]
+        plans = [self.plan, *(load_plan(self.context, head.plan) for head in standing)]
         return any(plan.disruption != "live" for plan in plans)
 
     @cached_property
     def pop(self) -> Pop:
         """The PoP as the inventory has it now."""
-        return self.site.inventory.pop(self.head.pop)
+        return self.context.inventory.pop(self.head.pop)
 
     @cached_property
     def sets_bios(self) -> bool:
@@ -91,7 +91,7 @@ class Record:
     def batches(self) -> Iterator[Batch]:
         """Every batch there is or will be, the planned ones first."""
         planned = len(self.plan.every_batch)
-        kept = self.site.store.list(batch_key(self.head.id))
+        kept = self.context.store.list(batch_key(self.head.id))
         for number in range(planned + self.head.restore_batches):
             yield self._batch(number, kept.get(batch_key(self.head.id, number)))
 
@@ -100,7 +100,7 @@ class Record:
 
         InputError if there is none, DamagedError if its document cannot be read.
         """
-        return self._batch(number, self.site.store.get(batch_key(self.head.id, number)))
+        return self._batch(number, self.context.store.get(batch_key(self.head.id, number)))
 
     def _batch(self, number: int, text: str | None) -> Batch:
         if text is not None:
@@ -135,7 +135,7 @@ class Record:
 
     def _document(self, key: str) -> dict[str, Any] | None:
         """What is stored there, without what tells that it is whole and of this rollout."""
-        text = self.site.store.get(key)
+        text = self.context.store.get(key)
         if text is None:
             return None
         document = read_document(key, text)
@@ -157,22 +157,22 @@ def look_key(rollout: str, number: int) -> str:
     return f"{PACK}.look.{rollout}.{number}"
 
 
-def load_plan(site: Site, digest: str) -> Plan:
+def load_plan(context: Context, digest: str) -> Plan:
     """A stored plan; RefusedError if it is not there or damaged."""
     known = re.fullmatch(r"sha256:[0-9a-f]{16}", digest)
-    return read_plan(site.store.get(f"{PACK}.plan.{digest}") if known else None, digest)
+    return read_plan(context.store.get(f"{PACK}.plan.{digest}") if known else None, digest)
 
 
-def save_plan(site: Site, plan: Plan) -> None:
+def save_plan(context: Context, plan: Plan) -> None:
     """Keep a plan under its digest."""
-    site.store.put(f"{PACK}.plan.{plan.digest}", json.dumps(plan.document()))
+    context.store.put(f"{PACK}.plan.{plan.digest}", json.dumps(plan.document()))
 
 
-def read_rollout(site: Site, rollout: str) -> Record:
+def read_rollout(context: Context, rollout: str) -> Record:
     """A rollout to look at; InputError if there is none of that id, DamagedError if the head
     cannot be read."""
     # What is no name at all is never made a part of a key or of a URL.
-    text = site.store.get(head_key(rollout)) if re.fullmatch(NAME, rollout) else None
+    text = context.store.get(head_key(rollout)) if re.fullmatch(NAME, rollout) else None
     if text is None:
         raise InputError("parameter", "rollout", f"there is no rollout {rollout!r}")
-    return Record(site, read_head(rollout, text))
+    return Record(context, read_head(rollout, text))

@@ -51,7 +51,7 @@ def restart(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
 
     def request(host: Host) -> dict[str, Any]:
         # The others of the batch took their time: it may be in POST by now.
-        facts = opened.site.fleet.ask([host], "facts", lambda each: {}, TIMEOUT)[host.name]
+        facts = opened.context.fleet.ask([host], "facts", lambda each: {}, TIMEOUT)[host.name]
         if facts.failed or is_back(work, facts):
             raise BmcError("busy", "the host is on its way by now")
         waited = steady_clock.now() - told_at[host.name]
@@ -154,7 +154,7 @@ def _heard_us(opened: Record, host: HostStep) -> bool:
 
 def _patience(opened: Record) -> float:
     """Seconds in which a host that was told to reboot itself may go on answering."""
-    return min(opened.site.config.reset_after, opened.site.config.reboot_deadline)
+    return min(opened.context.config.reset_after, opened.context.config.reboot_deadline)
 
 
 def asked_for(host: HostStep) -> str:

@@ -40,7 +40,7 @@ def confirm_window(opened: Record, hosts: int) -> float:
 
     Longer than ``verify_hosts`` goes on asking a host that does not answer.
     """
-    config = opened.site.config
+    config = opened.context.config
     if opened.plan.reboots:
         return _AFTER_REBOOT + config.reboot_deadline
     rounds = math.ceil(max(hosts, 1) / config.ssh_threads)
@@ -56,7 +56,7 @@ def expect_revert(opened: Record, work: Batch, names: Sequence[str], begun_in: f
 
 def may_still_revert(opened: Record, host: HostStep) -> bool:
     """Whether a host that cannot be reached may yet come back by taking its change back."""
-    config, now = opened.site.config, steady_clock.now()
+    config, now = opened.context.config, steady_clock.now()
     longest = config.health_deadline + APPLY_TIMEOUT + config.reboot_deadline + _MARGIN
     longest += confirm_window(opened, len(opened.pop.hosts))
     # A clock that was set back makes nobody wait for longer than it can take.

@@ -102,7 +102,7 @@ def _by_service(opened: Record, names: Sequence[str]) -> tuple[list[str], list[s
     """Those out of service, those in service (the sickest first), how many of the PoP are."""
     if not opened.drains or not names:
         return [], _sickest_first(opened, names), len(opened.pop.hosts)
-    servers = opened.site.load_balancer(opened.pop).servers()
+    servers = opened.context.load_balancer(opened.pop).servers()
     all_serving = hosts_in_service(opened.pop, servers)
     serving = [name for name in names if name in all_serving]
     out = [name for name in names if name not in serving]
@@ -112,7 +112,7 @@ def _by_service(opened: Record, names: Sequence[str]) -> tuple[list[str], list[s
 def _sickest_first(opened: Record, names: Sequence[str]) -> list[str]:
     if not opened.head.baseline or len(names) < 2:
         return list(names)
-    samples, pop, now = opened.site.samples, opened.head.pop, time.time()
+    samples, pop, now = opened.context.samples, opened.head.pop, time.time()
     try:
         usual = usual_health(opened)
     except RefusedError:

@@ -17,9 +17,9 @@ from edgetune.inventory import Host, Pop
 from edgetune.metrics.source import Sampled
 from edgetune.metrics.table import SampleTable
 from edgetune.report.text import drift_text
+from edgetune.rollout.context import Context
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.record import Record
-from edgetune.rollout.site import Site
 from edgetune.sanitize import shortened
 
 HEALTH_REQUESTS = 5
@@ -61,10 +61,10 @@ class Found:
         }
 
 
-def sample_pops(site: Site, pops: Sequence[str]) -> Found:
+def sample_pops(context: Context, pops: Sequence[str]) -> Found:
     """Take one sample of every host of PoPs."""
     found = Found()
-    for told in _sweep(site, [site.inventory.pop(name) for name in pops]).values():
+    for told in _sweep(context, [context.inventory.pop(name) for name in pops]).values():
         errors = {host: own.error for host, own in told.items() if own.sample is None}
         drift = {host: _drift_of(own.drift) for host, own in told.items() if own.drift}
         found.add(Found(told.keys() - errors.keys(), errors, drift))
@@ -74,31 +74,31 @@ def sample_pops(site: Site, pops: Sequence[str]) -> Found:
 def recent_samples(opened: Record, seconds: float, interval: float) -> SampleTable:
     """The PoP's samples of the last ``seconds``; a new one is taken if there is none as fresh
     as ``interval``."""
-    samples, pop, now = opened.site.samples, opened.pop, time.time()
+    samples, pop, now = opened.context.samples, opened.pop, time.time()
     if not samples.window(pop.name, now - interval, now):
-        sample_pop(opened.site, pop)
+        sample_pop(opened.context, pop)
     if not samples.window(pop.name, now - seconds, now):
         # A rate needs two.
         time.sleep(_APART)
-        sample_pop(opened.site, pop)
+        sample_pop(opened.context, pop)
     return samples.window(pop.name, now - seconds, time.time())
 
 
 def spacing(opened: Record, begin: float, end: float) -> float:
     """Seconds from one sweep of a PoP in a window to the next, usually; 0 where too few tell."""
-    times = sorted({*opened.site.samples.window(opened.head.pop, begin, end).time})
+    times = sorted({*opened.context.samples.window(opened.head.pop, begin, end).time})
     if len(times) < LEAST_SAMPLES:
         return 0.0
     return statistics.median(later - time for time, later in zip(times, times[1:]))
 
 
-def sample_pop(site: Site, pop: Pop) -> list[Sample]:
+def sample_pop(context: Context, pop: Pop) -> list[Sample]:
     """Take one sample of every host of a PoP, and keep those that there are."""
-    told = _sweep(site, [pop])[pop.name].values()
+    told = _sweep(context, [pop])[pop.name].values()
     return [own.sample for own in told if own.sample is not None]
 
 
-def _sweep(site: Site, pops: Sequence[Pop]) -> dict[str, dict[str, Sampled]]:
+def _sweep(context: Context, pops: Sequence[Pop]) -> dict[str, dict[str, Sampled]]:
     """Sample PoPs, and keep what has come while slow hosts are still awaited.
 
     By PoP and host, in the order of the inventory. PoPs with one source are sampled at once.
@@ -106,29 +106,29 @@ def _sweep(site: Site, pops: Sequence[Pop]) -> dict[str, dict[str, Sampled]]:
     told: dict[Host, Sampled] = {}
     for name in dict.fromkeys(pop.metrics.source for pop in pops):
         pop_of = {host: pop for pop in pops if pop.metrics.source == name for host in pop.hosts}
-        for part in site.metric_source(name).sample(pop_of, HEALTH_REQUESTS):
+        for part in context.metric_source(name).sample(pop_of, HEALTH_REQUESTS):
             told.update(part)
-            _keep(site, part, pop_of)
+            _keep(context, part, pop_of)
     return {pop.name: {host.name: told[host] for host in pop.hosts} for pop in pops}
 
 
-def _keep(site: Site, part: Mapping[Host, Sampled], pop_of: Mapping[Host, Pop]) -> None:
+def _keep(context: Context, part: Mapping[Host, Sampled], pop_of: Mapping[Host, Pop]) -> None:
     samples: dict[str, list[Sample]] = {}
     for host, own in part.items():
         if own.sample is not None:
             samples.setdefault(pop_of[host].name, []).append(own.sample)
     for pop, fresh in samples.items():
-        site.samples.add(pop, fresh)
+        context.samples.add(pop, fresh)
 
 
-def pops_under_way(site: Site) -> list[str]:
+def pops_under_way(context: Context) -> list[str]:
     """Those with a rollout that has not ended; one that the inventory lost stops no other.
 
     In an order of chance: where dead hosts use the time of the action up, not always the same
     PoPs are left without samples.
     """
-    under_way = {head.pop for head in all_heads(site) if head.state not in ENDED}
-    known = under_way & set(site.inventory.pop_names())
+    under_way = {head.pop for head in all_heads(context) if head.state not in ENDED}
+    known = under_way & set(context.inventory.pop_names())
     return random.sample(sorted(known), len(known))
 
 

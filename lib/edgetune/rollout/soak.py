@@ -186,7 +186,7 @@ class Soak:
         from edgetune.judge.measured import measure_block
         from edgetune.metrics.series import read_window
 
-        options, samples = plan.options, self._opened.site.samples
+        options, samples = plan.options, self._opened.context.samples
         interval, hosts = options.interval, [h for own in plan.groups.values() for h in own]
         # The warm-up is left out of the comparison, but a host that reboots in it is told.
         since = start - options.warmup if start <= self._start else start

@@ -16,24 +16,26 @@ from edgetune import PACK
 from edgetune.documents.head import ENDED
 from edgetune.documents.reading import read_document
 from edgetune.errors import DamagedError, RefusedError
+from edgetune.rollout.context import Context
 from edgetune.rollout.heads import Unreadable, read_heads
-from edgetune.rollout.site import Site
 from edgetune.sanitize import command
 
 
-def unreadable_rollouts(site: Site) -> list[Unreadable]:
+def unreadable_rollouts(context: Context) -> list[Unreadable]:
     """Those that keep a PoP: not released, and not ended by another version of the pack."""
-    return keeping_their_pop(site, read_heads(site)[1])
+    return keeping_their_pop(context, read_heads(context)[1])
 
 
-def keeping_their_pop(site: Site, unreadable: Sequence[Unreadable]) -> list[Unreadable]:
+def keeping_their_pop(context: Context, unreadable: Sequence[Unreadable]) -> list[Unreadable]:
     """The same of those that are known."""
-    return [each for each in unreadable if each.state not in ENDED and not is_released(site, each)]
+    return [
+        each for each in unreadable if each.state not in ENDED and not is_released(context, each)
+    ]
 
 
-def refuse_unreadable(site: Site, pop: str) -> None:
+def refuse_unreadable(context: Context, pop: str) -> None:
     """RefusedError while a rollout that cannot be read may be on a PoP."""
-    for each in unreadable_rollouts(site):
+    for each in unreadable_rollouts(context):
         if each.may_be_on(pop):
             raise RefusedError(unreadable_text(each))
 
@@ -47,10 +49,10 @@ def unreadable_text(each: Unreadable) -> str:
     )
 
 
-def is_released(site: Site, each: Unreadable) -> bool:
+def is_released(context: Context, each: Unreadable) -> bool:
     """Whether a person gave up this text of a record."""
     key = release_key(each.id)
-    text = site.store.get(key)
+    text = context.store.get(key)
     try:
         return text is not None and read_document(key, text)["digest"] == each.digest
     except (DamagedError, KeyError):

@@ -19,6 +19,7 @@ from typing import Any, Callable, NamedTuple
 
 from edgetune.documents.head import ENDED
 from edgetune.errors import EdgetuneError, StoreError
+from edgetune.rollout.context import Context
 from edgetune.rollout.guard.degraded import sick_hosts, worse_group
 from edgetune.rollout.guard.lost import lost_hosts
 from edgetune.rollout.guard.stale import stale_samples
@@ -30,7 +31,6 @@ from edgetune.rollout.heads import Unreadable, read_heads
 from edgetune.rollout.heartbeat import GUARD, Heartbeat
 from edgetune.rollout.kill_switch import stopped_by
 from edgetune.rollout.pause import all_pauses
-from edgetune.rollout.site import Site
 from edgetune.rollout.unreadable import keeping_their_pop, unreadable_text
 from edgetune.sanitize import one_line
 
@@ -68,17 +68,17 @@ class Guard:
         self._turns: Turns = self._alone
         self._soaks: Soaks = {}
 
-    def look(self, site: Site) -> Iterator[Found]:
+    def look(self, context: Context) -> Iterator[Found]:
         """Everything that stands now, or nothing while another guard looks.
 
         StoreError if a store cannot be read.
         """
         self._problem, is_whole = "", False
-        self._turns = turns = open_turns(site.config, self._alone)
+        self._turns = turns = open_turns(context.config, self._alone)
         if not turns.has(self._name):
             return
         try:
-            yield from self._look(site, turns)
+            yield from self._look(context, turns)
             is_whole = not self._problem
         except EdgetuneError as error:
             self._problem = str(error)
@@ -86,7 +86,7 @@ class Guard:
         finally:
             # Without its heartbeat people are told that it does not look, which is as good.
             with suppress(EdgetuneError):
-                site.heartbeats.beat(GUARD, Heartbeat(time.time(), one_line(self._problem)))
+                context.heartbeats.beat(GUARD, Heartbeat(time.time(), one_line(self._problem)))
             if not is_whole:
                 # On another node a guard may see what this one does not.
                 self.stop()
@@ -96,18 +96,18 @@ class Guard:
         with suppress(EdgetuneError):
             self._turns.give_up(self._name)
 
-    def _look(self, site: Site, turns: Turns) -> Iterator[Found]:
-        now, stopped, pauses = time.time(), stopped_by(site), all_pauses(site)
+    def _look(self, context: Context, turns: Turns) -> Iterator[Found]:
+        now, stopped, pauses = time.time(), stopped_by(context), all_pauses(context)
         # What is under way comes after what has ended, be it older: one that is retired, say.
-        readable, unreadable = read_heads(site)
-        for each in keeping_their_pop(site, unreadable):
-            yield from _told_now(turns, "rollout_stalled", _told_of(site, each), again=False)
+        readable, unreadable = read_heads(context)
+        for each in keeping_their_pop(context, unreadable):
+            yield from _told_now(turns, "rollout_stalled", _told_of(context, each), again=False)
         heads = sorted(readable, key=lambda head: head.state not in ENDED)
         last = {head.pop: head for head in heads}
         epochs = {(head.id, head.epoch) for head in last.values()}
         self._soaks = {key: soak for key, soak in self._soaks.items() if key in epochs}
         for pop, head in last.items():
-            watched = Watched(site, head, now, self._soaks, pauses.get(pop, {}), stopped)
+            watched = Watched(context, head, now, self._soaks, pauses.get(pop, {}), stopped)
             for trigger, check in CHECKS:
                 finding = self._found(check, watched)
                 if finding:
@@ -139,13 +139,13 @@ def _told_now(
         turns.tell(what)
 
 
-def _told_of(site: Site, each: Unreadable) -> dict[str, Any]:
+def _told_of(context: Context, each: Unreadable) -> dict[str, Any]:
     """Nobody can move on a rollout whose record cannot be read."""
     return {
         "id": f"{one_line(each.id)}-unreadable",
         "rollout": one_line(each.id),
         "epoch": each.epoch,
         "pop": each.pop,
-        "channel": site.config.chat_channel,
+        "channel": context.config.chat_channel,
         "reason": one_line(unreadable_text(each)),
     }

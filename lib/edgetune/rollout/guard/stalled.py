@@ -13,11 +13,11 @@ from edgetune.sanitize import command
 
 def stalled_rollout(watched: Watched) -> Finding | None:
     """A rollout whose owner is gone, or a look that nobody takes; nothing while all is stopped."""
-    head, site = watched.head, watched.opened.site
+    head, context = watched.head, watched.opened.context
     if watched.stopped or not watched.under_way:
         return None
-    if is_orphaned(site, head):
-        idle = roughly(round(idle_time(site, head.pop)))
+    if is_orphaned(context, head):
+        idle = roughly(round(idle_time(context, head.pop)))
         return watched.finding(
             f"{head.id} is {head.state}, and nobody made a step for {idle}; the rule "
             f"recover_orphans picks it up if it is enabled, "
@@ -26,7 +26,7 @@ def stalled_rollout(watched: Watched) -> Finding | None:
             is_acted_on=False,
         )
     late = _late(watched)
-    if late <= site.config.owner_timeout + watched.interval:
+    if late <= context.config.owner_timeout + watched.interval:
         return None
     return watched.finding(
         f"{head.id} is soaking, and nobody took its look or acted on it for "

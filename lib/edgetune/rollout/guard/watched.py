@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from edgetune.documents.batch import Batch
 from edgetune.documents.head import ENDED, Head
 from edgetune.metrics.table import SampleTable
+from edgetune.rollout.context import Context
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.pause import Pause
-from edgetune.rollout.site import Site
 from edgetune.rollout.soak import Soak
 from edgetune.sanitize import one_line
 
@@ -41,14 +41,14 @@ class Watched:
 
     def __init__(
         self,
-        site: Site,
+        context: Context,
         head: Head,
         now: float,
         soaks: Soaks,
         pauses: Mapping[str, Pause],
         stopped: str,
     ) -> None:
-        self.opened, self.head = Rollout(site, head), head
+        self.opened, self.head = Rollout(context, head), head
         self._soaks = soaks
         self.pauses, self.stopped, self.now = pauses, stopped, now
 
@@ -76,7 +76,7 @@ class Watched:
     def samples(self) -> SampleTable:
         """Those of the last ten minutes, or ten intervals, oldest first."""
         back = max(_BACK, _INTERVALS_BACK * self.interval)
-        return self.opened.site.samples.window(self.head.pop, self.now - back, self.now)
+        return self.opened.context.samples.window(self.head.pop, self.now - back, self.now)
 
     @property
     def stale_after(self) -> float:

@@ -11,23 +11,23 @@ from edgetune.documents.batch import Batch, HostStep
 from edgetune.documents.head import CARRIED_ON_BY_A_WORKFLOW, ENDED
 from edgetune.errors import InputError, RefusedError
 from edgetune.rollout.bios import forget, still_set
+from edgetune.rollout.context import Context
 from edgetune.rollout.lease import Rollout, as_owner
 from edgetune.rollout.other_rollouts import refuse_unfinished
 from edgetune.rollout.record import Record
-from edgetune.rollout.site import Site
 from edgetune.rollout.steps.release_claim import release_claim
 from edgetune.rollout.steps.undrain_hosts import undrain_hosts
 from edgetune.rollout.steps.verify_hosts import verify_hosts
 from edgetune.sanitize import command
 
 
-def adopt_host(site: Site, rollout: str, host: str, requested_by: str = "") -> dict[str, Any]:
+def adopt_host(context: Context, rollout: str, host: str, requested_by: str = "") -> dict[str, Any]:
     """Take a machine as it is now: the rollout leaves it alone and out of the comparison.
 
     Nothing of the rollout may stand on it and its service must answer; where it was drained, it
     serves again. RefusedError says what is wrong with it.
     """
-    opened = as_owner(site, rollout)
+    opened = as_owner(context, rollout)
     opened.pop.host(host)
     places = _places(opened, host)
     _refuse_tuned(opened, host)
@@ -53,18 +53,18 @@ def adopt_host(site: Site, rollout: str, host: str, requested_by: str = "") -> d
 @contextmanager
 def _owned(opened: Rollout) -> Iterator[None]:
     """Under a new epoch; RefusedError while a workflow is at work on the rollout."""
-    head, claims = opened.head, opened.site.claims
+    head, claims = opened.head, opened.context.claims
     if head.state in CARRIED_ON_BY_A_WORKFLOW:
         raise RefusedError(f"rollout {head.id} is {head.state}; wait until its workflow is through")
-    refuse_unfinished(opened.site, head.pop, but=head.id)
-    claim = claims.take(head.pop, head.id, opened.site.config.claim_ttl, above=head.epoch)
+    refuse_unfinished(opened.context, head.pop, but=head.id)
+    claim = claims.take(head.pop, head.id, opened.context.config.claim_ttl, above=head.epoch)
     head.epoch = claim.epoch
     try:
         opened.save()
         yield
     finally:
         if head.state in ENDED:
-            release_claim(opened.site, head.id, head.epoch)
+            release_claim(opened.context, head.id, head.epoch)
 
 
 def _places(opened: Record, host: str) -> list[Batch]:
@@ -75,7 +75,7 @@ def _places(opened: Record, host: str) -> list[Batch]:
 
 
 def _refuse_tuned(opened: Record, host: str) -> None:
-    facts = opened.site.fleet.ask(opened.hosts([host]), "facts", lambda each: {})[host]
+    facts = opened.context.fleet.ask(opened.hosts([host]), "facts", lambda each: {})[host]
     if facts.failed:
         raise RefusedError(f"{host}: {facts.error}")
     stands = facts.data.get("agent_state", {}).get("tunings", {}).get(opened.head.tuning)
@@ -101,5 +101,5 @@ def _bring_back(opened: Rollout, host: str, places: list[Batch]) -> str:
     head.restore_batches += 1
     opened.save()
     for take in (verify_hosts, undrain_hosts):
-        take(opened.site, head.id, head.epoch, number)
+        take(opened.context, head.id, head.epoch, number)
     return opened.batch(number).hosts[host].error or ""

@@ -15,30 +15,30 @@ from edgetune.rollout.change import (
     was_drained,
     write_answers,
 )
+from edgetune.rollout.context import Context
 from edgetune.rollout.drain import keep_out
 from edgetune.rollout.hosts import ask_hosts
 from edgetune.rollout.lease import open_rollout
 from edgetune.rollout.order import after_change
 from edgetune.rollout.record import Record
 from edgetune.rollout.reverts import APPLY_TIMEOUT, can_cut_off, confirm_window, expect_revert
-from edgetune.rollout.site import Site
 
 # What an agent answers that changed nothing, or has proven that all is as before.
 _UNTOUCHED = ("refused", "bad_request", "undone")
 
 
-def apply_tuning(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+def apply_tuning(context: Context, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
     """Change the drained hosts of a batch to what the plan shows, and nothing else.
 
     A host that is not as the plan saw it refuses. Repeated, it changes nothing.
     """
-    opened = open_rollout(site, rollout, epoch)
+    opened = open_rollout(context, rollout, epoch)
     work = opened.batch(batch)
     names = work.at("drained", "changing")
     keep_out(opened, work, names)
     tuned, others = by_agent(opened, names)
     provisional = [name for name in tuned if _cuts_off(opened, name)]
-    expect_revert(opened, work, provisional, site.config.health_deadline + APPLY_TIMEOUT)
+    expect_revert(opened, work, provisional, context.config.health_deadline + APPLY_TIMEOUT)
     opened.move(work, names, "changing")
     window = confirm_window(opened, len(work.hosts))
     answers = ask_hosts(

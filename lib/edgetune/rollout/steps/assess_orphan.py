@@ -12,11 +12,11 @@ from typing import Any
 
 from edgetune.documents.batch import HostStep
 from edgetune.errors import DrainError
+from edgetune.rollout.context import Context
 from edgetune.rollout.in_service import shown
 from edgetune.rollout.lease import open_rollout
 from edgetune.rollout.progress import failures_text, under_way
 from edgetune.rollout.record import Record
-from edgetune.rollout.site import Site
 from edgetune.traffic import Server
 
 # A rollout whose owner dies again and again is taken back rather than tried for ever.
@@ -25,7 +25,7 @@ ENDED_BADLY = ("timeout", "canceled")
 
 
 def assess_orphan(
-    site: Site, rollout: str, epoch: int, ended: str = "", requested_by: str = ""
+    context: Context, rollout: str, epoch: int, ended: str = "", requested_by: str = ""
 ) -> dict[str, Any]:
     """Compare the hosts under way with what the record says of them, and decide what follows.
 
@@ -33,7 +33,7 @@ def assess_orphan(
     ``ended`` is how the workflow ended that carried it on; one that vanished without a word
     says nothing against the tuning, so its rollout is carried on.
     """
-    opened = open_rollout(site, rollout, epoch)
+    opened = open_rollout(context, rollout, epoch)
     head = opened.head
     findings = _findings(opened)
     decision, why = _decide(opened, ended, findings)
@@ -74,7 +74,7 @@ def _findings(opened: Record) -> dict[str, str]:
     if not hosts:
         return {}
     servers = _servers(opened)
-    answers = opened.site.fleet.ask(opened.hosts(list(hosts)), "facts", lambda host: {})
+    answers = opened.context.fleet.ask(opened.hosts(list(hosts)), "facts", lambda host: {})
     return {
         name: f"{name} was {host.step}; {shown(servers.get(opened.pop.host(name).server))}, "
         + _on_host(host, answers[name].data, answers[name].error, opened.head.tuning)
@@ -84,7 +84,7 @@ def _findings(opened: Record) -> dict[str, str]:
 
 def _servers(opened: Record) -> Mapping[str, Server]:
     try:
-        return opened.site.load_balancer(opened.pop).servers()
+        return opened.context.load_balancer(opened.pop).servers()
     except DrainError:
         # What is found is told, not needed; the steps that need it will say so.
         return {}

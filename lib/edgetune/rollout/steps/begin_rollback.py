@@ -11,19 +11,19 @@ from edgetune.documents.head import CHANGES_HOSTS, Head
 from edgetune.documents.words import Decision
 from edgetune.errors import AWAY, FencedError, InputError, RefusedError
 from edgetune.report.text import listed
+from edgetune.rollout.context import Context
 from edgetune.rollout.entering import enter_state, unfinished_batches
 from edgetune.rollout.kill_switch import refuse_if_stopped
 from edgetune.rollout.lease import open_rollout
 from edgetune.rollout.progress import failures_text, under_way
 from edgetune.rollout.record import Record, read_rollout
 from edgetune.rollout.rollback import plan_restore
-from edgetune.rollout.site import Site
 from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from edgetune.sanitize import command
 
 
 def begin_rollback(
-    site: Site,
+    context: Context,
     rollout: str,
     epoch: int = 0,
     owner: str = "",
@@ -43,25 +43,25 @@ def begin_rollback(
     if epoch:
         if AWAY in reason:
             raise RefusedError(f"{reason}; nothing is taken back for that, recover_orphans goes on")
-        return _begin(site, rollout, epoch, owner, requested_by, reason, hosts)
-    refuse_if_stopped(site)
-    _refuse_hosts(read_rollout(site, rollout).head, hosts)
-    taken = take_over_rollout(site, rollout, owner=owner, requested_by=requested_by)
+        return _begin(context, rollout, epoch, owner, requested_by, reason, hosts)
+    refuse_if_stopped(context)
+    _refuse_hosts(read_rollout(context, rollout).head, hosts)
+    taken = take_over_rollout(context, rollout, owner=owner, requested_by=requested_by)
     if not taken["claimed"]:
         return {"entered": False, "rollout": rollout, "channel": "", "message": taken["message"]}
     try:
-        return _begin(site, rollout, taken["epoch"], owner, requested_by, reason, hosts)
+        return _begin(context, rollout, taken["epoch"], owner, requested_by, reason, hosts)
     except FencedError:
         # Somebody who resumes at the same moment loses to it.
-        _refuse_second_rollback(site, rollout)
-        taken = take_over_rollout(site, rollout, owner=owner, requested_by=requested_by)
+        _refuse_second_rollback(context, rollout)
+        taken = take_over_rollout(context, rollout, owner=owner, requested_by=requested_by)
         if not taken["claimed"]:
             raise
-        return _begin(site, rollout, taken["epoch"], owner, requested_by, reason, hosts)
+        return _begin(context, rollout, taken["epoch"], owner, requested_by, reason, hosts)
 
 
 def _begin(
-    site: Site,
+    context: Context,
     rollout: str,
     epoch: int,
     owner: str,
@@ -69,7 +69,7 @@ def _begin(
     reason: str,
     hosts: Sequence[str],
 ) -> dict[str, Any]:
-    opened = open_rollout(site, rollout, epoch)
+    opened = open_rollout(context, rollout, epoch)
     head, before = opened.head, opened.head.state
     _refuse_hosts(head, hosts)
     why = _with_hosts_under_way(opened, reason or _what_failed(opened) or "asked for")
@@ -94,9 +94,9 @@ def _begin(
     }
 
 
-def _refuse_second_rollback(site: Site, rollout: str) -> None:
+def _refuse_second_rollback(context: Context, rollout: str) -> None:
     """Of two rollbacks that begin at once, one goes on, and nothing is done twice."""
-    head = read_rollout(site, rollout).head
+    head = read_rollout(context, rollout).head
     if head.state == "rolling_back":
         other = head.last_by
         raise FencedError(

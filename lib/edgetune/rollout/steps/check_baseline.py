@@ -17,25 +17,25 @@ from edgetune.errors import InputError, RefusedError
 from edgetune.report.findings import findings_text
 from edgetune.report.text import prospect_text
 from edgetune.rollout.baseline import measure
+from edgetune.rollout.context import Context
 from edgetune.rollout.lease import Rollout, open_rollout
 from edgetune.rollout.preflight import Finding, Subject, unfit_hosts
 from edgetune.rollout.record import Record
 from edgetune.rollout.sampling import RECENT, spacing
-from edgetune.rollout.site import Site
 
 _LOOK_AGAIN = 2.0
 # Samples that come so much farther apart than the interval come as often as was asked for.
 _JITTER = 1.1
 
 
-def check_baseline(site: Site, rollout: str, epoch: int) -> dict[str, Any]:
+def check_baseline(context: Context, rollout: str, epoch: int) -> dict[str, Any]:
     """Measure the baseline and say what effect it permits to see, before anything is touched.
 
     RefusedError when that is more than ``detectable_effect`` of the configuration, when a host's
     samples do not tell, when the soak would end without those of a single look, or when a host
     fails already: it would be taken for a failure of ours.
     """
-    opened = open_rollout(site, rollout, epoch)
+    opened = open_rollout(context, rollout, epoch)
     if opened.head.state != "baseline":
         raise RefusedError(f"rollout {rollout} is {opened.head.state}; its baseline is over")
     # The sweep at its end belongs to it, too.
@@ -47,7 +47,7 @@ def check_baseline(site: Site, rollout: str, epoch: int) -> dict[str, Any]:
     opened.save_baseline(baseline)
     text = prospect_text(power)
     opened.head.note("", text)
-    most = site.config.detectable_effect
+    most = context.config.detectable_effect
     useless = _too_short(opened) or _useless(baseline.doubts, power, text, most)
     why = useless or _failing(opened)
     if why:
@@ -103,4 +103,4 @@ def _failing(opened: Record) -> str:
 
 def _unfit(opened: Record) -> list[Finding]:
     names = [host for group in opened.plan.groups.values() for host in group]
-    return unfit_hosts(Subject(opened.site, opened.pop, opened.hosts(names)))
+    return unfit_hosts(Subject(opened.context, opened.pop, opened.hosts(names)))

@@ -9,6 +9,7 @@ from typing import Any
 
 from edgetune import steady_clock
 from edgetune.documents.batch import Batch
+from edgetune.rollout.context import Context
 from edgetune.rollout.drain import drain_report, known_servers
 from edgetune.rollout.in_service import ADMITTED, leaving, put_back
 from edgetune.rollout.lease import Rollout, open_rollout
@@ -16,13 +17,12 @@ from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.readiness import own_sessions, proven_by_effect, set_ready
 from edgetune.rollout.recognition import recognised
 from edgetune.rollout.reverts import waits_for_revert
-from edgetune.rollout.site import Site
 from edgetune.traffic import DrainDriver, Server
 
 _LEAVING = "may still get requests after its drain deadline"
 
 
-def check_drained(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+def check_drained(context: Context, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
     """Who of the batch carries no session any more; who is overdue is put back and skipped.
 
     A host without sessions is isolated (clients with a persistence cookie still come to one that
@@ -32,11 +32,11 @@ def check_drained(site: Site, rollout: str, epoch: int, batch: int) -> dict[str,
     the plan's ``drop_sessions`` an overdue host goes on with its sessions. In a rollback an overdue
     host is quarantined: it stays drained.
     """
-    opened = open_rollout(site, rollout, epoch)
+    opened = open_rollout(context, rollout, epoch)
     work = opened.batch(batch)
     draining = work.at("draining")
     if draining:
-        driver = site.load_balancer(opened.pop)
+        driver = context.load_balancer(opened.pop)
         servers = _counted(opened, known_servers(opened, driver, draining), draining)
         empty = [
             name
@@ -112,7 +112,7 @@ def _goes_on(opened: Rollout, work: Batch, name: str, error: str, driver: DrainD
     Another overdue host is put back and skipped; in a rollback it is quarantined.
     """
     host = work.hosts[name]
-    if steady_clock.now() - host.at <= opened.site.config.drain_deadline:
+    if steady_clock.now() - host.at <= opened.context.config.drain_deadline:
         return False
     if opened.plan.options.drop_sessions:
         return True

@@ -9,23 +9,23 @@ from edgetune.documents.batch import Batch
 from edgetune.judge.limits import beyond_limits
 from edgetune.report.text import listed
 from edgetune.rollout.baseline import usual_health
+from edgetune.rollout.context import Context
 from edgetune.rollout.lease import open_rollout
 from edgetune.rollout.record import Record
 from edgetune.rollout.sampling import sample_pop
-from edgetune.rollout.site import Site
 
 _DONE = {"change": "changed", "sham": "rebooted", "restore": "as before"}
 
 
-def check_health(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+def check_health(context: Context, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
     """Hold the hosts of a batch that serve again against the limits of ``judge.limits``.
 
     ``remaining`` counts hosts for which a rollback had no room yet: the batch is to be taken again.
     """
-    opened = open_rollout(site, rollout, epoch)
+    opened = open_rollout(context, rollout, epoch)
     work = opened.batch(batch)
     remaining = len(work.at("planned"))
-    now = {sample.host: sample.gauges for sample in sample_pop(site, opened.pop)}
+    now = {sample.host: sample.gauges for sample in sample_pop(context, opened.pop)}
     # What is taken back already serves again: nothing is stopped for it.
     checked = work.at("done") if work.batch_type != "restore" else []
     before = usual_health(opened) if checked else {}

@@ -12,6 +12,7 @@ from edgetune.durations import duration
 from edgetune.hosts.result import HostResult
 from edgetune.report.text import evidence_text
 from edgetune.rollout.bios import settled
+from edgetune.rollout.context import Context
 from edgetune.rollout.hosts import ask_bmcs
 from edgetune.rollout.lease import Rollout, open_rollout
 from edgetune.rollout.order import after_drain, retry_after
@@ -19,15 +20,14 @@ from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.record import Record
 from edgetune.rollout.restart import LOOK, TIMEOUT, asked_for, is_back, restart, turn_on
 from edgetune.rollout.reverts import waits_for_revert
-from edgetune.rollout.site import Site
 
 
-def check_rebooted(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+def check_rebooted(context: Context, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
     """Who is back under another boot_id, with the right BIOS; who is awaited, who is overdue."""
-    opened = open_rollout(site, rollout, epoch)
+    opened = open_rollout(context, rollout, epoch)
     work = opened.batch(batch)
     awaited = work.at("rebooting", "coming_back")
-    answers = site.fleet.ask(opened.hosts(awaited), "facts", lambda host: {}, TIMEOUT)
+    answers = context.fleet.ask(opened.hosts(awaited), "facts", lambda host: {}, TIMEOUT)
     back = [name for name in awaited if is_back(work, answers[name])]
     bios = _bios_of(opened, work, back)
     failed, still_out = [], []
@@ -67,7 +67,7 @@ def check_rebooted(site: Site, rollout: str, epoch: int, batch: int) -> dict[str
         "failed": failed,
         "error": errors,
         "next": after_drain(opened, work),
-        "retry_after": retry_after(site.config, waited, *LOOK) if waiting else 0,
+        "retry_after": retry_after(context.config, waited, *LOOK) if waiting else 0,
         "message": errors or (f"waiting for {', '.join(waiting)}" if waiting else "all are back"),
     }
 
@@ -83,7 +83,7 @@ def _bios_of(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, Ho
 
 def _is_final(opened: Record, host: HostStep, bios: HostResult) -> bool:
     """Whether waiting makes no BIOS better; what is not there may not have been read yet."""
-    had_time = steady_clock.now() - host.back_at > opened.site.config.health_deadline
+    had_time = steady_clock.now() - host.back_at > opened.context.config.health_deadline
     return bios.reason == "failed" or (bios.reason == "absent" and had_time)
 
 
@@ -112,9 +112,9 @@ def _evidence(told: HostResult) -> str:
 
 
 def _overdue(opened: Record, since: float) -> bool:
-    return steady_clock.now() - since > opened.site.config.reboot_deadline
+    return steady_clock.now() - since > opened.context.config.reboot_deadline
 
 
 def _late(opened: Record, unreachable: bool) -> str:
     what = "did not come back" if unreachable else "did not reboot"
-    return f"{what} within {duration(opened.site.config.reboot_deadline)}"
+    return f"{what} within {duration(opened.context.config.reboot_deadline)}"

@@ -11,18 +11,18 @@ from typing import Any
 from edgetune.documents.head import Head
 from edgetune.errors import EdgetuneError
 from edgetune.rollout.approval import use_approval, valid_approval
+from edgetune.rollout.context import Context
 from edgetune.rollout.kill_switch import refuse_if_stopped
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.other_rollouts import largest_epoch, refuse_unfinished
 from edgetune.rollout.pause import refuse_if_paused
 from edgetune.rollout.record import load_plan
-from edgetune.rollout.site import Site
 
 _UNRECORDED = 60.0
 
 
 def claim_pop(
-    site: Site,
+    context: Context,
     plan: str,
     owner: str = "",
     requested_by: str = "",
@@ -45,20 +45,20 @@ def claim_pop(
     RefusedError while everything is stopped, the PoP is paused or has another rollout, or without
     that approval.
     """
-    needs_approval = site.config.plan_approval and not approved
+    needs_approval = context.config.plan_approval and not approved
     if needs_approval:
         for who in (requested_by, caller or requested_by):
-            valid_approval(site, plan, f"plan {plan}", who, site.config.self_approval)
-    refuse_if_stopped(site)
-    planned = load_plan(site, plan)
-    pop = site.inventory.pop(planned.pop)
-    refuse_if_paused(site, pop.name)
-    refuse_unfinished(site, pop.name)
+            valid_approval(context, plan, f"plan {plan}", who, context.config.self_approval)
+    refuse_if_stopped(context)
+    planned = load_plan(context, plan)
+    pop = context.inventory.pop(planned.pop)
+    refuse_if_paused(context, pop.name)
+    refuse_unfinished(context, pop.name)
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     name = f"{pop.name}-{stamp}-{secrets.token_hex(2)}"
-    above = largest_epoch(site, pop.name)
+    above = largest_epoch(context, pop.name)
     # Short, until the record says whose it is.
-    claim = site.claims.take(pop.name, name, _UNRECORDED, above=above)
+    claim = context.claims.take(pop.name, name, _UNRECORDED, above=above)
     head = Head(
         id=name,
         pop=pop.name,
@@ -70,17 +70,17 @@ def claim_pop(
         owner=owner,
         by=requested_by,
         wait=wait,
-        channel=channel or site.config.chat_channel,
+        channel=channel or context.config.chat_channel,
         freezes=[dict(each) for each in freezes],
     )
     head.note(requested_by, f"{pop.name} claimed, epoch {claim.epoch}")
     try:
-        refuse_unfinished(site, pop.name)
+        refuse_unfinished(context, pop.name)
         if needs_approval:
-            use_approval(site, plan, f"plan {plan}", name)
-        Rollout(site, head).save()
+            use_approval(context, plan, f"plan {plan}", name)
+        Rollout(context, head).save()
     except EdgetuneError:
-        site.claims.release(pop.name, claim)
+        context.claims.release(pop.name, claim)
         raise
     message = f"{name} holds {pop.name}, epoch {claim.epoch}"
     return {"rollout": name, "epoch": claim.epoch, "message": message}

@@ -11,10 +11,10 @@ from edgetune.documents.reading import encoded
 from edgetune.documents.words import Decision, Outcome, State
 from edgetune.errors import FencedError
 from edgetune.report.text import verdict_text
+from edgetune.rollout.context import Context
 from edgetune.rollout.lease import Rollout, as_owner, idle_time
 from edgetune.rollout.record import Record, read_rollout
 from edgetune.rollout.sampling import sample_pop
-from edgetune.rollout.site import Site
 from edgetune.rollout.soak import Soak
 
 Said = Union[Decision, Outcome]
@@ -28,7 +28,7 @@ ELSEWHERE: dict[str, Said] = {
 }
 
 
-def compare_groups(site: Site, rollout: str, now: bool = False) -> dict[str, Any]:
+def compare_groups(context: Context, rollout: str, now: bool = False) -> dict[str, Any]:
     """Take the looks that are due, write the verdict down, and say what follows.
 
     A look that was missed is made up for, in its turn. ``decision`` is ``wait`` as long as the
@@ -37,7 +37,7 @@ def compare_groups(site: Site, rollout: str, now: bool = False) -> dict[str, Any
     that is not soaking any more it says what became of it. ``channel`` is that of the rollout
     when a look was taken that decides nothing; what it decides is told with the state it leads to.
     """
-    opened = as_owner(site, rollout)
+    opened = as_owner(context, rollout)
     head = opened.head
     if head.state != State.SOAKING:
         said = ELSEWHERE.get(head.state, Outcome.NONE)
@@ -52,7 +52,7 @@ def compare_groups(site: Site, rollout: str, now: bool = False) -> dict[str, Any
         if not ends:
             return _decided(opened, Decision.WAIT, soak.until_next())
         if not _has_samples_after(opened, ends[-1]):
-            sample_pop(site, opened.pop)
+            sample_pop(context, opened.pop)
         if not _take_turn(opened):
             return _decided(opened, Decision.WAIT, f"somebody else is looking at {rollout}")
         for end in ends:
@@ -70,16 +70,16 @@ def _has_samples_after(opened: Record, end: float) -> bool:
 
     A sweep of somebody else may still be under way.
     """
-    samples = opened.site.samples.window(opened.head.pop, end, time.time())
+    samples = opened.context.samples.window(opened.head.pop, end, time.time())
     return {host for group in opened.plan.groups.values() for host in group} <= {*samples.hosts}
 
 
 def _take_turn(opened: Record) -> bool:
     """Whether nobody else looks at the same moment: a look is taken under an epoch of its own."""
-    head, site = opened.head, opened.site
+    head, context = opened.head, opened.context
     try:
-        ttl, epoch = site.config.claim_ttl, head.epoch
-        claim = site.claims.take(head.pop, head.id, ttl, after=epoch, above=epoch)
+        ttl, epoch = context.config.claim_ttl, head.epoch
+        claim = context.claims.take(head.pop, head.id, ttl, after=epoch, above=epoch)
     except FencedError:
         return False
     head.epoch = claim.epoch
@@ -92,15 +92,15 @@ def _take_if_ownerless(opened: Rollout) -> bool:
     A claim with another epoch than the record's is that of somebody who is at work and has not
     written it down yet, unless that one died.
     """
-    head, site = opened.head, opened.site
-    holder = site.claims.holder(head.pop)
+    head, context = opened.head, opened.context
+    holder = context.claims.holder(head.pop)
     if holder is not None and holder.epoch == head.epoch:
         return True
-    if holder is not None and idle_time(site, head.pop) < site.config.owner_timeout:
+    if holder is not None and idle_time(context, head.pop) < context.config.owner_timeout:
         return False
     after = holder.epoch if holder else None
-    claim = site.claims.take(head.pop, head.id, site.config.claim_ttl, after, head.epoch)
-    opened.head = read_rollout(site, head.id).head
+    claim = context.claims.take(head.pop, head.id, context.config.claim_ttl, after, head.epoch)
+    opened.head = read_rollout(context, head.id).head
     opened.head.epoch = claim.epoch
     if opened.head.state != State.SOAKING:
         return False

@@ -25,7 +25,7 @@ from edgetune.errors import HostError, InputError
 from edgetune.fields import Fields
 from edgetune.inventory import Host, Pop
 from edgetune.report.diagnosis import diagnosis_text
-from edgetune.rollout.site import Site
+from edgetune.rollout.context import Context
 from edgetune.vocabulary.targets import SERVICE_NAME
 
 SEVERITIES = ("helps", "conflict", "note")
@@ -39,7 +39,7 @@ Told = Mapping[str, DiagnosisAnswer]
 
 
 def diagnose_hosts(
-    site: Site,
+    context: Context,
     pop: str,
     hosts: Sequence[str] = (),
     interval: str = "5s",
@@ -51,10 +51,10 @@ def diagnose_hosts(
     which would help where. Hosts that do not answer are ``missing``; HostError when none does.
     Counters are read twice, an ``interval`` apart, such as ``5s``.
     """
-    chosen = _chosen(site.inventory.pop(pop), hosts)
+    chosen = _chosen(context.inventory.pop(pop), hosts)
     seconds = _seconds_of(interval)
     request = _request(seconds, services or SERVICE_NAMES)
-    answers = site.fleet.ask(chosen, "diagnose", lambda host: request, timeout=seconds + ANSWER)
+    answers = context.fleet.ask(chosen, "diagnose", lambda host: request, timeout=seconds + ANSWER)
     answered = {name: answer.data for name, answer in answers.items() if not answer.failed}
     told = {name: diagnosis_answer(data) for name, data in answered.items()}
     missing = {name: str(answer.error) for name, answer in answers.items() if answer.failed}
@@ -70,7 +70,7 @@ def diagnose_hosts(
         answered=len(told),
         missing=missing,
         findings=findings,
-        tunings=_tunings(site, findings, told),
+        tunings=_tunings(context, findings, told),
         unread=_unread(told),
     )
     return {**encoded(found), "message": _message(found), "text": diagnosis_text(found)}
@@ -128,7 +128,7 @@ def _group(
     )
 
 
-def _tunings(site: Site, findings: Sequence[Found], told: Told) -> list[Helpful]:
+def _tunings(context: Context, findings: Sequence[Found], told: Told) -> list[Helpful]:
     """Each tuning that would help: why, on which hosts, and on which of them it stands already."""
     helpful = [row for row in findings if row.severity == "helps"]
     rows = []
@@ -142,15 +142,15 @@ def _tunings(site: Site, findings: Sequence[Found], told: Told) -> list[Helpful]
                 findings=[row.finding for row in why],
                 hosts=[host for host in affected if host not in stands],
                 stands=stands,
-                known=_is_known(site, name),
+                known=_is_known(context, name),
             )
         )
     return sorted(rows, key=lambda row: -len(row.hosts))
 
 
-def _is_known(site: Site, tuning: str) -> bool:
+def _is_known(context: Context, tuning: str) -> bool:
     try:
-        site.tuning(tuning)
+        context.tuning(tuning)
     except InputError:
         return False
     return True

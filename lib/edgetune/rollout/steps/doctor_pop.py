@@ -16,6 +16,7 @@ from edgetune.plan import settings_by_agent
 from edgetune.rendering import misfits, render
 from edgetune.report.findings import doctor_text, grouped
 from edgetune.rollout.automation import ALWAYS, SOAKING, what_is_off
+from edgetune.rollout.context import Context
 from edgetune.rollout.nodes import differences, this_node
 from edgetune.rollout.preflight import (
     CLOCKS_APART,
@@ -31,7 +32,6 @@ from edgetune.rollout.preflight import (
     check_machines,
     check_permission,
 )
-from edgetune.rollout.site import Site
 from edgetune.rollout.unreadable import unreadable_rollouts
 from edgetune.sanitize import command
 from edgetune.tuning import Tuning
@@ -43,15 +43,15 @@ class _Named(NamedTuple):
     check: Check
 
 
-def doctor_pop(site: Site, pop: str, tuning: str = "") -> dict[str, Any]:
+def doctor_pop(context: Context, pop: str, tuning: str = "") -> dict[str, Any]:
     """What speaks against a rollout on a PoP now; no machine and no record is changed.
 
     With ``tuning`` every host is asked whether it takes its settings, too. ``checks`` has for
     each one what it ``means`` and its ``findings``, ``failed`` the names of those with any.
     """
-    known = site.inventory.pop(pop)
-    wanted = site.tuning(tuning) if tuning else None
-    subject = Subject(site, known, known.hosts)
+    known = context.inventory.pop(pop)
+    wanted = context.tuning(tuning) if tuning else None
+    subject = Subject(context, known, known.hosts)
     checks = [_looked(named, subject) for named in _checks(subject, wanted)]
     message = _message(pop, checks)
     return {
@@ -105,10 +105,10 @@ def _message(pop: str, checks: Sequence[Checked]) -> str:
 
 def check_records(subject: Subject) -> Iterable[Finding]:
     """Rollouts can be read, and nothing shows that their records could not be written."""
-    refusal = subject.site.store.refuses_changes()
+    refusal = subject.context.store.refuses_changes()
     if refusal:
         yield Finding(refusal, "mend the record store, or who asks it")
-    for each in unreadable_rollouts(subject.site):
+    for each in unreadable_rollouts(subject.context):
         if each.may_be_on(subject.pop.name):
             gives_up = command("release_record", rollout=each.id)
             yield Finding(each.why, f"put it back, or give it up: {gives_up}")
@@ -116,15 +116,15 @@ def check_records(subject: Subject) -> Iterable[Finding]:
 
 def check_automation(subject: Subject) -> Iterable[Finding]:
     """StackStorm's rules and the sensor do what a rollout without ``wait`` needs."""
-    for text in what_is_off(subject.site, {**ALWAYS, **SOAKING}):
+    for text in what_is_off(subject.context, {**ALWAYS, **SOAKING}):
         yield Finding(text.rstrip("."), "switch it on", refuses=False)
 
 
 def check_nodes(subject: Subject) -> Iterable[Finding]:
     """Every node of StackStorm holds what actions need, and the same."""
-    site = subject.site
-    this = this_node(site.config)
-    others = [node for node in site.nodes.all() if node.name != this.name]
+    context = subject.context
+    this = this_node(context.config)
+    others = [node for node in context.nodes.all() if node.name != this.name]
     for text in differences([this, *others]):
         yield Finding(text, "make the nodes alike", refuses=False)
 
@@ -143,7 +143,7 @@ def check_settings(tuning: Tuning, subject: Subject) -> Iterable[Finding]:
     }
     asked = [host for host in subject.hosts if rendered.get(host.name)]
     what = {"tuning": tuning.name, "digest": tuning.digest}
-    answers = subject.site.fleet.ask(
+    answers = subject.context.fleet.ask(
         asked, "plan", lambda host: {**what, "settings": rendered[host.name]}
     )
     for answer in answers.values():

@@ -10,6 +10,7 @@ from typing import Any
 
 from edgetune.documents.batch import SETTLED_STEPS, UNTOUCHED_STEPS, Batch, Wait
 from edgetune.errors import DrainError, RefusedError
+from edgetune.rollout.context import Context
 from edgetune.rollout.drain import POLL, drain_report, known_servers
 from edgetune.rollout.in_service import hosts_in_service, put_back, serves, state_of
 from edgetune.rollout.lease import Rollout, open_rollout
@@ -18,7 +19,6 @@ from edgetune.rollout.pause import why_frozen, why_paused
 from edgetune.rollout.quarantine import LOST, fail_host, take_out_quarantined
 from edgetune.rollout.recognition import without_strangers
 from edgetune.rollout.record import Record
-from edgetune.rollout.site import Site
 from edgetune.rollout.steps.check_drained import check_drained
 from edgetune.rollout.surge import surge_of
 from edgetune.sanitize import shortened
@@ -31,23 +31,23 @@ _SOON, _PAUSED = (15, 60), (60, 60)
 _LONG = 3600
 
 
-def drain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+def drain_hosts(context: Context, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
     """Begin to drain the hosts of a batch, and see for a moment whether that is over.
 
     A drain that takes longer is for ``check_drained`` to await.
     """
     # From here: what has taken long to begin leaves the rest to a task with a timeout of its own.
     deadline = time.monotonic() + _AT_ONCE
-    told = begin_drain(site, rollout, epoch, batch)
+    told = begin_drain(context, rollout, epoch, batch)
     while told["next"] == "check_drained" and time.monotonic() < deadline:
-        told = check_drained(site, rollout, epoch, batch)
+        told = check_drained(context, rollout, epoch, batch)
         if told["failed"]:
             break
         time.sleep(POLL)
     return told
 
 
-def begin_drain(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+def begin_drain(context: Context, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
     """Begin to drain the hosts of a batch, once the PoP has room for it.
 
     What each server was before is written down first, and only once: a second run never takes
@@ -57,13 +57,13 @@ def begin_drain(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, A
     of them, or can go on with hosts that are out of service, these go first, and ``check_health``
     tells that the others are left.
     """
-    opened = open_rollout(site, rollout, epoch)
+    opened = open_rollout(context, rollout, epoch)
     work = opened.batch(batch)
     names = work.at("planned", "draining")
     held = _held_up(opened, work)
     if held:
         return _waits(opened, work, held, len(names))
-    driver = site.load_balancer(opened.pop)
+    driver = context.load_balancer(opened.pop)
     if not opened.drains:
         _recognise_live(opened, work, driver, names)
         opened.move(work, names, "drained")
@@ -126,13 +126,13 @@ def _held_up(opened: Record, work: Batch) -> _Held | None:
     frozen = why_frozen(opened.head)
     if frozen:
         return _Held(f"{frozen}; no further batch begins", "", _LONG, _LONG)
-    paused = why_paused(opened.site, opened.head.pop)
+    paused = why_paused(opened.context, opened.head.pop)
     told = f"{paused}; no further batch begins"
     return _Held(told, "resume_pop lets it go on", *_PAUSED) if paused else None
 
 
 def _until_calm(opened: Record) -> str:
-    return f"it carries at most {opened.site.config.surge_factor:g} times its usual load"
+    return f"it carries at most {opened.context.config.surge_factor:g} times its usual load"
 
 
 def _until_room(opened: Record) -> str:
@@ -162,7 +162,7 @@ def _waits(opened: Rollout, work: Batch, held: _Held, waiting: int) -> dict[str,
         "failed": [],
         "error": "",
         "next": "restore_live" if has_live_left(work) else "drain_hosts",
-        "retry_after": retry_after(opened.site.config, waited, held.least, held.most),
+        "retry_after": retry_after(opened.context.config, waited, held.least, held.most),
         "message": held.why,
     }
 
@@ -192,7 +192,7 @@ def _lost(opened: Rollout, driver: DrainDriver, names: Sequence[str]) -> list[st
 
     DrainError if it knows none of the PoP's hosts: that says something of the load balancer.
     """
-    deadline = time.monotonic() + opened.site.config.health_deadline
+    deadline = time.monotonic() + opened.context.config.health_deadline
     lost = list(names)
     while True:
         servers = driver.servers()
@@ -235,7 +235,7 @@ def _wait_for_room(
     opened: Rollout, driver: DrainDriver, names: Sequence[str], patient: bool
 ) -> Mapping[str, Server]:
     """The servers, once enough others serve; hosts that serve nothing need no room."""
-    deadline = time.monotonic() + (opened.site.config.health_deadline if patient else 0)
+    deadline = time.monotonic() + (opened.context.config.health_deadline if patient else 0)
     while True:
         servers = known_servers(opened, driver, names)
         serving = hosts_in_service(opened.pop, servers)

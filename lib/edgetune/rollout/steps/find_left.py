@@ -5,16 +5,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from edgetune.rollout.context import Context
 from edgetune.rollout.heads import all_heads
-from edgetune.rollout.site import Site
 
 
-def find_left(site: Site, execution: str) -> dict[str, Any]:
+def find_left(context: Context, execution: str) -> dict[str, Any]:
     """The rollout that an execution carried on last and did not finish; changes nothing.
 
     ``rollout`` is its id, or empty where that execution left nothing.
     """
-    heads = [head for head in all_heads(site) if head.owner == execution and head.wants_a_workflow]
+    heads = [
+        head for head in all_heads(context) if head.owner == execution and head.wants_a_workflow
+    ]
     if not heads or not execution:
         return {"rollout": "", "message": "that execution left nothing to carry on"}
     left = heads[-1]

@@ -9,16 +9,16 @@ from typing import Any
 
 from edgetune.documents.head import ENDED, Head
 from edgetune.errors import EdgetuneError, StoreError
+from edgetune.rollout.context import Context
 from edgetune.rollout.heads import read_heads
 from edgetune.rollout.kill_switch import stopped_by
 from edgetune.rollout.lease import idle_times
 from edgetune.rollout.nodes import this_node
 from edgetune.rollout.orphans import is_orphaned
-from edgetune.rollout.site import Site
 from edgetune.rollout.unreadable import keeping_their_pop, unreadable_text
 
 
-def find_orphans(site: Site) -> dict[str, Any]:
+def find_orphans(context: Context) -> dict[str, Any]:
     """The rollouts that nobody carries on, the ones that waited longest first.
 
     Executions of the pack that are dead or lost are ended in StackStorm, where a policy would count
@@ -26,34 +26,34 @@ def find_orphans(site: Site) -> dict[str, Any]:
     """
     # A timer calls this on whichever node has an action runner free: that node tells what it holds.
     with suppress(EdgetuneError):
-        site.nodes.keep(this_node(site.config))
-    heads, unreadable = read_heads(site)
-    orphans = [] if stopped_by(site) else [head for head in heads if is_orphaned(site, head)]
-    waited = idle_times(site, [head.pop for head in orphans])
+        context.nodes.keep(this_node(context.config))
+    heads, unreadable = read_heads(context)
+    orphans = [] if stopped_by(context) else [head for head in heads if is_orphaned(context, head)]
+    waited = idle_times(context, [head.pop for head in orphans])
     ids = [head.id for head in sorted(orphans, key=lambda head: -waited[head.pop])]
-    damaged = [unreadable_text(each) for each in keeping_their_pop(site, unreadable)]
-    ended = _end_dead(site, {head.id: head for head in heads})
+    damaged = [unreadable_text(each) for each in keeping_their_pop(context, unreadable)]
+    ended = _end_dead(context, {head.id: head for head in heads})
     told = [f"{len(ids)} rollouts without an owner", *damaged]
     told += [f"dead executions ended: {', '.join(ended)}"] if ended else []
     return {"ids": ids, "unreadable": damaged, "ended": ended, "message": "; ".join(told)}
 
 
-def _end_dead(site: Site, heads: Mapping[str, Head]) -> list[str]:
-    if site.executions is None:
+def _end_dead(context: Context, heads: Mapping[str, Head]) -> list[str]:
+    if context.executions is None:
         return []
     owners = {head.owner for head in heads.values() if head.wants_a_workflow}
     ended = []
-    for execution in site.executions.dead:
-        holds = owners.intersection(site.executions.ancestors(execution))
+    for execution in context.executions.dead:
+        holds = owners.intersection(context.executions.ancestors(execution))
         if not holds and not _is_of_its_epoch(execution.parameters, heads):
             # A user that may not end them has its rollouts recovered all the same.
             with suppress(StoreError):
-                site.executions.abandon(execution)
+                context.executions.abandon(execution)
                 ended.append(execution.id)
     with suppress(StoreError):
-        for workflow, parts in site.executions.lost_workflows(site.config.owner_timeout):
+        for workflow, parts in context.executions.lost_workflows(context.config.owner_timeout):
             if not owners & parts:
-                site.executions.cancel(workflow)
+                context.executions.cancel(workflow)
                 ended.append(workflow.id)
     return ended
 

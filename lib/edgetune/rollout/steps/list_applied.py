@@ -6,23 +6,23 @@ from __future__ import annotations
 from typing import Any
 
 from edgetune.errors import RefusedError
+from edgetune.rollout.context import Context
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.other_rollouts import refuse_unfinished
-from edgetune.rollout.site import Site
 
 
-def list_applied(site: Site, pop: str, tuning: str) -> dict[str, Any]:
+def list_applied(context: Context, pop: str, tuning: str) -> dict[str, Any]:
     """The complete rollouts of a tuning on a PoP, newest first; touches nothing.
 
     There are none, and the message says why, while any rollout is under way there: it holds the
     PoP.
     """
-    site.inventory.pop(pop)
+    context.inventory.pop(pop)
     try:
-        refuse_unfinished(site, pop)
+        refuse_unfinished(context, pop)
     except RefusedError as under_way:
         return {"rollouts": [], "message": str(under_way)}
-    heads = [head for head in all_heads(site) if head.pop == pop and head.state == "complete"]
+    heads = [head for head in all_heads(context) if head.pop == pop and head.state == "complete"]
     ids = [head.id for head in reversed(heads) if head.tuning == tuning]
     if not ids:
         known = ", ".join(sorted({head.tuning for head in heads})) or "none"

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from edgetune.errors import InputError
+from edgetune.rollout.context import Context
 from edgetune.rollout.pause import (
     CAUSES,
     Pause,
@@ -16,23 +17,22 @@ from edgetune.rollout.pause import (
     save_pause,
     standing_pauses,
 )
-from edgetune.rollout.site import Site
 
 
 def pause_pop(
-    site: Site, pop: str, cause: str = "asked", reason: str = "", requested_by: str = ""
+    context: Context, pop: str, cause: str = "asked", reason: str = "", requested_by: str = ""
 ) -> dict[str, Any]:
     """Let nothing more begin on a PoP for this cause; a second time changes nothing."""
     if cause not in CAUSES:
         raise InputError("parameter", "cause", f"{cause!r} is none of {', '.join(CAUSES)}")
-    name = site.inventory.pop(pop).name
-    standing = standing_pauses(pauses_of(site, name))
+    name = context.inventory.pop(pop).name
+    standing = standing_pauses(pauses_of(context, name))
     if cause in standing:
         return pause_answer(
-            site, name, False, f"{name} is paused already ({causes_text(standing)})"
+            context, name, False, f"{name} is paused already ({causes_text(standing)})"
         )
-    save_pause(site, name, cause, Pause(True, time.time(), requested_by, reason))
+    save_pause(context, name, cause, Pause(True, time.time(), requested_by, reason))
     why = causes_text({cause: Pause(True, 0, requested_by, reason)})
     return pause_answer(
-        site, name, True, f"{name} is paused ({why}); no further batch begins there"
+        context, name, True, f"{name} is paused ({why}); no further batch begins there"
     )

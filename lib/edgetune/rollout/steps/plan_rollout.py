@@ -13,14 +13,14 @@ from edgetune.fields import Fields
 from edgetune.options import read_options
 from edgetune.report.findings import preflight_text
 from edgetune.report.text import plan_text
+from edgetune.rollout.context import Context
 from edgetune.rollout.planning import plan_and_notes
 from edgetune.rollout.preflight import Finding
 from edgetune.rollout.record import load_plan, save_plan
-from edgetune.rollout.site import Site
 
 
 def plan_rollout(
-    site: Site,
+    context: Context,
     pop: str = "",
     tuning: str = "",
     plan: str = "",
@@ -34,12 +34,12 @@ def plan_rollout(
     as they are now; RefusedError says what no longer fits.
     """
     if plan:
-        made, notes = _make_again(site, plan, pop, tuning)
+        made, notes = _make_again(context, plan, pop, tuning)
     else:
         chosen = read_options(Fields(options, "parameter"), Options)
         seed = chosen.seed or secrets.randbits(31)
-        made, notes = plan_and_notes(site, pop, tuning, replace(chosen, seed=seed))
-    save_plan(site, made)
+        made, notes = plan_and_notes(context, pop, tuning, replace(chosen, seed=seed))
+    save_plan(context, made)
     split = made.groups
     counts = f"{len(split['test'])} test and {len(split['control'])} control hosts"
     return {
@@ -56,12 +56,12 @@ def plan_rollout(
     }
 
 
-def _make_again(site: Site, digest: str, pop: str, tuning: str) -> tuple[Plan, list[Finding]]:
-    old = load_plan(site, digest)
+def _make_again(context: Context, digest: str, pop: str, tuning: str) -> tuple[Plan, list[Finding]]:
+    old = load_plan(context, digest)
     for field, given, planned in (("pop", pop, old.pop), ("tuning", tuning, old.tuning.name)):
         if given and given != planned:
             raise InputError("parameter", field, f"plan {digest} is for {planned}, not {given}")
-    new, notes = plan_and_notes(site, old.pop, old.tuning.name, old.options.checked(), old)
+    new, notes = plan_and_notes(context, old.pop, old.tuning.name, old.options.checked(), old)
     if new.digest != digest:
         names = [each.name for each in fields(Plan) if each.name != "digest"]
         changed = [name for name in names if getattr(new, name) != getattr(old, name)]

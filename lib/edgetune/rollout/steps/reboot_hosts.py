@@ -7,6 +7,7 @@ from typing import Any
 
 from edgetune.documents.batch import Batch
 from edgetune.rollout.bios import disturbed
+from edgetune.rollout.context import Context
 from edgetune.rollout.drain import keep_out
 from edgetune.rollout.hosts import ask_hosts
 from edgetune.rollout.lease import open_rollout
@@ -14,7 +15,6 @@ from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.record import Record
 from edgetune.rollout.restart import LOOK, TIMEOUT
 from edgetune.rollout.reverts import expect_revert
-from edgetune.rollout.site import Site
 
 # A boot is looked at first after this much of what the shortest one took before, which was seen a
 # quarter late at most, and less what a task takes on StackStorm until it looks, in seconds.
@@ -23,7 +23,7 @@ _SHORTER, _A_TASK = 0.8, 3.0
 _NO = ("refused", "failed", "bad_request")
 
 
-def reboot_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+def reboot_hosts(context: Context, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
     """Reboot the hosts that need it; the boot_id they have now is written down first.
 
     With a BIOS to look after, none in which a change of somebody else has come to be pending.
@@ -31,15 +31,15 @@ def reboot_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
     twice, and a step that died before it was sent is sent by the next one. A host that does
     not answer may be going down already: ``check_rebooted`` will tell.
     """
-    opened = open_rollout(site, rollout, epoch)
+    opened = open_rollout(context, rollout, epoch)
     work = opened.batch(batch)
     names = [name for name in _to_reboot(work) if work.hosts[name].reboot]
     keep_out(opened, work, names)
     refused = disturbed(opened, work, names)
     failed = [name for name, why in refused.items() if fail_host(opened, work, name, why)]
     names = [name for name in names if name not in refused]
-    patience = site.config.health_deadline
-    facts = site.fleet.ask(opened.hosts(names), "facts", lambda host: {}, patience=patience)
+    patience = context.config.health_deadline
+    facts = context.fleet.ask(opened.hosts(names), "facts", lambda host: {}, patience=patience)
     failed += [
         name
         for name, answer in facts.items()
@@ -52,7 +52,7 @@ def reboot_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, 
         work.hosts[name].go("rebooting")
     # The timer of a host starts anew with its boot.
     provisional = [name for name in ready if work.hosts[name].reverts_at]
-    expect_revert(opened, work, provisional, site.config.reboot_deadline)
+    expect_revert(opened, work, provisional, context.config.reboot_deadline)
     # Whoever was on the way before is told again, and has its time from now.
     opened.move(work, work.at("rebooting"), "rebooting")
     sent = ask_hosts(
@@ -81,7 +81,7 @@ def _first_look(opened: Record, work: Batch) -> int:
         return 0
     before = opened.batch(work.number - 1).hosts.values() if work.number else ()
     shortest = min((host.boot_took for host in before if host.boot_took), default=0.0)
-    soon = min(_SHORTER * shortest - _A_TASK, opened.site.config.owner_timeout / 3)
+    soon = min(_SHORTER * shortest - _A_TASK, opened.context.config.owner_timeout / 3)
     return max(LOOK[0], int(soon))
 
 

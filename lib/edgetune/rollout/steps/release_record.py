@@ -9,21 +9,21 @@ from typing import Any
 
 from edgetune import CAMPAIGN_SCHEMA
 from edgetune.errors import InputError, RefusedError
+from edgetune.rollout.context import Context
 from edgetune.rollout.heads import read_heads
-from edgetune.rollout.site import Site
 from edgetune.rollout.unreadable import release_key
 from edgetune.sanitize import command
 
 
 def release_record(
-    site: Site, rollout: str, reason: str = "", requested_by: str = ""
+    context: Context, rollout: str, reason: str = "", requested_by: str = ""
 ) -> dict[str, Any]:
     """Give up a record that cannot be read, so that rollouts begin on its PoP again.
 
     The text stays where it is. Another text under the same key is judged anew. InputError if there
     is no such record, RefusedError if it can be read.
     """
-    heads, unreadable = read_heads(site)
+    heads, unreadable = read_heads(context)
     if rollout in [head.id for head in heads]:
         raise RefusedError(
             f"the record of rollout {rollout} can be read: "
@@ -40,7 +40,7 @@ def release_record(
         "at": time.time(),
         "reason": reason,
     }
-    site.store.put(release_key(rollout), json.dumps(document))
+    context.store.put(release_key(rollout), json.dumps(document))
     where = found.pop or "every PoP"
     who = requested_by or "unknown"
     message = f"{who} gives up the record of {rollout}: rollouts begin on {where} again"

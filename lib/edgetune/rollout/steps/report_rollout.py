@@ -20,9 +20,9 @@ from edgetune.metrics.table import SampleTable
 from edgetune.report.phases import phases
 from edgetune.report.text import clock, wait_text
 from edgetune.rollout.automation import needed_rules, what_is_off
+from edgetune.rollout.context import Context
 from edgetune.rollout.pause import Pause, pause_text, pauses_of, why_frozen
 from edgetune.rollout.record import Record, read_rollout
-from edgetune.rollout.site import Site
 
 if TYPE_CHECKING:
     from edgetune.metrics.series import Window
@@ -34,7 +34,7 @@ _SAMPLES = 3
 """How many a slot has at least: some come late."""
 
 
-def report_rollout(site: Site, rollout: str) -> dict[str, Any]:
+def report_rollout(context: Context, rollout: str) -> dict[str, Any]:
     """Write one page of HTML about a rollout, over an earlier one; changes nothing else.
 
     InputError: there is no such rollout, or ``report_dir`` of the configuration does not permit
@@ -42,11 +42,13 @@ def report_rollout(site: Site, rollout: str) -> dict[str, Any]:
     """
     from edgetune.report.page import page
 
-    opened = read_rollout(site, rollout)
-    folder = _folder(site.config)
+    opened = read_rollout(context, rollout)
+    folder = _folder(context.config)
     path = folder / f"{opened.head.id}.html"
     _write(path, page(_material(opened)))
-    url = f"{site.config.report_url.rstrip('/')}/{path.name}" if site.config.report_url else ""
+    url = (
+        f"{context.config.report_url.rstrip('/')}/{path.name}" if context.config.report_url else ""
+    )
     message = f"the report is {url or path}"
     return {"rollout": opened.head.id, "path": str(path), "url": url, "message": message}
 
@@ -79,7 +81,7 @@ def _material(opened: Record) -> Material:
 
     now, head = time.time(), opened.head
     missing: list[str] = []
-    baseline, pauses = opened.baseline(), pauses_of(opened.site, head.pop)
+    baseline, pauses = opened.baseline(), pauses_of(opened.context, head.pop)
     if head.baseline and baseline is None and head.state != "baseline":
         missing.append("The record has no baseline.")
     return Material(
@@ -93,7 +95,7 @@ def _material(opened: Record) -> Material:
         paused="" if head.state in ENDED else pause_text(head.pop, pauses) or why_frozen(head),
         waits=_waits(opened),
         missing=missing,
-        off=what_is_off(opened.site, needed_rules([head])),
+        off=what_is_off(opened.context, needed_rules([head])),
         made=now,
     )
 
@@ -167,7 +169,7 @@ def _samples(opened: Record, start: float, end: float, slot: float) -> SampleTab
 
     All samples of a large PoP over days would be millions.
     """
-    read, pop = opened.site.samples.window, opened.head.pop
+    read, pop = opened.context.samples.window, opened.head.pop
     interval = opened.plan.options.interval
     if slot <= _SAMPLES * interval:
         return read(pop, start - 2 * interval, end)

@@ -20,13 +20,13 @@ from edgetune.rollout.change import (
     was_drained,
     write_answers,
 )
+from edgetune.rollout.context import Context
 from edgetune.rollout.drain import keep_out
 from edgetune.rollout.hosts import ask_hosts
 from edgetune.rollout.lease import Rollout, open_rollout
 from edgetune.rollout.order import after_change, retry_after
 from edgetune.rollout.record import Record
 from edgetune.rollout.reverts import APPLY_TIMEOUT, waiting_text, waits_for_revert
-from edgetune.rollout.site import Site
 from edgetune.vocabulary.kinds import KINDS
 
 # Seconds between two looks at hosts that take a change back by themselves.
@@ -34,13 +34,13 @@ _LOOK = (5, 15)
 
 
 def restore_hosts(
-    site: Site, rollout: str, epoch: int, batch: int, live: bool = False
+    context: Context, rollout: str, epoch: int, batch: int, live: bool = False
 ) -> dict[str, Any]:
     """Take the tuning back on the hosts of a batch, from each host's own journal.
 
     With ``live`` only what a host can take back while it serves: the rest of the batch waits.
     """
-    opened = open_rollout(site, rollout, epoch)
+    opened = open_rollout(context, rollout, epoch)
     work = opened.batch(batch)
     if live:
         return _restore_live(opened, work)
@@ -69,7 +69,7 @@ def restore_hosts(
         **report,
         "waiting": len(waiting),
         "next": "restore_hosts" if waiting else after_change(work),
-        "retry_after": retry_after(site.config, waited, *_LOOK) if waiting else 0,
+        "retry_after": retry_after(context.config, waited, *_LOOK) if waiting else 0,
     }
 
 
@@ -79,8 +79,11 @@ def _foresee(opened: Record, work: Batch, names: Sequence[str]) -> dict[str, Hos
     Tunings that came later hold settings, and some that the plan saw may stand no more.
     Failures are those that do not tell.
     """
-    hosts, patience = opened.hosts(by_agent(opened, names)[0]), opened.site.config.health_deadline
-    answers = opened.site.fleet.ask(
+    hosts, patience = (
+        opened.hosts(by_agent(opened, names)[0]),
+        opened.context.config.health_deadline,
+    )
+    answers = opened.context.fleet.ask(
         hosts, "verify", lambda host: settings_request(opened, host), patience=patience
     )
     told = {name: answer.data["way_back"] for name, answer in answers.items() if not answer.failed}

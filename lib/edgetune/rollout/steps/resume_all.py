@@ -7,26 +7,26 @@ import secrets
 from typing import Any
 
 from edgetune.errors import RefusedError
+from edgetune.rollout.context import Context
 from edgetune.rollout.kill_switch import STOP_KEY, keep_permit, stopped_by
-from edgetune.rollout.site import Site
 
 _TRIES = 3
 
 
-def resume_all(site: Site, requested_by: str = "") -> dict[str, Any]:
+def resume_all(context: Context, requested_by: str = "") -> dict[str, Any]:
     """Permit changes again; what was stopped is carried on by ``recover_orphans``.
 
     RefusedError if somebody stops everything at the same moment.
     """
-    was = stopped_by(site)
+    was = stopped_by(context)
     if not was:
         return {"stopped": False, "message": "nothing was stopped"}
     for _ in range(_TRIES):
         # A step that read the keys just before this may take the permit away once.
         permit = f"resumed by {requested_by or 'unknown'}, permit {secrets.token_hex(8)}"
-        keep_permit(site, permit, "")
-        site.store.put(STOP_KEY, permit)
-        if not stopped_by(site):
+        keep_permit(context, permit, "")
+        context.store.put(STOP_KEY, permit)
+        if not stopped_by(context):
             message = f"{requested_by or 'unknown'} permits changes again ({was})"
             return {"stopped": False, "message": message}
-    raise RefusedError(f"everything was stopped again at once ({stopped_by(site)})")
+    raise RefusedError(f"everything was stopped again at once ({stopped_by(context)})")

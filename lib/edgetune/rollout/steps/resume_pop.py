@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from edgetune.errors import InputError
+from edgetune.rollout.context import Context
 from edgetune.rollout.pause import (
     CAUSES,
     Pause,
@@ -16,20 +17,21 @@ from edgetune.rollout.pause import (
     save_pause,
     standing_pauses,
 )
-from edgetune.rollout.site import Site
 
 
-def resume_pop(site: Site, pop: str, cause: str = "", requested_by: str = "") -> dict[str, Any]:
+def resume_pop(
+    context: Context, pop: str, cause: str = "", requested_by: str = ""
+) -> dict[str, Any]:
     """Lift a pause of this cause, or every one of a PoP; a second time changes nothing."""
     if cause and cause not in CAUSES:
         raise InputError("parameter", "cause", f"{cause!r} is none of {', '.join(CAUSES)}")
-    standing = standing_pauses(all_pauses(site).get(pop, {}))
+    standing = standing_pauses(all_pauses(context).get(pop, {}))
     if not standing:
-        return pause_answer(site, pop, False, f"{site.inventory.pop(pop).name} is not paused")
+        return pause_answer(context, pop, False, f"{context.inventory.pop(pop).name} is not paused")
     lifted = {own: pause for own, pause in standing.items() if cause in ("", own)}
     for own in lifted:
-        save_pause(site, pop, own, Pause(False, time.time(), requested_by))
+        save_pause(context, pop, own, Pause(False, time.time(), requested_by))
     left = {own: pause for own, pause in standing.items() if own not in lifted}
     still = f"{pop} is still paused ({causes_text(left)})" if left else f"{pop} goes on"
     was = f"; it was paused ({causes_text(lifted)})" if lifted else ""
-    return pause_answer(site, pop, bool(lifted), still + was)
+    return pause_answer(context, pop, bool(lifted), still + was)

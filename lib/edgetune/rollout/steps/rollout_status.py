@@ -14,13 +14,13 @@ from edgetune.errors import EdgetuneError, InputError, StoreError
 from edgetune.report.chat import color_of
 from edgetune.report.text import left_text, rollout_text, wait_text
 from edgetune.rollout.automation import needed_rules, what_is_off
+from edgetune.rollout.context import Context
 from edgetune.rollout.heads import read_heads
 from edgetune.rollout.kill_switch import stopped_by
 from edgetune.rollout.lease import Rollout, idle_times
 from edgetune.rollout.orphans import is_orphaned
 from edgetune.rollout.pause import all_pauses, pause_text, why_frozen
 from edgetune.rollout.record import read_rollout
-from edgetune.rollout.site import Site
 from edgetune.rollout.unreadable import keeping_their_pop, unreadable_text
 from edgetune.sanitize import command, one_line
 
@@ -28,7 +28,7 @@ _RECENT = 900.0
 
 
 def rollout_status(
-    site: Site,
+    context: Context,
     rollout: str = "",
     pop: str = "",
     state: str = "",
@@ -50,12 +50,14 @@ def rollout_status(
     if state and state not in FORWARD:
         raise InputError("parameter", "state", f"{state!r} is none of {', '.join(FORWARD)}")
     if pop:
-        site.inventory.pop(pop)
-    stopped = stopped_by(site)
-    heads, unreadable = ([read_rollout(site, rollout).head], []) if rollout else read_heads(site)
+        context.inventory.pop(pop)
+    stopped = stopped_by(context)
+    heads, unreadable = (
+        ([read_rollout(context, rollout).head], []) if rollout else read_heads(context)
+    )
     damaged = [
         unreadable_text(each)
-        for each in keeping_their_pop(site, unreadable)
+        for each in keeping_their_pop(context, unreadable)
         if not pop or each.may_be_on(pop)
     ]
     chosen = [
@@ -64,16 +66,16 @@ def rollout_status(
         if (not pop or head.pop == pop)
         and (not state or head.state == state)
         and (not host or host in head.quarantined)
-        and (not orphaned or (not stopped and is_orphaned(site, head)))
+        and (not orphaned or (not stopped and is_orphaned(context, head)))
     ]
     shown = chosen[0] if rollout and chosen else None
-    ownerless, unknown = _without_an_owner(site, chosen, ended)
-    left = {head.id: _left(site, head) for head in ownerless}
+    ownerless, unknown = _without_an_owner(context, chosen, ended)
+    left = {head.id: _left(context, head) for head in ownerless}
     chosen.sort(key=lambda head: head.id not in left)
-    waits = {head.id: _wait(site, head) for head in chosen if head.state in CHANGES_HOSTS}
+    waits = {head.id: _wait(context, head) for head in chosen if head.state in CHANGES_HOSTS}
     notices = [*_stopped(stopped), *left.values(), *unknown, *map(one_line, damaged)]
-    notices += [*_paused(site, shown.pop if shown else pop), *_frozen(chosen)]
-    notices += _off(site, chosen)
+    notices += [*_paused(context, shown.pop if shown else pop), *_frozen(chosen)]
+    notices += _off(context, chosen)
     return {
         "rollouts": [
             {
@@ -83,11 +85,11 @@ def rollout_status(
             }
             for head in chosen
         ],
-        "ids": [head.id for head in (_in_turn(site, chosen) if state else chosen)],
+        "ids": [head.id for head in (_in_turn(context, chosen) if state else chosen)],
         "color": color_of(shown.state, _verdict(shown)) if shown else "",
         "unreadable": damaged,
         "message": "; ".join([_counted(chosen, left), *damaged]),
-        "text": _text(notices, chosen, waits) + (_drift(site, shown) if shown else ""),
+        "text": _text(notices, chosen, waits) + (_drift(context, shown) if shown else ""),
     }
 
 
@@ -97,20 +99,20 @@ def _counted(chosen: Sequence[Head], left: Sized) -> str:
 
 
 def _without_an_owner(
-    site: Site, heads: Sequence[Head], ended: Sequence[str]
+    context: Context, heads: Sequence[Head], ended: Sequence[str]
 ) -> tuple[list[Head], list[str]]:
     """Those that somebody should be carrying on and nobody is, and what is not known of that."""
     wanting = [head for head in heads if head.wants_a_workflow]
     try:
-        return [h for h in wanting if h.owner in ended or is_orphaned(site, h)], []
+        return [h for h in wanting if h.owner in ended or is_orphaned(context, h)], []
     except StoreError as error:
         known = [head for head in wanting if head.owner in ended]
         return known, [f"Which rollouts have an owner is not known: {one_line(str(error))}."]
 
 
-def _left(site: Site, head: Head) -> str:
+def _left(context: Context, head: Head) -> str:
     try:
-        out = out_of_service(Rollout(site, head).batches())
+        out = out_of_service(Rollout(context, head).batches())
     except EdgetuneError:
         return left_text(head, None)
     return left_text(head, out)
@@ -128,16 +130,16 @@ def out_of_service(batches: Iterable[Batch]) -> list[str]:
     return [name for name, is_out in out.items() if is_out]
 
 
-def _in_turn(site: Site, heads: list[Head]) -> list[Head]:
+def _in_turn(context: Context, heads: list[Head]) -> list[Head]:
     """Every step renews the claim; what has ended waits for none."""
-    waited = idle_times(site, [head.pop for head in heads])
+    waited = idle_times(context, [head.pop for head in heads])
     order = {head.id: -1.0 if head.state in ENDED else waited[head.pop] for head in heads}
     return sorted(heads, key=lambda head: order[head.id], reverse=True)
 
 
-def _wait(site: Site, head: Head) -> str:
+def _wait(context: Context, head: Head) -> str:
     try:
-        wait = Rollout(site, head).wait
+        wait = Rollout(context, head).wait
     except EdgetuneError as error:
         return f"what it waits for is not known: {one_line(str(error))}"
     return wait_text(wait) if wait else ""
@@ -155,9 +157,9 @@ def _stopped(why: str) -> list[str]:
     return [notice] if why else []
 
 
-def _paused(site: Site, pop: str) -> list[str]:
+def _paused(context: Context, pop: str) -> list[str]:
     """Of one PoP, or of all."""
-    pauses = sorted(all_pauses(site).items())
+    pauses = sorted(all_pauses(context).items())
     whys = {name: pause_text(name, own) for name, own in pauses if pop in ("", name)}
     return [
         f"{one_line(why)}; {command('resume_pop', pop=name)} lets it go on."
@@ -171,16 +173,16 @@ def _frozen(heads: list[Head]) -> list[str]:
     return [f"{why}." for why in map(why_frozen, under_way) if why]
 
 
-def _off(site: Site, heads: list[Head]) -> list[str]:
-    found = what_is_off(site, needed_rules(heads))
+def _off(context: Context, heads: list[Head]) -> list[str]:
+    found = what_is_off(context, needed_rules(heads))
     return ["\n".join(map(one_line, found))] if found else []
 
 
-def _drift(site: Site, head: Head) -> str:
+def _drift(context: Context, head: Head) -> str:
     """Hosts with settings that are not as a tuning left them, by their newest samples."""
     now = time.time()
     try:
-        recent = site.samples.window(head.pop, now - _RECENT, now)
+        recent = context.samples.window(head.pop, now - _RECENT, now)
     except StoreError as error:
         return f"\n  drift is not known: {error}"
     newest = {host: own.get("drifted", 0) for host, own in recent.latest_gauges().items()}

@@ -10,10 +10,10 @@ from typing import Any
 
 from edgetune.errors import FencedError
 from edgetune.rollout.automation import SAMPLED_EVERY
+from edgetune.rollout.context import Context
 from edgetune.rollout.lease import Rollout, as_owner, open_rollout
 from edgetune.rollout.record import Record
 from edgetune.rollout.sampling import Found, pops_under_way, sample_pops, sampled_by_rule
-from edgetune.rollout.site import Site
 from edgetune.rollout.soak import Soak
 
 _BY_RULE: Mapping[str, Any] = {
@@ -27,7 +27,9 @@ _BY_RULE: Mapping[str, Any] = {
 _A_WHILE = 15.0
 
 
-def sample_hosts(site: Site, pop: str = "", rollout: str = "", epoch: int = 0) -> dict[str, Any]:
+def sample_hosts(
+    context: Context, pop: str = "", rollout: str = "", epoch: int = 0
+) -> dict[str, Any]:
     """Take one sample of every host of a PoP, of a rollout's PoP, or of all with a rollout.
 
     Of a rollout, as many as its interval asks for in a while; none where the rule sample_running
@@ -36,25 +38,25 @@ def sample_hosts(site: Site, pop: str = "", rollout: str = "", epoch: int = 0) -
     keeps its claim by it; FencedError if it lost it.
     """
     if not rollout:
-        found = sample_pops(site, [pop] if pop else pops_under_way(site))
+        found = sample_pops(context, [pop] if pop else pops_under_way(context))
         return {**found.told(), "due": False, "retry_after": 0}
     end = time.monotonic() + _A_WHILE
-    opened = _of_owner(site, rollout, epoch)
+    opened = _of_owner(context, rollout, epoch)
     by_rule = _was_sampled_by_rule(opened)
-    found = Found() if by_rule else sample_pops(site, [opened.head.pop])
+    found = Found() if by_rule else sample_pops(context, [opened.head.pop])
     while not (due := _is_due(opened)):
         left = _next_sample(opened, by_rule)
         if time.monotonic() + left > end:
             break
         time.sleep(left)
-        opened = _of_owner(site, rollout, epoch)
-        found.add(sample_pops(site, [opened.head.pop]))
+        opened = _of_owner(context, rollout, epoch)
+        found.add(sample_pops(context, [opened.head.pop]))
     told = found.told() if found.answered or found.errors else _BY_RULE
     return {**told, "due": due, "retry_after": int(_next_sample(opened, by_rule))}
 
 
-def _of_owner(site: Site, rollout: str, epoch: int) -> Rollout:
-    return open_rollout(site, rollout, epoch) if epoch else as_owner(site, rollout)
+def _of_owner(context: Context, rollout: str, epoch: int) -> Rollout:
+    return open_rollout(context, rollout, epoch) if epoch else as_owner(context, rollout)
 
 
 def _was_sampled_by_rule(opened: Record) -> bool:
@@ -66,7 +68,7 @@ def _was_sampled_by_rule(opened: Record) -> bool:
     interval = opened.plan.options.interval
     if interval < SAMPLED_EVERY:
         return False
-    last = opened.site.heartbeats.last(sampled_by_rule(opened.head.pop))
+    last = opened.context.heartbeats.last(sampled_by_rule(opened.head.pop))
     return last is not None and 0 <= time.time() - last.time < interval
 
 
@@ -95,7 +97,7 @@ def _next_sample(opened: Rollout, by_rule: bool) -> float:
     interval: float = opened.plan.options.interval
     left = interval - (now - head.created) % interval
     if by_rule:
-        left = max(left, opened.site.config.owner_timeout / 3)
+        left = max(left, opened.context.config.owner_timeout / 3)
     ends = {"baseline": head.baseline[1:]}.get(head.state, [])
     if head.state == "soaking":
         ends = [Soak(opened).next_end]

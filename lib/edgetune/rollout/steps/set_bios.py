@@ -18,26 +18,26 @@ from edgetune.plan import settings_by_bmc
 from edgetune.report.text import was_and_is_text
 from edgetune.rollout.bios import LATER, save_owned, target_of
 from edgetune.rollout.bios_journal import BiosJournal, Change, Entry, load_journals
+from edgetune.rollout.context import Context
 from edgetune.rollout.drain import keep_out
 from edgetune.rollout.hosts import ask_bmcs
 from edgetune.rollout.lease import Rollout, open_rollout
 from edgetune.rollout.order import after_bios, retry_after
 from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.record import Record
-from edgetune.rollout.site import Site
 
 # Seconds between two tries with a BMC that is busy.
 _LOOK = (5, 60)
 
 
-def set_bios(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+def set_bios(context: Context, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
     """Let the BIOS of drained hosts come up as wanted, or as before, at their next boot.
 
     What was there is written down first. A control host is only looked at: a reboot would bring
     in what somebody else left pending, so that fails it. ``waiting`` counts BMCs that cannot do
     it yet: the step is to be called again then.
     """
-    opened = open_rollout(site, rollout, epoch)
+    opened = open_rollout(context, rollout, epoch)
     work = opened.batch(batch)
     names = [name for name in work.at("drained") if work.hosts[name].bios != "set"]
     keep_out(opened, work, names)
@@ -56,7 +56,7 @@ def set_bios(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]
     return {
         "waiting": len(waiting),
         "next": "set_bios" if waiting else after_bios(work),
-        "retry_after": retry_after(site.config, waited, *_LOOK) if waiting else 0,
+        "retry_after": retry_after(context.config, waited, *_LOOK) if waiting else 0,
         "failed": failed,
         "error": errors,
         "message": errors
@@ -66,7 +66,7 @@ def set_bios(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]
 
 
 def _change(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
-    journals, unread = load_journals(opened.site, opened.head.pop, names)
+    journals, unread = load_journals(opened.context, opened.head.pop, names)
     new = [name for name, journal in journals.items() if not journal.of(opened.head.id)]
     failed = {**unread, **_begin(opened, journals, new)}
     return {**failed, **_set(opened, journals, [name for name in names if name not in failed])}
@@ -77,7 +77,7 @@ def _look(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostR
 
 
 def _take_back(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, HostResult]:
-    journals, unread = load_journals(opened.site, opened.head.pop, names)
+    journals, unread = load_journals(opened.context, opened.head.pop, names)
     for journal in journals.values():
         entry = journal.of(opened.head.id)
         if entry:
@@ -172,7 +172,7 @@ def _noted(opened: Rollout, work: Batch, name: str, answer: HostResult) -> bool:
         return False
     # Whoever takes it over has that time again.
     since = max(host.bios_at, opened.head.taken_over)
-    overdue = steady_clock.now() - since > opened.site.config.reboot_deadline
+    overdue = steady_clock.now() - since > opened.context.config.reboot_deadline
     if answer.reason in LATER and not overdue:
         return False
     return fail_host(opened, work, name, f"BIOS: {answer.error}")

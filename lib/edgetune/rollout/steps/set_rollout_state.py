@@ -13,15 +13,15 @@ from edgetune.durations import duration
 from edgetune.errors import InputError, RefusedError
 from edgetune.rollout.automation import SAMPLED_EVERY, needed_rules, what_is_off
 from edgetune.rollout.baseline import usual_load
+from edgetune.rollout.context import Context
 from edgetune.rollout.entering import enter_state, unfinished_batches
 from edgetune.rollout.lease import Rollout, open_rollout
 from edgetune.rollout.quarantine import in_service_still, look_at_quarantined
 from edgetune.rollout.record import Record
-from edgetune.rollout.site import Site
 
 
 def set_rollout_state(
-    site: Site, rollout: str, epoch: int, state: str, owner: str = "", requested_by: str = ""
+    context: Context, rollout: str, epoch: int, state: str, owner: str = "", requested_by: str = ""
 ) -> dict[str, Any]:
     """Move a rollout into ``state`` under a new epoch, and say which batches that means.
 
@@ -31,7 +31,7 @@ def set_rollout_state(
     known = [each for each in FORWARD if each not in ("claimed", "rolling_back")]
     if state not in known:
         raise InputError("parameter", "state", f"{state!r} is none of {', '.join(known)}")
-    opened = open_rollout(site, rollout, epoch)
+    opened = open_rollout(context, rollout, epoch)
     head, before = opened.head, opened.head.state
     _refuse_unproven(head, state)
     if state == "rolled_back":
@@ -82,7 +82,7 @@ def _told(opened: Record) -> str:
     told = _entered(head)
     if head.state not in ("changing", "soaking"):
         return told
-    off = what_is_off(opened.site, needed_rules([head]))
+    off = what_is_off(opened.context, needed_rules([head]))
     return " ".join([f"{told}.", *off]) if off else told
 
 

@@ -7,16 +7,16 @@ from typing import Any
 
 from edgetune.report.chat import color_of
 from edgetune.report.text import verdict_text
+from edgetune.rollout.context import Context
 from edgetune.rollout.record import read_rollout
-from edgetune.rollout.site import Site
 
 
-def show_verdict(site: Site, rollout: str) -> dict[str, Any]:
+def show_verdict(context: Context, rollout: str) -> dict[str, Any]:
     """The verdict of a rollout's newest look with its numbers; takes no look, changes nothing.
 
     InputError if there is no such rollout, RefusedError if its look cannot be read.
     """
-    opened = read_rollout(site, rollout)
+    opened = read_rollout(context, rollout)
     head = opened.head
     told = f"{head.id}  {head.tuning} on {head.pop}: {head.state}"
     shown = verdict_text(opened.look(head.looks - 1)) if head.looks else "No look was taken yet."

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from edgetune.rollout.context import Context
 from edgetune.rollout.kill_switch import STOP_KEY, take_permit_away
-from edgetune.rollout.site import Site
 from edgetune.sanitize import command
 
 
-def stop_all(site: Site, requested_by: str = "", reason: str = "") -> dict[str, Any]:
+def stop_all(context: Context, requested_by: str = "", reason: str = "") -> dict[str, Any]:
     """Let nothing be changed any more, on any PoP, until ``resume_all``."""
     why = f"stopped by {requested_by or 'unknown'}" + (f": {reason}" if reason else "")
-    site.store.put(STOP_KEY, why)
-    take_permit_away(site, why)
+    context.store.put(STOP_KEY, why)
+    take_permit_away(context, why)
     message = f"{why}; hosts stay as they are until {command('resume_all')}"
     return {"stopped": True, "message": message}

@@ -7,14 +7,14 @@ from typing import Any
 
 from edgetune import steady_clock
 from edgetune.documents.head import CHANGES_HOSTS, ENDED, Head
+from edgetune.rollout.context import Context
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.orphans import is_orphaned
 from edgetune.rollout.other_rollouts import largest_epoch, refuse_unfinished
-from edgetune.rollout.site import Site
 
 
 def take_over_rollout(
-    site: Site,
+    context: Context,
     rollout: str,
     epoch: int = 0,
     owner: str = "",
@@ -36,19 +36,19 @@ def take_over_rollout(
     as it could only be taken back; with ``orphaned`` one that has a living owner; with
     ``execution`` one that another execution carries on by now.
     """
-    taken = as_owner(site, rollout)
-    why = _why_left_alone(site, taken.head, unfinished_only, orphaned, execution)
+    taken = as_owner(context, rollout)
+    why = _why_left_alone(context, taken.head, unfinished_only, orphaned, execution)
     if why:
         return {"claimed": False, "message": f"rollout {rollout} {why}"}
-    refuse_unfinished(site, taken.head.pop, but=rollout)
-    claim = site.claims.take(
+    refuse_unfinished(context, taken.head.pop, but=rollout)
+    claim = context.claims.take(
         taken.head.pop,
         rollout,
-        site.config.claim_ttl,
+        context.config.claim_ttl,
         after=epoch or None,
-        above=largest_epoch(site, taken.head.pop),
+        above=largest_epoch(context, taken.head.pop),
     )
-    taken = as_owner(site, rollout)
+    taken = as_owner(context, rollout)
     head = taken.head
     head.epoch, head.owner = claim.epoch, owner
     head.wait = head.wait or wait
@@ -68,10 +68,10 @@ def take_over_rollout(
 
 
 def _why_left_alone(
-    site: Site, head: Head, unfinished_only: bool, orphaned: bool, execution: str
+    context: Context, head: Head, unfinished_only: bool, orphaned: bool, execution: str
 ) -> str:
     if not head.may_become or (unfinished_only and head.state in ENDED):
         return f"is {head.state} already"
-    if (orphaned and not is_orphaned(site, head)) or (execution and head.owner != execution):
+    if (orphaned and not is_orphaned(context, head)) or (execution and head.owner != execution):
         return "has an owner again"
     return ""

@@ -8,31 +8,31 @@ from collections.abc import Sequence
 from typing import Any
 
 from edgetune.documents.batch import Batch
+from edgetune.rollout.context import Context
 from edgetune.rollout.drain import POLL
 from edgetune.rollout.in_service import ADMITTED, put_back
 from edgetune.rollout.lease import Rollout, open_rollout
 from edgetune.rollout.quarantine import fail_host, take_out_quarantined
-from edgetune.rollout.site import Site
 from edgetune.traffic import DrainDriver, Server
 
 # For so long a server is looked at until its absence is believed, in seconds.
 _SURE = 5.0
 
 
-def undrain_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+def undrain_hosts(context: Context, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
     """Give verified hosts their previous state back and wait until they serve again.
 
     In a rollback it is the batch's last step in the load balancer: hosts that were quarantined
     on the way are seen out of service.
     """
-    opened = open_rollout(site, rollout, epoch)
+    opened = open_rollout(context, rollout, epoch)
     work = opened.batch(batch)
     names = work.at("verified", "undraining")
     drained = [name for name in names if work.hosts[name].lb_before is not None]
     opened.move(work, names, "undraining")
     failed = []
     if drained:
-        driver = site.load_balancer(opened.pop)
+        driver = context.load_balancer(opened.pop)
         for host in opened.hosts(drained):
             opened.lease.permit()
             put_back(driver, host.server, work.hosts[host.name].lb_before)
@@ -55,7 +55,7 @@ def _not_back(opened: Rollout, driver: DrainDriver, work: Batch, names: Sequence
     The last look alone is no evidence: a host that served in an earlier one is looked at again.
     """
     expected = {opened.pop.host(n).server: n for n in names if work.hosts[n].lb_before == ADMITTED}
-    patience = opened.site.config.health_deadline
+    patience = opened.context.config.health_deadline
     began, sure = time.monotonic(), min(patience, _SURE)
     since: dict[str, float] = {}
     while True:

@@ -20,25 +20,25 @@ from edgetune.rollout.change import (
     values_of,
     write_answers,
 )
+from edgetune.rollout.context import Context
 from edgetune.rollout.health import sick_services
 from edgetune.rollout.hosts import ask_hosts
 from edgetune.rollout.lease import Rollout, open_rollout
 from edgetune.rollout.order import after_proof
 from edgetune.rollout.readiness import set_ready
 from edgetune.rollout.record import Record
-from edgetune.rollout.site import Site
 
 _POLL = 1.0
 
 
-def verify_hosts(site: Site, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+def verify_hosts(context: Context, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
     """Prove over new connections that hosts are as they should be and that their service answers.
 
     So is their BIOS, where the tuning has to do with it. Changed hosts are confirmed by it: a
     provisional change becomes a kept one. Restored hosts are compared with what the plan saw
     before; what was never ours need only answer. Hosts that served all the while are done.
     """
-    opened = open_rollout(site, rollout, epoch)
+    opened = open_rollout(context, rollout, epoch)
     work = opened.batch(batch)
     names = work.at("changed", "rebooted") if work.batch_type != "sham" else work.at("rebooted")
     answers = _proofs(opened, work, names)
@@ -61,7 +61,7 @@ def _wrong_bios(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str,
 
     A BMC that is busy, or whose answer is lost, is asked again for ``health_deadline``.
     """
-    deadline = time.monotonic() + opened.site.config.health_deadline
+    deadline = time.monotonic() + opened.context.config.health_deadline
     wrong: dict[str, HostResult] = {}
     while names:
         answers = settled(opened, work, names)
@@ -122,8 +122,8 @@ def _compare_with_before(
     opened: Record, work: Batch, names: Sequence[str]
 ) -> dict[str, HostResult]:
     hosts = opened.hosts(names)
-    patience = opened.site.config.health_deadline
-    answers = opened.site.fleet.ask(
+    patience = opened.context.config.health_deadline
+    answers = opened.context.fleet.ask(
         hosts, "plan", lambda host: settings_request(opened, host), patience=patience
     )
     before = {
@@ -150,9 +150,9 @@ def _not_as(
 
 def _healthy(opened: Rollout, names: Sequence[str]) -> dict[str, HostResult]:
     """Ask the service on each host until it answers; failures are those that never did."""
-    deadline = time.monotonic() + opened.site.config.health_deadline
+    deadline = time.monotonic() + opened.context.config.health_deadline
     while True:
-        sick = sick_services(opened.site, opened.pop, opened.hosts(names))
+        sick = sick_services(opened.context, opened.pop, opened.hosts(names))
         if not sick or time.monotonic() > deadline:
             return {
                 name: HostResult(name, error=why, reason="failed") for name, why in sick.items()

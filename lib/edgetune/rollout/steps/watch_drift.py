@@ -6,22 +6,22 @@ from __future__ import annotations
 from typing import Any
 
 from edgetune.rollout.bios_drift import bios_drift
+from edgetune.rollout.context import Context
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.sampling import pops_under_way, sample_pops
-from edgetune.rollout.site import Site
 
 
-def watch_drift(site: Site) -> dict[str, Any]:
+def watch_drift(context: Context) -> dict[str, Any]:
     """Take one sample of every host of the other PoPs on which a tuning stands."""
-    pops = _pops_standing(site)
-    found = sample_pops(site, pops)
+    pops = _pops_standing(context)
+    found = sample_pops(context, pops)
     for pop in pops:
-        for host, rows in bios_drift(site, pop).items():
+        for host, rows in bios_drift(context, pop).items():
             found.drift[host] = [*found.drift.get(host, []), *rows]
     return found.told()
 
 
-def _pops_standing(site: Site) -> list[str]:
+def _pops_standing(context: Context) -> list[str]:
     """Those with a complete rollout that the inventory still has, and none under way."""
-    standing = {head.pop for head in all_heads(site) if head.state == "complete"}
-    return sorted((standing & set(site.inventory.pop_names())) - set(pops_under_way(site)))
+    standing = {head.pop for head in all_heads(context) if head.state == "complete"}
+    return sorted((standing & set(context.inventory.pop_names())) - set(pops_under_way(context)))

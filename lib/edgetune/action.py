@@ -13,8 +13,8 @@ from typing import Callable
 
 from edgetune.errors import AWAY, EdgetuneError, StoreError, UnconfiguredError
 from edgetune.files import load_yaml
+from edgetune.rollout.context import Context
 from edgetune.rollout.heartbeat import heartbeat_of
-from edgetune.rollout.site import Site
 from edgetune.sanitize import one_line, printable, shortened
 
 Result = tuple[bool, dict[str, object]]
@@ -47,9 +47,9 @@ def run_step(
     """
     try:
         given = {name: _given(value) for name, value in parameters.items() if value is not None}
-        site = Site(config or {})
-        with own_clock(step.__name__), _signs_of_life(site):
-            result = step(site, **given)
+        context = Context(config or {})
+        with own_clock(step.__name__), _signs_of_life(context):
+            result = step(context, **given)
     except UnconfiguredError as error:
         told = safe_text(str(error))
         idle = {**_nothing_done(step.__name__), "message": told}
@@ -81,12 +81,12 @@ def own_clock(action: str) -> Iterator[None]:
         faulthandler.cancel_dump_traceback_later()
 
 
-def _signs_of_life(site: Site) -> AbstractContextManager[None]:
+def _signs_of_life(context: Context) -> AbstractContextManager[None]:
     """For StackStorm, which does not notice when an action dies with its action runner."""
     execution = os.environ.get("ST2_ACTION_EXECUTION_ID", "")
     if not execution or not os.environ.get("ST2_ACTION_API_URL"):
         return nullcontext()
-    return heartbeat_of(execution, lambda: site.heartbeats)
+    return heartbeat_of(execution, lambda: context.heartbeats)
 
 
 def _timeout_of(action: str) -> float:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from edgetune.rollout.nodes import Nodes
 
 
-class Site:
+class Context:
     """Inventory, tunings, stores, hosts and load balancers of one configuration."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
