@@ -566,7 +566,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setattr(stackstorm, "_PAUSE", 0)
     monkeypatch.setattr(stores, "_PAUSES", (0, 0, 0))
     server = HTTPServer(("127.0.0.1", 0), _Keys)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     environment = {
         "ST2_ACTION_API_URL": f"http://127.0.0.1:{server.server_port}",

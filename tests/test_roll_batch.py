@@ -19,6 +19,9 @@ from tests.builders import ROOT
 from tests.conducting import STEPS, Impatient
 from tests.world import BiosWorld, EmptyWorld, changing
 
+# Whole workflows are conducted.
+pytestmark = pytest.mark.slow
+
 _VERIFIED = ["verify_hosts", "undrain_hosts", "check_health"]
 _REBOOTED = ["reboot_hosts", "check_rebooted"]
 

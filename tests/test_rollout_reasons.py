@@ -23,6 +23,9 @@ from tests.conducting import STEPS, Impatient
 from tests.test_injection_chat import ALIASES, answer
 from tests.world import World, changing, prove
 
+# Whole workflows are conducted.
+pytestmark = pytest.mark.slow
+
 _DONE: dict[str, Any] = {
     "sample_hosts": {"due": True, "retry_after": 0},
     "check_baseline": {"message": "enough"},

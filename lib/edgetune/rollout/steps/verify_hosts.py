@@ -21,14 +21,13 @@ from edgetune.rollout.change import (
     write_answers,
 )
 from edgetune.rollout.context import Context
+from edgetune.rollout.drain import POLL
 from edgetune.rollout.health import sick_services
 from edgetune.rollout.hosts import ask_hosts
 from edgetune.rollout.lease import Rollout, open_rollout
 from edgetune.rollout.order import after_proof
 from edgetune.rollout.readiness import set_ready
 from edgetune.rollout.record import Record
-
-_POLL = 1.0
 
 
 def verify_hosts(context: Context, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
@@ -69,7 +68,7 @@ def _wrong_bios(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str,
         names = [name for name, answer in answers.items() if answer.reason == "busy"]
         if not names or time.monotonic() > deadline:
             break
-        time.sleep(_POLL)
+        time.sleep(POLL)
         opened.lease.permit()
         wrong = {name: answer for name, answer in wrong.items() if name not in names}
     return wrong
@@ -157,5 +156,5 @@ def _healthy(opened: Rollout, names: Sequence[str]) -> dict[str, HostResult]:
             return {
                 name: HostResult(name, error=why, reason="failed") for name, why in sick.items()
             }
-        time.sleep(_POLL)
+        time.sleep(POLL)
         opened.lease.permit()
