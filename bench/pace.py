@@ -7,10 +7,11 @@ installed from each of these commits in turn by --install, a program that takes 
 word: versions are compared on one machine within the same minutes.
 
 Unavoidable is what the rollout has to wait for: baseline and soak with its warm-up as they were
-asked for, and a drain and a boot for each batch that reboots. Each counts as long as the shortest
-that was seen. A drain counts without what its task takes where nothing is drained. The CPU is user
-and system time of the processes named st2workflowengine on this machine; without one here it is
-left out.
+asked for, and a drain and a boot for each batch that reboots. A boot counts as long as the shortest
+that was seen. A drain lasts as its clients want: those of a tuning count as in the rollout, of all
+versions, whose drains were the shortest together, without what a task takes that drains nothing.
+The CPU is user and system time of the processes named st2workflowengine on this machine; without
+one here it is left out.
 """
 
 from __future__ import annotations
@@ -96,17 +97,26 @@ def run(pop: str, refs: Sequence[str], install: str, rounds: int) -> dict[str, A
 
 
 def _figures(found: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
-    """By version and tuning; a boot and a drain each count as the shortest of all that was seen."""
+    """By version and tuning, with what none of them could avoid."""
     measured = [run for runs in found.values() for run in runs]
     boot = min((boot for run in measured for boot in run["boots"]), default=0.0)
-    drains = [drain for run in measured for drain in run["drains"]]
-    empty = min((took for drained, took in drains if not drained), default=0.0)
-    drain = max(0.0, min((took for drained, took in drains if drained), default=0.0) - empty)
+    empty = min(
+        (took for run in measured for drained, took in run["drains"] if not drained), default=0.0
+    )
+    drains: dict[str, float] = {}
+    for (_, tuning), runs in found.items():
+        shortest = min(_drained(run, empty) for run in runs)
+        drains[tuning] = min(shortest, drains.get(tuning, shortest))
     rows = [
-        {"ref": ref, "tuning": tuning, **_summary(runs, boot + drain)}
+        {"ref": ref, "tuning": tuning, **_summary(runs, boot, drains[tuning])}
         for (ref, tuning), runs in found.items()
     ]
-    return {"boot": boot, "drain": drain, "figures": rows}
+    return {"boot": boot, "drains": drains, "figures": rows}
+
+
+def _drained(run: Mapping[str, Any], empty: float) -> float:
+    """Seconds that the drains of a rollout took together, beyond those of the tasks themselves."""
+    return float(sum(max(0.0, took - empty) for drained, took in run["drains"] if drained))
 
 
 def _promoted(api: StackStorm, pop: str, tuning: str) -> dict[str, Any]:
@@ -157,23 +167,23 @@ def _drain(tasks: Sequence[Task], batch: str) -> tuple[bool, float]:
     """Whether the hosts of a batch were drained, which reboots need, and how long that took."""
     own = [task for task in tasks if task.parent == batch]
     drains = [task for task in own if task.action in ("drain_hosts", "check_drained")]
-    drained = any(task.action == "reboot_hosts" for task in own)
+    drained = any(task.action == "check_rebooted" for task in own)
     return drained, sum(task.end - task.start for task in drains)
 
 
 def _boot(tasks: Sequence[Task], batch: str) -> list[float]:
     """How long the hosts of a batch were seen to boot, if they did."""
     own = [task for task in tasks if task.parent == batch]
-    told = [task.end for task in own if task.action == "reboot_hosts"]
     seen = [task.start for task in own if task.action == "check_rebooted"]
-    return [max(seen) - told[-1]] if told else []
+    told = [task.end for task in own if task.action in ("apply_tuning", "reboot_hosts")]
+    return [max(seen) - max(told)] if seen else []
 
 
-def _summary(runs: Sequence[Mapping[str, Any]], reboot: float) -> dict[str, Any]:
-    """Of the rollouts of one tuning; a batch that reboots is drained and boots for ``reboot`` s."""
+def _summary(runs: Sequence[Mapping[str, Any]], boot: float, drains: float) -> dict[str, Any]:
+    """Of the rollouts of one tuning; each batch that reboots boots for ``boot`` s."""
     batches = [count for run in runs for count in run["a_batch"]]
     boots = statistics.median(len(run["boots"]) for run in runs)
-    unavoidable = OPTIONS["baseline"] + OPTIONS["soak"] + boots * reboot
+    unavoidable = OPTIONS["baseline"] + OPTIONS["soak"] + boots * boot + drains
     wall = statistics.median(run["wall"] for run in runs)
     return {
         "a_batch": {"median": statistics.median(batches), "most": max(batches)},
@@ -189,7 +199,8 @@ def show(document: Mapping[str, Any]) -> None:
     """Print what was found."""
     given = " ".join(f"{name}={value}" for name, value in document["options"].items())
     print(f"{given}; medians of {document['rounds']} rounds")
-    print(f"a boot takes {document['boot']:.1f} s, a drain {document['drain']:.1f} s")
+    drains = ", ".join(f"{took:.1f} s for {name}" for name, took in document["drains"].items())
+    print(f"a boot takes {document['boot']:.1f} s; all drains of a rollout {drains}")
     print_table(
         HEADERS,
         [

@@ -21,6 +21,8 @@ class ApplyTuningTestCase(BatchActionTestCase):
         row = {"changed": True, "failed": False, "diff": [], "error": ""}
         self.assertEqual(result["hosts"], {self.host: row})
         self.assertEqual(self.world.hosts.tuned, {self.host})
+        self.assertEqual((result["next"], result["retry_after"]), ("check_rebooted", 2))
+        self.assertEqual(self.world.at(0), {self.host: "rebooting"})
 
     def test_changes_nothing_before_the_drain(self) -> None:
         self.assertEqual(self.assert_succeeds(**self.of_batch(2))["hosts"], {})

@@ -21,7 +21,16 @@ class CheckRebootedTestCase(BatchActionTestCase):
         self.assertEqual(self.assert_succeeds(**self.of_batch(0))["waiting"], 1)
         self.world.hosts.reboot()
         result = self.assert_succeeds(**self.of_batch(0))
-        self.assertEqual((result["waiting"], result["message"]), (0, "all are back"))
+        self.assertEqual((result["waiting"], result["next"]), (0, "check_health"))
+        self.assertEqual(self.world.at(0), {self.host: "done"})
+        first, *_, last = result["message"].split("; ")
+        self.assertEqual((first, last), ("all are back", "1 of 1 serve again"))
+
+    def test_a_host_that_is_back_and_not_as_it_should_be_fails_the_step(self) -> None:
+        self.world.hosts.reboot()
+        self.world.hosts.tuned.clear()
+        result = self.assert_fails(**self.of_batch(0))
+        self.assertEqual(result["error"], f"{self.host}: not verified: its change is none")
         self.assertEqual(self.world.at(0), {self.host: "rebooted"})
 
     def test_an_overdue_host_fails_the_step(self) -> None:

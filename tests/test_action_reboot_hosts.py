@@ -20,6 +20,7 @@ class RebootHostsTestCase(BatchActionTestCase):
         result = self.assert_succeeds(**self.of_batch(0))
         message = f"rebooting {self.host}"
         expected = {"failed": [], "error": "", "retry_after": 2, "message": message}
+        expected["next"] = "check_rebooted"
         self.assertEqual(result, expected)
         self.assert_succeeds(**self.of_batch(0))
         sent = [(name, ask) for name, verb, ask in self.world.hosts.asked if verb == "reboot"]

@@ -17,7 +17,8 @@ class UndrainHostsTestCase(BatchActionTestCase):
         self.world.roll(0, until=undrain_hosts)
         result = self.assert_succeeds(**self.of_batch(0))
         message = "1 of 1 serve again"
-        self.assertEqual(result, {"done": [host], "failed": [], "message": message})
+        expected = {"done": [host], "failed": [], "error": "", "message": message}
+        self.assertEqual(result, {**expected, "next": "check_health"})
         log = [(host, "drain"), (host, "maint"), (host, "ready")]
         self.assertEqual(self.world.balancer.log, log)
 

@@ -20,7 +20,15 @@ class VerifyHostsTestCase(BatchActionTestCase):
         result = self.assert_succeeds(**self.of_batch(0))
         self.assertFalse(result["hosts"][self.host]["failed"])
         self.assertIn("confirm", self.world.hosts.changing())
-        self.assertEqual(self.world.at(0), {self.host: "verified"})
+        self.assertEqual(self.world.at(0), {self.host: "done"})
+        self.assertEqual(result["next"], "check_health")
+
+    def test_a_host_that_does_not_pass_the_load_balancer_fails_the_step(self) -> None:
+        self.world.balancer.up[self.host] = False
+        result = self.assert_fails(**self.of_batch(0))
+        self.assertEqual(result["failed"], [self.host])
+        why = f"{self.host}: does not pass the load balancer's check"
+        self.assertEqual(result["error"], why)
 
     def test_a_host_that_lost_its_change_fails_the_step(self) -> None:
         self.world.hosts.tuned.clear()

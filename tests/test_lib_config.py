@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from edgetune import action
 from edgetune.action import run_step, safe
 from edgetune.config import Config, read_config
 from edgetune.errors import InputError
@@ -132,6 +133,39 @@ def test_a_wrong_configuration_is_an_error_also_for_a_timer(given: dict[str, Any
 def test_a_step_that_failed_on_hosts_is_a_failure() -> None:
     ok, result = run_step(lambda context: {"failed": ["e001"], "message": "x"}, GOOD)
     assert (ok, result["failed"]) == (False, ["e001"])
+
+
+def _first(context: Any, **answer: Any) -> dict[str, Any]:
+    return {"message": "one", "next": "_second", "failed": [], "done": 1, **answer}
+
+
+def _second(context: Any, **answer: Any) -> dict[str, Any]:
+    return {"message": "two", "next": "_third", "failed": [], "hosts": ["e001"]}
+
+
+def _third(context: Any, **answer: Any) -> dict[str, Any]:
+    return {"message": "three", "next": "", "failed": ["e002"], "error": "no", "done": 3}
+
+
+def test_steps_that_follow_at_once_are_taken_in_the_same_task() -> None:
+    ok, result = run_step(_first, GOOD, then=(_second, _third))
+    assert not ok
+    told = {"message": "one; two; three", "next": "", "failed": ["e002"], "done": 3}
+    assert result == told
+
+
+@pytest.mark.parametrize("answer", [{"failed": ["e001"]}, {"next": "_third"}, {"next": ""}])
+def test_no_step_follows_one_that_failed_or_names_another(answer: dict[str, Any]) -> None:
+    ok, result = run_step(_first, GOOD, then=(_second, _third), **answer)
+    assert (result["message"], ok) == ("one", not answer.get("failed"))
+
+
+def test_a_task_that_took_long_leaves_what_follows_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(action, "AT_ONCE", -1.0)
+    _, result = run_step(_first, GOOD, then=(_second, _third))
+    assert (result["message"], result["next"]) == ("one", "_second")
 
 
 def test_parameters_that_were_not_given_take_the_default() -> None:

@@ -18,8 +18,8 @@ from tests.test_lib_config import GOOD
 
 HANGS = """
 import re, sys, time
-from edgetune import dispatch
-dispatch.GRACE = 0.5
+from edgetune import action
+action.GRACE = 0.5
 
 def hang_in_the_interpreter(context):
     re.match("(a+)+$", "a" * 60 + "b")
@@ -28,7 +28,7 @@ def hang_in_a_system_call(context):
     time.sleep(600)
 
 config = {"inventory": "/i.yaml", "ssh_key_file": "/k", "ssh_known_hosts": "/h"}
-dispatch.run_step(globals()[sys.argv[1]], config)
+action.run_step(globals()[sys.argv[1]], config)
 """
 
 

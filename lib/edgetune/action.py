@@ -6,7 +6,8 @@ from __future__ import annotations
 import faulthandler
 import os
 import re
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Callable
@@ -18,9 +19,13 @@ from edgetune.rollout.heartbeat import heartbeat_of
 from edgetune.sanitize import one_line, printable, shortened
 
 Result = tuple[bool, dict[str, object]]
+Step = Callable[..., dict[str, object]]
 
 ACTIONS = Path(__file__).resolve().parents[2] / "actions"
 SECONDS = "EDGETUNE_SECONDS"
+# A task that has taken less than so many seconds takes the steps that follow, too: StackStorm needs
+# a second for a task of its own. One that took longer leaves them to tasks with their own timeouts.
+AT_ONCE = 5.0
 # Seconds for the engine to end the action first, which then knows that it was the timeout.
 GRACE = 30.0
 MOST_ERROR = 2_000
@@ -33,9 +38,10 @@ _EMPTY: dict[str, Callable[[], object]] = {
 
 
 def run_step(
-    step: Callable[..., dict[str, object]],
+    step: Step,
     config: Mapping[str, object],
     periodic: bool | None = False,
+    then: Sequence[Step] = (),
     **parameters: object,
 ) -> Result:
     """Run a step of the library for an action.
@@ -44,12 +50,13 @@ def run_step(
     part of its work answers with ``"failed": [hosts]`` and is a failure, too. Parameters that are
     None (StackStorm's word for "not given") take the step's default; texts are one line.
     ``periodic`` says that a timer calls: before the pack is configured that is no failure.
+    ``then`` are steps that may follow in the same task, see ``AT_ONCE``.
     """
     try:
         given = {name: _given(value) for name, value in parameters.items() if value is not None}
         context = Context(config or {})
         with own_clock(step.__name__), _signs_of_life(context):
-            result = step(context, **given)
+            result = _steps(context, (step, *then), given)
     except UnconfiguredError as error:
         told = safe_text(str(error))
         idle = {**_nothing_done(step.__name__), "message": told}
@@ -63,6 +70,26 @@ def run_step(
     if "error" in result:
         result = {**result, "error": _error(str(result["error"]))}
     return not result.get("failed"), {name: safe(own) for name, own in result.items()}
+
+
+def _steps(
+    context: Context, steps: Sequence[Step], given: Mapping[str, object]
+) -> dict[str, object]:
+    """Take a step, and each that the result before it names as ``next`` while nothing failed.
+
+    The fields are those of the first step, with what the last one told of them.
+    """
+    began = time.monotonic()
+    result = steps[0](context, **given)
+    for step in steps[1:]:
+        late = time.monotonic() - began > AT_ONCE
+        if late or result["failed"] or result["next"] != step.__name__:
+            break
+        told = step(context, **given)
+        message = f"{result['message']}; {told['message']}"
+        result = {**result, **{name: told[name] for name in result if name in told}}
+        result["message"] = message
+    return result
 
 
 @contextmanager

@@ -21,6 +21,12 @@ def after_drain(opened: Record, work: Batch) -> str:
     return "set_bios" if opened.sets_bios else after_bios(work)
 
 
+def after_boot(opened: Record, work: Batch) -> str:
+    """Hosts that a rollback found in the middle of a reboot are told then what they take back."""
+    told_all = not work.at(*_ON_THE_WAY, "drained")
+    return "verify_hosts" if told_all and work.at("rebooted") else after_drain(opened, work)
+
+
 def after_bios(work: Batch) -> str:
     """Nothing of a BIOS is in force before the host boots, so it comes first."""
     return _CHANGE[work.batch_type]

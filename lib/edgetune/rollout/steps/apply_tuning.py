@@ -55,7 +55,8 @@ def apply_tuning(context: Context, rollout: str, epoch: int, batch: int) -> dict
         if answers[name].reason in _UNTOUCHED:
             work.hosts[name].reverts_at = 0.0
             work.hosts[name].go("drained")
-    return {**write_answers(opened, work, answers, "changed"), "next": after_change(work)}
+    report = write_answers(opened, work, answers, "changed")
+    return {**report, "next": after_change(work), "retry_after": 0}
 
 
 def _cuts_off(opened: Record, host: str) -> bool:

@@ -15,7 +15,7 @@ from edgetune.rollout.bios import settled
 from edgetune.rollout.context import Context
 from edgetune.rollout.hosts import ask_bmcs
 from edgetune.rollout.lease import Rollout, open_rollout
-from edgetune.rollout.order import after_drain, retry_after
+from edgetune.rollout.order import after_boot, retry_after
 from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.record import Record
 from edgetune.rollout.restart import LOOK, TIMEOUT, asked_for, is_back, restart, turn_on
@@ -66,7 +66,7 @@ def check_rebooted(context: Context, rollout: str, epoch: int, batch: int) -> di
         "waiting": len(waiting),
         "failed": failed,
         "error": errors,
-        "next": after_drain(opened, work),
+        "next": after_boot(opened, work),
         "retry_after": retry_after(context.config, waited, *LOOK) if waiting else 0,
         "message": errors or (f"waiting for {', '.join(waiting)}" if waiting else "all are back"),
     }

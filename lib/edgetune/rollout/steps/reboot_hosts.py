@@ -70,6 +70,7 @@ def reboot_hosts(context: Context, rollout: str, epoch: int, batch: int) -> dict
     return {
         "failed": failed,
         "error": errors,
+        "next": "check_rebooted",
         "retry_after": _first_look(opened, work),
         "message": errors or f"rebooting {', '.join(sent)}",
     }

@@ -42,7 +42,14 @@ def undrain_hosts(context: Context, rollout: str, epoch: int, batch: int) -> dic
     opened.move(work, [n for n in work.at("undraining") if n not in failed], "done")
     take_out_quarantined(opened, work)
     done = [name for name in names if work.hosts[name].step == "done"]
-    return {"done": done, "failed": failed, "message": f"{len(done)} of {len(names)} serve again"}
+    errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
+    return {
+        "done": done,
+        "failed": failed,
+        "error": errors,
+        "next": "check_health",
+        "message": errors or f"{len(done)} of {len(names)} serve again",
+    }
 
 
 def _is_back(server: Server | None) -> bool:
