@@ -168,6 +168,21 @@ def test_a_task_that_took_long_leaves_what_follows_to_others(
     assert (result["message"], result["next"]) == ("one", "_second")
 
 
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        ({"message": "2 drained"}, "2 drained"),
+        ({"message": "x", "error": "e001: no", "failed": ["e001"]}, "e001: no"),
+        ({"message": "\u00b1 {{ 1 }}"}, "\\xb1 { { 1 }}"),
+    ],
+)
+def test_a_task_prints_what_it_did_for_those_that_follow_its_workflow(
+    answer: dict[str, Any], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_step(lambda context: answer, GOOD)
+    assert capsys.readouterr().out == f"{line}\n"
+
+
 def test_parameters_that_were_not_given_take_the_default() -> None:
     ok, result = run_step(lambda context, pop="all": {"pop": pop}, GOOD, pop=None)
     assert (ok, result) == (True, {"pop": "all"})

@@ -69,7 +69,15 @@ def run_step(
         result = {**result, "message": one_line(str(result["message"]))}
     if "error" in result:
         result = {**result, "error": _error(str(result["error"]))}
-    return not result.get("failed"), {name: safe(own) for name, own in result.items()}
+    told = {name: safe(own) for name, own in result.items()}
+    _show(str(told.get("error") or told.get("message", "")))
+    return not result.get("failed"), told
+
+
+def _show(line: str) -> None:
+    """Print it: ``st2 execution tail`` shows what the tasks of a workflow print, as they end."""
+    # An action runner may have given its actions a stream for ASCII alone.
+    print(line.encode("ascii", "backslashreplace").decode(), flush=True)
 
 
 def _steps(
