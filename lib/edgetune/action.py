@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Callable
 
 from edgetune.errors import AWAY, EdgetuneError, StoreError, UnconfiguredError
+from edgetune.fields import Fields
 from edgetune.files import load_yaml
 from edgetune.rollout.context import Context
 from edgetune.rollout.heartbeat import heartbeat_of
@@ -33,7 +34,7 @@ _EMPTY: dict[str, Callable[[], object]] = {
 
 
 def run_step(
-    step: Callable[..., dict[str, object]],
+    step: Callable[..., Mapping[str, object]],
     config: Mapping[str, object],
     periodic: bool | None = False,
     **parameters: object,
@@ -58,11 +59,7 @@ def run_step(
         return False, {"error": safe_text(_error(f"{AWAY}: {error}")), "reason": error.reason}
     except EdgetuneError as error:
         return False, {"error": safe_text(_error(str(error))), "reason": error.reason}
-    if "message" in result:
-        result = {**result, "message": one_line(str(result["message"]))}
-    if "error" in result:
-        result = {**result, "error": _error(str(result["error"]))}
-    return not result.get("failed"), {name: safe(own) for name, own in result.items()}
+    return not result.get("failed"), {name: _told(name, own) for name, own in result.items()}
 
 
 @contextmanager
@@ -97,13 +94,23 @@ def _timeout_of(action: str) -> float:
     metadata = ACTIONS / f"{action}.yaml"
     if not metadata.is_file():
         return _LONGEST
-    return float(load_yaml(metadata)["parameters"]["timeout"]["default"])
+    timeout = Fields(load_yaml(metadata), str(metadata)).inside("parameters").inside("timeout")
+    return timeout.number("default")
 
 
 def _nothing_done(action: str) -> dict[str, object]:
     """What the action's output schema names, and nothing in it."""
-    properties = load_yaml(ACTIONS / f"{action}.yaml")["output_schema"]["properties"]
-    return {name: _EMPTY[own["type"]]() for name, own in properties.items()}
+    metadata = ACTIONS / f"{action}.yaml"
+    output = Fields(load_yaml(metadata), str(metadata)).inside("output_schema")
+    properties = output.inside("properties").named()
+    return {name: _EMPTY[own.text("type")]() for name, own in properties}
+
+
+def _told(name: str, value: object) -> object:
+    """A field of a result: a message is one line, and an error is no longer than ``MOST_ERROR``."""
+    if name == "message":
+        value = one_line(str(value))
+    return safe(_error(str(value)) if name == "error" else value)
 
 
 def _error(text: str) -> str:

@@ -195,13 +195,13 @@ OWNERS = mutations_of(
     (
         "take_over_rollout takes an epoch that hosts have seen",
         "steps/take_over_rollout.py",
-        "        above=largest_epoch(context, taken.head.pop),\n",
+        "        above=largest_epoch(context, head.pop),\n",
         "        above=0,\n",
     ),
     (
         "take_over_rollout takes a PoP with another rollout that is unfinished",
         "steps/take_over_rollout.py",
-        "    refuse_unfinished(context, taken.head.pop, but=rollout)\n",
+        "    refuse_unfinished(context, head.pop, but=head.id)\n",
         "",
     ),
     (

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from edgetune.documents.batch import Batch
 from edgetune.hosts.result import HostResult
@@ -13,6 +13,7 @@ from edgetune.plan import settings_by_agent
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.record import Record
+from edgetune.rollout.results import BatchResult
 from edgetune.vocabulary.contents import same_values
 
 
@@ -66,9 +67,24 @@ def reach(opened: Record, hosts: Sequence[Host]) -> dict[str, HostResult]:
     return opened.context.fleet.ask(hosts, "facts", lambda host: {}, patience=patience)
 
 
+class HostChange(TypedDict):
+    """What one host did, or why it failed; a row of ``diff`` for each setting."""
+
+    changed: bool
+    failed: bool
+    diff: list[Mapping[str, object]]
+    error: str
+
+
+class ChangeResult(BatchResult):
+    """By host what it did."""
+
+    hosts: dict[str, HostChange]
+
+
 def write_answers(
     opened: Rollout, work: Batch, answers: Mapping[str, HostResult], step: str
-) -> dict[str, Any]:
+) -> ChangeResult:
     """Write down what each host answered, and report it."""
     failed = []
     for name, answer in answers.items():
@@ -84,7 +100,7 @@ def write_answers(
 
 def change_report(
     answers: Mapping[str, HostResult], step: str, failed: Sequence[str]
-) -> dict[str, Any]:
+) -> ChangeResult:
     """The result of an action that had agents do something."""
     errors = "; ".join(f"{a.host}: {a.error}" for a in answers.values() if a.failed)
     return {

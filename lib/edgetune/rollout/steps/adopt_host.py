@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from edgetune.documents.batch import Batch, HostStep
 from edgetune.documents.head import CARRIED_ON_BY_A_WORKFLOW, ENDED
@@ -15,13 +14,20 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.lease import Rollout, as_owner
 from edgetune.rollout.other_rollouts import refuse_unfinished
 from edgetune.rollout.record import Record
+from edgetune.rollout.results import BatchResult
 from edgetune.rollout.steps.release_claim import release_claim
 from edgetune.rollout.steps.undrain_hosts import undrain_hosts
 from edgetune.rollout.steps.verify_hosts import verify_hosts
 from edgetune.sanitize import command
 
 
-def adopt_host(context: Context, rollout: str, host: str, requested_by: str = "") -> dict[str, Any]:
+class AdoptedResult(BatchResult):
+    """A host that was adopted as it is, or why it was not."""
+
+    host: str
+
+
+def adopt_host(context: Context, rollout: str, host: str, requested_by: str = "") -> AdoptedResult:
     """Take a machine as it is now: the rollout leaves it alone and out of the comparison.
 
     Nothing of the rollout may stand on it and its service must answer; where it was drained, it

@@ -8,6 +8,7 @@ from typing import Any
 from edgetune.documents.batch import Batch
 from edgetune.inventory import Host
 from edgetune.rollout.change import (
+    ChangeResult,
     agent_settings,
     by_agent,
     reach,
@@ -27,7 +28,13 @@ from edgetune.rollout.reverts import APPLY_TIMEOUT, can_cut_off, confirm_window,
 _UNTOUCHED = ("refused", "bad_request", "undone")
 
 
-def apply_tuning(context: Context, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+class AppliedResult(ChangeResult):
+    """The batch goes on at the task ``next``."""
+
+    next: str
+
+
+def apply_tuning(context: Context, rollout: str, epoch: int, batch: int) -> AppliedResult:
     """Change the drained hosts of a batch to what the plan shows, and nothing else.
 
     A host that is not as the plan saw it refuses. Repeated, it changes nothing.

@@ -8,7 +8,7 @@ hosts stands.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 from edgetune.documents.batch import HostStep
 from edgetune.errors import DrainError
@@ -24,9 +24,19 @@ MOST_RECOVERIES = 3
 ENDED_BADLY = ("timeout", "canceled")
 
 
+class AssessedResult(TypedDict):
+    """What follows for a rollout, and by host what was found."""
+
+    decision: str
+    state: str
+    findings: dict[str, str]
+    channel: str
+    message: str
+
+
 def assess_orphan(
     context: Context, rollout: str, epoch: int, ended: str = "", requested_by: str = ""
-) -> dict[str, Any]:
+) -> AssessedResult:
     """Compare the hosts under way with what the record says of them, and decide what follows.
 
     ``decision`` is ``carry_on``, ``roll_back``, or ``none`` when nobody has to do anything.

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Union
+from typing import TypedDict, Union
 
 from edgetune.documents.look import Look
 from edgetune.documents.reading import encoded
@@ -28,7 +28,20 @@ ELSEWHERE: dict[str, Said] = {
 }
 
 
-def compare_groups(context: Context, rollout: str, now: bool = False) -> dict[str, Any]:
+class ComparedResult(TypedDict):
+    """What follows for a rollout; ``metrics`` are rows as ``documents.look.Effect``."""
+
+    rollout: str
+    epoch: int
+    decision: str
+    verdict: str
+    metrics: list[dict[str, object]]
+    channel: str
+    message: str
+    text: str
+
+
+def compare_groups(context: Context, rollout: str, now: bool = False) -> ComparedResult:
     """Take the looks that are due, write the verdict down, and say what follows.
 
     A look that was missed is made up for, in its turn. ``decision`` is ``wait`` as long as the
@@ -114,7 +127,7 @@ def _decided(
     message: str,
     look: Look | None = None,
     channel: str = "",
-) -> dict[str, Any]:
+) -> ComparedResult:
     return {
         "rollout": opened.head.id,
         "epoch": opened.head.epoch,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 from edgetune.documents.checks import Checked
 from edgetune.documents.reading import encoded
@@ -43,7 +43,17 @@ class _Named(NamedTuple):
     check: Check
 
 
-def doctor_pop(context: Context, pop: str, tuning: str = "") -> dict[str, Any]:
+class DoctorResult(TypedDict):
+    """``checks`` are rows as ``documents.checks.Checked``; those that ``failed`` have findings."""
+
+    pop: str
+    checks: list[dict[str, object]]
+    failed: list[str]
+    message: str
+    text: str
+
+
+def doctor_pop(context: Context, pop: str, tuning: str = "") -> DoctorResult:
     """What speaks against a rollout on a PoP now; no machine and no record is changed.
 
     With ``tuning`` every host is asked whether it takes its settings, too. ``checks`` has for

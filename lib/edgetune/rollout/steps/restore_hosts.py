@@ -11,6 +11,7 @@ from edgetune.documents.batch import Batch
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
 from edgetune.rollout.change import (
+    ChangeResult,
     by_agent,
     change_report,
     is_same,
@@ -26,6 +27,7 @@ from edgetune.rollout.hosts import ask_hosts
 from edgetune.rollout.lease import Rollout, open_rollout
 from edgetune.rollout.order import after_change, retry_after
 from edgetune.rollout.record import Record
+from edgetune.rollout.results import WaitingResult
 from edgetune.rollout.reverts import APPLY_TIMEOUT, waiting_text, waits_for_revert
 from edgetune.vocabulary.kinds import KINDS
 
@@ -33,9 +35,13 @@ from edgetune.vocabulary.kinds import KINDS
 _LOOK = (5, 15)
 
 
+class RestoreResult(ChangeResult, WaitingResult):
+    """By host what it took back; ``waiting`` hosts may yet do so by themselves."""
+
+
 def restore_hosts(
     context: Context, rollout: str, epoch: int, batch: int, live: bool = False
-) -> dict[str, Any]:
+) -> RestoreResult:
     """Take the tuning back on the hosts of a batch, from each host's own journal.
 
     With ``live`` only what a host can take back while it serves: the rest of the batch waits.
@@ -95,7 +101,7 @@ def _foresee(opened: Record, work: Batch, names: Sequence[str]) -> dict[str, Hos
     return {name: answer for name, answer in answers.items() if answer.failed}
 
 
-def _restore_live(opened: Rollout, work: Batch) -> dict[str, Any]:
+def _restore_live(opened: Rollout, work: Batch) -> RestoreResult:
     names = [name for name in work.at("planned") if not work.hosts[name].live_back]
 
     def request(host: Host) -> dict[str, Any]:

@@ -25,12 +25,13 @@ from edgetune.rollout.lease import Rollout, open_rollout
 from edgetune.rollout.order import after_bios, retry_after
 from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.record import Record
+from edgetune.rollout.results import WaitingResult
 
 # Seconds between two tries with a BMC that is busy.
 _LOOK = (5, 60)
 
 
-def set_bios(context: Context, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+def set_bios(context: Context, rollout: str, epoch: int, batch: int) -> WaitingResult:
     """Let the BIOS of drained hosts come up as wanted, or as before, at their next boot.
 
     What was there is written down first. A control host is only looked at: a reboot would bring

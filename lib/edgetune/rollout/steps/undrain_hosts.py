@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
 
 from edgetune.documents.batch import Batch
 from edgetune.rollout.context import Context
@@ -19,7 +19,15 @@ from edgetune.traffic import DrainDriver, Server
 _SURE = 5.0
 
 
-def undrain_hosts(context: Context, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+class UndrainResult(TypedDict):
+    """Hosts that serve again, and those that do not."""
+
+    done: list[str]
+    failed: list[str]
+    message: str
+
+
+def undrain_hosts(context: Context, rollout: str, epoch: int, batch: int) -> UndrainResult:
     """Give verified hosts their previous state back and wait until they serve again.
 
     In a rollback it is the batch's last step in the load balancer: hosts that were quarantined

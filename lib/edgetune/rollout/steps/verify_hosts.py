@@ -12,6 +12,7 @@ from edgetune.hosts.result import HostResult
 from edgetune.report.text import was_and_is_text
 from edgetune.rollout.bios import forget, settled
 from edgetune.rollout.change import (
+    ChangeResult,
     by_agent,
     is_same,
     reach,
@@ -30,7 +31,13 @@ from edgetune.rollout.readiness import set_ready
 from edgetune.rollout.record import Record
 
 
-def verify_hosts(context: Context, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+class VerifiedResult(ChangeResult):
+    """The batch goes on at the task ``next``."""
+
+    next: str
+
+
+def verify_hosts(context: Context, rollout: str, epoch: int, batch: int) -> VerifiedResult:
     """Prove over new connections that hosts are as they should be and that their service answers.
 
     So is their BIOS, where the tuning has to do with it. Changed hosts are confirmed by it: a
