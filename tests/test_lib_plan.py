@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgetune.documents.plan import MOST_WAYS, Guard, Options, assignments, read_plan
+from edgetune.documents.plan import MOST_WAYS, Groups, Guard, Options, assignments, read_plan
 from edgetune.documents.reading import digest_of
 from edgetune.errors import InputError, RefusedError
 from edgetune.plan import make_plan
@@ -34,11 +34,9 @@ def test_every_plan_keeps_its_promises(
     with tempfile.TemporaryDirectory() as folder:
         made = plan(Path(folder), hosts, min_in_service, seed=seed, batch_size=batch_size)
     split = made.groups
-    assert sorted(split["test"] + split["control"]) == [f"e{i:03d}" for i in range(hosts)]
+    assert sorted(split.test + split.control) == [f"e{i:03d}" for i in range(hosts)]
     changed = [b for b in made.batches if b.batch_type == "change"] + made.promote_batches
-    assert sorted(h for batch in changed for h in batch.hosts) == sorted(
-        split["test"] + split["control"]
-    )
+    assert sorted(h for batch in changed for h in batch.hosts) == sorted(split.test + split.control)
     assert len(made.batches[0].hosts) == 1
     largest = max(len(b.hosts) for b in made.every_batch)
     assert hosts - largest >= made.must_serve
@@ -86,7 +84,7 @@ def test_a_pop_of_14_300_hosts_is_planned_written_and_shown(tmp_path: Path) -> N
 
 
 def test_fewer_ways_are_counted_to_the_last() -> None:
-    small = {"a": {"test": ["1", "2"], "control": ["3", "4"]}, "b": {"test": "5", "control": "67"}}
+    small = {"a": Groups(["1", "2"], ["3", "4"]), "b": Groups(["5"], ["6", "7"])}
     assert assignments(small) == 6 * 3
 
 
@@ -111,7 +109,7 @@ def test_hosts_as_wanted_are_left_alone(tmp_path: Path) -> None:
     seen["e004"] = observed("e004", "noop")
     made = make_plan(context, what, rendered, seen, Options(seed=1), proofs(context), {})
     assert made.unchanged == ["e004"]
-    assert "e004" not in made.groups["test"] + made.groups["control"]
+    assert "e004" not in made.groups.test + made.groups.control
 
 
 def test_an_optional_setting_is_left_out_where_it_is_unsupported(tmp_path: Path) -> None:

@@ -104,8 +104,8 @@ def material(
 ) -> Material:
     """A rollout at the end of its soak; test hosts drop ``factor`` times as much as before."""
     made = plan(tmp_path, hosts=hosts, **OPTIONS)
-    tested = made.groups["test"]
-    names = [name for own in made.groups.values() for name in own]
+    tested = made.groups.test
+    names = made.groups.hosts
     rates = dict.fromkeys(names, usual)
     before = window(rates, START, seconds)
     baseline = measure_baseline(before, made.strata)
@@ -348,14 +348,14 @@ def set_events(block: Block | None, hosts: Sequence[str], events: float) -> None
 
 def test_the_time_series_after_a_baseline_without_events_has_a_unit(tmp_path: Path) -> None:
     whole = material(tmp_path, usual=0.0)
-    set_events(whole.looks[0].block, whole.plan.groups["test"], 60.0)
+    set_events(whole.looks[0].block, whole.plan.groups.test, 60.0)
     first, *_ = timeseries_of(whole.plan, whole.baseline, whole.looks, None)
     assert (first.relative, first.unit) == (False, "per million packets")
     assert round(first.steps["test"][2][2], 2) == 100
 
 
 def test_hosts_that_were_not_compared_are_not_in_the_one(whole: Material) -> None:
-    gone = whole.plan.groups["test"][0]
+    gone = whole.plan.groups.test[0]
     del whole.looks[-1].hosts["listen_drops"][gone]
     set_events(whole.looks[0].block, [gone], 1e9)
     first = timeseries_of(whole.plan, whole.baseline, whole.looks, None)[0]

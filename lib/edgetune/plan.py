@@ -13,6 +13,7 @@ from edgetune import PLAN_SCHEMA
 from edgetune.documents.plan import (
     DRAWN_BY,
     MOST_ALPHA,
+    Groups,
     Guard,
     Options,
     Plan,
@@ -161,7 +162,7 @@ def _disruption(tuning: Tuning, observed: Sequence[Rows]) -> str:
     return max(asked, key=DISRUPTIONS.index)
 
 
-def _split(pop: Pop, touched: Sequence[str], options: Options) -> dict[str, dict[str, list[str]]]:
+def _split(pop: Pop, touched: Sequence[str], options: Options) -> dict[str, Groups]:
     by_hardware: dict[str, list[str]] = {}
     for name in touched:
         by_hardware.setdefault(pop.host(name).hardware or "any", []).append(name)
@@ -171,7 +172,7 @@ def _split(pop: Pop, touched: Sequence[str], options: Options) -> dict[str, dict
         hosts = sorted(by_hardware[hardware])
         dice.shuffle(hosts)
         size = min(max(round(options.test_fraction * len(hosts)), 1), len(hosts) - 1)
-        strata[hardware] = {"test": hosts[:size], "control": hosts[size:]}
+        strata[hardware] = Groups(hosts[:size], hosts[size:])
     return strata
 
 
@@ -205,8 +206,8 @@ def _most_at_once(pop: Pop, disruption: str, options: Options) -> int:
 def _batches(
     strata: Strata, size: int, disruption: str
 ) -> tuple[list[PlannedBatch], list[PlannedBatch]]:
-    test = _cut([host for stratum in strata.values() for host in stratum["test"]], size)
-    control = _cut([host for stratum in strata.values() for host in stratum["control"]], size)
+    test = _cut([host for stratum in strata.values() for host in stratum.test], size)
+    control = _cut([host for stratum in strata.values() for host in stratum.control], size)
     changes = [PlannedBatch("test", "change", hosts) for hosts in test]
     # A tuning that reboots is compared with control hosts that rebooted at the same time.
     shams = [PlannedBatch("control", "sham", own) for own in control if disruption == "reboot"]
@@ -252,7 +253,7 @@ def _refuse_powerless(plan: Plan) -> None:
     wanted = min(plan.options.alpha_benefit, plan.options.alpha_harm)
     if least > wanted:
         sizes = ", ".join(
-            f"{name}: {len(stratum['test'])} against {len(stratum['control'])}"
+            f"{name}: {len(stratum.test)} against {len(stratum.control)}"
             for name, stratum in plan.strata.items()
         )
         raise RefusedError(

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from typing import Any
 
 from edgetune import PACK, PLAN_SCHEMA
@@ -30,8 +31,32 @@ _RENAMED = {
 }
 """Options by the names that plans of 0.10 and older have."""
 
-Strata = Mapping[str, Mapping[str, Sequence[str]]]
-"""Names of hosts by hardware, and by group: ``test`` and ``control``."""
+
+@dataclass(frozen=True)
+class Groups:
+    """Names of the hosts that are changed first, and of those that are compared with them."""
+
+    test: list[str]
+    control: list[str]
+
+    @property
+    def hosts(self) -> list[str]:
+        """Those of both."""
+        return [*self.test, *self.control]
+
+    @property
+    def named(self) -> dict[str, list[str]]:
+        """Each by its name."""
+        return {"test": self.test, "control": self.control}
+
+    def without(self, hosts: Container[str]) -> Groups:
+        """The groups that are left without these hosts."""
+        test, control = ([h for h in own if h not in hosts] for own in (self.test, self.control))
+        return Groups(test, control)
+
+
+Strata = Mapping[str, Groups]
+"""The groups by hardware."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +240,7 @@ class Plan:
     disruption: str
     hosts_in_pop: int
     must_serve: int
-    strata: dict[str, dict[str, list[str]]]
+    strata: dict[str, Groups]
     unchanged: list[str]
     profiles: list[Profile]
     inventory: str
@@ -229,8 +254,8 @@ class Plan:
     restarts: dict[str, Restart] = field(default_factory=dict)
 
     @property
-    def groups(self) -> dict[str, list[str]]:
-        """Hosts of the ``test`` and of the ``control`` group."""
+    def groups(self) -> Groups:
+        """Those of all strata."""
         return both_groups(self.strata)
 
     @property
@@ -293,15 +318,17 @@ def _as_today(document: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def both_groups(strata: Strata) -> dict[str, list[str]]:
-    """Hosts of the ``test`` and of the ``control`` group of some strata."""
-    return {g: [host for own in strata.values() for host in own[g]] for g in ("test", "control")}
+def both_groups(strata: Strata) -> Groups:
+    """The groups of some strata together."""
+    own = strata.values()
+    test, control = chain(*(each.test for each in own)), chain(*(each.control for each in own))
+    return Groups([*test], [*control])
 
 
 def assignments(strata: Strata) -> int:
     """In how many ways the groups could have been drawn (up to MOST_WAYS)."""
     ways = 1
     for stratum in strata.values():
-        test, control = len(stratum["test"]), len(stratum["control"])
+        test, control = len(stratum.test), len(stratum.control)
         ways = min(ways * math.comb(test + control, test), MOST_WAYS)
     return ways

@@ -48,9 +48,7 @@ def plan_text(plan: Plan) -> str:
             "  packets     need not be counted: traffic may move between the groups unseen"
         )
     for name, stratum in plan.strata.items():
-        lines.append(
-            f"    {name}: test {listed(stratum['test'])}; control {listed(stratum['control'])}"
-        )
+        lines.append(f"    {name}: test {listed(stratum.test)}; control {listed(stratum.control)}")
     lines.append("  changes")
     for profile in plan.profiles:
         lines.append(f"    on {listed(profile.hosts)}")

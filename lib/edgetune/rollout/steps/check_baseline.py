@@ -116,5 +116,5 @@ def _failing(opened: Record) -> str:
 
 
 def _unfit(opened: Record) -> list[Finding]:
-    names = [host for group in opened.plan.groups.values() for host in group]
+    names = opened.plan.groups.hosts
     return unfit_hosts(Subject(opened.context, opened.pop, opened.hosts(names)))

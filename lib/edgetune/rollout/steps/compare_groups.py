@@ -84,7 +84,7 @@ def _has_samples_after(opened: Record, end: float) -> bool:
     A sweep of somebody else may still be under way.
     """
     samples = opened.context.samples.window(opened.head.pop, end, time.time())
-    return {host for group in opened.plan.groups.values() for host in group} <= {*samples.hosts}
+    return {*opened.plan.groups.hosts} <= {*samples.hosts}
 
 
 def _take_turn(opened: Record) -> bool:

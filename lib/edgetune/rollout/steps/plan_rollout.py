@@ -56,14 +56,14 @@ def plan_rollout(
         made, notes = plan_and_notes(context, pop, tuning, replace(chosen, seed=seed))
     save_plan(context, made)
     split = made.groups
-    counts = f"{len(split['test'])} test and {len(split['control'])} control hosts"
+    counts = f"{len(split.test)} test and {len(split.control)} control hosts"
     return {
         "plan": made.digest,
         "pop": made.pop,
         "tuning": made.tuning.name,
         "disruption": made.disruption,
-        "test": split["test"],
-        "control": split["control"],
+        "test": split.test,
+        "control": split.control,
         "batches": len(made.every_batch),
         "seconds": made.seconds,
         "message": f"{made.digest}: {counts}, {made.disruption}",

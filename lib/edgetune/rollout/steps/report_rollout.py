@@ -149,7 +149,7 @@ def _window(
     plan, start = opened.plan, opened.head.baseline[0]
     interval = plan.options.interval
     slot = interval * max(_SAMPLES, math.ceil((until - start) / interval / _SLOTS))
-    hosts = [host for group in plan.groups.values() for host in group]
+    hosts = plan.groups.hosts
     exposures = baseline.exposures if baseline else {}
     try:
         samples = _samples(opened, start, until, slot)
