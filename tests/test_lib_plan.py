@@ -124,12 +124,12 @@ def test_an_optional_setting_is_left_out_where_it_is_unsupported(tmp_path: Path)
     assert made.unchanged == ["e003"]
     another = replace(what.settings[0], kind="file", target={"path": "/etc/own.conf"})
     two = replace(optional, settings=(*optional.settings, another))
-    rows = {name: [*rows, {**observed(name)[0], "id": another.id}] for name, rows in seen.items()}
+    rows = {name: [*rows, replace(observed(name)[0], id=another.id)] for name, rows in seen.items()}
     made = make_plan(context, two, rendered, rows, Options(seed=1), proofs(context), {})
     reason = {"sysctl:net.core.somaxconn": "seen on e003"}
     profile = made.profile_of("e003")
     assert (profile.left_out, profile.hosts) == (reason, ["e003"])
-    assert [row["id"] for row in profile.before] == [another.id]
+    assert [row.id for row in profile.before] == [another.id]
     assert "sysctl:net.core.somaxconn is left out: seen on e003" in plan_text(made)
 
 
@@ -158,7 +158,7 @@ def test_options_out_of_range_are_named(options: dict[str, Any], field: str) -> 
 def test_alike_hosts_share_one_profile(tmp_path: Path) -> None:
     made = plan(tmp_path, hosts=50)
     assert len(made.profiles) == 1
-    assert made.profile_of("e049").settings[0]["value"] == "4096"
+    assert made.profile_of("e049").settings[0].value == "4096"
 
 
 def test_a_damaged_plan_is_refused(tmp_path: Path) -> None:

@@ -238,7 +238,7 @@ def test_what_is_not_known_is_said(whole: Material) -> None:
 
 def test_quarantined_hosts_come_with_the_evidence(whole: Material) -> None:
     event = {"created": "then", "severity": "Critical", "message": "bad memory"}
-    bmc = {
+    bmc: dict[str, object] = {
         "power": "On",
         "health": "Critical",
         "events": [event, {**event, "message": "then more"}],
@@ -278,8 +278,8 @@ def test_every_text_is_only_shown(whole: Material, text: str) -> None:
         name: with_text(encoded(getattr(whole, name)), text)
         for name in ("head", "looks", "batches")
     }
-    plan = with_text(whole.plan.document(), text)
-    bmc = dict.fromkeys(("power", "boot_progress", "health"), text)
+    plan: Any = with_text(whole.plan.document(), text)
+    bmc: dict[str, Any] = dict.fromkeys(("power", "boot_progress", "health"), text)
     bmc["events"] = [dict.fromkeys(("created", "severity", "message"), text)] * 2
     why = {"reason": text, "since": START, "batch": 1, "step": text, "boot_id": text}
     documents["head"]["quarantined"] = {text: {**why, "load_balancer": text, "bmc": bmc}}
@@ -290,7 +290,7 @@ def test_every_text_is_only_shown(whole: Material, text: str) -> None:
     documents["batches"] = [decoded("batch", Batch, own) for own in documents["batches"]]
     profile = plan["profiles"][0]
     profile.update(left_out={text: text})
-    profile["before"][0]["attributes"] = {text: {"wanted": text}}
+    profile["before"][0]["attributes"] = {text: {"current": text, "pending": None, "wanted": text}}
     plan.update(unchanged=[text], digest=text)
     documents["plan"] = decoded("plan", Plan, plan)
     pause = Event(START, "state", "paused", f"{text}: {text}", text)

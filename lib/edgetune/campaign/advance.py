@@ -31,6 +31,7 @@ from edgetune.campaign.record import (
     taken_if_free,
 )
 from edgetune.documents.head import ENDED, Head
+from edgetune.documents.reading import encoded
 from edgetune.documents.words import Decision
 from edgetune.errors import EdgetuneError, FencedError, NothingToDo, RefusedError, StoreError
 from edgetune.freezes import written
@@ -236,9 +237,9 @@ class _Step:
 
     def _close(self, record: Record, ring: RingStep, definition: Ring) -> str:
         """Leave a ring whose PoPs have all ended, if its verdict lets us."""
-        ring.verdict = verdict_of(self._context, ring, definition.gates)
-        why = ring.verdict["reason"]
-        if ring.verdict["decision"] != Decision.PROMOTE and not ring.accepted:
+        verdict = verdict_of(self._context, ring, definition.gates)
+        ring.verdict, why = encoded(verdict), verdict.reason
+        if verdict.decision is not Decision.PROMOTE and not ring.accepted:
             return self._hold(record, f"ring {ring.name}: {why}")
         ring.closed = time.time()
         accepted = f" (accepted by {ring.accepted})" if ring.accepted else ""

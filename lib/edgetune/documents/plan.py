@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any
 
 from edgetune import PACK, PLAN_SCHEMA
-from edgetune.documents.reading import decoded, digest_of, read_document, renamed
+from edgetune.documents.reading import decoded, digest_of, encoded, read_document, renamed
+from edgetune.documents.settings import HostSetting, SettingRow
 from edgetune.durations import DAY
 from edgetune.errors import InputError, RefusedError
 from edgetune.options import check_options, option
@@ -194,13 +194,24 @@ class PlannedBatch:
 
 @dataclass(frozen=True)
 class Profile:
-    """Hosts that are alike: their ``settings`` in the form the host agent takes, the rows that
-    stood there ``before``, and by id why optional settings were ``left_out``."""
+    """Hosts that are alike: their ``settings``, the rows that stood there ``before``, and by id why
+    optional settings were ``left_out``."""
 
-    settings: list[dict[str, Any]]
-    before: list[dict[str, Any]]
+    settings: list[HostSetting]
+    before: list[SettingRow]
     hosts: list[str]
     left_out: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What shows that a host is one machine: the ``address`` to which the load balancer sends its
+    requests ("" if it tells none), ``proven_by`` BY_INTERFACE or BY_INVENTORY, and the machine's
+    ``uuid`` ("" if its firmware has none)."""
+
+    address: str
+    proven_by: str
+    uuid: str
 
 
 @dataclass(frozen=True)
@@ -250,7 +261,7 @@ class Plan:
     seconds: float
     digest: str = ""
     draws: int = 1
-    machines: dict[str, dict[str, str]] = field(default_factory=dict)
+    machines: dict[str, Proof] = field(default_factory=dict)
     restarts: dict[str, Restart] = field(default_factory=dict)
 
     @property
@@ -281,12 +292,17 @@ class Plan:
                 return profile
         raise RefusedError(f"the plan does not hold {host}")
 
-    def document(self) -> dict[str, Any]:
+    def signed(self) -> Plan:
+        """Itself, with its digest."""
+        return replace(self, digest=digest_of(self._body()))
+
+    def document(self) -> dict[str, object]:
         """As it is stored, with its digest."""
-        body = asdict(self)
-        body["options"]["exclude"] = list(self.options.exclude)
-        del body["digest"]
+        body = self._body()
         return {**body, "schema": PLAN_SCHEMA, "digest": digest_of(body)}
+
+    def _body(self) -> dict[str, object]:
+        return {name: own for name, own in encoded(self).items() if name != "digest"}
 
 
 def read_plan(text: str | None, digest: str) -> Plan:
@@ -301,7 +317,7 @@ def read_plan(text: str | None, digest: str) -> Plan:
     return decoded(key, Plan, _as_today(document))
 
 
-def _as_today(document: Mapping[str, Any]) -> dict[str, Any]:
+def _as_today(document: Mapping[str, object]) -> dict[str, object]:
     """A plan of any version since 0.6 as today's have it.
 
     Before 0.10 plans had one list of ``resets`` for all BMCs, whatever their machines offer:
@@ -309,13 +325,13 @@ def _as_today(document: Mapping[str, Any]) -> dict[str, Any]:
     had other names.
     """
     kept = {name: value for name, value in document.items() if name != "resets"}
-    kept["options"] = renamed(kept.get("options"), _RENAMED)
+    kept = {**kept, "options": renamed(kept.get("options"), _RENAMED)}
     for name in ("batches", "promote_batches"):
-        if isinstance(kept.get(name), list):
-            kept[name] = [renamed(each, {"what": "batch_type"}) for each in kept[name]]
-    if type(kept.get("assignments")) is int:
-        kept["assignments"] = min(kept["assignments"], MOST_WAYS)
-    return kept
+        batches = kept.get(name)
+        if isinstance(batches, list):
+            kept[name] = [renamed(each, {"what": "batch_type"}) for each in batches]
+    ways = kept.get("assignments")
+    return {**kept, "assignments": min(ways, MOST_WAYS)} if type(ways) is int else kept
 
 
 def both_groups(strata: Strata) -> Groups:

@@ -81,10 +81,10 @@ def _places(opened: Record, host: str) -> list[Batch]:
 
 
 def _refuse_tuned(opened: Record, host: str) -> None:
-    facts = opened.context.fleet.ask(opened.hosts([host]), "facts", lambda each: {})[host]
-    if facts.failed:
-        raise RefusedError(f"{host}: {facts.error}")
-    stands = facts.data.get("agent_state", {}).get("tunings", {}).get(opened.head.tuning)
+    answer = opened.context.fleet.ask(opened.hosts([host]), "facts", lambda each: {})[host]
+    if answer.failed:
+        raise RefusedError(f"{host}: {answer.error}")
+    stands = answer.facts.applied(opened.head.tuning)
     if opened.sets_bios and still_set(opened, host):
         raise RefusedError(
             f"{host} is no new machine: {opened.head.tuning} stands in its BIOS; "
@@ -92,7 +92,7 @@ def _refuse_tuned(opened: Record, host: str) -> None:
         )
     if stands:
         raise RefusedError(
-            f"{host} is no new machine: {opened.head.tuning} is {stands.get('state')} there; "
+            f"{host} is no new machine: {opened.head.tuning} is {stands.state} there; "
             f"{command('roll_back_pop', rollout=opened.head.id)} takes it back"
         )
 

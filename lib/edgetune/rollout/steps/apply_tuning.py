@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from edgetune.documents.batch import Batch
+from edgetune.documents.reading import encoded
 from edgetune.inventory import Host
 from edgetune.rollout.change import (
     ChangeResult,
@@ -69,14 +68,14 @@ def _cuts_off(opened: Record, host: str) -> bool:
     return can_cut_off(agent_settings(opened, host))
 
 
-def _apply_request(opened: Record, work: Batch, host: Host, window: float) -> dict[str, Any]:
+def _apply_request(opened: Record, work: Batch, host: Host, window: float) -> dict[str, object]:
     return {
         "rollout": opened.head.id,
         "drained": was_drained(opened, work, host),
         "tuning": opened.head.tuning,
         "digest": opened.plan.tuning.digest,
-        "settings": agent_settings(opened, host.name),
-        "expect": settings_before(opened, host.name),
+        "settings": encoded(agent_settings(opened, host.name)),
+        "expect": encoded(settings_before(opened, host.name)),
         "confirm_within": window if _cuts_off(opened, host.name) else 0,
         "grace_boots": 1 if opened.plan.reboots else 0,
     }

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from edgetune import steady_clock
 from edgetune.documents.batch import Batch
+from edgetune.documents.host import WayBack
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
 from edgetune.rollout.change import (
@@ -92,11 +92,15 @@ def _foresee(opened: Record, work: Batch, names: Sequence[str]) -> dict[str, Hos
     answers = opened.context.fleet.ask(
         hosts, "verify", lambda host: settings_request(opened, host), patience=patience
     )
-    told = {name: answer.data["way_back"] for name, answer in answers.items() if not answer.failed}
-    for name, way_back in told.items():
+    told = {name: answer for name, answer in answers.items() if not answer.failed}
+    for name, answer in told.items():
         seen, goes_back_to = settings_before(opened, name), work.hosts[name].goes_back_to
         goes_back_to.update(
-            {own: led for own, led in way_back.items() if not is_same(led, seen.get(own))}
+            {
+                own: led
+                for own, led in answer.read(WayBack).way_back.items()
+                if not is_same(led, seen.get(own))
+            }
         )
     return {name: answer for name, answer in answers.items() if answer.failed}
 
@@ -104,9 +108,9 @@ def _foresee(opened: Record, work: Batch, names: Sequence[str]) -> dict[str, Hos
 def _restore_live(opened: Rollout, work: Batch) -> RestoreResult:
     names = [name for name in work.at("planned") if not work.hosts[name].live_back]
 
-    def request(host: Host) -> dict[str, Any]:
+    def request(host: Host) -> dict[str, object]:
         settings = opened.plan.profile_of(host.name).settings
-        live = [s["id"] for s in settings if KINDS[s["kind"]].disruption == "live"]
+        live = [own.id for own in settings if KINDS[own.kind].disruption == "live"]
         return {"tuning": opened.head.tuning, "rollout": opened.head.id, "live": live}
 
     answers = ask_hosts(opened, names, "restore", request, APPLY_TIMEOUT)
@@ -118,7 +122,7 @@ def _restore_live(opened: Rollout, work: Batch) -> RestoreResult:
     return {**report, "waiting": 0, "next": "drain_hosts", "retry_after": 0}
 
 
-def _restore_request(opened: Record, work: Batch, host: Host) -> dict[str, Any]:
+def _restore_request(opened: Record, work: Batch, host: Host) -> dict[str, object]:
     return {
         "rollout": opened.head.id,
         "drained": was_drained(opened, work, host),
