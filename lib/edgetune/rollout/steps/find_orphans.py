@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from edgetune.documents.head import ENDED, Head
 from edgetune.errors import EdgetuneError, StoreError
@@ -67,6 +67,6 @@ def _end_dead(context: Context, heads: Mapping[str, Head]) -> list[str]:
     return ended
 
 
-def _is_of_its_epoch(parameters: Mapping[str, Any], heads: Mapping[str, Head]) -> bool:
-    head = heads.get(parameters.get("rollout", ""))
+def _is_of_its_epoch(parameters: Mapping[str, object], heads: Mapping[str, Head]) -> bool:
+    head = heads.get(str(parameters.get("rollout")))
     return head is not None and head.state not in ENDED and head.epoch == parameters.get("epoch")
