@@ -19,6 +19,7 @@ from bench._table import BenchError
 from edgetune.bmc.bmcs import Bmcs
 from edgetune.bmc.credentials import Login
 from edgetune.config import read_config
+from edgetune.documents.bmc import BiosPlan
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Bmc, Host
 
@@ -87,8 +88,8 @@ class Edgetune:
         for result in self._ask(targets, "plan", request).values():
             if result.failed:
                 raise BenchError(f"edgetune: {result.error}")
-            (row,) = result.data["settings"]
-            if (row["status"], row["persistent"]) != ("change", "home"):
+            (row,) = result.read(BiosPlan).settings
+            if (row.status, row.persistent) != ("change", "home"):
                 raise BenchError(f"edgetune: {result.host}: {row}")
 
     def reset(self, target: Target) -> str:

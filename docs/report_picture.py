@@ -120,8 +120,8 @@ def _history() -> list[Entry]:
 
 def _whole(plan: Plan) -> Window:
     """Samples from the baseline to the end of the soak; test hosts change in between."""
-    tested = plan.groups["test"]
-    names: Sequence[str] = [name for own in plan.groups.values() for name in own]
+    tested = plan.groups.test
+    names: Sequence[str] = plan.groups.hosts
     before = dict.fromkeys(names, USUAL)
     after = {name: USUAL * (FACTOR if name in tested else 1) for name in names}
     first = samples(before, START, SECONDS, boot="one", seed=3)

@@ -11,8 +11,9 @@ from typing import Any
 import yaml
 
 from edgetune.documents.look import Conclusion
-from edgetune.documents.plan import Options, Plan
+from edgetune.documents.plan import Options, Plan, Proof
 from edgetune.documents.sample import Sample
+from edgetune.documents.settings import SettingRow
 from edgetune.documents.words import Decision, Verdict
 from edgetune.inventories.yaml import YamlInventory
 from edgetune.inventory import Pop
@@ -73,10 +74,10 @@ def tuning(name: str = "accept_queue") -> Tuning:
     return load_tuning(ROOT / "tunings" / f"{name}.yaml")
 
 
-def observed(name: str, status: str = "change") -> list[dict[str, Any]]:
+def observed(name: str, status: str = "change") -> list[SettingRow]:
     """What an agent answers to ``plan`` for ``accept_queue``."""
-    row = {"id": "sysctl:net.core.somaxconn", "runtime": "8", "persistent": "8", "wanted": "4096"}
-    return [{**row, "status": status, "reason": f"seen on {name}"}]
+    id = "sysctl:net.core.somaxconn"
+    return [SettingRow(id, status, "8", "8", "4096", f"seen on {name}")]
 
 
 def concluded(decision: str, verdict: str = "inconclusive", reason: str = "so") -> Conclusion:
@@ -93,12 +94,9 @@ def plan(tmp_path: Path, hosts: int = 8, min_in_service: float = 0.5, **options:
     return make_plan(context, what, rendered, seen, chosen, proofs(context), {})
 
 
-def proofs(context: Pop) -> dict[str, dict[str, str]]:
+def proofs(context: Pop) -> dict[str, Proof]:
     """That each host is the machine at its own address."""
-    return {
-        host.name: {"address": host.address, "proven_by": "interface", "uuid": ""}
-        for host in context.hosts
-    }
+    return {host.name: Proof(host.address, "interface", "") for host in context.hosts}
 
 
 def reading(host: str, at: float, **gauges: Any) -> Sample:

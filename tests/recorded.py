@@ -91,7 +91,8 @@ class Abilities:
 def abilities(name: str) -> Abilities:
     machine = Recorded(name)
     system = machine.system
-    told = evidence(machine, system, Request())
+    told: Any = evidence(machine, system, Request())
+    known: Any = facts(machine, system, Request())
     bios, settable, in_force, modes = _bios(machine)
     return Abilities(
         model=_model(machine),
@@ -99,8 +100,7 @@ def abilities(name: str) -> Abilities:
         bios=bios,
         settable=settable,
         in_force=in_force,
-        restarts=", ".join(ladder(facts(machine, system, Request())["resets"], force=True))
-        or "none",
+        restarts=", ".join(ladder(known["resets"], force=True)) or "none",
         snoop=modes,
         boot=(told["boot_progress"] or "no") + " (POST)" * in_post(system),
         events="yes" if told["events"] else told["unread"] or "empty",
@@ -159,7 +159,8 @@ def _why_not(
                 "value": value,
             }
             asked = Request(settings=[wanted])
-            (row,) = plan(machine, machine.system, asked)["settings"]
+            told: Any = plan(machine, machine.system, asked)
+            (row,) = told["settings"]
             if row["status"] == "change":
                 return None
             reason = row["reason"] or reason

@@ -43,7 +43,7 @@ class Fleet:
         self.plan = replace(
             planned, disruption="drain", intent=intent, guards=[*guards, SHARE_OF_WORK]
         )
-        self.test, self.control = (self.plan.strata["lab"][g] for g in ("test", "control"))
+        self.test, self.control = self.plan.groups.test, self.plan.groups.control
         self.hosts = [*self.test, *self.control]
 
     def intends(self, goal: str, metric: str, *guards: str, optional: bool = False) -> Fleet:

@@ -33,7 +33,7 @@ class Soaking(World):
         self.count(dict.fromkeys(self.hosts_of("test", "control"), USUAL), self.now - 1400, 0)
 
     def hosts_of(self, *names: str) -> list[str]:
-        return [h for name in names for s in self.plan.strata.values() for h in s[name]]
+        return [h for name in names for s in self.plan.strata.values() for h in s.named[name]]
 
     def keep(self, field: str, value: Any) -> None:
         opened = as_owner(self.context, self.rollout)

@@ -893,12 +893,12 @@ def soaked(world: CampaignWorld, pop: str, test: float) -> None:
     opened = as_owner(world.context, world.record.pops[pop].rollout)
     head, strata = opened.head, opened.plan.strata
     split = next(iter(strata.values()))
-    before = dict.fromkeys([*split["test"], *split["control"]], 3.0)
+    before = dict.fromkeys([*split.test, *split.control], 3.0)
     hosts, metrics = list(before), opened.plan.metrics
     taken = samples(before, 0, 600, seed=12)
     baseline = measure_baseline(read_window(table_of(taken), hosts, 0, 600, 10, metrics), strata)
     opened.save_baseline(baseline)
-    after = samples({**before, **dict.fromkeys(split["test"], test)}, 1000, 600)
+    after = samples({**before, **dict.fromkeys(split.test, test)}, 1000, 600)
     window = read_window(table_of(after), hosts, 1000, 1600, 10, metrics, baseline.exposures)
     block = measure_block(window, strata, baseline)
     opened.save_look(Look(Verdict.INCONCLUSIVE, Decision.WAIT, "", block=block, until=1600))
@@ -932,4 +932,4 @@ def test_who_is_skipped_when_all_is_promoted_was_compared(tmp_path: Path) -> Non
         opened.save_batch(batch)
     strata = Soak(opened).for_ring().strata
     split = next(iter(strata.values()))
-    assert (len(split["test"]), len(split["control"])) == (3, 4)
+    assert (len(split.test), len(split.control)) == (3, 4)

@@ -196,7 +196,7 @@ def a_tuning(**setting: Any) -> dict[str, Any]:
 
 def rendered(tmp_path: Path, value: str, facts: dict[str, Any]) -> Any:
     (row,) = render(load_tuning(write_yaml(tmp_path / "own.yaml", a_tuning(value=value))), facts)
-    return row["value"]
+    return row.value
 
 
 def test_the_catalogue_takes_no_target_but_a_name(tmp_path: Path) -> None:

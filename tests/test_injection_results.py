@@ -21,6 +21,7 @@ import rollout_guard
 from edgetune import action
 from edgetune.action import run_step, safe, safe_text
 from edgetune.documents.look import Look
+from edgetune.documents.settings import BiosAttribute, SettingRow
 from edgetune.documents.words import Decision, Verdict
 from edgetune.errors import RefusedError
 from edgetune.report.text import plan_text, verdict_text
@@ -163,9 +164,8 @@ def sample_says(world: World, text: str) -> Any:
 
 def plan_shows(world: World, text: str) -> Any:
     """What hosts and BMCs answered to `plan`, as a person reads it before the start."""
-    row = {"id": text, "status": "change", "runtime": text, "persistent": text, "wanted": text}
-    attributes = {text: {"current": text, "pending": text, "wanted": text}}
-    rows = [{**row, "attributes": attributes}, row]
+    row = SettingRow(text, "change", text, text, text)
+    rows = [replace(row, attributes={text: BiosAttribute(text, text, text)}), row]
     profile = replace(world.plan.profile_of("e000"), before=rows, left_out={text: text})
     strata = {text: next(iter(world.plan.strata.values()))}
     made = replace(world.plan, strata=strata, unchanged=[text], profiles=[profile])

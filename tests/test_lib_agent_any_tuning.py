@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from edgetune.documents.reading import encoded
 from edgetune.errors import InputError
 from edgetune.plan import settings_by_agent
 from edgetune.rendering import misfits, render
@@ -109,7 +110,7 @@ def rendered(tuning: Tuning, facts: Any) -> Settings:
     """Those of its settings that the agent takes; none where the host has nothing of what a value
     is made of, which is named."""
     try:
-        return [dict(setting) for setting in settings_by_agent(render(tuning, facts))]
+        return encoded(settings_by_agent(render(tuning, facts)))
     except InputError as error:
         assert f"{tuning.name}.yaml: settings[" in str(error)
         return []

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgetune.documents.settings import Standing
 from edgetune.hosts.result import HostResult
 from edgetune.rollout.steps.verify_hosts import _not_as
 from edgetune.vocabulary.contents import alike, described, in_a_line
@@ -100,8 +101,9 @@ def test_a_journal_of_an_older_version_leads_back_and_tells_nothing(
 
 
 def compared(was: Any, now: Any) -> HostResult | None:
-    before = {"file:/x": {"runtime": was, "persistent": was}}
-    row = {"id": "file:/x", "runtime": now, "persistent": now}
+    before = {"file:/x": Standing(was, was)}
+    both = {"runtime": now, "persistent": now}
+    row = {"id": "file:/x", "status": "noop", **both, "wanted": None}
     return _not_as(before, HostResult("e000", data={"settings": [row]}))
 
 

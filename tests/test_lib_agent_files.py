@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from edgetune.documents.plan import Profile
+from edgetune.documents.reading import taken
+from edgetune.documents.settings import SettingRow
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.file import File
 from edgetune.hosts.agent.protocol import Unsupported
@@ -220,7 +222,7 @@ def test_errors_name_a_file_by_its_size_and_sum(host: AgentRoot) -> None:
 
 
 def test_a_plan_shows_a_file_in_one_short_line(host: AgentRoot, tmp_path: Path) -> None:
-    row = row_of(host, file(CONF, TEXT))
+    row = taken(SettingRow, row_of(host, file(CONF, TEXT)))
     made = plan(tmp_path)
     shown = replace(made, profiles=[Profile(settings=[], before=[row], hosts=["e000"])])
     lines = [line for line in plan_text(shown).splitlines() if "file:" in line]
@@ -241,7 +243,7 @@ def test_a_file_in_the_catalogue_keeps_its_newlines(tmp_path: Path) -> None:
     }
     tuning = load_tuning(write_yaml(tmp_path / "app.yaml", document))
     assert tuning.disruption == "restart"
-    assert render(tuning, {"cpus": {"count": 4}, "nics": {}})[0]["value"] == "cpus 4\n\n"
+    assert render(tuning, {"cpus": {"count": 4}, "nics": {}})[0].value == "cpus 4\n\n"
 
 
 @pytest.mark.processes

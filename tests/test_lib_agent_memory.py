@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgetune.documents.reading import encoded
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds import memory_watermarks
 from edgetune.hosts.agent.kinds.memory_tmpfs_policy import Mount
@@ -92,14 +93,14 @@ def test_watermarks_go_up_in_steps_and_come_back_at_once(
 @pytest.mark.processes
 def test_the_tuning_asks_for_a_share_of_the_memory(host: NearRoot) -> None:
     tuning, before = load_tuning(ROOT / "tunings/memory_watermarks.yaml"), host.tree()
-    own = render(tuning, host.ask("facts"))
+    own = encoded(render(tuning, host.ask("facts")))
     assert [one["value"] for one in own] == ["1048576", "40"], "1 GiB of 256 GiB"
     host.apply(*own)
     assert (host.read(MIN_FREE), host.read(SCALE)) == ("1048576\n", "40\n")
     host.restore()
     assert host.tree() == before
     host.write("proc/meminfo", f"MemTotal: {64 * GIB} kB\n")
-    assert render(tuning, host.ask("facts"))[0]["value"] == "268435"
+    assert render(tuning, host.ask("facts"))[0].value == "268435"
 
 
 def test_between_the_steps_the_kernel_has_time(
@@ -313,7 +314,7 @@ def test_a_service_gets_its_memory_by_policy(
 def test_the_tuning_interleaves_what_can_be(
     host: NearRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = render(load_tuning(ROOT / "tunings/numa_interleave.yaml"), host.ask("facts"))
+    own = encoded(render(load_tuning(ROOT / "tunings/numa_interleave.yaml"), host.ask("facts")))
     instead(monkeypatch, Systemd(host))
     assert [row["status"] for row in host.plan(*own)] == ["change", "unsupported"]
     assert host.plan(*own)[1]["reason"].startswith("/var/cache/nginx is no tmpfs")

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from edgetune.documents.reading import encoded
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.nic_coalesce import NicCoalesce
 from edgetune.hosts.agent.kinds.nic_rfs import share_of
@@ -174,7 +175,8 @@ def test_the_catalogues_ring_fits_every_card(
     host: NicHost, monkeypatch: pytest.MonkeyPatch, card: Make
 ) -> None:
     own = card().install(host, monkeypatch)
-    rendered = render(load_tuning(ROOT / "tunings" / "nic_ring.yaml"), host.ask("facts"))
+    tuning = load_tuning(ROOT / "tunings" / "nic_ring.yaml")
+    rendered = encoded(render(tuning, host.ask("facts")))
     full = own.ring["rx"] == own.most_ring["rx"]
     assert host.plan(*rendered)[0]["status"] == ("noop" if full else "change")
     host.apply(*rendered)

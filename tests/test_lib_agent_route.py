@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgetune.documents.reading import encoded
 from edgetune.hosts.agent import unattended
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.route_metric import RouteMetric
@@ -87,7 +88,7 @@ def test_tunings_that_name_one_route_differently_stand_on_each_other(
 def test_the_tuning_raises_the_first_window(
     host: NearRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = render(load_tuning(ROOT / "tunings/initial_cwnd.yaml"), host.ask("facts"))
+    own = encoded(render(load_tuning(ROOT / "tunings/initial_cwnd.yaml"), host.ask("facts")))
     table = instead(monkeypatch, Routes(host, DEFAULT.replace("initcwnd 20 ", "")))
     host.apply(own[0])
     assert Route(table.lines[0]).option("initcwnd") == "20"

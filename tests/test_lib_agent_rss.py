@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from edgetune.documents.reading import encoded
 from edgetune.hosts.agent import unattended
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.nic_rss import NicRss
@@ -474,7 +475,7 @@ def rendered(host: NicHost, name: str) -> list[dict[str, Any]]:
     """A tuning of the catalogue for a host, which it has to be for."""
     tuning, facts = load_tuning(ROOT / "tunings" / f"{name}.yaml"), host.ask("facts")
     assert misfits(tuning, facts) == []
-    return render(tuning, facts)
+    return encoded(render(tuning, facts))
 
 
 def queues_of(settings: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from edgetune.documents.host import HostFacts
+from edgetune.documents.plan import Proof
+from edgetune.documents.reading import taken
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import UNTOLD, Pop
 from edgetune.rollout.identity import BY_INTERFACE, BY_INVENTORY, prove_machines, strangers
@@ -50,8 +53,9 @@ class Site:
         balancer = replace(self.pop.load_balancer, checks=what)
         self.pop = replace(self.pop, load_balancer=balancer)
 
-    def prove(self) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-        return prove_machines(self.pop, self.pop.hosts, self.servers, self.facts)
+    def prove(self) -> tuple[dict[str, Proof], dict[str, str]]:
+        known = {name: taken(HostFacts, told) for name, told in self.facts.items()}
+        return prove_machines(self.pop, self.pop.hosts, self.servers, known)
 
     @property
     def problems(self) -> dict[str, str]:
@@ -69,7 +73,7 @@ def test_an_address_of_its_own_interfaces_proves_a_host(site: Site) -> None:
     site.facts["e000"]["machine"]["uuid"] = UUID.upper()
     proofs, problems = site.prove()
     assert problems == {}
-    assert proofs["e000"] == {"address": "2001:db8::1", "proven_by": BY_INTERFACE, "uuid": UUID}
+    assert proofs["e000"] == Proof("2001:db8::1", BY_INTERFACE, UUID)
 
 
 def test_exchanged_hosts_are_refused_and_both_sides_named(site: Site) -> None:
@@ -99,7 +103,7 @@ def test_a_foreign_address_is_refused_until_the_inventory_vouches_for_it(site: S
     site.vouch("e000", "203.0.113.5")
     proofs, problems = site.prove()
     assert problems == {}
-    assert proofs["e000"]["proven_by"] == BY_INVENTORY
+    assert proofs["e000"].proven_by == BY_INVENTORY
 
 
 def test_an_address_that_many_hosts_have_proves_nothing(site: Site) -> None:
@@ -110,7 +114,7 @@ def test_an_address_that_many_hosts_have_proves_nothing(site: Site) -> None:
     assert "which e001 have as well; server_address" in site.problems["e000"]
     site.vouch("e000", "198.51.100.7")
     proofs, problems = site.prove()
-    assert (problems, proofs["e000"]["proven_by"]) == ({}, BY_INVENTORY)
+    assert (problems, proofs["e000"].proven_by) == ({}, BY_INVENTORY)
 
 
 def test_a_server_without_address_needs_the_word_of_the_inventory(site: Site) -> None:
@@ -169,9 +173,7 @@ def test_a_host_that_nothing_can_prove_is_refused(site: Site) -> None:
     }
 
 
-def _strangers(
-    site: Site, proofs: dict[str, dict[str, str]], way_back: bool = False
-) -> dict[str, str]:
+def _strangers(site: Site, proofs: dict[str, Proof], way_back: bool = False) -> dict[str, str]:
     answers = {name: HostResult(name, data=known) for name, known in site.facts.items()}
     return strangers(site.pop, list(answers), site.servers, proofs, answers, way_back)
 
@@ -196,7 +198,7 @@ def test_a_host_that_was_renumbered_since_the_plan_is_no_stranger(site: Site) ->
     assert _strangers(site, proofs) == {}
 
 
-def _with_uuid(site: Site) -> dict[str, dict[str, str]]:
+def _with_uuid(site: Site) -> dict[str, Proof]:
     site.facts["e000"]["machine"]["uuid"] = UUID
     return site.prove()[0]
 

@@ -16,6 +16,7 @@ from hypothesis.extra import numpy as arrays
 from bench.judge.production import METRIC, drops_alone, judge_soak
 from bench.judge.promises import FLEETS, Fleet, Promise, draw
 from edgetune.documents.block import Counted
+from edgetune.documents.plan import Groups
 from edgetune.judge.hypotheses import LOGS, NO_EFFECT, RATIOS, evened, own_share, root, under
 from edgetune.judge.measured import measure_baseline, measure_block, rates_under, rows_of
 from edgetune.judge.rows import packed_rows
@@ -23,7 +24,7 @@ from tests.soaks import counted
 
 Array = Any
 HOSTS = tuple("abcdef")
-STRATA = {"lab": {"test": ["a", "b", "c"], "control": ["d", "e", "f"]}}
+STRATA = {"lab": Groups(["a", "b", "c"], ["d", "e", "f"])}
 TEST = np.array([True] * 3 + [False] * 3)
 ONE = np.zeros(len(HOSTS), dtype=int)
 SHAPE = (len(HOSTS), 8)

@@ -14,7 +14,7 @@ import pytest
 from edgetune.documents.baseline import Baseline
 from edgetune.documents.block import Block
 from edgetune.documents.look import Look, Moment
-from edgetune.documents.plan import Guard, Intent, Plan
+from edgetune.documents.plan import Groups, Guard, Intent, Plan
 from edgetune.errors import InputError
 from edgetune.judge.look import take_look
 from edgetune.judge.measured import measure_baseline, measure_block
@@ -40,7 +40,7 @@ def drops(made: Plan, test: float, control: float) -> dict[str, float]:
     """Connections each host drops a second; hosts differ, each always in the same way."""
     split = made.strata["lab"]
     dice = random.Random(4)
-    rates = dict.fromkeys(split["test"], test) | dict.fromkeys(split["control"], control)
+    rates = dict.fromkeys(split.test, test) | dict.fromkeys(split.control, control)
     return {host: rate * dice.uniform(0.8, 1.25) for host, rate in sorted(rates.items())}
 
 
@@ -50,7 +50,7 @@ class Soak:
     def __init__(self, made: Plan, before: dict[str, float], looks: int = 4) -> None:
         self.plan, self.looks = made, looks
         self.strata = made.strata
-        self.hosts = [h for s in self.strata.values() for group in s.values() for h in group]
+        self.hosts = [h for s in self.strata.values() for h in s.hosts]
         self.baseline = self.measure(samples(before, 0, 600, "one", seed=12))
         self.taken: list[Look] = []
 
@@ -107,8 +107,8 @@ def test_fewer_drops_in_the_test_group_improve(tmp_path: Path) -> None:
     assert look.reason.startswith("Test hosts dropped 7")
     assert "fewer connections than control relative to their own baseline (" in look.reason
     assert look.reason.endswith("p = 0.014, look 4 of 4")
-    assert look.hosts["listen_drops"].keys() == set(made.strata["lab"]["test"]) | set(
-        made.strata["lab"]["control"]
+    assert look.hosts["listen_drops"].keys() == set(made.strata["lab"].test) | set(
+        made.strata["lab"].control
     )
 
 
@@ -211,7 +211,7 @@ def test_a_host_without_data_waits_and_holds_at_the_end(tmp_path: Path, since: f
 
 def test_harm_is_found_all_the_same_when_a_host_is_missing(tmp_path: Path) -> None:
     made = planned(tmp_path, hosts=16)
-    taken = _without(after(drops(made, 9, 3)), made.strata["lab"]["control"][0])
+    taken = _without(after(drops(made, 9, 3)), made.strata["lab"].control[0])
     assert Soak(made, drops(made, 3, 3)).look(taken).decision == "roll_back"
 
 
@@ -270,7 +270,7 @@ def test_drops_are_counted_per_packet_where_packets_are_known(tmp_path: Path) ->
 
 def test_traffic_that_is_not_shared_fairly_holds(tmp_path: Path) -> None:
     made = planned(tmp_path)
-    test = made.strata["lab"]["test"]
+    test = made.strata["lab"].test
     look = _with_packets(made, lambda host, time: 3000 if host in test else 1000)
     assert (look.verdict, look.decision) == ("inconclusive", "hold")
     assert "more packets than control" in look.reason.partition("; but ")[2]
@@ -279,7 +279,7 @@ def test_traffic_that_is_not_shared_fairly_holds(tmp_path: Path) -> None:
 
 def test_control_hosts_that_carry_what_test_hosts_should_hold(tmp_path: Path) -> None:
     made = planned(tmp_path)
-    test = made.strata["lab"]["test"]
+    test = made.strata["lab"].test
 
     def packets(host: str, time: float) -> float:
         out = time < SOAKS_AT + 200
@@ -329,7 +329,7 @@ def test_hosts_that_are_too_few_after_skips_hold(tmp_path: Path) -> None:
     made = planned(tmp_path)
     soak = Soak(made, drops(made, 3, 3))
     lab = made.strata["lab"]
-    soak.strata = {"lab": {"test": lab["test"][:1], "control": lab["control"]}}
+    soak.strata = {"lab": Groups(lab.test[:1], lab.control)}
     look = at_the_end(soak, after(drops(made, 0.3, 3)))
     assert (look.verdict, look.decision) == ("inconclusive", "hold")
     assert look.reason.endswith("but too few hosts are left: they can be drawn in 5 ways only")
@@ -341,7 +341,7 @@ def test_a_guard_counts_only_beyond_its_margin(tmp_path: Path) -> None:
     for slower, decision in ((1.2, "wait"), (2.0, "roll_back")):
         taken = after(drops(made, 3, 3))
         for row in taken:
-            on_test = row["host"] in made.strata["lab"]["test"]
+            on_test = row["host"] in made.strata["lab"].test
             usual = 1.0 + row["time"] % 70 / 1000
             row["gauges"]["health_p50_ms"] = usual * slower if on_test else usual
         look = Soak(made, drops(made, 3, 3)).look(taken)
@@ -363,7 +363,7 @@ def test_alpha_that_was_spent_on_other_groups_is_gone(tmp_path: Path) -> None:
     soak = Soak(made, drops(made, 3, 3))
     soak.look(after(drops(made, 3, 3)))
     lab = made.strata["lab"]
-    soak.strata = {"lab": {"test": lab["test"][1:], "control": lab["control"]}}
+    soak.strata = {"lab": Groups(lab.test[1:], lab.control)}
     look = soak.look(after(drops(made, 3, 3)))
     assert look.tests["harm"].forgone == 0.25
     alive = unpack(look.tests["harm"].alive, look.draws)
@@ -387,7 +387,7 @@ def test_a_draw_that_is_out_stays_out_though_it_looks_harmless_later(
 
 def test_a_biased_look_tests_no_benefit_and_no_harm_that_the_bias_explains(tmp_path: Path) -> None:
     made = planned(tmp_path, hosts=16)
-    group = made.strata["lab"]["test"]
+    group = made.strata["lab"].test
     soak = Soak(made, drops(made, 3, 3))
     even = _carrying(samples(drops(made, 3, 3), 0, 600, "one", seed=12), lambda *_: 1000)
     soak.baseline = soak.measure(even)
@@ -402,7 +402,7 @@ def test_a_biased_look_tests_no_benefit_and_no_harm_that_the_bias_explains(tmp_p
 def test_a_group_that_is_empty_is_named(tmp_path: Path) -> None:
     made = planned(tmp_path)
     soak = Soak(made, drops(made, 3, 3))
-    soak.strata = {"lab": {"test": [], "control": made.strata["lab"]["control"]}}
+    soak.strata = {"lab": Groups([], made.strata["lab"].control)}
     with pytest.raises(InputError, match="one of the groups is empty"):
         soak.look(after(drops(made, 3, 3)))
 

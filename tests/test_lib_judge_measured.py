@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from edgetune.documents.plan import Groups
 from edgetune.judge.measured import measure_baseline, measure_block, rates_of, rows_of
 from tests.soaks import counted
 
 Array = Any
 HOSTS = ("a", "b", "c", "d")
-STRATA = {"lab": {"test": ["a", "b"], "control": ["c", "d"]}}
+STRATA = {"lab": Groups(["a", "b"], ["c", "d"])}
 SHAPE = (len(HOSTS), 5)
 counts_of = arrays.arrays(float, SHAPE, elements=st.integers(0, 9).map(float))
 

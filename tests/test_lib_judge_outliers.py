@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from edgetune.documents.look import Outlier
+from edgetune.documents.plan import Groups
 from edgetune.judge.outliers import MOST, outliers
 from edgetune.report.text import verdict_text
 from tests.soaked_fleet import Fleet, times
@@ -47,7 +48,7 @@ def test_of_many_outliers_the_farthest_are_told(fleet: Fleet) -> None:
     far = {name: 10.0 + number for number, name in enumerate(names[:50])}
     rows = {"cpu": {name: [1.0, 1.0, far.get(name, 1.0)] for name in names}}
     rows["cpu"]["e299"] = [0.0, 0.0, None]  # type: ignore[list-item]
-    found = outliers(rows, {"lab": {"test": names[:200], "control": names[200:]}})
+    found = outliers(rows, {"lab": Groups(names[:200], names[200:])})
     assert [row.host for row in found] == names[49 : 49 - MOST : -1]
     fleet.intends("no_harm", "retransmits", "health_p50", "health_p99")
     slow = [times(f"health_{name}_ms", 8, fleet.test[:5]) for name in ("p50", "p99")]

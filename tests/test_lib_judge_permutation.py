@@ -16,21 +16,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgetune.documents.plan import Plan, read_plan
+from edgetune.documents.plan import Groups, Plan, read_plan
 from edgetune.documents.reading import digest_of
 from edgetune.errors import InputError
 from edgetune.judge.permutation import draws_of, interval, make_draws, p_value
 from tests.builders import plan
 
-THREE = {"a": {"test": ["t1", "t2", "t3"], "control": ["c1", "c2", "c3"]}}
-TWO = {**THREE, "b": {"test": ["t4", "t5"], "control": ["c4", "c5", "c6"]}}
-FEW = {"a": {"test": ["t1", "t2"], "control": ["c1", "c2", "c3"]}}
+THREE = {"a": Groups(["t1", "t2", "t3"], ["c1", "c2", "c3"])}
+TWO = {**THREE, "b": Groups(["t4", "t5"], ["c4", "c5", "c6"])}
+FEW = {"a": Groups(["t1", "t2"], ["c1", "c2", "c3"])}
 numbers_of = st.floats(-5, 5, allow_nan=False)
 ties_of = st.integers(-2, 2).map(float)
 
 
 def _large(hosts: int) -> dict[str, Any]:
-    groups = {"test": [f"t{i}" for i in range(hosts)], "control": [f"c{i}" for i in range(hosts)]}
+    groups = Groups([f"t{i}" for i in range(hosts)], [f"c{i}" for i in range(hosts)])
     return {"a": groups}
 
 
@@ -70,7 +70,7 @@ def test_many_hosts_are_sampled_with_the_real_draw_first() -> None:
     assert (make_draws(_large(30), seed=2).chosen != draws.chosen).any()
 
 
-UNLIKE = {**_large(9), "b": {"test": ["x"], "control": ["y", "z"]}}
+UNLIKE = {**_large(9), "b": Groups(["x"], ["y", "z"])}
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_seed_may_be_negative() -> None:
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_p_value_is_that_of_counting_by_hand(strata: Any, data: Any) -> None:
-    test, control = strata["a"]["test"], strata["a"]["control"]
+    test, control = strata["a"].test, strata["a"].control
     hosts = [*test, *control]
     size = len(hosts)
     drawn = st.lists(numbers_of | ties_of, min_size=size, max_size=size)
@@ -151,8 +151,8 @@ def test_p_value_is_that_of_counting_by_hand(strata: Any, data: Any) -> None:
 def test_strata_weigh_as_much_as_they_tell() -> None:
     draws = make_draws(TWO, seed=1)
     means = {"a": 4.0, "b": 1.0}
-    values = {h: means[name] for name, groups in TWO.items() for h in groups["test"]}
-    values.update({h: 0.0 for groups in TWO.values() for h in groups["control"]})
+    values = {h: means[name] for name, groups in TWO.items() for h in groups.test}
+    values.update({h: 0.0 for groups in TWO.values() for h in groups.control})
     weights = 3 * 3 / 6, 2 * 3 / 5
     by_hand = (4.0 * weights[0] + 1.0 * weights[1]) / sum(weights)
     assert _statistics(draws, _column(draws, values))[0] == pytest.approx(by_hand)
@@ -180,7 +180,7 @@ def test_the_order_of_hosts_and_strata_changes_nothing(
 ) -> None:
     values = dict(zip(make_draws(TWO, 1).hosts, numbers))
     shuffled = {
-        name: {group: dice.sample(hosts, len(hosts)) for group, hosts in TWO[name].items()}
+        name: Groups(*(dice.sample(own, len(own)) for own in (TWO[name].test, TWO[name].control)))
         for name in dice.sample(sorted(TWO), len(TWO))
     }
     found = []
@@ -204,7 +204,7 @@ def test_the_interval_is_what_shifted_tests_keep(numbers: list[float], alpha: fl
 
 
 def test_too_few_draws_give_no_interval() -> None:
-    draws = make_draws({"a": {"test": ["t1"], "control": ["c1", "c2"]}}, seed=1)
+    draws = make_draws({"a": Groups(["t1"], ["c1", "c2"])}, seed=1)
     statistics = _statistics(draws, np.array([5.0, 0.0, 0.0]))
     assert interval(statistics, _shown(draws), 0.05) == (-math.inf, math.inf)
 
@@ -228,13 +228,11 @@ def test_ties_count_against_the_real_draw() -> None:
 
 
 def test_a_stratum_with_one_group_only_says_nothing() -> None:
-    lone = {"b": {"test": ["t9"], "control": []}, "c": {"test": [], "control": ["c9"]}}
+    lone = {"b": Groups(["t9"], []), "c": Groups([], ["c9"])}
     assert make_draws({**lone, **THREE}, seed=1).hosts == make_draws(THREE, seed=1).hosts
 
 
-@pytest.mark.parametrize(
-    "strata", [{}, {"a": {"test": ["t1"], "control": []}}, {"a": {"test": [], "control": ["c1"]}}]
-)
+@pytest.mark.parametrize("strata", [{}, {"a": Groups(["t1"], [])}, {"a": Groups([], ["c1"])}])
 def test_an_empty_group_is_refused(strata: Any) -> None:
     with pytest.raises(InputError, match="comparison: strata: one of the groups is empty"):
         make_draws(strata, seed=1)

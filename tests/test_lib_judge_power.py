@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgetune.documents.plan import Groups
 from edgetune.judge.permutation import make_draws, p_value
 from edgetune.judge.power import POWER, detectable
 
 Array = Any
-DRAWS = make_draws({"a": {"test": list("abcd"), "control": list("efgh")}}, seed=1)
+DRAWS = make_draws({"a": Groups(list("abcd"), list("efgh"))}, seed=1)
 changes_of = st.lists(st.floats(-3, 3), min_size=8, max_size=8).map(np.array)
 
 
@@ -47,5 +48,5 @@ def test_hosts_that_differ_more_permit_less_to_be_seen() -> None:
 
 
 def test_nothing_is_detectable_with_too_few_draws() -> None:
-    draws = make_draws({"a": {"test": ["a"], "control": ["b", "c"]}}, seed=1)
+    draws = make_draws({"a": Groups(["a"], ["b", "c"])}, seed=1)
     assert detectable(draws, np.array([0.0, 0.1, 0.2]), 0.05) == math.inf

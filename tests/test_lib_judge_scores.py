@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgetune.documents.plan import Groups
 from edgetune.judge.change import filled, lasting
 from edgetune.judge.permutation import make_draws, p_value
 from edgetune.judge.scores import HANDICAP, Column, harm
 
 Array = Any
-STRATA = {"a": {"test": list("abcd"), "control": list("efgh")}}
+STRATA = {"a": Groups(list("abcd"), list("efgh"))}
 DRAWS = make_draws(STRATA, seed=1)
 BAD = np.array([3.0, 2.5, 3.5, 2.8, 0.1, -0.2, 0.0, 0.3])
 changes_of = st.lists(st.floats(-3, 3), min_size=8, max_size=8).map(np.array)

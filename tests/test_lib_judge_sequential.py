@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgetune.documents.plan import Groups
 from edgetune.errors import InputError
 from edgetune.judge.permutation import make_draws
 from edgetune.judge.scores import HANDICAP, Column, harm
@@ -87,7 +88,7 @@ def _alarms(looks: Sequence[Sequence[Column]], shares: Sequence[float], alpha: f
         ways += 1
         order = [*test, *(host for host in range(len(HOSTS)) if host not in test)]
         names = [HOSTS[host] for host in order]
-        draws = make_draws({"a": {"test": names[:3], "control": names[3:]}}, seed=1)
+        draws = make_draws({"a": Groups(names[:3], names[3:])}, seed=1)
         alive = np.ones(len(draws), dtype=bool)
         for columns, share in zip(looks, shares):
             turned = [Column(c.metric, c.window, c.changes[order], c.margin) for c in columns]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from edgetune.documents.facts import Facts
 from edgetune.documents.look import Doubt
+from edgetune.documents.plan import Groups
 from edgetune.documents.reading import decoded
 from edgetune.durations import duration
 from edgetune.judge.permutation import make_draws
@@ -19,7 +20,7 @@ from edgetune.judge.soundness import doubts, gaps
 TEST = [f"e{i:03d}" for i in range(1, 7)]
 CONTROL = [f"e{i:03d}" for i in range(7, 13)]
 HOSTS = [*TEST, *CONTROL]
-STRATA = {"lab": {"test": TEST, "control": CONTROL}}
+STRATA = {"lab": Groups(TEST, CONTROL)}
 DRAWS = make_draws(STRATA, seed=1)
 END = 3600.0
 
@@ -159,7 +160,7 @@ def test_an_imbalance_that_chance_makes_is_none() -> None:
 
 
 def test_few_hosts_are_out_of_balance_as_soon_as_they_can_be() -> None:
-    few = {"lab": {"test": TEST[:3], "control": CONTROL[:3]}}
+    few = {"lab": Groups(TEST[:3], CONTROL[:3])}
     draws = make_draws(few, seed=1)
     fewer = _facts(packets=dict.fromkeys(TEST, 500.0))
     found = doubts(few, _facts(), fewer, end=END, interval=10.0, draws=draws)
@@ -214,7 +215,7 @@ levels = st.lists(st.floats(0.1, 1e6), min_size=12, max_size=12)
 def test_groups_that_change_names_are_doubted_alike(before: Any, after: Any) -> None:
     """Test and control are told apart in the text, not in whether there is a doubt."""
     was, now = dict(zip(HOSTS, before)), dict(zip(HOSTS, after))
-    swapped = {"lab": {"test": CONTROL, "control": TEST}}
+    swapped = {"lab": Groups(CONTROL, TEST)}
     draws = make_draws(swapped, seed=1)
     facts = _facts(packets=was), _facts(packets=now)
     one = doubts(STRATA, *facts, end=END, interval=10.0, draws=DRAWS)

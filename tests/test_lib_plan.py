@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgetune.documents.plan import MOST_WAYS, Guard, Options, assignments, read_plan
+from edgetune.documents.plan import MOST_WAYS, Groups, Guard, Options, assignments, read_plan
 from edgetune.documents.reading import digest_of
 from edgetune.errors import InputError, RefusedError
 from edgetune.plan import make_plan
@@ -34,11 +34,9 @@ def test_every_plan_keeps_its_promises(
     with tempfile.TemporaryDirectory() as folder:
         made = plan(Path(folder), hosts, min_in_service, seed=seed, batch_size=batch_size)
     split = made.groups
-    assert sorted(split["test"] + split["control"]) == [f"e{i:03d}" for i in range(hosts)]
+    assert sorted(split.test + split.control) == [f"e{i:03d}" for i in range(hosts)]
     changed = [b for b in made.batches if b.batch_type == "change"] + made.promote_batches
-    assert sorted(h for batch in changed for h in batch.hosts) == sorted(
-        split["test"] + split["control"]
-    )
+    assert sorted(h for batch in changed for h in batch.hosts) == sorted(split.test + split.control)
     assert len(made.batches[0].hosts) == 1
     largest = max(len(b.hosts) for b in made.every_batch)
     assert hosts - largest >= made.must_serve
@@ -86,7 +84,7 @@ def test_a_pop_of_14_300_hosts_is_planned_written_and_shown(tmp_path: Path) -> N
 
 
 def test_fewer_ways_are_counted_to_the_last() -> None:
-    small = {"a": {"test": ["1", "2"], "control": ["3", "4"]}, "b": {"test": "5", "control": "67"}}
+    small = {"a": Groups(["1", "2"], ["3", "4"]), "b": Groups(["5"], ["6", "7"])}
     assert assignments(small) == 6 * 3
 
 
@@ -111,7 +109,7 @@ def test_hosts_as_wanted_are_left_alone(tmp_path: Path) -> None:
     seen["e004"] = observed("e004", "noop")
     made = make_plan(context, what, rendered, seen, Options(seed=1), proofs(context), {})
     assert made.unchanged == ["e004"]
-    assert "e004" not in made.groups["test"] + made.groups["control"]
+    assert "e004" not in made.groups.test + made.groups.control
 
 
 def test_an_optional_setting_is_left_out_where_it_is_unsupported(tmp_path: Path) -> None:
@@ -126,12 +124,12 @@ def test_an_optional_setting_is_left_out_where_it_is_unsupported(tmp_path: Path)
     assert made.unchanged == ["e003"]
     another = replace(what.settings[0], kind="file", target={"path": "/etc/own.conf"})
     two = replace(optional, settings=(*optional.settings, another))
-    rows = {name: [*rows, {**observed(name)[0], "id": another.id}] for name, rows in seen.items()}
+    rows = {name: [*rows, replace(observed(name)[0], id=another.id)] for name, rows in seen.items()}
     made = make_plan(context, two, rendered, rows, Options(seed=1), proofs(context), {})
     reason = {"sysctl:net.core.somaxconn": "seen on e003"}
     profile = made.profile_of("e003")
     assert (profile.left_out, profile.hosts) == (reason, ["e003"])
-    assert [row["id"] for row in profile.before] == [another.id]
+    assert [row.id for row in profile.before] == [another.id]
     assert "sysctl:net.core.somaxconn is left out: seen on e003" in plan_text(made)
 
 
@@ -160,7 +158,7 @@ def test_options_out_of_range_are_named(options: dict[str, Any], field: str) -> 
 def test_alike_hosts_share_one_profile(tmp_path: Path) -> None:
     made = plan(tmp_path, hosts=50)
     assert len(made.profiles) == 1
-    assert made.profile_of("e049").settings[0]["value"] == "4096"
+    assert made.profile_of("e049").settings[0].value == "4096"
 
 
 def test_a_damaged_plan_is_refused(tmp_path: Path) -> None:

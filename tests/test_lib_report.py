@@ -104,8 +104,8 @@ def material(
 ) -> Material:
     """A rollout at the end of its soak; test hosts drop ``factor`` times as much as before."""
     made = plan(tmp_path, hosts=hosts, **OPTIONS)
-    tested = made.groups["test"]
-    names = [name for own in made.groups.values() for name in own]
+    tested = made.groups.test
+    names = made.groups.hosts
     rates = dict.fromkeys(names, usual)
     before = window(rates, START, seconds)
     baseline = measure_baseline(before, made.strata)
@@ -238,7 +238,7 @@ def test_what_is_not_known_is_said(whole: Material) -> None:
 
 def test_quarantined_hosts_come_with_the_evidence(whole: Material) -> None:
     event = {"created": "then", "severity": "Critical", "message": "bad memory"}
-    bmc = {
+    bmc: dict[str, object] = {
         "power": "On",
         "health": "Critical",
         "events": [event, {**event, "message": "then more"}],
@@ -278,8 +278,8 @@ def test_every_text_is_only_shown(whole: Material, text: str) -> None:
         name: with_text(encoded(getattr(whole, name)), text)
         for name in ("head", "looks", "batches")
     }
-    plan = with_text(whole.plan.document(), text)
-    bmc = dict.fromkeys(("power", "boot_progress", "health"), text)
+    plan: Any = with_text(whole.plan.document(), text)
+    bmc: dict[str, Any] = dict.fromkeys(("power", "boot_progress", "health"), text)
     bmc["events"] = [dict.fromkeys(("created", "severity", "message"), text)] * 2
     why = {"reason": text, "since": START, "batch": 1, "step": text, "boot_id": text}
     documents["head"]["quarantined"] = {text: {**why, "load_balancer": text, "bmc": bmc}}
@@ -290,7 +290,7 @@ def test_every_text_is_only_shown(whole: Material, text: str) -> None:
     documents["batches"] = [decoded("batch", Batch, own) for own in documents["batches"]]
     profile = plan["profiles"][0]
     profile.update(left_out={text: text})
-    profile["before"][0]["attributes"] = {text: {"wanted": text}}
+    profile["before"][0]["attributes"] = {text: {"current": text, "pending": None, "wanted": text}}
     plan.update(unchanged=[text], digest=text)
     documents["plan"] = decoded("plan", Plan, plan)
     pause = Event(START, "state", "paused", f"{text}: {text}", text)
@@ -348,14 +348,14 @@ def set_events(block: Block | None, hosts: Sequence[str], events: float) -> None
 
 def test_the_time_series_after_a_baseline_without_events_has_a_unit(tmp_path: Path) -> None:
     whole = material(tmp_path, usual=0.0)
-    set_events(whole.looks[0].block, whole.plan.groups["test"], 60.0)
+    set_events(whole.looks[0].block, whole.plan.groups.test, 60.0)
     first, *_ = timeseries_of(whole.plan, whole.baseline, whole.looks, None)
     assert (first.relative, first.unit) == (False, "per million packets")
     assert round(first.steps["test"][2][2], 2) == 100
 
 
 def test_hosts_that_were_not_compared_are_not_in_the_one(whole: Material) -> None:
-    gone = whole.plan.groups["test"][0]
+    gone = whole.plan.groups.test[0]
     del whole.looks[-1].hosts["listen_drops"][gone]
     set_events(whole.looks[0].block, [gone], 1e9)
     first = timeseries_of(whole.plan, whole.baseline, whole.looks, None)[0]

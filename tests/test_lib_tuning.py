@@ -79,7 +79,7 @@ def test_own_tunings_come_before_the_catalogue(tmp_path: Path) -> None:
 def test_expressions_are_worked_out_from_the_facts_of_each_host() -> None:
     tuning = load_tuning(ROOT / "tunings" / "rps_spread.yaml")
     rendered = render(tuning, {"cpus": {"online": "0-3"}, "nics": {"eth0": {}}})
-    assert [setting["value"] for setting in rendered] == [{"rx": 2, "tx": 2}, "0-3"]
+    assert [setting.value for setting in rendered] == [{"rx": 2, "tx": 2}, "0-3"]
 
 
 def test_a_ring_can_be_as_large_as_the_card_takes(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_ring_can_be_as_large_as_the_card_takes(tmp_path: Path) -> None:
     tuning = load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document))
     assert tuning.disruption == "drain"
     facts = {"cpus": {"online": "0"}, "nics": {"eth0": {"ring_max": {"rx": 8160}}}}
-    assert render(tuning, facts)[0]["value"] == {"rx": 8160}
+    assert render(tuning, facts)[0].value == {"rx": 8160}
     with pytest.raises(InputError, match=r"settings\[0\].value.rx: does not fit"):
         render(tuning, {"cpus": {"online": "0"}, "nics": {"eth0": {"ring_max": None}}})
 
@@ -100,7 +100,7 @@ def test_switches_are_what_yaml_makes_of_them(tmp_path: Path) -> None:
     facts = {"cpus": {"online": "0"}, "nics": {}}
     tuning = load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document))
     assert tuning.disruption == "live"
-    rendered = render(tuning, facts)[0]["value"]
+    rendered = render(tuning, facts)[0].value
     assert rendered == {"adaptive-rx": "on", "adaptive-tx": "off", "rx-usecs": 50}
     document["settings"][0]["value"] = {"rx-usecs": "{{ 'fast' }}"}
     tuning = load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document))
@@ -117,9 +117,9 @@ def test_a_part_whose_expression_comes_to_nothing_is_left_out(tmp_path: Path) ->
     document["settings"][0].update(kind="nic.channels", value=value)
     tuning = load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document))
     facts: dict[str, Any] = {"cpus": {"online": "0-7", "count": 8}, "nics": {}}
-    assert render(tuning, facts)[0]["value"] == {"rx": 4, "tx": 2}
+    assert render(tuning, facts)[0].value == {"rx": 4, "tx": 2}
     facts["cpus"]["count"] = 4
-    assert render(tuning, facts)[0]["value"] == {"rx": 4}
+    assert render(tuning, facts)[0].value == {"rx": 4}
     document["settings"][0]["value"]["tx"] = ""
     with pytest.raises(InputError, match=r"settings\[0\].value.tx: '' must be a whole number"):
         load_tuning(write_yaml(tmp_path / "rps_spread.yaml", document))
@@ -220,7 +220,7 @@ def test_a_named_part_of_a_value_is_checked_alike(tmp_path: Path) -> None:
     ],
 )
 def test_an_expression_reckons_with_facts(tmp_path: Path, value: str, made: str) -> None:
-    assert render(load_with(tmp_path, value), FACTS)[1]["value"] == made
+    assert render(load_with(tmp_path, value), FACTS)[1].value == made
 
 
 def test_what_an_expression_comes_to_is_bounded(tmp_path: Path) -> None:
@@ -298,7 +298,7 @@ def test_a_wrong_audience_names_its_field(
 
 def test_a_star_stands_for_each_interface_that_is_up(tmp_path: Path) -> None:
     every = _for(tmp_path, {}, "*")
-    assert [own["id"] for own in render(every, HOST)] == [
+    assert [own.id for own in render(every, HOST)] == [
         "nic.channels:eth0",
         "nic.channels:mgmt",
         "nic.rps:eth0",
@@ -310,7 +310,7 @@ def test_a_star_stands_for_each_interface_that_is_up(tmp_path: Path) -> None:
 
 def test_a_star_is_for_the_drivers_that_a_tuning_is_for(tmp_path: Path) -> None:
     ours = _for(tmp_path, {"drivers": ["ixgbe"]}, "*")
-    assert [own["target"] for own in render(ours, HOST)] == [{"interface": "eth0"}] * 2
+    assert [own.target for own in render(ours, HOST)] == [{"interface": "eth0"}] * 2
     assert not misfits(ours, HOST)
     others = _for(tmp_path, {"drivers": ["ice"]}, "*")
     assert misfits(others, HOST) == ["no interface is up and has the driver ice"]

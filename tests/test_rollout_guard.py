@@ -117,7 +117,7 @@ class TestDegraded:
         now = time.time()
         keep(world, baseline=[now - 1000, now - 900])
         sample(world, [950])
-        return list(world.plan.groups["test"])
+        return list(world.plan.groups.test)
 
     def test_a_changed_host_that_is_unwell(self, world: World, sick: str) -> None:
         keep(world, channel="edge")
@@ -233,7 +233,7 @@ class TestDegraded:
         everybody = [*world.balancer.state]
         sample(world, [1], sick=everybody)
         assert found(world) == []
-        others = world.plan.groups["control"]
+        others = world.plan.groups.control
         sample(world, [0], sick=[sick, others[0]])
         assert [payload["hosts"] for payload in found(world)] == [[sick]]
 
@@ -255,7 +255,7 @@ class TestDegraded:
         assert len(found(world, "health_degraded", by=one)) == 1
 
     def test_hosts_that_are_well_or_not_changed(self, world: World, sick: str) -> None:
-        sample(world, [1], sick=world.plan.groups["control"])
+        sample(world, [1], sick=world.plan.groups.control)
         assert found(world) == []
         world.mark("rolling_back")
         sample(world, [0], sick=[sick])

@@ -96,8 +96,8 @@ def test_adopted_hosts_are_left_out_of_the_comparison_and_of_the_rollback(world:
     world.epoch = world.head.epoch
     tuned = set(world.at(2))
     compared = soak._compared(_opened(world))["lab"]
-    assert set(compared["test"]) == tuned
-    assert len(compared["control"]) == 4
+    assert set(compared.test) == tuned
+    assert len(compared.control) == 4
     asked = len(world.hosts.asked)
     assert world.roll_back()["quarantined"] == {}
     restored = {name for name, verb, _ in world.hosts.asked[asked:] if verb == "restore"}

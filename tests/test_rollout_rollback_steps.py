@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from edgetune.documents.head import Head
 from edgetune.errors import EdgetuneError, FencedError, InputError, RefusedError
 from edgetune.rollout import lease
 from edgetune.rollout.lease import as_owner
@@ -22,7 +23,7 @@ from edgetune.rollout.steps.drain_hosts import drain_hosts
 from edgetune.rollout.steps.release_claim import release_claim
 from edgetune.rollout.steps.restore_hosts import restore_hosts
 from edgetune.rollout.steps.set_rollout_state import set_rollout_state
-from edgetune.rollout.steps.take_over_rollout import take_over_rollout
+from edgetune.rollout.steps.take_over_rollout import take_over, take_over_rollout
 from edgetune.rollout.steps.verify_hosts import verify_hosts
 from tests.builders import reading
 from tests.world import World, changing
@@ -283,16 +284,14 @@ def test_a_rollback_by_hand_does_not_lose_to_a_resume_at_the_same_moment(
     """Somebody carries the rollout on just between the two halves of taking it back."""
     resumed: list[int] = []
 
-    def and_then_a_resume(*given: Any, **more: Any) -> dict[str, Any]:
-        taken = take_over_rollout(*given, **more)
+    def and_then_a_resume(*given: Any, **more: Any) -> Head:
+        taken = take_over(*given, **more)
         if not resumed:
             again = take_over_rollout(world.context, world.rollout, unfinished_only=True)
             resumed.append(again["epoch"])
         return taken
 
-    monkeypatch.setattr(
-        "edgetune.rollout.steps.begin_rollback.take_over_rollout", and_then_a_resume
-    )
+    monkeypatch.setattr("edgetune.rollout.steps.begin_rollback.take_over", and_then_a_resume)
     back = begin_rollback(world.context, world.rollout, requested_by="ana")
     assert (back["entered"], world.head.state) == (True, "rolling_back")
     with pytest.raises(FencedError):

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from edgetune.documents.head import Head
 from edgetune.errors import FencedError
 from edgetune.rollout.record import read_rollout
 from edgetune.rollout.steps.begin_rollback import begin_rollback
 from edgetune.rollout.steps.drain_hosts import drain_hosts
-from edgetune.rollout.steps.take_over_rollout import take_over_rollout
+from edgetune.rollout.steps.take_over_rollout import take_over
 from tests.world import World, changing
 
 
@@ -35,15 +36,15 @@ def test_of_two_that_begin_at_once_the_second_ends_with_one_line(world: World) -
     """The other one comes between the claim of this one and its entry into the state."""
     other: list[Any] = []
 
-    def interrupted(*given: Any, **more: Any) -> dict[str, Any]:
-        taken = take_over_rollout(*given, **more)
+    def interrupted(*given: Any, **more: Any) -> Head:
+        taken = take_over(*given, **more)
         if not other:
             other.append({})
             other[0] = roll_back(world, "bo")
         return taken
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("edgetune.rollout.steps.begin_rollback.take_over_rollout", interrupted)
+        patch.setattr("edgetune.rollout.steps.begin_rollback.take_over", interrupted)
         with pytest.raises(FencedError, match="is being rolled back already by bo") as error:
             roll_back(world, "ana")
     assert f"st2 run edgetune.recover_rollout rollout={world.rollout} carries it on" in str(

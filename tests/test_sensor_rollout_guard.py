@@ -100,7 +100,7 @@ class RolloutGuardTestCase(BaseSensorTestCase):
         self.assertEqual(first["payload"]["id"], second["payload"]["id"])
 
     def test_hosts_that_are_well_or_were_not_changed_are_no_trigger(self) -> None:
-        self.sample(**{self.world.plan.groups["control"][0]: 900.0})
+        self.sample(**{self.world.plan.groups.control[0]: 900.0})
         self.assertEqual(self.poll(), [])
 
     def test_records_are_read_through_stackstorm(self) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Callable
 from edgetune.documents.batch import Batch
 from edgetune.documents.head import Head, Quarantine
 from edgetune.documents.plan import Plan
+from edgetune.documents.reading import encoded
 from edgetune.errors import DrainError, HostError
 from edgetune.hosts.answers import read_answer
 from edgetune.hosts.result import ANOTHER_MACHINE, HostResult
@@ -320,7 +321,7 @@ class Hosts:
         return {"settings": rows, "way_back": self.way_back.get(name, {})}
 
     def _plan(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
-        (row,) = observed(name)
+        (row,) = encoded(observed(name))
         now = row["wanted"] if name in self.tuned else self.values.get(name, row["runtime"])
         status = "noop" if name in self.tuned else "change"
         if name in self.unsupported:

@@ -27,7 +27,7 @@ from edgetune.connections import Database
 from edgetune.documents.baseline import read_baseline
 from edgetune.documents.block import Block
 from edgetune.documents.look import Moment
-from edgetune.documents.plan import Guard, Intent, Options, Plan
+from edgetune.documents.plan import Groups, Guard, Intent, Options, Plan
 from edgetune.documents.reading import decoded, encoded
 from edgetune.documents.sample import Sample, SampleAnswer
 from edgetune.judge.look import take_look
@@ -109,9 +109,9 @@ def _names(hosts: int) -> list[str]:
     return [f"e{number:04}" for number in range(hosts)]
 
 
-def _strata(hosts: int) -> dict[str, dict[str, list[str]]]:
+def _strata(hosts: int) -> dict[str, Groups]:
     names = _names(hosts)
-    return {"any": {"test": names[: hosts // 2], "control": names[hosts // 2 :]}}
+    return {"any": Groups(names[: hosts // 2], names[hosts // 2 :])}
 
 
 def _window(samples: SqliteSamples, hosts: int, exposures: dict[str, str] | None) -> Window:
@@ -151,7 +151,7 @@ def _gauges(health: float) -> dict[str, float]:
     return {"drifted": 0, "health_failed": 0.0, **times}
 
 
-def _plan(strata: dict[str, dict[str, list[str]]]) -> Plan:
+def _plan(strata: dict[str, Groups]) -> Plan:
     guards = [Guard(metric, 0.1) for metric in METRICS[1:]]
     options = Options(
         alpha_harm=0.05,

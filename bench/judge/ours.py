@@ -17,6 +17,7 @@ import numpy as np
 
 from bench.judge.production import judge_soak
 from bench.judge.scenarios import SOAK, Replicate, Series
+from edgetune.documents.plan import Groups
 from edgetune.judge.change import change, filled, lasting
 from edgetune.judge.permutation import Draws, make_draws
 from edgetune.judge.scores import Column, harm, work_margin
@@ -107,10 +108,10 @@ class _Metric:
 class _Groups:
     def __init__(self, replicate: Replicate, whole: bool) -> None:
         self.whole = whole
-        strata: dict[str, dict[str, list[str]]] = {}
+        strata: dict[str, Groups] = {}
         for host, (number, test) in enumerate(zip(replicate.strata, replicate.test)):
-            stratum = strata.setdefault(str(number), {"test": [], "control": []})
-            stratum["test" if test else "control"].append(str(host))
+            stratum = strata.setdefault(str(number), Groups([], []))
+            (stratum.test if test else stratum.control).append(str(host))
         # Each rollout has draws of its own, as its plan has a seed of its own.
         seed = zlib.crc32(replicate.metrics[0].before.tobytes())
         self.draws: Draws = make_draws(strata, seed, draws=DRAWS)

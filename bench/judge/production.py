@@ -13,12 +13,14 @@ from edgetune import PLAN_SCHEMA
 from edgetune.documents.look import Look, Moment
 from edgetune.documents.plan import (
     DRAWN_BY,
+    Groups,
     Guard,
     Intent,
     Options,
     Plan,
     PlannedTuning,
     assignments,
+    both_groups,
 )
 from edgetune.documents.words import Decision
 from edgetune.judge.comparison import Comparison
@@ -59,11 +61,13 @@ def judge_soak(
     return look
 
 
-def plan_of(intent: Intent, guards: list[Guard], options: Options, strata: Any) -> Plan:
+def plan_of(
+    intent: Intent, guards: list[Guard], options: Options, strata: dict[str, Groups]
+) -> Plan:
     """A plan that says how its groups are judged; nobody carries it out."""
     judged: dict[str, Any] = {"intent": intent, "guards": guards, "options": options}
     untouched: dict[str, Any] = {"profiles": [], "batches": [], "promote_batches": []}
-    size = sum(len(own) for groups in strata.values() for own in groups.values())
+    size = len(both_groups(strata).hosts)
     return Plan(
         schema=PLAN_SCHEMA,
         pop="bench",
@@ -82,11 +86,11 @@ def plan_of(intent: Intent, guards: list[Guard], options: Options, strata: Any) 
     )
 
 
-def _strata(replicate: Replicate) -> dict[str, dict[str, list[str]]]:
-    found: dict[str, dict[str, list[str]]] = {}
+def _strata(replicate: Replicate) -> dict[str, Groups]:
+    found: dict[str, Groups] = {}
     for host, (number, test) in enumerate(zip(replicate.strata, replicate.test)):
-        groups = found.setdefault(str(number), {"test": [], "control": []})
-        groups["test" if test else "control"].append(str(host))
+        groups = found.setdefault(str(number), Groups([], []))
+        (groups.test if test else groups.control).append(str(host))
     return found
 
 

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Callable
 
 from edgetune.errors import AWAY, EdgetuneError, StoreError, UnconfiguredError
+from edgetune.fields import Fields
 from edgetune.files import load_yaml
 from edgetune.rollout.context import Context
 from edgetune.rollout.heartbeat import heartbeat_of
 from edgetune.sanitize import one_line, printable, shortened
 
 Result = tuple[bool, dict[str, object]]
-Step = Callable[..., dict[str, object]]
+Step = Callable[..., Mapping[str, object]]
 
 ACTIONS = Path(__file__).resolve().parents[2] / "actions"
 SECONDS = "EDGETUNE_SECONDS"
@@ -65,13 +66,9 @@ def run_step(
         return False, {"error": safe_text(_error(f"{AWAY}: {error}")), "reason": error.reason}
     except EdgetuneError as error:
         return False, {"error": safe_text(_error(str(error))), "reason": error.reason}
-    if "message" in result:
-        result = {**result, "message": one_line(str(result["message"]))}
-    if "error" in result:
-        result = {**result, "error": _error(str(result["error"]))}
-    told = {name: safe(own) for name, own in result.items()}
-    _show(str(told.get("error") or told.get("message", "")))
-    return not result.get("failed"), told
+    answer = {name: _told(name, own) for name, own in result.items()}
+    _show(str(answer.get("error") or answer.get("message", "")))
+    return not result.get("failed"), answer
 
 
 def _show(line: str) -> None:
@@ -82,7 +79,7 @@ def _show(line: str) -> None:
 
 def _steps(
     context: Context, steps: Sequence[Step], given: Mapping[str, object]
-) -> dict[str, object]:
+) -> Mapping[str, object]:
     """Take a step, and each that the result before it names as ``next`` while nothing failed.
 
     The fields are those of the first step, with what the last one told of them.
@@ -95,8 +92,8 @@ def _steps(
             break
         told = step(context, **given)
         message = f"{result['message']}; {told['message']}"
-        result = {**result, **{name: told[name] for name in result if name in told}}
-        result["message"] = message
+        kept = {name: told[name] for name in result if name in told}
+        result = {**result, **kept, "message": message}
     return result
 
 
@@ -132,13 +129,23 @@ def _timeout_of(action: str) -> float:
     metadata = ACTIONS / f"{action}.yaml"
     if not metadata.is_file():
         return _LONGEST
-    return float(load_yaml(metadata)["parameters"]["timeout"]["default"])
+    timeout = Fields(load_yaml(metadata), str(metadata)).inside("parameters").inside("timeout")
+    return timeout.number("default")
 
 
 def _nothing_done(action: str) -> dict[str, object]:
     """What the action's output schema names, and nothing in it."""
-    properties = load_yaml(ACTIONS / f"{action}.yaml")["output_schema"]["properties"]
-    return {name: _EMPTY[own["type"]]() for name, own in properties.items()}
+    metadata = ACTIONS / f"{action}.yaml"
+    output = Fields(load_yaml(metadata), str(metadata)).inside("output_schema")
+    properties = output.inside("properties").named()
+    return {name: _EMPTY[own.text("type")]() for name, own in properties}
+
+
+def _told(name: str, value: object) -> object:
+    """A field of a result: a message is one line, and an error is no longer than ``MOST_ERROR``."""
+    if name == "message":
+        value = one_line(str(value))
+    return safe(_error(str(value)) if name == "error" else value)
 
 
 def _error(text: str) -> str:

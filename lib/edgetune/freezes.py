@@ -85,12 +85,15 @@ def written(closed: Sequence[Freeze | Event]) -> list[dict[str, object]]:
 
 def read_written(documents: Sequence[Mapping[str, Any]]) -> list[Freeze | Event]:
     """What ``written`` made of them."""
-    return [
-        Freeze(**{**each, "days": tuple(each["days"]), "zone": _zone(each["zone"])})
-        if "zone" in each
-        else Event(**each)
-        for each in documents
-    ]
+    return [_read(**each) for each in documents]
+
+
+def _read(
+    name: str, start: int, end: int, days: Sequence[str] = (), zone: str | None = None
+) -> Freeze | Event:
+    if zone is None:
+        return Event(name, start, end)
+    return Freeze(name, tuple(days), start, end, _zone(zone))
 
 
 def read_zone(fields: Fields, default: str) -> str:

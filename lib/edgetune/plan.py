@@ -5,25 +5,28 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TypeVar
 
 from edgetune import PLAN_SCHEMA
 from edgetune.documents.plan import (
     DRAWN_BY,
     MOST_ALPHA,
+    Groups,
     Guard,
     Options,
     Plan,
     PlannedBatch,
     PlannedTuning,
     Profile,
+    Proof,
     Restart,
     Strata,
     assignments,
 )
-from edgetune.documents.reading import digest_of
+from edgetune.documents.reading import digest_of, encoded
+from edgetune.documents.settings import HostSetting, SettingRow
 from edgetune.errors import NothingToDo, RefusedError
 from edgetune.inventory import Host, Pop
 from edgetune.metrics.catalogue import METRICS, WORK
@@ -37,17 +40,16 @@ the PoP's work use less CPU time, too, and drop less."""
 
 _BATCH_SECONDS = {"live": 5, "restart": 30, "drain": 30, "reboot": 30}
 
-Rows = Sequence[Mapping[str, Any]]
-"""Settings of a host as its agent takes them, or what an agent or a BMC answers of each."""
+Own = TypeVar("Own", HostSetting, SettingRow)
 
 
 def make_plan(
     pop: Pop,
     tuning: Tuning,
-    rendered: Mapping[str, Rows],
-    observed: Mapping[str, Rows],
+    rendered: Mapping[str, Sequence[HostSetting]],
+    observed: Mapping[str, Sequence[SettingRow]],
     options: Options,
-    proofs: Mapping[str, Mapping[str, str]],
+    proofs: Mapping[str, Proof],
     restarts: Mapping[str, Restart],
 ) -> Plan:
     """The plan, with its digest.
@@ -86,7 +88,7 @@ def make_plan(
         draws=DRAWN_BY,
         unchanged=[host for host in rendered if not _changes(observed[host])],
         profiles=_profiles(touched, rendered, observed, left_out),
-        machines={host: dict(proofs[host]) for host in touched},
+        machines={host: proofs[host] for host in touched},
         inventory=digest_of([_identity(host) for host in pop.hosts]),
         batches=batches,
         promote_batches=promote_batches,
@@ -94,7 +96,7 @@ def make_plan(
         seconds=_seconds(len(batches) + len(promote_batches), pop, disruption, options),
     )
     _refuse_powerless(plan)
-    return replace(plan, digest=plan.document()["digest"])
+    return plan.signed()
 
 
 def _guards(tuning: Tuning) -> list[Guard]:
@@ -102,30 +104,30 @@ def _guards(tuning: Tuning) -> list[Guard]:
     return [*tuning.guards, *([] if WORK in named else [SHARE_OF_WORK])]
 
 
-def settings_by_agent(rows: Rows) -> list[Mapping[str, Any]]:
+def settings_by_agent(rows: Iterable[Own]) -> list[Own]:
     """Those settings, or rows of a plan about them, that the agent of a host takes."""
-    return [row for row in rows if not KINDS[kind_of(row["id"])].by_bmc]
+    return [row for row in rows if not KINDS[kind_of(row.id)].by_bmc]
 
 
-def settings_by_bmc(rows: Rows) -> list[Mapping[str, Any]]:
+def settings_by_bmc(rows: Iterable[Own]) -> list[Own]:
     """Those that its BMC takes."""
-    return [row for row in rows if KINDS[kind_of(row["id"])].by_bmc]
+    return [row for row in rows if KINDS[kind_of(row.id)].by_bmc]
 
 
-def _changes(settings: Rows) -> list[Mapping[str, Any]]:
-    return [setting for setting in settings if setting["status"] == "change"]
+def _changes(rows: Iterable[SettingRow]) -> list[SettingRow]:
+    return [row for row in rows if row.status == "change"]
 
 
-def _left_out(tuning: Tuning, observed: Rows) -> dict[str, str]:
+def _left_out(tuning: Tuning, observed: Sequence[SettingRow]) -> dict[str, str]:
     return {
-        row["id"]: row.get("reason") or "unsupported"
+        row.id: row.why
         for row in observed
-        if row["status"] == "unsupported" and tuning.setting_of(row["id"]).optional
+        if row.status == "unsupported" and tuning.setting_of(row.id).optional
     }
 
 
-def _without(left_out: Mapping[str, str], rows: Rows) -> list[Mapping[str, Any]]:
-    return [row for row in rows if row["id"] not in left_out]
+def _without(left_out: Container[str], rows: Iterable[Own]) -> list[Own]:
+    return [row for row in rows if row.id not in left_out]
 
 
 def _refuse_without_health(pop: Pop, tuning: Tuning) -> None:
@@ -140,12 +142,12 @@ def _refuse_without_health(pop: Pop, tuning: Tuning) -> None:
         )
 
 
-def _refuse_unsupported(observed: Mapping[str, Rows]) -> None:
+def _refuse_unsupported(observed: Mapping[str, Sequence[SettingRow]]) -> None:
     problems = [
-        f"{host}: {setting['id']}: {setting.get('reason') or 'unsupported'}"
-        for host, settings in observed.items()
-        for setting in settings
-        if setting["status"] == "unsupported"
+        f"{host}: {row.id}: {row.why}"
+        for host, rows in observed.items()
+        for row in rows
+        if row.status == "unsupported"
     ]
     if problems:
         raise RefusedError("; ".join(problems[:3]) + _more(len(problems) - 3))
@@ -155,13 +157,13 @@ def _more(count: int) -> str:
     return f"; and {count} more" if count > 0 else ""
 
 
-def _disruption(tuning: Tuning, observed: Sequence[Rows]) -> str:
-    changed = {setting["id"] for settings in observed for setting in _changes(settings)}
+def _disruption(tuning: Tuning, observed: Sequence[Sequence[SettingRow]]) -> str:
+    changed = {row.id for rows in observed for row in _changes(rows)}
     asked = [tuning.setting_of(id).disruption for id in changed]
     return max(asked, key=DISRUPTIONS.index)
 
 
-def _split(pop: Pop, touched: Sequence[str], options: Options) -> dict[str, dict[str, list[str]]]:
+def _split(pop: Pop, touched: Sequence[str], options: Options) -> dict[str, Groups]:
     by_hardware: dict[str, list[str]] = {}
     for name in touched:
         by_hardware.setdefault(pop.host(name).hardware or "any", []).append(name)
@@ -171,7 +173,7 @@ def _split(pop: Pop, touched: Sequence[str], options: Options) -> dict[str, dict
         hosts = sorted(by_hardware[hardware])
         dice.shuffle(hosts)
         size = min(max(round(options.test_fraction * len(hosts)), 1), len(hosts) - 1)
-        strata[hardware] = {"test": hosts[:size], "control": hosts[size:]}
+        strata[hardware] = Groups(hosts[:size], hosts[size:])
     return strata
 
 
@@ -183,7 +185,7 @@ def _restarts(
     return {host: restarts[host] for host in asked if host in restarts}
 
 
-def _identity(host: Host) -> list[Any]:
+def _identity(host: Host) -> list[str | int]:
     bmc = [host.bmc.address, host.bmc.system] if host.bmc else []
     bmc += [host.bmc.machine] if host.bmc and host.bmc.machine else []
     return [host.name, host.address, host.port, host.server, *bmc]
@@ -205,8 +207,8 @@ def _most_at_once(pop: Pop, disruption: str, options: Options) -> int:
 def _batches(
     strata: Strata, size: int, disruption: str
 ) -> tuple[list[PlannedBatch], list[PlannedBatch]]:
-    test = _cut([host for stratum in strata.values() for host in stratum["test"]], size)
-    control = _cut([host for stratum in strata.values() for host in stratum["control"]], size)
+    test = _cut([host for stratum in strata.values() for host in stratum.test], size)
+    control = _cut([host for stratum in strata.values() for host in stratum.control], size)
     changes = [PlannedBatch("test", "change", hosts) for hosts in test]
     # A tuning that reboots is compared with control hosts that rebooted at the same time.
     shams = [PlannedBatch("control", "sham", own) for own in control if disruption == "reboot"]
@@ -228,23 +230,18 @@ def _interleave(one: list[PlannedBatch], other: list[PlannedBatch]) -> list[Plan
 
 def _profiles(
     touched: Sequence[str],
-    rendered: Mapping[str, Rows],
-    observed: Mapping[str, Rows],
+    rendered: Mapping[str, Sequence[HostSetting]],
+    observed: Mapping[str, Sequence[SettingRow]],
     left_out: Mapping[str, Mapping[str, str]],
 ) -> list[Profile]:
     # Hosts that are alike share one entry, so that the record of a large PoP stays small.
     found: dict[str, Profile] = {}
     for host in touched:
-        settings = [dict(row) for row in rendered[host]]
-        before = [_shown(row) for row in observed[host]]
-        own = Profile(settings, before, [], dict(left_out[host]))
-        found.setdefault(digest_of([settings, before, own.left_out]), own).hosts.append(host)
+        # Why a setting cannot be changed is told where it is left out.
+        before = [replace(row, reason=None) for row in observed[host]]
+        own = Profile([*rendered[host]], before, [], dict(left_out[host]))
+        found.setdefault(digest_of(encoded(own)), own).hosts.append(host)
     return list(found.values())
-
-
-def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
-    shown = {key: row.get(key) for key in ("id", "status", "runtime", "persistent", "wanted")}
-    return {**shown, "attributes": row["attributes"]} if "attributes" in row else shown
 
 
 def _refuse_powerless(plan: Plan) -> None:
@@ -252,7 +249,7 @@ def _refuse_powerless(plan: Plan) -> None:
     wanted = min(plan.options.alpha_benefit, plan.options.alpha_harm)
     if least > wanted:
         sizes = ", ".join(
-            f"{name}: {len(stratum['test'])} against {len(stratum['control'])}"
+            f"{name}: {len(stratum.test)} against {len(stratum.control)}"
             for name, stratum in plan.strata.items()
         )
         raise RefusedError(

@@ -4,57 +4,65 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
+from edgetune.documents.host import HostFacts
+from edgetune.documents.reading import taken
+from edgetune.documents.settings import HostSetting
 from edgetune.errors import InputError
 from edgetune.tuning import EACH, SettingTemplate, Tuning, is_expression
 from edgetune.vocabulary.grammar import Wrong
 from edgetune.vocabulary.kinds import KINDS
-from edgetune.vocabulary.setting import Setting
+
+Facts = Mapping[str, object]
+"""What a host's agent answers to ``facts``, all of it, by the names that expressions have."""
 
 
-def render(tuning: Tuning, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The settings for one host, in the form the host agent takes.
+def render(tuning: Tuning, facts: Facts) -> list[HostSetting]:
+    """The settings for one host.
 
     A part of a value whose expression comes to nothing is left out.
     InputError names the value whose expression does not fit the facts.
     """
+    known = taken(HostFacts, facts)
     return [
         _render_setting(setting, target, facts)
         for setting in tuning.settings
-        for target in _targets(tuning, setting, facts)
+        for target in _targets(tuning, setting, known)
     ]
 
 
-def misfits(tuning: Tuning, facts: Mapping[str, Any]) -> list[str]:
+def misfits(tuning: Tuning, facts: Facts) -> list[str]:
     """Why a tuning is not for the host with these facts; empty when it is."""
-    targets = [target for own in tuning.settings for target in _targets(tuning, own, facts)]
-    interfaces = sorted({target["interface"] for target in targets if "interface" in target})
+    known = taken(HostFacts, facts)
+    targets = [target for own in tuning.settings for target in _targets(tuning, own, known)]
+    interfaces = sorted({*filter(None, (target.get("interface") for target in targets))})
     each = any(own.target.get("interface") == EACH for own in tuning.settings)
     if each and not interfaces:
         drivers = " or ".join(tuning.applies_to.drivers)
         return ["no interface is up" + (f" and has the driver {drivers}" if drivers else "")]
-    return tuning.applies_to.problems(facts, interfaces)
+    return tuning.applies_to.problems(known, interfaces)
 
 
 def _targets(
-    tuning: Tuning, setting: SettingTemplate, facts: Mapping[str, Any]
+    tuning: Tuning, setting: SettingTemplate, facts: HostFacts
 ) -> Iterator[Mapping[str, str]]:
     if setting.target.get("interface") != EACH:
         yield setting.target
         return
     drivers = tuning.applies_to.drivers
-    for name, nic in facts["nics"].items():
-        if nic.get("up", True) and (not drivers or nic.get("driver") in drivers):
+    for name, nic in facts.nics.items():
+        if nic.up and (not drivers or nic.driver in drivers):
             yield {**setting.target, "interface": name}
 
 
 def _render_setting(
-    setting: SettingTemplate, target: Mapping[str, str], facts: Mapping[str, Any]
-) -> dict[str, Any]:
-    names = dict(facts, nic=facts.get("nics", {}).get(target.get("interface")))
+    setting: SettingTemplate, target: Mapping[str, str], facts: Facts
+) -> HostSetting:
+    nics = facts.get("nics")
+    nic = nics.get(target.get("interface")) if isinstance(nics, Mapping) else None
+    names = {**facts, "nic": nic}
     kind = KINDS[setting.kind]
-    made: Any
+    made: object
     if isinstance(setting.value, str):
         made = _work_out(setting.value, names, f"{setting.where}.value")
     else:
@@ -67,10 +75,11 @@ def _render_setting(
         value = kind.of_text(target, made)
     except Wrong as wrong:
         raise InputError(f"{setting.where}.value", wrong.part or None, str(wrong)) from None
-    return Setting(setting.kind, target, value, setting.only, setting.restart).document()
+    id, only, restart = kind.id_of(target), setting.only, setting.restart
+    return HostSetting(id, setting.kind, {**target}, value, only, restart)
 
 
-def _work_out(text: str, names: Mapping[str, Any], where: str) -> str:
+def _work_out(text: str, names: Facts, where: str) -> str:
     if not is_expression(text):
         return text
     # Jinja is imported where a tuning needs it.

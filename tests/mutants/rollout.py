@@ -195,13 +195,13 @@ OWNERS = mutations_of(
     (
         "take_over_rollout takes an epoch that hosts have seen",
         "steps/take_over_rollout.py",
-        "        above=largest_epoch(context, taken.head.pop),\n",
+        "        above=largest_epoch(context, head.pop),\n",
         "        above=0,\n",
     ),
     (
         "take_over_rollout takes a PoP with another rollout that is unfinished",
         "steps/take_over_rollout.py",
-        "    refuse_unfinished(context, taken.head.pop, but=rollout)\n",
+        "    refuse_unfinished(context, head.pop, but=head.id)\n",
         "",
     ),
     (
@@ -381,7 +381,7 @@ VERIFIED = mutations_of(
     (
         "a host that did not confirm is verified",
         "steps/verify_hosts.py",
-        '    if answer.failed or answer.data.get("confirmed"):\n',
+        "    if told.confirmed:\n",
         "    if True:\n",
     ),
     (
@@ -445,7 +445,7 @@ RESETS = mutations_of(
     (
         "a reset goes to whatever machine its BMC has",
         "restart.py",
-        '            "machine": facts.data["machine"],\n',
+        '            "machine": vars(facts.facts.machine),\n',
         "",
     ),
     (
@@ -457,8 +457,8 @@ RESETS = mutations_of(
     (
         "a machine that is not proven to be the host may be reset",
         "planning.py",
-        'ladder(told["resets"], force) if _is_own(host, facts, told) else []',
-        'ladder(told["resets"], force)',
+        "ladder(told.resets, force) if _is_own(host, facts, told) else []",
+        "ladder(told.resets, force)",
     ),
     (
         "a machine that was forced last is turned on",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
+from typing import TypedDict
 
 from edgetune.campaign.definition import Ring
 from edgetune.campaign.gates import (
@@ -30,6 +31,7 @@ from edgetune.campaign.record import (
     taken_if_free,
 )
 from edgetune.documents.head import ENDED, Head
+from edgetune.documents.reading import encoded
 from edgetune.documents.words import Decision
 from edgetune.errors import EdgetuneError, FencedError, NothingToDo, RefusedError, StoreError
 from edgetune.freezes import written
@@ -38,11 +40,8 @@ from edgetune.rollout.heads import all_heads
 from edgetune.rollout.kill_switch import refuse_if_stopped
 from edgetune.rollout.other_rollouts import refuse_unfinished
 from edgetune.rollout.pause import refuse_if_paused
-from edgetune.rollout.steps.claim_pop import claim_pop
+from edgetune.rollout.steps.claim_pop import begin_rollout
 from edgetune.rollout.steps.plan_rollout import plan_rollout
-
-Begun = list[dict[str, object]]
-News = list[dict[str, str]]
 
 # Planning asks every host of a PoP. All campaigns share the time; what is not planned by then is
 # left to the next step, as is what is more than one workflow carries on well.
@@ -50,9 +49,32 @@ _LONGEST = 300.0
 _MOST = 25
 
 
+class BegunRow(TypedDict):
+    """A rollout that wants a workflow, and the epoch of its claim."""
+
+    rollout: str
+    epoch: int
+
+
+class NewsRow(TypedDict):
+    """What a chat channel is to be told."""
+
+    channel: str
+    text: str
+
+
+class StepResult(TypedDict):
+    """What a step began, what failed by campaign, and what is to be told."""
+
+    start: list[BegunRow]
+    errors: list[str]
+    news: list[NewsRow]
+    message: str
+
+
 def step_campaign(
     context: Context, campaign: str = "", owner: str = "", requested_by: str = ""
-) -> dict[str, object]:
+) -> StepResult:
     """Take the next step of a campaign, or of all that are running; safe to repeat at any time.
 
     ``start`` lists the rollouts that were begun and want a workflow, each with its epoch.
@@ -62,8 +84,8 @@ def step_campaign(
     refuse_if_stopped(context)
     records, unreadable = readable_records(context)
     running = [record.id for record in records if record.state == "running"]
-    begun: Begun = []
-    news: News = []
+    begun: list[BegunRow] = []
+    news: list[NewsRow] = []
     messages: dict[str, str] = {}
     errors = [] if campaign else unreadable
     names = [campaign] if campaign else running
@@ -97,8 +119,8 @@ class _Step:
         context: Context,
         owner: str,
         requested_by: str,
-        begun: Begun,
-        news: News,
+        begun: list[BegunRow],
+        news: list[NewsRow],
         until: float,
     ) -> None:
         self._context, self._owner, self._requested_by = context, owner, requested_by
@@ -176,7 +198,7 @@ class _Step:
         work.save()
         asked = f"campaign {record.id} of {record.by}"
         try:
-            taken = claim_pop(
+            head = begin_rollout(
                 self._context,
                 plan=plan,
                 owner=self._owner,
@@ -188,8 +210,8 @@ class _Step:
         except RefusedError as error:
             pop.refused = str(error)
             return False
-        pop.rollout, pop.refused = taken["rollout"], ""
-        self._begun.append({"rollout": taken["rollout"], "epoch": taken["epoch"]})
+        pop.rollout, pop.refused = head.id, ""
+        self._begun.append({"rollout": head.id, "epoch": head.epoch})
         record.note(self._requested_by, f"{name} begins: rollout {pop.rollout}", self._owner)
         work.save()
         return True
@@ -215,9 +237,9 @@ class _Step:
 
     def _close(self, record: Record, ring: RingStep, definition: Ring) -> str:
         """Leave a ring whose PoPs have all ended, if its verdict lets us."""
-        ring.verdict = verdict_of(self._context, ring, definition.gates)
-        why = ring.verdict["reason"]
-        if ring.verdict["decision"] != Decision.PROMOTE and not ring.accepted:
+        verdict = verdict_of(self._context, ring, definition.gates)
+        ring.verdict, why = encoded(verdict), verdict.reason
+        if verdict.decision is not Decision.PROMOTE and not ring.accepted:
             return self._hold(record, f"ring {ring.name}: {why}")
         ring.closed = time.time()
         accepted = f" (accepted by {ring.accepted})" if ring.accepted else ""

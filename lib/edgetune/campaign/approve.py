@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from typing import TypedDict
 
 from edgetune import PACK
 from edgetune.campaign.gates import unchanged
@@ -16,9 +17,19 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.record import load_plan
 
 
+class ApprovedResult(TypedDict):
+    """What was approved ``of`` a digest, and until when (epoch seconds)."""
+
+    digest: str
+    of: str
+    approved_by: str
+    expires: float
+    message: str
+
+
 def approve(
     context: Context, digest: str, reason: str = "", requested_by: str = ""
-) -> dict[str, object]:
+) -> ApprovedResult:
     """Say yes to what has this digest, until it expires.
 
     RefusedError if ``requested_by`` cannot be compared with other names, or asked for the ring and

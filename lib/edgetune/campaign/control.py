@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 from edgetune.campaign.gates import UNWELL, find_rollouts, needs_approval, unchanged
 from edgetune.campaign.record import ENDED, Record, RingStep, seized
 from edgetune.documents.head import ENDED as ROLLOUT_ENDED
@@ -13,9 +15,18 @@ from edgetune.rollout.heads import all_heads
 from edgetune.sanitize import command
 
 
+class CampaignResult(TypedDict):
+    """The state of a campaign, and the ids of its rollouts that are under way."""
+
+    campaign: str
+    state: str
+    under_way: list[str]
+    message: str
+
+
 def hold_campaign(
     context: Context, campaign: str, reason: str = "", requested_by: str = ""
-) -> dict[str, object]:
+) -> CampaignResult:
     """Begin nothing more until somebody resumes it; RefusedError if it has ended."""
     with seized(context, campaign) as work:
         _refuse_ended(work.record)
@@ -26,7 +37,7 @@ def hold_campaign(
 
 def abort_campaign(
     context: Context, campaign: str, reason: str = "", requested_by: str = ""
-) -> dict[str, object]:
+) -> CampaignResult:
     """Begin nothing more for ever; what was promoted stays."""
     with seized(context, campaign) as work:
         if work.record.state == "complete":
@@ -39,7 +50,7 @@ def abort_campaign(
 
 def resume_campaign(
     context: Context, campaign: str, accept: bool = False, reason: str = "", requested_by: str = ""
-) -> dict[str, object]:
+) -> CampaignResult:
     """Go on with a campaign that is held. PoPs that were taken back are begun anew.
 
     With ``accept`` they are left out instead, as are those that are refused, and a ring that its
@@ -110,7 +121,7 @@ def _refuse_ended(record: Record) -> None:
         raise RefusedError(f"campaign {record.id} is {record.state}")
 
 
-def _answer(context: Context, record: Record) -> dict[str, object]:
+def _answer(context: Context, record: Record) -> CampaignResult:
     heads = {head.id: head for head in all_heads(context)}
     find_rollouts(record, heads)
     unended = {name for name, head in heads.items() if head.state not in ROLLOUT_ENDED}

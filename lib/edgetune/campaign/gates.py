@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 
 from edgetune.campaign.definition import Campaign, Gates, find_campaign
-from edgetune.campaign.record import Record, RingStep
+from edgetune.campaign.record import Record, RingStep, RingVerdict
 from edgetune.documents.head import Head
 from edgetune.documents.words import Decision, State
 from edgetune.errors import EdgetuneError, InputError, RefusedError, StoreError
@@ -89,8 +89,8 @@ def needs_approval(context: Context, gates: Gates) -> bool:
     return gates.approval or context.config.plan_approval
 
 
-def verdict_of(context: Context, ring: RingStep, gates: Gates) -> dict[str, object]:
-    """The verdict of a ring whose PoPs have all ended: its ``decision`` and the ``reason``.
+def verdict_of(context: Context, ring: RingStep, gates: Gates) -> RingVerdict:
+    """The verdict of a ring whose PoPs have all ended.
 
     What cannot be judged is held; only a store that cannot be reached is no answer.
     """
@@ -104,7 +104,7 @@ def verdict_of(context: Context, ring: RingStep, gates: Gates) -> dict[str, obje
         found = {name: head.verdict for name, head in heads.items()}
         decided = {name: own.decision.value if own else "" for name, own in found.items()}
         decision, reason = judge_each(decided)
-        return {"decision": decision.value, "reason": reason}
+        return RingVerdict(decision, reason)
     try:
         soaks = {name: Soak(as_owner(context, id)) for name, id in rollouts.items()}
         look = judge_ring({name: soak.for_ring() for name, soak in soaks.items()})
@@ -112,9 +112,8 @@ def verdict_of(context: Context, ring: RingStep, gates: Gates) -> dict[str, obje
         raise
     except EdgetuneError as error:
         return _held(f"no verdict: {error}")
-    told = look.document()
-    return {key: told[key] for key in ("verdict", "decision", "reason", "draws", "metrics")}
+    return RingVerdict(look.decision, look.reason, look.verdict, look.draws, look.metrics)
 
 
-def _held(reason: str) -> dict[str, object]:
-    return {"decision": Decision.HOLD.value, "reason": reason}
+def _held(reason: str) -> RingVerdict:
+    return RingVerdict(Decision.HOLD, reason)

@@ -17,10 +17,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from edgetune import CAMPAIGN_SCHEMA, PACK
-from edgetune.documents.reading import check_is, decoded, digest_of, read_document
+from edgetune.documents.look import Effect
+from edgetune.documents.reading import KEPT_IF_SET, check_is, decoded, digest_of, read_document
+from edgetune.documents.words import Decision, Verdict
 from edgetune.errors import DamagedError, FencedError, InputError, RefusedError
 from edgetune.rollout.claims import Claim
 from edgetune.rollout.context import Context
@@ -44,11 +45,23 @@ class PopStep:
     left_out: str = ""
 
 
+@dataclass(frozen=True)
+class RingVerdict:
+    """What follows for a ring, and why; the rest is there where its PoPs were judged as one (see
+    ``documents.look.Look``)."""
+
+    decision: Decision
+    reason: str
+    verdict: Verdict | None = field(default=None, metadata=KEPT_IF_SET)
+    draws: int | None = field(default=None, metadata=KEPT_IF_SET)
+    metrics: list[Effect] | None = field(default=None, metadata=KEPT_IF_SET)
+
+
 @dataclass
 class RingStep:
     """A ring: ``begun`` and ``closed`` are epoch seconds, 0 before.
 
-    ``accepted`` says who goes on without the verdict of the ring.
+    ``verdict`` is a ``RingVerdict``, empty before. ``accepted`` says who goes on without it.
     """
 
     name: str
@@ -58,7 +71,7 @@ class RingStep:
     approved_by: str = ""
     accepted: str = ""
     closed: float = 0.0
-    verdict: dict[str, Any] = field(default_factory=dict)
+    verdict: dict[str, object] = field(default_factory=dict)
 
 
 @dataclass

@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypedDict
 
 from edgetune.campaign.definition import Campaign, Ring, find_campaign, pops_by_ring
 from edgetune.campaign.record import (
@@ -34,9 +35,28 @@ _LONGEST = 60.0
 Rings = Mapping[str, Sequence[str]]
 
 
+class RingRow(TypedDict):
+    """A ring, and by PoP why it is refused."""
+
+    name: str
+    pops: list[str]
+    refused: dict[str, str]
+
+
+class BegunResult(TypedDict):
+    """A campaign that has begun, or the dry run of one: its id is empty then."""
+
+    campaign: str
+    tuning: str
+    rings: list[RingRow]
+    refused: int
+    message: str
+    text: str
+
+
 def run_campaign(
     context: Context, campaign: str, dry_run: bool = True, requested_by: str = "", channel: str = ""
-) -> dict[str, object]:
+) -> BegunResult:
     """Begin a campaign of the configuration by its name; ``advance_campaign`` moves it on.
 
     A dry run makes the plan of every PoP, keeps none of them, and says which PoPs are refused and

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 from edgetune.campaign.gates import closed_gates, find_rollouts, unchanged, unwell
 from edgetune.campaign.record import ENDED, Record, read_record, readable_records
 from edgetune.documents.head import Head
@@ -13,7 +15,37 @@ from edgetune.rollout.heads import all_heads
 from edgetune.sanitize import one_line
 
 
-def campaign_status(context: Context, campaign: str = "") -> dict[str, object]:
+class RingRow(TypedDict):
+    """A ring; ``rollouts`` and their ``states`` are by PoP, empty where none has begun."""
+
+    name: str
+    closed: bool
+    verdict: str
+    rollouts: dict[str, str]
+    states: dict[str, str]
+
+
+class CampaignRow(TypedDict):
+    """A campaign in short, its present ``ring`` (or nothing), and what it waits for."""
+
+    campaign: str
+    tuning: str
+    state: str
+    requested_by: str
+    ring: str
+    waits: list[str]
+    rings: list[RingRow]
+
+
+class CampaignsResult(TypedDict):
+    """Campaigns, and all of it to be read."""
+
+    campaigns: list[CampaignRow]
+    message: str
+    text: str
+
+
+def campaign_status(context: Context, campaign: str = "") -> CampaignsResult:
     """How one campaign stands, or all that have not ended; touches nothing."""
     unreadable: list[str] = []
     if campaign:
@@ -50,7 +82,7 @@ def _waits(context: Context, record: Record, heads: dict[str, Head]) -> list[str
     return [*unwell(record, heads), *closed_gates(context, record, ring, gates), *refused]
 
 
-def _short(record: Record, states: dict[str, str], waits: list[str]) -> dict[str, object]:
+def _short(record: Record, states: dict[str, str], waits: list[str]) -> CampaignRow:
     return {
         "campaign": record.id,
         "tuning": record.tuning,
@@ -62,7 +94,7 @@ def _short(record: Record, states: dict[str, str], waits: list[str]) -> dict[str
             {
                 "name": ring.name,
                 "closed": bool(ring.closed),
-                "verdict": ring.verdict.get("verdict", ""),
+                "verdict": str(ring.verdict.get("verdict", "")),
                 "rollouts": {name: pop.rollout for name, pop in ring.pops.items()},
                 "states": {name: states.get(pop.rollout, "") for name, pop in ring.pops.items()},
             }

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from edgetune import PACK, RECORD_SCHEMA, steady_clock
 from edgetune.documents.reading import check_is, decoded
 from edgetune.documents.schema import read_versioned
+from edgetune.documents.settings import Standing
 from edgetune.sanitize import shortened
 from edgetune.steady_clock import Reading, shifted
 
@@ -50,7 +50,7 @@ class HostStep:
     lb_before: str | None = None
     boot_before: str | None = None
     error: str | None = None
-    goes_back_to: dict[str, dict[str, Any] | None] = field(default_factory=dict)
+    goes_back_to: dict[str, Standing | None] = field(default_factory=dict)
     told_at: float = 0.0
     boot_took: float = 0.0
 

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+
+from edgetune.documents.reading import taken
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,6 @@ class Diagnosis:
     unread: list[Unread]
 
 
-def diagnosis_answer(data: Mapping[str, Any]) -> DiagnosisAnswer:
+def diagnosis_answer(data: Mapping[str, object]) -> DiagnosisAnswer:
     """An answer that ``hosts.answers`` let pass, without what nobody reads of it."""
-    names = [each.name for each in fields(HostFinding)]
-    found = [HostFinding(**{name: row[name] for name in names}) for row in data["findings"]]
-    return DiagnosisAnswer(found, data["unread"], data["tunings"])
+    return taken(DiagnosisAnswer, data)

@@ -11,7 +11,6 @@ import re
 import time
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
-from typing import Any
 from zoneinfo import ZoneInfoNotFoundError
 
 from edgetune import PACK, RECORD_SCHEMA, steady_clock
@@ -78,7 +77,7 @@ class Quarantine:
     step: str | None = None
     boot_id: str | None = None
     load_balancer: str | None = None
-    bmc: dict[str, Any] = field(default_factory=dict)
+    bmc: dict[str, object] = field(default_factory=dict)
     out_of_service: bool | None = None
     seen: str = ""
     noted: str = ""
@@ -118,7 +117,7 @@ class Head:
     quarantined: dict[str, Quarantine] = field(default_factory=dict)
     wait: bool = False
     taken_over: float = 0.0
-    freezes: list[dict[str, Any]] = field(default_factory=list)
+    freezes: list[dict[str, object]] = field(default_factory=list)
     recoveries: int = 0
     only: list[str] = field(default_factory=list)
     history: list[Entry] = field(default_factory=list)
@@ -218,5 +217,5 @@ def _check_shown(key: str, head: Head) -> None:
         check_is(key, f"{named}.bmc", events, "tells no events")
 
 
-def _are_mappings(values: Any) -> bool:
+def _are_mappings(values: object) -> bool:
     return type(values) is list and all(type(value) is dict for value in values)

@@ -9,7 +9,7 @@ from typing import Any
 
 from edgetune.documents.baseline import Prospect
 from edgetune.documents.block import Block
-from edgetune.documents.reading import Number, check_is, decoded, encoded
+from edgetune.documents.reading import Number, check_is, decoded, encoded, renamed
 from edgetune.documents.rows import in_columns
 from edgetune.documents.words import Decision, Verdict
 
@@ -155,8 +155,7 @@ class Look:
 
     def document(self) -> dict[str, Any]:
         """As it is stored."""
-        found: dict[str, Any] = encoded(self)
-        found["look"] = found.pop("moment")
+        found: dict[str, Any] = renamed(encoded(self), {"moment": "look"})
         return found
 
     @property
@@ -174,10 +173,10 @@ def read_look(key: str, document: Mapping[str, Any]) -> Look:
     if "until" not in document:
         kept = {name: document[name] for name in _BEFORE_0_6 if name in document}
         return decoded(key, Look, kept)
-    body = {**document, "moment": document.get("look")}
-    body.pop("look", None)
-    if isinstance(body.get("block"), dict):
-        body["block"] = in_columns(body["block"])
+    body = renamed({**document}, {"look": "moment"})
+    block = body.get("block")
+    if isinstance(block, dict):
+        body = {**body, "block": in_columns(block)}
     look = decoded(key, Look, body)
     for effect in look.metrics:
         check_is(

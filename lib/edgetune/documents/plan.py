@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from edgetune import PACK, PLAN_SCHEMA
-from edgetune.documents.reading import decoded, digest_of, read_document, renamed
+from edgetune.documents.reading import decoded, digest_of, encoded, read_document, renamed
+from edgetune.documents.settings import HostSetting, SettingRow
 from edgetune.durations import DAY
 from edgetune.errors import InputError, RefusedError
 from edgetune.options import check_options, option
@@ -30,8 +31,32 @@ _RENAMED = {
 }
 """Options by the names that plans of 0.10 and older have."""
 
-Strata = Mapping[str, Mapping[str, Sequence[str]]]
-"""Names of hosts by hardware, and by group: ``test`` and ``control``."""
+
+@dataclass(frozen=True)
+class Groups:
+    """Names of the hosts that are changed first, and of those that are compared with them."""
+
+    test: list[str]
+    control: list[str]
+
+    @property
+    def hosts(self) -> list[str]:
+        """Those of both."""
+        return [*self.test, *self.control]
+
+    @property
+    def named(self) -> dict[str, list[str]]:
+        """Each by its name."""
+        return {"test": self.test, "control": self.control}
+
+    def without(self, hosts: Container[str]) -> Groups:
+        """The groups that are left without these hosts."""
+        test, control = ([h for h in own if h not in hosts] for own in (self.test, self.control))
+        return Groups(test, control)
+
+
+Strata = Mapping[str, Groups]
+"""The groups by hardware."""
 
 
 @dataclass(frozen=True)
@@ -169,13 +194,24 @@ class PlannedBatch:
 
 @dataclass(frozen=True)
 class Profile:
-    """Hosts that are alike: their ``settings`` in the form the host agent takes, the rows that
-    stood there ``before``, and by id why optional settings were ``left_out``."""
+    """Hosts that are alike: their ``settings``, the rows that stood there ``before``, and by id why
+    optional settings were ``left_out``."""
 
-    settings: list[dict[str, Any]]
-    before: list[dict[str, Any]]
+    settings: list[HostSetting]
+    before: list[SettingRow]
     hosts: list[str]
     left_out: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What shows that a host is one machine: the ``address`` to which the load balancer sends its
+    requests ("" if it tells none), ``proven_by`` BY_INTERFACE or BY_INVENTORY, and the machine's
+    ``uuid`` ("" if its firmware has none)."""
+
+    address: str
+    proven_by: str
+    uuid: str
 
 
 @dataclass(frozen=True)
@@ -215,7 +251,7 @@ class Plan:
     disruption: str
     hosts_in_pop: int
     must_serve: int
-    strata: dict[str, dict[str, list[str]]]
+    strata: dict[str, Groups]
     unchanged: list[str]
     profiles: list[Profile]
     inventory: str
@@ -225,12 +261,12 @@ class Plan:
     seconds: float
     digest: str = ""
     draws: int = 1
-    machines: dict[str, dict[str, str]] = field(default_factory=dict)
+    machines: dict[str, Proof] = field(default_factory=dict)
     restarts: dict[str, Restart] = field(default_factory=dict)
 
     @property
-    def groups(self) -> dict[str, list[str]]:
-        """Hosts of the ``test`` and of the ``control`` group."""
+    def groups(self) -> Groups:
+        """Those of all strata."""
         return both_groups(self.strata)
 
     @property
@@ -256,12 +292,17 @@ class Plan:
                 return profile
         raise RefusedError(f"the plan does not hold {host}")
 
-    def document(self) -> dict[str, Any]:
+    def signed(self) -> Plan:
+        """Itself, with its digest."""
+        return replace(self, digest=digest_of(self._body()))
+
+    def document(self) -> dict[str, object]:
         """As it is stored, with its digest."""
-        body = asdict(self)
-        body["options"]["exclude"] = list(self.options.exclude)
-        del body["digest"]
+        body = self._body()
         return {**body, "schema": PLAN_SCHEMA, "digest": digest_of(body)}
+
+    def _body(self) -> dict[str, object]:
+        return {name: own for name, own in encoded(self).items() if name != "digest"}
 
 
 def read_plan(text: str | None, digest: str) -> Plan:
@@ -276,7 +317,7 @@ def read_plan(text: str | None, digest: str) -> Plan:
     return decoded(key, Plan, _as_today(document))
 
 
-def _as_today(document: Mapping[str, Any]) -> dict[str, Any]:
+def _as_today(document: Mapping[str, object]) -> dict[str, object]:
     """A plan of any version since 0.6 as today's have it.
 
     Before 0.10 plans had one list of ``resets`` for all BMCs, whatever their machines offer:
@@ -284,24 +325,26 @@ def _as_today(document: Mapping[str, Any]) -> dict[str, Any]:
     had other names.
     """
     kept = {name: value for name, value in document.items() if name != "resets"}
-    kept["options"] = renamed(kept.get("options"), _RENAMED)
+    kept = {**kept, "options": renamed(kept.get("options"), _RENAMED)}
     for name in ("batches", "promote_batches"):
-        if isinstance(kept.get(name), list):
-            kept[name] = [renamed(each, {"what": "batch_type"}) for each in kept[name]]
-    if type(kept.get("assignments")) is int:
-        kept["assignments"] = min(kept["assignments"], MOST_WAYS)
-    return kept
+        batches = kept.get(name)
+        if isinstance(batches, list):
+            kept[name] = [renamed(each, {"what": "batch_type"}) for each in batches]
+    ways = kept.get("assignments")
+    return {**kept, "assignments": min(ways, MOST_WAYS)} if type(ways) is int else kept
 
 
-def both_groups(strata: Strata) -> dict[str, list[str]]:
-    """Hosts of the ``test`` and of the ``control`` group of some strata."""
-    return {g: [host for own in strata.values() for host in own[g]] for g in ("test", "control")}
+def both_groups(strata: Strata) -> Groups:
+    """The groups of some strata together."""
+    own = strata.values()
+    test, control = chain(*(each.test for each in own)), chain(*(each.control for each in own))
+    return Groups([*test], [*control])
 
 
 def assignments(strata: Strata) -> int:
     """In how many ways the groups could have been drawn (up to MOST_WAYS)."""
     ways = 1
     for stratum in strata.values():
-        test, control = len(stratum["test"]), len(stratum["control"])
+        test, control = len(stratum.test), len(stratum.control)
         ways = min(ways * math.comb(test + control, test), MOST_WAYS)
     return ways

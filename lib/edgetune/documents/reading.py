@@ -3,7 +3,7 @@
 
 The types are dataclasses whose fields are plain (``str``, ``int``, ``float``, ``bool``,
 ``Number``), an enumeration of texts, other such dataclasses, ``X | None``, or ``list``, ``dict``
-and ``tuple`` of these; ``Any`` is not looked into.
+and ``tuple`` of these. ``Value`` is a value of a setting, and ``object`` is not looked into.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ Number = float
 LARGEST = 1e15
 """No number of a record is larger: above it, clocks and counts of floats break."""
 DEEPEST = 40
+KEPT_IF_SET = {"kept_if_set": True}
+"""``metadata`` of a field that a document leaves out where it is None."""
 _SHOWN = 60
 
 _TYPES = {
@@ -40,6 +42,7 @@ _TYPES = {
     "float": "a finite number",
     "Number": "a number",
     "bool": "true or false",
+    "Value": "a text or a mapping",
 }
 _PLAIN: Mapping[str, tuple[frozenset[type], Any, Any]] = {
     "str": (frozenset((str,)), None, None),
@@ -48,6 +51,7 @@ _PLAIN: Mapping[str, tuple[frozenset[type], Any, Any]] = {
     "large": (frozenset((int,)), 1 - 2**63, 2**63 - 1),
     "float": (frozenset((int, float)), -LARGEST, LARGEST),
     "Number": (frozenset((int, float)), -math.inf, math.inf),
+    "Value": (frozenset((str, dict)), None, None),
 }
 """By name of a type: of what types values are, and between what they lie."""
 _KINDS = {
@@ -88,10 +92,18 @@ def decoded(key: str, kind: type[Kind], values: Any) -> Kind:
     return made
 
 
+def taken(kind: type[Kind], values: Mapping[str, object]) -> Kind:
+    """A dataclass of what was checked already, without what else there is."""
+    made: Kind = _made(kind, values)
+    return made
+
+
 def encoded(value: Any) -> Any:
     """What ``decoded`` reads: a dataclass as a mapping, those inside it, too; all else as it is."""
     if is_dataclass(value):
-        return {each.name: encoded(getattr(value, each.name)) for each in fields(value)}
+        own = ((each, getattr(value, each.name)) for each in fields(value))
+        kept = ((e, v) for e, v in own if v is not None or "kept_if_set" not in e.metadata)
+        return {each.name: encoded(inner) for each, inner in kept}
     if isinstance(value, dict):
         return {name: encoded(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -141,7 +153,7 @@ def _check(key: str, path: str, wanted: ast.expr, value: Any, kind: type[Any]) -
             _check(key, path, wanted.left, value, kind)
     elif isinstance(wanted, ast.Subscript):
         _check_container(key, path, wanted, value, kind)
-    elif isinstance(wanted, ast.Name) and wanted.id != "Any":
+    elif isinstance(wanted, ast.Name) and wanted.id != "object":
         inner = _named(wanted.id, kind)
         if is_dataclass(inner):
             check_fields(key, inner, value, path)  # type: ignore[arg-type]

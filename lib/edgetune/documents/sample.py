@@ -7,8 +7,11 @@ Samples are stored in documents of columns (see ``metrics.table``).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Optional
+from dataclasses import dataclass
+from typing import Optional
+
+from edgetune.documents.reading import taken
+from edgetune.vocabulary.values import Value
 
 Readings = Mapping[str, Optional[float]]
 """By name of a counter or gauge; None for one that could not be read."""
@@ -39,9 +42,9 @@ class Drift:
 
     tuning: str
     id: str
-    wanted: Any
-    runtime: Any
-    persistent: Any
+    wanted: Value | None
+    runtime: Value | None
+    persistent: Value | None
     reason: str
 
 
@@ -57,9 +60,6 @@ class SampleAnswer:
     health: str
 
 
-def sample_answer(data: Mapping[str, Any]) -> SampleAnswer:
+def sample_answer(data: Mapping[str, object]) -> SampleAnswer:
     """An answer that ``hosts.answers`` let pass, without what nobody reads of it."""
-    kept = {each.name: data[each.name] for each in fields(SampleAnswer)}
-    names = [each.name for each in fields(Drift)]
-    drift = [Drift(**{name: row[name] for name in names}) for row in kept["drift"]]
-    return SampleAnswer(**{**kept, "drift": drift})
+    return taken(SampleAnswer, data)

@@ -50,16 +50,16 @@ def refuse_schema(key: str, schema: Any) -> None:
 
 def _from_first(document: dict[str, Any]) -> dict[str, Any]:
     why = document.get("quarantined")
-    if isinstance(why, dict):
-        document["quarantined"] = {host: {"reason": reason} for host, reason in why.items()}
-    return _from_third(document)
+    if not isinstance(why, dict):
+        return _from_third(document)
+    quarantined = {host: {"reason": reason} for host, reason in why.items()}
+    return _from_third({**document, "quarantined": quarantined})
 
 
 def _from_third(document: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = renamed(document, {"what": "batch_type"})
-    if isinstance(found.get("verdict"), dict):
-        found["verdict"] = _conclusion(found["verdict"])
-    return found
+    verdict = found.get("verdict")
+    return {**found, "verdict": _conclusion(verdict)} if isinstance(verdict, dict) else found
 
 
 def _conclusion(verdict: dict[str, Any]) -> dict[str, Any] | None:

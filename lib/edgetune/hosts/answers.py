@@ -8,8 +8,11 @@ is kept, so an agent may tell more than its reader knows, in the bounds of ``hos
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from edgetune import AGENT_PROTOCOL
+from edgetune.documents.diagnosis import HostFinding
+from edgetune.documents.reading import taken
 from edgetune.errors import HostError
 from edgetune.hosts.agent.protocol import TUNING
 from edgetune.hosts.result import ANOTHER_MACHINE, HostResult
@@ -128,8 +131,8 @@ _FINDING = record(
 
 def _finding(value: object, where: str) -> dict[str, object]:
     found = _FINDING(value, where)
-    numbers = found["numbers"]
-    if not isinstance(numbers, dict) or found["measure"] not in numbers:
+    told = taken(HostFinding, found)
+    if told.measure not in told.numbers:
         raise HostError(f"{where}.measure: is none of its numbers")
     return found
 
@@ -166,6 +169,16 @@ _RESULTS: Mapping[str, Mapping[str, Reader[object]]] = {
 }
 """The fields of the ``result`` of each verb, beside its ``boot_id``."""
 
+
+@dataclass(frozen=True)
+class _Error:
+    """Why an agent did not do what it was asked, and which field of the request is wrong."""
+
+    reason: str
+    message: str
+    field: str | None
+
+
 _ERROR = record({"reason": word(*_REASONS), "field": maybe(_ANY), "message": _ANY})
 
 
@@ -186,9 +199,9 @@ def read_answer(host: str, verb: str, request: Mapping[str, object], raw: bytes)
         return HostResult(host, data=read_result(verb, request, reply["result"]))
     if reply.get("ok") is not False or "error" not in reply:
         raise HostError("ok: it has neither a result nor an error")
-    error = _ERROR(reply["error"], "error")
-    parts = [str(error[name]) for name in ("field", "message") if error[name]]
-    return HostResult(host, error=": ".join(parts), reason=str(error["reason"]))
+    error = taken(_Error, _ERROR(reply["error"], "error"))
+    parts = filter(None, (error.field, error.message))
+    return HostResult(host, error=": ".join(parts), reason=error.reason)
 
 
 def read_result(verb: str, request: Mapping[str, object], result: object) -> dict[str, object]:

@@ -5,9 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
 
+from edgetune.documents.host import Booted, Changed, HostFacts, Sessions
+from edgetune.documents.reading import taken
 from edgetune.sanitize import shortened
+
+Kind = TypeVar("Kind")
 
 ANOTHER_MACHINE = "another_machine"
 """The reason of a host that is not the one that a request is for."""
@@ -26,7 +30,7 @@ class HostResult:
     """
 
     host: str
-    data: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, object] = field(default_factory=dict)
     error: str | None = None
     reason: str | None = None
 
@@ -40,27 +44,31 @@ class HostResult:
         """Whether the host did not do what was asked."""
         return self.error is not None
 
+    def read(self, kind: type[Kind]) -> Kind:
+        """The answer as a document of this kind, without what else it tells."""
+        return taken(kind, self.data)
+
     @property
     def boot_id(self) -> str:
         """The boot in which an agent answered."""
-        return str(self.data["boot_id"])
+        return self.read(Booted).boot_id
 
     @property
     def sessions(self) -> int:
         """How many its agent counts, to ``ready`` and ``sessions``."""
-        return int(self.data["sessions"])
+        return self.read(Sessions).sessions
 
     @property
-    def settings(self) -> list[Mapping[str, Any]]:
-        """What it says of each setting, to ``plan``, ``verify`` and ``confirm``."""
-        return list(self.data["settings"])
+    def facts(self) -> HostFacts:
+        """What it answers to ``facts``."""
+        return self.read(HostFacts)
 
     @property
     def changed(self) -> bool:
         """Whether the host says it changed something."""
-        return bool(self.data.get("changed"))
+        return self.read(Changed).changed
 
     @property
-    def diff(self) -> list[Mapping[str, object]]:
+    def diff(self) -> list[dict[str, object]]:
         """What changed on it, a row per setting."""
-        return list(self.data.get("diff", []))
+        return self.read(Changed).diff

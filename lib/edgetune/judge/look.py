@@ -66,7 +66,7 @@ def take_look(
     now. The same documents always give the same verdict. InputError if a group is empty.
     """
     compared = Comparison(plan, strata, baseline, blocks)
-    test = plan.groups["test"]
+    test = plan.groups.test
     unwell = beyond_limits(test, newest.gauges, newest.usual, test) if newest else {}
     return judge(compared, doubts_of(compared), moment, previous, unwatched_of(compared), unwell)
 
@@ -90,11 +90,12 @@ def judge(
     beyond the hard limits, are known."""
     plan, biases = compared.plan, [doubt for doubt in unsound if doubt.biased]
     tests, worst = _tests(compared, moment, previous, biases)
+    worse, better = tests["harm"], tests["help"]
     rows = [_row(compared, metric) for metric in compared.margins]
     found = Findings(
         goal=plan.intent.goal,
-        harmed=tests["harm"].out and not _blind(biases),
-        helped=tests["help"].out and (tests["help"].score or 0.0) > 0,
+        harmed=worse.out and not _blind(biases),
+        helped=better.out and (better.score or 0.0) > 0,
         better=_is_better(rows[0]),
         doubts=unsound,
         last=moment.passed >= 1,
@@ -104,7 +105,7 @@ def judge(
     verdict, decision = decide(found)
     degraded = verdict is Verdict.DEGRADED
     about = worst if degraded else (compared.metric, "soak")
-    p = tests["harm"].p if degraded else min(rows[0].p_better, rows[0].p_worse)
+    p = worse.p if degraded else min(rows[0].p_better, rows[0].p_worse)
     said = f"{_sentence(compared, *about, p)}, look {moment.number} of {moment.of}"
     hosts = {metric: _per_host(compared, metric) for metric in compared.margins}
     odd = outliers(hosts, compared.strata)
@@ -213,7 +214,7 @@ def doubts_of(compared: Comparison) -> list[Doubt]:
     """Why the comparison cannot be trusted."""
     plan, baseline = compared.plan, compared.baseline.facts
     facts = merge_facts([block.facts for block in compared.blocks])
-    members = both_groups(compared.strata)
+    members = both_groups(compared.strata).named
     hosts = everyone(members)
     found = doubts(
         compared.strata,
@@ -239,7 +240,7 @@ def _goes_on(compared: Comparison) -> bool:
 
 def unwatched_of(compared: Comparison) -> list[Unwatched]:
     """What the plan lets be absent, and is."""
-    hosts = everyone(both_groups(compared.strata))
+    hosts = both_groups(compared.strata).hosts
     return unwatched(compared.plan, hosts, compared.baseline.facts)
 
 

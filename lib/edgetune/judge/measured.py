@@ -72,7 +72,7 @@ def measure_block(
     In a unit of its own where nothing was counted in the baseline. ``resumed`` as a block has it.
     """
     numbers = _numbers(window.hosts, strata)
-    tested = {host for stratum in strata.values() for host in stratum["test"]}
+    tested = {host for stratum in strata.values() for host in stratum.test}
     test = np.array([host in tested for host in window.hosts])
     metrics = {}
     for name, series in window.metrics.items():
@@ -134,7 +134,7 @@ def halves_of(baseline: Baseline, metric: str, hosts: Sequence[str]) -> tuple[Ar
 
 def _numbers(hosts: Sequence[str], strata: Strata) -> Array:
     """The number of each host's stratum."""
-    members = [{*stratum["test"], *stratum["control"]} for stratum in strata.values()]
+    members = [{*stratum.hosts} for stratum in strata.values()]
     return np.array([next(i for i, own in enumerate(members) if host in own) for host in hosts])
 
 

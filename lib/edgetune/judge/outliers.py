@@ -48,8 +48,8 @@ def changes_of(rows: Rows) -> dict[str, dict[str, float]]:
 
 def outliers(rows: Rows, strata: Strata) -> list[Outlier]:
     """Those of a look, the farthest first, ``MOST`` at most."""
-    group_of = {h: g for own in strata.values() for g in own for h in own[g]}
-    members = [own[group] for own in strata.values() for group in own]
+    group_of = {h: g for own in strata.values() for g, hosts in own.named.items() for h in hosts}
+    members = [group for own in strata.values() for group in (own.test, own.control)]
     far = [
         (times, host, metric)
         for host, own in odd_hosts(changes_of(rows), members).items()

@@ -84,7 +84,7 @@ def make_draws(strata: Strata, seed: int, draws: int = DRAWS, drawn_by: int = DR
     """
     if drawn_by not in _WAYS_TO_DRAW:
         raise InputError("plan", "draws", f"is {drawn_by}, which this version cannot draw by")
-    drawn = [(list(s["test"]), list(s["control"])) for s in strata.values()]
+    drawn = [(s.test, s.control) for s in strata.values()]
     drawn = [(test, control) for test, control in drawn if test and control]
     if not drawn:
         raise InputError("comparison", "strata", "one of the groups is empty")

@@ -12,7 +12,7 @@ from edgetune.documents.baseline import Baseline
 from edgetune.documents.block import Block, Counted
 from edgetune.documents.facts import Facts, Load
 from edgetune.documents.look import Doubt, Look, Moment, Unwatched
-from edgetune.documents.plan import Plan, Strata
+from edgetune.documents.plan import Groups, Plan, Strata
 from edgetune.documents.words import Decision
 from edgetune.errors import InputError
 from edgetune.judge.comparison import Comparison
@@ -85,10 +85,12 @@ def _one_plan(records: Mapping[str, PopRecord]) -> Plan:
     return replace(plans[0], options=replace(plans[0].options, seed=seed))
 
 
-def _strata(pop: str, own: PopRecord) -> Iterator[tuple[str, dict[str, list[str]]]]:
+def _strata(pop: str, own: PopRecord) -> Iterator[tuple[str, Groups]]:
     for name, groups in own.strata.items():
-        hosts = {group: [f"{pop}/{host}" for host in names] for group, names in groups.items()}
-        yield f"{pop}/{name}", hosts
+        test, control = (
+            [f"{pop}/{host}" for host in each] for each in (groups.test, groups.control)
+        )
+        yield f"{pop}/{name}", Groups(test, control)
 
 
 def _baseline(records: Mapping[str, PopRecord]) -> Baseline:

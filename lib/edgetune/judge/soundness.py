@@ -55,7 +55,7 @@ def doubts(
     ``interval`` is the time between samples, in seconds; ``draws`` are those of the groups in
     ``strata``. Packets that nobody counted give no reason here; ``judge.coverage`` doubts them.
     """
-    groups = both_groups(strata)
+    groups = both_groups(strata).named
     hosts = everyone(groups)
     return [
         *_stale(hosts, soak, end, interval),

@@ -164,7 +164,7 @@ def _hosts(
     metrics = list(rows)
     changes = changes_of(rows)
     strata = plan.strata.values()
-    odd = odd_hosts(changes, [[*own[group]] for own in strata for group in ("test", "control")])
+    odd = odd_hosts(changes, [group for own in strata for group in (own.test, own.control)])
     first = changes.get(plan.intent.metric, {})
     by_group = {g: {h: first[h] for h in own if h in first} for g, own in members.items()}
     return {
@@ -180,7 +180,7 @@ def _hosts(
                 "rows": [rows[metric].get(host, [None] * 3) for metric in metrics],
                 "odd": list(odd.get(host, {})),
             }
-            for group, own in plan.groups.items()
+            for group, own in plan.groups.named.items()
             for host in sorted(own, key=lambda name: (name not in odd, -first.get(name, 0.0)))
         ],
     }

@@ -6,7 +6,6 @@ from __future__ import annotations
 import textwrap
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from edgetune.bmc.ladder import ON, SHUTDOWN
 from edgetune.documents.baseline import Prospect
@@ -15,6 +14,7 @@ from edgetune.documents.head import Head, Quarantine
 from edgetune.documents.look import Effect, Look, Spent
 from edgetune.documents.plan import MOST_WAYS, Intent, Options, Plan
 from edgetune.documents.sample import Drift
+from edgetune.documents.settings import SettingRow, Standing
 from edgetune.durations import duration, roughly
 from edgetune.judge.outliers import outlier_text
 from edgetune.metrics.catalogue import METRICS, UNITS
@@ -48,9 +48,7 @@ def plan_text(plan: Plan) -> str:
             "  packets     need not be counted: traffic may move between the groups unseen"
         )
     for name, stratum in plan.strata.items():
-        lines.append(
-            f"    {name}: test {listed(stratum['test'])}; control {listed(stratum['control'])}"
-        )
+        lines.append(f"    {name}: test {listed(stratum.test)}; control {listed(stratum.control)}")
     lines.append("  changes")
     for profile in plan.profiles:
         lines.append(f"    on {listed(profile.hosts)}")
@@ -97,9 +95,9 @@ def _way(reset: str) -> str:
 def _machines(plan: Plan) -> list[str]:
     """What proves that inventory, load balancer and SSH mean one machine."""
     proofs = plan.machines
-    by_interface = [name for name, each in proofs.items() if each["proven_by"] == "interface"]
+    by_interface = [name for name, each in proofs.items() if each.proven_by == "interface"]
     vouched = [
-        f"{name} ({each['address'] or 'no address told'})"
+        f"{name} ({each.address or 'no address told'})"
         for name, each in proofs.items()
         if name not in by_interface
     ]
@@ -202,7 +200,7 @@ def drift_text(row: Drift) -> str:
     return one_line(f"{row.tuning}: {row.id}: {wants}; {now}: {row.reason}")
 
 
-def was_and_is_text(was: Mapping[str, object], now: Mapping[str, object] | None) -> str:
+def was_and_is_text(was: Standing, now: Standing | None) -> str:
     """What a setting was and what it is, for a line about it."""
     return f"was {_both(was)}, is {_both(now) if now else 'not there'}"
 
@@ -275,19 +273,19 @@ def _intent(intent: Intent) -> str:
     return f"no harm to {intent.metric} beyond {intent.margin:.0%}"
 
 
-def _change(row: Mapping[str, Any]) -> str:
-    if row["status"] == "noop":
-        return f"{row['id']} is {value_text(row['wanted'])} already"
-    now = f"{row['id']}: {value_text(row['runtime'])} -> {value_text(row['wanted'])}"
-    named = row.get("attributes", {}).items()
-    if named:
-        sets = ", ".join(f"{name}={value_text(values['wanted'])}" for name, values in named)
+def _change(row: SettingRow) -> str:
+    if row.status == "noop":
+        return f"{row.id} is {value_text(row.wanted)} already"
+    now = f"{row.id}: {value_text(row.runtime)} -> {value_text(row.wanted)}"
+    if row.attributes:
+        named = row.attributes.items()
+        sets = ", ".join(f"{name}={value_text(values.wanted)}" for name, values in named)
         return now + f" (BIOS: {sets})"
-    return now + f" (stored: {value_text(row['persistent'])})"
+    return now + f" (stored: {value_text(row.persistent)})"
 
 
-def _both(row: Mapping[str, object]) -> str:
-    return f"{value_text(row['runtime'])} (stored: {value_text(row['persistent'])})"
+def _both(here: Standing) -> str:
+    return f"{value_text(here.runtime)} (stored: {value_text(here.persistent)})"
 
 
 def value_text(value: object) -> str:

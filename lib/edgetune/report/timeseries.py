@@ -66,7 +66,7 @@ def compared(plan: Plan, looks: Sequence[Look]) -> dict[str, list[str]]:
     kept = judged[-1][plan.intent.metric] if judged else None
     return {
         group: [host for host in hosts if kept is None or host in kept]
-        for group, hosts in plan.groups.items()
+        for group, hosts in plan.groups.named.items()
     }
 
 

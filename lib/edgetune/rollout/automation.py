@@ -13,10 +13,12 @@ from collections.abc import Iterable, Mapping
 
 from edgetune import PACK
 from edgetune.documents.head import ENDED, Head
+from edgetune.documents.stackstorm import Rule
 from edgetune.durations import roughly
 from edgetune.errors import EdgetuneError
 from edgetune.rollout.context import Context
 from edgetune.rollout.heartbeat import GUARD, Heartbeat
+from edgetune.rollout.stackstorm import entries
 
 OVERRIDES = f"/opt/stackstorm/overrides/{PACK}.yaml"
 QUIET = 180.0
@@ -52,9 +54,10 @@ def _rules_off(context: Context, needed: Mapping[str, str]) -> list[str]:
     query = {"pack": PACK, "limit": "100"}
     try:
         known = context.stackstorm.call("GET", "/rules", params=query) if context.stackstorm else []
+        rules = entries(Rule, known)
     except EdgetuneError as error:
         return [f"Which rules are on is not known: {error}."]
-    on = {rule["name"] for rule in known if rule["pack"] == PACK and rule["enabled"]}
+    on = {rule.name for rule in rules if rule.pack == PACK and rule.enabled}
     return [
         f"The rule {name} is off, so {why} (st2 rule enable {PACK}.{name};"
         f" {OVERRIDES} keeps it on)."

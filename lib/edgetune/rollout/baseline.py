@@ -75,7 +75,7 @@ def measure(opened: Record) -> tuple[Baseline, Prospect]:
     from edgetune.metrics.series import join
 
     plan = opened.plan
-    hosts = [host for group in plan.groups.values() for host in group]
+    hosts = plan.groups.hosts
     parts = list(_parts(opened, hosts))
     measured = measure_baseline(join([part.window for part in parts]), plan.strata)
     facts = measured.facts

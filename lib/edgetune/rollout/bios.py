@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from edgetune.bmc.payload import MAX_ERROR, BmcError, said, same
 from edgetune.documents.batch import Batch
+from edgetune.documents.bmc import BiosPlan, BiosState
 from edgetune.errors import RefusedError
 from edgetune.hosts.result import HostResult
 from edgetune.rollout.bios_journal import (
@@ -62,7 +62,8 @@ def disturbed(opened: Rollout, work: Batch, names: Sequence[str]) -> dict[str, s
         return {}
     targets, unread = _to_prove(opened, work, names)
     answers = ask_bmcs(opened, list(targets), "check", lambda host: vars(targets[host.name]))
-    found = {name: ", ".join(answer.data.get("foreign", [])) for name, answer in answers.items()}
+    told = {name: answer for name, answer in answers.items() if not answer.failed}
+    found = {name: ", ".join(answer.read(BiosState).foreign) for name, answer in told.items()}
     text = "BIOS: changes of somebody else wait for the next boot"
     foreign = {name: said(f"{text}: {what}", MAX_ERROR) for name, what in found.items() if what}
     return {**{name: f"BIOS: {answer.error}" for name, answer in unread.items()}, **foreign}
@@ -99,26 +100,26 @@ def still_set(opened: Record, host: str) -> bool:
     entry = journal.of(opened.head.id)
     if entry is None:
         return False
-    looked = _told(opened, host, "plan", {"settings": [], "ours": entry.to})
-    if looked["system"] != journal.system:
+    looked = _told(opened, host, "plan", {"settings": [], "ours": entry.to}).read(BiosPlan)
+    if looked.system != journal.system:
         return False
     changed = [name for name, change in entry.changes.items() if change.was != change.to]
     if set(changed) - set(journal.goes_back_to(entry)):
         # A later tuning stands upon it, and would lead back to it.
         return True
-    found = _told(opened, host, "check", vars(Target(entry.to)))
+    found = _told(opened, host, "check", vars(Target(entry.to))).read(BiosState)
     return any(
-        same(found[when].get(name), entry.to[name])
+        same(values.get(name), entry.to[name])
         for name in changed
-        for when in ("current", "pending")
+        for values in (found.current, found.pending)
     )
 
 
-def _told(opened: Record, host: str, verb: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+def _told(opened: Record, host: str, verb: str, request: Mapping[str, object]) -> HostResult:
     answer = opened.context.bmcs.ask(opened.hosts([host]), verb, lambda each: request)[host]
     if answer.failed:
         raise RefusedError(f"{host}: its BMC does not tell: {answer.error}")
-    return answer.data
+    return answer
 
 
 def target_of(opened: Record, journal: BiosJournal, back: bool) -> Target:
@@ -141,23 +142,25 @@ def _to_prove(
 
 def _old_again(target: Target, answer: HostResult) -> HostResult:
     """What a BIOS has against the change that it did not take is nothing against its way back."""
-    data = answer.data
-    if answer.failed or data["state"] not in _NOT_THERE or data["pending"]:
+    if answer.failed:
         return answer
-    is_back = all(data["current"].get(name) == was for name, was in target.attributes.items())
-    return HostResult(answer.host, {**data, "state": "done"}) if is_back else answer
+    told = answer.read(BiosState)
+    if told.state not in _NOT_THERE or told.pending:
+        return answer
+    is_back = all(told.current.get(name) == was for name, was in target.attributes.items())
+    return HostResult(answer.host, {**answer.data, "state": "done"}) if is_back else answer
 
 
 def _proof(answer: HostResult) -> HostResult:
     if answer.failed:
         later = answer.reason in LATER
         return HostResult(answer.host, error=answer.error, reason="busy" if later else "failed")
-    state = answer.data["state"]
-    if state == "done":
+    told = answer.read(BiosState)
+    if told.state == "done":
         return answer
     # Some BMCs read what a boot made of it only some time after that boot.
-    reason = state if state in _NOT_THERE else "busy"
-    return HostResult(answer.host, error=f"BIOS: {answer.data['reason']}", reason=reason)
+    reason = told.state if told.state in _NOT_THERE else "busy"
+    return HostResult(answer.host, error=f"BIOS: {told.reason}", reason=reason)
 
 
 def save_owned(opened: Rollout, journal: BiosJournal) -> None:

@@ -6,8 +6,8 @@ They get lost: by a reset to defaults, another board, some updates of the BIOS.
 
 from __future__ import annotations
 
-from typing import Any
-
+from edgetune.documents.bmc import BiosState
+from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
 from edgetune.rollout.bios_journal import load_journals
 from edgetune.rollout.context import Context
@@ -19,13 +19,18 @@ def bios_drift(context: Context, pop: str) -> dict[str, list[str]]:
     journals, unread = load_journals(context, pop, [host.name for host in hosts])
     tuned = [host for host in hosts if host.name in journals and journals[host.name].entries]
 
-    def request(host: Host) -> dict[str, Any]:
+    def request(host: Host) -> dict[str, object]:
         journal = journals[host.name]
         return {"attributes": journal.expected, "ours": {}, "job": "", "system": journal.system}
 
     answers = {**unread, **context.bmcs.ask(tuned, "check", request)}
-    return {
-        name: [f"BIOS: {answer.error or answer.data['reason']}"]
-        for name, answer in answers.items()
-        if answer.failed or answer.data["state"] != "done"
-    }
+    whys = {name: _why_adrift(answer) for name, answer in answers.items()}
+    return {name: [f"BIOS: {why}"] for name, why in whys.items() if why}
+
+
+def _why_adrift(answer: HostResult) -> str:
+    """Why a BIOS does not hold what it should, or what keeps that from being known."""
+    if answer.failed:
+        return str(answer.error)
+    told = answer.read(BiosState)
+    return "" if told.state == "done" else told.reason

@@ -12,7 +12,6 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from edgetune import PACK
 from edgetune.documents.reading import check_is, decoded, read_document
@@ -25,15 +24,15 @@ from edgetune.sanitize import command
 SCHEMA = 1
 _NEWEST = 100_000
 
-Values = dict[str, Any]
+Values = dict[str, object]
 
 
 @dataclass
 class Change:
     """What an attribute ``was``, and what it goes ``to``."""
 
-    was: Any
-    to: Any
+    was: object
+    to: object
 
 
 @dataclass
@@ -44,7 +43,7 @@ class Entry:
     digest: str
     rollout: str
     bios_version: str
-    snapshot: dict[str, Any]
+    snapshot: dict[str, object]
     changes: dict[str, Change]
     job: str = ""
     at: float = field(default_factory=time.time)

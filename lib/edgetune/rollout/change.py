@@ -3,32 +3,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TypedDict
 
 from edgetune.documents.batch import Batch
+from edgetune.documents.reading import encoded
+from edgetune.documents.settings import HostSetting, Standing, standings
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
 from edgetune.plan import settings_by_agent
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.record import Record
-from edgetune.vocabulary.contents import same_values
+from edgetune.rollout.results import BatchResult
 
 
-def is_same(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> bool:
+def is_same(one: Standing | None, other: Standing | None) -> bool:
     """Whether two values of a setting are the same, or neither is there."""
-    return same_values(one, other) if one and other else one == other
+    return one.is_like(other) if one and other else one is other
 
 
-def settings_before(opened: Record, host: str) -> dict[str, dict[str, Any]]:
+def settings_before(opened: Record, host: str) -> dict[str, Standing]:
     """Each of the agent's settings on a host as the plan saw it, by its id."""
-    return values_of(settings_by_agent(opened.plan.profile_of(host).before))
-
-
-def values_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What stands there now and after a boot, by the id of each setting."""
-    return {row["id"]: {key: row[key] for key in ("runtime", "persistent")} for row in rows}
+    return standings(settings_by_agent(opened.plan.profile_of(host).before))
 
 
 def by_agent(opened: Record, names: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -37,7 +34,7 @@ def by_agent(opened: Record, names: Sequence[str]) -> tuple[list[str], list[str]
     return tuned, [name for name in names if name not in tuned]
 
 
-def agent_settings(opened: Record, host: str) -> list[Mapping[str, Any]]:
+def agent_settings(opened: Record, host: str) -> list[HostSetting]:
     """The settings of the plan that the agent of a host changes."""
     return settings_by_agent(opened.plan.profile_of(host).settings)
 
@@ -51,12 +48,12 @@ def was_drained(opened: Record, work: Batch, host: Host) -> bool:
     return opened.drains and work.hosts[host.name].lb_before is not None
 
 
-def settings_request(opened: Record, host: Host) -> dict[str, Any]:
+def settings_request(opened: Record, host: Host) -> dict[str, object]:
     """What an agent is asked about a tuning that is not being changed."""
     return {
         "tuning": opened.head.tuning,
         "digest": opened.plan.tuning.digest,
-        "settings": agent_settings(opened, host.name),
+        "settings": encoded(agent_settings(opened, host.name)),
     }
 
 
@@ -66,9 +63,24 @@ def reach(opened: Record, hosts: Sequence[Host]) -> dict[str, HostResult]:
     return opened.context.fleet.ask(hosts, "facts", lambda host: {}, patience=patience)
 
 
+class HostChange(TypedDict):
+    """What one host did, or why it failed; a row of ``diff`` for each setting."""
+
+    changed: bool
+    failed: bool
+    diff: list[dict[str, object]]
+    error: str
+
+
+class ChangeResult(BatchResult):
+    """By host what it did."""
+
+    hosts: dict[str, HostChange]
+
+
 def write_answers(
     opened: Rollout, work: Batch, answers: Mapping[str, HostResult], step: str
-) -> dict[str, Any]:
+) -> ChangeResult:
     """Write down what each host answered, and report it."""
     failed = []
     for name, answer in answers.items():
@@ -77,14 +89,14 @@ def write_answers(
                 failed.append(name)
         else:
             work.hosts[name].go(step)
-            work.hosts[name].boot_before = answer.data.get("boot_id")
+            work.hosts[name].boot_before = answer.boot_id
     opened.save_batch(work)
     return change_report(answers, step, failed)
 
 
 def change_report(
     answers: Mapping[str, HostResult], step: str, failed: Sequence[str]
-) -> dict[str, Any]:
+) -> ChangeResult:
     """The result of an action that had agents do something."""
     errors = "; ".join(f"{a.host}: {a.error}" for a in answers.values() if a.failed)
     return {

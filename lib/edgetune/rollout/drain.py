@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from edgetune import steady_clock
 from edgetune.documents.batch import Batch
@@ -15,6 +14,7 @@ from edgetune.rollout.lease import Rollout
 from edgetune.rollout.order import after_drain, retry_after
 from edgetune.rollout.readiness import set_ready
 from edgetune.rollout.record import Record
+from edgetune.rollout.results import WaitingResult
 from edgetune.traffic import DrainDriver, Server
 
 POLL = 0.5
@@ -23,7 +23,17 @@ POLL = 0.5
 _LOOK = (2, 15)
 
 
-def drain_report(opened: Record, work: Batch, message: str) -> dict[str, Any]:
+class DrainResult(WaitingResult):
+    """The ``hosts`` of a batch, and those that were put back (``skipped``).
+
+    ``waiting`` cannot be drained yet, or still carry sessions.
+    """
+
+    hosts: list[str]
+    skipped: list[str]
+
+
+def drain_report(opened: Record, work: Batch, message: str) -> DrainResult:
     """The result of an action that drains: how far the drain is, and what follows."""
     failed = [name for name in work.at("draining", "planned") if work.hosts[name].error]
     draining = [name for name in work.at("draining") if not work.hosts[name].error]

@@ -12,12 +12,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from edgetune import PACK
+from edgetune.documents.stackstorm import PartOfWorkflow, RunningExecution
 from edgetune.errors import StoreError
 from edgetune.rollout.heartbeat import SILENT, Heartbeats
-from edgetune.rollout.stackstorm import StackStorm
+from edgetune.rollout.stackstorm import StackStorm, entries
 
 PAGE = 100
 _MOST = 10 * PAGE
@@ -35,7 +35,7 @@ class Execution:
     id: str
     action: str
     parent: str
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, object]
     started: float
     is_workflow: bool
 
@@ -82,12 +82,12 @@ class Executions:
     def _waits_in_vain(self, workflow: str, idle: float) -> bool:
         query = {**_RECENT, "parent": workflow}
         last = self._running[workflow].started
-        for row in self._api.call("GET", "/executions", params=query):
-            if row["id"] in self._running:
+        for part in entries(PartOfWorkflow, self._api.call("GET", "/executions", params=query)):
+            if part.id in self._running:
                 continue
-            if row["status"] not in _COMPLETED or not row.get("end_timestamp"):
+            if part.status not in _COMPLETED or not part.end_timestamp:
                 return False
-            last = max(last, _seconds(row["end_timestamp"]))
+            last = max(last, _seconds(part.end_timestamp))
         return time.time() - last > idle
 
     def cancel(self, workflow: Execution) -> None:
@@ -112,21 +112,22 @@ def _running(api: StackStorm) -> list[Execution]:
     for offset in range(0, _MOST, PAGE):
         query = {"status": "running", "include_attributes": _FIELDS}
         page = {"limit": str(PAGE), "offset": str(offset)}
-        rows = api.call("GET", "/executions", params={**query, **page})
+        answer = api.call("GET", "/executions", params={**query, **page})
+        rows = entries(RunningExecution, answer)
         found += map(_execution, rows)
         if len(rows) < PAGE:
             return found
     raise StoreError(f"StackStorm runs more than {_MOST} executions")
 
 
-def _execution(row: Mapping[str, Any]) -> Execution:
+def _execution(row: RunningExecution) -> Execution:
     return Execution(
-        id=row["id"],
-        action=row["action"]["ref"],
-        parent=row.get("parent") or "",
-        parameters=row.get("parameters") or {},
-        started=_seconds(row["start_timestamp"]),
-        is_workflow=row["runner"]["name"] == "orquesta",
+        id=row.id,
+        action=row.action.ref,
+        parent=row.parent or "",
+        parameters=row.parameters or {},
+        started=_seconds(row.start_timestamp),
+        is_workflow=row.runner.name == "orquesta",
     )
 
 

@@ -74,8 +74,9 @@ def _unreadable(rollout: str, text: str, why: str) -> Unreadable:
         document = read_document(head_key(rollout), text)
     except DamagedError:
         return Unreadable(rollout, pop, why, text)
-    if type(document.get("epoch")) is int and 0 <= document["epoch"] <= LARGEST_EPOCH:
-        epoch = document["epoch"]
+    told = document.get("epoch")
+    if type(told) is int and 0 <= told <= LARGEST_EPOCH:
+        epoch = told
     if is_other_schema(document.get("schema")):
         state = str(document.get("state", ""))
         pop = pop or str(document.get("pop", ""))

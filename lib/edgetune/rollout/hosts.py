@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Callable
 
 from edgetune.inventory import Host
 from edgetune.rollout.lease import Rollout
@@ -17,7 +17,7 @@ def ask_hosts(
     opened: Rollout,
     names: Sequence[str],
     verb: str,
-    request: Callable[[Host], Mapping[str, Any]],
+    request: Callable[[Host], Mapping[str, object]],
     timeout: float = 60,
     patient: bool = True,
 ) -> dict[str, HostResult]:
@@ -27,7 +27,7 @@ def ask_hosts(
     repeated. ``patient`` False asks once.
     """
 
-    def permitted(host: Host) -> dict[str, Any]:
+    def permitted(host: Host) -> dict[str, object]:
         opened.lease.permit()
         return {"epoch": opened.head.epoch, **request(host)}
 
@@ -39,11 +39,11 @@ def ask_bmcs(
     opened: Rollout,
     names: Sequence[str],
     verb: str,
-    request: Callable[[Host], Mapping[str, Any]],
+    request: Callable[[Host], Mapping[str, object]],
 ) -> dict[str, HostResult]:
     """Ask the BMCs of hosts, as long as it is permitted, be it in the middle of it."""
 
-    def permitted(host: Host) -> Mapping[str, Any]:
+    def permitted(host: Host) -> Mapping[str, object]:
         opened.lease.permit()
         return request(host)
 

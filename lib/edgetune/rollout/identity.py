@@ -10,10 +10,11 @@ interfaces, and of no other machine's. The inventory has to vouch for what canno
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from edgetune.addresses import canonical
 from edgetune.bmc.identity import told_uuid
+from edgetune.documents.host import HostFacts
+from edgetune.documents.plan import Proof
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import UNTOLD, Host, Pop
 from edgetune.report.text import listed
@@ -26,13 +27,9 @@ def prove_machines(
     pop: Pop,
     hosts: Sequence[Host],
     servers: Mapping[str, Server],
-    facts: Mapping[str, Mapping[str, Any]],
-) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-    """By host the proof that it is one machine, and by host what speaks against it.
-
-    A proof is ``address`` (the load balancer's, "" if it tells none), ``proven_by`` (BY_INTERFACE
-    or BY_INVENTORY) and the machine's ``uuid`` ("" if its firmware has none).
-    """
+    facts: Mapping[str, HostFacts],
+) -> tuple[dict[str, Proof], dict[str, str]]:
+    """By host the proof that it is one machine, and by host what speaks against it."""
     proofs, problems = {}, _answering_twice(facts)
     owners = _owners(facts)
     for host in hosts:
@@ -42,34 +39,33 @@ def prove_machines(
         if problem:
             problems.setdefault(host.name, problem)
         by = BY_INTERFACE if owners.get(address) == [host.name] else BY_INVENTORY
-        uuid = told_uuid(facts[host.name].get("machine"))
-        proofs[host.name] = {"address": address, "proven_by": by, "uuid": uuid}
+        proofs[host.name] = Proof(address, by, told_uuid(vars(facts[host.name].machine)))
     return proofs, {**_unprovable(pop, proofs), **_sent_twice(hosts, servers, proofs), **problems}
 
 
 def is_another(
     host: Host,
     server: Server,
-    planned: Mapping[str, str],
-    facts: Mapping[str, Any],
+    planned: Proof | None,
+    facts: HostFacts,
     way_back: bool = False,
 ) -> str:
     """Why a host is not the machine that the plan saw, or "".
 
-    ``planned`` is its proof in the plan, empty in plans of version 0.6. On the ``way_back`` only
+    ``planned`` is its proof in the plan, None in plans of version 0.6. On the ``way_back`` only
     what speaks against a host counts: a host that lost an address is still to be restored.
     """
     address, own = _canonical(server.address), _own_addresses(facts)
-    uuid, known = told_uuid(facts.get("machine")), planned.get("uuid", "")
+    uuid, known = told_uuid(vars(facts.machine)), planned.uuid if planned else ""
     if known and uuid != known and not (way_back and not uuid):
         return f"{host.address} leads to machine {uuid or 'without UUID'}, not {known}"
-    by_interface = planned.get("proven_by", BY_INTERFACE) == BY_INTERFACE
+    by_interface = planned is None or planned.proven_by == BY_INTERFACE
     if by_interface and address in own:
         # Also where the load balancer has another address of it than when the plan was made.
         return ""
-    if way_back and (known or not planned or facts.get("addresses") is None):
+    if way_back and (known or not planned or facts.addresses is None):
         return ""
-    expected = planned.get("address", address)
+    expected = planned.address if planned else address
     if address != expected:
         return (
             f"the load balancer sends requests for {host.server} to {address or 'nowhere'}, "
@@ -82,7 +78,7 @@ def strangers(
     pop: Pop,
     names: Sequence[str],
     servers: Mapping[str, Server],
-    planned: Mapping[str, Mapping[str, str]],
+    planned: Mapping[str, Proof],
     answers: Mapping[str, HostResult],
     way_back: bool = False,
 ) -> dict[str, str]:
@@ -91,8 +87,8 @@ def strangers(
         host.name: is_another(
             host,
             servers[host.server],
-            planned.get(host.name, {}),
-            answers[host.name].data,
+            planned.get(host.name),
+            answers[host.name].facts,
             way_back,
         )
         for host in map(pop.host, names)
@@ -105,7 +101,7 @@ def _mismatch(
     host: Host,
     address: str,
     owners: Mapping[str, Sequence[str]],
-    facts: Mapping[str, Mapping[str, Any]],
+    facts: Mapping[str, HostFacts],
 ) -> str:
     """What speaks against this host being behind its server, or ""."""
     vouched = "" if host.server_address == UNTOLD else _canonical(host.server_address)
@@ -154,24 +150,24 @@ def _unchecked(pop: Pop, host: Host, server: Server) -> str:
     )
 
 
-def _unprovable(pop: Pop, proofs: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+def _unprovable(pop: Pop, proofs: Mapping[str, Proof]) -> dict[str, str]:
     """Nothing shows that a host is the right machine, neither its address nor a check."""
     if pop.load_balancer.checks != "none":
         return {}
     text = "its address cannot be compared, and load_balancer.checks is none: nothing can prove it"
-    return {name: text for name, proof in proofs.items() if proof["proven_by"] == BY_INVENTORY}
+    return {name: text for name, proof in proofs.items() if proof.proven_by == BY_INVENTORY}
 
 
 def _sent_twice(
     hosts: Sequence[Host],
     servers: Mapping[str, Server],
-    proofs: Mapping[str, Mapping[str, str]],
+    proofs: Mapping[str, Proof],
 ) -> dict[str, str]:
     """Two servers of one address and port are one machine, whatever the inventory says."""
     first: dict[tuple[str, int], str] = {}
     found = {}
     for host in hosts:
-        address, port = proofs[host.name]["address"], servers[host.server].port
+        address, port = proofs[host.name].address, servers[host.server].port
         owner = first.setdefault((address, port), host.server) if address else host.server
         if owner != host.server:
             text = f"the load balancer sends requests for {host.server} and {owner} to {address}"
@@ -179,18 +175,18 @@ def _sent_twice(
     return found
 
 
-def _answering_twice(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+def _answering_twice(facts: Mapping[str, HostFacts]) -> dict[str, str]:
     """Hosts of one boot_id are one machine."""
     by_boot: dict[str, str] = {}
     found = {}
     for name, known in facts.items():
-        first = by_boot.setdefault(known["boot_id"], name) if known["boot_id"] else name
+        first = by_boot.setdefault(known.boot_id, name) if known.boot_id else name
         if first != name:
             found[name] = f"is the machine that answers for {first}, too: both have one boot_id"
     return found
 
 
-def _owners(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
+def _owners(facts: Mapping[str, HostFacts]) -> dict[str, list[str]]:
     """By address the hosts that have it: anycast addresses, and 127.0.0.1, have many."""
     owners: dict[str, list[str]] = {}
     for name, known in facts.items():
@@ -199,9 +195,8 @@ def _owners(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
     return owners
 
 
-def _own_addresses(facts: Mapping[str, Any]) -> list[str]:
-    told = facts.get("addresses") or []
-    return list(dict.fromkeys(_canonical(str(row["address"])) for row in told))
+def _own_addresses(facts: HostFacts) -> list[str]:
+    return list(dict.fromkeys(_canonical(row.address) for row in facts.addresses or []))
 
 
 def _canonical(address: str) -> str:

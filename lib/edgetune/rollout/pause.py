@@ -12,7 +12,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TypedDict
 
 from edgetune import PACK
 from edgetune.documents.head import ENDED, Head
@@ -114,7 +114,16 @@ def _key(cause: str, pop: str) -> str:
     return f"{PACK}.pause.{cause}.{pop}"
 
 
-def pause_answer(context: Context, pop: str, changed: bool, message: str) -> dict[str, Any]:
+class PauseResult(TypedDict):
+    """Whether something changed, and the chat channel of the rollout that this is about."""
+
+    pop: str
+    changed: bool
+    channel: str
+    message: str
+
+
+def pause_answer(context: Context, pop: str, changed: bool, message: str) -> PauseResult:
     """The result of an action that pauses or resumes.
 
     ``channel`` is that of the rollout which waits, or goes on, by what changed.

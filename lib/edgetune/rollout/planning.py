@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from edgetune.bmc.identity import is_named, matches, mismatch
 from edgetune.bmc.ladder import ladder
+from edgetune.documents.bmc import BiosPlan
+from edgetune.documents.host import HostFacts, SeenSettings
 from edgetune.documents.plan import Options, Plan, Restart
+from edgetune.documents.reading import encoded
+from edgetune.documents.settings import HostSetting, SettingRow
 from edgetune.errors import InputError, RefusedError
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host, Pop
@@ -57,17 +60,17 @@ def plan_and_notes(
     refuse_unreadable(context, pop.name)
     subject = Subject(context, pop, hosts)
     notes = refuse_unfit(subject)
-    facts = {name: answer.data for name, answer in subject.facts.items()}
+    facts = {name: answer.facts for name, answer in subject.facts.items()}
     _refuse_other_version(tuning, facts)
     _refuse_other_bios(context, pop, tuning, hosts)
-    _refuse_misfits(tuning, facts)
-    rendered = _render(tuning, facts)
+    _refuse_misfits(tuning, subject.facts)
+    rendered = {name: render(tuning, answer.data) for name, answer in subject.facts.items()}
     _refuse_without_bios(pop, tuning, hosts, facts)
     seen = _seen_by_agents(context, tuning, hosts, rendered)
     bmcs, silent = _told_by_bmcs(context, tuning, hosts, rendered)
     _refuse_other_machines(context, pop, tuning, facts, bmcs)
     for name, told in bmcs.items():
-        seen[name] = [*told.get("settings", []), *seen.get(name, [])]
+        seen[name] = [*told.settings, *seen.get(name, [])]
     restarts = {
         name: _restart(pop.host(name), facts[name], told, options.force_restart)
         for name, told in bmcs.items()
@@ -87,31 +90,33 @@ def _seen_by_agents(
     context: Context,
     tuning: Tuning,
     hosts: Sequence[Host],
-    rendered: Mapping[str, Sequence[Mapping[str, Any]]],
-) -> dict[str, list[Any]]:
+    rendered: Mapping[str, Sequence[HostSetting]],
+) -> dict[str, list[SettingRow]]:
     own = {host.name: settings_by_agent(rendered[host.name]) for host in hosts}
     requests = {
-        name: {"tuning": tuning.name, "digest": tuning.digest, "settings": settings}
+        name: {"tuning": tuning.name, "digest": tuning.digest, "settings": encoded(settings)}
         for name, settings in own.items()
         if settings
     }
-    answers = _ask(context, [host for host in hosts if host.name in requests], "plan", requests)
-    return {name: list(answer["settings"]) for name, answer in answers.items()}
+    asked = [host for host in hosts if host.name in requests]
+    answers = context.fleet.ask(asked, "plan", lambda host: requests[host.name])
+    _refuse_failed(answers)
+    return {name: answer.read(SeenSettings).settings for name, answer in answers.items()}
 
 
 def _told_by_bmcs(
     context: Context,
     tuning: Tuning,
     hosts: Sequence[Host],
-    rendered: Mapping[str, Sequence[Mapping[str, Any]]],
-) -> tuple[dict[str, Mapping[str, Any]], list[Finding]]:
+    rendered: Mapping[str, Sequence[HostSetting]],
+) -> tuple[dict[str, BiosPlan], list[Finding]]:
     """What BMCs see of a tuning, and how they may restart their machines; which tell nothing.
 
     A BIOS is set by its BMC alone, so each of these has to answer. A host that only reboots can
     do without: nobody restarts it where it does not reboot itself.
     """
     own = {host.name: settings_by_bmc(rendered[host.name]) for host in hosts}
-    request = {name: {"settings": settings, "ours": {}} for name, settings in own.items()}
+    request = {name: {"settings": encoded(settings), "ours": {}} for name, settings in own.items()}
     setting = [host for host in hosts if own[host.name]]
     others = [host for host in hosts if host.bmc and host not in setting]
     asked = others if tuning.disruption == "reboot" else []
@@ -119,8 +124,9 @@ def _told_by_bmcs(
     seen = context.bmcs.ask(setting, "plan", lambda host: request[host.name]) if setting else {}
     told = context.bmcs.ask(asked, "facts", lambda host: {}) if asked else {}
     silent = [_cannot_restart(a.host, str(a.error)) for a in told.values() if a.failed]
-    known = {name: answer.data for name, answer in told.items() if not answer.failed}
-    return {**_all_of(seen), **known}, silent
+    _refuse_failed(seen)
+    answers = {**seen, **{n: answer for n, answer in told.items() if not answer.failed}}
+    return {name: answer.read(BiosPlan) for name, answer in answers.items()}, silent
 
 
 def _cannot_restart(host: str, why: str) -> Finding:
@@ -128,24 +134,24 @@ def _cannot_restart(host: str, why: str) -> Finding:
     return Finding(f"its BMC cannot restart it: {why}", advice, host, refuses=False)
 
 
-def _restart(host: Host, facts: Mapping[str, Any], told: Mapping[str, Any], force: bool) -> Restart:
+def _restart(host: Host, facts: HostFacts, told: BiosPlan, force: bool) -> Restart:
     """The machine of a BMC, and how it may restart it: only one that is the host's for sure."""
-    ways = ladder(told["resets"], force) if _is_own(host, facts, told) else []
-    return Restart(told["system"], told["serial"], told["sku"], ways)
+    ways = ladder(told.resets, force) if _is_own(host, facts, told) else []
+    return Restart(told.system, told.serial, told.sku, ways)
 
 
-def _is_own(host: Host, facts: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
-    vouched = host.bmc is not None and is_named(host.bmc.machine, told)
-    return vouched or matches(facts.get("machine"), told)
+def _is_own(host: Host, facts: HostFacts, told: BiosPlan) -> bool:
+    vouched = host.bmc is not None and is_named(host.bmc.machine, vars(told))
+    return vouched or matches(vars(facts.machine), vars(told))
 
 
 def _as_approved(
     approved: Mapping[str, Restart],
     now: Mapping[str, Restart],
-    bmcs: Mapping[str, Mapping[str, Any]],
+    bmcs: Mapping[str, BiosPlan],
 ) -> dict[str, Restart]:
     """A BMC that sets nothing and is away now, or was away then, is no reason against a plan."""
-    there = {n: told for n, told in now.items() if n in approved or "settings" in bmcs[n]}
+    there = {n: told for n, told in now.items() if n in approved or bmcs[n].settings}
     return {**approved, **there}
 
 
@@ -153,12 +159,12 @@ def _refuse_other_machines(
     context: Context,
     pop: Pop,
     tuning: Tuning,
-    facts: Mapping[str, Mapping[str, Any]],
-    answers: Mapping[str, Mapping[str, Any]],
+    facts: Mapping[str, HostFacts],
+    answers: Mapping[str, BiosPlan],
 ) -> None:
     """The address of another host's BMC would set, or even reset, a machine in service."""
     reasons = {
-        name: _not_as_named(pop.host(name), data) or mismatch(facts[name].get("machine"), data)
+        name: _not_as_named(pop.host(name), data) or mismatch(vars(facts[name].machine), vars(data))
         for name, data in answers.items()
     }
     found = [
@@ -170,22 +176,22 @@ def _refuse_other_machines(
         raise RefusedError(_few(found))
     for name, data in answers.items() if _sets_bios(tuning) else ():
         try:
-            load_journal(context, pop.name, name).refuse_another(data["system"])
+            load_journal(context, pop.name, name).refuse_another(data.system)
         except RefusedError as error:
             raise RefusedError(f"{name}: {error}") from None
 
 
-def _not_as_named(host: Host, system: Mapping[str, Any]) -> str | None:
+def _not_as_named(host: Host, system: BiosPlan) -> str | None:
     """Why it is not the machine that the inventory names."""
     named = host.bmc.machine if host.bmc else ""
-    if not named or is_named(named, system):
+    if not named or is_named(named, vars(system)):
         return None
-    told = [system[part] for part in ("system", "serial", "sku") if system[part]]
+    told = [*filter(None, (system.system, system.serial, system.sku))]
     return f"bmc.machine is {named}, and that BMC's machine {', '.join(told) or 'tells none'}"
 
 
 def _refuse_without_bios(
-    pop: Pop, tuning: Tuning, hosts: Sequence[Host], facts: Mapping[str, Mapping[str, Any]]
+    pop: Pop, tuning: Tuning, hosts: Sequence[Host], facts: Mapping[str, HostFacts]
 ) -> None:
     """A BIOS can only be set through a BMC, and only by a boot that runs it."""
     if not _sets_bios(tuning):
@@ -194,33 +200,26 @@ def _refuse_without_bios(
         if host.bmc is None:
             field = f"pops.{pop.name}.hosts.{host.name}.bmc"
             raise InputError("inventory", field, f"is missing, and {tuning.name} sets the BIOS")
-    skipping = [name for name, known in facts.items() if known.get("kexec_loaded")]
+    skipping = [name for name, known in facts.items() if known.kexec_loaded]
     if skipping:
         text = "a kernel is loaded for kexec, so a reboot may skip the BIOS"
         raise RefusedError(_few([f"{name}: {text}" for name in sorted(skipping)]))
 
 
-def _ask(
-    context: Context, hosts: Sequence[Host], verb: str, requests: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Mapping[str, Any]]:
-    """Every host's answer; a plan needs all of them, so one failure refuses it."""
-    return _all_of(context.fleet.ask(hosts, verb, lambda host: requests.get(host.name, {})))
-
-
-def _all_of(answers: Mapping[str, HostResult]) -> dict[str, Mapping[str, Any]]:
+def _refuse_failed(answers: Mapping[str, HostResult]) -> None:
+    """A plan needs every answer."""
     failed = [f"{answer.host}: {answer.error}" for answer in answers.values() if answer.failed]
     if failed:
         raise RefusedError(_few(failed))
-    return {name: answer.data for name, answer in answers.items()}
 
 
-def _refuse_other_version(tuning: Tuning, facts: Mapping[str, Mapping[str, Any]]) -> None:
+def _refuse_other_version(tuning: Tuning, facts: Mapping[str, HostFacts]) -> None:
     for name, known in facts.items():
-        stands = known.get("agent_state", {}).get("tunings", {}).get(tuning.name)
-        if stands and stands.get("digest") != tuning.digest:
+        stands = known.applied(tuning.name)
+        if stands and stands.digest != tuning.digest:
             raise RefusedError(
                 f"{name}: another version of {tuning.name} stands there, of rollout "
-                f"{stands.get('rollout')}; roll that back first"
+                f"{stands.rollout}; roll that back first"
             )
 
 
@@ -238,8 +237,8 @@ def _sets_bios(tuning: Tuning) -> bool:
     return any(KINDS[setting.kind].by_bmc for setting in tuning.settings)
 
 
-def _refuse_misfits(tuning: Tuning, facts: Mapping[str, Mapping[str, Any]]) -> None:
-    reasons = {name: misfits(tuning, known) for name, known in facts.items()}
+def _refuse_misfits(tuning: Tuning, answers: Mapping[str, HostResult]) -> None:
+    reasons = {name: misfits(tuning, answer.data) for name, answer in answers.items()}
     found = [f"{name}: {'; '.join(why)}" for name, why in sorted(reasons.items()) if why]
     if found:
         raise RefusedError(f"{tuning.name} is not for {_few(found)}")
@@ -248,7 +247,3 @@ def _refuse_misfits(tuning: Tuning, facts: Mapping[str, Mapping[str, Any]]) -> N
 def _few(problems: Sequence[str]) -> str:
     more = f"; and {len(problems) - _FEW} more" if len(problems) > _FEW else ""
     return "; ".join(problems[:_FEW]) + more + " (exclude= leaves hosts out)"
-
-
-def _render(tuning: Tuning, facts: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Any]]:
-    return {name: render(tuning, known) for name, known in facts.items()}

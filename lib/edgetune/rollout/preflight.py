@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Callable
 
 from edgetune.documents.head import ENDED
+from edgetune.documents.plan import Proof
 from edgetune.durations import duration
 from edgetune.errors import RefusedError
 from edgetune.hosts.result import HostResult
@@ -75,9 +76,9 @@ class Subject:
         return self.context.load_balancer(self.pop).servers()
 
     @cached_property
-    def proven(self) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    def proven(self) -> tuple[dict[str, Proof], dict[str, str]]:
         """``identity.prove_machines`` of all that answer and have a server."""
-        known = {n: answer.data for n, answer in self.facts.items() if not answer.failed}
+        known = {n: answer.facts for n, answer in self.facts.items() if not answer.failed}
         hosts = [h for h in self.hosts if h.name in known and h.server in self.servers]
         return prove_machines(self.pop, hosts, self.servers, known)
 
@@ -156,7 +157,7 @@ def check_hosts(subject: Subject) -> Iterable[Finding]:
         if answer.failed:
             advice = "mend it, or leave it out: exclude="
             yield Finding(f"cannot be asked: {answer.error}", advice, name)
-        elif answer.data["agent_state"].get("ready") is False:
+        elif not answer.facts.agent_state.ready:
             what = "is not ready: a rollout drained it and has not verified it"
             yield Finding(what, "recover_rollout carries that rollout on", name)
 
@@ -170,10 +171,9 @@ def check_machines(subject: Subject) -> Iterable[Finding]:
 def check_disks(subject: Subject) -> Iterable[Finding]:
     """Every host could keep a setting and its journal; the kernel is asked, nothing is written."""
     for name, answer in subject.facts.items():
-        told = [] if answer.failed else answer.data.get("unwritable", [])
+        told = [] if answer.failed else answer.facts.unwritable
         if told:
-            paths = listed(told) if isinstance(told, list) else str(told)
-            what = f"{one_line(paths)[:_LONGEST]} cannot be written: read-only, or not there"
+            what = f"{one_line(listed(told))[:_LONGEST]} cannot be written: read-only, or not there"
             yield Finding(what, "mend its disk, or leave it out: exclude=", name)
 
 
@@ -207,9 +207,10 @@ def check_clocks(subject: Subject) -> Iterable[Finding]:
     Samples are stamped by the clock of whoever samples, which the judge relies on. A host's own
     clock stands in no comparison, but in its logs and in what it thinks of certificates.
     """
-    answers = {name: answer.data for name, answer in subject.facts.items() if not answer.failed}
-    told = {name: data["time"] for name, data in answers.items() if _is_time(data.get("time"))}
-    for name in answers.keys() - told.keys():
+    known = {name: answer.facts for name, answer in subject.facts.items() if not answer.failed}
+    times = {name: _moment(facts.time) for name, facts in known.items()}
+    told = {name: time for name, time in times.items() if time is not None}
+    for name in times.keys() - told.keys():
         yield Finding("does not tell its time", "look at its clock", name, refuses=False)
     apart = {name: _apart(value, *subject.asked) for name, value in told.items()}
     wrong = {name: seconds for name, seconds in apart.items() if seconds}
@@ -231,8 +232,11 @@ def _apart(told: float, started: float, ended: float) -> float:
     return -behind if behind > CLOCKS_APART else 0.0
 
 
-def _is_time(told: object) -> bool:
-    return type(told) in (int, float) and 0 < told < 1e11  # type: ignore[operator]
+def _moment(told: object) -> float | None:
+    """Epoch seconds, if that is what a host told."""
+    if isinstance(told, bool) or not isinstance(told, (int, float)) or not 0 < told < 1e11:
+        return None
+    return told
 
 
 def _skew(seconds: float) -> str:

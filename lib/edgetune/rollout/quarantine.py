@@ -8,7 +8,6 @@ as ``out_of_service`` (True or False) and ``seen`` (in words). Records of versio
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from edgetune.documents.batch import Batch
 from edgetune.documents.head import Quarantine
@@ -44,7 +43,7 @@ def take_out_quarantined(opened: Rollout, work: Batch) -> None:
 
 
 def fail_host(
-    opened: Rollout, work: Batch, name: str, error: str, bmc: Mapping[str, Any] | None = None
+    opened: Rollout, work: Batch, name: str, error: str, bmc: Mapping[str, object] | None = None
 ) -> bool:
     """Write down that a host failed, with what its BMC says; True if that fails the batch.
 

@@ -88,7 +88,8 @@ def _next(opened: Record, work: Batch, names: Sequence[str]) -> list[str]:
 
 def _proven_by(opened: Record, name: str) -> str:
     """How the plan proved which machine it is; plans of version 0.6 did not say."""
-    return opened.plan.machines.get(name, {}).get("proven_by", BY_INTERFACE)
+    proof = opened.plan.machines.get(name)
+    return proof.proven_by if proof else BY_INTERFACE
 
 
 def _tell_not_ready(
@@ -100,7 +101,7 @@ def _tell_not_ready(
     # Those of before, too: whoever wrote them down may have died before telling them.
     told = [name for name in work.at("draining") if work.hosts[name].told_at]
     addresses = {
-        name: opened.plan.machines[name]["address"]
+        name: opened.plan.machines[name].address
         for name in told
         if _proven_by(opened, name) == BY_INTERFACE and name in opened.plan.machines
     }

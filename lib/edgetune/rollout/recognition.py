@@ -8,6 +8,7 @@ here hosts are asked, and those that turn out to be other machines fail.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from edgetune.documents.batch import Batch
 from edgetune.errors import RefusedError
@@ -70,7 +71,8 @@ def _strangers(
     """
     planned = dict(opened.plan.machines)
     for name in opened.head.only:
-        planned[name] = {**planned.get(name, {}), "uuid": ""}
+        if name in planned:
+            planned[name] = replace(planned[name], uuid="")
     back = work.batch_type == "restore"
     return strangers(opened.pop, list(answers), servers, planned, answers, back)
 

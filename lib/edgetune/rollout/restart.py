@@ -8,7 +8,6 @@ is turned on once its BMC says that it is off. Each way is written down before i
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from edgetune import steady_clock
 from edgetune.bmc.ladder import ON, SHUTDOWN
@@ -49,7 +48,7 @@ def restart(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
     told_at = {name: work.hosts[name].at for name in ways}
     asked: set[str] = set()
 
-    def request(host: Host) -> dict[str, Any]:
+    def request(host: Host) -> dict[str, object]:
         # The others of the batch took their time: it may be in POST by now.
         facts = opened.context.fleet.ask([host], "facts", lambda each: {}, TIMEOUT)[host.name]
         if facts.failed or is_back(work, facts):
@@ -60,7 +59,7 @@ def restart(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
             "kind": ways[host.name],
             "os_answers": True,
             "disbelieve_post": waited > _POST_BELIEVED * _patience(opened),
-            "machine": facts.data["machine"],
+            "machine": vars(facts.facts.machine),
             "system": machine_of(opened, host.name),
             "known": _known(opened, host.name),
         }
@@ -104,7 +103,7 @@ def turn_on(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
     """
     off = [name for name in names if _was_shut_down(opened, work.hosts[name])]
 
-    def request(host: Host) -> dict[str, Any]:
+    def request(host: Host) -> dict[str, object]:
         return {"kind": ON, "os_answers": False, "known": _known(opened, host.name)}
 
     answers = ask_bmcs(opened, off, "reset", request)

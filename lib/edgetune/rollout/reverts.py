@@ -8,8 +8,8 @@ this module says. Until then an unreachable host may come back, and a rollback w
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from edgetune import steady_clock
 from edgetune.report.text import clock
@@ -18,6 +18,7 @@ from edgetune.vocabulary.kinds import KINDS
 
 if TYPE_CHECKING:
     from edgetune.documents.batch import Batch, HostStep
+    from edgetune.documents.settings import HostSetting
     from edgetune.hosts.result import HostResult
 
 APPLY_TIMEOUT = 120
@@ -30,9 +31,9 @@ _AFTER_REBOOT = 300.0
 _MARGIN = 60.0
 
 
-def can_cut_off(settings: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether settings, as the agent takes them, can take a host off the network."""
-    return any(KINDS[own["kind"]].can_cut_off(own["target"]) for own in settings)
+def can_cut_off(settings: Iterable[HostSetting]) -> bool:
+    """Whether settings can take a host off the network."""
+    return any(KINDS[own.kind].can_cut_off(own.target) for own in settings)
 
 
 def confirm_window(opened: Record, hosts: int) -> float:

@@ -8,7 +8,7 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
 
 from edgetune.documents.head import ENDED
 from edgetune.documents.plan import LEAST_SAMPLES
@@ -35,6 +35,16 @@ def sampled_by_rule(pop: str) -> str:
     return f"sample_running:{pop}"
 
 
+class SampleResult(TypedDict):
+    """Hosts that answered, and by host why one did not and what has drifted there."""
+
+    samples: int
+    missing: list[str]
+    errors: dict[str, str]
+    drift: dict[str, list[str]]
+    message: str
+
+
 @dataclass
 class Found:
     """What one or more sweeps found: who answered, and of each host the last problem and drift."""
@@ -48,7 +58,7 @@ class Found:
         self.errors.update(later.errors)
         self.drift.update(later.drift)
 
-    def told(self) -> dict[str, Any]:
+    def told(self) -> SampleResult:
         """The result of an action."""
         lost = f"; no answer from {', '.join(self.errors)}" if self.errors else ""
         adrift = f"; {len(self.drift)} with drift: {', '.join(self.drift)}" if self.drift else ""

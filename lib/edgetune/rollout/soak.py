@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from edgetune.documents.baseline import Baseline
 from edgetune.documents.block import Block
 from edgetune.documents.look import Look, Moment
-from edgetune.documents.plan import Plan
+from edgetune.documents.plan import Groups, Plan
 from edgetune.documents.words import Decision
 from edgetune.durations import duration
 from edgetune.errors import InputError, RefusedError
@@ -187,7 +187,7 @@ class Soak:
         from edgetune.metrics.series import read_window
 
         options, samples = plan.options, self._opened.context.samples
-        interval, hosts = options.interval, [h for own in plan.groups.values() for h in own]
+        interval, hosts = options.interval, plan.groups.hosts
         # The warm-up is left out of the comparison, but a host that reboots in it is told.
         since = start - options.warmup if start <= self._start else start
         begun = min(since, start - 2 * interval)
@@ -200,12 +200,9 @@ class Soak:
         return block, Newest(around.latest_gauges(), baseline.health)
 
 
-def _compared(opened: Record) -> dict[str, dict[str, list[str]]]:
+def _compared(opened: Record) -> dict[str, Groups]:
     """The strata without hosts that were skipped: they were not changed, or not rebooted."""
     # Who is skipped when all is promoted was compared all the same.
     planned = range(len(opened.plan.batches))
     skipped = {name for number in planned for name in opened.batch(number).at("skipped")}
-    return {
-        stratum: {group: [h for h in hosts if h not in skipped] for group, hosts in groups.items()}
-        for stratum, groups in opened.plan.strata.items()
-    }
+    return {name: groups.without(skipped) for name, groups in opened.plan.strata.items()}

@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+from edgetune.documents.reading import taken
 from edgetune.errors import NoAnswerError, StoreError
+
+Kind = TypeVar("Kind")
 
 TIMEOUT = 15
 """Seconds for one answer."""
@@ -78,3 +81,16 @@ class StackStorm:
     def close(self) -> None:
         """Close the connections to the API."""
         self._session.close()
+
+
+def entry(kind: type[Kind], answer: Any) -> Kind:
+    """What StackStorm answered, as a document of this kind; StoreError where it lacks a part."""
+    try:
+        return taken(kind, answer)
+    except (TypeError, AttributeError) as error:
+        raise StoreError(f"StackStorm's answer is no {kind.__name__}: {error}") from None
+
+
+def entries(kind: type[Kind], answer: Any) -> list[Kind]:
+    """The same of a list."""
+    return [entry(kind, each) for each in answer]

@@ -17,8 +17,9 @@ from urllib.parse import quote
 from edgetune import PACK
 from edgetune.config import Config
 from edgetune.connections import SCHEME, Database, read_secret
+from edgetune.documents.stackstorm import KeyValue, User
 from edgetune.errors import NoAnswerError, StoreError
-from edgetune.rollout.stackstorm import StackStorm
+from edgetune.rollout.stackstorm import StackStorm, entries, entry
 
 PAGE = 100
 WITNESS = f"{PACK}.records"
@@ -169,7 +170,7 @@ class St2Store:
     def get(self, key: str) -> str | None:
         """The value, or None if there is none."""
         answer = self._call("GET", _path(key), (404,))
-        return self._note(key, None if answer is None else str(answer["value"]))
+        return self._note(key, None if answer is None else entry(KeyValue, answer).value)
 
     def put(self, key: str, value: str) -> None:
         """Write the value, new or over the old one.
@@ -202,13 +203,13 @@ class St2Store:
         found: dict[str, str] = {}
         while True:
             query = {"prefix": prefix, "limit": str(PAGE), "offset": str(len(found))}
-            page = self._call("GET", "/keys", params=query)
+            page = entries(KeyValue, self._call("GET", "/keys", params=query))
             # With RBAC that is what a user without a system role gets: the keys granted to it.
-            if not all(item["name"].startswith(prefix) for item in page):
+            if not all(item.name.startswith(prefix) for item in page):
                 raise _may_not_list(prefix)
             for item in page:
-                found[item["name"]] = item["value"]
-                self._note(item["name"], item["value"])
+                found[item.name] = item.value
+                self._note(item.name, item.value)
             if len(page) < PAGE:
                 return dict(sorted(found.items()))
 
@@ -224,7 +225,7 @@ class St2Store:
     def secret(self, key: str) -> str | None:
         """The decrypted value, or None; with RBAC also where the user may not view the key."""
         answer = self._call("GET", _path(key), (404, 403), params={"decrypt": "true"})
-        return None if answer is None else str(answer["value"])
+        return None if answer is None else entry(KeyValue, answer).value
 
     def refuses_changes(self) -> str:
         """Asks who the user is: with RBAC nobody but an administrator may write keys that are new.
@@ -232,12 +233,10 @@ class St2Store:
         Only a write would prove that the database takes it. A dry run, which keeps its plan, does.
         """
         # 500: without authentication there is no user.
-        user = self._call("GET", "/user", (404, 500)) or {}
-        rbac = user.get("rbac") or {}
-        if not rbac.get("enabled") or rbac.get("is_admin"):
+        user = entry(User, self._call("GET", "/user", (404, 500)) or {})
+        if not user.rbac or not user.rbac.enabled or user.rbac.is_admin:
             return ""
-        name = user.get("username")
-        return f"RBAC lets user {name} write no records: give it records_api_key_file"
+        return f"RBAC lets user {user.username} write no records: give it records_api_key_file"
 
     def close(self) -> None:
         """Close the connections to the API."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
+from typing import NamedTuple, TypeVar
 
 from edgetune.errors import DrainError
 from edgetune.traffic.driver import Server
@@ -19,22 +20,35 @@ _DRAIN_BITS = 0x08 | 0x10
 _CHECK_ENABLED = 0x04
 # CHK_RES_PASSED and CHK_RES_CONDPASS of srv_check_result.
 _PASSED = (3, 4)
-_STATE_COLUMNS = {
-    "be_name",
-    "srv_name",
-    "srv_addr",
-    "srv_admin_state",
-    "srv_check_result",
-    "srv_check_state",
-    "srv_port",
-}
-_STAT_COLUMNS = {"pxname", "svname", "qcur", "scur", "status", "tracked"}
 _UP = {"UP": True, "DRAIN": True, "no": True, "DOWN": False, "NOLB": False, "MAINT": False}
 """By the first word of a status; "no check" is taken for up, as HAProxy takes it."""
 
 _ENDS_THE_LIST = "BACKEND"
 
-Row = Mapping[str, str]
+Row = TypeVar("Row")
+
+
+class _State(NamedTuple):
+    """What is read of a row of ``show servers state``, as HAProxy writes it."""
+
+    be_name: str
+    srv_name: str
+    srv_addr: str
+    srv_admin_state: str
+    srv_check_result: str
+    srv_check_state: str
+    srv_port: str
+
+
+class _Stat(NamedTuple):
+    """What is read of a row of ``show stat``, as HAProxy writes it."""
+
+    pxname: str
+    svname: str
+    qcur: str
+    scur: str
+    status: str
+    tracked: str
 
 
 def read_one(text: str) -> str:
@@ -55,28 +69,28 @@ def read_servers(text: str, backend: str) -> dict[str, Server]:
     states_text, between, stats_text = text.partition("\n\n")
     if not between or not stats_text.endswith("\n\n"):
         raise DrainError("cut its answer off")
-    states = _by_name(_states(states_text, backend), "srv_name")
-    stats = _by_name(_stats(stats_text[:-2], backend), "svname")
+    states = _by_name((own.srv_name, own) for own in _states(states_text, backend))
+    stats = _by_name((own.svname, own) for own in _stats(stats_text[:-2], backend))
     if states.keys() != stats.keys():
         named = ", ".join(sorted(states.keys() ^ stats.keys())[:3])
         raise DrainError(f"names different servers of {backend!r} in its two answers: {named}")
     return {name: _server(name, states[name], stats[name]) for name in stats}
 
 
-def _states(text: str, backend: str) -> Iterator[Row]:
+def _states(text: str, backend: str) -> Iterator[_State]:
     version, *lines = text.split("\n")
     if not lines:
         raise DrainError(f"has no backend {backend!r}: {version[:80]}")
     if version != "1" or not lines[0].startswith("# "):
         raise DrainError(f"lists servers in an unknown format: {version[:80]!r}")
     for row in _rows(lines[0][2:].split(" "), (each.split(" ") for each in lines[1:])):
-        _require(row, _STATE_COLUMNS)
-        if row["be_name"] != backend:
-            raise DrainError(f"lists servers of {row['be_name'][:80]!r}, not of {backend!r}")
-        yield row
+        state = _State(*_taken(row, _State._fields))
+        if state.be_name != backend:
+            raise DrainError(f"lists servers of {state.be_name[:80]!r}, not of {backend!r}")
+        yield state
 
 
-def _stats(text: str, backend: str) -> Iterator[Row]:
+def _stats(text: str, backend: str) -> Iterator[_Stat]:
     if not text.startswith("# "):
         raise DrainError(f"sends no statistics: {text[:80]!r}")
     try:
@@ -85,59 +99,61 @@ def _stats(text: str, backend: str) -> Iterator[Row]:
         raise DrainError(f"sends statistics that cannot be read: {error}") from None
     closed = False
     for row in _rows(header, iter(lines)):
-        _require(row, _STAT_COLUMNS)
-        if row["pxname"] != backend:
+        stat = _Stat(*_taken(row, _Stat._fields))
+        if stat.pxname != backend:
             continue
         if closed:
             raise DrainError(f"sends statistics that go on after the last row of {backend!r}")
-        closed = row["svname"] == _ENDS_THE_LIST
+        closed = stat.svname == _ENDS_THE_LIST
         if not closed:
-            yield row
+            yield stat
     if not closed:
         raise DrainError(f"sends statistics without the last row of {backend!r}")
 
 
-def _rows(columns: Sequence[str], rows: Iterator[list[str]]) -> Iterator[Row]:
+def _rows(columns: Sequence[str], rows: Iterator[list[str]]) -> Iterator[Mapping[str, str]]:
     for row in rows:
         if len(row) != len(columns):
             raise DrainError(f"sends a row of {len(row)} fields below {len(columns)} columns")
         yield dict(zip(columns, row))
 
 
-def _require(row: Row, columns: set[str]) -> None:
-    if not columns <= row.keys():
-        raise DrainError(f"sends no {', '.join(sorted(columns - row.keys()))}")
+def _taken(row: Mapping[str, str], columns: Sequence[str]) -> Iterator[str]:
+    if not row.keys() >= {*columns}:
+        raise DrainError(f"sends no {', '.join(sorted({*columns} - row.keys()))}")
+    return (row[column] for column in columns)
 
 
-def _by_name(rows: Iterator[Row], column: str) -> dict[str, Row]:
+def _by_name(rows: Iterable[tuple[str, Row]]) -> dict[str, Row]:
     found: dict[str, Row] = {}
-    for row in rows:
-        if found.setdefault(row[column], row) is not row:
-            raise DrainError(f"names server {row[column][:80]!r} twice")
+    for name, row in rows:
+        if found.setdefault(name, row) is not row:
+            raise DrainError(f"names server {name[:80]!r} twice")
     return found
 
 
-def _server(name: str, state: Row, stat: Row) -> Server:
-    status, *_ = stat["status"].split(" ")
+def _server(name: str, state: _State, stat: _Stat) -> Server:
+    status, *_ = stat.status.split(" ")
     if status not in _UP:
-        raise DrainError(f"gives server {name!r} an unknown status: {stat['status'][:80]!r}")
+        raise DrainError(f"gives server {name!r} an unknown status: {stat.status[:80]!r}")
     has_check = bool(_number(state, "srv_check_state") & _CHECK_ENABLED)
     return Server(
         name,
         _withdrawn(_number(state, "srv_admin_state")),
         up=_UP[status],
         sessions=_number(stat, "scur") + _number(stat, "qcur"),
-        address=_address(state["srv_addr"]),
+        address=_address(state.srv_addr),
         port=_number(state, "srv_port"),
-        checked=has_check or bool(stat["tracked"]),
+        checked=has_check or bool(stat.tracked),
         passing=not has_check or _number(state, "srv_check_result") in _PASSED,
     )
 
 
-def _number(row: Row, column: str) -> int:
-    if not re.fullmatch("[0-9]{1,18}", row[column]):
-        raise DrainError(f"sends a {column} that is no number: {row[column][:80]!r}")
-    return int(row[column])
+def _number(row: _State | _Stat, column: str) -> int:
+    text: str = getattr(row, column)
+    if not re.fullmatch("[0-9]{1,18}", text):
+        raise DrainError(f"sends a {column} that is no number: {text[:80]!r}")
+    return int(text)
 
 
 def _address(text: str) -> str:

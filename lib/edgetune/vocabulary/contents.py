@@ -7,7 +7,7 @@ back is in the host's own journal alone.
 
 import hashlib
 import re
-from typing import Mapping, Optional, Tuple
+from typing import Optional, Tuple
 
 FORM = re.compile(
     r"sha256:([0-9a-f]{64}), ([0-9]+) bytes, ([0-9]+) lines"
@@ -38,11 +38,6 @@ def alike(one: object, other: object) -> bool:
 def _parts(text: str) -> Tuple[Optional[str], ...]:
     found = FORM.fullmatch(text) or FORM.fullmatch(described(text.encode("utf-8", "replace")))
     return found.groups() if found else ()
-
-
-def same_values(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
-    """Whether what is in force and what is stored are alike."""
-    return all(alike(one[name], other[name]) for name in ("runtime", "persistent"))
 
 
 def in_a_line(text: str) -> str:

@@ -9,6 +9,7 @@ from edgetune.hosts.agent.host import AGENT, Host
 from edgetune.hosts.agent.protocol import Failed, Json, Refused
 from edgetune.vocabulary.contents import FORM, alike, described
 from edgetune.vocabulary.kinds import KINDS
+from edgetune.vocabulary.kinds.file import path_of
 from edgetune.vocabulary.places import STATE
 from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import Target, Value
@@ -58,6 +59,35 @@ class Head(NamedTuple):
     grace_boots: int = 0
 
 
+class WrittenEntry(NamedTuple):
+    """What a journal's file has of an entry, beside its setting."""
+
+    before: Dict[str, Optional[Value]]
+    snapshot: object
+    changes: Dict[str, bool]
+
+    @staticmethod
+    def of(data: Dict[str, Any]) -> "WrittenEntry":
+        """KeyError where a field is missing."""
+        return WrittenEntry(*(data[name] for name in WrittenEntry._fields))
+
+
+class WrittenJournal(NamedTuple):
+    """What a journal's file has beside its head; ``deadline`` is empty where there is none."""
+
+    sequence: int
+    state: str
+    deadline: Dict[str, Any]
+    services_due: List[str]
+    files: Dict[str, Dict[str, Any]]
+    entries: List[Dict[str, Any]]
+
+    @staticmethod
+    def of(data: Dict[str, Any]) -> "WrittenJournal":
+        """KeyError where a field is missing."""
+        return WrittenJournal(*(data[name] for name in WrittenJournal._fields))
+
+
 class Entry:
     """One setting in a journal: what it takes, and what is needed to take it back.
 
@@ -98,14 +128,15 @@ class Entry:
         }
 
     @staticmethod
-    def of(data: Any) -> "Entry":
+    def of(data: Dict[str, Any]) -> "Entry":
         """From the journal's file."""
-        if not KINDS.on_hosts(data["kind"]):
-            raise OtherVersion(f"knows the kind {data['kind']!r}")
         setting = Setting.of(data)
+        if not KINDS.on_hosts(setting.kind):
+            raise OtherVersion(f"knows the kind {setting.kind!r}")
+        was = WrittenEntry.of(data)
         # Journals did not always say what was wanted.
-        wanted, before = data.get("wanted", setting.value), Reading(**data["before"])
-        return Entry(setting, wanted, before, data["snapshot"], **data["changes"])
+        wanted = data.get("wanted", setting.value)
+        return Entry(setting, wanted, Reading(**was.before), was.snapshot, **was.changes)
 
     def forget_changes(self) -> None:
         """Nothing is to be taken back."""
@@ -133,22 +164,23 @@ class Journal:
         self.entries: List[Entry] = []
 
     @staticmethod
-    def of(data: Any) -> "Journal":
+    def of(data: Dict[str, Any]) -> "Journal":
         """From its file."""
         version = data.get("journal")
         if version != JOURNAL_VERSION:
             raise OtherVersion(f"writes journals {version!r}, not {JOURNAL_VERSION}")
-        journal = Journal(Head(*(data[name] for name in Head._fields)), data["sequence"])
+        was = WrittenJournal.of(data)
+        journal = Journal(Head(*(data[name] for name in Head._fields)), was.sequence)
         # Before 0.11 a tuning that is suspended was called lifted.
-        journal.state = "suspended" if data["state"] == "lifted" else data["state"]
-        journal.deadline = Deadline(**data["deadline"]) if data["deadline"] else None
-        journal.services_due = data["services_due"]
-        journal.files = {name: FileState(**was) for name, was in data["files"].items()}
-        journal.hold([Entry.of(entry) for entry in data["entries"]])
+        journal.state = "suspended" if was.state == "lifted" else was.state
+        journal.deadline = Deadline(**was.deadline) if was.deadline else None
+        journal.services_due = was.services_due
+        journal.files = {name: FileState(**file) for name, file in was.files.items()}
+        journal.hold([Entry.of(entry) for entry in was.entries])
         for entry in journal.entries:
             if entry.setting.kind == "file":
-                was = journal.files.get(entry.setting.target["path"])
-                entry.before = Reading(*(_told_of(value, was) for value in entry.before))
+                file = journal.files.get(path_of(entry.setting.target))
+                entry.before = Reading(*(_told_of(value, file) for value in entry.before))
         return journal
 
     def hold(self, entries: List[Entry]) -> None:

@@ -28,8 +28,7 @@ def lost_hosts(watched: Watched) -> Finding | None:
     in_hand = {*dict(under_way(watched.batches)), *watched.head.quarantined}
     lost = sorted(
         host
-        for group in watched.opened.plan.groups.values()
-        for host in group
+        for host in watched.opened.plan.groups.hosts
         if host not in in_hand and seen[host] >= known and times[-1] - seen[host] > patience
         if sum(at > seen[host] for at in times) >= _MISSED
     )

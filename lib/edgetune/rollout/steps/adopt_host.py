@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from edgetune.documents.batch import Batch, HostStep
 from edgetune.documents.head import CARRIED_ON_BY_A_WORKFLOW, ENDED
@@ -15,13 +14,20 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.lease import Rollout, as_owner
 from edgetune.rollout.other_rollouts import refuse_unfinished
 from edgetune.rollout.record import Record
+from edgetune.rollout.results import BatchResult
 from edgetune.rollout.steps.release_claim import release_claim
 from edgetune.rollout.steps.undrain_hosts import undrain_hosts
 from edgetune.rollout.steps.verify_hosts import verify_hosts
 from edgetune.sanitize import command
 
 
-def adopt_host(context: Context, rollout: str, host: str, requested_by: str = "") -> dict[str, Any]:
+class AdoptedResult(BatchResult):
+    """A host that was adopted as it is, or why it was not."""
+
+    host: str
+
+
+def adopt_host(context: Context, rollout: str, host: str, requested_by: str = "") -> AdoptedResult:
     """Take a machine as it is now: the rollout leaves it alone and out of the comparison.
 
     Nothing of the rollout may stand on it and its service must answer; where it was drained, it
@@ -75,10 +81,10 @@ def _places(opened: Record, host: str) -> list[Batch]:
 
 
 def _refuse_tuned(opened: Record, host: str) -> None:
-    facts = opened.context.fleet.ask(opened.hosts([host]), "facts", lambda each: {})[host]
-    if facts.failed:
-        raise RefusedError(f"{host}: {facts.error}")
-    stands = facts.data.get("agent_state", {}).get("tunings", {}).get(opened.head.tuning)
+    answer = opened.context.fleet.ask(opened.hosts([host]), "facts", lambda each: {})[host]
+    if answer.failed:
+        raise RefusedError(f"{host}: {answer.error}")
+    stands = answer.facts.applied(opened.head.tuning)
     if opened.sets_bios and still_set(opened, host):
         raise RefusedError(
             f"{host} is no new machine: {opened.head.tuning} stands in its BIOS; "
@@ -86,7 +92,7 @@ def _refuse_tuned(opened: Record, host: str) -> None:
         )
     if stands:
         raise RefusedError(
-            f"{host} is no new machine: {opened.head.tuning} is {stands.get('state')} there; "
+            f"{host} is no new machine: {opened.head.tuning} is {stands.state} there; "
             f"{command('roll_back_pop', rollout=opened.head.id)} takes it back"
         )
 

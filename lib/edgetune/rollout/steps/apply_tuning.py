@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from edgetune.documents.batch import Batch
+from edgetune.documents.reading import encoded
 from edgetune.inventory import Host
 from edgetune.rollout.change import (
+    ChangeResult,
     agent_settings,
     by_agent,
     reach,
@@ -27,7 +27,14 @@ from edgetune.rollout.reverts import APPLY_TIMEOUT, can_cut_off, confirm_window,
 _UNTOUCHED = ("refused", "bad_request", "undone")
 
 
-def apply_tuning(context: Context, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+class AppliedResult(ChangeResult):
+    """The batch goes on at the task ``next``."""
+
+    next: str
+    retry_after: int
+
+
+def apply_tuning(context: Context, rollout: str, epoch: int, batch: int) -> AppliedResult:
     """Change the drained hosts of a batch to what the plan shows, and nothing else.
 
     A host that is not as the plan saw it refuses. Repeated, it changes nothing.
@@ -63,14 +70,14 @@ def _cuts_off(opened: Record, host: str) -> bool:
     return can_cut_off(agent_settings(opened, host))
 
 
-def _apply_request(opened: Record, work: Batch, host: Host, window: float) -> dict[str, Any]:
+def _apply_request(opened: Record, work: Batch, host: Host, window: float) -> dict[str, object]:
     return {
         "rollout": opened.head.id,
         "drained": was_drained(opened, work, host),
         "tuning": opened.head.tuning,
         "digest": opened.plan.tuning.digest,
-        "settings": agent_settings(opened, host.name),
-        "expect": settings_before(opened, host.name),
+        "settings": encoded(agent_settings(opened, host.name)),
+        "expect": encoded(settings_before(opened, host.name)),
         "confirm_within": window if _cuts_off(opened, host.name) else 0,
         "grace_boots": 1 if opened.plan.reboots else 0,
     }

@@ -8,10 +8,11 @@ hosts stands.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TypedDict
 
 from edgetune.documents.batch import HostStep
 from edgetune.errors import DrainError
+from edgetune.hosts.result import HostResult
 from edgetune.rollout.context import Context
 from edgetune.rollout.in_service import shown
 from edgetune.rollout.lease import open_rollout
@@ -24,9 +25,19 @@ MOST_RECOVERIES = 3
 ENDED_BADLY = ("timeout", "canceled")
 
 
+class AssessedResult(TypedDict):
+    """What follows for a rollout, and by host what was found."""
+
+    decision: str
+    state: str
+    findings: dict[str, str]
+    channel: str
+    message: str
+
+
 def assess_orphan(
     context: Context, rollout: str, epoch: int, ended: str = "", requested_by: str = ""
-) -> dict[str, Any]:
+) -> AssessedResult:
     """Compare the hosts under way with what the record says of them, and decide what follows.
 
     ``decision`` is ``carry_on``, ``roll_back``, or ``none`` when nobody has to do anything.
@@ -77,7 +88,7 @@ def _findings(opened: Record) -> dict[str, str]:
     answers = opened.context.fleet.ask(opened.hosts(list(hosts)), "facts", lambda host: {})
     return {
         name: f"{name} was {host.step}; {shown(servers.get(opened.pop.host(name).server))}, "
-        + _on_host(host, answers[name].data, answers[name].error, opened.head.tuning)
+        + _on_host(host, answers[name], opened.head.tuning)
         for name, host in hosts.items()
     }
 
@@ -90,10 +101,11 @@ def _servers(opened: Record) -> Mapping[str, Server]:
         return {}
 
 
-def _on_host(host: HostStep, facts: Mapping[str, Any], error: str | None, tuning: str) -> str:
-    if error:
-        return f"no answer: {error}"
-    stands = facts.get("agent_state", {}).get("tunings", {}).get(tuning)
-    boot = "the boot of before" if facts.get("boot_id") == host.boot_before else "another boot"
+def _on_host(host: HostStep, answer: HostResult, tuning: str) -> str:
+    if answer.error:
+        return f"no answer: {answer.error}"
+    facts = answer.facts
+    stands = facts.applied(tuning)
+    boot = "the boot of before" if facts.boot_id == host.boot_before else "another boot"
     booted = f", in {boot}" if host.boot_before else ""
-    return f"{tuning} {stands['state'] if stands else 'not there'}{booted}"
+    return f"{tuning} {stands.state if stands else 'not there'}{booted}"

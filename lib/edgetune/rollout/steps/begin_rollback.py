@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
 
 from edgetune import steady_clock
 from edgetune.documents.head import CHANGES_HOSTS, Head
@@ -18,8 +18,25 @@ from edgetune.rollout.lease import open_rollout
 from edgetune.rollout.progress import failures_text, under_way
 from edgetune.rollout.record import Record, read_rollout
 from edgetune.rollout.rollback import plan_restore
-from edgetune.rollout.steps.take_over_rollout import take_over_rollout
+from edgetune.rollout.steps.take_over_rollout import take_over
 from edgetune.sanitize import command
+
+
+class LeftAlone(TypedDict):
+    """A rollout that can go nowhere any more: ``entered`` is False."""
+
+    entered: bool
+    rollout: str
+    channel: str
+    message: str
+
+
+class RollbackResult(LeftAlone, total=False):
+    """A rollback, its ``epoch``, and its batches from ``first_batch`` to before ``end_batch``."""
+
+    epoch: int
+    first_batch: int
+    end_batch: int
 
 
 def begin_rollback(
@@ -30,7 +47,7 @@ def begin_rollback(
     requested_by: str = "",
     reason: str = "",
     hosts: Sequence[str] = (),
-) -> dict[str, Any]:
+) -> RollbackResult:
     """Decide that a rollout is taken back, plan its batches, and say which these are.
 
     A workflow knows the epoch. Of two callers with the same epoch one wins, the other gets
@@ -45,19 +62,21 @@ def begin_rollback(
             raise RefusedError(f"{reason}; nothing is taken back for that, recover_orphans goes on")
         return _begin(context, rollout, epoch, owner, requested_by, reason, hosts)
     refuse_if_stopped(context)
-    _refuse_hosts(read_rollout(context, rollout).head, hosts)
-    taken = take_over_rollout(context, rollout, owner=owner, requested_by=requested_by)
-    if not taken["claimed"]:
-        return {"entered": False, "rollout": rollout, "channel": "", "message": taken["message"]}
+    head = read_rollout(context, rollout).head
+    _refuse_hosts(head, hosts)
+    if not head.may_become:
+        told = f"rollout {rollout} is {head.state} already"
+        return {"entered": False, "rollout": rollout, "channel": "", "message": told}
+    epoch = take_over(context, head, owner=owner, requested_by=requested_by).epoch
     try:
-        return _begin(context, rollout, taken["epoch"], owner, requested_by, reason, hosts)
+        return _begin(context, rollout, epoch, owner, requested_by, reason, hosts)
     except FencedError:
         # Somebody who resumes at the same moment loses to it.
-        _refuse_second_rollback(context, rollout)
-        taken = take_over_rollout(context, rollout, owner=owner, requested_by=requested_by)
-        if not taken["claimed"]:
+        head = _refuse_second_rollback(context, rollout)
+        if not head.may_become:
             raise
-        return _begin(context, rollout, taken["epoch"], owner, requested_by, reason, hosts)
+        epoch = take_over(context, head, owner=owner, requested_by=requested_by).epoch
+        return _begin(context, rollout, epoch, owner, requested_by, reason, hosts)
 
 
 def _begin(
@@ -68,7 +87,7 @@ def _begin(
     requested_by: str,
     reason: str,
     hosts: Sequence[str],
-) -> dict[str, Any]:
+) -> RollbackResult:
     opened = open_rollout(context, rollout, epoch)
     head, before = opened.head, opened.head.state
     _refuse_hosts(head, hosts)
@@ -94,7 +113,7 @@ def _begin(
     }
 
 
-def _refuse_second_rollback(context: Context, rollout: str) -> None:
+def _refuse_second_rollback(context: Context, rollout: str) -> Head:
     """Of two rollbacks that begin at once, one goes on, and nothing is done twice."""
     head = read_rollout(context, rollout).head
     if head.state == "rolling_back":
@@ -103,6 +122,7 @@ def _refuse_second_rollback(context: Context, rollout: str) -> None:
             f"rollout {rollout} is being rolled back already by {other}; should that one be gone, "
             f"{command('recover_rollout', rollout=rollout)} carries it on"
         )
+    return head
 
 
 def _refuse_hosts(head: Head, hosts: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
 
 from edgetune.documents.baseline import Prospect
 from edgetune.documents.look import Conclusion
@@ -28,7 +28,21 @@ _LOOK_AGAIN = 2.0
 _JITTER = 1.1
 
 
-def check_baseline(context: Context, rollout: str, epoch: int) -> dict[str, Any]:
+class _Power(TypedDict, total=False):
+    """Which ``effect`` (a share; missing if none) would be seen with this ``power``."""
+
+    effect: float
+
+
+class BaselineResult(_Power):
+    """What a baseline permits to see of a ``metric``."""
+
+    power: float
+    metric: str
+    message: str
+
+
+def check_baseline(context: Context, rollout: str, epoch: int) -> BaselineResult:
     """Measure the baseline and say what effect it permits to see, before anything is touched.
 
     RefusedError when that is more than ``detectable_effect`` of the configuration, when a host's
@@ -53,7 +67,7 @@ def check_baseline(context: Context, rollout: str, epoch: int) -> dict[str, Any]
     if why:
         raise _ended(opened, why)
     opened.save()
-    known = {} if power.effect is None else {"effect": power.effect}
+    known: _Power = {} if power.effect is None else {"effect": power.effect}
     return {**known, "power": power.power, "metric": power.metric, "message": text}
 
 
@@ -102,5 +116,5 @@ def _failing(opened: Record) -> str:
 
 
 def _unfit(opened: Record) -> list[Finding]:
-    names = [host for group in opened.plan.groups.values() for host in group]
+    names = opened.plan.groups.hosts
     return unfit_hosts(Subject(opened.context, opened.pop, opened.hosts(names)))

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from edgetune import steady_clock
 from edgetune.documents.batch import Batch
 from edgetune.rollout.context import Context
-from edgetune.rollout.drain import drain_report, known_servers
+from edgetune.rollout.drain import DrainResult, drain_report, known_servers
 from edgetune.rollout.in_service import ADMITTED, leaving, put_back
 from edgetune.rollout.lease import Rollout, open_rollout
 from edgetune.rollout.quarantine import fail_host
@@ -22,7 +21,7 @@ from edgetune.traffic import DrainDriver, Server
 _LEAVING = "may still get requests after its drain deadline"
 
 
-def check_drained(context: Context, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+def check_drained(context: Context, rollout: str, epoch: int, batch: int) -> DrainResult:
     """Who of the batch carries no session any more; who is overdue is put back and skipped.
 
     A host without sessions is isolated (clients with a persistence cookie still come to one that

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from edgetune.documents.batch import Batch
 from edgetune.judge.limits import beyond_limits
 from edgetune.report.text import listed
@@ -12,12 +10,21 @@ from edgetune.rollout.baseline import usual_health
 from edgetune.rollout.context import Context
 from edgetune.rollout.lease import open_rollout
 from edgetune.rollout.record import Record
+from edgetune.rollout.results import BatchResult
 from edgetune.rollout.sampling import sample_pop
 
 _DONE = {"change": "changed", "sham": "rebooted", "restore": "as before"}
 
 
-def check_health(context: Context, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+class HealthResult(BatchResult):
+    """``remaining`` hosts wait for room; then the batch goes on at ``next``."""
+
+    remaining: int
+    next: str
+    channel: str
+
+
+def check_health(context: Context, rollout: str, epoch: int, batch: int) -> HealthResult:
     """Hold the hosts of a batch that serve again against the limits of ``judge.limits``.
 
     ``remaining`` counts hosts for which a rollback had no room yet: the batch is to be taken again.

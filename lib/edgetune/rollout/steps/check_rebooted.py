@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from edgetune import steady_clock
 from edgetune.documents.batch import Batch, HostStep
@@ -19,10 +18,11 @@ from edgetune.rollout.order import after_boot, retry_after
 from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.record import Record
 from edgetune.rollout.restart import LOOK, TIMEOUT, asked_for, is_back, restart, turn_on
+from edgetune.rollout.results import WaitingResult
 from edgetune.rollout.reverts import waits_for_revert
 
 
-def check_rebooted(context: Context, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+def check_rebooted(context: Context, rollout: str, epoch: int, batch: int) -> WaitingResult:
     """Who is back under another boot_id, with the right BIOS; who is awaited, who is overdue."""
     opened = open_rollout(context, rollout, epoch)
     work = opened.batch(batch)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TypedDict
 
 from edgetune.documents.head import Head
 from edgetune.errors import EdgetuneError
@@ -21,6 +21,14 @@ from edgetune.rollout.record import load_plan
 _UNRECORDED = 60.0
 
 
+class ClaimedResult(TypedDict):
+    """A rollout that has begun, and the epoch of its claim."""
+
+    rollout: str
+    epoch: int
+    message: str
+
+
 def claim_pop(
     context: Context,
     plan: str,
@@ -29,21 +37,38 @@ def claim_pop(
     wait: bool = False,
     channel: str = "",
     caller: str = "",
-    *,
-    approved: bool = False,
-    freezes: Sequence[Mapping[str, Any]] = (),
-) -> dict[str, Any]:
+) -> ClaimedResult:
     """Claim the PoP of a plan, and begin its rollout there.
 
     ``owner`` is the execution that carries it on from now; ``wait`` says that this one stays until
-    the soak has ended. ``channel`` is where in chat the rollout tells how it gets on. ``approved``
-    says that the caller knows of an approval; otherwise ``plan_approval`` of the configuration asks
-    for one of the plan that no other rollout was begun with, by somebody who is neither
-    ``requested_by`` nor the ``caller`` whom StackStorm knows. During ``freezes`` (see
-    ``edgetune.freezes.written``) no batch of it begins.
+    the soak has ended. ``channel`` is where in chat the rollout tells how it gets on.
+    ``plan_approval`` of the configuration asks for an approval of the plan that no other rollout
+    was begun with, by somebody who is neither ``requested_by`` nor the ``caller`` whom StackStorm
+    knows.
 
     RefusedError while everything is stopped, the PoP is paused or has another rollout, or without
     that approval.
+    """
+    head = begin_rollout(context, plan, owner, requested_by, wait, channel, caller)
+    message = f"{head.id} holds {head.pop}, epoch {head.epoch}"
+    return {"rollout": head.id, "epoch": head.epoch, "message": message}
+
+
+def begin_rollout(
+    context: Context,
+    plan: str,
+    owner: str = "",
+    requested_by: str = "",
+    wait: bool = False,
+    channel: str = "",
+    caller: str = "",
+    approved: bool = False,
+    freezes: Sequence[Mapping[str, object]] = (),
+) -> Head:
+    """The same, and the head of the rollout.
+
+    ``approved`` says that the caller of this knows of an approval. During ``freezes`` (see
+    ``edgetune.freezes.written``) no batch of it begins.
     """
     needs_approval = context.config.plan_approval and not approved
     if needs_approval:
@@ -82,5 +107,4 @@ def claim_pop(
     except EdgetuneError:
         context.claims.release(pop.name, claim)
         raise
-    message = f"{name} holds {pop.name}, epoch {claim.epoch}"
-    return {"rollout": name, "epoch": claim.epoch, "message": message}
+    return head

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Union
+from typing import TypedDict, Union
 
 from edgetune.documents.look import Look
 from edgetune.documents.reading import encoded
@@ -28,7 +28,20 @@ ELSEWHERE: dict[str, Said] = {
 }
 
 
-def compare_groups(context: Context, rollout: str, now: bool = False) -> dict[str, Any]:
+class ComparedResult(TypedDict):
+    """What follows for a rollout; ``metrics`` are rows as ``documents.look.Effect``."""
+
+    rollout: str
+    epoch: int
+    decision: str
+    verdict: str
+    metrics: list[dict[str, object]]
+    channel: str
+    message: str
+    text: str
+
+
+def compare_groups(context: Context, rollout: str, now: bool = False) -> ComparedResult:
     """Take the looks that are due, write the verdict down, and say what follows.
 
     A look that was missed is made up for, in its turn. ``decision`` is ``wait`` as long as the
@@ -71,7 +84,7 @@ def _has_samples_after(opened: Record, end: float) -> bool:
     A sweep of somebody else may still be under way.
     """
     samples = opened.context.samples.window(opened.head.pop, end, time.time())
-    return {host for group in opened.plan.groups.values() for host in group} <= {*samples.hosts}
+    return {*opened.plan.groups.hosts} <= {*samples.hosts}
 
 
 def _take_turn(opened: Record) -> bool:
@@ -114,7 +127,7 @@ def _decided(
     message: str,
     look: Look | None = None,
     channel: str = "",
-) -> dict[str, Any]:
+) -> ComparedResult:
     return {
         "rollout": opened.head.id,
         "epoch": opened.head.epoch,

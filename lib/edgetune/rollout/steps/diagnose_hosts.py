@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
-from typing import Any
+from typing import TypedDict
 
 from edgetune.documents.diagnosis import (
     Diagnosis,
@@ -38,13 +38,30 @@ _FEW = 3
 Told = Mapping[str, DiagnosisAnswer]
 
 
+class DiagnosisResult(TypedDict):
+    """A ``documents.diagnosis.Diagnosis`` as JSON has it, and its texts."""
+
+    pop: str
+    time: float
+    live: bool
+    seconds: int
+    asked: int
+    answered: int
+    missing: dict[str, str]
+    findings: list[dict[str, object]]
+    tunings: list[dict[str, object]]
+    unread: list[dict[str, object]]
+    message: str
+    text: str
+
+
 def diagnose_hosts(
     context: Context,
     pop: str,
     hosts: Sequence[str] = (),
     interval: str = "5s",
     services: Sequence[str] = (),
-) -> dict[str, Any]:
+) -> DiagnosisResult:
     """Look at every host of a PoP, or at those named; nothing is claimed, nothing is changed.
 
     ``findings`` are grouped by what was found, with the worst host of each; ``tunings`` says
@@ -73,7 +90,20 @@ def diagnose_hosts(
         tunings=_tunings(context, findings, told),
         unread=_unread(told),
     )
-    return {**encoded(found), "message": _message(found), "text": diagnosis_text(found)}
+    return {
+        "pop": found.pop,
+        "time": found.time,
+        "live": found.live,
+        "seconds": found.seconds,
+        "asked": found.asked,
+        "answered": found.answered,
+        "missing": found.missing,
+        "findings": encoded(found.findings),
+        "tunings": encoded(found.tunings),
+        "unread": encoded(found.unread),
+        "message": _message(found),
+        "text": diagnosis_text(found),
+    }
 
 
 def _chosen(pop: Pop, names: Sequence[str]) -> Sequence[Host]:
@@ -88,7 +118,7 @@ def _seconds_of(interval: str) -> int:
     return int(seconds)
 
 
-def _request(seconds: int, services: Sequence[str]) -> dict[str, Any]:
+def _request(seconds: int, services: Sequence[str]) -> dict[str, object]:
     for name in services:
         if not re.fullmatch(SERVICE_NAME, name):
             raise InputError("parameter", "services", f"{name!r} is no name of a service")

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 from edgetune.documents.checks import Checked
+from edgetune.documents.host import SeenSettings
 from edgetune.documents.reading import encoded
 from edgetune.durations import duration
 from edgetune.errors import EdgetuneError
@@ -43,7 +44,17 @@ class _Named(NamedTuple):
     check: Check
 
 
-def doctor_pop(context: Context, pop: str, tuning: str = "") -> dict[str, Any]:
+class DoctorResult(TypedDict):
+    """``checks`` are rows as ``documents.checks.Checked``; those that ``failed`` have findings."""
+
+    pop: str
+    checks: list[dict[str, object]]
+    failed: list[str]
+    message: str
+    text: str
+
+
+def doctor_pop(context: Context, pop: str, tuning: str = "") -> DoctorResult:
     """What speaks against a rollout on a PoP now; no machine and no record is changed.
 
     With ``tuning`` every host is asked whether it takes its settings, too. ``checks`` has for
@@ -131,20 +142,20 @@ def check_nodes(subject: Subject) -> Iterable[Finding]:
 
 def check_settings(tuning: Tuning, subject: Subject) -> Iterable[Finding]:
     """Every host takes every setting of a tuning that is not optional; nothing is written."""
-    facts = {n: answer.data for n, answer in subject.facts.items() if not answer.failed}
-    reasons = {name: misfits(tuning, known) for name, known in facts.items()}
+    told = {n: answer for n, answer in subject.facts.items() if not answer.failed}
+    reasons = {name: misfits(tuning, answer.data) for name, answer in told.items()}
     for name, whys in reasons.items():
         for why in whys:
             yield Finding(f"{tuning.name} is not for it: {why}", "leave it out: exclude=", name)
     rendered = {
-        name: settings_by_agent(render(tuning, known))
-        for name, known in facts.items()
+        name: settings_by_agent(render(tuning, answer.data))
+        for name, answer in told.items()
         if not reasons[name]
     }
     asked = [host for host in subject.hosts if rendered.get(host.name)]
     what = {"tuning": tuning.name, "digest": tuning.digest}
     answers = subject.context.fleet.ask(
-        asked, "plan", lambda host: {**what, "settings": rendered[host.name]}
+        asked, "plan", lambda host: {**what, "settings": encoded(rendered[host.name])}
     )
     for answer in answers.values():
         yield from _refused_settings(tuning, answer)
@@ -154,7 +165,6 @@ def _refused_settings(tuning: Tuning, answer: HostResult) -> Iterable[Finding]:
     if answer.failed:
         yield Finding(f"cannot be asked: {answer.error}", "mend it, or exclude=", answer.host)
         return
-    for row in answer.settings:
-        if row["status"] == "unsupported" and not tuning.setting_of(row["id"]).optional:
-            why = row.get("reason") or "unsupported"
-            yield Finding(f"{row['id']}: {why}", "mend that, or exclude=", answer.host)
+    for row in answer.read(SeenSettings).settings:
+        if row.status == "unsupported" and not tuning.setting_of(row.id).optional:
+            yield Finding(f"{row.id}: {row.why}", "mend that, or exclude=", answer.host)

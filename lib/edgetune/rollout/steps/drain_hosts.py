@@ -6,12 +6,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from edgetune.documents.batch import SETTLED_STEPS, UNTOUCHED_STEPS, Batch, Wait
 from edgetune.errors import DrainError, RefusedError
 from edgetune.rollout.context import Context
-from edgetune.rollout.drain import POLL, drain_report, known_servers
+from edgetune.rollout.drain import POLL, DrainResult, drain_report, known_servers
 from edgetune.rollout.in_service import hosts_in_service, put_back, serves, state_of
 from edgetune.rollout.lease import Rollout, open_rollout
 from edgetune.rollout.order import has_live_left, retry_after
@@ -31,7 +30,7 @@ _SOON, _PAUSED = (15, 60), (60, 60)
 _LONG = 3600
 
 
-def drain_hosts(context: Context, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+def drain_hosts(context: Context, rollout: str, epoch: int, batch: int) -> DrainResult:
     """Begin to drain the hosts of a batch, and see for a moment whether that is over.
 
     A drain that takes longer is for ``check_drained`` to await.
@@ -47,7 +46,7 @@ def drain_hosts(context: Context, rollout: str, epoch: int, batch: int) -> dict[
     return told
 
 
-def begin_drain(context: Context, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+def begin_drain(context: Context, rollout: str, epoch: int, batch: int) -> DrainResult:
     """Begin to drain the hosts of a batch, once the PoP has room for it.
 
     What each server was before is written down first, and only once: a second run never takes
@@ -145,7 +144,7 @@ def _may_wait(work: Batch) -> bool:
     return work.batch_type != "restore" and bool(work.at("planned")) and not begun
 
 
-def _waits(opened: Rollout, work: Batch, held: _Held, waiting: int) -> dict[str, Any]:
+def _waits(opened: Rollout, work: Batch, held: _Held, waiting: int) -> DrainResult:
     """Have it called again, and write down what it waits for."""
     before = work.wait
     same = before is not None and before.until == held.until
@@ -167,7 +166,7 @@ def _waits(opened: Rollout, work: Batch, held: _Held, waiting: int) -> dict[str,
     }
 
 
-def _began(opened: Rollout, work: Batch, message: str) -> dict[str, Any]:
+def _began(opened: Rollout, work: Batch, message: str) -> DrainResult:
     if work.wait:
         work.wait = None
         opened.save_batch(work)

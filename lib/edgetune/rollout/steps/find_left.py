@@ -3,13 +3,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 from edgetune.rollout.context import Context
 from edgetune.rollout.heads import all_heads
 
 
-def find_left(context: Context, execution: str) -> dict[str, Any]:
+class LeftResult(TypedDict):
+    """The rollout that was left, or an empty text."""
+
+    rollout: str
+    message: str
+
+
+def find_left(context: Context, execution: str) -> LeftResult:
     """The rollout that an execution carried on last and did not finish; changes nothing.
 
     ``rollout`` is its id, or empty where that execution left nothing.

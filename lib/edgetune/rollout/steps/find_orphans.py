@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TypedDict
 
 from edgetune.documents.head import ENDED, Head
 from edgetune.errors import EdgetuneError, StoreError
@@ -18,7 +18,16 @@ from edgetune.rollout.orphans import is_orphaned
 from edgetune.rollout.unreadable import keeping_their_pop, unreadable_text
 
 
-def find_orphans(context: Context) -> dict[str, Any]:
+class OrphansResult(TypedDict):
+    """Ids of rollouts without an owner and of executions that were ended, and damaged records."""
+
+    ids: list[str]
+    unreadable: list[str]
+    ended: list[str]
+    message: str
+
+
+def find_orphans(context: Context) -> OrphansResult:
     """The rollouts that nobody carries on, the ones that waited longest first.
 
     Executions of the pack that are dead or lost are ended in StackStorm, where a policy would count
@@ -58,6 +67,6 @@ def _end_dead(context: Context, heads: Mapping[str, Head]) -> list[str]:
     return ended
 
 
-def _is_of_its_epoch(parameters: Mapping[str, Any], heads: Mapping[str, Head]) -> bool:
-    head = heads.get(parameters.get("rollout", ""))
+def _is_of_its_epoch(parameters: Mapping[str, object], heads: Mapping[str, Head]) -> bool:
+    head = heads.get(str(parameters.get("rollout")))
     return head is not None and head.state not in ENDED and head.epoch == parameters.get("epoch")

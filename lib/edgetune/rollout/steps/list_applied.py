@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 from edgetune.errors import RefusedError
 from edgetune.rollout.context import Context
@@ -11,7 +11,14 @@ from edgetune.rollout.heads import all_heads
 from edgetune.rollout.other_rollouts import refuse_unfinished
 
 
-def list_applied(context: Context, pop: str, tuning: str) -> dict[str, Any]:
+class AppliedResult(TypedDict):
+    """Ids of rollouts, newest first."""
+
+    rollouts: list[str]
+    message: str
+
+
+def list_applied(context: Context, pop: str, tuning: str) -> AppliedResult:
     """The complete rollouts of a tuning on a PoP, newest first; touches nothing.
 
     There are none, and the message says why, while any rollout is under way there: it holds the

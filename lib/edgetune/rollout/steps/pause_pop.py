@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from edgetune.errors import InputError
 from edgetune.rollout.context import Context
 from edgetune.rollout.pause import (
     CAUSES,
     Pause,
+    PauseResult,
     causes_text,
     pause_answer,
     pauses_of,
@@ -21,7 +21,7 @@ from edgetune.rollout.pause import (
 
 def pause_pop(
     context: Context, pop: str, cause: str = "asked", reason: str = "", requested_by: str = ""
-) -> dict[str, Any]:
+) -> PauseResult:
     """Let nothing more begin on a PoP for this cause; a second time changes nothing."""
     if cause not in CAUSES:
         raise InputError("parameter", "cause", f"{cause!r} is none of {', '.join(CAUSES)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, TypedDict
 
 from edgetune.documents.plan import Options, Plan
 from edgetune.errors import InputError, RefusedError
@@ -19,13 +19,28 @@ from edgetune.rollout.preflight import Finding
 from edgetune.rollout.record import load_plan, save_plan
 
 
+class PlanResult(TypedDict):
+    """A plan in short; ``plan`` is its digest, ``seconds`` how long it takes."""
+
+    plan: str
+    pop: str
+    tuning: str
+    disruption: str
+    test: list[str]
+    control: list[str]
+    batches: int
+    seconds: float
+    message: str
+    text: str
+
+
 def plan_rollout(
     context: Context,
     pop: str = "",
     tuning: str = "",
     plan: str = "",
     **options: Any,
-) -> dict[str, Any]:
+) -> PlanResult:
     """What ``tuning`` would do to ``pop``; touches nothing, keeps the plan under its digest.
 
     ``options`` are those of ``Options``, as a person gives them.
@@ -41,14 +56,14 @@ def plan_rollout(
         made, notes = plan_and_notes(context, pop, tuning, replace(chosen, seed=seed))
     save_plan(context, made)
     split = made.groups
-    counts = f"{len(split['test'])} test and {len(split['control'])} control hosts"
+    counts = f"{len(split.test)} test and {len(split.control)} control hosts"
     return {
         "plan": made.digest,
         "pop": made.pop,
         "tuning": made.tuning.name,
         "disruption": made.disruption,
-        "test": split["test"],
-        "control": split["control"],
+        "test": split.test,
+        "control": split.control,
         "batches": len(made.every_batch),
         "seconds": made.seconds,
         "message": f"{made.digest}: {counts}, {made.disruption}",

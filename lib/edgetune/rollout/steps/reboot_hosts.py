@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from edgetune.documents.batch import Batch
 from edgetune.rollout.bios import disturbed
 from edgetune.rollout.context import Context
@@ -14,6 +12,7 @@ from edgetune.rollout.lease import open_rollout
 from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.record import Record
 from edgetune.rollout.restart import LOOK, TIMEOUT
+from edgetune.rollout.results import BatchResult
 from edgetune.rollout.reverts import expect_revert
 
 # A boot is looked at first after this much of what the shortest one took before, which was seen a
@@ -23,7 +22,14 @@ _SHORTER, _A_TASK = 0.8, 3.0
 _NO = ("refused", "failed", "bad_request")
 
 
-def reboot_hosts(context: Context, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+class RebootResult(BatchResult):
+    """In ``retry_after`` seconds the first host may be back."""
+
+    next: str
+    retry_after: int
+
+
+def reboot_hosts(context: Context, rollout: str, epoch: int, batch: int) -> RebootResult:
     """Reboot the hosts that need it; the boot_id they have now is written down first.
 
     With a BIOS to look after, none in which a change of somebody else has come to be pending.

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 from edgetune import steady_clock
 from edgetune.documents.head import ENDED
@@ -13,7 +13,14 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.lease import as_owner
 
 
-def release_claim(context: Context, rollout: str, epoch: int) -> dict[str, Any]:
+class ReleasedResult(TypedDict):
+    """Whether the claim was this epoch's."""
+
+    released: bool
+    message: str
+
+
+def release_claim(context: Context, rollout: str, epoch: int) -> ReleasedResult:
     """Give the PoP back; RefusedError while the rollout is under way or held."""
     opened = as_owner(context, rollout)
     if opened.head.state not in ENDED:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any
+from typing import TypedDict
 
 from edgetune import CAMPAIGN_SCHEMA
 from edgetune.errors import InputError, RefusedError
@@ -15,9 +15,18 @@ from edgetune.rollout.unreadable import release_key
 from edgetune.sanitize import command
 
 
+class GivenUpResult(TypedDict):
+    """The record that was given up, and ``why`` it cannot be read."""
+
+    rollout: str
+    pop: str
+    why: str
+    message: str
+
+
 def release_record(
     context: Context, rollout: str, reason: str = "", requested_by: str = ""
-) -> dict[str, Any]:
+) -> GivenUpResult:
     """Give up a record that cannot be read, so that rollouts begin on its PoP again.
 
     The text stays where it is. Another text under the same key is judged anew. InputError if there

@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from edgetune.config import Config
 from edgetune.documents.baseline import Baseline
@@ -34,7 +34,16 @@ _SAMPLES = 3
 """How many a slot has at least: some come late."""
 
 
-def report_rollout(context: Context, rollout: str) -> dict[str, Any]:
+class ReportResult(TypedDict):
+    """Where the page is; ``url`` may be empty."""
+
+    rollout: str
+    path: str
+    url: str
+    message: str
+
+
+def report_rollout(context: Context, rollout: str) -> ReportResult:
     """Write one page of HTML about a rollout, over an earlier one; changes nothing else.
 
     InputError: there is no such rollout, or ``report_dir`` of the configuration does not permit
@@ -140,7 +149,7 @@ def _window(
     plan, start = opened.plan, opened.head.baseline[0]
     interval = plan.options.interval
     slot = interval * max(_SAMPLES, math.ceil((until - start) / interval / _SLOTS))
-    hosts = [host for group in plan.groups.values() for host in group]
+    hosts = plan.groups.hosts
     exposures = baseline.exposures if baseline else {}
     try:
         samples = _samples(opened, start, until, slot)

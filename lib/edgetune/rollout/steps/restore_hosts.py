@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from edgetune import steady_clock
 from edgetune.documents.batch import Batch
+from edgetune.documents.host import WayBack
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host
 from edgetune.rollout.change import (
+    ChangeResult,
     by_agent,
     change_report,
     is_same,
@@ -26,6 +27,7 @@ from edgetune.rollout.hosts import ask_hosts
 from edgetune.rollout.lease import Rollout, open_rollout
 from edgetune.rollout.order import after_change, retry_after
 from edgetune.rollout.record import Record
+from edgetune.rollout.results import WaitingResult
 from edgetune.rollout.reverts import APPLY_TIMEOUT, waiting_text, waits_for_revert
 from edgetune.vocabulary.kinds import KINDS
 
@@ -33,9 +35,13 @@ from edgetune.vocabulary.kinds import KINDS
 _LOOK = (5, 15)
 
 
+class RestoreResult(ChangeResult, WaitingResult):
+    """By host what it took back; ``waiting`` hosts may yet do so by themselves."""
+
+
 def restore_hosts(
     context: Context, rollout: str, epoch: int, batch: int, live: bool = False
-) -> dict[str, Any]:
+) -> RestoreResult:
     """Take the tuning back on the hosts of a batch, from each host's own journal.
 
     With ``live`` only what a host can take back while it serves: the rest of the batch waits.
@@ -86,21 +92,25 @@ def _foresee(opened: Record, work: Batch, names: Sequence[str]) -> dict[str, Hos
     answers = opened.context.fleet.ask(
         hosts, "verify", lambda host: settings_request(opened, host), patience=patience
     )
-    told = {name: answer.data["way_back"] for name, answer in answers.items() if not answer.failed}
-    for name, way_back in told.items():
+    told = {name: answer for name, answer in answers.items() if not answer.failed}
+    for name, answer in told.items():
         seen, goes_back_to = settings_before(opened, name), work.hosts[name].goes_back_to
         goes_back_to.update(
-            {own: led for own, led in way_back.items() if not is_same(led, seen.get(own))}
+            {
+                own: led
+                for own, led in answer.read(WayBack).way_back.items()
+                if not is_same(led, seen.get(own))
+            }
         )
     return {name: answer for name, answer in answers.items() if answer.failed}
 
 
-def _restore_live(opened: Rollout, work: Batch) -> dict[str, Any]:
+def _restore_live(opened: Rollout, work: Batch) -> RestoreResult:
     names = [name for name in work.at("planned") if not work.hosts[name].live_back]
 
-    def request(host: Host) -> dict[str, Any]:
+    def request(host: Host) -> dict[str, object]:
         settings = opened.plan.profile_of(host.name).settings
-        live = [s["id"] for s in settings if KINDS[s["kind"]].disruption == "live"]
+        live = [own.id for own in settings if KINDS[own.kind].disruption == "live"]
         return {"tuning": opened.head.tuning, "rollout": opened.head.id, "live": live}
 
     answers = ask_hosts(opened, names, "restore", request, APPLY_TIMEOUT)
@@ -112,7 +122,7 @@ def _restore_live(opened: Rollout, work: Batch) -> dict[str, Any]:
     return {**report, "waiting": 0, "next": "drain_hosts", "retry_after": 0}
 
 
-def _restore_request(opened: Record, work: Batch, host: Host) -> dict[str, Any]:
+def _restore_request(opened: Record, work: Batch, host: Host) -> dict[str, object]:
     return {
         "rollout": opened.head.id,
         "drained": was_drained(opened, work, host),

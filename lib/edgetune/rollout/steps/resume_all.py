@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any
+from typing import TypedDict
 
 from edgetune.errors import RefusedError
 from edgetune.rollout.context import Context
@@ -13,7 +13,14 @@ from edgetune.rollout.kill_switch import STOP_KEY, keep_permit, stopped_by
 _TRIES = 3
 
 
-def resume_all(context: Context, requested_by: str = "") -> dict[str, Any]:
+class StoppedResult(TypedDict):
+    """Whether everything is stopped now."""
+
+    stopped: bool
+    message: str
+
+
+def resume_all(context: Context, requested_by: str = "") -> StoppedResult:
     """Permit changes again; what was stopped is carried on by ``recover_orphans``.
 
     RefusedError if somebody stops everything at the same moment.

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from edgetune.errors import InputError
 from edgetune.rollout.context import Context
 from edgetune.rollout.pause import (
     CAUSES,
     Pause,
+    PauseResult,
     all_pauses,
     causes_text,
     pause_answer,
@@ -19,9 +19,7 @@ from edgetune.rollout.pause import (
 )
 
 
-def resume_pop(
-    context: Context, pop: str, cause: str = "", requested_by: str = ""
-) -> dict[str, Any]:
+def resume_pop(context: Context, pop: str, cause: str = "", requested_by: str = "") -> PauseResult:
     """Lift a pause of this cause, or every one of a PoP; a second time changes nothing."""
     if cause and cause not in CAUSES:
         raise InputError("parameter", "cause", f"{cause!r} is none of {', '.join(CAUSES)}")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import asdict
-from typing import Any
+from typing import TypedDict
 
 from edgetune.documents.batch import Batch
 from edgetune.documents.head import CHANGES_HOSTS, ENDED, FORWARD, Head
@@ -27,6 +27,33 @@ from edgetune.sanitize import command, one_line
 _RECENT = 900.0
 
 
+class RolloutRow(TypedDict):
+    """A rollout in short; ``orphan_notice`` and ``waits`` are sentences, or empty."""
+
+    rollout: str
+    pop: str
+    tuning: str
+    state: str
+    channel: str
+    owner: str
+    verdict: str
+    ratio: float | None
+    quarantined: dict[str, dict[str, object]]
+    orphan_notice: str
+    waits: str
+
+
+class StatusResult(TypedDict):
+    """Rollouts, their ids in turn, and the records that cannot be read."""
+
+    rollouts: list[RolloutRow]
+    ids: list[str]
+    unreadable: list[str]
+    color: str
+    message: str
+    text: str
+
+
 def rollout_status(
     context: Context,
     rollout: str = "",
@@ -35,7 +62,7 @@ def rollout_status(
     host: str = "",
     orphaned: bool = False,
     ended: Sequence[str] = (),
-) -> dict[str, Any]:
+) -> StatusResult:
     """How rollouts stand: one, those of a PoP, those in a state, or all.
 
     Those come first that have no owner, with the hosts that are out of service and the commands
@@ -78,12 +105,7 @@ def rollout_status(
     notices += _off(context, chosen)
     return {
         "rollouts": [
-            {
-                **_short(head),
-                "orphan_notice": left.get(head.id, ""),
-                "waits": waits.get(head.id, ""),
-            }
-            for head in chosen
+            _short(head, left.get(head.id, ""), waits.get(head.id, "")) for head in chosen
         ],
         "ids": [head.id for head in (_in_turn(context, chosen) if state else chosen)],
         "color": color_of(shown.state, _verdict(shown)) if shown else "",
@@ -193,7 +215,7 @@ def _drift(context: Context, head: Head) -> str:
     return f"\n  settings that have drifted: {', '.join(hosts)}; {says}"
 
 
-def _short(head: Head) -> dict[str, Any]:
+def _short(head: Head, orphan_notice: str, waits: str) -> RolloutRow:
     return {
         "rollout": head.id,
         "pop": head.pop,
@@ -204,6 +226,8 @@ def _short(head: Head) -> dict[str, Any]:
         "verdict": _verdict(head),
         "ratio": head.verdict.ratio if head.verdict else None,
         "quarantined": {host: asdict(why) for host, why in head.quarantined.items()},
+        "orphan_notice": orphan_notice,
+        "waits": waits,
     }
 
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
-from typing import Any
 
 from edgetune.errors import FencedError
 from edgetune.rollout.automation import SAMPLED_EVERY
 from edgetune.rollout.context import Context
 from edgetune.rollout.lease import Rollout, as_owner, open_rollout
 from edgetune.rollout.record import Record
-from edgetune.rollout.sampling import Found, pops_under_way, sample_pops, sampled_by_rule
+from edgetune.rollout.sampling import (
+    Found,
+    SampleResult,
+    pops_under_way,
+    sample_pops,
+    sampled_by_rule,
+)
 from edgetune.rollout.soak import Soak
 
-_BY_RULE: Mapping[str, Any] = {
+_BY_RULE: SampleResult = {
     "samples": 0,
     "missing": [],
     "errors": {},
@@ -27,9 +31,16 @@ _BY_RULE: Mapping[str, Any] = {
 _A_WHILE = 15.0
 
 
+class SampledResult(SampleResult):
+    """Whether something is ``due``, and in how many seconds the next sample is."""
+
+    due: bool
+    retry_after: int
+
+
 def sample_hosts(
     context: Context, pop: str = "", rollout: str = "", epoch: int = 0
-) -> dict[str, Any]:
+) -> SampledResult:
     """Take one sample of every host of a PoP, of a rollout's PoP, or of all with a rollout.
 
     Of a rollout, as many as its interval asks for in a while; none where the rule sample_running

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from edgetune.rollout.context import Context
 from edgetune.rollout.heartbeat import Heartbeat
-from edgetune.rollout.sampling import pops_under_way, sample_pops, sampled_by_rule
+from edgetune.rollout.sampling import SampleResult, pops_under_way, sample_pops, sampled_by_rule
 
 
-def sample_running(context: Context) -> dict[str, Any]:
+def sample_running(context: Context) -> SampleResult:
     """Take one sample of every host of every PoP with a rollout under way, and say so by PoP."""
     began, pops = time.time(), pops_under_way(context)
     found = sample_pops(context, pops)

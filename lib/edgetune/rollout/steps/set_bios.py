@@ -8,10 +8,12 @@ asked what is current and pending first.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from edgetune import steady_clock
 from edgetune.documents.batch import Batch
+from edgetune.documents.bmc import BiosPlan, BiosSet
+from edgetune.documents.reading import encoded
+from edgetune.documents.settings import SettingRow
 from edgetune.errors import RefusedError
 from edgetune.hosts.result import HostResult
 from edgetune.plan import settings_by_bmc
@@ -25,12 +27,13 @@ from edgetune.rollout.lease import Rollout, open_rollout
 from edgetune.rollout.order import after_bios, retry_after
 from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.record import Record
+from edgetune.rollout.results import WaitingResult
 
 # Seconds between two tries with a BMC that is busy.
 _LOOK = (5, 60)
 
 
-def set_bios(context: Context, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+def set_bios(context: Context, rollout: str, epoch: int, batch: int) -> WaitingResult:
     """Let the BIOS of drained hosts come up as wanted, or as before, at their next boot.
 
     What was there is written down first. A control host is only looked at: a reboot would bring
@@ -104,8 +107,9 @@ def _begin(
         if name in failed:
             continue
         try:
-            _refuse_unlike_plan(opened, name, answer)
-            journals[name].begin(answer.data["system"], _entry(opened, answer.data))
+            found = answer.read(BiosPlan)
+            _refuse_unlike_plan(opened, name, found.settings)
+            journals[name].begin(found.system, _entry(opened, found))
         except RefusedError as error:
             failed[name] = HostResult(name, error=str(error), reason="refused")
         else:
@@ -113,34 +117,35 @@ def _begin(
     return failed
 
 
-def _entry(opened: Record, found: Mapping[str, Any]) -> Entry:
+def _entry(opened: Record, found: BiosPlan) -> Entry:
     # What is as wanted already is held as well: a tuning below it may be taken back.
     changes = {
-        attribute: Change(values["current"], values["wanted"])
-        for row in found["settings"]
-        for attribute, values in row["attributes"].items()
+        attribute: Change(values.current, values.wanted)
+        for row in found.settings
+        for attribute, values in (row.attributes or {}).items()
     }
     return Entry(
         tuning=opened.head.tuning,
         digest=opened.plan.tuning.digest,
         rollout=opened.head.id,
-        bios_version=found["bios_version"],
-        snapshot=dict(found["attributes"]),
+        bios_version=found.bios_version,
+        snapshot=found.attributes,
         changes=changes,
     )
 
 
-def _looking(opened: Record, host: str) -> dict[str, Any]:
-    return {"settings": settings_by_bmc(opened.plan.profile_of(host).settings), "ours": {}}
+def _looking(opened: Record, host: str) -> dict[str, object]:
+    settings = settings_by_bmc(opened.plan.profile_of(host).settings)
+    return {"settings": encoded(settings), "ours": {}}
 
 
-def _refuse_unlike_plan(opened: Record, host: str, answer: HostResult) -> None:
-    planned = {row["id"]: row for row in opened.plan.profile_of(host).before}
+def _refuse_unlike_plan(opened: Record, host: str, rows: Sequence[SettingRow]) -> None:
+    planned = {row.id: row for row in opened.plan.profile_of(host).before}
+    pairs = [(planned[row.id], row) for row in rows]
     wrong = [
-        f"{row['id']} {was_and_is_text(planned[row['id']], row)}"
-        for row in answer.settings
-        if any(row[part] != planned[row["id"]][part] for part in ("runtime", "persistent"))
-        or row["attributes"] != planned[row["id"]]["attributes"]
+        f"{row.id} {was_and_is_text(was.standing, row.standing)}"
+        for was, row in pairs
+        if (was.standing, was.attributes) != (row.standing, row.attributes)
     ]
     if wrong:
         raise RefusedError(f"not as the plan saw it: {'; '.join(wrong)}")
@@ -157,8 +162,9 @@ def _set(
     answers = ask_bmcs(opened, asked, "set", lambda host: vars(targets[host.name]))
     for name, answer in answers.items():
         entry = journals[name].of(opened.head.id)
-        if entry and not answer.failed and answer.data["job"] != entry.job:
-            entry.job = answer.data["job"]
+        job = "" if answer.failed else answer.read(BiosSet).job
+        if entry and not answer.failed and job != entry.job:
+            entry.job = job
             save_owned(opened, journals[name])
     return {**{name: HostResult(name) for name in names}, **answers}
 
@@ -168,7 +174,7 @@ def _noted(opened: Rollout, work: Batch, name: str, answer: HostResult) -> bool:
     host = work.hosts[name]
     if not answer.failed:
         host.bios = "set"
-        host.reboot = host.reboot or bool(answer.data.get("boot"))
+        host.reboot = host.reboot or answer.read(BiosSet).boot
         return False
     # Whoever takes it over has that time again.
     since = max(host.bios_at, opened.head.taken_over)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TypedDict
 
 from edgetune.documents.head import FORWARD, Head
 from edgetune.documents.plan import LEAST_SAMPLES
@@ -20,9 +20,26 @@ from edgetune.rollout.quarantine import in_service_still, look_at_quarantined
 from edgetune.rollout.record import Record
 
 
+class StateResult(TypedDict):
+    """The state entered, and its batches from ``first_batch`` to before ``end_batch``.
+
+    It ends by itself at ``until`` (epoch seconds). ``quarantined`` has the reason of each host.
+    """
+
+    rollout: str
+    state: str
+    epoch: int
+    first_batch: int
+    end_batch: int
+    until: float
+    quarantined: dict[str, str]
+    channel: str
+    message: str
+
+
 def set_rollout_state(
     context: Context, rollout: str, epoch: int, state: str, owner: str = "", requested_by: str = ""
-) -> dict[str, Any]:
+) -> StateResult:
     """Move a rollout into ``state`` under a new epoch, and say which batches that means.
 
     Of two callers with the same epoch one wins, the other gets FencedError. Entering the present

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 from edgetune.report.chat import color_of
 from edgetune.report.text import verdict_text
@@ -11,7 +11,17 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.record import read_rollout
 
 
-def show_verdict(context: Context, rollout: str) -> dict[str, Any]:
+class VerdictResult(TypedDict):
+    """The newest verdict of a rollout, and the colour in chat that says how it does."""
+
+    rollout: str
+    verdict: str
+    color: str
+    message: str
+    text: str
+
+
+def show_verdict(context: Context, rollout: str) -> VerdictResult:
     """The verdict of a rollout's newest look with its numbers; takes no look, changes nothing.
 
     InputError if there is no such rollout, RefusedError if its look cannot be read.

@@ -3,14 +3,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 from edgetune.rollout.context import Context
 from edgetune.rollout.kill_switch import STOP_KEY, take_permit_away
 from edgetune.sanitize import command
 
 
-def stop_all(context: Context, requested_by: str = "", reason: str = "") -> dict[str, Any]:
+class StoppedResult(TypedDict):
+    """Whether everything is stopped now."""
+
+    stopped: bool
+    message: str
+
+
+def stop_all(context: Context, requested_by: str = "", reason: str = "") -> StoppedResult:
     """Let nothing be changed any more, on any PoP, until ``resume_all``."""
     why = f"stopped by {requested_by or 'unknown'}" + (f": {reason}" if reason else "")
     context.store.put(STOP_KEY, why)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 from edgetune import steady_clock
 from edgetune.documents.head import CHANGES_HOSTS, ENDED, Head
@@ -11,6 +11,23 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.orphans import is_orphaned
 from edgetune.rollout.other_rollouts import largest_epoch, refuse_unfinished
+from edgetune.rollout.record import read_rollout
+
+
+class _Refused(TypedDict):
+    """A rollout that is left alone: ``claimed`` is False."""
+
+    claimed: bool
+    message: str
+
+
+class TakenResult(_Refused, total=False):
+    """A rollout under a new ``epoch``; without one it was left alone."""
+
+    rollout: str
+    epoch: int
+    state: str
+    wait: bool
 
 
 def take_over_rollout(
@@ -24,7 +41,7 @@ def take_over_rollout(
     unfinished_only: bool = False,
     orphaned: bool = False,
     execution: str = "",
-) -> dict[str, Any]:
+) -> TakenResult:
     """Take a rollout over under a new epoch; ``claimed`` is False where it is left alone.
 
     With ``epoch`` it is taken over only from that epoch, else FencedError: a workflow takes nothing
@@ -36,27 +53,11 @@ def take_over_rollout(
     as it could only be taken back; with ``orphaned`` one that has a living owner; with
     ``execution`` one that another execution carries on by now.
     """
-    taken = as_owner(context, rollout)
-    why = _why_left_alone(context, taken.head, unfinished_only, orphaned, execution)
+    head = read_rollout(context, rollout).head
+    why = _why_left_alone(context, head, unfinished_only, orphaned, execution)
     if why:
         return {"claimed": False, "message": f"rollout {rollout} {why}"}
-    refuse_unfinished(context, taken.head.pop, but=rollout)
-    claim = context.claims.take(
-        taken.head.pop,
-        rollout,
-        context.config.claim_ttl,
-        after=epoch or None,
-        above=largest_epoch(context, taken.head.pop),
-    )
-    taken = as_owner(context, rollout)
-    head = taken.head
-    head.epoch, head.owner = claim.epoch, owner
-    head.wait = head.wait or wait
-    head.channel = head.channel or channel
-    if head.state in CHANGES_HOSTS:
-        head.taken_over = steady_clock.now()
-    head.note(requested_by, f"taken over, epoch {claim.epoch}")
-    taken.save()
+    head = take_over(context, head, epoch, owner, requested_by, wait, channel)
     return {
         "claimed": True,
         "rollout": rollout,
@@ -65,6 +66,36 @@ def take_over_rollout(
         "wait": head.wait,
         "message": f"{rollout} holds {head.pop}, epoch {head.epoch}",
     }
+
+
+def take_over(
+    context: Context,
+    head: Head,
+    epoch: int = 0,
+    owner: str = "",
+    requested_by: str = "",
+    wait: bool = False,
+    channel: str = "",
+) -> Head:
+    """The same for a rollout that is not left alone: its head under the new epoch."""
+    refuse_unfinished(context, head.pop, but=head.id)
+    claim = context.claims.take(
+        head.pop,
+        head.id,
+        context.config.claim_ttl,
+        after=epoch or None,
+        above=largest_epoch(context, head.pop),
+    )
+    taken = as_owner(context, head.id)
+    head = taken.head
+    head.epoch, head.owner = claim.epoch, owner
+    head.wait = head.wait or wait
+    head.channel = head.channel or channel
+    if head.state in CHANGES_HOSTS:
+        head.taken_over = steady_clock.now()
+    head.note(requested_by, f"taken over, epoch {claim.epoch}")
+    taken.save()
+    return head
 
 
 def _why_left_alone(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from edgetune.documents.batch import Batch
 from edgetune.rollout.context import Context
@@ -13,13 +12,21 @@ from edgetune.rollout.drain import POLL
 from edgetune.rollout.in_service import ADMITTED, put_back
 from edgetune.rollout.lease import Rollout, open_rollout
 from edgetune.rollout.quarantine import fail_host, take_out_quarantined
+from edgetune.rollout.results import BatchResult
 from edgetune.traffic import DrainDriver, Server
 
 # For so long a server is looked at until its absence is believed, in seconds.
 _SURE = 5.0
 
 
-def undrain_hosts(context: Context, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+class UndrainResult(BatchResult):
+    """The hosts that serve again are ``done``."""
+
+    done: list[str]
+    next: str
+
+
+def undrain_hosts(context: Context, rollout: str, epoch: int, batch: int) -> UndrainResult:
     """Give verified hosts their previous state back and wait until they serve again.
 
     In a rollback it is the batch's last step in the load balancer: hosts that were quarantined

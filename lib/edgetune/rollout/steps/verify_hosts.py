@@ -5,19 +5,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from edgetune.documents.batch import Batch
+from edgetune.documents.host import ProvenSettings, SeenSettings
+from edgetune.documents.settings import Standing, standings
 from edgetune.hosts.result import HostResult
 from edgetune.report.text import was_and_is_text
 from edgetune.rollout.bios import forget, settled
 from edgetune.rollout.change import (
+    ChangeResult,
     by_agent,
     is_same,
     reach,
     settings_before,
     settings_request,
-    values_of,
     write_answers,
 )
 from edgetune.rollout.context import Context
@@ -30,7 +31,13 @@ from edgetune.rollout.readiness import set_ready
 from edgetune.rollout.record import Record
 
 
-def verify_hosts(context: Context, rollout: str, epoch: int, batch: int) -> dict[str, Any]:
+class VerifiedResult(ChangeResult):
+    """The batch goes on at the task ``next``."""
+
+    next: str
+
+
+def verify_hosts(context: Context, rollout: str, epoch: int, batch: int) -> VerifiedResult:
     """Prove over new connections that hosts are as they should be and that their service answers.
 
     So is their BIOS, where the tuning has to do with it. Changed hosts are confirmed by it: a
@@ -106,14 +113,17 @@ def _confirm(opened: Rollout, names: Sequence[str]) -> dict[str, HostResult]:
 
 
 def _not_verified(answer: HostResult) -> HostResult | None:
-    if answer.failed or answer.data.get("confirmed"):
+    if answer.failed:
+        return None
+    told = answer.read(ProvenSettings)
+    if told.confirmed:
         return None
     wrong = [
-        f"{row['id']} is {row.get('runtime')}, stored {row.get('persistent')}: {row.get('reason')}"
-        for row in answer.settings
-        if not row.get("ok")
+        f"{row.id} is {row.runtime}, stored {row.persistent}: {row.reason}"
+        for row in told.settings
+        if not row.ok
     ]
-    error = "; ".join(wrong) or f"its change is {answer.data.get('state')}"
+    error = "; ".join(wrong) or f"its change is {told.state}"
     return HostResult(answer.host, error=f"not verified: {error}", reason="failed")
 
 
@@ -125,18 +135,16 @@ def _compare_with_before(
     answers = opened.context.fleet.ask(
         hosts, "plan", lambda host: settings_request(opened, host), patience=patience
     )
-    before = {
+    before: dict[str, dict[str, Standing | None]] = {
         name: {**settings_before(opened, name), **work.hosts[name].goes_back_to} for name in names
     }
     return {name: _not_as(before[name], answer) or answer for name, answer in answers.items()}
 
 
-def _not_as(
-    before: Mapping[str, Mapping[str, Any] | None], answer: HostResult
-) -> HostResult | None:
+def _not_as(before: Mapping[str, Standing | None], answer: HostResult) -> HostResult | None:
     if answer.failed:
         return None
-    now = values_of(answer.settings)
+    now = standings(answer.read(SeenSettings).settings)
     wrong = [
         f"{name} {was_and_is_text(was, now.get(name))}"
         for name, was in before.items()

@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from edgetune.rollout.bios_drift import bios_drift
 from edgetune.rollout.context import Context
 from edgetune.rollout.heads import all_heads
-from edgetune.rollout.sampling import pops_under_way, sample_pops
+from edgetune.rollout.sampling import SampleResult, pops_under_way, sample_pops
 
 
-def watch_drift(context: Context) -> dict[str, Any]:
+def watch_drift(context: Context) -> SampleResult:
     """Take one sample of every host of the other PoPs on which a tuning stands."""
     pops = _pops_standing(context)
     found = sample_pops(context, pops)

@@ -20,7 +20,7 @@ KIND = Kind(
         )
     },
     value=Text(LINE),
-    touches=lambda target: [f"bios {target['attribute']}"],
+    touches=lambda target: [f"bios {attribute_of(target)}"],
     disruption="reboot",
     order=10,
     ordered=False,

@@ -19,12 +19,16 @@ BOUNDS = {
 
 def key_of(target: Target) -> str:
     """The name of the kernel parameter."""
-    return f"vm.{target['parameter']}"
+    return f"vm.{_name(target)}"
+
+
+def _name(target: Target) -> str:
+    return target["parameter"]
 
 
 def tidy(target: Target, value: Value) -> Value:
     """A number within the bounds of its parameter."""
-    return str(BOUNDS[target["parameter"]].of_text(str(value)))
+    return str(BOUNDS[_name(target)].of_text(str(value)))
 
 
 KIND = Kind(

@@ -15,9 +15,14 @@ COUPLED = (
 """Parameters of which one becomes zero when the other is set; zero itself cannot be written."""
 
 
+def key_of(target: Target) -> str:
+    """The name of the parameter, with dots or slashes."""
+    return target["key"]
+
+
 def parameters(target: Target) -> List[str]:
     """The files of the parameter, and of the one that is coupled to it."""
-    path = sysctl_path(target["key"])
+    path = sysctl_path(key_of(target))
     pair = next((pair for pair in COUPLED if path in pair), (path,))
     return [parameter(own) for own in pair]
 

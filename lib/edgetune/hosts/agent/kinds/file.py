@@ -10,7 +10,7 @@ from edgetune.hosts.agent.journal import Journal
 from edgetune.hosts.agent.kinds.file_kept import FileKept
 from edgetune.hosts.agent.protocol import Refused, Unsupported
 from edgetune.vocabulary.contents import alike, described
-from edgetune.vocabulary.kinds.file import KIND, MOST_BYTES
+from edgetune.vocabulary.kinds.file import KIND, MOST_BYTES, path_of
 from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import Target, Value
 
@@ -25,7 +25,7 @@ class File(FileKept):
 
     def probe_stored(self, setting: Setting, tuning: str) -> None:
         """Unsupported when another file masks it."""
-        path = setting.target["path"]
+        path = path_of(setting.target)
         for other in _stronger(path):
             if self.host.exists(other):
                 raise Unsupported(f"{other} masks {path}")
@@ -45,7 +45,7 @@ class File(FileKept):
         return bool(now) and alike(now, wanted)
 
     def files(self, journal: Journal, settings: List[Setting]) -> Dict[str, str]:
-        return {setting.target["path"]: str(setting.value) for setting in settings}
+        return {path_of(setting.target): str(setting.value) for setting in settings}
 
     def reload(self) -> None:
         """Let systemd read its files anew: it may be one of them."""
@@ -53,7 +53,7 @@ class File(FileKept):
             self.host.run("systemctl", "daemon-reload")
 
     def _described(self, target: Target) -> Optional[str]:
-        path = target["path"]
+        path = path_of(target)
         _check_plain(self.host, path)
         try:
             data, status = self.host.kept(path)

@@ -6,7 +6,7 @@ from typing import List
 from edgetune.hosts.agent.kinds.hook_kept import HookKept
 from edgetune.hosts.agent.kinds.route_text import Route
 from edgetune.hosts.agent.protocol import Failed, Unsupported
-from edgetune.vocabulary.kinds.route_metric import KIND, destination
+from edgetune.vocabulary.kinds.route_metric import KIND, destination, family_of
 from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.values import Parts, Target, Value, chosen, parts
 
@@ -118,9 +118,9 @@ class RouteMetric(HookKept):
         except Failed as error:
             raise Unsupported(str(error)) from None
         if not text.strip():
-            raise Unsupported(f"the main table has no {target['family']} route {target['route']}")
+            raise Unsupported(f"the main table has no {family_of(target)} route {target['route']}")
         return [Route(line) for line in text.splitlines()]
 
     def _ip(self, target: Target, verb: str, words: List[str]) -> str:
-        family = {"inet": "-4", "inet6": "-6"}[target["family"]]
+        family = {"inet": "-4", "inet6": "-6"}[family_of(target)]
         return self.host.run("ip", family, "-d", "-o", "route", verb, *words)

@@ -60,7 +60,8 @@ class Indirection(NamedTuple):
 
 def indirection_of(found: Parts) -> Indirection:
     """That of what was read; KeyError without one."""
-    return Indirection(str(found["table"]), int(found["entries"]), int(found["rings"]))
+    table, entries, rings = (found[name] for name in ("table", "entries", "rings"))
+    return Indirection(str(table), int(entries), int(rings))
 
 
 def hashed_fields(text: str) -> str:

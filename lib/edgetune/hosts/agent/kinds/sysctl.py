@@ -11,7 +11,7 @@ from edgetune.hosts.agent.kinds.base import Handler, texts
 from edgetune.hosts.agent.kinds.drop_ins import drop_ins, header, later
 from edgetune.hosts.agent.kinds.min_free import MIN_FREE, refuse_unfit
 from edgetune.hosts.agent.protocol import Unsupported
-from edgetune.vocabulary.kinds.sysctl import KIND, parameters
+from edgetune.vocabulary.kinds.sysctl import KIND, key_of, parameters
 from edgetune.vocabulary.setting import Setting
 from edgetune.vocabulary.targets import parameter, sysctl_path
 from edgetune.vocabulary.values import Target, Value
@@ -29,7 +29,7 @@ class Sysctl(Handler):
     @classmethod
     def key(cls, target: Target) -> str:
         """Its name as in files of sysctl.d."""
-        return target["key"]
+        return key_of(target)
 
     def probe(self, setting: Setting) -> None:
         """Unsupported when it is read-only, as some are in a network namespace, or does not fit."""

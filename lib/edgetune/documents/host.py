@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a host's agent answers, as far as the controller itself reads it.
+
+Expressions of tunings may use more of its facts (see ``rendering``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from edgetune.documents.settings import ProofRow, SettingRow, Standing
+
+
+@dataclass(frozen=True)
+class Os:
+    """``id`` is that of os-release, empty if unknown."""
+
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class Cpus:
+    """Their ``vendor`` as in /proc/cpuinfo, and by number of each NUMA node its CPUs."""
+
+    count: int = 1
+    vendor: str | None = None
+    nodes: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Nic:
+    """A network interface."""
+
+    driver: str | None = None
+    up: bool = True
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What firmware tells of a machine; empty where it tells nothing."""
+
+    uuid: str = ""
+    serial: str = ""
+
+
+@dataclass(frozen=True)
+class Address:
+    """One of the addresses of a host's interfaces."""
+
+    address: str
+
+
+@dataclass(frozen=True)
+class AppliedTuning:
+    """A tuning that a host has a journal of: its ``state``, ``digest`` and rollout."""
+
+    state: str
+    digest: str
+    rollout: str
+
+
+@dataclass(frozen=True)
+class AgentState:
+    """``ready`` is False on a host that was drained and has not been verified since."""
+
+    ready: bool = True
+    tunings: dict[str, AppliedTuning] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """``addresses`` is None where the host cannot tell them, ``time`` what it takes for the
+    time; nobody has checked that.
+
+    ``unwritable`` are directories in which nothing can be kept, ``kexec_loaded`` says that its
+    next reboot may skip the firmware.
+    """
+
+    boot_id: str = ""
+    time: object = None
+    os: Os = Os()
+    kernel: str = ""
+    machine: Machine = Machine()
+    cpus: Cpus = Cpus()
+    nics: dict[str, Nic] = field(default_factory=dict)
+    addresses: list[Address] | None = None
+    unwritable: list[str] = field(default_factory=list)
+    kexec_loaded: bool = False
+    agent_state: AgentState = AgentState()
+
+    def applied(self, tuning: str) -> AppliedTuning | None:
+        """What stands there of a tuning."""
+        return self.agent_state.tunings.get(tuning)
+
+
+@dataclass(frozen=True)
+class Booted:
+    """In which boot a host answered; of any verb."""
+
+    boot_id: str
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """How many sessions a host counts; of ``ready`` and ``sessions``."""
+
+    sessions: int
+
+
+@dataclass(frozen=True)
+class Changed:
+    """Whether a host changed something, and a row of each setting; of ``apply`` and ``restore``."""
+
+    changed: bool = False
+    diff: list[dict[str, object]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class SeenSettings:
+    """What a host says of each setting to ``plan``."""
+
+    settings: list[SettingRow]
+
+
+@dataclass(frozen=True)
+class ProvenSettings:
+    """What a host says of each setting to ``confirm``, and in which ``state`` its journal is."""
+
+    confirmed: bool
+    state: str
+    settings: list[ProofRow]
+
+
+@dataclass(frozen=True)
+class WayBack:
+    """What taking a tuning back leads to, by id of each setting; of ``verify``. None where a tuning
+    that came later holds it."""
+
+    way_back: dict[str, Standing | None]
