@@ -27,7 +27,7 @@ ANY_OBJECT = {"type": "object"}
 def result_of(action: str) -> type[Any]:
     """The TypedDict that the step of an action returns."""
     source = (ROOT / f"actions/{action}.py").read_text()
-    step = re.findall(r"run_step\((\w+), ", source)[0]
+    step = re.findall(r"run_step\(\s*(\w+),", source)[0]
     (module,) = re.findall(rf"^from (\S+) import {step}$", source, re.MULTILINE)
     where = importlib.import_module(module)
     name = getattr(where, step).__annotations__["return"]
