@@ -30,22 +30,24 @@ def claim_pop(
     channel: str = "",
     caller: str = "",
     *,
-    approved: bool = False,
+    approved_by: str | None = None,
     freezes: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Claim the PoP of a plan, and begin its rollout there.
 
     ``owner`` is the execution that carries it on from now; ``wait`` says that this one stays until
-    the soak has ended. ``channel`` is where in chat the rollout tells how it gets on. ``approved``
-    says that the caller knows of an approval; otherwise ``plan_approval`` of the configuration asks
-    for one of the plan that no other rollout was begun with, by somebody who is neither
-    ``requested_by`` nor the ``caller`` whom StackStorm knows. During ``freezes`` (see
-    ``edgetune.freezes.written``) no batch of it begins.
+    the soak has ended. ``channel`` is where in chat the rollout tells how it gets on. During
+    ``freezes`` (see ``edgetune.freezes.written``) no batch of it begins.
+
+    ``approved_by`` is who approved it as the caller knows (empty: nobody had to). With None
+    ``plan_approval`` of the configuration asks for an approval of the plan that no other rollout
+    was begun with, by somebody who is neither ``requested_by`` nor the ``caller`` whom StackStorm
+    knows.
 
     RefusedError while everything is stopped, the PoP is paused or has another rollout, or without
     that approval.
     """
-    needs_approval = context.config.plan_approval and not approved
+    needs_approval = context.config.plan_approval and approved_by is None
     if needs_approval:
         for who in (requested_by, caller or requested_by):
             valid_approval(context, plan, f"plan {plan}", who, context.config.self_approval)
@@ -72,12 +74,13 @@ def claim_pop(
         wait=wait,
         channel=channel or context.config.chat_channel,
         freezes=[dict(each) for each in freezes],
+        approved_by=approved_by or "",
     )
     head.note(requested_by, f"{pop.name} claimed, epoch {claim.epoch}")
     try:
         refuse_unfinished(context, pop.name)
         if needs_approval:
-            use_approval(context, plan, f"plan {plan}", name)
+            head.approved_by = use_approval(context, plan, f"plan {plan}", name)
         Rollout(context, head).save()
     except EdgetuneError:
         context.claims.release(pop.name, claim)
