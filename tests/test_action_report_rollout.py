@@ -77,6 +77,26 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
         index = (self.folder / "index.html").read_text(encoding="utf-8")
         self.assertIn("The record of lab1-20260101T000000-0000 cannot be read: ", index)
 
+    def test_a_picture_of_the_headline_is_drawn_where_a_browser_is_named(self) -> None:
+        self.world.config["report_renderer"] = "chromium"
+        self.world.config["report_url"] = "https://reports.example/"
+        drawn = self.folder / f"{self.world.rollout}.png"
+        with mock.patch("edgetune.report.png.png_of", return_value=b"PNG") as png_of:
+            result = self.assert_succeeds(rollout=self.world.rollout)
+        html, program = png_of.call_args.args
+        self.assertIn("edgetune rollout", html)
+        self.assertEqual(program, "chromium")
+        self.assertEqual((result["image"], drawn.read_bytes()), (str(drawn), b"PNG"))
+        self.assertEqual(result["image_url"], f"https://reports.example/{drawn.name}")
+
+    def test_a_picture_of_an_earlier_state_does_not_stay(self) -> None:
+        with mock.patch("edgetune.report.png.png_of", return_value=b"PNG"):
+            self.report()
+        with mock.patch("edgetune.report.png.png_of", return_value=b""):
+            result = self.assert_succeeds(rollout=self.world.rollout)
+        self.assertEqual((result["image"], result["image_url"]), ("", ""))
+        self.assertEqual([*self.folder.glob("*.png")], [])
+
     def test_reasons_are_those_of_the_planned_version_of_the_tuning(self) -> None:
         self.assertIn("queue as many accepted connections", self.report())
         own = self.folder.parent / "tunings"

@@ -134,6 +134,20 @@ def page(material: Material) -> str:
     )
 
 
+def card(material: Material) -> str:
+    """A small page with the headline and the first picture, to be drawn as a PNG for chat."""
+    judged = newest_judged(material.looks)
+    return render(
+        "card.html",
+        material.made,
+        head=material.head,
+        plan=material.plan,
+        headline=headline(material.head),
+        effect=judged.metrics[0] if judged else None,
+        pictures=_pictures(material).pictures[:1],
+    )
+
+
 def newest_judged(looks: Sequence[Look]) -> Look | None:
     """The newest look that compared something."""
     return next((look for look in reversed(looks) if look.metrics), None)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from edgetune.config import Config
@@ -57,3 +58,19 @@ def write_page(context: Context, path: Path, html: str) -> None:
     files = {each.name for each in path.parent.iterdir()}
     index = index_page(heads, missing, files, time.time())
     write_file(path.parent / INDEX, index.encode("utf-8"))
+
+
+def write_picture(config: Config, path: Path, html: str) -> str:
+    """Write a page as a PNG where the configuration names a browser; its path, or nothing.
+
+    A picture that cannot be drawn is no failure, but the one of an earlier state has to go.
+    """
+    from edgetune.report.png import png_of
+
+    image = png_of(html, config.report_renderer)
+    with suppress(InputError, OSError):
+        if image:
+            write_file(path, image)
+            return str(path)
+        path.unlink(missing_ok=True)
+    return ""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgetune.documents.baseline import Baseline
@@ -20,7 +21,7 @@ from edgetune.rollout.automation import needed_rules, what_is_off
 from edgetune.rollout.context import Context
 from edgetune.rollout.pause import Pause, pause_text, pauses_of, why_frozen
 from edgetune.rollout.record import Record, read_rollout
-from edgetune.rollout.reports import address_of, report_folder, write_page
+from edgetune.rollout.reports import address_of, report_folder, write_page, write_picture
 from edgetune.tuning import Tuning
 
 if TYPE_CHECKING:
@@ -36,19 +37,25 @@ _SAMPLES = 3
 def report_rollout(context: Context, rollout: str) -> dict[str, Any]:
     """Write one page of HTML about a rollout, over an earlier one, and the index of all rollouts.
 
+    Where the configuration names a browser, ``image`` is a PNG of the headline, for chat.
+
     InputError: there is no such rollout, or ``report_dir`` of the configuration does not permit
     it. What the record or the samples do not hold (any more) is named on the page.
     """
-    from edgetune.report.page import page
+    from edgetune.report.page import card, page
 
     opened, config = read_rollout(context, rollout), context.config
     path = report_folder(config) / page_of(opened.head.id)
-    write_page(context, path, page(_material(opened)))
+    material = _material(opened)
+    write_page(context, path, page(material))
+    image = write_picture(config, path.with_suffix(".png"), card(material))
     url = address_of(config, path)
     return {
         "rollout": opened.head.id,
         "path": str(path),
         "url": url,
+        "image": image,
+        "image_url": address_of(config, Path(image)) if image else "",
         "message": f"the report is {url or path}",
     }
 
