@@ -27,6 +27,7 @@ from edgetune.documents.head import Entry  # noqa: E402
 from edgetune.documents.plan import Plan  # noqa: E402
 from edgetune.metrics.series import Window, read_window  # noqa: E402
 from edgetune.report import page as report  # noqa: E402
+from edgetune.report.headline import headline  # noqa: E402
 from edgetune.report.timeseries import compared  # noqa: E402
 from tests.builders import samples, table_of  # noqa: E402
 from tests.test_lib_report import METRICS, SLOT, START, material  # noqa: E402
@@ -52,17 +53,20 @@ def picture(kept: report.Material) -> str:
     draw: Any = report._templates().get_template("pictures.html").module
     shown = report._pictures(kept).pictures[:1]
     judged = kept.looks[-1]
-    rest = report._hosts(kept, judged, compared(kept.plan, kept.looks))
+    rest = report._hosts(kept, judged, compared(kept.plan, kept.looks), {})
     body = [*_head(kept), *_legend(178)]
     top = 210
     for own in shown:
         body.append(_text(LEFT, top, own.title, weight=600))
         body.append(_text(WIDTH - LEFT, top, own.unit, fill=SOFT, anchor="end"))
-        body.append(_placed(draw.timeseries(own), top + 4, 200))
-        top += 226
+        for line in own.text.split("; "):
+            top += 18
+            body.append(_text(LEFT, top, line, fill=SOFT))
+        body.append(_placed(draw.timeseries(own), top + 4, 212))
+        top += 238
     body.append(_text(LEFT, top, "Change of each host", weight=600))
-    body.append(_placed(draw.spread(rest["host_picture"]), top + 4, 112))
-    height = top + 130
+    body.append(_placed(draw.spread(rest["host_picture"], kept.plan.intent.metric), top + 4, 124))
+    height = top + 142
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
         f'height="{height}" font-family="system-ui, \'DejaVu Sans\', sans-serif" font-size="14">\n'
@@ -72,13 +76,12 @@ def picture(kept: report.Material) -> str:
 
 
 def _head(kept: report.Material) -> Iterator[str]:
-    tuning, verdict = kept.plan.tuning, kept.head.verdict
-    assert verdict, "the picture shows a rollout that was judged"
+    tuning, told = kept.plan.tuning, headline(kept.head)
     title = f"{tuning.name} {tuning.version} on {kept.head.pop}"
     yield _text(LEFT, 36, f"edgetune rollout {kept.head.id}", fill=SOFT)
     yield _text(LEFT, 68, title, size=26, weight=700)
-    yield _text(LEFT, 96, verdict.verdict.value, fill="#0f7b3e", weight=600)
-    for number, line in enumerate(textwrap.wrap(verdict.reason, 112)):
+    yield _text(LEFT, 96, told.verdict, fill="#0f7b3e", weight=600)
+    for number, line in enumerate(textwrap.wrap(told.sentence, 112)):
         yield _text(LEFT, 122 + 20 * number, line, size=15)
 
 
@@ -97,8 +100,8 @@ def _text(
 
 
 def _placed(drawn: str, top: int, height: int) -> str:
-    """The SVG inside what a template drew, at its place."""
-    (found,) = re.findall(r"<svg .*?</svg>", str(drawn), re.DOTALL)
+    """The SVG of a wide page inside what a template drew, at its place."""
+    found, _narrow = re.findall(r"<svg .*?</svg>", str(drawn), re.DOTALL)
     inner = "\n".join(line.strip() for line in found.splitlines() if line.strip())
     return inner.replace("<svg ", f'<svg x="{LEFT}" y="{top}" width="900" height="{height}" ', 1)
 
@@ -107,7 +110,7 @@ def _style() -> str:
     """The report's own rules for pictures, with the colours of its light page."""
     css = Path(report.__file__).with_name("page.css").read_text(encoding="utf-8")
     colours = dict(re.findall(r"(--\w+): (#\w+)", css.partition("@media")[0]))
-    rules = css[css.index("svg text") :]
+    rules = css[css.index("svg text") : css.index("/* Tables of a narrow page")]
     text_rules = re.findall(r"^td\.\w+, (text\.\w+) \{.*?(fill: [^;]+;)", css, re.MULTILINE)
     rules += "".join(f"{selector} {{ {fill} }}\n" for selector, fill in text_rules)
     return re.sub(r"var\((--\w+)\)", lambda found: colours[found.group(1)], rules)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from approve import Approve
 
+from edgetune.rollout.heads import all_heads
 from tests.action_case import EdgetuneActionTestCase
 from tests.campaign_world import CampaignWorld
 
@@ -30,6 +31,8 @@ class ApproveTestCase(EdgetuneActionTestCase):
         self.assertEqual((result["digest"], result["of"]), (self.digest, of))
         self.assertTrue(result["message"].startswith(f"{of} is approved by ben until 20"))
         self.assertEqual(self.world.advance(), ["ams1"])
+        (head,) = all_heads(self.world.context)
+        self.assertEqual(head.approved_by, "ben")
 
     def test_nobody_gives_another_name_than_his_own(self) -> None:
         self.assertTrue(self.metadata["parameters"]["requested_by"]["immutable"])

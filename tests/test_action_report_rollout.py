@@ -14,13 +14,13 @@ from edgetune.rollout.steps.check_baseline import check_baseline
 from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.rollout.steps.pause_pop import pause_pop
 from tests.action_case import EdgetuneActionTestCase
-from tests.builders import reading
+from tests.builders import ROOT, reading
 from tests.hostile import HOSTILE
 from tests.test_rollout_looks import Soaking
 
-SLOTS = 4
-"""Courses of samples in a page: of drops and of packets, for each group. Of what never happened
-there are none."""
+SLOTS = 8
+"""Courses of samples in a page: of drops and of packets, for each group, wide and narrow. Of what
+never happened there are none."""
 
 
 class Away:
@@ -63,6 +63,49 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
         self.assertEqual(page.count('class="slots'), SLOTS)
         self.assertEqual(page.count("<aside>"), 0)
 
+    def test_writes_the_index_of_all_rollouts(self) -> None:
+        self.judge()
+        self.report()
+        index = (self.folder / "index.html").read_text(encoding="utf-8")
+        self.assertIn(f'<a href="{self.world.rollout}.html">{self.world.rollout}</a>', index)
+        self.assertIn("connections dropped by full accept queues: −7", index)
+        self.assertIn(">improved</td>", index)
+
+    def test_a_record_that_cannot_be_read_is_named_in_the_index(self) -> None:
+        self.world.context.store.put("edgetune.rollout.lab1-20260101T000000-0000", "no JSON")
+        self.report()
+        index = (self.folder / "index.html").read_text(encoding="utf-8")
+        self.assertIn("The record of lab1-20260101T000000-0000 cannot be read: ", index)
+
+    def test_a_picture_of_the_headline_is_drawn_where_a_browser_is_named(self) -> None:
+        self.world.config["report_renderer"] = "chromium"
+        self.world.config["report_url"] = "https://reports.example/"
+        drawn = self.folder / f"{self.world.rollout}.png"
+        with mock.patch("edgetune.report.png.png_of", return_value=b"PNG") as png_of:
+            result = self.assert_succeeds(rollout=self.world.rollout)
+        html, program = png_of.call_args.args
+        self.assertIn("edgetune rollout", html)
+        self.assertEqual(program, "chromium")
+        self.assertEqual((result["image"], drawn.read_bytes()), (str(drawn), b"PNG"))
+        self.assertEqual(result["image_url"], f"https://reports.example/{drawn.name}")
+
+    def test_a_picture_of_an_earlier_state_does_not_stay(self) -> None:
+        with mock.patch("edgetune.report.png.png_of", return_value=b"PNG"):
+            self.report()
+        with mock.patch("edgetune.report.png.png_of", return_value=b""):
+            result = self.assert_succeeds(rollout=self.world.rollout)
+        self.assertEqual((result["image"], result["image_url"]), ("", ""))
+        self.assertEqual([*self.folder.glob("*.png")], [])
+
+    def test_reasons_are_those_of_the_planned_version_of_the_tuning(self) -> None:
+        self.assertIn("queue as many accepted connections", self.report())
+        own = self.folder.parent / "tunings"
+        own.mkdir()
+        text = (ROOT / "tunings/accept_queue.yaml").read_text(encoding="utf-8")
+        (own / "accept_queue.yaml").write_text(text.replace("1.0.0", "1.0.1"), encoding="utf-8")
+        self.world.config["tunings"] = [str(own)]
+        self.assertIn("the catalogue does not hold accept_queue 1.0.0", self.report())
+
     def test_changes_nothing(self) -> None:
         self.judge()
         asked, records = (
@@ -77,7 +120,8 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
         before = self.report()
         self.judge()
         self.assertNotEqual(self.report(), before)
-        self.assertEqual(len(list(self.folder.iterdir())), 1)
+        names = sorted(path.name for path in self.folder.iterdir())
+        self.assertEqual(names, ["index.html", f"{self.world.rollout}.html"])
 
     def test_a_page_that_cannot_be_written_leaves_the_one_before(self) -> None:
         before = self.report()
@@ -86,7 +130,8 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
             self.assert_refused(
                 "input", "report_dir: cannot be written", rollout=self.world.rollout
             )
-        (path,) = self.folder.iterdir()
+        path = self.folder / f"{self.world.rollout}.html"
+        self.assertEqual(len(list(self.folder.iterdir())), 2)
         self.assertEqual(path.read_text(encoding="utf-8"), before)
 
     def test_its_address_is_that_of_the_web_server(self) -> None:
@@ -131,7 +176,7 @@ class ReportRolloutTestCase(EdgetuneActionTestCase):
         self.world.context.samples.add("lab1", [reading("e000", later)])
         page = self.report()
         self.assertIn("No samples of that time are left", page)
-        self.assertEqual((page.count('class="slots'), page.count('class="steps test"')), (0, 3))
+        self.assertEqual((page.count('class="slots'), page.count('class="steps test"')), (0, 5))
         self.assertEqual(opened.head.looks, 4)
 
     def test_samples_that_are_away_hide_nothing_else(self) -> None:

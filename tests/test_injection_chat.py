@@ -181,6 +181,12 @@ def test_a_report_is_linked_where_it_has_an_address() -> None:
         assert (shown["title_link"], shown["title"]) == (url, title)
 
 
+def test_the_picture_of_a_report_is_shown_where_it_has_an_address() -> None:
+    for url in ("https://here/lab1-7.png", ""):
+        execution = {"status": "succeeded", "result": {"result": {"image_url": url}}}
+        assert look(ALIASES["report"], execution)["image_url"] == url
+
+
 def test_all_answers_are_made_alike() -> None:
     """Of actions one way, of workflows another one; so nobody escapes on his own."""
     for runner in ("python-script", "orquesta"):

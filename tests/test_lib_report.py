@@ -9,6 +9,7 @@ import json
 import math
 import random
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -21,7 +22,7 @@ from edgetune.documents.baseline import Baseline
 from edgetune.documents.batch import Batch, HostStep
 from edgetune.documents.block import Block, Counted
 from edgetune.documents.head import Entry, Head, Quarantine
-from edgetune.documents.look import Look, Moment, read_look
+from edgetune.documents.look import Effect, Look, Moment, read_look
 from edgetune.documents.plan import Plan
 from edgetune.documents.reading import decoded, encoded
 from edgetune.judge.look import no_look, take_look
@@ -36,19 +37,21 @@ from edgetune.report.phases import Phase, phases
 from edgetune.report.pictures import forest, host_picture, time_picture
 from edgetune.report.timeseries import Timeseries, timeseries_of
 from edgetune.sanitize import one_line
-from tests.builders import plan, samples, table_of
+from tests.builders import plan, samples, table_of, tuning
 from tests.hostile import HOSTILE
 
 START, SLOT = 1_790_000_000.0, 10
 METRICS = ("listen_drops", "health_failed", "packets")
 OPTIONS = {"interval": SLOT, "baseline": 600, "soak": 610, "warmup": 10, "looks": 2, "seed": 7}
 TAGS = {
-    *("html", "head", "meta", "title", "style", "body", "header", "aside", "section", "footer"),
-    *("h1", "h2", "p", "b", "small", "span", "code", "br", "ul", "li", "dl", "div", "dt", "dd"),
-    *("table", "thead", "tbody", "tr", "th", "td", "time", "figure", "figcaption"),
+    *("html", "head", "meta", "title", "style", "body", "header", "main", "aside", "section"),
+    *("footer", "h1", "h2", "p", "a", "b", "small", "span", "code", "br", "ul", "li", "dl", "div"),
+    *("dt", "dd", "table", "caption", "thead", "tbody", "tfoot", "tr", "th", "td", "time"),
+    *("figure", "figcaption"),
     *("svg", "path", "rect", "text", "circle"),
 }
 EMPTY = ("meta", "br", "path", "rect")
+SOURCE = tuning().settings[0].source
 
 
 class Reader(HTMLParser):
@@ -85,6 +88,14 @@ class Reader(HTMLParser):
 def said(html: str) -> str:
     """The text of a page, with single spaces."""
     return re.sub(r"\s+", " ", Reader(html).text)
+
+
+def effect(ratio: float, metric: str = "listen_drops") -> Effect:
+    """What a look found of the intent's metric; its interval is narrow."""
+    interval: list[float | None] = [round(ratio * 0.25 / 0.3, 3), round(ratio * 0.4 / 0.3, 3)]
+    levels = (3e-3, 3e-3, 3e-3 * ratio, 3e-3)
+    tested = (0.01, 1.0, {}, 1.0, ratio)
+    return Effect(metric, "intent", "rx_packets", ratio, interval, 0.0, *tested, *levels)
 
 
 def window(rates: dict[str, float], start: float, seconds: float) -> Window:
@@ -145,7 +156,8 @@ def material(
         for end in [len(made.batches)]
         for number, own in enumerate(made.every_batch)
     ]
-    return Material(head, made, baseline, looks, batches, before, [], "", "", [], [], START + 2400)
+    rest = ([], "", "", [], [], START + 2400, tuning())
+    return Material(head, made, baseline, looks, batches, before, *rest)
 
 
 @pytest.fixture(scope="module")
@@ -171,9 +183,9 @@ def test_a_page_says_what_was_done_and_what_came_of_it(whole: Material) -> None:
     assert "accept_queue 1.0.0 on lab1" in text
     assert "improved soaking Test hosts dropped 71 % fewer connections than control" in text
     assert "sysctl:net.core.somaxconn 8 4096 8: e000..e007" in text
-    assert "2 of 2 2026-09-21 14:53:20Z 100 % improved → promote 0.293×" in text
+    assert "2 of 2 2026-09-21 14:53:20Z 100 % improved: promote −71 % (" in text
     assert "Nothing happened, on any host, of: health checks that failed, share." in text
-    assert "health_failed +50 %, packets -5 %" in text
+    assert "health_failed at most +50 %, packets at most -5 %" in text
     assert "would be seen with 80% power" in text
     first, second = "baseline baseline begins (ana)", "batch 0 change: e006: 1 done"
     assert f"2026-09-21 14:23:20Z {first} 2026-09-21 14:25:00Z {second}" in text
@@ -184,9 +196,123 @@ def test_a_page_needs_nothing_else(whole: Material) -> None:
     read = Reader(html)
     assert read.tags <= TAGS
     names = {name for name, _ in read.attributes}
-    assert not names & {"src", "href", "style", "srcset", "action"}
+    assert not names & {"src", "style", "srcset", "action"}
     assert not any(name.startswith("on") for name in names)
-    assert not re.search(r"url\(|@import|https?:", html)
+    # A link is followed by a person alone.
+    assert {value for name, value in read.attributes if name == "href"} == {SOURCE, "index.html"}
+    assert not re.search(r"url\(|@import|https?:", html.replace(SOURCE, ""))
+
+
+def test_absolute_values_stand_beside_multiples(whole: Material) -> None:
+    text = said(page(whole))
+    told = (
+        r"Test hosts fell from [\d,]+ to \d\d\d per million packets \(−7\d %\) by the newest look"
+    )
+    own = "multiples of the group's own baseline"
+    assert re.search(f"{own}{told}; control hosts (rose|fell|stayed)", text)
+    young_text = said(page(young(whole, 3)))
+    assert re.search(r"Test hosts had [\d,]+ per million packets in the baseline;", young_text)
+    assert "time, UTC" in text and "change of listen_drops (log scale)" in text
+
+
+def test_a_record_without_a_baseline_tells_no_level_before(whole: Material) -> None:
+    """Versions before 0.6 kept none."""
+    text = said(page(replace(whole, baseline=None, window=None)))
+    own = "Test hosts change not known; "
+    assert re.search(f"{own}\\d+ per million packets after by the newest look", text)
+    assert "not known: there is no baseline in the record" in text
+
+
+def test_relative_changes_cannot_be_read_backwards(whole: Material) -> None:
+    text = said(page(whole))
+    assert re.search(r"test hosts fell from [\d,]+ to \d\d\d per million packets", text)
+    assert re.search(r"Test against control: −71 % \(−7\d % to −[67]\d %\)", text)
+    assert re.search(r"−71 % \(−7\d % to −[67]\d %\)better", text)
+
+
+def test_a_page_says_what_the_tuning_does_and_why(whole: Material) -> None:
+    text = said(page(whole))
+    assert "Let the kernel queue as many accepted connections as the web server asks for." in text
+    assert f"the client waits a second or more before it tries again. {SOURCE}" in text
+    other = said(page(replace(whole, tuning=None)))
+    assert "The reasons are not known: the catalogue does not hold accept_queue 1.0.0" in other
+    assert SOURCE not in other
+
+
+@pytest.mark.parametrize("source", ["javascript:alert(1)", "a book", "https://x y"])
+def test_a_source_that_is_no_address_is_no_link(whole: Material, source: str) -> None:
+    made = tuning()
+    own = replace(made, settings=(replace(made.settings[0], source=source),))
+    read = Reader(page(replace(whole, tuning=own)))
+    assert source in read.text
+    assert [value for name, value in read.attributes if name == "href"] == ["index.html"]
+
+
+@pytest.mark.parametrize(
+    ("by", "says"),
+    [
+        (None, "Approvednot recorded: an earlier version began it"),
+        ("", "Approvednobody had to approve it"),
+        ("ben", "Approvedby ben"),
+    ],
+)
+def test_who_approved_is_told(whole: Material, by: str | None, says: str) -> None:
+    assert says in said(page(replace(whole, head=replace(whole.head, approved_by=by))))
+
+
+def test_what_was_not_recorded_is_not_taken_for_nothing(whole: Material) -> None:
+    text = said(page(whole))
+    assert "Requests lostnot measured: no metric counts the requests of clients" in text
+    assert "Out of serviceno host" in text
+    drained = HostStep("done", START + 700, lb_before="ready")
+    old = [replace(own, hosts=dict.fromkeys(own.hosts, drained)) for own in whole.batches]
+    text = said(page(replace(whole, batches=old)))
+    assert "Out of serviceof 8 hosts not recorded" in text
+    assert text.count("changed not recorded ") == 8
+
+
+def test_a_page_says_what_comes_next(whole: Material) -> None:
+    text = said(page(whole))
+    assert "To take them now: st2 run edgetune.advance_rollout rollout=lab1-1" in text
+    assert "To take it back: st2 run edgetune.roll_back_pop rollout=lab1-1" in text
+
+
+def test_local_time_stands_beside_utc(whole: Material, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "beside them" not in said(page(whole))
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        text = said(page(whole))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert "2026-09-21 14:53:20Z 20:23:20 IST" in text
+    assert "beside them stands the controller's own time (IST, UTC+05:30 when this" in text
+
+
+def test_a_screen_reader_is_told_what_each_table_and_picture_is(whole: Material) -> None:
+    html = page(whole)
+    tables = re.findall(r"<table.*?</table>", html, re.DOTALL)
+    assert len(tables) == 7
+    for table in tables:
+        assert re.search(r"<caption>[^<]", table)
+        assert not re.search(r"<th(?![^>]*scope=)[ >]", table), table
+        assert not re.search(r"<th[^>]*></th>", table), table
+    for drawn in re.findall(r"<svg[^>]*>", html):
+        assert 'aria-hidden="true"' in drawn or re.search(r'role="img" aria-label="[^"]+"', drawn)
+
+
+def test_each_cell_of_a_narrow_page_says_what_it_is(whole: Material) -> None:
+    body = re.findall(r"<tbody>.*?</tbody>", page(whole), re.DOTALL)
+    cells = [cell for own in body for cell in re.findall(r"<td[^>]*>", own)]
+    bare = [cell for cell in cells if "data-label=" not in cell]
+    # The group of a host, where it stands, and pictures say it themselves.
+    assert {*bare} == {
+        '<td class="picture">',
+        '<td class="test">',
+        '<td class="control">',
+        '<td class="free">',
+    }
 
 
 @pytest.mark.parametrize("states", [1, 2, 3, 4])
@@ -204,8 +330,9 @@ def test_a_page_of_what_was_taken_back_says_why(tmp_path: Path) -> None:
     told = [*whole.head.history, *history(*"abcd", "rolling_back", "rolled_back")[4:]]
     head = replace(whole.head, state="rolled_back", history=told)
     text = said(page(replace(whole, head=head)))
-    assert "degraded rolled back Test hosts dropped" in text
-    assert "Rolled back since 2026-09-21 15:03:20Z: rolling_back begins (ana)." in text
+    assert "degraded rolled back Taken back: " in text
+    assert "Taken back: rolling_back begins The verdict before that: Test hosts dropped" in text
+    assert "Rolled back since 2026-09-21 15:03:20Z (ana)." in text
 
 
 def test_a_look_without_numbers_says_why(whole: Material) -> None:
@@ -213,8 +340,9 @@ def test_a_look_without_numbers_says_why(whole: Material) -> None:
     kept = {"number": 3, "verdict": "improved", "decision": "promote", "reason": "as of old"}
     old = read_look("look", {**kept, "assignments": 20, "metrics": [{"metric": "listen_drops"}]})
     text = said(page(replace(whole, looks=[*whole.looks, nothing, old])))
-    assert "inconclusive → hold no samples, look 3 of 3 – – –" in text
-    assert "improved → promote as of old" in text
+    assert "inconclusive: hold no samples, look 3 of 3 not tested not tested" in text
+    assert "2 not recorded not recorded" not in text
+    assert "3 not recorded not recorded improved: promote as of old" in text
     assert "Effect at look 2 of 2" in text
 
 
@@ -394,13 +522,17 @@ def test_a_picture_has_room_for_all_it_shows() -> None:
     steps = {"test": [(0.0, 50.0, 1.0), (50.0, 60.0, 7.0)], "control": [(0.0, 50.0, 1.0)]}
     slots = {"test": [(5.0, 1.5), (15.0, math.nan), (25.0, 0.5)], "control": []}
     own = Timeseries("listen_drops", "per s", True, steps, slots)
-    drawn = time_picture(own, [Phase("baseline", 0, 90), Phase("changing", 90, 100)])
+    drawn, small = time_picture(
+        own, [Phase("baseline", 0, 90), Phase("changing", 90, 100)]
+    ).drawings
+    assert (drawn.frame.width, small.frame.width) == (900, 380)
+    assert all(x <= small.frame.width - small.frame.right for x, _ in small.across)
     control, test = drawn.lines
     assert test.steps.count("M") == 1 and test.slots.count("M") == 2
     heights = [float(y) for y in re.findall(r"[V ](\d+\.?\d*)", test.steps)]
     assert all(24 <= y <= 178 for y in heights) and len(set(heights)) == 2
     assert [band.name for band in drawn.bands] == ["baseline", "changes"]
-    narrow = time_picture(own, [Phase("baseline", 0, 98), Phase("changing", 98, 100)])
+    narrow, _ = time_picture(own, [Phase("baseline", 0, 98), Phase("changing", 98, 100)]).drawings
     assert [band.name for band in narrow.bands] == ["baseline", ""]
     assert (control.label, test.label) == ("control 1×", "test 7×")
 
@@ -408,10 +540,10 @@ def test_a_picture_has_room_for_all_it_shows() -> None:
 def test_labels_do_not_stand_on_each_other() -> None:
     steps = {"test": [(0.0, 50.0, 1.01)], "control": [(0.0, 50.0, 1.0)]}
     own = Timeseries("cpu", "share", True, steps, {"test": [], "control": []})
-    one, other = time_picture(own, [Phase("baseline", 0, 90)]).lines
+    one, other = time_picture(own, [Phase("baseline", 0, 90)]).drawings[0].lines
     assert abs(one.beside - other.beside) >= 13 or one.beside == other.beside
     same = Timeseries("cpu", "share", True, {**steps, "test": steps["control"]}, own.slots)
-    one, other = time_picture(same, [Phase("baseline", 0, 90)]).lines
+    one, other = time_picture(same, [Phase("baseline", 0, 90)]).drawings[0].lines
     assert abs(one.beside - other.beside) >= 13
 
 
@@ -428,8 +560,10 @@ def test_an_interval_without_bounds_ends_in_arrows(whole: Material) -> None:
 
 def test_hosts_that_all_changed_alike_need_no_picture() -> None:
     assert host_picture({"test": {"a": 1.0}, "control": {"b": 1.0}}, []) is None
-    drawn = host_picture({"test": {"a": 0.5, "c": 0.25}, "control": {"b": 1.0}}, ["c"])
-    assert drawn is not None
+    picture = host_picture({"test": {"a": 0.5, "c": 0.25}, "control": {"b": 1.0}}, ["c"])
+    assert picture is not None
+    assert picture.text == "median of test: −62 %; median of control: ±0 %"
+    drawn = picture.drawings[0]
     assert [(dot.host, dot.odd) for dot in drawn.dots] == [("c", True), ("a", False), ("b", False)]
     assert set(drawn.middles) == {"test", "control"}
 

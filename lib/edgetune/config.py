@@ -180,6 +180,12 @@ class Config:
         "",
         pattern=r"(https?://\S+)?",
     )
+    report_renderer: str = option(
+        "A Chromium that draws the headline of each report as a PNG for chat, beside the page: an "
+        "absolute path, or a name on the PATH of the action runner; empty for no picture.",
+        "",
+        pattern=r"(/\S+|[A-Za-z0-9._-]+)?",
+    )
 
 
 def read_config(data: Mapping[str, object]) -> Config:

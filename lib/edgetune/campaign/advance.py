@@ -203,7 +203,7 @@ class _Step:
                 plan=plan,
                 owner=self._owner,
                 requested_by=asked,
-                approved=True,
+                approved_by=ring.approved_by,
                 channel=record.channel,
                 freezes=written(definition.gates.closed),
             )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypedDict
 
 from edgetune.campaign.gates import closed_gates, find_rollouts, unchanged, unwell
@@ -56,7 +57,7 @@ def campaign_status(context: Context, campaign: str = "") -> CampaignsResult:
     heads = {head.id: head for head in all_heads(context)}
     for record in records:
         find_rollouts(record, heads)
-    waits = {record.id: _waits(context, record, heads) for record in records}
+    waits = {record.id: waits_of(context, record, heads) for record in records}
     states = {name: head.state for name, head in heads.items()}
     texts = [campaign_text(record, states, waits[record.id]) for record in records]
     return {
@@ -70,7 +71,8 @@ def _counted(campaigns: int) -> str:
     return "1 campaign" if campaigns == 1 else f"{campaigns} campaigns"
 
 
-def _waits(context: Context, record: Record, heads: dict[str, Head]) -> list[str]:
+def waits_of(context: Context, record: Record, heads: Mapping[str, Head]) -> list[str]:
+    """What keeps a campaign from going on; each is a sentence without its full stop."""
     ring = record.present
     if record.state in ENDED or ring is None:
         return []

@@ -32,7 +32,8 @@ class HostStep:
     it refused, and why. ``goes_back_to`` holds by id what settings go back to where that is not
     what the plan saw: None where a tuning that came later holds them. ``told_at`` is when the
     drained host was told to say "not ready", 0 before. From ``reverts_at`` on a host has taken a
-    change back by itself that nobody confirmed; 0 where it waits for no confirmation.
+    change back by itself that nobody confirmed; 0 where it waits for no confirmation. It is out
+    of service since ``out_at``, 0 where it was not taken out, or an earlier version did not say.
     ``boot_took`` is how long its reboot lasted, in seconds, 0 where none was seen to end.
     """
 
@@ -53,6 +54,7 @@ class HostStep:
     goes_back_to: dict[str, Standing | None] = field(default_factory=dict)
     told_at: float = 0.0
     boot_took: float = 0.0
+    out_at: float = 0.0
 
     def go(self, step: str, error: str | None = None) -> None:
         """The host is now at ``step``."""
@@ -65,6 +67,7 @@ class HostStep:
             return
         self.at, self.told_at = shifted(self.at, seconds), shifted(self.told_at, seconds)
         self.bios_at, self.back_at = shifted(self.bios_at, seconds), shifted(self.back_at, seconds)
+        self.out_at = shifted(self.out_at, seconds)
         self.reverts_at += seconds if self.reverts_at else 0.0
 
 

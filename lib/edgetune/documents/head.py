@@ -90,6 +90,9 @@ class Head:
     ``first_look`` the number of the present soak's first look, ``verdict`` what the newest one came
     to (None before), ``channel`` the chat channel in which it was asked for.
 
+    ``approved_by`` is who approved its plan, or its ring of a campaign: empty where nobody had to,
+    None where an earlier version did not write it down.
+
     ``wait`` says that its workflow stays until the end of the soak, ``taken_over`` when it was
     last taken from a workflow that may have an action running still, ``recoveries`` how often
     its owner died in the present state, ``only`` which hosts a rollback visits (empty: all).
@@ -122,6 +125,7 @@ class Head:
     only: list[str] = field(default_factory=list)
     history: list[Entry] = field(default_factory=list)
     clock: Reading | None = None
+    approved_by: str | None = None
 
     def enter(self, state: str, by: str, reason: str) -> None:
         """Change the state; RefusedError if it cannot follow the present one."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from edgetune.documents.baseline import Prospect
@@ -113,12 +113,14 @@ class Outlier:
 @dataclass(frozen=True)
 class Conclusion:
     """What a record's newest look came to, or its baseline if that ended it; ``ratio`` is that of
-    the intent's metric (see ``Effect``), None where nothing was compared."""
+    the intent's ``metric`` (see ``Effect``), None where nothing was compared. Earlier versions did
+    not name the metric."""
 
     verdict: Verdict
     decision: Decision
     reason: str
     ratio: Number | None = None
+    metric: str = ""
 
 
 @dataclass(frozen=True)
@@ -161,8 +163,9 @@ class Look:
     @property
     def conclusion(self) -> Conclusion:
         """What the head of the record keeps of it."""
-        ratio = self.metrics[0].ratio if self.metrics else None
-        return Conclusion(self.verdict, self.decision, self.reason, ratio)
+        told = Conclusion(self.verdict, self.decision, self.reason)
+        own = self.metrics[:1]
+        return replace(told, ratio=own[0].ratio, metric=own[0].metric) if own else told
 
 
 _BEFORE_0_6 = ("verdict", "decision", "reason", "number")

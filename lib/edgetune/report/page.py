@@ -7,6 +7,7 @@ All that hosts, people and files said is escaped by the templates (``page.html``
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,15 +20,20 @@ from edgetune import __version__
 from edgetune.documents.baseline import Baseline
 from edgetune.documents.batch import Batch
 from edgetune.documents.head import Entry, Head
-from edgetune.documents.look import Look
+from edgetune.documents.look import Effect, Look
 from edgetune.documents.plan import Plan
 from edgetune.durations import duration
 from edgetune.judge.outliers import changes_of, odd_hosts
-from edgetune.metrics.catalogue import METRICS, UNITS
+from edgetune.metrics.catalogue import METRICS
 from edgetune.report.axes import number
+from edgetune.report.clocks import local, stamp, zone
 from edgetune.report.diagnosis import hosts_text
+from edgetune.report.effects import bounds, level, moved_per, said_of, share, unit_of
+from edgetune.report.headline import headline
+from edgetune.report.next_steps import next_steps
 from edgetune.report.phases import phases, runs
 from edgetune.report.pictures import TimePicture, forest, host_picture, time_picture
+from edgetune.report.service import Out, out_text, requests_text, times_out
 from edgetune.report.text import (
     clock,
     evidence_text,
@@ -37,6 +43,7 @@ from edgetune.report.text import (
 )
 from edgetune.report.timeseries import compared, timeseries_of
 from edgetune.sanitize import one_line
+from edgetune.tuning import Tuning
 
 if TYPE_CHECKING:
     from edgetune.metrics.series import Window
@@ -73,7 +80,7 @@ class Material:
     ``batches`` are those that there are or will be; ``pauses`` are the last ones of the PoP in
     its time, ``paused`` says which stand, ``waits`` what the present batch waits for; ``missing``
     says in sentences what is not known, ``off`` what does not go on by itself, ``made`` is when
-    this was read.
+    this was read. ``tuning`` is that of the plan, None once the catalogue holds another one.
     """
 
     head: Head
@@ -88,42 +95,67 @@ class Material:
     missing: Sequence[str]
     off: Sequence[str]
     made: float
+    tuning: Tuning | None = None
 
 
 def page(material: Material) -> str:
     """The whole page."""
     head, plan, looks = material.head, material.plan, material.looks
-    judged = next((look for look in reversed(looks) if look.metrics), None)
+    judged = newest_judged(looks)
     members = compared(plan, looks)
-    return (
-        _templates()
-        .get_template("page.html")
-        .render(
-            head=head,
-            plan=plan,
-            baseline=material.baseline,
-            looks=looks,
-            judged=judged,
-            version=__version__,
-            made=material.made,
-            paused=material.paused,
-            waits=material.waits,
-            missing=material.missing,
-            off=material.off,
-            verdict=head.verdict.verdict.value if head.verdict else "",
-            sentence=head.verdict.reason if head.verdict else "",
-            since=runs(head.history)[-1][0].at,
-            present=_present(head),
-            prospect=_prospect(material.baseline),
-            profiles=[profile for profile in plan.profiles if profile.before],
-            groups=plan.groups,
-            batches=[_batch(batch) for batch in material.batches],
-            **_pictures(material)._asdict(),
-            forest=forest(judged.metrics) if judged else None,
-            **_hosts(material, judged, members),
-            timeline=_timeline(material),
-        )
+    out = times_out(material.batches, material.made)
+    return render(
+        "page.html",
+        material.made,
+        head=head,
+        plan=plan,
+        headline=headline(head),
+        steps=next_steps(head),
+        tuning=material.tuning,
+        baseline=material.baseline,
+        looks=looks,
+        judged=judged,
+        paused=material.paused,
+        waits=material.waits,
+        missing=material.missing,
+        off=material.off,
+        out_text=out_text(out),
+        requests=requests_text(plan, material.batches),
+        since=runs(head.history)[-1][0].at,
+        present=_present(head),
+        prospect=_prospect(material.baseline),
+        profiles=[profile for profile in plan.profiles if profile.before],
+        groups=plan.groups,
+        batches=[_batch(batch) for batch in material.batches],
+        **_pictures(material)._asdict(),
+        forest=forest(judged.metrics) if judged else None,
+        **_hosts(material, judged, members, out),
+        timeline=_timeline(material),
     )
+
+
+def card(material: Material) -> str:
+    """A small page with the headline and the first picture, to be drawn as a PNG for chat."""
+    judged = newest_judged(material.looks)
+    return render(
+        "card.html",
+        material.made,
+        head=material.head,
+        plan=material.plan,
+        headline=headline(material.head),
+        effect=judged.metrics[0] if judged else None,
+        pictures=_pictures(material).pictures[:1],
+    )
+
+
+def newest_judged(looks: Sequence[Look]) -> Look | None:
+    """The newest look that compared something."""
+    return next((look for look in reversed(looks) if look.metrics), None)
+
+
+def render(template: str, made: float, **given: object) -> str:
+    """A page of a template of this room; whatever is ``given`` is escaped there."""
+    return _templates().get_template(template).render(made=made, version=__version__, **given)
 
 
 def _prospect(baseline: Baseline | None) -> str:
@@ -157,7 +189,10 @@ def _pictures(material: Material) -> Pictures:
 
 
 def _hosts(
-    material: Material, judged: Look | None, members: Mapping[str, Sequence[str]]
+    material: Material,
+    judged: Look | None,
+    members: Mapping[str, Sequence[str]],
+    out: Mapping[str, Out],
 ) -> dict[str, object]:
     """The table of hosts and the picture of their changes."""
     plan, rows = material.plan, judged.hosts if judged else {}
@@ -177,6 +212,7 @@ def _hosts(
                 "group": group,
                 "compared": host in members[group],
                 "stands": _stands(host, material.batches),
+                "out": out.get(host, Out()),
                 "rows": [rows[metric].get(host, [None] * 3) for metric in metrics],
                 "odd": list(odd.get(host, {})),
             }
@@ -221,7 +257,8 @@ def _events(material: Material) -> Iterator[Event]:
     yield from material.pauses
     for look in material.looks:
         what = f"look {look.moment.number if look.moment else ''}"
-        yield Event(look.at or 0.0, "look", what, f"{look.verdict}: {look.decision}")
+        told = f"{look.verdict}: {look.decision}".replace("_", " ")
+        yield Event(look.at or 0.0, "look", what, told)
 
 
 @cache
@@ -235,21 +272,30 @@ def _templates() -> jinja2.Environment:
         finalize=_plain,
     )
     environment.filters.update(
-        bound=lambda value, other: other if value is None else number(value),
+        better=lambda metric: {"lower": "less", "higher": "more"}[METRICS[metric].better],
+        bounds=bounds,
+        capitalise=lambda text: text[:1].upper() + text[1:],
         clock=clock,
         duration=duration,
         evidence=evidence_text,
         service=service_text,
         hosts=hosts_text,
-        level=_level,
+        level=level,
+        local=local,
+        moved=moved_per,
         number=number,
         p=_probability,
+        said=_said,
+        share=share,
+        stamp=stamp,
         title=lambda metric: METRICS[metric].title,
         worse=lambda metric: METRICS[metric].sign_of_worse,
-        unit=lambda exposure: UNITS[exposure].text,
+        unit=unit_of,
         value=value_text,
         words=lambda text: str(text).replace("_", " "),
+        zone=zone,
     )
+    environment.tests["link"] = lambda text: bool(re.fullmatch(r"https?://\S+", str(text)))
     return environment
 
 
@@ -260,8 +306,12 @@ def _plain(value: object) -> object:
     return value
 
 
-def _level(value: float | None, exposure: str) -> str:
-    return "–" if value is None else number(value * UNITS[exposure].scale)
+def _said(row: Effect) -> str:
+    """Whether it got better; where nothing ever happened there is nothing to compare."""
+    levels = (row.test_before, row.test_after, row.control_before, row.control_after)
+    if all(level == 0 for level in levels):
+        return "nothing happened"
+    return said_of(row.metric, row.ratio, row.interval)
 
 
 def _probability(value: float) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the lines and points of a report's pictures stand; ``pictures.svg`` draws them."""
+"""Where the lines and points of a report's pictures stand; ``pictures.html`` draws them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from edgetune.documents.look import Effect
 from edgetune.documents.words import State
 from edgetune.metrics.catalogue import METRICS
 from edgetune.report.axes import Axis, around, clock_ticks, from_zero, number, of_ratios
+from edgetune.report.effects import moved, share, signed
 from edgetune.report.phases import Phase
 from edgetune.report.timeseries import Point, Step, Timeseries
 
-WIDTH, LEFT, RIGHT = 900, 52, 118
 TOP, BOTTOM = 24, 178
 ROWS = {"test": 26, "control": 66}
 STRIP = 300
@@ -23,6 +23,36 @@ STRIP = 300
 _LETTER = 6.5
 _APART = 13
 _LANES = 5
+_EDGE = 22
+_GROUPS = ("test", "control")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A width in pixels, the room beside the axes, and how many times and values are written.
+
+    Each picture is drawn for a wide and for a narrow page: text that shrinks with a picture cannot
+    be read on a telephone.
+    """
+
+    name: str
+    width: int
+    left: int
+    right: int
+    times: int
+    values: int
+
+    def across(self, low: float, high: float) -> Axis:
+        """The axis of time."""
+        return Axis(low, high, self.left, self.length)
+
+    @property
+    def length(self) -> int:
+        """That of the axis across."""
+        return self.width - self.left - self.right
+
+
+FRAMES = (Frame("wide", 900, 52, 118, 8, 8), Frame("narrow", 380, 44, 92, 3, 4))
 
 
 @dataclass(frozen=True)
@@ -47,16 +77,25 @@ class Line:
 
 
 @dataclass(frozen=True)
-class TimePicture:
-    """One metric over time."""
+class TimeDrawing:
+    """One metric over time in one frame."""
 
-    title: str
-    unit: str
+    frame: Frame
     bands: Sequence[Band]
     across: Sequence[tuple[float, str]]
     upwards: Sequence[tuple[float, str]]
     usual: float | None
     lines: Sequence[Line]
+
+
+@dataclass(frozen=True)
+class TimePicture:
+    """One metric over time; ``text`` says in words what there is to be seen."""
+
+    title: str
+    unit: str
+    text: str
+    drawings: Sequence[TimeDrawing]
 
 
 PHASES: Mapping[str, str] = {
@@ -74,15 +113,41 @@ PHASES: Mapping[str, str] = {
 
 def time_picture(series: Timeseries, phases: Sequence[Phase]) -> TimePicture:
     """A metric over all phases; it must have values."""
-    across = Axis(phases[0].start, phases[-1].end, LEFT, WIDTH - LEFT - RIGHT)
-    scale = around if series.relative else from_zero
-    upwards = scale(series.values, BOTTOM, TOP - BOTTOM)
-    sign = "×" if series.relative else ""
     return TimePicture(
         title=METRICS[series.metric].title,
         unit="multiples of the group's own baseline" if series.relative else series.unit,
+        text="; ".join(f"{group} hosts {_course(series, group)}" for group in _GROUPS),
+        drawings=[_time_drawing(series, phases, frame) for frame in FRAMES],
+    )
+
+
+def _course(series: Timeseries, group: str) -> str:
+    """How a group went from the baseline to the newest look, in the metric's unit."""
+    scale = series.scale.get(group, 1.0)
+    values = [value * scale for _, _, value in series.steps[group]]
+    later = [value for value in values[series.halves :] if math.isfinite(value)]
+    before = scale if series.relative else _mean(values[: series.halves])
+    if later:
+        return f"{moved(before, later[-1], series.unit)} by the newest look"
+    told = f"had {number(before)} {series.unit}" if before is not None else "are not known"
+    return f"{told} in the baseline"
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    known = [value for value in values if math.isfinite(value)]
+    return statistics.fmean(known) if known else None
+
+
+def _time_drawing(series: Timeseries, phases: Sequence[Phase], frame: Frame) -> TimeDrawing:
+    across = frame.across(phases[0].start, phases[-1].end)
+    scale = around if series.relative else from_zero
+    upwards = scale(series.values, BOTTOM, TOP - BOTTOM)
+    sign = "×" if series.relative else ""
+    times = clock_ticks(across.low, across.high, frame.times)
+    return TimeDrawing(
+        frame=frame,
         bands=[_band(phase, across) for phase in phases],
-        across=[(across.at(at), text) for at, text in clock_ticks(across.low, across.high)],
+        across=[(across.at(at), text) for at, text in times],
         upwards=[(upwards.at(value), f"{number(value)}{sign}") for value in upwards.ticks(5)],
         usual=upwards.at(1.0) if series.relative else None,
         lines=_lines(series, across, upwards, sign),
@@ -156,13 +221,22 @@ class Dot:
 
 
 @dataclass(frozen=True)
-class HostPicture:
-    """How much each host changed; ``middles`` are the medians of both groups."""
+class HostDrawing:
+    """How much each host changed in one frame; ``middles`` are the medians of both groups."""
 
+    frame: Frame
     across: Sequence[tuple[float, str]]
     one: float
     dots: Sequence[Dot]
     middles: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class HostPicture:
+    """How much each host changed; ``text`` says in words what there is to be seen."""
+
+    text: str
+    drawings: Sequence[HostDrawing]
 
 
 def host_picture(
@@ -172,9 +246,21 @@ def host_picture(
     values = [value for own in ratios.values() for value in own.values() if value > 0]
     if len(set(values)) < 2:
         return None
-    across = of_ratios(values, LEFT + 20, WIDTH - LEFT - 60)
-    return HostPicture(
-        across=[(across.at(value), f"{number(value)}×") for value in across.ticks(8)],
+    middles = {g: statistics.median(own.values()) for g, own in ratios.items() if own}
+    told = [f"median of {group}: {share(value)}" for group, value in middles.items()]
+    return HostPicture("; ".join(told), [_host_drawing(ratios, values, odd, f) for f in FRAMES])
+
+
+def _host_drawing(
+    ratios: Mapping[str, Mapping[str, float]],
+    values: Sequence[float],
+    odd: Sequence[str],
+    frame: Frame,
+) -> HostDrawing:
+    across = of_ratios(values, frame.left + 20, frame.width - frame.left - 40)
+    return HostDrawing(
+        frame=frame,
+        across=[(across.at(value), ratio_tick(value)) for value in across.ticks(frame.values)],
         one=across.at(1.0),
         dots=list(_dots(ratios, across, odd)),
         middles={g: across.at(statistics.median(own.values())) for g, own in ratios.items() if own},
@@ -187,7 +273,7 @@ def _dots(
     for group, own in ratios.items():
         for place, (host, ratio) in enumerate(sorted(own.items(), key=lambda item: item[1])):
             lane = (place % _LANES - _LANES // 2) * 5
-            text = f"{number(ratio)}×"
+            text = share(ratio)
             yield Dot(host, group, across.at(ratio), ROWS[group] + lane, text, host in odd)
 
 
@@ -215,9 +301,14 @@ class Forest:
 def forest(rows: Sequence[Effect]) -> Forest:
     """The rows of a look, ``metrics``, as intervals on one axis."""
     bounds = [b for row in rows for b in (row.ratio, *row.interval, _margin(row)) if b]
-    across = of_ratios(bounds, 8, STRIP - 16)
-    ticks = [(across.at(value), f"{number(value)}×") for value in across.ticks(6)]
+    across = of_ratios(bounds, _EDGE, STRIP - 2 * _EDGE)
+    ticks = [(across.at(value), ratio_tick(value)) for value in across.ticks(5)]
     return Forest(ticks, across.at(1.0), [_strip(row, across) for row in rows])
+
+
+def ratio_tick(ratio: float) -> str:
+    """What is written at a ratio on an axis: its share, or itself where that says nothing."""
+    return signed(ratio) if 0.01 <= ratio <= 10 else f"{number(ratio)}×"
 
 
 def _strip(row: Effect, across: Axis) -> Strip:

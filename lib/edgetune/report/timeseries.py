@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,8 @@ from edgetune.documents.block import Block
 from edgetune.documents.look import Look
 from edgetune.documents.plan import Plan
 from edgetune.judge.measured import EVENTS, EXPOSURE, halves_of, rows_of
-from edgetune.metrics.catalogue import UNITS
+from edgetune.metrics.catalogue import SECONDS, UNITS
+from edgetune.report.effects import unit_of
 
 if TYPE_CHECKING:
     from edgetune.metrics.series import Window
@@ -31,7 +32,9 @@ class Timeseries:
 
     ``steps`` are (start, end, value): the halves of the baseline, then what came between two
     looks. ``slots`` are (time, value) of stored samples. NaN is unknown. Values are multiples of
-    the group's own baseline where ``relative``, else in the metric's ``unit``.
+    the group's own baseline where ``relative``, else in the metric's ``unit``. ``scale`` is what
+    leads each group from its values back to that unit. ``halves`` is how many of the ``steps`` are
+    of the baseline: a record of an early version may hold none.
     """
 
     metric: str
@@ -39,6 +42,8 @@ class Timeseries:
     relative: bool
     steps: Mapping[str, Sequence[Step]]
     slots: Mapping[str, Sequence[Point]]
+    scale: Mapping[str, float] = field(default_factory=dict)
+    halves: int = 0
 
     @property
     def values(self) -> list[float]:
@@ -57,7 +62,13 @@ def timeseries_of(
     """
     members = compared(plan, looks)
     blocks = [look.block for look in looks if look.block]
-    return [_one(name, members, baseline, blocks, window) for name in plan.metrics]
+    exposures = {row.metric: row.exposure for look in looks for row in look.metrics}
+    exposures.update(window.exposures if window else {})
+    exposures.update(baseline.exposures if baseline else {})
+    return [
+        _one(name, members, baseline, blocks, window, exposures.get(name, SECONDS))
+        for name in plan.metrics
+    ]
 
 
 def compared(plan: Plan, looks: Sequence[Look]) -> dict[str, list[str]]:
@@ -76,19 +87,22 @@ def _one(
     baseline: Baseline | None,
     blocks: Sequence[Block],
     window: Window | None,
+    exposure: str,
 ) -> Timeseries:
     steps = {group: _steps(metric, hosts, baseline, blocks) for group, hosts in members.items()}
     slots = {group: _slots(metric, hosts, window) for group, hosts in members.items()}
     usual = {group: _usual(metric, hosts, baseline) for group, hosts in members.items()}
     relative = all(math.isfinite(rate) and rate > 0 for rate in usual.values())
-    unit = UNITS[_exposure(metric, baseline, window)]
+    unit = UNITS[exposure]
     factor = {g: 1 / usual[g] if relative else unit.scale for g in members}
     return Timeseries(
         metric,
-        unit.text,
+        unit_of(exposure),
         relative,
         {g: [(a, b, value * factor[g]) for a, b, value in own] for g, own in steps.items()},
         {g: [(at, value * factor[g]) for at, value in own] for g, own in slots.items()},
+        {g: unit.scale / factor[g] for g in members},
+        0 if baseline is None else 2,
     )
 
 
@@ -125,9 +139,3 @@ def _slots(metric: str, hosts: Sequence[str], window: Window | None) -> list[Poi
     events, exposure = (np.nansum(what[own], axis=0) for what in (series.events, series.exposure))
     rates = [e / x if x > 0 else math.nan for e, x in zip(events.tolist(), exposure.tolist())]
     return [(window.start + window.slot * (at + 0.5), rate) for at, rate in enumerate(rates)]
-
-
-def _exposure(metric: str, baseline: Baseline | None, window: Window | None) -> str:
-    if baseline is not None:
-        return baseline.metrics[metric].exposure
-    return window.exposures[metric] if window is not None else "seconds"

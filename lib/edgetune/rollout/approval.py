@@ -77,8 +77,8 @@ def valid_approval(
     return found
 
 
-def use_approval(context: Context, digest: str, what: str, rollout: str) -> None:
-    """Let an approval begin this rollout, and no other one after it.
+def use_approval(context: Context, digest: str, what: str, rollout: str) -> str:
+    """Let an approval begin this rollout, and no other one after it; who gave it.
 
     To be called under the claim of the PoP, before the rollout has a record: whoever dies in
     between leaves an approval that can be used. RefusedError if there is none, or it was used.
@@ -89,6 +89,7 @@ def use_approval(context: Context, digest: str, what: str, rollout: str) -> None
         raise RefusedError(f"{what} waits for an approval: {approves}")
     _refuse_used(context, found, what)
     save_approval(context, replace(found, used_by=rollout))
+    return found.by
 
 
 def _refuse_used(context: Context, found: Approval, what: str) -> None:

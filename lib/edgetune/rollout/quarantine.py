@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from edgetune import steady_clock
 from edgetune.documents.batch import Batch
 from edgetune.documents.head import Quarantine
 from edgetune.errors import DrainError
@@ -128,7 +129,8 @@ def _take_out(
     if not ready:
         return {}
     for name in ready:
-        work.hosts[name].lb_before = work.hosts[name].lb_before or ADMITTED
+        host = work.hosts[name]
+        host.lb_before, host.out_at = host.lb_before or ADMITTED, host.out_at or steady_clock.now()
     opened.save_batch(work)
     # Those that get no requests anyway need no room.
     ready.sort(key=lambda name: serves(servers[opened.pop.host(name).server]))

@@ -184,5 +184,5 @@ def _put_back(
         opened.lease.permit()
         put_back(driver, opened.pop.host(name).server, host.lb_before)
         host.go("planned", problem)
-        host.lb_before, host.told_at = None, 0.0
+        host.lb_before, host.told_at, host.out_at = None, 0.0, 0.0
     opened.save_batch(work)

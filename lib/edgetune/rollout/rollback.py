@@ -77,6 +77,7 @@ def _way_back(
         reboot=_must_reboot(opened, batch, host, earlier),
         ours=host.ours or _carries_our_change(batch, host) or bool(earlier and earlier.ours),
         lb_before=None if host.step == "done" else host.lb_before,
+        out_at=0.0 if host.step == "done" else host.out_at,
         boot_before=host.boot_before,
         resets=host.resets if mid_reboot else [],
         refused=host.refused if mid_reboot else {},

@@ -99,10 +99,12 @@ def _refuse_tuned(opened: Record, host: str) -> None:
 
 def _bring_back(opened: Rollout, host: str, places: list[Batch]) -> str:
     """Verify it and give its state in the load balancer back; what is wrong, or nothing."""
-    before = [batch.hosts[host].lb_before for batch in places if batch.hosts[host].lb_before]
+    out = [batch.hosts[host] for batch in places if batch.hosts[host].lb_before]
     head = opened.head
     number = len(list(opened.batches()))
-    step = HostStep(step="changed", lb_before=before[-1] if before else None)
+    step = HostStep(step="changed")
+    if out:
+        step.lb_before, step.out_at = out[-1].lb_before, out[-1].out_at
     opened.save_batch(Batch(head.id, number, "restore", "", {host: step}, checked=True))
     head.restore_batches += 1
     opened.save()

@@ -62,15 +62,16 @@ def begin_rollout(
     wait: bool = False,
     channel: str = "",
     caller: str = "",
-    approved: bool = False,
+    approved_by: str | None = None,
     freezes: Sequence[Mapping[str, object]] = (),
 ) -> Head:
     """The same, and the head of the rollout.
 
-    ``approved`` says that the caller of this knows of an approval. During ``freezes`` (see
-    ``edgetune.freezes.written``) no batch of it begins.
+    ``approved_by`` is who approved it as the caller of this knows (empty: nobody had to); with None
+    an approval of the plan is asked for. During ``freezes`` (see ``edgetune.freezes.written``) no
+    batch of it begins.
     """
-    needs_approval = context.config.plan_approval and not approved
+    needs_approval = context.config.plan_approval and approved_by is None
     if needs_approval:
         for who in (requested_by, caller or requested_by):
             valid_approval(context, plan, f"plan {plan}", who, context.config.self_approval)
@@ -97,12 +98,13 @@ def begin_rollout(
         wait=wait,
         channel=channel or context.config.chat_channel,
         freezes=[dict(each) for each in freezes],
+        approved_by=approved_by or "",
     )
     head.note(requested_by, f"{pop.name} claimed, epoch {claim.epoch}")
     try:
         refuse_unfinished(context, pop.name)
         if needs_approval:
-            use_approval(context, plan, f"plan {plan}", name)
+            head.approved_by = use_approval(context, plan, f"plan {plan}", name)
         Rollout(context, head).save()
     except EdgetuneError:
         context.claims.release(pop.name, claim)

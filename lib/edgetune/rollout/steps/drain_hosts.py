@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from edgetune import steady_clock
 from edgetune.documents.batch import SETTLED_STEPS, UNTOUCHED_STEPS, Batch, Wait
 from edgetune.errors import DrainError, RefusedError
 from edgetune.rollout.context import Context
@@ -101,6 +102,7 @@ def _drain(
     for name in names:
         host = work.hosts[name]
         host.lb_before = host.lb_before or state_of(servers[opened.pop.host(name).server])
+        host.out_at = host.out_at or steady_clock.now()
     opened.move(work, names, "draining")
     for each in opened.hosts(names):
         if not servers[each.server].withdrawn:
@@ -260,7 +262,7 @@ def _give_room_back(
     for host in opened.hosts(served):
         opened.lease.permit()
         put_back(driver, host.server, work.hosts[host.name].lb_before)
-        work.hosts[host.name].lb_before = None
+        work.hosts[host.name].lb_before, work.hosts[host.name].out_at = None, 0.0
     opened.move(work, served, "planned")
     names = ", ".join(served)
     return f"{names} went back: {left} hosts in service, {opened.pop.must_serve} must stay"

@@ -4,25 +4,25 @@
 from __future__ import annotations
 
 import math
-import os
-import tempfile
 import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from edgetune.config import Config
 from edgetune.documents.baseline import Baseline
 from edgetune.documents.head import CHANGES_HOSTS, ENDED, Head
 from edgetune.documents.look import Look
 from edgetune.errors import EdgetuneError, InputError, RefusedError
 from edgetune.metrics.table import SampleTable
+from edgetune.report.files import page_of
 from edgetune.report.phases import phases
 from edgetune.report.text import clock, wait_text
 from edgetune.rollout.automation import needed_rules, what_is_off
 from edgetune.rollout.context import Context
 from edgetune.rollout.pause import Pause, pause_text, pauses_of, why_frozen
 from edgetune.rollout.record import Record, read_rollout
+from edgetune.rollout.reports import address_of, report_folder, write_page, write_picture
+from edgetune.tuning import Tuning
 
 if TYPE_CHECKING:
     from edgetune.metrics.series import Window
@@ -35,54 +35,40 @@ _SAMPLES = 3
 
 
 class ReportResult(TypedDict):
-    """Where the page is; ``url`` may be empty."""
+    """Where page and picture are; all but ``path`` may be empty."""
 
     rollout: str
     path: str
     url: str
+    image: str
+    image_url: str
     message: str
 
 
 def report_rollout(context: Context, rollout: str) -> ReportResult:
-    """Write one page of HTML about a rollout, over an earlier one; changes nothing else.
+    """Write one page of HTML about a rollout, over an earlier one, and the index of all rollouts.
+
+    Where the configuration names a browser, ``image`` is a PNG of the headline, for chat.
 
     InputError: there is no such rollout, or ``report_dir`` of the configuration does not permit
     it. What the record or the samples do not hold (any more) is named on the page.
     """
-    from edgetune.report.page import page
+    from edgetune.report.page import card, page
 
-    opened = read_rollout(context, rollout)
-    folder = _folder(context.config)
-    path = folder / f"{opened.head.id}.html"
-    _write(path, page(_material(opened)))
-    url = (
-        f"{context.config.report_url.rstrip('/')}/{path.name}" if context.config.report_url else ""
-    )
-    message = f"the report is {url or path}"
-    return {"rollout": opened.head.id, "path": str(path), "url": url, "message": message}
-
-
-def _folder(config: Config) -> Path:
-    if not config.report_dir:
-        raise InputError("configuration", "report_dir", "is not set; reports are written there")
-    return Path(config.report_dir)
-
-
-def _write(path: Path, text: str) -> None:
-    """Whoever reads it meanwhile sees the old one or the new one."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
-        try:
-            with open(descriptor, "w", encoding="utf-8") as file:
-                os.fchmod(descriptor, 0o644)
-                file.write(text)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink()
-            raise
-    except OSError as error:
-        raise InputError("configuration", "report_dir", f"cannot be written: {error}") from None
+    opened, config = read_rollout(context, rollout), context.config
+    path = report_folder(config) / page_of(opened.head.id)
+    material = _material(opened)
+    write_page(context, path, page(material))
+    image = write_picture(config, path.with_suffix(".png"), card(material))
+    url = address_of(config, path)
+    return {
+        "rollout": opened.head.id,
+        "path": str(path),
+        "url": url,
+        "image": image,
+        "image_url": address_of(config, Path(image)) if image else "",
+        "message": f"the report is {url or path}",
+    }
 
 
 def _material(opened: Record) -> Material:
@@ -106,7 +92,18 @@ def _material(opened: Record) -> Material:
         missing=missing,
         off=what_is_off(opened.context, needed_rules([head])),
         made=now,
+        tuning=_tuning(opened),
     )
+
+
+def _tuning(opened: Record) -> Tuning | None:
+    """That of the plan, with its reasons; None if the catalogue holds another one by now."""
+    planned = opened.plan.tuning
+    try:
+        found = opened.context.tuning(planned.name)
+    except InputError:
+        return None
+    return found if found.digest == planned.digest else None
 
 
 def _waits(opened: Record) -> str:

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import Any
+
+from st2common.runners.base_action import Action
+
+from edgetune.action import Result, run_step
+from edgetune.campaign.report import report_campaign
+
+
+class ReportCampaign(Action):
+    """Write the report of a campaign."""
+
+    def run(self, **parameters: Any) -> Result:
+        return run_step(report_campaign, self.config, **parameters)

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of a campaign: rings, PoPs, verdicts, and the effect by PoP as a forest plot."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from edgetune.documents.head import Head
+from edgetune.documents.look import Effect
+from edgetune.documents.words import State
+from edgetune.metrics.catalogue import METRICS
+from edgetune.report.effects import bounds, said_of, share
+from edgetune.report.files import page_of
+from edgetune.report.headline import headline
+from edgetune.report.next_steps import Next
+from edgetune.report.page import render
+from edgetune.report.pictures import Strip, forest
+from edgetune.sanitize import command
+
+if TYPE_CHECKING:
+    from edgetune.campaign.record import PopStep, Record, RingStep
+
+_TONES = {"complete": "improved", "held": "inconclusive", "aborted": "degraded"}
+
+
+@dataclass(frozen=True)
+class CampaignMaterial:
+    """A campaign's record with the ``heads`` of its rollouts by id.
+
+    ``effects`` holds by PoP what the newest look found of the intent's metric, and ``pooled`` by
+    ring what the verdict over all of its PoPs found; ``files`` are the pages that there are.
+    ``waits`` and ``missing`` are sentences: what it waits for, and what is not known.
+    """
+
+    record: Record
+    heads: Mapping[str, Head]
+    effects: Mapping[str, Effect]
+    pooled: Mapping[str, Effect]
+    waits: Sequence[str]
+    missing: Sequence[str]
+    files: Collection[str]
+    made: float
+
+
+class _Row(NamedTuple):
+    """A PoP of a ring, or (without a ``rollout``) all of them together."""
+
+    name: str
+    rollout: str
+    page: str
+    state: str
+    verdict: str
+    tone: str
+    effect: str
+    strip: Strip | None
+
+
+class _Ring(NamedTuple):
+    name: str
+    stands: str
+    begun: float
+    closed: float
+    approval: str
+    metric: str
+    lower_is_better: bool
+    drawn: bool
+    rows: list[_Row]
+
+
+def campaign_page(material: CampaignMaterial) -> str:
+    """The whole page."""
+    record = material.record
+    # All rings have one axis, so that they can be compared.
+    own = {("pop", name): effect for name, effect in material.effects.items()}
+    pooled = {("ring", name): effect for name, effect in material.pooled.items()}
+    every = {**own, **pooled}
+    drawn = forest([*every.values()])
+    strips = dict(zip(every, drawn.strips))
+    return render(
+        "campaign.html",
+        material.made,
+        record=record,
+        tone=_TONES.get(record.state, ""),
+        sentence=_sentence(record, material.heads),
+        waits=material.waits,
+        missing=material.missing,
+        steps=list(_steps(record)),
+        rings=[_ring(ring, record, material, strips) for ring in record.rings],
+        forest=drawn,
+    )
+
+
+def _sentence(record: Record, heads: Mapping[str, Head]) -> str:
+    """How far it is, and why it stopped where it did."""
+    states = [heads[pop.rollout].state for pop in record.pops.values() if pop.rollout in heads]
+    done = states.count(State.COMPLETE)
+    told = f"{done} of {len(record.pops)} PoPs have the tuning"
+    left_out = sum(bool(pop.left_out) for pop in record.pops.values())
+    told += f", {left_out} left out" if left_out else ""
+    why = next((e.what for e in reversed(record.history) if e.what.startswith(record.state)), "")
+    return f"{told}; {why}" if why else told
+
+
+def _steps(record: Record) -> list[Next]:
+    id = record.id
+    if record.state == "running":
+        moves = command("advance_campaign", campaign=id)
+        return [
+            Next("The rule advance_campaigns moves it on by itself. To do it now:", moves),
+            Next("To let no further rollout begin:", command("hold_campaign", campaign=id)),
+        ]
+    if record.state == "held":
+        return [
+            Next("To go on, once its cause is mended:", command("resume_campaign", campaign=id)),
+            *_overrule(record),
+            Next("To end it:", command("abort_campaign", campaign=id)),
+        ]
+    return [
+        Next("Nothing is left to do. The report of each rollout has the command to take it back.")
+    ]
+
+
+def _overrule(record: Record) -> Iterator[Next]:
+    """The verdict of a ring that is all that keeps it from being left."""
+    if record.present and record.present.verdict:
+        accepts = command("resume_campaign", campaign=record.id, accept="true")
+        yield Next("To go on although the ring's verdict does not promote:", accepts)
+
+
+def _ring(
+    ring: RingStep,
+    record: Record,
+    material: CampaignMaterial,
+    strips: Mapping[tuple[str, str], Strip],
+) -> _Ring:
+    known = [material.effects[name] for name in ring.pops if name in material.effects]
+    rows = [_row(name, pop, material, strips.get(("pop", name))) for name, pop in ring.pops.items()]
+    rows += _together(ring, material.pooled.get(ring.name), strips.get(("ring", ring.name)))
+    metric = known[0].metric if known else ""
+    return _Ring(
+        ring.name,
+        _stands(ring, record),
+        ring.begun,
+        ring.closed,
+        _approval(ring),
+        METRICS[metric].title if metric else "",
+        not metric or METRICS[metric].better == "lower",
+        any(row.strip for row in rows),
+        rows,
+    )
+
+
+def _stands(ring: RingStep, record: Record) -> str:
+    reason = ring.verdict.get("reason", "")
+    if ring.closed:
+        accepted = f", accepted by {ring.accepted}" if ring.accepted else ""
+        return f"Closed{accepted}: {reason}."
+    if ring.begun:
+        return f"Under way: {reason}." if reason else "Under way."
+    return "Is next." if ring is record.present else "Not begun."
+
+
+def _approval(ring: RingStep) -> str:
+    if ring.approved_by:
+        return f"Approved by {ring.approved_by}."
+    return "Nobody had to approve it." if ring.begun else ""
+
+
+def _row(name: str, pop: PopStep, material: CampaignMaterial, strip: Strip | None) -> _Row:
+    head = material.heads.get(pop.rollout)
+    told = headline(head) if head else None
+    effect = material.effects.get(name)
+    page = page_of(pop.rollout)
+    return _Row(
+        name,
+        pop.rollout,
+        page if page in material.files else "",
+        _state(pop, head),
+        told.verdict if told else "no verdict",
+        told.tone if told else "",
+        _effect(effect) if effect else "not measured",
+        strip,
+    )
+
+
+def _together(ring: RingStep, effect: Effect | None, strip: Strip | None) -> list[_Row]:
+    if effect is None:
+        return []
+    verdict = str(ring.verdict.get("verdict", ""))
+    words = verdict.replace("_", " ") or "no verdict"
+    return [_Row("all PoPs", "", "", "one test", words, verdict, _effect(effect), strip)]
+
+
+def _state(pop: PopStep, head: Head | None) -> str:
+    if pop.left_out:
+        return f"left out: {pop.left_out}"
+    if head:
+        return head.state.replace("_", " ")
+    if pop.rollout:
+        return "its record is gone or cannot be read"
+    return f"refused: {pop.refused}" if pop.refused else "not begun"
+
+
+def _effect(effect: Effect) -> str:
+    said = said_of(effect.metric, effect.ratio, effect.interval)
+    return f"{share(effect.ratio)} ({bounds(effect.interval)}), {said}"

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes in words that nobody reads backwards: a direction, both levels, and a share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from edgetune.metrics.catalogue import METRICS, READINGS, UNITS
+from edgetune.report.axes import number
+
+_UNSEEN = 0.05
+"""Percent that are shown as none."""
+_TIMES = 2.0
+"""From which ratio on it is told beside its share: nobody sees six times in +500 %."""
+
+
+def share(ratio: float) -> str:
+    """A ratio as a signed share: 0.29 is "−71 %", 6 is "+500 %, 6×"."""
+    if ratio == math.inf:
+        return "up from nothing"
+    return f"{signed(ratio)}, {number(ratio)}×" if ratio >= _TIMES else signed(ratio)
+
+
+def signed(ratio: float) -> str:
+    """The same without the ratio beside it."""
+    percent = 100 * (ratio - 1)
+    if abs(percent) < _UNSEEN:
+        return "±0 %"
+    return f"{'+' if percent > 0 else '−'}{_digits(abs(percent))} %"
+
+
+def bounds(interval: Sequence[float | None]) -> str:
+    """An interval of ratios as shares; None is no bound."""
+    low, high = interval
+    least = "−100 %" if low is None else signed(low)
+    return f"{least} to {'no upper bound' if high is None else signed(high)}"
+
+
+def level(value: float | None, exposure: str) -> str:
+    """A rate as a number of its unit (see ``unit_of``)."""
+    return "unknown" if value is None else number(value * UNITS[exposure].scale)
+
+
+def unit_of(exposure: str) -> str:
+    """What stands behind a level in a sentence."""
+    return "on average" if exposure == READINGS else UNITS[exposure].text
+
+
+def moved(before: float | None, after: float | None, unit: str, scale: float = 1.0) -> str:
+    """How a level went: "fell from 4.1 to 1.3 per million packets (−68 %)".
+
+    Both are shown ``scale`` times as large, in ``unit``; None is unknown.
+    """
+    if before is None or after is None:
+        told = [("before", before), ("after", after)]
+        known = [f"{number(v * scale)} {unit} {when}" for when, v in told if v is not None]
+        return "; ".join(["change not known", *known])
+    old, new = number(before * scale), number(after * scale)
+    if old == new:
+        return f"stayed at {old} {unit}"
+    verb = "rose" if after > before else "fell"
+    beside = f" ({share(after / before)})" if before else ""
+    return f"{verb} from {old} to {new} {unit}{beside}"
+
+
+def moved_per(before: float | None, after: float | None, exposure: str) -> str:
+    """The same of rates per exposure."""
+    return moved(before, after, unit_of(exposure), UNITS[exposure].scale)
+
+
+def said_of(metric: str, ratio: float, interval: Sequence[float | None]) -> str:
+    """Whether a ratio is an improvement; "no clear difference" while 1 is within its interval."""
+    low, high = interval
+    if (low is None or low <= 1) and (high is None or high >= 1):
+        return "no clear difference"
+    return "better" if (ratio < 1) == (METRICS[metric].better == "lower") else "worse"
+
+
+def _digits(percent: float) -> str:
+    if percent >= 10:
+        # What is left of a hundred is not nothing.
+        return f"{percent:,.0f}" if not 99.5 <= percent < 100 else f"{min(percent, 99.99):.4g}"
+    return f"{percent:.1f}".rstrip("0").rstrip(".")

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What comes next of a rollout, and the commands that a person may type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from edgetune.documents.head import Head
+from edgetune.documents.words import State
+from edgetune.sanitize import command
+
+
+class Next(NamedTuple):
+    """A sentence, and a command where there is one."""
+
+    text: str
+    command: str = ""
+
+
+def next_steps(head: Head) -> list[Next]:
+    """In the order in which a person thinks of them."""
+    return [*_OF[State(head.state)](head), *_quarantined(head)]
+
+
+def _before_changes(head: Head) -> Iterator[Next]:
+    yield Next("Its workflow goes on by itself: the baseline first, then the changes.")
+    yield Next("To end it, with nothing changed yet:", _back(head))
+
+
+def _changes(head: Head) -> Iterator[Next]:
+    yield Next("Its workflow goes on by itself with the next batch.")
+    yield Next("To let no further batch begin:", command("pause_pop", pop=head.pop))
+    yield Next("To take it back:", _back(head))
+
+
+def _soak(head: Head) -> Iterator[Next]:
+    if head.wait:
+        yield Next("Its workflow takes the looks, and promotes, holds or takes back by itself.")
+    else:
+        yield Next(
+            "The rule advance_soaking takes the looks that are due. To take them now:", _look(head)
+        )
+    yield Next("To take it back:", _back(head))
+
+
+def _held(head: Head) -> Iterator[Next]:
+    yield Next("A person decides; until then the test group stays changed and the PoP claimed.")
+    again = command("rollout_pop", rollout=head.id, dry_run="false")
+    yield Next("To soak and look again:", again)
+    yield Next("To take it back:", _back(head))
+
+
+def _complete(head: Head) -> Iterator[Next]:
+    yield Next("Nothing is left to do.")
+    yield Next("To take it back later:", _back(head))
+
+
+def _rolling_back(head: Head) -> Iterator[Next]:
+    yield Next("Its workflow goes on by itself until every host is as it was.")
+    yield Next("To see what it waits for:", command("rollout_status", rollout=head.id))
+
+
+def _rolled_back(head: Head) -> Iterator[Next]:
+    if not head.quarantined:
+        yield Next("Nothing is left to do: no host carries the change.")
+    yield Next("To try again, once the cause is mended:", _plan(head))
+
+
+def _quarantined(head: Head) -> Iterator[Next]:
+    for host in sorted(head.quarantined):
+        yield Next(f"Once {host} is mended:", command("release_host", host=host))
+        adopt = command("adopt_host", host=host, rollout=head.id)
+        yield Next(f"If {host} was replaced by another machine:", adopt)
+
+
+def _plan(head: Head) -> str:
+    return command("plan_rollout", pop=head.pop, tuning=head.tuning)
+
+
+def _look(head: Head) -> str:
+    return command("advance_rollout", rollout=head.id)
+
+
+def _back(head: Head) -> str:
+    return command("roll_back_pop", rollout=head.id)
+
+
+_OF = {
+    State.CLAIMED: _before_changes,
+    State.BASELINE: _before_changes,
+    State.CHANGING: _changes,
+    State.SOAKING: _soak,
+    State.HELD: _held,
+    State.PROMOTING: _changes,
+    State.COMPLETE: _complete,
+    State.ROLLING_BACK: _rolling_back,
+    State.ROLLED_BACK: _rolled_back,
+}

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The picture of a headline: a browser draws it, and nothing fails for want of one."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from edgetune.report import png
+from edgetune.report.png import png_of
+
+pytestmark = pytest.mark.processes
+
+DRAWS = """
+for word; do case "$word" in --screenshot=*) to="${word#--screenshot=}";; esac; page="$word"; done
+{ printf '\\211PNG\\r\\n\\032\\n'; cat "${page#file://}"; env; } > "$to"
+"""
+
+
+def browser(folder: Path, body: str) -> str:
+    """A program that is run in place of Chromium."""
+    path = folder / "browser"
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_a_picture_is_what_the_browser_draws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ST2_ACTION_AUTH_TOKEN", "secret")
+    drawn = png_of("<p>proven</p>", browser(tmp_path, DRAWS))
+    assert drawn.startswith(b"\x89PNG\r\n\x1a\n<p>proven</p>")
+    assert b"secret" not in drawn
+
+
+@pytest.mark.parametrize("body", ["exit 1", "exit 0", "kill -9 $$"])
+def test_a_browser_that_draws_nothing_is_no_failure(tmp_path: Path, body: str) -> None:
+    assert png_of("<p>", browser(tmp_path, body)) == b""
+
+
+def test_what_is_no_picture_is_none(tmp_path: Path) -> None:
+    assert png_of("<p>", browser(tmp_path, DRAWS.replace("PNG", "GIF"))) == b""
+
+
+def test_without_a_browser_there_is_no_picture(tmp_path: Path) -> None:
+    for program in ("", "no-such-browser", str(tmp_path / "gone")):
+        assert png_of("<p>", program) == b""
+
+
+def test_a_browser_that_hangs_is_ended_with_all_its_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(png, "SECONDS", 0.2)
+    told = tmp_path / "child"
+    program = browser(tmp_path, f'sleep 60 & echo $! > "{told}"; wait')
+    began = time.monotonic()
+    assert png_of("<p>", program) == b""
+    assert time.monotonic() - began < 30
+    child = int(told.read_text())
+    for _ in range(100):
+        if not _lives(child):
+            break
+        time.sleep(0.05)
+    assert not _lives(child)
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    # One that nobody has waited for yet is dead all the same.
+    return "\nState:\tZ" not in Path(f"/proc/{process}/status").read_text()
