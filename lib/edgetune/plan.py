@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Mapping, Sequence
@@ -66,7 +67,8 @@ def make_plan(
     _refuse_unsupported(observed)
     touched = [host for host in rendered if _changes(observed[host])]
     if not touched:
-        raise NothingToDo(f"nothing to do: every host of {pop.name} is as {tuning.name} wants it")
+        hosts = f"{'every host that only= names' if options.only else 'every host'} of {pop.name}"
+        raise NothingToDo(f"nothing to do: {hosts} is as {tuning.name} wants it")
     disruption = _disruption(tuning, [observed[host] for host in touched])
     strata = _split(pop, touched, options)
     out = _most_at_once(pop, disruption, options)
@@ -170,9 +172,14 @@ def _split(pop: Pop, touched: Sequence[str], options: Options) -> dict[str, dict
     for hardware in sorted(by_hardware):
         hosts = sorted(by_hardware[hardware])
         dice.shuffle(hosts)
-        size = min(max(round(options.test_fraction * len(hosts)), 1), len(hosts) - 1)
+        size = _test_hosts(len(hosts), options)
         strata[hardware] = {"test": hosts[:size], "control": hosts[size:]}
     return strata
+
+
+def _test_hosts(hosts: int, options: Options) -> int:
+    """How many of so many hosts of one hardware form the test group."""
+    return min(max(round(options.test_fraction * hosts), 1), hosts - 1)
 
 
 def _restarts(
@@ -255,8 +262,9 @@ def _refuse_powerless(plan: Plan) -> None:
             f"{name}: {len(stratum['test'])} against {len(stratum['control'])}"
             for name, stratum in plan.strata.items()
         )
+        part = f"what only= leaves of {plan.pop}" if plan.options.only else plan.pop
         raise RefusedError(
-            f"{plan.pop} is too small to split: {sizes} can be drawn in {plan.assignments} "
+            f"{part} is too small to split: {sizes} can be drawn in {plan.assignments} "
             f"ways, so no p-value below {least:.3f} is possible, and {wanted:g} is asked for; "
             f"{_more_or_less_sure(plan.options, least)}"
         )
@@ -267,8 +275,15 @@ def _more_or_less_sure(options: Options, least: float) -> str:
     asked = {"alpha_benefit": options.alpha_benefit, "alpha_harm": options.alpha_harm}
     enough = math.ceil(least * 100) / 100
     words = " ".join(f"{name}={enough:g}" for name, alpha in asked.items() if alpha < least)
-    hosts = "take more hosts of like hardware"
+    hosts = f"take at least {_enough_hosts(options)} hosts of like hardware"
     return f"{hosts}, or be less sure: {words}" if enough <= MOST_ALPHA else hosts
+
+
+def _enough_hosts(options: Options) -> int:
+    """How many hosts of one hardware can be drawn in as many ways as both alphas ask for."""
+    wanted = min(options.alpha_benefit, options.alpha_harm)
+    counts = itertools.count(2)
+    return next(n for n in counts if 1 / math.comb(n, _test_hosts(n, options)) <= wanted)
 
 
 def _seconds(batches: int, pop: Pop, disruption: str, options: Options) -> float:

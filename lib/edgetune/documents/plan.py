@@ -67,6 +67,12 @@ class Options:
     The actions ``plan_rollout`` and ``rollout_pop`` and the files of campaigns take each of these.
     """
 
+    only: tuple[str, ...] = option(
+        "Hosts of the PoP, by name or by rack, that the rollout keeps to; empty for all. Both "
+        "groups come from these hosts. No other host is compared or changed, not even by a "
+        "promotion.",
+        (),
+    )
     exclude: tuple[str, ...] = option("Hosts of the PoP to leave out, by name.", ())
     test_fraction: float = option(
         "Share of the hosts that form the test group.", 0.5, least=0.05, most=0.95
@@ -259,7 +265,7 @@ class Plan:
     def document(self) -> dict[str, Any]:
         """As it is stored, with its digest."""
         body = asdict(self)
-        body["options"]["exclude"] = list(self.options.exclude)
+        body["options"].update(only=list(self.options.only), exclude=list(self.options.exclude))
         del body["digest"]
         return {**body, "schema": PLAN_SCHEMA, "digest": digest_of(body)}
 

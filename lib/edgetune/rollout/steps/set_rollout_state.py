@@ -101,11 +101,12 @@ def _reason(opened: Record, state: str) -> str:
     quarantined = f" but {', '.join(stuck)}, quarantined" if stuck else ""
     inside = in_service_still(opened.head.quarantined)
     quarantined += f" and NOT seen out of service: {', '.join(inside)}" if inside else ""
+    part = "; a rollout without only= carries it on to the rest" * bool(opened.plan.options.only)
     return {
         "baseline": f"measuring the baseline{_pace(opened)}",
         "changing": "changing the test group",
         "soaking": "the test group is changed; both groups are watched",
-        "complete": f"every host of the plan is changed{skipped}",
+        "complete": f"every host of the plan is changed{skipped}{part}",
         "rolled_back": f"every host is as it was{quarantined}",
     }[state]
 
