@@ -25,7 +25,7 @@ from edgetune.documents.plan import (
     assignments,
 )
 from edgetune.documents.reading import digest_of
-from edgetune.errors import NothingToDo, RefusedError
+from edgetune.errors import InputError, NothingToDo, RefusedError
 from edgetune.inventory import Host, Pop
 from edgetune.metrics.catalogue import METRICS, WORK
 from edgetune.tuning import Tuning
@@ -59,6 +59,7 @@ def make_plan(
     Optional settings that a host does not support are left out there, with the reason.
     RefusedError when a setting is unsupported, nothing is to do, the PoP is too small to split or
     to keep its ``min_in_service``, or a metric asks for a health check that it does not have.
+    InputError when no batch is left behind ``pause_after``.
     """
     _refuse_without_health(pop, tuning)
     left_out = {host: _left_out(tuning, observed[host]) for host in rendered}
@@ -73,6 +74,7 @@ def make_plan(
     strata = _split(pop, touched, options)
     out = _most_at_once(pop, disruption, options)
     batches, promote_batches = _batches(strata, out, disruption)
+    _refuse_late_pause(len(batches) + len(promote_batches), options)
     plan = Plan(
         schema=PLAN_SCHEMA,
         pop=pop.name,
@@ -219,6 +221,13 @@ def _batches(
     shams = [PlannedBatch("control", "sham", own) for own in control if disruption == "reboot"]
     promotions = [PlannedBatch("control", "change", hosts) for hosts in control]
     return _interleave(changes, shams), promotions
+
+
+def _refuse_late_pause(batches: int, options: Options) -> None:
+    """A person who asked to be waited for would wait in vain."""
+    if options.pause_after >= batches:
+        text = f"there are {batches} batches, and one has to be left: give at most {batches - 1}"
+        raise InputError("parameter", "pause_after", text)
 
 
 def _cut(hosts: Sequence[str], size: int) -> list[list[str]]:

@@ -83,6 +83,13 @@ class Options:
         least=0,
         most=10000,
     )
+    pause_after: int = option(
+        "Number of batches after which the rollout pauses until a person resumes the PoP; 1 is "
+        "after the first host, 0 never. The hosts that are changed serve meanwhile.",
+        0,
+        least=0,
+        most=10000,
+    )
     baseline: float = option(
         "How long both groups are watched before anything is changed.",
         DAY,

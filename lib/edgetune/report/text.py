@@ -61,6 +61,8 @@ def plan_text(plan: Plan) -> str:
         lines.append(f"    as wanted already: {listed(plan.unchanged)}")
     lines.append("  batches")
     for index, batch in enumerate(plan.every_batch):
+        if options.pause_after and index == options.pause_after:
+            lines.append("    --  waits here until a person resumes the PoP (pause_after)")
         promoted = " (if promoted)" if index >= len(plan.batches) else ""
         what = {"change": "change", "sham": "reboot only"}[batch.batch_type]
         lines.append(f"    {index}  {what:<11} {batch.group:<8}{listed(batch.hosts)}{promoted}")
@@ -73,7 +75,14 @@ def _kept_to(plan: Plan) -> list[str]:
 
 def _row(name: str, text: str) -> list[str]:
     """A row of the plan, as many lines as it needs."""
-    return textwrap.wrap(text, 78, initial_indent=f"  {name:<12}", subsequent_indent=14 * " ")
+    return textwrap.wrap(
+        text,
+        78,
+        initial_indent=f"  {name:<12}",
+        subsequent_indent=14 * " ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def kept_to_text(plan: Plan) -> str:

@@ -16,6 +16,7 @@ from edgetune.rollout.baseline import usual_load
 from edgetune.rollout.context import Context
 from edgetune.rollout.entering import enter_state, unfinished_batches
 from edgetune.rollout.lease import Rollout, open_rollout
+from edgetune.rollout.pause_after import waits_for_a_person
 from edgetune.rollout.quarantine import in_service_still, look_at_quarantined
 from edgetune.rollout.record import Record
 
@@ -80,6 +81,9 @@ def _told(opened: Record) -> str:
     """The state and why; where hosts begin to change, also what would not go on by itself."""
     head = opened.head
     told = _entered(head)
+    if head.state == "promoting":
+        waits = waits_for_a_person(opened, opened.numbers(head.state).start)
+        return f"{told}; {waits}" if waits else told
     if head.state not in ("changing", "soaking"):
         return told
     off = what_is_off(opened.context, needed_rules([head]))
