@@ -108,7 +108,8 @@ def test_a_freeze_is_waited_for_in_few_steps(tmp_path: Path, monkeypatch: Any) -
     world = changing(tmp_path)
     frozen = ["lab1 is frozen by weekend", "lab1 is frozen by weekend"]
     monkeypatch.setattr(
-        "edgetune.rollout.steps.drain_hosts.why_frozen", lambda head: frozen.pop() if frozen else ""
+        "edgetune.rollout.steps.drain_hosts.why_frozen",
+        lambda context, head: frozen.pop() if frozen else "",
     )
     conductor = Conductor(world, tmp_path)
     assert conductor.roll(0)[0] == "succeeded"

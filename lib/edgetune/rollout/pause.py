@@ -15,11 +15,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from edgetune import PACK
-from edgetune.documents.head import ENDED, Head
+from edgetune.documents.head import ENDED
 from edgetune.documents.reading import decoded, read_document
 from edgetune.errors import DamagedError, RefusedError
-from edgetune.freezes import in_force, read_written
-from edgetune.report.text import clock
 from edgetune.rollout.context import Context
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.store import value_of
@@ -65,12 +63,6 @@ def refuse_if_paused(context: Context, pop: str) -> None:
 def why_paused(context: Context, pop: str) -> str:
     """That a PoP is paused, by whom and why; nothing if it is not."""
     return pause_text(pop, pauses_of(context, pop))
-
-
-def why_frozen(head: Head) -> str:
-    """That a freeze of its campaign is in force for a rollout; nothing if none is."""
-    ends = in_force(read_written(head.freezes), time.time())
-    return "; ".join(f"{head.pop} is frozen by {name} until {clock(end)}" for name, end in ends)
 
 
 def pause_text(pop: str, pauses: Mapping[str, Pause]) -> str:

@@ -12,6 +12,7 @@ from edgetune.documents.head import Head
 from edgetune.errors import EdgetuneError
 from edgetune.rollout.approval import use_approval, valid_approval
 from edgetune.rollout.context import Context
+from edgetune.rollout.freeze import refuse_if_frozen
 from edgetune.rollout.kill_switch import refuse_if_stopped
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.other_rollouts import largest_epoch, refuse_unfinished
@@ -40,10 +41,11 @@ def claim_pop(
     says that the caller knows of an approval; otherwise ``plan_approval`` of the configuration asks
     for one of the plan that no other rollout was begun with, by somebody who is neither
     ``requested_by`` nor the ``caller`` whom StackStorm knows. During ``freezes`` (see
-    ``edgetune.freezes.written``) no batch of it begins.
+    ``edgetune.freezes.written``), and those of the configuration, neither it nor a batch of it
+    begins.
 
-    RefusedError while everything is stopped, the PoP is paused or has another rollout, or without
-    that approval.
+    RefusedError while everything is stopped, the PoP is paused or frozen or has another rollout, or
+    without that approval.
     """
     needs_approval = context.config.plan_approval and not approved
     if needs_approval:
@@ -52,6 +54,7 @@ def claim_pop(
     refuse_if_stopped(context)
     planned = load_plan(context, plan)
     pop = context.inventory.pop(planned.pop)
+    refuse_if_frozen(context, pop.name, freezes)
     refuse_if_paused(context, pop.name)
     refuse_unfinished(context, pop.name)
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())

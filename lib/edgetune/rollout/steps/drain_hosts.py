@@ -12,16 +12,11 @@ from edgetune.documents.batch import SETTLED_STEPS, UNTOUCHED_STEPS, Batch, Wait
 from edgetune.errors import DrainError, RefusedError
 from edgetune.rollout.context import Context
 from edgetune.rollout.drain import POLL, drain_report, known_servers
+from edgetune.rollout.freeze import why_frozen
 from edgetune.rollout.in_service import hosts_in_service, put_back, serves, state_of
 from edgetune.rollout.lease import Rollout, open_rollout
 from edgetune.rollout.order import has_live_left, retry_after
-from edgetune.rollout.pause import (
-    PLANNED,
-    pause_text,
-    pauses_of,
-    standing_pauses,
-    why_frozen,
-)
+from edgetune.rollout.pause import PLANNED, pause_text, pauses_of, standing_pauses
 from edgetune.rollout.pause_after import pause_as_planned
 from edgetune.rollout.quarantine import LOST, fail_host, take_out_quarantined
 from edgetune.rollout.recognition import without_strangers
@@ -132,7 +127,7 @@ def _held_up(opened: Record, work: Batch) -> _Held | None:
     if not _may_wait(work):
         return None
     pause_as_planned(opened, work.number)
-    frozen = why_frozen(opened.head)
+    frozen = why_frozen(opened.context, opened.head)
     if frozen:
         return _Held(f"{frozen}; no further batch begins", "", _LONG, _LONG)
     pop = opened.head.pop
