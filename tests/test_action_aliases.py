@@ -135,6 +135,12 @@ class StartAliasTestCase(AliasCase):
             "pop": "lab1",
             "plan": "sha256:0011223344556677",
         },
+        "edgetune start accept_queue on lab1 pause_after=1": {
+            "tuning": "accept_queue",
+            "pop": "lab1",
+            "plan": "",
+            "pause_after": "1",
+        },
     }
     others = ("edgetune start", "edgetune start accept_queue", "start accept_queue on lab1")
 
@@ -237,6 +243,7 @@ class ResumeAliasTestCase(AliasCase):
         "edgetune resume lab1": {"pop": "lab1"},
         "edgetune resume allentown": {"pop": "allentown"},
         "edgetune resume lab1 cause=surge": {"pop": "lab1", "cause": "surge"},
+        "edgetune resume lab1 cause=pause_after": {"pop": "lab1", "cause": "pause_after"},
     }
     others = (
         "edgetune resume",

@@ -12,6 +12,7 @@ from edgetune.action import run_step, safe
 from edgetune.config import Config, read_config
 from edgetune.errors import InputError
 from edgetune.files import load_yaml
+from edgetune.freezes import in_force
 from edgetune.options import options_of
 from tests.builders import ROOT
 
@@ -38,6 +39,16 @@ GOOD = {"inventory": "/i.yaml", "ssh_key_file": "/k", "ssh_known_hosts": "/h"}
         ({"surge_factor": "2"}, "surge_factor: must be a number, not text"),
         ({"detectable_effect": 11}, "detectable_effect: 11 is above 10"),
         ({"reset_after": 0}, "reset_after: 0s is below 1s"),
+        ({"freezes": {"days": ["sat"]}}, "configuration: freezes: must be a list, not a mapping"),
+        ({"freezes": [{"days": ["Sat"]}]}, "configuration: freezes[0].days[0]: 'Sat' is none of "),
+        ({"freezes": [{"timezone": "Mars"}]}, "freezes[0].timezone: 'Mars' is no time zone"),
+        ({"freezes": [{"day": "sat"}]}, "freezes[0].day: is not known here (did you mean days?)"),
+        ({"freezes": [{}]}, "freezes: leave no minute of the week in which a rollout may begin"),
+        (
+            {"events": [{"name": "x", "from": "2026-02-01", "to": "2026-01-01"}]},
+            "is not after from",
+        ),
+        ({"events": [{"from": "2026-01-01", "to": "2026-01-01"}]}, "events[0].name: is missing"),
         (
             {"bmc_credentials_file": "{{ st2kv.system.bmc }}"},
             "bmc_credentials_file: holds a secret",
@@ -80,6 +91,19 @@ TIMES = [each.name for each in options_of(Config) if each.is_time]
 def test_a_time_is_given_as_people_write_it_or_in_seconds(key: str, given: Any) -> None:
     long = {} if key == "claim_ttl" else {"claim_ttl": "30d"}
     assert getattr(read_config({**GOOD, **long, key: given}), key) == 91800
+
+
+def test_freezes_are_windows_of_a_week_and_days_of_a_calendar() -> None:
+    config = read_config(
+        {
+            **GOOD,
+            "freezes": [{"name": "night", "start": "22:00", "end": "06:00"}],
+            "events": [{"name": "final", "from": "2026-07-19", "to": "2026-07-19"}],
+        }
+    )
+    assert [each.name for each in config.closed] == ["night", "final"]
+    assert in_force(config.closed, 1_784_462_400.0) == [("final", 1_784_505_600.0)]
+    assert read_config({**GOOD, "freezes": [], "events": None}).closed == ()
 
 
 def test_threads_are_whole() -> None:

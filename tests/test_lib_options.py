@@ -26,6 +26,7 @@ class Chosen:
     share: float = option("How much.", 0.5, least=0, most=1)
     step: int = option("How often.", 60, is_time=True, least=1)
     span: float = option("How long.", 3600, is_time=True, multiples={"step": 2}, most=86400)
+    pairs: tuple[int, ...] = option("Each of.", (), item=lambda each: each.whole("x"))
 
 
 def read(**given: Any) -> Chosen:
@@ -37,8 +38,8 @@ def test_what_is_not_given_has_its_default() -> None:
 
 
 def test_what_is_given_is_of_the_type_of_its_field() -> None:
-    made = read(names=["a"], step="2m", span="1d", share=1)
-    assert made == Chosen(Path("/x"), ("a",), 1, 120, 86400)
+    made = read(names=["a"], step="2m", span="1d", share=1, pairs=[{"x": 1}, {"x": 2}])
+    assert made == Chosen(Path("/x"), ("a",), 1, 120, 86400, (1, 2))
     assert type(made.step) is int
 
 
@@ -55,6 +56,9 @@ def test_what_is_given_is_of_the_type_of_its_field() -> None:
         ({"span": "15x"}, 'file: span: "15x" is no duration; write 90s, 15m, 2h, 1d, or seconds'),
         ({"step": "1h"}, "file: span: 1h is below 2h: it is at least 2 x step"),
         ({"names": "a"}, "file: names: must be a list, not text"),
+        ({"pairs": {"x": 1}}, "file: pairs: must be a list, not a mapping"),
+        ({"pairs": [{"x": 1}, 2]}, "file: pairs[1]: must be a mapping, not a number"),
+        ({"pairs": [{"x": "1"}]}, "file: pairs[0].x: must be a number, not text"),
     ],
 )
 def test_what_is_wrong_names_its_option(given: dict[str, Any], says: str) -> None:

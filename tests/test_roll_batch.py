@@ -13,6 +13,7 @@ from edgetune.action import safe
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.steps.check_rebooted import check_rebooted
 from edgetune.rollout.steps.reboot_hosts import reboot_hosts
+from edgetune.rollout.steps.resume_pop import resume_pop
 from lab.runner import Engine, Execution, Pack
 from tests.bmcs import EARLY, HOME
 from tests.builders import ROOT
@@ -107,12 +108,29 @@ def test_a_freeze_is_waited_for_in_few_steps(tmp_path: Path, monkeypatch: Any) -
     world = changing(tmp_path)
     frozen = ["lab1 is frozen by weekend", "lab1 is frozen by weekend"]
     monkeypatch.setattr(
-        "edgetune.rollout.steps.drain_hosts.why_frozen", lambda head: frozen.pop() if frozen else ""
+        "edgetune.rollout.steps.drain_hosts.why_frozen",
+        lambda context, head: frozen.pop() if frozen else "",
     )
     conductor = Conductor(world, tmp_path)
     assert conductor.roll(0)[0] == "succeeded"
     assert conductor.steps[:3] == ["drain_hosts"] * 3
     assert conductor.patience.delays.count(300) == 2
+
+
+def test_a_person_is_waited_for_between_two_batches(tmp_path: Path) -> None:
+    world = changing(tmp_path, pause_after=1)
+    assert Conductor(world, tmp_path).roll(0)[0] == "succeeded"
+    conductor = Conductor(world, tmp_path)
+
+    def resume(seconds: float) -> None:
+        if len(conductor.patience.delays) == 3:
+            resume_pop(world.context, "lab1", cause="pause_after")
+
+    conductor.patience.passes = resume
+    assert conductor.roll(1)[0] == "succeeded"
+    assert conductor.steps[:5] == [*["drain_hosts"] * 4, "reboot_hosts"]
+    assert conductor.patience.delays[:3] == [60, 60, 60]
+    assert set(world.at(1).values()) == {"done"}
 
 
 def test_a_rollback_sets_the_bios_back_before_it_reboots(world: BiosWorld, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from edgetune.errors import RefusedError
 from edgetune.rollout.orphans import is_orphaned
-from edgetune.rollout.pause import CAUSES
+from edgetune.rollout.pause import ASKABLE
 from edgetune.rollout.steps.apply_tuning import apply_tuning
 from edgetune.rollout.steps.check_drained import check_drained
 from edgetune.rollout.steps.compare_groups import compare_groups
@@ -31,7 +31,7 @@ def world(tmp_path: Path) -> World:
     return changing(tmp_path)
 
 
-@pytest.mark.parametrize("cause", CAUSES)
+@pytest.mark.parametrize("cause", ASKABLE)
 @pytest.mark.parametrize("batch", [0, 1], ids=["change", "sham"])
 def test_no_batch_begins(world: World, batch: int, cause: str) -> None:
     pause_pop(world.context, "lab1", cause, "because", "ana")

@@ -104,7 +104,7 @@ def test_a_batch_waits_for_the_end_of_a_freeze_or_for_who_paused(tmp_path: Path)
     pause_pop(world.context, "lab1", reason="a final", requested_by="ana")
     world.step(drain_hosts, 0)
     said = "lab1 is paused (asked, by ana: a final); no further batch begins"
-    assert told(world)[0][1] == f"{said}; until resume_pop lets it go on"
+    assert told(world)[0][1] == f"{said}; until st2 run edgetune.resume_pop pop=lab1 lets it go on"
     opened = as_owner(world.context, world.rollout)
     opened.head.freezes = [{"name": "final", "start": 0.0, "end": time.time() + 3600}]
     opened.save()

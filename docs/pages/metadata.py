@@ -49,7 +49,7 @@ def _parameter(option: Option) -> dict[str, Any]:
     """Of an action. StackStorm's client knows types of one word, so a duration is a text."""
     if option.type.startswith("tuple"):
         typed: dict[str, Any] = {"type": "array"}
-        limits: dict[str, Any] = {"items": {"type": "string"}}
+        limits: dict[str, Any] = {"items": {"type": "object" if option.item else "string"}}
     elif option.is_time:
         typed, limits = {"type": "string"}, {}
     else:
@@ -99,7 +99,8 @@ def _entry(option: Option, schema: dict[str, Any], indent: int) -> str:
 
 
 def _scalar(value: Any) -> str:
-    return value if value in _TYPES.values() or value == "string" else json.dumps(value)
+    plain = (*_TYPES.values(), "string", "object")
+    return value if value in plain else json.dumps(value)
 
 
 def _with(root: Path, name: str, *parts: str) -> str:

@@ -11,9 +11,12 @@ from edgetune import PACK
 from edgetune.durations import DAY, duration
 from edgetune.errors import InputError, UnconfiguredError
 from edgetune.fields import Fields
+from edgetune.freezes import Event, Freeze, open_from, read_event, read_freeze
 from edgetune.options import option, options_of, read_options
 
 FILE = f"/opt/stackstorm/configs/{PACK}.yaml"
+# Any will do; that of today would refuse tomorrow what it took today, where clocks are changed.
+_SOME_WEEK = 1_768_000_000.0
 PACK_TUNINGS = Path(__file__).resolve().parents[2] / "tunings"
 
 
@@ -168,6 +171,18 @@ class Config:
     sample_retention: float = option(
         "How long samples of hosts are kept.", 14 * DAY, is_time=True, least=60
     )
+    freezes: tuple[Freeze, ...] = option(
+        "Windows of each week in which no rollout and no batch begins: days (mon to sun, all "
+        "unless given), start and end in quotes, name, and timezone (UTC unless given).",
+        (),
+        item=read_freeze,
+    )
+    events: tuple[Event, ...] = option(
+        "Dates on which no rollout and no batch begins: name, from and to in quotes, and timezone "
+        "(UTC unless given); a day alone is all of it.",
+        (),
+        item=read_event,
+    )
     report_dir: str = option(
         "Directory that report_rollout writes its pages to, an absolute path on every action "
         "runner; empty for no reports.",
@@ -187,6 +202,11 @@ class Config:
         pattern=r"(/\S+|[A-Za-z0-9._-]+)?",
     )
 
+    @property
+    def closed(self) -> tuple[Freeze | Event, ...]:
+        """When nothing may begin, be it a rollout or a batch of one."""
+        return (*self.freezes, *self.events)
+
 
 def read_config(data: Mapping[str, object]) -> Config:
     """Check a configuration mapping; InputError names the key, UnconfiguredError the file."""
@@ -204,6 +224,8 @@ def read_config(data: Mapping[str, object]) -> Config:
         raise fields.wrong(
             "claim_ttl", f"must be longer than owner_timeout, {duration(config.owner_timeout)}"
         )
+    if open_from(config.freezes, _SOME_WEEK) is None:
+        raise fields.wrong("freezes", "leave no minute of the week in which a rollout may begin")
     return replace(config, tunings=(*config.tunings, PACK_TUNINGS))
 
 

@@ -184,11 +184,11 @@ class Fields:
         """The mapping below ``field``."""
         return Fields(self.raw(field, default), self._where, self.name_of(field))
 
-    def each(self, field: str) -> list[Fields]:
+    def each(self, field: str, default: Sequence[object] = _REQUIRED) -> list[Fields]:
         """The mappings of a list."""
         return [
             Fields(item, self._where, self.name_of(f"{field}[{index}]"))
-            for index, item in enumerate(self.items(field))
+            for index, item in enumerate(self.items(field, default))
         ]
 
     def named(self, pattern: str = r"[\s\S]*") -> list[tuple[str, Fields]]:

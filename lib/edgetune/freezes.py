@@ -77,6 +77,25 @@ def in_force(closed: Sequence[Freeze | Event], moment: float) -> list[tuple[str,
     return [(name, end) for name, end in ends if end is not None]
 
 
+def ends_by_name(closed: Sequence[Freeze | Event], moment: float) -> dict[str, float]:
+    """The same, of several with one name the last to end."""
+    return dict(sorted(in_force(closed, moment), key=lambda each: each[1]))
+
+
+def open_from(closed: Sequence[Freeze | Event], moment: float) -> float | None:
+    """When none is in force any more, ``moment`` itself if none is then; None if always one is.
+
+    One may begin where another one ends. Beyond the last event a week shows all there is.
+    """
+    last = max([moment, *(each.end for each in closed if isinstance(each, Event))])
+    while moment < last + 8 * _DAY.total_seconds():
+        ends = [end for _, end in in_force(closed, moment)]
+        if not ends:
+            return moment
+        moment = max(ends)
+    return None
+
+
 def written(closed: Sequence[Freeze | Event]) -> list[dict[str, object]]:
     """As a record keeps them."""
     documents = [dict(vars(each)) for each in closed]
@@ -106,7 +125,7 @@ def read_zone(fields: Fields, default: str) -> str:
     return name
 
 
-def read_freeze(fields: Fields, zone: str) -> Freeze:
+def read_freeze(fields: Fields, zone: str = "UTC") -> Freeze:
     """A mapping of ``days``, ``start``, ``end``, and perhaps ``name`` and ``timezone``."""
     days = fields.texts("days", list(DAYS))
     for index, day in enumerate(days):
@@ -123,7 +142,7 @@ def read_freeze(fields: Fields, zone: str) -> Freeze:
     return freeze
 
 
-def read_event(fields: Fields, zone: str) -> Event:
+def read_event(fields: Fields, zone: str = "UTC") -> Event:
     """A mapping of ``name``, ``from``, ``to``, perhaps ``timezone``; a day alone is all of it."""
     local = _zone(read_zone(fields, zone))
     start, _ = _read_moment(fields, "from")

@@ -27,7 +27,7 @@ class Option:
 
     ``means`` are sentences. ``least`` and ``most`` are inclusive, in seconds where it ``is_time``;
     it is also at least the sum of such ``multiples`` of other options. ``pattern`` fits the whole
-    of a text.
+    of a text. ``item`` reads each mapping of a list of mappings.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Option:
     multiples: Mapping[str, int] | None = None
     is_time: bool = False
     pattern: str | None = None
+    item: Callable[[Fields], Any] | None = None
 
     @property
     def written(self) -> Any:
@@ -80,6 +81,8 @@ class Option:
             if self.type == "int" and value != int(value):
                 raise given.wrong(self.name, f"must be whole seconds, not {self.shown(value)}")
             return int(value) if self.type == "int" else value
+        if self.item:
+            return tuple(self.item(each) for each in given.each(self.name, **default))
         if self.type.startswith("tuple"):
             texts = given.texts(self.name, **default)
             return tuple(Path(text) for text in texts) if "Path" in self.type else texts

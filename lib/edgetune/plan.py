@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -27,7 +28,7 @@ from edgetune.documents.plan import (
 )
 from edgetune.documents.reading import digest_of, encoded
 from edgetune.documents.settings import HostSetting, SettingRow
-from edgetune.errors import NothingToDo, RefusedError
+from edgetune.errors import InputError, NothingToDo, RefusedError
 from edgetune.inventory import Host, Pop
 from edgetune.metrics.catalogue import METRICS, WORK
 from edgetune.tuning import Tuning
@@ -60,6 +61,7 @@ def make_plan(
     Optional settings that a host does not support are left out there, with the reason.
     RefusedError when a setting is unsupported, nothing is to do, the PoP is too small to split or
     to keep its ``min_in_service``, or a metric asks for a health check that it does not have.
+    InputError when no batch is left behind ``pause_after``.
     """
     _refuse_without_health(pop, tuning)
     left_out = {host: _left_out(tuning, observed[host]) for host in rendered}
@@ -68,11 +70,13 @@ def make_plan(
     _refuse_unsupported(observed)
     touched = [host for host in rendered if _changes(observed[host])]
     if not touched:
-        raise NothingToDo(f"nothing to do: every host of {pop.name} is as {tuning.name} wants it")
+        hosts = f"{'every host that only= names' if options.only else 'every host'} of {pop.name}"
+        raise NothingToDo(f"nothing to do: {hosts} is as {tuning.name} wants it")
     disruption = _disruption(tuning, [observed[host] for host in touched])
     strata = _split(pop, touched, options)
     out = _most_at_once(pop, disruption, options)
     batches, promote_batches = _batches(strata, out, disruption)
+    _refuse_late_pause(len(batches) + len(promote_batches), options)
     plan = Plan(
         schema=PLAN_SCHEMA,
         pop=pop.name,
@@ -172,9 +176,14 @@ def _split(pop: Pop, touched: Sequence[str], options: Options) -> dict[str, Grou
     for hardware in sorted(by_hardware):
         hosts = sorted(by_hardware[hardware])
         dice.shuffle(hosts)
-        size = min(max(round(options.test_fraction * len(hosts)), 1), len(hosts) - 1)
+        size = _test_hosts(len(hosts), options)
         strata[hardware] = Groups(hosts[:size], hosts[size:])
     return strata
+
+
+def _test_hosts(hosts: int, options: Options) -> int:
+    """How many of so many hosts of one hardware form the test group."""
+    return min(max(round(options.test_fraction * hosts), 1), hosts - 1)
 
 
 def _restarts(
@@ -216,6 +225,13 @@ def _batches(
     return _interleave(changes, shams), promotions
 
 
+def _refuse_late_pause(batches: int, options: Options) -> None:
+    """A person who asked to be waited for would wait in vain."""
+    if options.pause_after >= batches:
+        text = f"there are {batches} batches, and one has to be left: give at most {batches - 1}"
+        raise InputError("parameter", "pause_after", text)
+
+
 def _cut(hosts: Sequence[str], size: int) -> list[list[str]]:
     rest = range(1, len(hosts), size)
     return [list(hosts[:1]), *(list(hosts[start : start + size]) for start in rest)][: len(hosts)]
@@ -252,8 +268,9 @@ def _refuse_powerless(plan: Plan) -> None:
             f"{name}: {len(stratum.test)} against {len(stratum.control)}"
             for name, stratum in plan.strata.items()
         )
+        part = f"what only= leaves of {plan.pop}" if plan.options.only else plan.pop
         raise RefusedError(
-            f"{plan.pop} is too small to split: {sizes} can be drawn in {plan.assignments} "
+            f"{part} is too small to split: {sizes} can be drawn in {plan.assignments} "
             f"ways, so no p-value below {least:.3f} is possible, and {wanted:g} is asked for; "
             f"{_more_or_less_sure(plan.options, least)}"
         )
@@ -264,8 +281,15 @@ def _more_or_less_sure(options: Options, least: float) -> str:
     asked = {"alpha_benefit": options.alpha_benefit, "alpha_harm": options.alpha_harm}
     enough = math.ceil(least * 100) / 100
     words = " ".join(f"{name}={enough:g}" for name, alpha in asked.items() if alpha < least)
-    hosts = "take more hosts of like hardware"
+    hosts = f"take at least {_enough_hosts(options)} hosts of like hardware"
     return f"{hosts}, or be less sure: {words}" if enough <= MOST_ALPHA else hosts
+
+
+def _enough_hosts(options: Options) -> int:
+    """How many hosts of one hardware can be drawn in as many ways as both alphas ask for."""
+    wanted = min(options.alpha_benefit, options.alpha_harm)
+    counts = itertools.count(2)
+    return next(n for n in counts if 1 / math.comb(n, _test_hosts(n, options)) <= wanted)
 
 
 def _seconds(batches: int, pop: Pop, disruption: str, options: Options) -> float:

@@ -18,6 +18,45 @@ PROMOTION = mutations_of(
     ),
 )
 
+WAITS = (
+    *mutations_of(
+        FOLDER,
+        ["rollout_pause_after_steps"],
+        (
+            "nobody waits for the person whom the plan asks for",
+            "steps/drain_hosts.py",
+            "    pause_as_planned(opened, work.number)\n",
+            "",
+        ),
+        (
+            "a rollout goes on because another one was resumed",
+            "pause_after.py",
+            "    return pause if pause and pause.rollout == opened.head.id else None\n",
+            "    return pause\n",
+        ),
+    ),
+    *mutations_of(
+        FOLDER,
+        ["rollout_freeze_steps"],
+        (
+            "freezes of the configuration hold no rollout up",
+            "freeze.py",
+            "[*context.config.closed, *read_written(head.freezes)]",
+            "[*read_written(head.freezes)]",
+        ),
+    ),
+    *mutations_of(
+        FOLDER,
+        ["rollout_only_steps"],
+        (
+            "hosts that only= does not name are changed",
+            "chosen.py",
+            "if not options.only or host.name in kept]",
+            "]",
+        ),
+    ),
+)
+
 RELEASE = mutations_of(
     FOLDER,
     ["action_release_claim", "rollout_clock_steps"],
@@ -534,6 +573,6 @@ BACK = mutations_of(
 )
 
 ROLLOUT = (
-    *(*PROMOTION, *RELEASE, *PERMITS, *PACE, *STACKSTORM, *RECOVERY, *OWNERS),
+    *(*PROMOTION, *WAITS, *RELEASE, *PERMITS, *PACE, *STACKSTORM, *RECOVERY, *OWNERS),
     *(*TRAFFIC, *MACHINES, *VERIFIED, *HOSTS, *RESETS, *BACK),
 )

@@ -90,7 +90,8 @@ def load_campaign(path: Path) -> Campaign:
     zone = read_zone(fields, "UTC")
     gates = _read_gates(fields, Gates(), zone)
     # Each PoP has its own seed and hosts.
-    options = read_options(fields.inside("rollout", {}), Options, without=("seed", "exclude"))
+    own = ("seed", "only", "exclude")
+    options = read_options(fields.inside("rollout", {}), Options, without=own)
     campaign = Campaign(
         name=fields.text("name", pattern=NAME),
         tuning=fields.text("tuning", pattern=NAME),

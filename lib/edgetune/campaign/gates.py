@@ -11,7 +11,7 @@ from edgetune.campaign.record import Record, RingStep, RingVerdict
 from edgetune.documents.head import Head
 from edgetune.documents.words import Decision, State
 from edgetune.errors import EdgetuneError, InputError, RefusedError, StoreError
-from edgetune.freezes import in_force
+from edgetune.freezes import ends_by_name
 from edgetune.report.text import clock
 from edgetune.rollout.approval import valid_approval
 from edgetune.rollout.context import Context
@@ -64,9 +64,8 @@ def _what_is(head: Head | None, rollout: str) -> str:
 
 def closed_gates(context: Context, record: Record, ring: RingStep, gates: Gates) -> list[str]:
     """Why nothing of a ring may begin now; each is a sentence without its full stop."""
-    waits = [
-        f"frozen by {name} until {clock(end)}" for name, end in in_force(gates.closed, time.time())
-    ]
+    ends = ends_by_name((*context.config.closed, *gates.closed), time.time())
+    waits = [f"frozen by {name} until {clock(end)}" for name, end in ends.items()]
     # An approval is of the ring's beginning, and has to hold then.
     if not ring.begun:
         try:

@@ -92,12 +92,25 @@ class Options:
     The actions ``plan_rollout`` and ``rollout_pop`` and the files of campaigns take each of these.
     """
 
+    only: tuple[str, ...] = option(
+        "Hosts of the PoP, by name or by rack, that the rollout keeps to; empty for all. Both "
+        "groups come from these hosts. No other host is compared or changed, not even by a "
+        "promotion.",
+        (),
+    )
     exclude: tuple[str, ...] = option("Hosts of the PoP to leave out, by name.", ())
     test_fraction: float = option(
         "Share of the hosts that form the test group.", 0.5, least=0.05, most=0.95
     )
     batch_size: int = option(
         "Most hosts to change at once; 0 takes as many as min_in_service permits.",
+        0,
+        least=0,
+        most=10000,
+    )
+    pause_after: int = option(
+        "Number of batches after which the rollout pauses until a person resumes the PoP; 1 is "
+        "after the first host, 0 never. The hosts that are changed serve meanwhile.",
         0,
         least=0,
         most=10000,

@@ -41,7 +41,7 @@ def plan_text(plan: Plan) -> str:
         f"  groups      drawn with seed {options.seed}; {_ways(plan.assignments)} ways, "
         f"smallest possible p = {1 / plan.assignments:.4f}",
     ]
-    lines[3:3] = _restarts(plan)
+    lines[3:3] = [*_kept_to(plan), *_restarts(plan)]
     lines += [f"  identity    {line}" for line in _machines(plan)]
     if options.without_packets:
         lines.append(
@@ -59,10 +59,39 @@ def plan_text(plan: Plan) -> str:
         lines.append(f"    as wanted already: {listed(plan.unchanged)}")
     lines.append("  batches")
     for index, batch in enumerate(plan.every_batch):
+        if options.pause_after and index == options.pause_after:
+            lines.append("    --  waits here until a person resumes the PoP (pause_after)")
         promoted = " (if promoted)" if index >= len(plan.batches) else ""
         what = {"change": "change", "sham": "reboot only"}[batch.batch_type]
         lines.append(f"    {index}  {what:<11} {batch.group:<8}{listed(batch.hosts)}{promoted}")
     return _page(lines)
+
+
+def _kept_to(plan: Plan) -> list[str]:
+    return _row("only", kept_to_text(plan)) if plan.options.only else []
+
+
+def _row(name: str, text: str) -> list[str]:
+    """A row of the plan, as many lines as it needs."""
+    return textwrap.wrap(
+        text,
+        78,
+        initial_indent=f"  {name:<12}",
+        subsequent_indent=14 * " ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def kept_to_text(plan: Plan) -> str:
+    """Which part of its PoP a rollout keeps to, and what becomes of the rest; empty if all."""
+    if not plan.options.only:
+        return ""
+    hosts = len(plan.groups.hosts) + len(plan.unchanged)
+    return (
+        f"{hosts} of {plan.hosts_in_pop} hosts of {plan.pop} (only={','.join(plan.options.only)}); "
+        "no other host is compared or changed, not even by a promotion"
+    )
 
 
 def _guards(plan: Plan) -> list[str]:
@@ -73,7 +102,7 @@ def _guards(plan: Plan) -> list[str]:
         for name in [guard.metric]
     ]
     text = f"harm beyond {', '.join(told)}" if told else "none"
-    return textwrap.wrap(text, 78, initial_indent="  guards      ", subsequent_indent=14 * " ")
+    return _row("guards", text)
 
 
 def _restarts(plan: Plan) -> list[str]:
@@ -124,8 +153,8 @@ def prospect_text(power: Prospect) -> str:
     return told
 
 
-def verdict_text(look: Look) -> str:
-    """A verdict with its numbers."""
+def verdict_text(look: Look, kept_to: str = "") -> str:
+    """A verdict with its numbers, and with what it is of (see ``kept_to_text``)."""
     lines = [f"{look.verdict}: {look.reason} -> {look.decision}"]
     lines += [f"  {_spent(name, test)}" for name, test in look.tests.items()]
     for row in look.metrics:
@@ -141,6 +170,7 @@ def verdict_text(look: Look) -> str:
         f"  {own.metric:<14} not watched, as it is optional, on {listed(own.hosts)}"
         for own in look.unwatched
     ]
+    lines += [f"  kept to {kept_to}"] if kept_to else []
     return _page(lines)
 
 

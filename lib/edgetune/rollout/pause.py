@@ -2,8 +2,8 @@
 """A paused PoP: no further batch begins there, and no rollout, until its cause is over.
 
 Each cause has a key of its own (``edgetune.pause.CAUSE.POP``) and is lifted alone: a surge ends by
-itself, a lost host and what somebody asked for wait for a person. Hosts that are out are finished
-and given back, looks go on, and no rollback is ever held up.
+itself; a lost host, what somebody asked for and what a plan asked for wait for a person. Hosts that
+are out are finished and given back, looks go on, and no rollback is ever held up.
 """
 
 from __future__ import annotations
@@ -11,32 +11,41 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TypedDict
 
 from edgetune import PACK
-from edgetune.documents.head import ENDED, Head
+from edgetune.documents.head import ENDED
 from edgetune.documents.reading import decoded, read_document
 from edgetune.errors import DamagedError, RefusedError
-from edgetune.freezes import in_force, read_written
-from edgetune.report.text import clock
 from edgetune.rollout.context import Context
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.store import value_of
 from edgetune.sanitize import command
 
-CAUSES = ("asked", "surge", "lost_host")
+PLANNED = "pause_after"
+"""The cause of a pause that a plan asks for by its option of that name."""
+ASKABLE = ("asked", "surge", "lost_host")
+CAUSES = (*ASKABLE, PLANNED)
 _SCHEMA = 1
 
 
 @dataclass(frozen=True)
 class Pause:
-    """Who paused a PoP and why; when it is no longer ``paused``, who resumed it. ``at`` is when."""
+    """Who paused a PoP and why; when it is no longer ``paused``, who resumed it. ``at`` is when.
+
+    ``rollout`` is the one whose plan asks for it, empty for other causes.
+    """
 
     paused: bool
     at: float
     by: str
     reason: str = ""
+    rollout: str = ""
+
+    def lifted(self, by: str) -> Pause:
+        """What stands in its place from now on."""
+        return replace(self, paused=False, at=time.time(), by=by, reason="")
 
     @property
     def text(self) -> str:
@@ -56,12 +65,6 @@ def why_paused(context: Context, pop: str) -> str:
     return pause_text(pop, pauses_of(context, pop))
 
 
-def why_frozen(head: Head) -> str:
-    """That a freeze of its campaign is in force for a rollout; nothing if none is."""
-    ends = in_force(read_written(head.freezes), time.time())
-    return "; ".join(f"{head.pop} is frozen by {name} until {clock(end)}" for name, end in ends)
-
-
 def pause_text(pop: str, pauses: Mapping[str, Pause]) -> str:
     """The same of pauses that are known."""
     standing = standing_pauses(pauses)
@@ -70,9 +73,15 @@ def pause_text(pop: str, pauses: Mapping[str, Pause]) -> str:
 
 def pauses_of(context: Context, pop: str) -> dict[str, Pause]:
     """The pauses of a PoP by cause, also those that were lifted."""
-    keys = {cause: _key(cause, pop) for cause in CAUSES}
-    texts = {cause: value_of(context.store, key) for cause, key in keys.items()}
-    return {cause: _load(keys[cause], text) for cause, text in texts.items() if text is not None}
+    found = {cause: pause_for(context, pop, cause) for cause in CAUSES}
+    return {cause: pause for cause, pause in found.items() if pause is not None}
+
+
+def pause_for(context: Context, pop: str, cause: str) -> Pause | None:
+    """That of one cause, also if it was lifted; None if there never was one."""
+    key = _key(cause, pop)
+    text = value_of(context.store, key)
+    return None if text is None else _load(key, text)
 
 
 def all_pauses(context: Context) -> dict[str, dict[str, Pause]]:

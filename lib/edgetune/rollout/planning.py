@@ -18,6 +18,7 @@ from edgetune.inventory import Host, Pop
 from edgetune.plan import make_plan, settings_by_agent, settings_by_bmc
 from edgetune.rendering import misfits, render
 from edgetune.rollout.bios_journal import load_journal
+from edgetune.rollout.chosen import chosen_hosts
 from edgetune.rollout.context import Context
 from edgetune.rollout.preflight import Finding, Subject, refuse_unfit
 from edgetune.rollout.unreadable import refuse_unreadable
@@ -54,9 +55,7 @@ def plan_and_notes(
         raise InputError("parameter", "tuning" if pop_name else "pop", "is missing")
     pop = context.inventory.pop(pop_name)
     tuning = context.tuning(tuning_name)
-    for name in options.exclude:
-        pop.host(name)
-    hosts = [host for host in pop.hosts if host.name not in options.exclude]
+    hosts = chosen_hosts(pop, options)
     refuse_unreadable(context, pop.name)
     subject = Subject(context, pop, hosts)
     notes = refuse_unfit(subject)

@@ -21,6 +21,7 @@ from edgetune.inventory import HEALTH_TLS, Host, Pop
 from edgetune.report.findings import findings_text
 from edgetune.report.text import listed
 from edgetune.rollout.context import Context
+from edgetune.rollout.freeze import frozen_text
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.health import sick_services
 from edgetune.rollout.identity import prove_machines
@@ -107,13 +108,16 @@ def check_claim(subject: Subject) -> Iterable[Finding]:
 
 
 def check_permission(subject: Subject) -> Iterable[Finding]:
-    """Nobody has stopped everything, or paused the PoP."""
+    """Nobody has stopped everything, or paused the PoP, and no freeze is in force."""
     stopped = stopped_by(subject.context)
     if stopped:
         yield Finding(f"everything is stopped: {stopped}", command("resume_all"), refuses=False)
     paused = why_paused(subject.context, subject.pop.name)
     if paused:
         yield Finding(paused, command("resume_pop", pop=subject.pop.name), refuses=False)
+    frozen = frozen_text(subject.pop.name, subject.context.config.closed)
+    if frozen:
+        yield Finding(frozen, "wait for its end", refuses=False)
 
 
 def check_load_balancer(subject: Subject) -> Iterable[Finding]:

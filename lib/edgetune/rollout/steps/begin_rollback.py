@@ -15,6 +15,7 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.entering import enter_state, unfinished_batches
 from edgetune.rollout.kill_switch import refuse_if_stopped
 from edgetune.rollout.lease import open_rollout
+from edgetune.rollout.pause_after import lift_planned
 from edgetune.rollout.progress import failures_text, under_way
 from edgetune.rollout.record import Record, read_rollout
 from edgetune.rollout.rollback import plan_restore
@@ -99,6 +100,7 @@ def _begin(
         head.only = list(hosts)
     # Decided from here on, even if the load balancer is away and nothing can be planned yet.
     opened.save()
+    lift_planned(opened, requested_by)
     plan_restore(opened)
     opened.save()
     first, end = unfinished_batches(opened)

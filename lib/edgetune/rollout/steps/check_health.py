@@ -9,6 +9,7 @@ from edgetune.report.text import listed
 from edgetune.rollout.baseline import usual_health
 from edgetune.rollout.context import Context
 from edgetune.rollout.lease import open_rollout
+from edgetune.rollout.pause_after import waits_for_a_person
 from edgetune.rollout.record import Record
 from edgetune.rollout.results import BatchResult
 from edgetune.rollout.sampling import sample_pop
@@ -62,5 +63,7 @@ def _what_was_done(opened: Record, batch: Batch) -> str:
         "quarantined": batch.at("quarantined"),
         "waiting for room": batch.at("planned"),
     }
-    told = "; ".join(f"{listed(hosts)} {what}" for what, hosts in parts.items() if hosts)
-    return f"batch {batch.number - numbers.start + 1} of {len(numbers)}: {told}"
+    told = [f"{listed(hosts)} {what}" for what, hosts in parts.items() if hosts]
+    if batch.number + 1 in numbers:
+        told += filter(None, [waits_for_a_person(opened, batch.number + 1)])
+    return f"batch {batch.number - numbers.start + 1} of {len(numbers)}: {'; '.join(told)}"

@@ -12,6 +12,7 @@ from edgetune.documents.head import Head
 from edgetune.errors import EdgetuneError
 from edgetune.rollout.approval import use_approval, valid_approval
 from edgetune.rollout.context import Context
+from edgetune.rollout.freeze import refuse_if_frozen
 from edgetune.rollout.kill_switch import refuse_if_stopped
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.other_rollouts import largest_epoch, refuse_unfinished
@@ -44,10 +45,10 @@ def claim_pop(
     the soak has ended. ``channel`` is where in chat the rollout tells how it gets on.
     ``plan_approval`` of the configuration asks for an approval of the plan that no other rollout
     was begun with, by somebody who is neither ``requested_by`` nor the ``caller`` whom StackStorm
-    knows.
+    knows. During the freezes of the configuration neither it nor a batch of it begins.
 
-    RefusedError while everything is stopped, the PoP is paused or has another rollout, or without
-    that approval.
+    RefusedError while everything is stopped, the PoP is paused or frozen or has another rollout, or
+    without that approval.
     """
     head = begin_rollout(context, plan, owner, requested_by, wait, channel, caller)
     message = f"{head.id} holds {head.pop}, epoch {head.epoch}"
@@ -78,6 +79,7 @@ def begin_rollout(
     refuse_if_stopped(context)
     planned = load_plan(context, plan)
     pop = context.inventory.pop(planned.pop)
+    refuse_if_frozen(context, pop.name, freezes)
     refuse_if_paused(context, pop.name)
     refuse_unfinished(context, pop.name)
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())

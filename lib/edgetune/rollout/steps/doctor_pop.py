@@ -81,7 +81,7 @@ def _checks(subject: Subject, tuning: Tuning | None) -> Iterable[_Named]:
     yield _Named("automation", "rules and sensor are on, as rollouts need them", check_automation)
     alike = "hold the same keys, inventory, tunings and pack"
     yield _Named("nodes", f"those that ran actions in the last hour {alike}", check_nodes)
-    yield _Named("permission", "nothing is stopped or paused", check_permission)
+    yield _Named("permission", "nothing is stopped, paused or frozen", check_permission)
     in_service = f"obeys, and has all {count} hosts in service"
     yield _Named("load balancer", in_service, check_load_balancer)
     yield _Named("machines", "inventory, load balancer and SSH mean the same", check_machines)

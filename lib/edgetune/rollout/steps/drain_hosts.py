@@ -12,23 +12,26 @@ from edgetune.documents.batch import SETTLED_STEPS, UNTOUCHED_STEPS, Batch, Wait
 from edgetune.errors import DrainError, RefusedError
 from edgetune.rollout.context import Context
 from edgetune.rollout.drain import POLL, DrainResult, drain_report, known_servers
+from edgetune.rollout.freeze import why_frozen
 from edgetune.rollout.in_service import hosts_in_service, put_back, serves, state_of
 from edgetune.rollout.lease import Rollout, open_rollout
 from edgetune.rollout.order import has_live_left, retry_after
-from edgetune.rollout.pause import why_frozen, why_paused
+from edgetune.rollout.pause import PLANNED, pause_text, pauses_of, standing_pauses
+from edgetune.rollout.pause_after import pause_as_planned
 from edgetune.rollout.quarantine import LOST, fail_host, take_out_quarantined
 from edgetune.rollout.recognition import without_strangers
 from edgetune.rollout.record import Record
 from edgetune.rollout.steps.check_drained import check_drained
 from edgetune.rollout.surge import surge_of
-from edgetune.sanitize import shortened
+from edgetune.sanitize import command, shortened
 from edgetune.traffic import DrainDriver, Server
 
 # A drain that is over within so many seconds needs no task of its own, which would take longer.
 _AT_ONCE = 5.0
-# Seconds between two tries where there is no room; a pause may last for a night, a freeze for days.
-_SOON, _PAUSED = (15, 60), (60, 60)
+# Seconds between two tries where there is no room; a pause may last for a night, a freeze for days,
+# and a person whom the plan waits for may be away as long.
 _LONG = 3600
+_SOON, _PAUSED, _AWAITED = (15, 60), (60, 60), (60, _LONG)
 
 
 def drain_hosts(context: Context, rollout: str, epoch: int, batch: int) -> DrainResult:
@@ -124,12 +127,16 @@ def _held_up(opened: Record, work: Batch) -> _Held | None:
     """What keeps a batch from beginning, apart from room; None if nothing does."""
     if not _may_wait(work):
         return None
-    frozen = why_frozen(opened.head)
+    pause_as_planned(opened, work.number)
+    frozen = why_frozen(opened.context, opened.head)
     if frozen:
         return _Held(f"{frozen}; no further batch begins", "", _LONG, _LONG)
-    paused = why_paused(opened.context, opened.head.pop)
-    told = f"{paused}; no further batch begins"
-    return _Held(told, "resume_pop lets it go on", *_PAUSED) if paused else None
+    pop = opened.head.pop
+    pauses = standing_pauses(pauses_of(opened.context, pop))
+    told = f"{pause_text(pop, pauses)}; no further batch begins"
+    goes_on = f"{command('resume_pop', pop=pop)} lets it go on"
+    span = _AWAITED if PLANNED in pauses else _PAUSED
+    return _Held(told, goes_on, *span) if pauses else None
 
 
 def _until_calm(opened: Record) -> str:

@@ -8,7 +8,7 @@ import time
 from edgetune.errors import InputError
 from edgetune.rollout.context import Context
 from edgetune.rollout.pause import (
-    CAUSES,
+    ASKABLE,
     Pause,
     PauseResult,
     causes_text,
@@ -23,8 +23,8 @@ def pause_pop(
     context: Context, pop: str, cause: str = "asked", reason: str = "", requested_by: str = ""
 ) -> PauseResult:
     """Let nothing more begin on a PoP for this cause; a second time changes nothing."""
-    if cause not in CAUSES:
-        raise InputError("parameter", "cause", f"{cause!r} is none of {', '.join(CAUSES)}")
+    if cause not in ASKABLE:
+        raise InputError("parameter", "cause", f"{cause!r} is none of {', '.join(ASKABLE)}")
     name = context.inventory.pop(pop).name
     standing = standing_pauses(pauses_of(context, name))
     if cause in standing:

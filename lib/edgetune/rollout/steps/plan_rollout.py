@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from dataclasses import fields, replace
 from typing import Any, TypedDict
 
@@ -14,6 +15,7 @@ from edgetune.options import read_options
 from edgetune.report.findings import preflight_text
 from edgetune.report.text import plan_text
 from edgetune.rollout.context import Context
+from edgetune.rollout.freeze import freezes_ahead
 from edgetune.rollout.planning import plan_and_notes
 from edgetune.rollout.preflight import Finding
 from edgetune.rollout.record import load_plan, save_plan
@@ -67,8 +69,14 @@ def plan_rollout(
         "batches": len(made.every_batch),
         "seconds": made.seconds,
         "message": f"{made.digest}: {counts}, {made.disruption}",
-        "text": preflight_text(plan_text(made), notes),
+        "text": preflight_text(plan_text(made), [*notes, *_freezes(context, made)]),
     }
+
+
+def _freezes(context: Context, plan: Plan) -> list[Finding]:
+    """Those that its rollout would run into."""
+    ahead = freezes_ahead(context.config.closed, plan, time.time())
+    return [Finding(text, "begin it at another time", refuses=False) for text in ahead]
 
 
 def _make_again(context: Context, digest: str, pop: str, tuning: str) -> tuple[Plan, list[Finding]]:

@@ -19,7 +19,8 @@ from edgetune.report.phases import phases
 from edgetune.report.text import clock, wait_text
 from edgetune.rollout.automation import needed_rules, what_is_off
 from edgetune.rollout.context import Context
-from edgetune.rollout.pause import Pause, pause_text, pauses_of, why_frozen
+from edgetune.rollout.freeze import why_frozen
+from edgetune.rollout.pause import Pause, pause_text, pauses_of
 from edgetune.rollout.record import Record, read_rollout
 from edgetune.rollout.reports import address_of, report_folder, write_page, write_picture
 from edgetune.tuning import Tuning
@@ -87,7 +88,7 @@ def _material(opened: Record) -> Material:
         batches=list(opened.batches()),
         window=_window(opened, baseline, phases(head.history, now)[-1].end, missing),
         pauses=_pauses(head, pauses),
-        paused="" if head.state in ENDED else pause_text(head.pop, pauses) or why_frozen(head),
+        paused="" if head.state in ENDED else _held_up(opened, pauses),
         waits=_waits(opened),
         missing=missing,
         off=what_is_off(opened.context, needed_rules([head])),
@@ -104,6 +105,10 @@ def _tuning(opened: Record) -> Tuning | None:
     except InputError:
         return None
     return found if found.digest == planned.digest else None
+
+
+def _held_up(opened: Record, pauses: Mapping[str, Pause]) -> str:
+    return pause_text(opened.head.pop, pauses) or why_frozen(opened.context, opened.head)
 
 
 def _waits(opened: Record) -> str:

@@ -3,13 +3,10 @@
 
 from __future__ import annotations
 
-import time
-
 from edgetune.errors import InputError
 from edgetune.rollout.context import Context
 from edgetune.rollout.pause import (
     CAUSES,
-    Pause,
     PauseResult,
     all_pauses,
     causes_text,
@@ -27,8 +24,8 @@ def resume_pop(context: Context, pop: str, cause: str = "", requested_by: str = 
     if not standing:
         return pause_answer(context, pop, False, f"{context.inventory.pop(pop).name} is not paused")
     lifted = {own: pause for own, pause in standing.items() if cause in ("", own)}
-    for own in lifted:
-        save_pause(context, pop, own, Pause(False, time.time(), requested_by))
+    for own, pause in lifted.items():
+        save_pause(context, pop, own, pause.lifted(requested_by))
     left = {own: pause for own, pause in standing.items() if own not in lifted}
     still = f"{pop} is still paused ({causes_text(left)})" if left else f"{pop} goes on"
     was = f"; it was paused ({causes_text(lifted)})" if lifted else ""

@@ -15,11 +15,12 @@ from edgetune.report.chat import color_of
 from edgetune.report.text import left_text, rollout_text, wait_text
 from edgetune.rollout.automation import needed_rules, what_is_off
 from edgetune.rollout.context import Context
+from edgetune.rollout.freeze import why_frozen
 from edgetune.rollout.heads import read_heads
 from edgetune.rollout.kill_switch import stopped_by
 from edgetune.rollout.lease import Rollout, idle_times
 from edgetune.rollout.orphans import is_orphaned
-from edgetune.rollout.pause import all_pauses, pause_text, why_frozen
+from edgetune.rollout.pause import all_pauses, pause_text
 from edgetune.rollout.record import read_rollout
 from edgetune.rollout.unreadable import keeping_their_pop, unreadable_text
 from edgetune.sanitize import command, one_line
@@ -101,7 +102,7 @@ def rollout_status(
     chosen.sort(key=lambda head: head.id not in left)
     waits = {head.id: _wait(context, head) for head in chosen if head.state in CHANGES_HOSTS}
     notices = [*_stopped(stopped), *left.values(), *unknown, *map(one_line, damaged)]
-    notices += [*_paused(context, shown.pop if shown else pop), *_frozen(chosen)]
+    notices += [*_paused(context, shown.pop if shown else pop), *_frozen(context, chosen)]
     notices += _off(context, chosen)
     return {
         "rollouts": [
@@ -190,9 +191,9 @@ def _paused(context: Context, pop: str) -> list[str]:
     ]
 
 
-def _frozen(heads: list[Head]) -> list[str]:
-    under_way = [head for head in heads if head.state not in ENDED]
-    return [f"{why}." for why in map(why_frozen, under_way) if why]
+def _frozen(context: Context, heads: list[Head]) -> list[str]:
+    whys = [why_frozen(context, head) for head in heads if head.state not in ENDED]
+    return [f"{why}." for why in whys if why]
 
 
 def _off(context: Context, heads: list[Head]) -> list[str]:

@@ -16,6 +16,7 @@ from edgetune.rollout.baseline import usual_load
 from edgetune.rollout.context import Context
 from edgetune.rollout.entering import enter_state, unfinished_batches
 from edgetune.rollout.lease import Rollout, open_rollout
+from edgetune.rollout.pause_after import waits_for_a_person
 from edgetune.rollout.quarantine import in_service_still, look_at_quarantined
 from edgetune.rollout.record import Record
 
@@ -97,6 +98,9 @@ def _told(opened: Record) -> str:
     """The state and why; where hosts begin to change, also what would not go on by itself."""
     head = opened.head
     told = _entered(head)
+    if head.state == "promoting":
+        waits = waits_for_a_person(opened, opened.numbers(head.state).start)
+        return f"{told}; {waits}" if waits else told
     if head.state not in ("changing", "soaking"):
         return told
     off = what_is_off(opened.context, needed_rules([head]))
@@ -118,11 +122,12 @@ def _reason(opened: Record, state: str) -> str:
     quarantined = f" but {', '.join(stuck)}, quarantined" if stuck else ""
     inside = in_service_still(opened.head.quarantined)
     quarantined += f" and NOT seen out of service: {', '.join(inside)}" if inside else ""
+    part = "; a rollout without only= carries it on to the rest" * bool(opened.plan.options.only)
     return {
         "baseline": f"measuring the baseline{_pace(opened)}",
         "changing": "changing the test group",
         "soaking": "the test group is changed; both groups are watched",
-        "complete": f"every host of the plan is changed{skipped}",
+        "complete": f"every host of the plan is changed{skipped}{part}",
         "rolled_back": f"every host is as it was{quarantined}",
     }[state]
 

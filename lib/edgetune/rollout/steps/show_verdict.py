@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import TypedDict
 
 from edgetune.report.chat import color_of
-from edgetune.report.text import verdict_text
+from edgetune.report.text import kept_to_text, verdict_text
 from edgetune.rollout.context import Context
-from edgetune.rollout.record import read_rollout
+from edgetune.rollout.record import Record, read_rollout
 
 
 class VerdictResult(TypedDict):
@@ -29,7 +29,7 @@ def show_verdict(context: Context, rollout: str) -> VerdictResult:
     opened = read_rollout(context, rollout)
     head = opened.head
     told = f"{head.id}  {head.tuning} on {head.pop}: {head.state}"
-    shown = verdict_text(opened.look(head.looks - 1)) if head.looks else "No look was taken yet."
+    shown = _newest(opened) if head.looks else "No look was taken yet."
     verdict = head.verdict.verdict.value if head.verdict else ""
     return {
         "rollout": head.id,
@@ -38,3 +38,7 @@ def show_verdict(context: Context, rollout: str) -> VerdictResult:
         "message": f"{told}, {verdict or 'without a verdict'}",
         "text": f"{told}\n{shown}",
     }
+
+
+def _newest(opened: Record) -> str:
+    return verdict_text(opened.look(opened.head.looks - 1), kept_to_text(opened.plan))
