@@ -484,7 +484,7 @@ RESETS = mutations_of(
     (
         "a reset goes to whatever machine its BMC has",
         "restart.py",
-        '            "machine": vars(facts.facts.machine),\n',
+        '            "machine": vars(answer.facts.machine),\n',
         "",
     ),
     (

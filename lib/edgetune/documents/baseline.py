@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from edgetune.documents.facts import Facts
 from edgetune.documents.reading import Number, decoded, encoded
@@ -65,12 +64,12 @@ class Baseline:
         """What each metric is compared per."""
         return {name: usual.exposure for name, usual in self.metrics.items()}
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """As it is stored."""
-        found: dict[str, Any] = encoded(self)
+        found: dict[str, object] = encoded(self)
         return found
 
 
-def read_baseline(key: str, document: Mapping[str, Any]) -> Baseline:
+def read_baseline(key: str, document: Mapping[str, object]) -> Baseline:
     """A stored one of any version since 0.6; DamagedError names a field that cannot be read."""
     return decoded(key, Baseline, in_columns({**document}))

@@ -9,19 +9,17 @@ from edgetune.documents.settings import SettingRow
 
 
 @dataclass(frozen=True)
-class BmcMachine:
-    """What names the machine of a BMC, ``system`` being its UUID, and the ``resets`` it takes."""
+class BiosPlan:
+    """The machine of a BMC, ``system`` being its UUID, and the ``resets`` that it takes.
+
+    To ``plan`` also what settings would change in its BIOS, which has this version and these
+    ``attributes``.
+    """
 
     system: str
     serial: str
     sku: str
     resets: list[str]
-
-
-@dataclass(frozen=True)
-class BiosPlan(BmcMachine):
-    """What settings would change in a BIOS of this version, which holds these ``attributes``."""
-
     bios_version: str = ""
     attributes: dict[str, object] = field(default_factory=dict)
     settings: list[SettingRow] = field(default_factory=list)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from edgetune.documents.baseline import Prospect
 from edgetune.documents.block import Block
@@ -155,9 +154,9 @@ class Look:
     until: float | None = None
     at: float | None = None
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """As it is stored."""
-        found: dict[str, Any] = renamed(encoded(self), {"moment": "look"})
+        found: dict[str, object] = renamed(encoded(self), {"moment": "look"})
         return found
 
     @property
@@ -171,7 +170,7 @@ class Look:
 _BEFORE_0_6 = ("verdict", "decision", "reason", "number")
 
 
-def read_look(key: str, document: Mapping[str, Any]) -> Look:
+def read_look(key: str, document: Mapping[str, object]) -> Look:
     """A stored one of any version; DamagedError names a field that cannot be read."""
     if "until" not in document:
         kept = {name: document[name] for name in _BEFORE_0_6 if name in document}

@@ -162,7 +162,7 @@ class SampleTable:
             other._parts,
         )
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """As it is stored; of samples of one time."""
         hosts, boots = self.hosts, self.boots
         keys = dict.fromkeys(key for part in self._parts for key in part.columns_of)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from edgetune import RECORD_SCHEMA
 from edgetune.documents.baseline import Baseline
@@ -92,7 +91,7 @@ class Rollout(Record):
         """Write a look's document under its number."""
         self._save_document(look_key(self.head.id, look.number), look.document())
 
-    def _save_document(self, key: str, body: Mapping[str, Any]) -> None:
+    def _save_document(self, key: str, body: Mapping[str, object]) -> None:
         document = json.loads(
             json.dumps({"schema": RECORD_SCHEMA, "rollout": self.head.id, **body})
         )

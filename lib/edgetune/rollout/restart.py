@@ -50,8 +50,8 @@ def restart(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
 
     def request(host: Host) -> dict[str, object]:
         # The others of the batch took their time: it may be in POST by now.
-        facts = opened.context.fleet.ask([host], "facts", lambda each: {}, TIMEOUT)[host.name]
-        if facts.failed or is_back(work, facts):
+        answer = opened.context.fleet.ask([host], "facts", lambda each: {}, TIMEOUT)[host.name]
+        if answer.failed or is_back(work, answer):
             raise BmcError("busy", "the host is on its way by now")
         waited = steady_clock.now() - told_at[host.name]
         asked.add(host.name)
@@ -59,7 +59,7 @@ def restart(opened: Rollout, work: Batch, names: Sequence[str]) -> list[str]:
             "kind": ways[host.name],
             "os_answers": True,
             "disbelieve_post": waited > _POST_BELIEVED * _patience(opened),
-            "machine": vars(facts.facts.machine),
+            "machine": vars(answer.facts.machine),
             "system": machine_of(opened, host.name),
             "known": _known(opened, host.name),
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from edgetune.fields import Field
 from edgetune.inventory import Host, Pop
@@ -29,7 +29,7 @@ class Hosts(MetricSource):
     ) -> Iterator[Mapping[Host, Sampled]]:
         began: dict[str, float] = {}
 
-        def request(host: Host) -> dict[str, Any]:
+        def request(host: Host) -> dict[str, object]:
             began.setdefault(hosts[host].name, time.time())
             return sample_request(hosts[host], health_requests)
 
@@ -40,7 +40,7 @@ class Hosts(MetricSource):
 SOURCE = Hosts
 
 
-def sample_request(pop: Pop, health_requests: int) -> dict[str, Any]:
+def sample_request(pop: Pop, health_requests: int) -> dict[str, object]:
     """What an agent is asked, so that it asks its service so many times."""
     asked = {
         "health_url": pop.health,

@@ -129,7 +129,7 @@ class Guard:
 
 
 def _told_now(
-    turns: Turns, trigger: str, payload: Mapping[str, Any], again: bool
+    turns: Turns, trigger: str, payload: Mapping[str, object], again: bool
 ) -> Iterator[Found]:
     what = f"{trigger}:{payload['id']}"
     first = not turns.was_told(what)
@@ -139,7 +139,7 @@ def _told_now(
         turns.tell(what)
 
 
-def _told_of(context: Context, each: Unreadable) -> dict[str, Any]:
+def _told_of(context: Context, each: Unreadable) -> dict[str, object]:
     """Nobody can move on a rollout whose record cannot be read."""
     return {
         "id": f"{one_line(each.id)}-unreadable",

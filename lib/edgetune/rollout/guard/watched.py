@@ -98,7 +98,7 @@ class Watched:
         return cause in self.pauses and self.pauses[cause].paused
 
     def finding(
-        self, reason: str, mark: str = "", is_acted_on: bool = True, **more: Any
+        self, reason: str, mark: str = "", is_acted_on: bool = True, **more: object
     ) -> Finding:
         """What was found; its id is the same until the epoch or ``mark`` changes."""
         head = self.head

@@ -6,7 +6,7 @@ from __future__ import annotations
 import secrets
 import time
 from dataclasses import fields, replace
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from edgetune.documents.plan import Options, Plan
 from edgetune.errors import InputError, RefusedError
@@ -41,7 +41,7 @@ def plan_rollout(
     pop: str = "",
     tuning: str = "",
     plan: str = "",
-    **options: Any,
+    **options: object,
 ) -> PlanResult:
     """What ``tuning`` would do to ``pop``; touches nothing, keeps the plan under its digest.
 
