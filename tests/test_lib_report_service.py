@@ -74,7 +74,7 @@ def test_requests_are_not_measured(tmp_path: Path) -> None:
     drained = [batch(0, a=step("done", 400, 100), b=step("skipped", 160, 100))]
     told = requests_text(made, drained)
     assert told.startswith("not measured: no metric counts the requests of clients; ")
-    assert "only once it had no session left; 1 skipped and put back" in told
+    assert "only once it had no session left; 1 skipped and left unchanged" in told
     forced = replace(made, options=replace(made.options, drop_sessions=True))
     assert "open at the drain deadline was dropped, uncounted" in requests_text(forced, drained)
     assert "no host was taken out of service" in requests_text(made, [batch(0, a=step("done"))])

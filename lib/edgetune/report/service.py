@@ -94,4 +94,4 @@ def _care(plan: Plan, batches: Sequence[Batch]) -> Iterator[str]:
         yield "a host was changed only once it had no session left"
     skipped = sum(step.step == "skipped" for step in steps)
     if skipped:
-        yield f"{skipped} skipped and put back, as their sessions did not end"
+        yield f"{skipped} skipped and left unchanged"
