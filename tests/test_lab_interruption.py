@@ -19,8 +19,8 @@ import yaml
 from edgetune.documents.head import Head
 from edgetune.rollout.context import Context
 from edgetune.rollout.heads import all_heads
+from edgetune.rollout.progress import out_of_service
 from edgetune.rollout.record import read_rollout
-from edgetune.rollout.steps.rollout_status import out_of_service
 from lab import simulated
 from lab.runner.execution import Listener
 from lab.runner.runs import Run, ended_runs

@@ -13,8 +13,9 @@ from edgetune.documents.head import Head
 from edgetune.errors import StoreError
 from edgetune.report.text import left_text
 from edgetune.rollout.claims import Claim
+from edgetune.rollout.progress import out_of_service
 from edgetune.rollout.record import read_rollout
-from edgetune.rollout.steps.rollout_status import out_of_service, rollout_status
+from edgetune.rollout.steps.rollout_status import rollout_status
 from tests.world import World, changing
 
 

@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import asdict
 from typing import Any
 
-from edgetune.documents.batch import Batch
 from edgetune.documents.head import CHANGES_HOSTS, ENDED, FORWARD, Head
 from edgetune.errors import EdgetuneError, InputError, StoreError
 from edgetune.report.chat import color_of
@@ -20,6 +19,7 @@ from edgetune.rollout.kill_switch import stopped_by
 from edgetune.rollout.lease import Rollout, idle_times
 from edgetune.rollout.orphans import is_orphaned
 from edgetune.rollout.pause import all_pauses, pause_text, why_frozen
+from edgetune.rollout.progress import out_of_service
 from edgetune.rollout.record import read_rollout
 from edgetune.rollout.unreadable import keeping_their_pop, unreadable_text
 from edgetune.sanitize import command, one_line
@@ -116,18 +116,6 @@ def _left(context: Context, head: Head) -> str:
     except EdgetuneError:
         return left_text(head, None)
     return left_text(head, out)
-
-
-def out_of_service(batches: Iterable[Batch]) -> list[str]:
-    """Hosts that a rollout took out of service and has not put back, by its record; a record is
-    written before what it names is done."""
-    out: dict[str, bool] = {}
-    for batch in batches:
-        for name, host in batch.hosts.items():
-            drained = host.lb_before is not None or host.step == "quarantined"
-            if drained or host.step in ("done", "skipped"):
-                out[name] = drained and host.step not in ("done", "skipped")
-    return [name for name, is_out in out.items() if is_out]
 
 
 def _in_turn(context: Context, heads: list[Head]) -> list[Head]:
