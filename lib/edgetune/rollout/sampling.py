@@ -26,6 +26,8 @@ HEALTH_REQUESTS = 5
 RECENT = 20
 """How far back it is looked how far apart samples come, in intervals."""
 _APART = 2.0
+# How old the newest sample of a PoP with a rollout may be, and likewise in intervals.
+_STALE, _STALE_INTERVALS = 300.0, 3
 # Settings of one host that are told one by one.
 _MOST_DRIFT = 50
 
@@ -33,6 +35,11 @@ _MOST_DRIFT = 50
 def sampled_by_rule(pop: str) -> str:
     """Whose heartbeat says when the rule ``sample_running`` sampled a PoP."""
     return f"sample_running:{pop}"
+
+
+def stale_after(interval: float) -> float:
+    """How many seconds without a sample are too many, where one is planned each ``interval``."""
+    return max(_STALE, _STALE_INTERVALS * interval)
 
 
 @dataclass
