@@ -39,7 +39,7 @@ def test_no_batch_begins_before_its_end(tmp_path: Path, disruption: str) -> None
     assert result["retry_after"] == 300, (
         "a weekend of quarters of a minute is too much for a workflow"
     )
-    assert "lab1 is frozen by final" in rollout_status(world.context)["text"]
+    assert "lab1 is frozen by final" in rollout_status(world.context, world.rollout)["text"]
     frozen(world, 0)
     world.roll(0)
     assert set(world.at(0).values()) == {"done"}
