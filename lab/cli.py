@@ -23,11 +23,20 @@ from typing import Any, NoReturn
 
 from edgetune import __version__
 from edgetune.durations import DAY, read_duration, roughly
+from edgetune.errors import EdgetuneError
 from lab.completion import SHELLS, completion
 from lab.lab_commands import add_lab_commands, enter_lab
 from lab.runner import Engine, Execution, MetadataError, Pack, ParameterError
+from lab.runner.action_process import COMMANDS
 from lab.runner.display import TaskList, errors_of, is_error_alone, text_of
-from lab.runner.ending import USAGE, exit_status, help_command, next_steps, problem_of
+from lab.runner.ending import (
+    USAGE,
+    exit_status,
+    help_command,
+    next_steps,
+    problem_of,
+    status_for,
+)
 from lab.runner.help import action_help, action_list
 from lab.runner.inbox import ServedError
 from lab.runner.interruption import Signals, forget_runs, tell_left
@@ -37,6 +46,7 @@ from lab.runner.progress import Progress, rollouts_of
 from lab.runner.runs import Run, ended_runs
 from lab.runner.screen import BAD, Screen, fold
 from lab.runner.story import Story, StoryTeller
+from lab.runner.watch import EVERY, Watch, columns_of, status_teller
 from lab.usage import UsageError, home, pack
 
 __all__ = ["main"]
@@ -116,9 +126,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--all", action="store_true", help="list steps of workflows and rules, too")
     _add_run_options(run)
     run.set_defaults(parser=run)
-    status = commands.add_parser("status", help="show the rollouts")
-    _add_run_options(status)
-    status.set_defaults(action="rollout_status", tells_ended_runs=True)
+    _add_status(commands.add_parser("status", help="show the rollouts, what needs you first"))
     doctor = commands.add_parser("doctor", help="say what speaks against a rollout on a PoP")
     doctor.add_argument("pop", metavar="POP", help="its name in the inventory")
     _add_run_options(doctor)
@@ -131,12 +139,24 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_run_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", nargs="*", metavar="KEY=VALUE", help="parameters of the action")
+def _add_run_options(
+    parser: argparse.ArgumentParser,
+    word: str = "KEY=VALUE",
+    means: str = "parameters of the action",
+) -> None:
+    parser.add_argument("words", nargs="*", metavar=word, help=means)
     parser.add_argument("--params-file", type=Path, metavar="FILE", help="the same as YAML or JSON")
     parser.add_argument("--json", action="store_true", help="print nothing but a JSON document")
     parser.add_argument("--verbose", action="store_true", help="show each task as it ends")
     parser.set_defaults(command=_run, tells_ended_runs=False, help=False)
+
+
+def _add_status(status: argparse.ArgumentParser) -> None:
+    status.add_argument("--all", action="store_true", help="show those that have ended, too")
+    watch = f"show them anew each {EVERY}s, until Ctrl-C"
+    status.add_argument("--watch", action="store_true", help=watch)
+    _add_run_options(status, "[ROLLOUT|POP|KEY=VALUE]", "one in full; parameters of rollout_status")
+    status.set_defaults(action="rollout_status", command=_status, tells_ended_runs=True)
 
 
 def _add_serve_commands(commands: Any) -> None:
@@ -175,17 +195,65 @@ def _run(options: argparse.Namespace) -> int:
     known = pack()
     if options.help or options.action is None:
         return _help(known, options)
+    config, given = _asked(known, options)
+    try:
+        return _request(known, config, options, given)
+    except ParameterError as error:
+        raise UsageError(str(error), help_command(known.action(options.action))) from error
+
+
+def _asked(known: Pack, options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The configuration, and the parameters that were given."""
     action = known.action(options.action)
     try:
         given = load_yaml(options.params_file) if options.params_file else {}
         given.update(from_words(action, options.words))
-        config = _config(known)
-        enter_lab(config)
-        if options.tells_ended_runs:
-            given.setdefault("ended", [id for ids in ended_runs(home()).values() for id in ids])
-        return _request(known, config, options, given)
     except ParameterError as error:
         raise UsageError(str(error), help_command(action)) from error
+    config = _config(known)
+    enter_lab(config)
+    if options.tells_ended_runs:
+        given.setdefault("ended", _ended_ids())
+    return config, given
+
+
+def _ended_ids() -> list[str]:
+    return [id for ids in ended_runs(home()).values() for id in ids]
+
+
+def _status(options: argparse.Namespace) -> int:
+    named = [word for word in options.words if not _is_assignment(word)]
+    if len(named) > 1:
+        raise UsageError(f"one rollout or PoP, not {' and '.join(named)}", "edgetune status")
+    kept = [word for word in options.words if _is_assignment(word)]
+    options.words = [*(f"rollout={word}" for word in named), *kept]
+    options.words += ["with_ended=true"] if options.all else []
+    if options.watch:
+        return _watch(options)
+    screen = Screen(sys.stdout)
+    if screen.is_terminal and not options.json and not any(w.startswith("columns=") for w in kept):
+        options.words.append(f"columns={columns_of(screen)}")
+    return _run(options)
+
+
+def _watch(options: argparse.Namespace) -> int:
+    """In this process: nothing but records is read."""
+    if options.json:
+        raise UsageError("--watch is for people, --json for programs", "edgetune status --help")
+    known = pack()
+    config, given = _asked(known, options)
+    wrong = help_command(known.action(options.action))
+    os.environ.update(COMMANDS)
+    try:
+        Engine(known, config, home()).request(options.action, given)
+        Watch(Screen(sys.stdout), status_teller(config, given, _ended_ids)).run()
+    except ParameterError as error:
+        raise UsageError(str(error), wrong) from error
+    except EdgetuneError as error:
+        Screen(sys.stderr).whole(f"edgetune: {error}", BAD)
+        _tell({"next": wrong}, Screen(sys.stderr))
+        return status_for(error.reason)
+    return 0
 
 
 def _help(known: Pack, options: argparse.Namespace) -> int:

@@ -13,6 +13,7 @@ import termios
 import threading
 from fcntl import ioctl
 from pathlib import Path
+from typing import Any
 
 from tests.builders import ROOT
 
@@ -45,6 +46,18 @@ class Terminal:
                 self._shown += data
         except OSError:  # nobody has the other end open any more, or we closed this one
             return
+
+    def press(self, keys: bytes) -> None:
+        """Type."""
+        os.write(self._master, keys)
+
+    def shown(self) -> bytes:
+        """All that was written to it so far."""
+        return bytes(self._shown)
+
+    def modes(self) -> list[Any]:
+        """How it takes and echoes what is typed."""
+        return termios.tcgetattr(self._master)
 
     def close(self) -> None:
         """What happens when somebody closes the window."""

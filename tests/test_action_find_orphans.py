@@ -123,7 +123,7 @@ class FindOrphansTestCase(EdgetuneActionTestCase):
                 self.world.context.heartbeats.beat("drain", last)
             # Its workflow would roll back if it knew.
             self.assertEqual(self.found(), ([self.world.rollout], []))
-        self.assertIn("WITHOUT AN OWNER", rollout_status(Context(self.world.config))["text"])
+        self.assertIn("NO OWNER", rollout_status(Context(self.world.config))["text"])
 
     def test_a_step_that_was_made_since_is_no_sign_of_death(self) -> None:
         self.api.begin("drain", "drain_hosts", "batch", **self.held)

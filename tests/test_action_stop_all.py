@@ -23,7 +23,8 @@ class StopAllTestCase(EdgetuneActionTestCase):
             self.world.step(drain_hosts, 0)
         self.assertEqual((self.world.hosts.changing(), self.world.balancer.log), ([], []))
         text = rollout_status(self.world.context)["text"]
-        self.assertTrue(text.startswith(f"Everything is stopped ({why}); {permits}"), text)
+        self.assertTrue(text.startswith(f"EVERYTHING IS STOPPED: {why}\n"), text)
+        self.assertIn(f"  resume:     {permits}\n", text)
 
     def test_a_reason_is_not_needed(self) -> None:
         message = self.assert_succeeds()["message"]

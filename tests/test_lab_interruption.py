@@ -19,8 +19,8 @@ import yaml
 from edgetune.documents.head import Head
 from edgetune.rollout.context import Context
 from edgetune.rollout.heads import all_heads
+from edgetune.rollout.progress import out_of_service
 from edgetune.rollout.record import read_rollout
-from edgetune.rollout.steps.rollout_status import out_of_service
 from lab import simulated
 from lab.runner.execution import Listener
 from lab.runner.runs import Run, ended_runs
@@ -99,9 +99,11 @@ def assert_named(home: Path, lines: list[str]) -> str:
 def assert_status_names_it_first(home: Path) -> str:
     shown = edgetune(home, "status")
     assert shown.returncode == 0, shown.stderr
-    lines = shown.stdout.splitlines()
-    assert lines[0].startswith("WITHOUT AN OWNER: ")
-    return assert_named(home, lines)
+    first, *ways_out = shown.stdout.splitlines()[:3]
+    assert re.match(r"lab1  accept_queue  NO OWNER; ", first)
+    rollout = assert_named(home, edgetune(home, "status", "lab1").stdout.splitlines())
+    assert ways_out[-1] == f"  roll back:  edgetune run roll_back_pop rollout={rollout}"
+    return rollout
 
 
 def interrupted(home: Path, terminal: Terminal, sent: list[signal.Signals], code: int) -> str:
@@ -131,7 +133,7 @@ def test_a_rollout_that_is_interrupted_again_and_again_says_each_time_what_it_le
     terminal = begun(home, *ROLLOUT, *SHORT)
     shown = edgetune(home, "status")
     assert "changing" in shown.stdout
-    assert "WITHOUT AN OWNER" not in shown.stdout
+    assert "NO OWNER" not in shown.stdout
     assert not ended_runs(home)
     rollout = interrupted(home, terminal, [signal.SIGINT], 130)
     ways = [([signal.SIGINT, signal.SIGINT], 130), ([signal.SIGKILL], -9), ([], 129)]
@@ -141,7 +143,7 @@ def test_a_rollout_that_is_interrupted_again_and_again_says_each_time_what_it_le
     back = edgetune(home, "run", "roll_back_pop", f"rollout={rollout}", "--json")
     assert back.returncode == 0, back.stderr
     assert json.loads(back.stdout)["result"]["output"]["quarantined"] == {}
-    assert "WITHOUT AN OWNER" not in edgetune(home, "status").stdout
+    assert "NO OWNER" not in edgetune(home, "status").stdout
     assert not list((home / "runs").iterdir())
 
 

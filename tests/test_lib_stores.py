@@ -330,6 +330,14 @@ def test_samples_come_back_in_order_and_expire(samples: Any) -> None:
     assert samples.window("lab1", 0, 200).time.tolist() == [30.0, 30.0, 125.0]
 
 
+def test_the_newest_sample_of_each_pop_and_none_of_one_without(samples: Any) -> None:
+    assert samples.newest([]) == {}
+    assert samples.newest(["lab1"]) == {}
+    samples.add("lab1", [reading("a", 30.0), reading("b", 10.5)])
+    samples.add("lab2", [reading("a", 20.5)])
+    assert samples.newest(["lab1", "lab2", "lab3"]) == {"lab1": 30.0, "lab2": 20.5}
+
+
 def _is_left_out(folder: Path, text: str) -> None:
     """Of what is stored beside good samples."""
     database = Database(f"sqlite:///{folder}/state.sqlite")

@@ -13,8 +13,9 @@ from edgetune.documents.head import Head
 from edgetune.errors import StoreError
 from edgetune.report.text import left_text
 from edgetune.rollout.claims import Claim
+from edgetune.rollout.progress import out_of_service
 from edgetune.rollout.record import read_rollout
-from edgetune.rollout.steps.rollout_status import out_of_service, rollout_status
+from edgetune.rollout.steps.rollout_status import rollout_status
 from tests.world import World, changing
 
 
@@ -67,7 +68,13 @@ def test_what_an_ended_execution_carried_on_has_no_owner_at_once(tmp_path: Path)
         f"  carry on:   st2 run edgetune.rollout_pop rollout={world.rollout}",
         f"  roll back:  st2 run edgetune.roll_back_pop rollout={world.rollout}",
     ]
-    assert told["text"].startswith(row["orphan_notice"])
+    assert told["text"].splitlines() == [
+        "lab1  accept_queue  NO OWNER; changing for 0s: batch 1 of 4, 1 host out",
+        f"  carry on:   st2 run edgetune.rollout_pop rollout={world.rollout}",
+        f"  roll back:  st2 run edgetune.roll_back_pop rollout={world.rollout}",
+    ]
+    in_full = rollout_status(world.context, world.rollout, ended=["run-1"])["text"]
+    assert in_full.startswith(row["orphan_notice"])
 
 
 def test_rollouts_without_an_owner_come_first(tmp_path: Path) -> None:
@@ -81,8 +88,8 @@ def test_rollouts_without_an_owner_come_first(tmp_path: Path) -> None:
     world.context.claims.release("lab1", Claim(world.rollout, world.epoch))
     told = rollout_status(world.context)
     assert told["ids"] == [world.rollout, first]
-    assert told["text"].startswith(f"WITHOUT AN OWNER: {world.rollout}\n")
-    assert "out of service by its record: none" in told["text"]
+    assert told["text"].startswith("lab1  accept_queue  NO OWNER; claimed for 0s\n")
+    assert "out of service by its record: none" in told["rollouts"][0]["orphan_notice"]
 
 
 def test_claims_that_are_away_hide_no_rollout(

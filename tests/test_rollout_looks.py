@@ -309,7 +309,7 @@ def test_looks_of_the_version_before_are_no_part_of_the_test(world: Soaking) -> 
     opened.save_look(old)
     opened.head.looks, opened.head.verdict = 1, old.conclusion
     opened.save()
-    assert "inconclusive so far: too few" in rollout_status(world.context)["text"]
+    assert "inconclusive so far: too few" in rollout_status(world.context, world.rollout)["text"]
     found = compare_groups(world.context, world.rollout)
     assert (found["decision"], len(world.looked())) == ("promote", 5)
     assert ", look 4 of 4" in found["message"]

@@ -65,7 +65,7 @@ def test_a_key_that_somebody_set_by_hand_pauses(world: World, value: str) -> Non
     assert world.step(drain_hosts, 0)["waiting"] == 1
     assert (
         f"lab1 is paused (asked, by unknown{': ' if value else ''}{value})"
-        in (rollout_status(world.context)["text"])
+        in rollout_status(world.context, world.rollout)["text"]
     )
     assert resume_pop(world.context, "lab1")["changed"]
     assert world.step(drain_hosts, 0)["waiting"] == 0
@@ -143,8 +143,11 @@ def test_pauses_are_those_of_one_pop(tmp_path: Path) -> None:
     pause_pop(world.context, "ams1", requested_by="ana")
     pause_pop(world.context, "lax1", "surge", requested_by="ben")
     text = rollout_status(world.context)["text"]
-    assert "ams1 is paused (asked, by ana); st2 run edgetune.resume_pop pop=ams1 lets it" in text
-    assert "lax1 is paused (surge, by ben)" in text
+    assert text.splitlines()[:2] == [
+        "ams1  PAUSED (asked, by ana)",
+        "  resume:     st2 run edgetune.resume_pop pop=ams1",
+    ]
+    assert "lax1  PAUSED (surge, by ben)" in text
     assert "lax1" not in rollout_status(world.context, pop="ams1")["text"]
     resume_pop(world.context, "lax1")
     assert "lax1" not in rollout_status(world.context)["text"]

@@ -65,7 +65,7 @@ def test_evidence_of_a_quarantine_is_in_the_status(world: World) -> None:
         "boot_id": f"{host}-boot-1+",
         "load_balancer": "ready",
     }
-    text = result["text"]
+    text = rollout_status(world.context, world.rollout)["text"]
     assert f"quarantined: {host}: Read-only file system" in text
     assert (
         f"at the step changing of batch 6, last seen in boot {host}-boot-1+, ready in the" in text

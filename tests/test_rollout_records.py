@@ -44,9 +44,9 @@ def _world(folder: Path, **changed: Any) -> EmptyWorld:
 
 def test_a_record_of_the_first_version_is_understood(tmp_path: Path) -> None:
     world = _world(tmp_path)
-    result = rollout_status(world.context)
-    assert result["ids"] == [ROLLOUT]
-    assert f"{ROLLOUT}  accept_queue on lab1: soaking" in result["text"]
+    assert rollout_status(world.context)["ids"] == [ROLLOUT]
+    text = rollout_status(world.context, ROLLOUT)["text"]
+    assert f"{ROLLOUT}  accept_queue on lab1: soaking" in text
     assert (world.head.wait, world.head.usual_load, world.head.recoveries) == (False, 0.0, 0)
     assert world.batch(0).hosts["e001"].boot_before == "8b2d217b-1894-4674-a717-8a3102bc6330"
 
@@ -86,8 +86,9 @@ def test_a_quarantine_of_the_first_version_is_understood(tmp_path: Path) -> None
     assert {name: known for name, known in why.items() if known not in (None, "", {})} == {
         "reason": "did not come back within 900 s"
     }
-    assert "quarantined: e002: did not come back within 900 s" in result["text"]
-    assert "since an earlier version" in result["text"]
+    text = rollout_status(world.context, ROLLOUT)["text"]
+    assert "quarantined: e002: did not come back within 900 s" in text
+    assert "since an earlier version" in text
     world.take_over()
     marked = world.mark("soaking")
     assert marked["quarantined"] == {"e002": "did not come back within 900 s"}

@@ -172,15 +172,20 @@ def test_the_key_set_by_hand_stops(world: World, value: str) -> None:
     with pytest.raises(RefusedError, match="everything is stopped"):
         world.step(drain_hosts, 0)
     text = rollout_status(world.context)["text"]
+    assert text.splitlines()[:2] == [
+        f"EVERYTHING IS STOPPED: {value.strip()}",
+        "  resume:     st2 run edgetune.resume_all",
+    ]
     permits = "st2 run edgetune.resume_all permits changes again"
-    assert f"Everything is stopped ({value.strip()}); {permits}." in text
+    in_full = rollout_status(world.context, world.rollout)["text"]
+    assert f"Everything is stopped ({value.strip()}); {permits}." in in_full
 
 
 @pytest.mark.parametrize("value", ["", "false", "0", "no", "False\n"])
 def test_before_the_first_stop_such_a_key_permits(world: World, value: Any) -> None:
     world.context.store.put("edgetune.stop_all", value)
     world.step(drain_hosts, 0)
-    assert "Everything is stopped" not in rollout_status(world.context)["text"]
+    assert "STOPPED" not in rollout_status(world.context)["text"]
 
 
 HARMLESS = ["", "false", "0", "no", "False\n", "true", "resumed by ana, permit 0"]
@@ -219,7 +224,7 @@ def test_a_key_that_is_deleted_lifts_no_stop(world: World) -> None:
     stops(world)
     assert (
         "stopped by ana: errors; an empty or missing key lifts no stop"
-        in rollout_status(world.context)["text"]
+        in rollout_status(world.context, world.rollout)["text"]
     )
 
 

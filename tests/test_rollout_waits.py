@@ -126,8 +126,11 @@ def test_what_a_state_waited_for_ends_with_it(tmp_path: Path) -> None:
 def test_a_batch_that_cannot_be_read_hides_no_status(world: World) -> None:
     world.context.store.put(f"edgetune.batch.{world.rollout}.{world.head.first_restore}", "{")
     text = rollout_status(world.context)["text"]
-    assert "what it waits for is not known: edgetune.batch." in text
-    assert "rolling_back" in text
+    assert "NOT KNOWN: edgetune.batch." in text
+    assert "rolling back for " in text
+    in_full = rollout_status(world.context, world.rollout)["text"]
+    assert "what it waits for is not known: edgetune.batch." in in_full
+    assert "rolling_back" in in_full
 
 
 def test_a_batch_of_the_version_before_waits_for_nothing(world: World) -> None:

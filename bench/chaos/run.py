@@ -278,7 +278,7 @@ class Run:
         """Whether the rollout's status could be read."""
         self._asked += 1
         file = self.home / f"status-{self._asked}.json"
-        yield from self.edgetune("rollout_status", result=file)
+        yield from self.edgetune("rollout_status", "pop=lab1", result=file)
         found = read_result(file)
         if found is not None:
             self._status = {**(found["rollouts"] or [{}])[-1], "text": found["text"]}

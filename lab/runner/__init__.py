@@ -19,6 +19,7 @@ StackStorm is for.
     screen          lines on a terminal or in a file: width, colour, one that lives
     story           what became of a rollout and what goes on, from its record
     progress        what a person sees of a run: the stories of its rollouts
+    watch           what the status says, again and again
     display         results and errors as text, and the list of all tasks
     ending          exit status, what was wrong, and what may be typed next
     help            actions and their parameters as text

@@ -22,6 +22,7 @@ __all__ = [
     "help_command",
     "next_steps",
     "problem_of",
+    "status_for",
 ]
 
 _RUN = "edgetune run"
@@ -46,7 +47,12 @@ def exit_status(execution: Execution) -> int:
     payload = execution.payload if isinstance(execution.payload, dict) else {}
     if payload.get("outcome") == State.ROLLED_BACK:
         return FAILED
-    return _STATUS.get(_reason_of(execution), FAILED)
+    return status_for(_reason_of(execution))
+
+
+def status_for(reason: str) -> int:
+    """Of the word that an action or an error has for why it failed."""
+    return _STATUS.get(reason, FAILED)
 
 
 def problem_of(execution: Execution, story: Story | None) -> str:

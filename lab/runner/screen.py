@@ -10,6 +10,7 @@ import shutil
 import sys
 import textwrap
 import threading
+from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 __all__ = ["BAD", "GOOD", "PLAIN", "WARNING", "Screen", "fold", "printable"]
@@ -18,10 +19,12 @@ PLAIN, GOOD, WARNING, BAD = "", "32", "33", "31"
 """Colours of a line, as terminals number them."""
 
 _CLEAR = "\r\x1b[K"
+_CLEAR_BELOW = "\r\x1b[J"
 _UP = "\x1b[A"
 _WIDTH_OF_A_LOG = 200
 _COLUMNS = re.compile(r" *\S+(?: \S+)*?  +(?=\S)")
 _MOST_INDENT = 30
+_COMMAND = re.compile(r"(?:^|(?<=\s))edgetune run \w+(?: \w+=\S+)*$")
 
 
 class Screen:
@@ -35,6 +38,7 @@ class Screen:
         self._colours = self.is_terminal and sys.stdout.isatty() and "NO_COLOR" not in os.environ
         self._lock = threading.RLock()
         self._living = ""
+        self._frame: list[str] = []
 
     def line(self, text: str, colour: str = PLAIN, again: bool = False) -> None:
         """One line, cut where it does not fit; ``again`` writes it over the one before."""
@@ -66,6 +70,23 @@ class Screen:
             self._living = self._cut(text) if self.is_terminal else ""
             self._put(cleared + self._living)
 
+    def frame(self, text: str, last: str) -> None:
+        """Lines in place of the frame before, the first ones where not all fit, and a ``last`` one.
+
+        The cursor stands below them, so that nothing is left to put right whenever it ends.
+        """
+        size = shutil.get_terminal_size()
+        lines = fold(text, self.width).split("\n")
+        room = size.lines - 2
+        if sum(_rows(line, size.columns) for line in lines) > room:
+            kept = list(_first(lines, room - 1, size.columns))
+            lines = [*kept, f"... and {len(lines) - len(kept)} more lines"]
+        with self._lock:
+            up = sum(_rows(line, size.columns) for line in self._frame)
+            self._frame = [*lines, self._cut(last)]
+            shown = "".join(f"{line}\n" for line in self._frame)
+            self._put((f"\x1b[{up}A" if up else "") + _CLEAR_BELOW + shown)
+
     def leave_terminal(self) -> None:
         """From now on a file takes what is shown. A signal handler calls this: no lock."""
         self.is_terminal = self._colours = False
@@ -93,10 +114,25 @@ class Screen:
             self._stream.flush()
 
 
-def fold(text: str, width: int) -> str:
-    """The same lines, none longer than ``width`` but for a word that is.
+def _rows(line: str, columns: int) -> int:
+    """How many rows of a terminal a line takes."""
+    return max(1, -(-len(line) // columns))
 
-    What goes on below stands under the second column of its line, where it has columns.
+
+def _first(lines: Sequence[str], rows: int, columns: int) -> Iterator[str]:
+    """The first lines, as many as there is room for."""
+    for line in lines:
+        rows -= _rows(line, columns)
+        if rows < 0:
+            return
+        yield line
+
+
+def fold(text: str, width: int) -> str:
+    """The same lines, none longer than ``width`` but for a word that is, or a command.
+
+    What goes on below stands under the second column of its line, where it has columns. A command
+    that ends a line stands whole below it, to be copied.
     """
     return "\n".join(piece for line in text.splitlines() for piece in _folded(line, width))
 
@@ -104,6 +140,11 @@ def fold(text: str, width: int) -> str:
 def _folded(line: str, width: int) -> list[str]:
     if len(line) <= width:
         return [line]
+    command = _COMMAND.search(line)
+    if command:
+        before = line[: command.start()].rstrip()
+        own = line[: len(line) - len(line.lstrip())] + command.group()
+        return [*(_folded(before, width) if before else []), own]
     columns = _COLUMNS.match(line)
     begun = len(line) - len(line.lstrip())
     indent = columns.end() if columns and columns.end() <= _MOST_INDENT else begun + 2

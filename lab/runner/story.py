@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from edgetune.documents.batch import UNTOUCHED_STEPS, Batch
-from edgetune.documents.head import CHANGES_HOSTS, ENDED, Head
+from edgetune.documents.batch import Batch
+from edgetune.documents.head import ENDED, Head
 from edgetune.documents.look import Look
 from edgetune.documents.words import Decision, State
 from edgetune.durations import roughly
@@ -18,10 +18,8 @@ from edgetune.errors import EdgetuneError
 from edgetune.report.phases import phases
 from edgetune.rollout.context import Context
 from edgetune.rollout.heads import all_heads
-from edgetune.rollout.lease import Rollout
+from edgetune.rollout.present import Present, spoken
 from edgetune.rollout.record import Record, read_rollout
-from edgetune.rollout.soak import Soak
-from edgetune.rollout.steps.rollout_status import out_of_service
 from lab.runner.screen import BAD, GOOD, PLAIN, WARNING
 
 __all__ = ["Row", "Story", "StoryTeller"]
@@ -52,7 +50,8 @@ class Story:
     def __init__(self, record: Record) -> None:
         self._record = record
         self.head: Head = record.head
-        self._batches = list(record.batches())
+        self._present = Present(record, time.time())
+        self._batches = self._present.batches
 
     @property
     def ended(self) -> bool:
@@ -72,15 +71,7 @@ class Story:
     @property
     def present(self) -> str:
         """What is going on, with what has passed and what is expected."""
-        head, now = self.head, time.time()
-        if head.state == State.BASELINE and head.baseline:
-            return f"baseline: {_of(now, *head.baseline)}"
-        if head.state == State.SOAKING and head.soak:
-            start = head.soak[0] - self._record.plan.options.warmup
-            return f"soak: {_of(now, start, head.soak[1])}; {self._next_look(now)}"
-        if head.state in CHANGES_HOSTS:
-            return f"{_words(head.state)}: {self._batch_at_work()}"
-        return _words(head.state)
+        return self._present.text
 
     @property
     def passed(self) -> str:
@@ -99,15 +90,15 @@ class Story:
         for told in self._last_told().values():
             counts[told] = counts.get(told, 0) + 1
         recap = ", ".join(f"{count} {told}" for told, count in counts.items())
-        return f"{self.head.id}: {_words(self.head.state)}; hosts: {recap or 'none touched'}"
+        return f"{self.head.id}: {spoken(self.head.state)}; hosts: {recap or 'none touched'}"
 
     def _states(self) -> Iterator[Row]:
         for number, entry in enumerate(self.head.history):
             colour = _COLOURS.get(State(entry.state), PLAIN)
             if number == 0:
-                yield Row(entry.at, _words(entry.state), f"rollout {self.head.id}", colour)
+                yield Row(entry.at, spoken(entry.state), f"rollout {self.head.id}", colour)
             elif entry.by or entry.state != self.head.history[number - 1].state:
-                yield Row(entry.at, _words(entry.state), entry.reason, colour)
+                yield Row(entry.at, spoken(entry.state), entry.reason, colour)
             elif entry.state == State.BASELINE:  # what it lets be seen, told from itself
                 yield from self._prospect(entry.at)
 
@@ -116,9 +107,9 @@ class Story:
         power = baseline.power if baseline else None
         if power and power.effect is not None:
             text = f"lets a change of {power.metric} by {power.effect:.0%} or more be seen"
-            yield Row(at, _words(State.BASELINE), text)
+            yield Row(at, spoken(State.BASELINE), text)
         elif power:
-            yield Row(at, _words(State.BASELINE), f"shows no {power.metric}", WARNING)
+            yield Row(at, spoken(State.BASELINE), f"shows no {power.metric}", WARNING)
 
     def _done_batches(self) -> Iterator[Row]:
         for batch in self._batches:
@@ -127,44 +118,13 @@ class Story:
             told = [f"{', '.join(names)} {words}" for words, names in _by_end(batch).items()]
             at = max(host.at for host in batch.hosts.values())
             colour = WARNING if batch.at("skipped", "quarantined") else PLAIN
-            yield Row(at, self._name(batch), "; ".join(told), colour)
+            yield Row(at, self._present.name_of(batch), "; ".join(told), colour)
 
     def _looks(self) -> Iterator[Row]:
         for number in range(self.head.looks):
             look = self._record.look(number)
             if look.at is not None:
                 yield Row(look.at, _look_name(look), _found(look), _DECIDED.get(look.decision, ""))
-
-    def _name(self, batch: Batch) -> str:
-        """Counted in the state that takes it, as people count."""
-        for state in CHANGES_HOSTS:
-            numbers = self._record.numbers(state)
-            if batch.number in numbers:
-                return f"batch {batch.number - numbers.start + 1} of {len(numbers)}"
-        return f"batch {batch.number + 1}"
-
-    def _batch_at_work(self) -> str:
-        numbers = self._record.numbers(self.head.state)
-        under_way = [b for b in self._batches if b.number in numbers and not b.finished]
-        if not under_way:
-            return "every batch is done"
-        batch = under_way[0]
-        if batch.wait:
-            return f"{self._name(batch)} waits: {batch.wait.why}"
-        steps = _by_step(batch)
-        out = out_of_service(self._batches)
-        told = "; ".join(f"{_words(step)} {', '.join(names)}" for step, names in steps.items())
-        hosts = "1 host" if len(out) == 1 else f"{len(out)} hosts"
-        quiet = "checking hosts" if batch.at("done") else "beginning"
-        return f"{self._name(batch)}, {hosts} out: {told or quiet}"
-
-    def _next_look(self, now: float) -> str:
-        # It reads only; the type is that of who takes looks.
-        end = Soak(Rollout(self._record.context, self.head)).next_end
-        number = self.head.looks - self.head.first_look + 1
-        of = self._record.plan.options.planned_looks
-        when = f"in {roughly(round(end - now))}" if end > now else "is due"
-        return f"look {min(number, of)} of {of} {when}"
 
     def _last_told(self) -> Mapping[str, str]:
         told: dict[str, str] = {}
@@ -207,21 +167,13 @@ def _by_end(batch: Batch) -> dict[str, list[str]]:
     return {words: names for words, names in found.items() if names}
 
 
-def _by_step(batch: Batch) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for name, host in batch.hosts.items():
-        if host.step not in (*UNTOUCHED_STEPS, "done"):
-            found.setdefault(host.step, []).append(name)
-    return found
-
-
 def _look_name(look: Look) -> str:
     return f"look {look.moment.number} of {look.moment.of}" if look.moment else "look"
 
 
 def _found(look: Look) -> str:
     """The verdict, what follows, and the effect on the metric that the tuning is for."""
-    told = f"{_words(look.verdict)}, {_words(look.decision)}"
+    told = f"{spoken(look.verdict)}, {spoken(look.decision)}"
     return f"{told}: {_effect(look.metrics[0])}" if look.metrics else f"{told}: {look.reason}"
 
 
@@ -229,12 +181,3 @@ def _effect(effect: Any) -> str:
     ratio, p = float(effect.ratio), min(effect.p_better, effect.p_worse)
     way = "lower" if ratio < 1 else "higher"
     return f"{effect.metric} {abs(1 - ratio):.0%} {way}, p {p:.2g}"
-
-
-def _of(now: float, start: float, end: float) -> str:
-    passed, whole = max(0, round(now - start)), round(end - start)
-    return f"{roughly(min(passed, whole))} of {roughly(whole)}"
-
-
-def _words(name: str) -> str:
-    return str(name).replace("_", " ")

@@ -45,6 +45,9 @@ class Samples(Protocol):
     def window(self, pop: str, start: float, end: float) -> SampleTable:
         """All with start <= time <= end, oldest first, without those that are damaged."""
 
+    def newest(self, pops: Sequence[str]) -> dict[str, float]:
+        """When each PoP was sampled last, in epoch seconds; none of a PoP without a sample."""
+
 
 def open_samples(config: Config) -> Samples:
     """The samples of a configuration's ``coordination``."""
@@ -76,6 +79,13 @@ class SqliteSamples:
         with self._database.transaction() as db:
             return _read(row[0] for row in db.execute(query, (pop, start, end)))
 
+    def newest(self, pops: Sequence[str]) -> dict[str, float]:
+        """When each PoP was sampled last."""
+        query = "SELECT MAX(time) FROM samples WHERE pop = ?"
+        with self._database.transaction() as db:
+            found = {pop: db.execute(query, (pop,)).fetchone()[0] for pop in pops}
+        return {pop: float(time) for pop, time in found.items() if time is not None}
+
 
 class RedisSamples:
     """Samples in Redis, one sorted set a PoP with the time as score."""
@@ -101,6 +111,15 @@ class RedisSamples:
         """All with start <= time <= end, oldest first."""
         with redis_errors(_key(pop)):
             return _read(self._texts(_key(pop), start, end))
+
+    def newest(self, pops: Sequence[str]) -> dict[str, float]:
+        """When each PoP was sampled last."""
+        pipe = self._client.pipeline(transaction=False)
+        for pop in pops:
+            pipe.zrevrange(_key(pop), 0, 0, withscores=True)
+        with redis_errors():
+            found = pipe.execute()
+        return {pop: rows[0][1] for pop, rows in zip(pops, found) if rows}
 
     def _texts(self, key: str, start: float, end: float) -> Iterator[str]:
         """Some at a time: all of a large PoP would not fit into memory.

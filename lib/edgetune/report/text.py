@@ -218,9 +218,15 @@ def left_text(head: Head, out: Sequence[str] | None) -> str:
             break_on_hyphens=False,
         ),
     ]
-    if head.state != "rolling_back":
-        lines.append(f"  carry on:   {command('rollout_pop', rollout=head.id)}")
-    return _page([*lines, f"  roll back:  {command('roll_back_pop', rollout=head.id)}"])
+    return _page([*lines, *(f"  {what + ':':<11} {way}" for what, way in ways_out(head).items())])
+
+
+def ways_out(head: Head) -> dict[str, str]:
+    """The commands that carry a rollout without an owner on, or take it back."""
+    back = {"roll back": command("roll_back_pop", rollout=head.id)}
+    if head.state == "rolling_back":
+        return back
+    return {"carry on": command("rollout_pop", rollout=head.id), **back}
 
 
 def drift_text(row: Drift) -> str:

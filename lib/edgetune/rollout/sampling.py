@@ -26,6 +26,8 @@ HEALTH_REQUESTS = 5
 RECENT = 20
 """How far back it is looked how far apart samples come, in intervals."""
 _APART = 2.0
+# How old the newest sample of a PoP with a rollout may be, and likewise in intervals.
+_STALE, _STALE_INTERVALS = 300.0, 3
 # Settings of one host that are told one by one.
 _MOST_DRIFT = 50
 
@@ -43,6 +45,11 @@ class SampleResult(TypedDict):
     errors: dict[str, str]
     drift: dict[str, list[str]]
     message: str
+
+
+def stale_after(interval: float) -> float:
+    """How many seconds without a sample are too many, where one is planned each ``interval``."""
+    return max(_STALE, _STALE_INTERVALS * interval)
 
 
 @dataclass

@@ -14,6 +14,7 @@ from edgetune.metrics.table import SampleTable
 from edgetune.rollout.context import Context
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.pause import Pause
+from edgetune.rollout.sampling import stale_after
 from edgetune.rollout.soak import Soak
 from edgetune.sanitize import one_line
 
@@ -21,8 +22,6 @@ Soaks = MutableMapping[tuple[str, int], Soak]
 
 # How far back samples are read: this many seconds, and this many intervals.
 _BACK, _INTERVALS_BACK = 600.0, 10
-# How old the newest one may be, likewise.
-_STALE, _STALE_INTERVALS = 300.0, 3
 
 
 class Finding(NamedTuple):
@@ -81,7 +80,7 @@ class Watched:
     @property
     def stale_after(self) -> float:
         """How many seconds without a sample are too many."""
-        return max(_STALE, _STALE_INTERVALS * self.interval)
+        return stale_after(self.interval)
 
     def since(self, seconds: float) -> SampleTable:
         """Those of the seconds before the newest one, which has the clock of who sampled, not ours.

@@ -3,29 +3,28 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Mapping, Sequence, Sized
+import re
+from collections.abc import Sequence, Sized
 from dataclasses import asdict
 from typing import TypedDict
 
-from edgetune.documents.batch import Batch
-from edgetune.documents.head import CHANGES_HOSTS, ENDED, FORWARD, Head
+from edgetune.documents.head import CHANGES_HOSTS, ENDED, FORWARD, ID, Head
 from edgetune.errors import EdgetuneError, InputError, StoreError
+from edgetune.inventory import NAME
 from edgetune.report.chat import color_of
-from edgetune.report.text import left_text, rollout_text, wait_text
-from edgetune.rollout.automation import needed_rules, what_is_off
+from edgetune.report.text import left_text, wait_text
 from edgetune.rollout.context import Context
-from edgetune.rollout.freeze import why_frozen
-from edgetune.rollout.heads import read_heads
+from edgetune.rollout.heads import has_record, read_heads
+from edgetune.rollout.in_full import InFull
 from edgetune.rollout.kill_switch import stopped_by
 from edgetune.rollout.lease import Rollout, idle_times
 from edgetune.rollout.orphans import is_orphaned
-from edgetune.rollout.pause import all_pauses, pause_text
+from edgetune.rollout.overview import Overview
+from edgetune.rollout.progress import out_of_service
 from edgetune.rollout.record import read_rollout
+from edgetune.rollout.seen import Seen
 from edgetune.rollout.unreadable import keeping_their_pop, unreadable_text
-from edgetune.sanitize import command, one_line
-
-_RECENT = 900.0
+from edgetune.sanitize import one_line
 
 
 class RolloutRow(TypedDict):
@@ -63,18 +62,26 @@ def rollout_status(
     host: str = "",
     orphaned: bool = False,
     ended: Sequence[str] = (),
+    with_ended: bool = False,
+    lines: int = 0,
+    columns: int = 79,
 ) -> StatusResult:
     """How rollouts stand: one, those of a PoP, those in a state, or all.
 
-    Those come first that have no owner, with the hosts that are out of service and the commands
-    that get out. ``ended`` are executions that the caller knows to have ended: what one of them
-    was carrying on has no owner at once, all else after ``owner_timeout``.
+    ``rollout`` is an id, or the name of a PoP. ``text`` tells one rollout in full, or what is under
+    way on a PoP. Of all it has a line for each PoP, what needs a person first, with the commands
+    that help; of more than ``lines`` (0: any number) the first ones, and how many there are more.
+    Ended rollouts are counted, and shown ``with_ended``. A line has so many ``columns``.
+
+    ``ended`` are executions that the caller knows to have ended: what one of them was carrying on
+    has no owner at once, all else after ``owner_timeout``.
 
     With ``host`` only those that hold it in quarantine, with ``orphaned`` only those that
     somebody should be carrying on and nobody is (none while everything is stopped). Of a
     ``state``, ``ids`` has those first that waited longest for a step: a workflow takes only so
     many at a time. ``unreadable`` names the records that cannot be read.
     """
+    rollout, pop = _named(context, rollout, pop)
     if state and state not in FORWARD:
         raise InputError("parameter", "state", f"{state!r} is none of {', '.join(FORWARD)}")
     if pop:
@@ -84,9 +91,7 @@ def rollout_status(
         ([read_rollout(context, rollout).head], []) if rollout else read_heads(context)
     )
     damaged = [
-        unreadable_text(each)
-        for each in keeping_their_pop(context, unreadable)
-        if not pop or each.may_be_on(pop)
+        each for each in keeping_their_pop(context, unreadable) if not pop or each.may_be_on(pop)
     ]
     chosen = [
         head
@@ -96,24 +101,37 @@ def rollout_status(
         and (not host or host in head.quarantined)
         and (not orphaned or (not stopped and is_orphaned(context, head)))
     ]
-    shown = chosen[0] if rollout and chosen else None
     ownerless, unknown = _without_an_owner(context, chosen, ended)
     left = {head.id: _left(context, head) for head in ownerless}
-    chosen.sort(key=lambda head: head.id not in left)
     waits = {head.id: _wait(context, head) for head in chosen if head.state in CHANGES_HOSTS}
-    notices = [*_stopped(stopped), *left.values(), *unknown, *map(one_line, damaged)]
-    notices += [*_paused(context, shown.pop if shown else pop), *_frozen(context, chosen)]
-    notices += _off(context, chosen)
+    shown = chosen[-1] if (rollout or pop) and chosen else None
+    seen = Seen(context, chosen[:], damaged, unknown, stopped, bool(state or host or orphaned))
+    if rollout or pop:
+        text = InFull(seen, left, waits).text(pop, with_ended)
+    else:
+        text = Overview(seen, left.keys(), columns).text(with_ended or state in ENDED, lines)
+    chosen.sort(key=lambda head: head.id not in left)
+    told = [unreadable_text(each) for each in damaged]
     return {
         "rollouts": [
             _short(head, left.get(head.id, ""), waits.get(head.id, "")) for head in chosen
         ],
         "ids": [head.id for head in (_in_turn(context, chosen) if state else chosen)],
         "color": color_of(shown.state, _verdict(shown)) if shown else "",
-        "unreadable": damaged,
-        "message": "; ".join([_counted(chosen, left), *damaged]),
-        "text": _text(notices, chosen, waits) + (_drift(context, shown) if shown else ""),
+        "unreadable": told,
+        "message": "; ".join([_counted(chosen, left), *told]),
+        "text": text,
     }
+
+
+def _named(context: Context, rollout: str, pop: str) -> tuple[str, str]:
+    """The rollout and the PoP that are asked for: a PoP's name stands for its rollouts."""
+    if not re.fullmatch(NAME, rollout) or ID.fullmatch(rollout) or has_record(context, rollout):
+        return rollout, pop
+    if rollout not in context.inventory.pop_names():
+        text = f"there is no rollout {rollout!r}, and no PoP of that name"
+        raise InputError("parameter", "rollout", text)
+    return "", rollout
 
 
 def _counted(chosen: Sequence[Head], left: Sized) -> str:
@@ -141,18 +159,6 @@ def _left(context: Context, head: Head) -> str:
     return left_text(head, out)
 
 
-def out_of_service(batches: Iterable[Batch]) -> list[str]:
-    """Hosts that a rollout took out of service and has not put back, by its record; a record is
-    written before what it names is done."""
-    out: dict[str, bool] = {}
-    for batch in batches:
-        for name, host in batch.hosts.items():
-            drained = host.lb_before is not None or host.step == "quarantined"
-            if drained or host.step in ("done", "skipped"):
-                out[name] = drained and host.step not in ("done", "skipped")
-    return [name for name, is_out in out.items() if is_out]
-
-
 def _in_turn(context: Context, heads: list[Head]) -> list[Head]:
     """Every step renews the claim; what has ended waits for none."""
     waited = idle_times(context, [head.pop for head in heads])
@@ -166,54 +172,6 @@ def _wait(context: Context, head: Head) -> str:
     except EdgetuneError as error:
         return f"what it waits for is not known: {one_line(str(error))}"
     return wait_text(wait) if wait else ""
-
-
-def _text(notices: list[str], heads: list[Head], waits: Mapping[str, str]) -> str:
-    texts = [rollout_text(head, waits.get(head.id, "")) for head in heads]
-    texts = texts or ["No rollouts."]
-    return "\n\n".join([*notices, *texts])
-
-
-def _stopped(why: str) -> list[str]:
-    permits = f"{command('resume_all')} permits changes again"
-    notice = f"Everything is stopped ({one_line(why)}); {permits}."
-    return [notice] if why else []
-
-
-def _paused(context: Context, pop: str) -> list[str]:
-    """Of one PoP, or of all."""
-    pauses = sorted(all_pauses(context).items())
-    whys = {name: pause_text(name, own) for name, own in pauses if pop in ("", name)}
-    return [
-        f"{one_line(why)}; {command('resume_pop', pop=name)} lets it go on."
-        for name, why in whys.items()
-        if why
-    ]
-
-
-def _frozen(context: Context, heads: list[Head]) -> list[str]:
-    whys = [why_frozen(context, head) for head in heads if head.state not in ENDED]
-    return [f"{why}." for why in whys if why]
-
-
-def _off(context: Context, heads: list[Head]) -> list[str]:
-    found = what_is_off(context, needed_rules(heads))
-    return ["\n".join(map(one_line, found))] if found else []
-
-
-def _drift(context: Context, head: Head) -> str:
-    """Hosts with settings that are not as a tuning left them, by their newest samples."""
-    now = time.time()
-    try:
-        recent = context.samples.window(head.pop, now - _RECENT, now)
-    except StoreError as error:
-        return f"\n  drift is not known: {error}"
-    newest = {host: own.get("drifted", 0) for host, own in recent.latest_gauges().items()}
-    hosts = [f"{one_line(host)} ({count:g})" for host, count in sorted(newest.items()) if count]
-    if not hosts:
-        return ""
-    says = f"{command('sample_hosts', pop=head.pop)} says which"
-    return f"\n  settings that have drifted: {', '.join(hosts)}; {says}"
 
 
 def _short(head: Head, orphan_notice: str, waits: str) -> RolloutRow:
