@@ -75,6 +75,14 @@ class TestStory:
         (host,) = world.plan.batches[0].hosts
         assert dict(told(world))["batch 1 of 4"] == f"{host} changed"
 
+    def test_a_batch_that_waits_for_a_person_is_told(self, world: World) -> None:
+        world.mark("baseline")
+        world.mark("changing")
+        pause_pop(world.context, "lab1", reason="a final tonight", requested_by="ana")
+        world.step(begin_drain, 0)
+        why = "waits: lab1 is paused (asked, by ana: a final tonight); no further batch begins"
+        assert dict(told(world))["batch 1 of 4"] == why
+
     def test_a_way_back_counts_its_own_batches(self, world: World) -> None:
         world.mark("baseline")
         world.roll_all(world.mark("changing"))

@@ -68,6 +68,13 @@ def test_status_tells_since_when_and_how_it_goes_on(world: World) -> None:
     assert f"Z: {WHY}; no further batch begins; until {GOES_ON}" in text
 
 
+def test_at_a_glance_the_pause_is_told_once(world: World) -> None:
+    assert waiting(world)
+    text = " ".join(rollout_status(world.context)["text"].split())
+    assert text.count("pause_after") == 1
+    assert "; changing for 0s: batch 2 of 4 waits for 0s resume: " in text
+
+
 def test_the_batch_before_tells_it_to_the_channel(tmp_path: Path) -> None:
     world = changing(tmp_path, pause_after=1)
     world.roll(0)

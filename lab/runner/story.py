@@ -18,7 +18,7 @@ from edgetune.errors import EdgetuneError
 from edgetune.report.phases import phases
 from edgetune.rollout.context import Context
 from edgetune.rollout.heads import all_heads
-from edgetune.rollout.present import Present, spoken
+from edgetune.rollout.present import Present, is_paused, spoken
 from edgetune.rollout.record import Record, read_rollout
 from lab.runner.screen import BAD, GOOD, PLAIN, WARNING
 
@@ -60,8 +60,9 @@ class Story:
 
     @property
     def rows(self) -> list[Row]:
-        """What happened so far: states, batches that are done, looks; the oldest first."""
-        return sorted([*self.milestones, *self._done_batches()], key=lambda row: row.at)
+        """What happened so far: states, looks, batches that are done or paused; oldest first."""
+        rows = [*self.milestones, *self._done_batches(), *self._paused_batches()]
+        return sorted(rows, key=lambda row: row.at)
 
     @property
     def milestones(self) -> list[Row]:
@@ -119,6 +120,13 @@ class Story:
             at = max(host.at for host in batch.hosts.values())
             colour = WARNING if batch.at("skipped", "quarantined") else PLAIN
             yield Row(at, self._present.name_of(batch), "; ".join(told), colour)
+
+    def _paused_batches(self) -> Iterator[Row]:
+        """Those that a person has to let go on; what else a batch waits for ends by itself."""
+        for batch in self._batches:
+            if batch.wait and is_paused(batch.wait.why):
+                text = f"waits: {batch.wait.why}"
+                yield Row(batch.wait.since, self._present.name_of(batch), text, WARNING)
 
     def _looks(self) -> Iterator[Row]:
         for number in range(self.head.looks):

@@ -65,7 +65,10 @@ class Present:
 
     @property
     def line(self) -> str:
-        """In short: for how long, which batch with how many hosts out, or the next look."""
+        """In short: for how long, which batch with how many hosts out, or the next look.
+
+        What is known of the pauses of its PoP is not told again.
+        """
         head, state = self._head, f"{spoken(self._head.state)} for {self.lasts}"
         if head.state == State.BASELINE:
             return self.text
@@ -101,8 +104,8 @@ class Present:
         if wait and in_full:
             return f"{name} waits: {wait.why}"
         if wait:
-            why = shortened(wait.why, _LONGEST_REASON)
-            return f"{name} waits for {span(self._now - wait.since)}: {why}"
+            why = "" if is_paused(wait.why) else f": {shortened(wait.why, _LONGEST_REASON)}"
+            return f"{name} waits for {span(self._now - wait.since)}{why}"
         out = len(out_of_service(self.batches))
         told = f"{name}, {out} host{'' if out == 1 else 's'} out"
         return f"{told}: {_steps(batch)}" if in_full else told
@@ -116,6 +119,11 @@ class Present:
         number = self._head.looks - self._head.first_look + 1
         when = f"in {span(end - self._now)}" if end > self._now else "is due"
         return f"look {min(number, of)} of {of} {when}"
+
+
+def is_paused(why: str) -> bool:
+    """Whether a batch waits with this reason for a pause to be lifted."""
+    return " is paused (" in why
 
 
 def spoken(word: str) -> str:
