@@ -301,7 +301,12 @@ def test_a_file_of_the_kernel_is_a_thing_by_its_real_path(tmp_path: Path) -> Non
     ("name", "value", "more", "says"),
     [
         ("bios.snoop_mode", "home", {}, ""),
-        ("bios.snoop_mode", "Home Snoop", {}, "value: 'Home Snoop' does not match"),
+        (
+            "bios.snoop_mode",
+            "Home Snoop",
+            {},
+            "value: 'Home Snoop' does not match; bios.snoop_mode takes: home, early,",
+        ),
         ("bios.snoop_mode", "home", {"disruption": "drain"}, "disruption: drain is less than"),
         ("bios.attribute", "Disabled", {"attribute": "ProcCStates"}, ""),
         ("bios.attribute", "Disabled", {"attribute": "Proc C"}, "attribute: 'Proc C' does not"),

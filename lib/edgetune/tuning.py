@@ -168,6 +168,11 @@ def _read_setting(fields: Fields, where: str) -> SettingTemplate:
     return setting
 
 
+def _in_words(markdown: str) -> str:
+    """A sentence of the reference, within one of an error."""
+    return markdown.replace("`", "").rstrip(".")
+
+
 def _read_words(fields: Fields, field: str) -> str:
     text = str(fields.text(field))
     if not text.strip():
@@ -179,7 +184,7 @@ def _read_target(fields: Fields, kind: Kind) -> Mapping[str, str]:
     target = {}
     for name, own in kind.target.items():
         pattern = rf"{own.pattern}|\{EACH}" if name == "interface" else own.pattern
-        target[name] = fields.text(name, pattern=pattern)
+        target[name] = fields.text(name, pattern=Pattern(pattern, _in_words(own.meaning)))
         why = own.refusal(target[name])
         if why:
             raise fields.wrong(name, why)
@@ -200,7 +205,9 @@ def _read_value(fields: Fields, kind: Kind, target: Mapping[str, str]) -> Value:
     try:
         _check_value(fields, kind, target, written)
     except Wrong as wrong:
-        raise fields.wrong(f"value.{wrong.part}" if wrong.part else "value", str(wrong)) from None
+        takes = f"; {kind.name} takes: {_in_words(kind.takes)}"
+        field = f"value.{wrong.part}" if wrong.part else "value"
+        raise fields.wrong(field, f"{wrong}{takes}") from None
     return written
 
 

@@ -49,7 +49,7 @@ class Text:
 
     def __init__(self, pattern: str, exact: bool = False, wrong: str = "") -> None:
         self.pattern, self.exact = pattern, exact
-        self.wrong = wrong or f"does not match {pattern}"
+        self.wrong = wrong or "does not match"
 
     def read(self, value: object) -> str:
         """The text; Wrong for anything else."""
