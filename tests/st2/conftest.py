@@ -16,7 +16,7 @@ def found_there() -> set[str]:
     """The rollouts of others, which have ended: no test lifts anybody's pause or stop."""
     found = run("rollout_status")["result"]["result"]
     stands = [row["state"] for row in found["rollouts"] if row["state"] not in ENDED]
-    stands += [words for words in ("is paused", "Everything is stopped") if words in found["text"]]
+    stands += [words for words in ("PAUSED", "EVERYTHING IS STOPPED") if words in found["text"]]
     assert not stands, f"end this before the tests: {stands}\n{found['text']}"
     return set(found["ids"])
 
