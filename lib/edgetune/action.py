@@ -86,14 +86,15 @@ def _steps(
     """
     began = time.monotonic()
     result = steps[0](context, **given)
+    messages = [str(result.get("message", ""))]
     for step in steps[1:]:
         late = time.monotonic() - began > AT_ONCE
         if late or result["failed"] or result["next"] != step.__name__:
             break
         told = step(context, **given)
-        message = f"{result['message']}; {told['message']}"
+        messages.append(str(told["message"]))
         kept = {name: told[name] for name in result if name in told}
-        result = {**result, **kept, "message": message}
+        result = {**result, **kept, "message": "; ".join(messages)}
     return result
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Union
 
 from edgetune.documents.head import Head
 from edgetune.documents.plan import Plan
@@ -18,7 +18,7 @@ from edgetune.freezes import Event, Freeze, ends_by_name, open_from, read_writte
 from edgetune.report.text import clock
 from edgetune.rollout.context import Context
 
-Closed = Sequence["Freeze | Event"]
+Closed = Sequence[Union[Freeze, Event]]
 
 
 def why_frozen(context: Context, head: Head) -> str:
