@@ -11,7 +11,8 @@ from typing import Any
 import yaml
 
 from edgetune.documents.look import Conclusion
-from edgetune.documents.plan import Options, Plan, Proof
+from edgetune.documents.options import Options
+from edgetune.documents.plan import Plan, Proof
 from edgetune.documents.sample import Sample
 from edgetune.documents.settings import SettingRow
 from edgetune.documents.words import Decision, Verdict

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from plan_rollout import PlanRollout
 
-from edgetune.documents.plan import Options
+from edgetune.documents.options import Options
 from edgetune.fields import Fields
 from edgetune.options import options_of, read_options
 from edgetune.rollout.record import load_plan

@@ -216,7 +216,7 @@ def test_a_client_that_does_not_see_what_is_pending_fails_the_benchmark(
     monkeypatch.setattr(Site, "stage", lambda site, target: None)
     monkeypatch.setattr(bmc, "run_late", lambda found, quick: ([], {}))
     assert bmc.main(["--quick", "--bmcs", "1"]) == 1
-    assert "bench.bmc: edgetune: e0000: {'id': 'bios.snoop_mode'" in capsys.readouterr().err
+    assert "bench.bmc: edgetune: e0000: SettingRow(id='bios.snoop_mode'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from edgetune.documents.plan import Guard, Intent, Options
+from edgetune.documents.options import Options
+from edgetune.documents.plan import Guard, Intent
 from edgetune.plan import make_plan
 from edgetune.rendering import render
 from edgetune.tuning import Tuning

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from edgetune.config import Config
-from edgetune.documents.plan import Options
+from edgetune.documents.options import Options
 from edgetune.errors import InputError
 from edgetune.fields import Fields
 from edgetune.options import Option, check_options, option, options_of, read_options

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgetune.documents.plan import MOST_WAYS, Groups, Guard, Options, assignments, read_plan
+from edgetune.documents.options import Options
+from edgetune.documents.plan import MOST_WAYS, Groups, Guard, assignments, read_plan
 from edgetune.documents.reading import digest_of
 from edgetune.errors import InputError, RefusedError
 from edgetune.plan import make_plan

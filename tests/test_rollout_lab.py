@@ -112,7 +112,7 @@ def test_a_host_that_is_not_as_planned_any_more_is_not_changed(practice: Practic
     assert process.returncode == 3
     assert json.loads(out)["result"]["output"]["outcome"] == "rolled_back"
     assert practice.somaxconn() == {"9"}
-    text = practice.edgetune("status")[1]
+    text = practice.edgetune("status", "lab1")[1]
     assert "sysctl:net.core.somaxconn" in text.rpartition("rolling_back")[2]
     practice.on_all("sysctl -q -w net.core.somaxconn=8")
     practice.wait_until_all_serve()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.documents.plan import Options
+from edgetune.documents.options import Options
 from edgetune.documents.reading import encoded
 from edgetune.durations import duration
 from edgetune.errors import FencedError, InputError, RefusedError

@@ -15,7 +15,7 @@ from typing import Any, Callable
 import pytest
 import yaml
 
-from edgetune.documents.plan import Options
+from edgetune.documents.options import Options
 from edgetune.errors import DrainError, EdgetuneError, RefusedError, StoreError
 from edgetune.report.findings import WIDTH
 from edgetune.rollout import preflight

@@ -27,7 +27,8 @@ from edgetune.connections import Database
 from edgetune.documents.baseline import read_baseline
 from edgetune.documents.block import Block
 from edgetune.documents.look import Moment
-from edgetune.documents.plan import Groups, Guard, Intent, Options, Plan
+from edgetune.documents.options import Options
+from edgetune.documents.plan import Groups, Guard, Intent, Plan
 from edgetune.documents.reading import decoded, encoded
 from edgetune.documents.sample import Sample, SampleAnswer
 from edgetune.judge.look import take_look

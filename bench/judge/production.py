@@ -11,12 +11,12 @@ import numpy as np
 from bench.judge.scenarios import Array, Replicate, Series
 from edgetune import PLAN_SCHEMA
 from edgetune.documents.look import Look, Moment
+from edgetune.documents.options import Options
 from edgetune.documents.plan import (
     DRAWN_BY,
     Groups,
     Guard,
     Intent,
-    Options,
     Plan,
     PlannedTuning,
     assignments,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from edgetune.config import Config
-from edgetune.documents.plan import Options
+from edgetune.documents.options import Options
 from edgetune.errors import InputError
 from edgetune.files import load_yaml
 from edgetune.options import Option, options_of

@@ -5,18 +5,15 @@ from __future__ import annotations
 
 import itertools
 import math
-import random
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from edgetune import PLAN_SCHEMA
+from edgetune.documents.options import MOST_ALPHA, Options
 from edgetune.documents.plan import (
     DRAWN_BY,
-    MOST_ALPHA,
-    Groups,
     Guard,
-    Options,
     Plan,
     PlannedBatch,
     PlannedTuning,
@@ -29,6 +26,7 @@ from edgetune.documents.plan import (
 from edgetune.documents.reading import digest_of, encoded
 from edgetune.documents.settings import HostSetting, SettingRow
 from edgetune.errors import InputError, NothingToDo, RefusedError
+from edgetune.groups import draw_groups, test_hosts
 from edgetune.inventory import Host, Pop
 from edgetune.metrics.catalogue import METRICS, WORK
 from edgetune.tuning import Tuning
@@ -73,7 +71,7 @@ def make_plan(
         hosts = f"{'every host that only= names' if options.only else 'every host'} of {pop.name}"
         raise NothingToDo(f"nothing to do: {hosts} is as {tuning.name} wants it")
     disruption = _disruption(tuning, [observed[host] for host in touched])
-    strata = _split(pop, touched, options)
+    strata = draw_groups(pop, touched, options)
     out = _most_at_once(pop, disruption, options)
     batches, promote_batches = _batches(strata, out, disruption)
     _refuse_late_pause(len(batches) + len(promote_batches), options)
@@ -165,25 +163,6 @@ def _disruption(tuning: Tuning, observed: Sequence[Sequence[SettingRow]]) -> str
     changed = {row.id for rows in observed for row in _changes(rows)}
     asked = [tuning.setting_of(id).disruption for id in changed]
     return max(asked, key=DISRUPTIONS.index)
-
-
-def _split(pop: Pop, touched: Sequence[str], options: Options) -> dict[str, Groups]:
-    by_hardware: dict[str, list[str]] = {}
-    for name in touched:
-        by_hardware.setdefault(pop.host(name).hardware or "any", []).append(name)
-    dice = random.Random(options.seed)
-    strata = {}
-    for hardware in sorted(by_hardware):
-        hosts = sorted(by_hardware[hardware])
-        dice.shuffle(hosts)
-        size = _test_hosts(len(hosts), options)
-        strata[hardware] = Groups(hosts[:size], hosts[size:])
-    return strata
-
-
-def _test_hosts(hosts: int, options: Options) -> int:
-    """How many of so many hosts of one hardware form the test group."""
-    return min(max(round(options.test_fraction * hosts), 1), hosts - 1)
 
 
 def _restarts(
@@ -289,7 +268,7 @@ def _enough_hosts(options: Options) -> int:
     """How many hosts of one hardware can be drawn in as many ways as both alphas ask for."""
     wanted = min(options.alpha_benefit, options.alpha_harm)
     counts = itertools.count(2)
-    return next(n for n in counts if 1 / math.comb(n, _test_hosts(n, options)) <= wanted)
+    return next(n for n in counts if 1 / math.comb(n, test_hosts(n, options)) <= wanted)
 
 
 def _seconds(batches: int, pop: Pop, disruption: str, options: Options) -> float:

@@ -7,7 +7,7 @@ import ast
 from pathlib import Path
 from typing import Any
 
-from edgetune.documents.plan import Options
+from edgetune.documents.options import Options
 from edgetune.options import options_of
 from tests.metadata.builtin import SENSOR_METHODS
 

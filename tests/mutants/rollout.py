@@ -80,8 +80,8 @@ PACE = (
         ["roll_batch"],
         (
             "hosts that boot wait for one that has to serve on",
-            "steps/drain_hosts.py",
-            "    go_on = room > 0 or _others_go_on(work, last)\n",
+            "floor.py",
+            "    go_on = room > 0 or others_go_on(work, last)\n",
             "    go_on = room > 0\n",
         ),
         (
@@ -280,19 +280,19 @@ TRAFFIC = mutations_of(
     ["rollout_traffic_steps", "rollout_steps", "rollout_rollback_steps"],
     (
         "one host less than min_in_service may serve",
-        "steps/drain_hosts.py",
+        "floor.py",
         "        if left >= opened.pop.must_serve or not serving & set(names):\n",
         "        if left >= opened.pop.must_serve - 1 or not serving & set(names):\n",
     ),
     (
         "a rollback drains one host more than there is room for",
-        "steps/drain_hosts.py",
+        "floor.py",
         "    room = max(0, len(in_service) - opened.pop.must_serve)\n",
         "    room = max(0, len(in_service) - opened.pop.must_serve + 1)\n",
     ),
     (
         "what somebody else drains at the same moment is not seen",
-        "steps/drain_hosts.py",
+        "floor.py",
         "    if left >= opened.pop.must_serve or not served:\n",
         "    if True:\n",
     ),

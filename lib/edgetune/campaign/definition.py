@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from edgetune.documents.plan import Options
+from edgetune.documents.options import Options
 from edgetune.documents.reading import digest_of
 from edgetune.errors import InputError
 from edgetune.fields import Fields, find_file

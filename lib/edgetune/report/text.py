@@ -12,7 +12,8 @@ from edgetune.documents.baseline import Prospect
 from edgetune.documents.batch import Wait
 from edgetune.documents.head import Head, Quarantine
 from edgetune.documents.look import Effect, Look, Spent
-from edgetune.documents.plan import MOST_WAYS, Intent, Options, Plan
+from edgetune.documents.options import Options
+from edgetune.documents.plan import MOST_WAYS, Intent, Plan
 from edgetune.documents.sample import Drift
 from edgetune.documents.settings import SettingRow, Standing
 from edgetune.durations import duration, roughly

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from edgetune.documents.plan import Options
+from edgetune.documents.options import Options
 from edgetune.errors import InputError, RefusedError
 from edgetune.inventory import Host, Pop
 from edgetune.report.text import listed

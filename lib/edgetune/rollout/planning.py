@@ -9,7 +9,8 @@ from edgetune.bmc.identity import is_named, matches, mismatch
 from edgetune.bmc.ladder import ladder
 from edgetune.documents.bmc import BiosPlan
 from edgetune.documents.host import HostFacts, SeenSettings
-from edgetune.documents.plan import Options, Plan, Restart
+from edgetune.documents.options import Options
+from edgetune.documents.plan import Plan, Restart
 from edgetune.documents.reading import encoded
 from edgetune.documents.settings import HostSetting, SettingRow
 from edgetune.errors import InputError, RefusedError

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 
 from edgetune.documents.head import ENDED
-from edgetune.documents.plan import LEAST_SAMPLES
+from edgetune.documents.options import LEAST_SAMPLES
 from edgetune.documents.sample import Drift, Sample
 from edgetune.inventory import Host, Pop
 from edgetune.metrics.source import Sampled

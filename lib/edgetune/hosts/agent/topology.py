@@ -5,9 +5,9 @@ import contextlib
 import re
 from typing import Dict, Iterator, NamedTuple, Optional, Set
 
-from edgetune.hosts.agent.counters import meminfo
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Json
+from edgetune.hosts.agent.readings import meminfo
 from edgetune.vocabulary.values import format_cpus, parse_cpus
 
 CPUS = "/sys/devices/system/cpu"

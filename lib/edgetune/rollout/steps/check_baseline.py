@@ -10,7 +10,7 @@ from typing import TypedDict
 
 from edgetune.documents.baseline import Prospect
 from edgetune.documents.look import Conclusion
-from edgetune.documents.plan import LEAST_SAMPLES
+from edgetune.documents.options import LEAST_SAMPLES
 from edgetune.documents.words import Decision, Verdict
 from edgetune.durations import duration
 from edgetune.errors import InputError, RefusedError

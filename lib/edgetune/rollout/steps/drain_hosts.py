@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from edgetune import steady_clock
-from edgetune.documents.batch import SETTLED_STEPS, UNTOUCHED_STEPS, Batch, Wait
+from edgetune.documents.batch import UNTOUCHED_STEPS, Batch, Wait
 from edgetune.errors import DrainError, RefusedError
 from edgetune.rollout.context import Context
 from edgetune.rollout.drain import POLL, DrainResult, drain_report, known_servers
+from edgetune.rollout.floor import give_room_back, others_go_on, wait_for_room, with_room
 from edgetune.rollout.freeze import why_frozen
-from edgetune.rollout.in_service import hosts_in_service, put_back, serves, state_of
+from edgetune.rollout.in_service import serves, state_of
 from edgetune.rollout.lease import Rollout, open_rollout
 from edgetune.rollout.order import has_live_left, retry_after
 from edgetune.rollout.pause import PLANNED, pause_text, pauses_of, standing_pauses
@@ -74,22 +75,22 @@ def begin_drain(context: Context, rollout: str, epoch: int, batch: int) -> Drain
         return _began(opened, work, "nothing to drain")
     names = _without_lost(opened, work, driver, names)
     names = without_strangers(opened, work, known_servers(opened, driver, names), names)
-    names = _with_room(opened, driver, work, names) if work.batch_type == "restore" else names
+    names = with_room(opened, driver, work, names) if work.batch_type == "restore" else names
     servers = known_servers(opened, driver, names)
     serving = [name for name in names if serves(servers[opened.pop.host(name).server])]
     surge = surge_of(opened) if serving else ""
-    if surge and _others_go_on(work, serving):
+    if surge and others_go_on(work, serving):
         names = [name for name in names if name not in serving]
     elif surge:
         return _waits(opened, work, _Held(surge, _until_calm(opened)), len(names))
     try:
-        servers = _wait_for_room(opened, driver, names, work.batch_type != "restore")
+        servers = wait_for_room(opened, driver, names, work.batch_type != "restore")
     except RefusedError as error:
         if work.batch_type != "restore":
             raise
         return _waits(opened, work, _Held(str(error), _until_room(opened)), len(names))
     _drain(opened, work, driver, names, servers)
-    too_few = _give_room_back(opened, driver, work, serving)
+    too_few = give_room_back(opened, driver, work, serving)
     if too_few:
         return _waits(opened, work, _Held(too_few, _until_room(opened)), len(serving))
     return _began(opened, work, f"draining {', '.join(names)}" if names else "nothing to drain")
@@ -219,57 +220,3 @@ def _recognise_live(
     """Before hosts are changed while they serve; a rollback asks nothing of a load balancer."""
     if names and work.batch_type != "restore":
         without_strangers(opened, work, known_servers(opened, driver, names), names)
-
-
-def _with_room(opened: Record, driver: DrainDriver, work: Batch, names: Sequence[str]) -> list[str]:
-    """As many as the PoP has room for by now: it may have lost hosts since the batch was planned.
-
-    All of them where there is no room at all and nothing else to do: they have to wait for it.
-    """
-    in_service = hosts_in_service(opened.pop, driver.servers())
-    room = max(0, len(in_service) - opened.pop.must_serve)
-    last = [name for name in names if name in in_service][room:]
-    go_on = room > 0 or _others_go_on(work, last)
-    return [name for name in names if not (go_on and name in last)]
-
-
-def _others_go_on(work: Batch, names: Sequence[str]) -> bool:
-    """Whether a rollback can bring hosts back that are out of service, while these serve on."""
-    others = [name for name in work.hosts if name not in (*names, *work.at(*SETTLED_STEPS))]
-    return work.batch_type == "restore" and bool(others)
-
-
-def _wait_for_room(
-    opened: Rollout, driver: DrainDriver, names: Sequence[str], patient: bool
-) -> Mapping[str, Server]:
-    """The servers, once enough others serve; hosts that serve nothing need no room."""
-    deadline = time.monotonic() + (opened.context.config.health_deadline if patient else 0)
-    while True:
-        servers = known_servers(opened, driver, names)
-        serving = hosts_in_service(opened.pop, servers)
-        left = len(serving - set(names))
-        if left >= opened.pop.must_serve or not serving & set(names):
-            return servers
-        if time.monotonic() >= deadline:
-            raise RefusedError(
-                f"{opened.pop.name}: draining {', '.join(names)} would leave {left} hosts in "
-                f"service, {opened.pop.must_serve} must stay"
-            )
-        time.sleep(POLL)
-        opened.lease.permit()
-
-
-def _give_room_back(
-    opened: Rollout, driver: DrainDriver, work: Batch, served: Sequence[str]
-) -> str:
-    """Somebody else may have drained hosts at the same moment: then ours go back, and wait."""
-    left = len(hosts_in_service(opened.pop, driver.servers()))
-    if left >= opened.pop.must_serve or not served:
-        return ""
-    for host in opened.hosts(served):
-        opened.lease.permit()
-        put_back(driver, host.server, work.hosts[host.name].lb_before)
-        work.hosts[host.name].lb_before, work.hosts[host.name].out_at = None, 0.0
-    opened.move(work, served, "planned")
-    names = ", ".join(served)
-    return f"{names} went back: {left} hosts in service, {opened.pop.must_serve} must stay"

@@ -8,7 +8,8 @@ import time
 from dataclasses import fields, replace
 from typing import TypedDict
 
-from edgetune.documents.plan import Options, Plan
+from edgetune.documents.options import Options
+from edgetune.documents.plan import Plan
 from edgetune.errors import InputError, RefusedError
 from edgetune.fields import Fields
 from edgetune.options import read_options

@@ -11,7 +11,7 @@ from typing import TypedDict
 from edgetune.documents.head import CHANGES_HOSTS, ENDED, FORWARD, ID, Head
 from edgetune.errors import EdgetuneError, InputError, StoreError
 from edgetune.inventory import NAME
-from edgetune.report.chat import color_of
+from edgetune.report.color import color_of
 from edgetune.report.text import left_text, wait_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.heads import has_record, read_heads

@@ -7,7 +7,7 @@ import time
 from typing import TypedDict
 
 from edgetune.documents.head import FORWARD, Head
-from edgetune.documents.plan import LEAST_SAMPLES
+from edgetune.documents.options import LEAST_SAMPLES
 from edgetune.documents.words import Decision
 from edgetune.durations import duration
 from edgetune.errors import InputError, RefusedError

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from edgetune.report.chat import color_of
+from edgetune.report.color import color_of
 from edgetune.report.text import kept_to_text, verdict_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.record import Record, read_rollout

@@ -5,10 +5,10 @@ import os
 import re
 from typing import Dict, Iterator, List, Tuple
 
-from edgetune.hosts.agent.counters import meminfo
 from edgetune.hosts.agent.findings.snapshot import Snapshot
 from edgetune.hosts.agent.findings.words import finding, gib, per_s, percent
 from edgetune.hosts.agent.protocol import Json
+from edgetune.hosts.agent.readings import meminfo
 from edgetune.hosts.agent.topology import NODES
 
 # Pieces of 16 pages, from which network buffers and page tables of large pages are made.

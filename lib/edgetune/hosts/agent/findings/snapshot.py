@@ -5,10 +5,10 @@ import re
 import time
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Type
 
-from edgetune.hosts.agent.counters import first_number, interfaces, protocol_counters
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.kinds.nic import Counts, NicCounts, driver_of
 from edgetune.hosts.agent.protocol import Failed, Unsupported
+from edgetune.hosts.agent.readings import first_number, interfaces, protocol_counters
 from edgetune.hosts.agent.topology import CPUS, NODES, node_numbers
 from edgetune.vocabulary.values import parse_cpus
 

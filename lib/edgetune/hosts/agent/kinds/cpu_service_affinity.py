@@ -4,7 +4,6 @@
 import contextlib
 from typing import Dict, List, Optional, Sequence, Set
 
-from edgetune.hosts.agent.counters import interfaces
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.interrupts import find_interrupts
 from edgetune.hosts.agent.journal import Journal
@@ -12,6 +11,7 @@ from edgetune.hosts.agent.kinds.drop_ins import header
 from edgetune.hosts.agent.kinds.service_property import ServiceProperty
 from edgetune.hosts.agent.placement import cpus_that_serve
 from edgetune.hosts.agent.protocol import Unsupported
+from edgetune.hosts.agent.readings import interfaces
 from edgetune.hosts.agent.threads import cpus_of_threads, descendants, processes_in
 from edgetune.hosts.agent.topology import Topology
 from edgetune.vocabulary.kinds.cpu_service_affinity import KIND, PROPERTY

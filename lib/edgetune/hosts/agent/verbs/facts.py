@@ -6,7 +6,6 @@ import sys
 import time
 from typing import Dict, List, Optional
 
-from edgetune.hosts.agent.counters import addresses, first_number, interfaces
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.journal import Journals
 from edgetune.hosts.agent.kinds.channels import Channels
@@ -15,6 +14,7 @@ from edgetune.hosts.agent.kinds.nic import Counts, NicCounts, driver_of
 from edgetune.hosts.agent.kinds.nic_ring import NicRing
 from edgetune.hosts.agent.kinds.nic_rss import NicRss
 from edgetune.hosts.agent.protocol import Failed, Json, Request, Unsupported
+from edgetune.hosts.agent.readings import addresses, first_number, interfaces
 from edgetune.hosts.agent.topology import cpu_facts, memory_of, node_of
 
 # Of IF_OPER_* (RFC 2863); drivers that do not tell are "unknown".

@@ -4,9 +4,9 @@
 import os
 from ipaddress import ip_address
 
-from edgetune.hosts.agent.counters import addresses
 from edgetune.hosts.agent.host import Host, room_or_not
 from edgetune.hosts.agent.protocol import AnotherMachine, Json, Request, read_epoch
+from edgetune.hosts.agent.readings import addresses
 from edgetune.hosts.agent.verbs.sessions import sessions
 from edgetune.vocabulary.grammar import LINE
 from edgetune.vocabulary.places import NOT_READY

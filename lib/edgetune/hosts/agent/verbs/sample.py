@@ -5,9 +5,9 @@ import os
 import re
 from typing import Callable, Dict, List, Optional, Tuple
 
-from edgetune.hosts.agent.counters import first_number, interfaces, meminfo, protocol_counters
 from edgetune.hosts.agent.host import Host
 from edgetune.hosts.agent.protocol import Json, Request
+from edgetune.hosts.agent.readings import first_number, interfaces, meminfo, protocol_counters
 from edgetune.vocabulary.places import STATE
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from edgetune.report.chat import color_of
+from edgetune.report.color import color_of
 
 
 def test_a_colour_says_how_it_does() -> None:
