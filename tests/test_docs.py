@@ -116,6 +116,7 @@ def test_writing_once_is_enough(pack: Path, capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [

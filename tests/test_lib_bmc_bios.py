@@ -25,7 +25,8 @@ from tests.bmc_site import (  # noqa: F401 - a fixture
     snoop,
 )
 
-pytestmark = pytest.mark.usefixtures("brief_pauses")
+# Each starts servers of TLS.
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("brief_pauses")]
 
 # What home means on each, and what it is before.
 HOME = {

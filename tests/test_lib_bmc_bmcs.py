@@ -26,7 +26,8 @@ from edgetune.inventory import Bmc, Host
 from lab.bmc import Machine, Service
 from tests.bmc_site import PASSWORD, Site, bmcs, brief_pauses, host, snoop  # noqa: F401
 
-pytestmark = pytest.mark.usefixtures("brief_pauses")
+# Each starts servers of TLS.
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("brief_pauses")]
 
 PLAN = {"settings": [snoop("home")], "ours": {}}
 REASONS = {

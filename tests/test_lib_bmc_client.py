@@ -40,6 +40,9 @@ from tests.bmc_server import (
     reply,
 )
 
+# Each starts servers of TLS.
+pytestmark = pytest.mark.slow
+
 SESSION = f"{SESSIONS}/1"
 TOKEN = "9f8e7d6c5b4a39281706"
 LOGIN = Login("edgetune", "one-that-nobody-may-see")
