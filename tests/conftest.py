@@ -59,8 +59,14 @@ os.fsync = lambda descriptor: None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that use the lab first: they take longest, and one begun last would run alone."""
-    items.sort(key=lambda item: item.get_closest_marker("lab") is None)
+    """Files that use a lab first: they take longest, and one begun last would run alone."""
+    items.sort(key=lambda item: not _uses_a_lab(item))
+
+
+def _uses_a_lab(item: pytest.Item) -> bool:
+    """One of Linux hosts, or a simulated one for many seconds."""
+    marks = {mark.name for mark in item.iter_markers()}
+    return "lab" in marks or {"processes", "slow"} <= marks
 
 
 @pytest.hookimpl(wrapper=True)

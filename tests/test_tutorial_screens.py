@@ -69,6 +69,7 @@ def alike(lines: list[str]) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_the_screens_of_the_tutorial(home: Path) -> None:
     up, plan, rollout, back = shown()
     assert alike(screen(home, "lab", "up", "--simulated")) == alike(up)
