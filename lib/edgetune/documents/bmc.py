@@ -3,26 +3,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from edgetune.documents.settings import SettingRow
 
 
 @dataclass(frozen=True)
-class BiosPlan:
-    """The machine of a BMC, ``system`` being its UUID, and the ``resets`` that it takes.
-
-    To ``plan`` also what settings would change in its BIOS, which has this version and these
-    ``attributes``.
-    """
+class BmcFacts:
+    """The machine of a BMC, ``system`` being its UUID, and the ``resets`` that it takes."""
 
     system: str
     serial: str
     sku: str
     resets: list[str]
-    bios_version: str = ""
-    attributes: dict[str, object] = field(default_factory=dict)
-    settings: list[SettingRow] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class BiosPlan(BmcFacts):
+    """What settings would change in the BIOS, which has this version and these ``attributes``."""
+
+    bios_version: str
+    attributes: dict[str, object]
+    settings: list[SettingRow]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from edgetune.bmc.identity import is_named, matches, mismatch
 from edgetune.bmc.ladder import ladder
-from edgetune.documents.bmc import BiosPlan
+from edgetune.documents.bmc import BiosPlan, BmcFacts
 from edgetune.documents.host import HostFacts, SeenSettings
 from edgetune.documents.options import Options
 from edgetune.documents.plan import Plan, Restart
@@ -70,7 +70,8 @@ def plan_and_notes(
     bmcs, silent = _told_by_bmcs(context, tuning, hosts, rendered)
     _refuse_other_machines(context, pop, tuning, facts, bmcs)
     for name, told in bmcs.items():
-        seen[name] = [*told.settings, *seen.get(name, [])]
+        by_bmc = told.settings if isinstance(told, BiosPlan) else []
+        seen[name] = [*by_bmc, *seen.get(name, [])]
     restarts = {
         name: _restart(pop.host(name), facts[name], told, options.force_restart)
         for name, told in bmcs.items()
@@ -109,7 +110,7 @@ def _told_by_bmcs(
     tuning: Tuning,
     hosts: Sequence[Host],
     rendered: Mapping[str, Sequence[HostSetting]],
-) -> tuple[dict[str, BiosPlan], list[Finding]]:
+) -> tuple[dict[str, BmcFacts], list[Finding]]:
     """What BMCs see of a tuning, and how they may restart their machines; which tell nothing.
 
     A BIOS is set by its BMC alone, so each of these has to answer. A host that only reboots can
@@ -125,8 +126,8 @@ def _told_by_bmcs(
     told = context.bmcs.ask(asked, "facts", lambda host: {}) if asked else {}
     silent = [_cannot_restart(a.host, str(a.error)) for a in told.values() if a.failed]
     _refuse_failed(seen)
-    answers = {**seen, **{n: answer for n, answer in told.items() if not answer.failed}}
-    return {name: answer.read(BiosPlan) for name, answer in answers.items()}, silent
+    known = {n: answer.read(BmcFacts) for n, answer in told.items() if not answer.failed}
+    return {**{n: answer.read(BiosPlan) for n, answer in seen.items()}, **known}, silent
 
 
 def _cannot_restart(host: str, why: str) -> Finding:
@@ -134,13 +135,13 @@ def _cannot_restart(host: str, why: str) -> Finding:
     return Finding(f"its BMC cannot restart it: {why}", advice, host, refuses=False)
 
 
-def _restart(host: Host, facts: HostFacts, told: BiosPlan, force: bool) -> Restart:
+def _restart(host: Host, facts: HostFacts, told: BmcFacts, force: bool) -> Restart:
     """The machine of a BMC, and how it may restart it: only one that is the host's for sure."""
     ways = ladder(told.resets, force) if _is_own(host, facts, told) else []
     return Restart(told.system, told.serial, told.sku, ways)
 
 
-def _is_own(host: Host, facts: HostFacts, told: BiosPlan) -> bool:
+def _is_own(host: Host, facts: HostFacts, told: BmcFacts) -> bool:
     vouched = host.bmc is not None and is_named(host.bmc.machine, vars(told))
     return vouched or matches(vars(facts.machine), vars(told))
 
@@ -148,10 +149,10 @@ def _is_own(host: Host, facts: HostFacts, told: BiosPlan) -> bool:
 def _as_approved(
     approved: Mapping[str, Restart],
     now: Mapping[str, Restart],
-    bmcs: Mapping[str, BiosPlan],
+    bmcs: Mapping[str, BmcFacts],
 ) -> dict[str, Restart]:
     """A BMC that sets nothing and is away now, or was away then, is no reason against a plan."""
-    there = {n: told for n, told in now.items() if n in approved or bmcs[n].settings}
+    there = {n: told for n, told in now.items() if n in approved or isinstance(bmcs[n], BiosPlan)}
     return {**approved, **there}
 
 
@@ -160,7 +161,7 @@ def _refuse_other_machines(
     pop: Pop,
     tuning: Tuning,
     facts: Mapping[str, HostFacts],
-    answers: Mapping[str, BiosPlan],
+    answers: Mapping[str, BmcFacts],
 ) -> None:
     """The address of another host's BMC would set, or even reset, a machine in service."""
     reasons = {
@@ -181,7 +182,7 @@ def _refuse_other_machines(
             raise RefusedError(f"{name}: {error}") from None
 
 
-def _not_as_named(host: Host, system: BiosPlan) -> str | None:
+def _not_as_named(host: Host, system: BmcFacts) -> str | None:
     """Why it is not the machine that the inventory names."""
     named = host.bmc.machine if host.bmc else ""
     if not named or is_named(named, vars(system)):

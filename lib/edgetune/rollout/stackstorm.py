@@ -92,5 +92,7 @@ def entry(kind: type[Kind], answer: Any) -> Kind:
 
 
 def entries(kind: type[Kind], answer: Any) -> list[Kind]:
-    """The same of a list."""
+    """The same of a list; StoreError where it is none."""
+    if not isinstance(answer, list):
+        raise StoreError(f"StackStorm's answer is no list of {kind.__name__}")
     return [entry(kind, each) for each in answer]
