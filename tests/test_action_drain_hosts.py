@@ -24,7 +24,7 @@ class DrainHostsTestCase(BatchActionTestCase):
     def test_hosts_with_sessions_are_for_another_task(self) -> None:
         (host,) = self.world.at(0)
         self.world.balancer.sessions[host] = 3
-        with patch("edgetune.rollout.steps.drain_hosts._AT_ONCE", 0):
+        with patch("edgetune.rollout.steps.drain_hosts.AT_ONCE", 0):
             result = self.assert_succeeds(**self.of_batch(0))
         self.assertEqual((result["waiting"], result["next"]), (1, "check_drained"))
         self.assertEqual(self.world.at(0), {host: "draining"})

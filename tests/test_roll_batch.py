@@ -219,7 +219,7 @@ def test_a_batch_takes_few_steps_and_fewer_where_hosts_serve_on(tmp_path: Path) 
 def test_a_drain_that_lasts_is_looked_at_more_and_more_rarely(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("edgetune.rollout.steps.drain_hosts._AT_ONCE", 0)
+    monkeypatch.setattr("edgetune.rollout.steps.drain_hosts.AT_ONCE", 0)
     world = EmptyWorld(tmp_path, drain_deadline=600)
     world.begin(tmp_path)
     for state in ("baseline", "changing"):

@@ -28,7 +28,7 @@ from tests.world import World, changing
 @pytest.fixture(autouse=True)
 def one_look_at_a_drain(monkeypatch: pytest.MonkeyPatch) -> None:
     """A drain waits for nothing in its step: these hosts are cut off, and never drained."""
-    monkeypatch.setattr("edgetune.rollout.steps.drain_hosts._AT_ONCE", 0)
+    monkeypatch.setattr("edgetune.rollout.steps.drain_hosts.AT_ONCE", 0)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from edgetune.errors import EdgetuneError
 from edgetune.report.phases import phases
 from edgetune.rollout.context import Context
 from edgetune.rollout.heads import all_heads
-from edgetune.rollout.present import Present, is_paused, spoken
+from edgetune.rollout.present import Present, spoken
 from edgetune.rollout.record import Record, read_rollout
 from lab.runner.screen import BAD, GOOD, PLAIN, WARNING
 
@@ -124,7 +124,7 @@ class Story:
     def _paused_batches(self) -> Iterator[Row]:
         """Those that a person has to let go on; what else a batch waits for ends by itself."""
         for batch in self._batches:
-            if batch.wait and is_paused(batch.wait.why):
+            if batch.wait and batch.wait.paused:
                 text = f"waits: {batch.wait.why}"
                 yield Row(batch.wait.since, self._present.name_of(batch), text, WARNING)
 

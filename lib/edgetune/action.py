@@ -17,6 +17,7 @@ from edgetune.fields import Fields
 from edgetune.files import load_yaml
 from edgetune.rollout.context import Context
 from edgetune.rollout.heartbeat import heartbeat_of
+from edgetune.rollout.order import AT_ONCE
 from edgetune.sanitize import one_line, printable, shortened
 
 Result = tuple[bool, dict[str, object]]
@@ -24,9 +25,6 @@ Step = Callable[..., Mapping[str, object]]
 
 ACTIONS = Path(__file__).resolve().parents[2] / "actions"
 SECONDS = "EDGETUNE_SECONDS"
-# A task that has taken less than so many seconds takes the steps that follow, too: StackStorm needs
-# a second for a task of its own. One that took longer leaves them to tasks with their own timeouts.
-AT_ONCE = 5.0
 # Seconds for the engine to end the action first, which then knows that it was the timeout.
 GRACE = 30.0
 MOST_ERROR = 2_000
@@ -51,7 +49,7 @@ def run_step(
     part of its work answers with ``"failed": [hosts]`` and is a failure, too. Parameters that are
     None (StackStorm's word for "not given") take the step's default; texts are one line.
     ``periodic`` says that a timer calls: before the pack is configured that is no failure.
-    ``then`` are steps that may follow in the same task, see ``AT_ONCE``.
+    ``then`` are steps that may follow in the same task, see ``rollout.order.AT_ONCE``.
     """
     try:
         given = {name: _given(value) for name, value in parameters.items() if value is not None}

@@ -75,12 +75,13 @@ class HostStep:
 class Wait:
     """Why a batch may not begin: ``since`` when (epoch seconds), ``why``, and ``until`` what.
 
-    ``until`` is empty where ``why`` tells it.
+    ``until`` is empty where ``why`` tells it. ``paused`` says that the PoP is.
     """
 
     since: float
     why: str
     until: str = ""
+    paused: bool = False
 
 
 @dataclass

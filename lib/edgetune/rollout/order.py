@@ -10,6 +10,9 @@ from edgetune.config import Config
 from edgetune.documents.batch import Batch
 from edgetune.rollout.record import Record
 
+AT_ONCE = 5.0
+"""Seconds. A task that has taken less takes the steps that follow, too: StackStorm needs a second
+for a task of its own. One that took longer leaves them to tasks with timeouts of their own."""
 _ON_THE_WAY = ("rebooting", "coming_back")
 _CHANGE = {"change": "apply_tuning", "sham": "reboot_hosts", "restore": "restore_hosts"}
 

@@ -104,7 +104,7 @@ class Present:
         if wait and in_full:
             return f"{name} waits: {wait.why}"
         if wait:
-            why = "" if is_paused(wait.why) else f": {shortened(wait.why, _LONGEST_REASON)}"
+            why = "" if wait.paused else f": {shortened(wait.why, _LONGEST_REASON)}"
             return f"{name} waits for {span(self._now - wait.since)}{why}"
         out = len(out_of_service(self.batches))
         told = f"{name}, {out} host{'' if out == 1 else 's'} out"
@@ -119,11 +119,6 @@ class Present:
         number = self._head.looks - self._head.first_look + 1
         when = f"in {span(end - self._now)}" if end > self._now else "is due"
         return f"look {min(number, of)} of {of} {when}"
-
-
-def is_paused(why: str) -> bool:
-    """Whether a batch waits with this reason for a pause to be lifted."""
-    return " is paused (" in why
 
 
 def spoken(word: str) -> str:

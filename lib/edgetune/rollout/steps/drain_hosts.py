@@ -16,7 +16,7 @@ from edgetune.rollout.floor import give_room_back, others_go_on, wait_for_room, 
 from edgetune.rollout.freeze import why_frozen
 from edgetune.rollout.in_service import serves, state_of
 from edgetune.rollout.lease import Rollout, open_rollout
-from edgetune.rollout.order import has_live_left, retry_after
+from edgetune.rollout.order import AT_ONCE, has_live_left, retry_after
 from edgetune.rollout.pause import PLANNED, pause_text, pauses_of, standing_pauses
 from edgetune.rollout.pause_after import pause_as_planned
 from edgetune.rollout.quarantine import LOST, fail_host, take_out_quarantined
@@ -27,8 +27,6 @@ from edgetune.rollout.surge import surge_of
 from edgetune.sanitize import command, shortened
 from edgetune.traffic import DrainDriver, Server
 
-# A drain that is over within so many seconds needs no task of its own, which would take longer.
-_AT_ONCE = 5.0
 # Seconds between two tries where there is no room; a pause may last for a night, a freeze for days,
 # and a person whom the plan waits for may be away as long.
 _LONG = 3600
@@ -41,7 +39,7 @@ def drain_hosts(context: Context, rollout: str, epoch: int, batch: int) -> Drain
     A drain that takes longer is for ``check_drained`` to await.
     """
     # From here: what has taken long to begin leaves the rest to a task with a timeout of its own.
-    deadline = time.monotonic() + _AT_ONCE
+    deadline = time.monotonic() + AT_ONCE
     told = begin_drain(context, rollout, epoch, batch)
     while told["next"] == "check_drained" and time.monotonic() < deadline:
         told = check_drained(context, rollout, epoch, batch)
@@ -122,6 +120,7 @@ class _Held:
     until: str = ""
     least: int = _SOON[0]
     most: int = _SOON[1]
+    paused: bool = False
 
 
 def _held_up(opened: Record, work: Batch) -> _Held | None:
@@ -137,7 +136,7 @@ def _held_up(opened: Record, work: Batch) -> _Held | None:
     told = f"{pause_text(pop, pauses)}; no further batch begins"
     goes_on = f"{command('resume_pop', pop=pop)} lets it go on"
     span = _AWAITED if PLANNED in pauses else _PAUSED
-    return _Held(told, goes_on, *span) if pauses else None
+    return _Held(told, goes_on, *span, paused=True) if pauses else None
 
 
 def _until_calm(opened: Record) -> str:
@@ -159,7 +158,7 @@ def _waits(opened: Rollout, work: Batch, held: _Held, waiting: int) -> DrainResu
     before = work.wait
     same = before is not None and before.until == held.until
     since = before.since if before and same else time.time()
-    wait = Wait(since, shortened(held.why), held.until)
+    wait = Wait(since, shortened(held.why), held.until, held.paused)
     if wait != before:
         work.wait = wait
         opened.save_batch(work)
