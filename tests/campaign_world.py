@@ -13,7 +13,6 @@ from edgetune.campaign.run import run_campaign
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.record import read_rollout
 from edgetune.rollout.steps.begin_rollback import begin_rollback
-from edgetune.rollout.steps.release_claim import release_claim
 from edgetune.rollout.steps.set_rollout_state import set_rollout_state
 from tests.builders import inventory_document, write_yaml
 from tests.world import EmptyWorld, prove
@@ -115,7 +114,6 @@ class CampaignWorld(EmptyWorld):
         for each in WAYS[state]:
             self.mark(rollout, each)
         if state in ("complete", "rolled_back"):
-            release_claim(self.context, rollout, read_rollout(self.context, rollout).head.epoch)
             self.forget(pop)
 
     def mark(self, rollout: str, state: str) -> None:

@@ -16,7 +16,6 @@ from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.drain_hosts import drain_hosts
 from edgetune.rollout.steps.find_left import find_left
 from edgetune.rollout.steps.reboot_hosts import reboot_hosts
-from edgetune.rollout.steps.release_claim import release_claim
 from edgetune.rollout.steps.restore_hosts import restore_hosts
 from edgetune.rollout.steps.set_bios import set_bios
 from edgetune.rollout.steps.set_rollout_state import set_rollout_state
@@ -33,7 +32,6 @@ STEPS = {
         assess_orphan,
         set_rollout_state,
         begin_rollback,
-        release_claim,
         drain_hosts,
         check_drained,
         set_bios,

@@ -4,7 +4,6 @@ from __future__ import annotations
 from claim_pop import ClaimPop
 
 from edgetune.rollout.record import read_rollout
-from edgetune.rollout.steps.release_claim import release_claim
 from tests.action_case import EdgetuneActionTestCase
 
 
@@ -15,7 +14,6 @@ class ClaimPopTestCase(EdgetuneActionTestCase):
     def test_claims_a_free_pop_for_a_plan(self) -> None:
         for state in ("soaking", "rolling_back", "rolled_back"):
             self.world.mark(state)
-        release_claim(self.world.context, self.world.rollout, self.world.epoch)
         result = self.assert_succeeds(plan=self.world.plan.digest)
         self.assertNotEqual(result["rollout"], self.world.rollout)
         self.assertEqual(result["epoch"], self.world.epoch + 1)

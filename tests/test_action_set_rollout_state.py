@@ -25,6 +25,23 @@ class SetRolloutStateTestCase(EdgetuneActionTestCase):
         reason = "the test group is changed; both groups are watched"
         self.assertEqual(head.history[-1].reason, reason)
 
+    def test_a_rollout_that_has_ended_gives_its_pop_back(self) -> None:
+        for state in ("soaking", "rolling_back"):
+            self.world.mark(state)
+            self.assertIsNotNone(self.world.context.claims.holder("lab1"))
+        ended = self.into("rolled_back")
+        self.assertEqual(
+            self.assert_succeeds(**ended)["message"].split(";")[0],
+            "rolled_back: every host is as it was",
+        )
+        self.assertIsNone(self.world.context.claims.holder("lab1"))
+        self.assert_refused("fenced", "has lost its claim on lab1", **ended)
+
+    def test_a_held_rollout_keeps_its_claim(self) -> None:
+        self.world.mark("soaking")
+        self.world.mark("held")
+        self.assertIsNotNone(self.world.context.claims.holder("lab1"))
+
     def test_an_unknown_state_is_named(self) -> None:
         self.assert_wrong("state", **self.into("tuned"))
 

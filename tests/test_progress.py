@@ -20,7 +20,6 @@ from edgetune.rollout.steps.check_health import check_health
 from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.rollout.steps.pause_pop import pause_pop
-from edgetune.rollout.steps.release_claim import release_claim
 from edgetune.rollout.steps.resume_pop import resume_pop
 from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.set_rollout_state import set_rollout_state
@@ -184,7 +183,6 @@ def test_the_channel_is_kept_from_the_beginning(tmp_path: Path) -> None:
     world = changing(tmp_path)
     for state in ("soaking", "rolling_back", "rolled_back"):
         world.mark(state)
-    release_claim(world.context, world.rollout, world.epoch)
     digest = world.plan.digest
     taken = claim_pop(world.context, plan=digest, channel="C1")
     assert read_rollout(world.context, taken["rollout"]).head.channel == "C1"

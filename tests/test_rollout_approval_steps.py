@@ -13,7 +13,6 @@ from edgetune.rollout.approval import load_approval
 from edgetune.rollout.heads import all_heads
 from edgetune.rollout.record import save_plan
 from edgetune.rollout.steps.claim_pop import claim_pop
-from edgetune.rollout.steps.release_claim import release_claim
 from tests.builders import plan
 from tests.world import Died, EmptyWorld
 
@@ -36,7 +35,6 @@ class Approved(EmptyWorld):
     def end(self) -> None:
         for state in ("rolling_back", "rolled_back"):
             self.mark(state)
-        release_claim(self.context, self.rollout, self.epoch)
         self.release()
 
     def release(self) -> None:

@@ -24,7 +24,6 @@ from edgetune.rollout.steps.check_rebooted import check_rebooted
 from edgetune.rollout.steps.drain_hosts import drain_hosts
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.reboot_hosts import reboot_hosts
-from edgetune.rollout.steps.release_claim import release_claim
 from edgetune.rollout.steps.restore_hosts import restore_hosts
 from edgetune.rollout.steps.resume_all import resume_all
 from edgetune.rollout.steps.rollout_status import rollout_status
@@ -529,7 +528,6 @@ def _retire(world: BiosWorld, rollout: str) -> None:
     world.rollout = rollout
     world.take_over()
     assert world.roll_back()["quarantined"] == {}
-    release_claim(world.context, world.rollout, world.epoch)
 
 
 def _later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:

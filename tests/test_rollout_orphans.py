@@ -20,7 +20,6 @@ from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.rollout.steps.drain_hosts import begin_drain
 from edgetune.rollout.steps.reboot_hosts import reboot_hosts
-from edgetune.rollout.steps.release_claim import release_claim
 from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.stop_all import stop_all
 from edgetune.rollout.steps.take_over_rollout import take_over_rollout
@@ -225,7 +224,6 @@ def test_nothing_begins_while_everything_is_stopped(tmp_path: Path) -> None:
     world.mark("soaking")
     world.mark("rolling_back")
     world.mark("rolled_back")
-    release_claim(world.context, world.rollout, world.epoch)
     stop_all(world.context, requested_by="ana")
     with pytest.raises(RefusedError, match="everything is stopped"):
         claim_pop(world.context, plan=world.plan.digest)

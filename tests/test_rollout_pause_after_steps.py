@@ -18,7 +18,6 @@ from edgetune.rollout.pause import Pause, pause_for, pauses_of, standing_pauses
 from edgetune.rollout.steps.check_health import check_health
 from edgetune.rollout.steps.drain_hosts import drain_hosts
 from edgetune.rollout.steps.pause_pop import pause_pop
-from edgetune.rollout.steps.release_claim import release_claim
 from edgetune.rollout.steps.resume_pop import resume_pop
 from edgetune.rollout.steps.rollout_status import rollout_status
 from tests.builders import plan
@@ -152,7 +151,6 @@ def test_a_rollback_does_not_wait_and_leaves_no_pause(world: World) -> None:
 def test_the_pause_of_one_rollout_is_not_that_of_the_next(world: World, tmp_path: Path) -> None:
     assert waiting(world)
     world.roll_back()
-    release_claim(world.context, world.rollout, world.epoch)
     held = world.context.claims.holder("lab1")
     if held:
         world.context.claims.release("lab1", held)

@@ -17,7 +17,6 @@ from edgetune.rollout.lease import Rollout
 from edgetune.rollout.record import read_rollout
 from edgetune.rollout.steps.adopt_host import adopt_host
 from edgetune.rollout.steps.plan_rollout import plan_rollout
-from edgetune.rollout.steps.release_claim import release_claim
 from edgetune.rollout.steps.rollout_status import rollout_status
 from tests.builders import inventory_document, write_yaml
 from tests.world import World, changing
@@ -36,7 +35,6 @@ def _quarantine(world: World) -> str:
     (host,) = world.at(0)
     world.hosts.errors[host, "restore"] = "Read-only file system"
     world.roll_back()
-    release_claim(world.context, world.rollout, world.epoch)
     world.hosts.errors.clear()
     return str(host)
 

@@ -142,7 +142,7 @@ def test_a_step_that_fails_is_the_reason_of_the_rollback(
     reason, by = _rollback(world)
     assert (reason.startswith(f"{told}{why(told, way)}"), by) == (True, "rollout_pop"), reason
     ended = "rolled_back: every host is as it was; why it was taken back: "
-    assert output["message"] == f"{ended}{reason}"
+    assert output["message"].split("; lab1 is free in ")[0] == f"{ended}{reason}"
     assert f" {reason} (rollout_pop)" in rollout_status(world.context, world.rollout)["text"]
 
 

@@ -18,7 +18,6 @@ from edgetune.rollout.steps.apply_tuning import apply_tuning
 from edgetune.rollout.steps.check_drained import check_drained
 from edgetune.rollout.steps.drain_hosts import begin_drain, drain_hosts
 from edgetune.rollout.steps.reboot_hosts import reboot_hosts
-from edgetune.rollout.steps.release_claim import release_claim
 from edgetune.rollout.steps.restore_hosts import restore_hosts
 from edgetune.rollout.steps.undrain_hosts import undrain_hosts
 from edgetune.rollout.steps.verify_hosts import verify_hosts
@@ -426,7 +425,6 @@ def test_a_live_tuning_is_drained_back_under_one_that_drains(tmp_path: Path) -> 
             world.roll(batch)
         for state in ("soaking", "promoting", "complete"):
             world.mark(state)
-        release_claim(world.context, world.rollout, world.epoch)
     world.rollout = below
     world.take_over()
     world.balancer.log.clear()

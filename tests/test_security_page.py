@@ -79,7 +79,6 @@ def test_steps_of_workflows_are_granted_to_nobody() -> None:
         "begin_rollback",
         "claim_pop",
         "take_over_rollout",
-        "release_claim",
         "drain_hosts",
         "apply_tuning",
         "set_bios",

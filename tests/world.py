@@ -33,7 +33,6 @@ from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.drain_hosts import begin_drain
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.reboot_hosts import reboot_hosts
-from edgetune.rollout.steps.release_claim import release_claim
 from edgetune.rollout.steps.restore_hosts import restore_hosts
 from edgetune.rollout.steps.set_bios import set_bios
 from edgetune.rollout.steps.set_rollout_state import set_rollout_state
@@ -551,7 +550,6 @@ class BiosWorld(EmptyWorld):
         for state in ("changing", "soaking", "promoting"):
             self.roll_all(self.mark(state))
         self.mark("complete")
-        release_claim(self.context, self.rollout, self.epoch)
         return self.rollout
 
 
@@ -594,7 +592,6 @@ def ended(folder: Path) -> World:
     opened = as_owner(world.context, world.rollout)
     opened.head.quarantined["e000"] = Quarantine("gone")
     opened.save()
-    release_claim(world.context, world.rollout, world.epoch)
     held = world.context.claims.holder("lab1")
     if held:
         world.context.claims.release("lab1", held)

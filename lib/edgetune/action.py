@@ -85,13 +85,16 @@ def _steps(
     began = time.monotonic()
     result = steps[0](context, **given)
     messages = [str(result.get("message", ""))]
-    for step in steps[1:]:
-        late = time.monotonic() - began > AT_ONCE
-        if late or result["failed"] or result["next"] != step.__name__:
+    following = {step.__name__: step for step in steps[1:]}
+    while following and not result["failed"] and time.monotonic() - began <= AT_ONCE:
+        step = following.pop(str(result["next"]), None)
+        if step is None:
             break
         told = step(context, **given)
         messages.append(str(told["message"]))
         kept = {name: told[name] for name in result if name in told}
+        if told["failed"]:
+            kept["error"] = f"{step.__name__}: {told['error']}"
         result = {**result, **kept, "message": "; ".join(messages)}
     return result
 

@@ -59,18 +59,24 @@ WAITS = (
 
 RELEASE = mutations_of(
     FOLDER,
-    ["action_release_claim", "rollout_clock_steps"],
+    ["action_set_rollout_state", "rollout_clock_steps", "rollout_rollback_steps"],
     (
         "a rollout that is held gives its PoP back",
-        "steps/release_claim.py",
-        "    if opened.head.state not in ENDED:\n",
-        "    if False:\n",
+        "steps/set_rollout_state.py",
+        "kept = opened.lease.release() if state in ENDED else 0.0",
+        "kept = opened.lease.release() if state in (*ENDED, 'held') else 0.0",
+    ),
+    (
+        "a rollout that has ended keeps its PoP",
+        "steps/set_rollout_state.py",
+        "kept = opened.lease.release() if state in ENDED else 0.0",
+        "kept = 0.0",
     ),
     (
         "a PoP is free while an action of the old owner may run",
-        "steps/release_claim.py",
-        "context.claims.release(opened.head.pop, opened.lease.claim, max(0.0, grace))",
-        "context.claims.release(opened.head.pop, opened.lease.claim, 0.0)",
+        "lease.py",
+        "context.claims.release(head.pop, self.claim, grace)",
+        "context.claims.release(head.pop, self.claim, 0.0)",
     ),
 )
 

@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 
-from edgetune import RECORD_SCHEMA
+from edgetune import RECORD_SCHEMA, steady_clock
 from edgetune.documents.baseline import Baseline
 from edgetune.documents.batch import Batch, batch_key
 from edgetune.documents.head import Head, head_key, read_head
@@ -46,6 +46,16 @@ class Lease:
             context.claims.renew(head.pop, self.claim, context.config.claim_ttl)
         except FencedError as error:
             raise FencedError(f"{error}{_who_goes_on(context, head.id)}") from None
+
+    def release(self) -> float:
+        """Give the PoP of an ended rollout back; the seconds until it is free.
+
+        An action of an owner that the rollout was taken from may still be running.
+        """
+        context, head = self.record.context, self.record.head
+        grace = max(0.0, head.taken_over + context.config.claim_grace - steady_clock.now())
+        context.claims.release(head.pop, self.claim, grace)
+        return grace
 
     def permit(self) -> None:
         """To be called before every side effect: our claim still holds, nothing is stopped.

@@ -15,7 +15,6 @@ from edgetune.rollout.lease import Rollout, as_owner
 from edgetune.rollout.other_rollouts import refuse_unfinished
 from edgetune.rollout.record import Record
 from edgetune.rollout.results import BatchResult
-from edgetune.rollout.steps.release_claim import release_claim
 from edgetune.rollout.steps.undrain_hosts import undrain_hosts
 from edgetune.rollout.steps.verify_hosts import verify_hosts
 from edgetune.sanitize import command
@@ -70,7 +69,7 @@ def _owned(opened: Rollout) -> Iterator[None]:
         yield
     finally:
         if head.state in ENDED:
-            release_claim(opened.context, head.id, head.epoch)
+            opened.lease.release()
 
 
 def _places(opened: Record, host: str) -> list[Batch]:

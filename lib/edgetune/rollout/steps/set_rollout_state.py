@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from typing import TypedDict
 
-from edgetune.documents.head import FORWARD, Head
+from edgetune.documents.head import ENDED, FORWARD, Head
 from edgetune.documents.options import LEAST_SAMPLES
 from edgetune.documents.words import Decision
 from edgetune.durations import duration
@@ -44,7 +44,8 @@ def set_rollout_state(
     """Move a rollout into ``state`` under a new epoch, and say which batches that means.
 
     Of two callers with the same epoch one wins, the other gets FencedError. Entering the present
-    state again carries it on where it stands. ``begin_rollback`` alone enters ``rolling_back``.
+    state again carries it on where it stands. A rollout that has ended gives its PoP back.
+    ``begin_rollback`` alone enters ``rolling_back``.
     """
     known = [each for each in FORWARD if each not in ("claimed", "rolling_back")]
     if state not in known:
@@ -57,6 +58,7 @@ def set_rollout_state(
     enter_state(opened, state, owner, requested_by, _reason(opened, state))
     _begin_state(opened, before)
     opened.save()
+    kept = opened.lease.release() if state in ENDED else 0.0
     first, end = unfinished_batches(opened)
     until = {"baseline": head.baseline, "soaking": head.soak}.get(state) or [time.time()]
     return {
@@ -68,7 +70,7 @@ def set_rollout_state(
         "until": until[-1],
         "quarantined": {host: why.reason for host, why in head.quarantined.items()},
         "channel": head.channel,
-        "message": _told(opened),
+        "message": _told(opened) + f"; {head.pop} is free in {duration(round(kept))}" * (kept > 0),
     }
 
 
