@@ -164,11 +164,14 @@ def _times(api: StackStorm) -> dict[str, Any]:
 
 
 def _drain(tasks: Sequence[Task], batch: str) -> tuple[bool, float]:
-    """Whether the hosts of a batch were drained, which reboots need, and how long that took."""
+    """Whether the hosts of a batch were drained, which reboots need, and how long that took.
+
+    From the first task to the last: some versions wait in a task, others between two.
+    """
     own = [task for task in tasks if task.parent == batch]
     drains = [task for task in own if task.action in ("drain_hosts", "check_drained")]
     drained = any(task.action == "check_rebooted" for task in own)
-    return drained, sum(task.end - task.start for task in drains)
+    return drained, max(task.end for task in drains) - min(task.start for task in drains)
 
 
 def _boot(tasks: Sequence[Task], batch: str) -> list[float]:
