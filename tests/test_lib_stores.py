@@ -22,7 +22,9 @@ from edgetune.connections import Database
 from edgetune.documents.reading import encoded
 from edgetune.documents.sample import Sample, sample_answer
 from edgetune.errors import DamagedError, FencedError, InputError, NoAnswerError, StoreError
-from edgetune.metrics.samples import RedisSamples, SqliteSamples, make_sample
+from edgetune.metrics.catalogue import COUNTERS, GAUGES
+from edgetune.metrics.memory import retained_bytes
+from edgetune.metrics.samples import Limit, RedisSamples, SqliteSamples, make_sample
 from edgetune.metrics.table import SampleTable
 from edgetune.rollout import stackstorm
 from edgetune.rollout import store as stores
@@ -427,6 +429,42 @@ def test_readings_of_a_sweep_that_are_none_cost_only_themselves(tmp_path: Path, 
     assert [bool(getattr(row, own)) for row in rows for own in ("counters", "gauges")] == [
         kind != own for _ in rows for own in ("counters", "gauges")
     ]
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("count", [1, 60])
+def test_samples_take_no_more_memory_than_is_said_and_not_much_less(
+    redis_client: Any, count: int
+) -> None:
+    retention, interval, hosts = 900.0, 60.0, [f"edge-{number:04}.ams1" for number in range(count)]
+    redis_client.flushall()
+    samples = RedisSamples(redis_client, retention)
+    for sweep in range(20):
+        rows = [_full(host, 1.8e9 + sweep * interval, float(sweep * 7919)) for host in hosts]
+        samples.add("ams1", rows)
+    used = redis_client.memory_usage("edgetune:samples:ams1", samples=0)
+    told = retained_bytes(hosts, [*COUNTERS, *GAUGES], retention, interval)
+    assert used <= told <= 1.6 * used
+
+
+@pytest.mark.processes
+def test_the_bound_of_redis_is_told(redis_client: Any, tmp_path: Path) -> None:
+    samples = RedisSamples(redis_client, 900.0)
+    assert samples.limit() is None
+    redis_client.config_set("maxmemory", 50_000_000)
+    redis_client.config_set("maxmemory-policy", "allkeys-lru")
+    try:
+        assert samples.limit() == Limit(50_000_000, "allkeys-lru")
+    finally:
+        redis_client.config_set("maxmemory", 0)
+        redis_client.config_set("maxmemory-policy", "noeviction")
+    assert SqliteSamples(Database(f"sqlite:///{tmp_path}/state.sqlite"), 900.0).limit() is None
+
+
+def _full(host: str, at: float, value: float) -> Sample:
+    boot = "9d3f5b1e-0000-4000-8000-000000000000"
+    counters, gauges = dict.fromkeys(COUNTERS, value), dict.fromkeys(GAUGES, 0.125)
+    return Sample(host, at, boot, 1e5 + at - 1.8e9, counters, gauges)
 
 
 def test_a_number_that_no_host_counts_costs_only_itself(samples: Any) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import time
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ import yaml
 
 from edgetune.documents.options import Options
 from edgetune.errors import DrainError, EdgetuneError, RefusedError, StoreError
+from edgetune.metrics.samples import Limit
 from edgetune.report.findings import WIDTH
 from edgetune.rollout import preflight
 from edgetune.rollout.planning import make_for
@@ -229,7 +231,7 @@ def _checks(result: Mapping[str, Any]) -> dict[str, str]:
 def test_the_doctor_of_a_pop_that_is_well_finds_nothing(world: EmptyWorld) -> None:
     result = doctor_pop(world.context, "lab1", "accept_queue")
     assert result["failed"] == []
-    assert result["message"] == "lab1: all 12 checks are well"
+    assert result["message"] == "lab1: all 13 checks are well"
     assert set(_checks(result).values()) == {""}
     assert "\n  ok      health        http://127.0.0.1:80/health is answered well" in result["text"]
 
@@ -268,6 +270,7 @@ def test_the_doctor_lists_everything_that_is_wrong_and_what_to_do(tmp_path: Path
         "machines": "",
         "automation": "",
         "nodes": "",
+        "samples": "",
         "hosts": "e004: cannot be asked: timed out -> mend it",
         "disks": "e002: /etc cannot be written: read-only, or not there -> mend its disk",
         "health": f"e000,e001,e002,e003,e005,e006,e007: {URL} answers 404 Not Found -> mend the",
@@ -278,6 +281,34 @@ def test_the_doctor_lists_everything_that_is_wrong_and_what_to_do(tmp_path: Path
     for name, part in parts.items():
         assert part in found[name], name
     assert "e006: is not ready: a rollout drained it" in found["hosts"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [
+        (None, []),
+        (Limit(10**9, "noeviction"), []),
+        (
+            Limit(10**7, "noeviction"),
+            [r"Redis holds 10 MB \(maxmemory\); 14d of samples of all PoPs may take [3-9]\d MB"],
+        ),
+        (
+            Limit(10**9, "allkeys-lru"),
+            [r"Redis drops keys when it is full \(allkeys-lru\), and with them claims of PoPs"],
+        ),
+    ],
+)
+def test_the_doctor_says_whether_redis_holds_the_samples(
+    world: EmptyWorld, limit: Limit | None, told: list[str]
+) -> None:
+    world.context.samples.limit = lambda: limit  # type: ignore[method-assign]
+    found = doctor_pop(world.context, "lab1")
+    (own,) = (check for check in found["checks"] if check["check"] == "samples")
+    assert re.fullmatch(
+        r"14d of them take at most [3-9]\d MB, and of all PoPs [3-9]\d MB", str(own["means"])
+    )
+    assert ("samples" in found["failed"]) == bool(told)
+    assert all(re.search(each, _checks(found)["samples"]) for each in told)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from itertools import groupby, islice
 from typing import Any, Protocol
 
@@ -36,6 +36,14 @@ def _kept(readings: Readings, names: Iterable[str]) -> Readings:
     return {name: readings[name] for name in names if name in readings}
 
 
+@dataclass(frozen=True)
+class Limit:
+    """How many bytes a store may hold, and what it does when it is full (Redis' policy)."""
+
+    most: int
+    policy: str
+
+
 class Samples(Protocol):
     """Stored samples of PoPs; every call raises StoreError when the backend fails."""
 
@@ -47,6 +55,9 @@ class Samples(Protocol):
 
     def newest(self, pops: Sequence[str]) -> dict[str, float]:
         """When each PoP was sampled last, in epoch seconds; none of a PoP without a sample."""
+
+    def limit(self) -> Limit | None:
+        """What the backend may hold in all; None where nothing but the machine bounds it."""
 
 
 def open_samples(config: Config) -> Samples:
@@ -86,6 +97,10 @@ class SqliteSamples:
             found = {pop: db.execute(query, (pop,)).fetchone()[0] for pop in pops}
         return {pop: float(time) for pop, time in found.items() if time is not None}
 
+    def limit(self) -> Limit | None:
+        """A file grows as far as its disk does."""
+        return None
+
 
 class RedisSamples:
     """Samples in Redis, one sorted set a PoP with the time as score."""
@@ -120,6 +135,13 @@ class RedisSamples:
         with redis_errors():
             found = pipe.execute()
         return {pop: rows[0][1] for pop, rows in zip(pops, found) if rows}
+
+    def limit(self) -> Limit | None:
+        """Redis' own bound (``maxmemory``)."""
+        with redis_errors():
+            told = self._client.info("memory")
+        most = int(told.get("maxmemory", 0))
+        return Limit(most, str(told.get("maxmemory_policy", ""))) if most else None
 
     def _texts(self, key: str, start: float, end: float) -> Iterator[str]:
         """Some at a time: all of a large PoP would not fit into memory.
