@@ -369,8 +369,8 @@ def test_a_refused_pop_is_told_and_keeps_no_other_from_its_turn(tmp_path: Path, 
     world.bring("fra1", "complete")
     assert world.advance() == []
     assert world.record.state == "running", "the ring is not closed without it"
-    world.mark(theirs["rollout"], "rolling_back")
-    world.mark(theirs["rollout"], "rolled_back")
+    for state in ("baseline", "changing", "rolling_back", "rolled_back"):
+        world.mark(theirs["rollout"], state)
     assert world.advance() == []
     assert "ams2 is claimed by rollout" in world.record.pops["ams2"].refused
     world.forget("ams2")

@@ -142,7 +142,7 @@ def test_a_step_that_fails_is_the_reason_of_the_rollback(
     reason, by = _rollback(world)
     assert (reason.startswith(f"{told}{why(told, way)}"), by) == (True, "rollout_pop"), reason
     ended = "rolled_back: every host is as it was; why it was taken back: "
-    assert output["message"].split("; lab1 is free in ")[0] == f"{ended}{reason}"
+    assert output["message"] == f"{ended}{reason}"
     assert f" {reason} (rollout_pop)" in rollout_status(world.context, world.rollout)["text"]
 
 
@@ -296,11 +296,9 @@ def test_a_rollout_that_its_verdict_takes_back_fails(tmp_path: Path) -> None:
     conductor.looks = {"decision": "roll_back", "message": "degraded: slow"}
     given = {"rollout": world.rollout, "dry_run": False, "wait": True}
     status, output = conductor.output("rollout_pop", **given)
-    assert (status, output["outcome"], output["message"]) == (
-        "failed",
-        "rolled_back",
-        "degraded: slow",
-    )
+    assert (status, output["outcome"]) == ("failed", "rolled_back")
+    ended = "rolled_back: every host is as it was; why it was taken back: degraded: slow"
+    assert output["message"] == ended
 
 
 def test_a_verdict_is_the_reason_of_its_rollback(tmp_path: Path) -> None:

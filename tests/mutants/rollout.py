@@ -63,19 +63,19 @@ RELEASE = mutations_of(
     (
         "a rollout that is held gives its PoP back",
         "steps/set_rollout_state.py",
-        "kept = opened.lease.release() if state in ENDED else 0.0",
-        "kept = opened.lease.release() if state in (*ENDED, 'held') else 0.0",
+        "    if state in ENDED:\n        opened",
+        "    if state in (*ENDED, 'held'):\n        opened",
     ),
     (
         "a rollout that has ended keeps its PoP",
         "steps/set_rollout_state.py",
-        "kept = opened.lease.release() if state in ENDED else 0.0",
-        "kept = 0.0",
+        "    if state in ENDED:\n        opened",
+        "    if False:\n        opened",
     ),
     (
         "a PoP is free while an action of the old owner may run",
         "lease.py",
-        "context.claims.release(head.pop, self.claim, grace)",
+        "context.claims.release(head.pop, self.claim, max(0.0, grace))",
         "context.claims.release(head.pop, self.claim, 0.0)",
     ),
 )

@@ -47,15 +47,15 @@ class Lease:
         except FencedError as error:
             raise FencedError(f"{error}{_who_goes_on(context, head.id)}") from None
 
-    def release(self) -> float:
-        """Give the PoP of an ended rollout back; the seconds until it is free.
+    def release(self) -> None:
+        """Give the PoP of an ended rollout back.
 
-        An action of an owner that the rollout was taken from may still be running.
+        That takes ``claim_grace`` from where the rollout was taken from its owner: an action of
+        that owner may still be running.
         """
         context, head = self.record.context, self.record.head
-        grace = max(0.0, head.taken_over + context.config.claim_grace - steady_clock.now())
-        context.claims.release(head.pop, self.claim, grace)
-        return grace
+        grace = head.taken_over + context.config.claim_grace - steady_clock.now()
+        context.claims.release(head.pop, self.claim, max(0.0, grace))
 
     def permit(self) -> None:
         """To be called before every side effect: our claim still holds, nothing is stopped.

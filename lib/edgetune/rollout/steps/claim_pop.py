@@ -8,8 +8,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
-from edgetune.documents.head import Head
-from edgetune.errors import EdgetuneError
+from edgetune.documents.head import ENDED, Head
+from edgetune.durations import duration
+from edgetune.errors import EdgetuneError, FencedError
 from edgetune.rollout.approval import use_approval, valid_approval
 from edgetune.rollout.context import Context
 from edgetune.rollout.freeze import refuse_if_frozen
@@ -17,7 +18,7 @@ from edgetune.rollout.kill_switch import refuse_if_stopped
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.other_rollouts import largest_epoch, refuse_unfinished
 from edgetune.rollout.pause import refuse_if_paused
-from edgetune.rollout.record import load_plan
+from edgetune.rollout.record import load_plan, read_rollout
 
 _UNRECORDED = 60.0
 
@@ -86,7 +87,10 @@ def begin_rollout(
     name = f"{pop.name}-{stamp}-{secrets.token_hex(2)}"
     above = largest_epoch(context, pop.name)
     # Short, until the record says whose it is.
-    claim = context.claims.take(pop.name, name, _UNRECORDED, above=above)
+    try:
+        claim = context.claims.take(pop.name, name, _UNRECORDED, above=above)
+    except FencedError as error:
+        raise FencedError(f"{error}{_free_in(context, pop.name)}") from None
     head = Head(
         id=name,
         pop=pop.name,
@@ -112,3 +116,12 @@ def begin_rollout(
         context.claims.release(pop.name, claim)
         raise
     return head
+
+
+def _free_in(context: Context, pop: str) -> str:
+    """When a PoP is free that a rollout holds although it has ended, or nothing."""
+    holder, left = context.claims.holder(pop), context.claims.expiries([pop])[pop]
+    if holder is None or read_rollout(context, holder.rollout).head.state not in ENDED:
+        return ""
+    why = "which has ended; an action of an owner that it was taken from may still be running"
+    return f", {why}: {pop} is free in {duration(round(left))}"

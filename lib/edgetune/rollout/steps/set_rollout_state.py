@@ -58,7 +58,8 @@ def set_rollout_state(
     enter_state(opened, state, owner, requested_by, _reason(opened, state))
     _begin_state(opened, before)
     opened.save()
-    kept = opened.lease.release() if state in ENDED else 0.0
+    if state in ENDED:
+        opened.lease.release()
     first, end = unfinished_batches(opened)
     until = {"baseline": head.baseline, "soaking": head.soak}.get(state) or [time.time()]
     return {
@@ -70,7 +71,7 @@ def set_rollout_state(
         "until": until[-1],
         "quarantined": {host: why.reason for host, why in head.quarantined.items()},
         "channel": head.channel,
-        "message": _told(opened) + f"; {head.pop} is free in {duration(round(kept))}" * (kept > 0),
+        "message": _told(opened),
     }
 
 
