@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import struct
 import time
 from pathlib import Path
 
@@ -35,6 +37,17 @@ def test_a_picture_is_what_the_browser_draws(
     drawn = png_of("<p>proven</p>", browser(tmp_path, DRAWS))
     assert drawn.startswith(b"\x89PNG\r\n\x1a\n<p>proven</p>")
     assert b"secret" not in drawn
+
+
+def test_a_real_chromium_draws_the_whole_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.skip("no chromium is installed")
+    monkeypatch.setattr(png, "SECONDS", 120.0)
+    empty, full = (png_of(f"<body>{text}</body>", program) for text in ("", "proven " * 400))
+    width, height = struct.unpack(">II", empty[16:24])
+    assert (width, height) == (1000, 620)
+    assert len(full) > 3 * len(empty) > 0
 
 
 @pytest.mark.parametrize("body", ["exit 1", "exit 0", "kill -9 $$"])
