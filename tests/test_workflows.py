@@ -11,7 +11,7 @@ import pytest
 from lab.runner.inspection import inspect
 from lab.runner.metadata import Pack
 from lab.runner.orquesta_compat import specs
-from tests.metadata.values import Document, altered, documents, known
+from tests.metadata.values import REMOVED, Document, altered, documents, known
 from tests.metadata.workflows import LEFT, WHY, workflow_problems
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -87,7 +87,10 @@ FLOW: Document = {
             ],
         },
         "again": {"action": "core.noop", "next": [{"do": ["again", "fail"]}]},
-        "explain": {"next": [{"publish": [{"message": f"<% {WHY}"}], "do": "fail"}]},
+        "explain": {
+            "action": "core.noop",
+            "next": [{"publish": [{"message": f"<% {WHY}"}], "do": "fail"}],
+        },
     },
     "output": [{"answer": "<% ctx(answer) %>"}],
 }
@@ -104,6 +107,7 @@ BROKEN: list[tuple[str, Any, str]] = [
     ("tasks.ask.next.1.when", "<% succeeded() %>", "tasks.ask.next: does not lead to explain"),
     ("tasks.ask.next.1.do", "again", "tasks.ask.next: does not lead to explain"),
     ("tasks.explain.next.0.publish.0.message", "it failed", "tasks.explain: does not tell in"),
+    ("tasks.explain.action", REMOVED, "tasks.explain.next: ends the workflow, and has no action"),
     ("tasks.ask.action", "edgetune.aks", "tasks.ask.input: there is no action 'edgetune.aks'"),
     ("tasks.ask.delay", "<% ctx(host) %>", "tasks.ask.delay: '<% ctx(host) %>' may not be a whole"),
     ("tasks.ask.input", {}, "tasks.ask.input.host: is required by edgetune.ask"),

@@ -56,7 +56,11 @@ def workflow_problems(name: str, flow: Document, actions: Mapping[str, Document]
         *(
             f"tasks.{task}.{problem}"
             for task, body in flow["tasks"].items()
-            for problem in [*task_problems(name, body, called), *silence(name, task, body, called)]
+            for problem in [
+                *task_problems(name, body, called),
+                *silence(name, task, body, called),
+                *unheard(body),
+            ]
         ),
     ]
 
@@ -168,6 +172,18 @@ def silence(name: str, task: str, body: Document, actions: Mapping[str, Document
     matters = runner in _KEYS and name not in SILENT and "with" not in body and not whatever
     good = any(own[at : at + len(told)] == told for own in published for at in range(len(own)))
     return ["next: does not lead to explain why it failed"] if matters and not good else []
+
+
+def unheard(body: Document) -> list[str]:
+    """A workflow does not end with a task without an action.
+
+    StackStorm's engine ends such a task by itself (``request_task_execution`` in
+    st2common/services/workflows.py), and publishes to nobody that its workflow has ended: neither a
+    workflow that called it nor a rule hears of it.
+    """
+    ways = [set(_followers({"next": [each]})) for each in body.get("next", [])]
+    ends = not ways or any(not way - {"fail", "noop"} for way in ways)
+    return ["next: ends the workflow, and has no action"] if ends and "action" not in body else []
 
 
 def explained(flow: Document) -> list[str]:
