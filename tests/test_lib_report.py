@@ -37,11 +37,11 @@ from edgetune.report.phases import Phase, phases
 from edgetune.report.pictures import forest, host_picture, time_picture
 from edgetune.report.timeseries import Timeseries, timeseries_of
 from edgetune.sanitize import one_line
-from tests.builders import plan, samples, table_of, tuning
+from tests.builders import metrics_named, plan, samples, table_of, tuning
 from tests.hostile import HOSTILE
 
 START, SLOT = 1_790_000_000.0, 10
-METRICS = ("listen_drops", "health_failed", "packets")
+JUDGED = ("listen_drops", "health_failed", "packets")
 OPTIONS = {"interval": SLOT, "baseline": 600, "soak": 610, "warmup": 10, "looks": 2, "seed": 7}
 TAGS = {
     *("html", "head", "meta", "title", "style", "body", "header", "main", "aside", "section"),
@@ -100,7 +100,9 @@ def effect(ratio: float, metric: str = "listen_drops") -> Effect:
 
 def window(rates: dict[str, float], start: float, seconds: float) -> Window:
     rows = samples(rates, start, seconds, boot="one", seed=int(start) % 89)
-    return read_window(table_of(rows), list(rates), start, start + seconds, SLOT, METRICS)
+    return read_window(
+        table_of(rows), list(rates), start, start + seconds, SLOT, metrics_named(*JUDGED)
+    )
 
 
 def history(*states: str) -> list[Entry]:
@@ -521,7 +523,7 @@ def test_phases_follow_the_history() -> None:
 def test_a_picture_has_room_for_all_it_shows() -> None:
     steps = {"test": [(0.0, 50.0, 1.0), (50.0, 60.0, 7.0)], "control": [(0.0, 50.0, 1.0)]}
     slots = {"test": [(5.0, 1.5), (15.0, math.nan), (25.0, 0.5)], "control": []}
-    own = Timeseries("listen_drops", "per s", True, steps, slots)
+    own = Timeseries("listen_drops", "drops", "per s", True, steps, slots)
     drawn, small = time_picture(
         own, [Phase("baseline", 0, 90), Phase("changing", 90, 100)]
     ).drawings
@@ -539,10 +541,10 @@ def test_a_picture_has_room_for_all_it_shows() -> None:
 
 def test_labels_do_not_stand_on_each_other() -> None:
     steps = {"test": [(0.0, 50.0, 1.01)], "control": [(0.0, 50.0, 1.0)]}
-    own = Timeseries("cpu", "share", True, steps, {"test": [], "control": []})
+    own = Timeseries("cpu", "CPU", "share", True, steps, {"test": [], "control": []})
     one, other = time_picture(own, [Phase("baseline", 0, 90)]).drawings[0].lines
     assert abs(one.beside - other.beside) >= 13 or one.beside == other.beside
-    same = Timeseries("cpu", "share", True, {**steps, "test": steps["control"]}, own.slots)
+    same = Timeseries("cpu", "CPU", "share", True, {**steps, "test": steps["control"]}, own.slots)
     one, other = time_picture(same, [Phase("baseline", 0, 90)]).drawings[0].lines
     assert abs(one.beside - other.beside) >= 13
 
@@ -550,7 +552,7 @@ def test_labels_do_not_stand_on_each_other() -> None:
 def test_an_interval_without_bounds_ends_in_arrows(whole: Material) -> None:
     row = replace(whole.looks[-1].metrics[0], margin=0.0, ratio=math.inf, interval=[0.5, None])
     guard = replace(row, metric="cpu", margin=0.1, ratio=0.0, interval=[None, 2.0])
-    drawn = forest([row, guard])
+    drawn = forest([row, guard], metrics_named(row.metric, "cpu"))
     first, second = drawn.strips
     assert (first.open_low, first.open_high, first.margin) == (False, True, None)
     assert first.at == first.high > drawn.one > first.low

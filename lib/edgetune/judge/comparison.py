@@ -28,7 +28,7 @@ from edgetune.judge.measured import (
 )
 from edgetune.judge.permutation import draws_of, interval
 from edgetune.judge.scores import Column, work_margin
-from edgetune.metrics.catalogue import METRICS, WORK
+from edgetune.metrics.catalogue import WORK, metrics_of
 
 Array = Any
 Blocks = Sequence[Block]
@@ -45,6 +45,7 @@ class Comparison:
 
     def __init__(self, plan: Plan, strata: Strata, baseline: Baseline, blocks: Blocks) -> None:
         self.plan = plan
+        self.metrics = metrics_of(plan)
         self.strata = strata
         self.baseline = baseline
         self.blocks = blocks
@@ -101,6 +102,10 @@ class Comparison:
         """How much worse than ``allowed`` each draw shows the intent's metric, shape (draws,)."""
         return self._all_statistics[:, -2]
 
+    def worse(self, metric: str) -> float:
+        """The sign of a change to the worse."""
+        return self.metrics[metric].sign
+
     def statistic(self, metric: str, window: str = "soak") -> Array:
         """That of one column, shape (draws,)."""
         names = [(column.metric, column.window) for column in self.columns]
@@ -111,7 +116,7 @@ class Comparison:
         of this logarithm, and hosts tell nothing, shape (draws, columns)."""
         silent = np.isin(self.draws.hosts, list(without))
         changes = [
-            self._changes(name, own.window, worse(name) * bias[name], silent=silent)
+            self._changes(name, own.window, self.worse(name) * bias[name], silent=silent)
             for own in self.columns
             for name in [own.metric]
         ]
@@ -123,7 +128,7 @@ class Comparison:
         if key not in self._ratios:
             changes = [self._changes(metric, window, log, theta) for log in LOGS]
             differences = self.draws.observed(np.stack(changes, axis=1))
-            self._ratios[key] = root(worse(metric) * differences)
+            self._ratios[key] = root(self.worse(metric) * differences)
         return self._ratios[key]
 
     def bounds(self, metric: str, window: str = "soak") -> tuple[float, float]:
@@ -136,7 +141,7 @@ class Comparison:
             changes = self._changes(metric, window, centre)
             statistics = self.draws.statistics(changes[:, None])[:, 0]
         shown, alpha = self._all_statistics[:, -1], self.plan.options.alpha_benefit
-        low, high = interval(worse(metric) * statistics, shown, alpha)
+        low, high = interval(self.worse(metric) * statistics, shown, alpha)
         return centre + low, centre + high
 
     @cached_property
@@ -144,7 +149,7 @@ class Comparison:
         """The columns; the soak under each estimated ratio; the intent's metric under what is
         allowed; the test group: each pass over the draws of many hosts takes its time."""
         evened = [self._changes(name, "soak", self.ratio(name)) for name in self.margins]
-        allowed = self._changes(self.metric, "soak", worse(self.metric) * self.allowed)
+        allowed = self._changes(self.metric, "soak", self.worse(self.metric) * self.allowed)
         changes = [column.changes for column in self.columns]
         changes += [*evened, allowed, self.draws.test]
         return self.draws.statistics(np.stack(changes, axis=1).astype(float))
@@ -169,7 +174,7 @@ class Comparison:
         of this logarithm. A host that is ``silent`` or not known is as the mean of its stratum."""
         kept = self.theta[metric] if theta is None else theta
         after = self.after(metric, window, supposed)
-        found = worse(metric) * change(self.before(metric), after, kept)
+        found = self.worse(metric) * change(self.before(metric), after, kept)
         return filled(np.where(silent, np.nan, found), self.draws.strata)
 
     @cached_property
@@ -223,8 +228,3 @@ class Comparison:
 def _per_exposure(rows: Array) -> Array:
     exposed = np.where(rows[:, EXPOSURE] > 0, rows[:, EXPOSURE], np.nan)
     return rows[:, EVENTS] / exposed
-
-
-def worse(metric: str) -> float:
-    """The sign of a change to the worse."""
-    return 1.0 if METRICS[metric].better == "lower" else -1.0

@@ -22,7 +22,7 @@ from edgetune.documents.look import Doubt, Effect, Look, Moment, Spent, Unwatche
 from edgetune.documents.plan import Plan, Strata, both_groups
 from edgetune.documents.words import Verdict
 from edgetune.judge.change import DIFFERENCE_IN_DIFFERENCES
-from edgetune.judge.comparison import Blocks, Comparison, worse
+from edgetune.judge.comparison import Blocks, Comparison
 from edgetune.judge.coverage import baseline_doubts, soak_doubts, unwatched
 from edgetune.judge.limits import Newest, beyond_limits
 from edgetune.judge.outliers import got_worse, outliers
@@ -96,7 +96,7 @@ def judge(
         goal=plan.intent.goal,
         harmed=worse.out and not _blind(biases),
         helped=better.out and (better.score or 0.0) > 0,
-        better=_is_better(rows[0]),
+        better=_is_better(rows[0], compared.worse(compared.metric)),
         doubts=unsound,
         last=moment.passed >= 1,
         worst=worst[0],
@@ -109,7 +109,8 @@ def judge(
     said = f"{_sentence(compared, *about, p)}, look {moment.number} of {moment.of}"
     hosts = {metric: _per_host(compared, metric) for metric in compared.margins}
     odd = outliers(hosts, compared.strata)
-    why = because(found, math.expm1(compared.allowed)) + outliers_named([*filter(got_worse, odd)])
+    worse_off = [own for own in odd if got_worse(own, compared.metrics)]
+    why = because(found, math.expm1(compared.allowed)) + outliers_named(worse_off)
     return Look(
         verdict=verdict,
         decision=decision,
@@ -271,7 +272,7 @@ def _sentence(compared: Comparison, metric: str, window: str, p: float) -> str:
     if not compared.events(metric):
         return f"There were no {metric} on any host, before or after"
     ratio, bounds = _effect(compared, metric, window)
-    return sentence(metric, ratio, bounds, p, window)
+    return sentence(compared.metrics[metric], ratio, bounds, p, window)
 
 
 def _effect(
@@ -311,10 +312,11 @@ def _row(compared: Comparison, metric: str) -> Effect:
     )
 
 
-def _is_better(row: Effect) -> bool:
-    """Whether all of a metric's interval is an improvement."""
+def _is_better(row: Effect, worse: float) -> bool:
+    """Whether all of a metric's interval is an improvement; ``worse`` is the sign of a change to
+    the worse."""
     low, high = row.interval
-    return (high or math.inf) < 1 if worse(row.metric) > 0 else (low or 0.0) > 1
+    return (high or math.inf) < 1 if worse > 0 else (low or 0.0) > 1
 
 
 def _mean(levels: Array) -> float | None:
