@@ -104,8 +104,13 @@ def test_prometheus_is_told_what_node_exporter_calls_a_reading() -> None:
         "scale": 1000,
     }
     assert told["listen_drops"] == {"series": "node_netstat_TcpExt_ListenDrops"}
-    assert told["rx_missed"] == {"within": "rx_dropped"}
+    assert told["rx_missed"]["within"] in told["rx_dropped"]["series"]
     assert not [name for name in told if name.startswith("health_")]
+
+
+def test_clickhouse_is_told_a_column_for_each_reading() -> None:
+    names = {*METRICS.readings} - {"cpu_total_ms"}
+    assert told_by("clickhouse") == {name: {"column": name} for name in names}
 
 
 def test_the_bucket_of_a_limit_is_told_by_its_bound() -> None:

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Callable
 
 from docs.pages.entries import entry
 from docs.pages.markdown import code, codes, page, table
@@ -58,10 +59,10 @@ def _made_of(metric: Metric) -> str:
 
 def _readings(metrics: Catalogue) -> str:
     rows = [
-        (code(name), _of_hosts(own.sources.get("hosts")), _series(own.sources.get("prometheus")))
+        (code(name), *(told_of(own.sources.get(source)) for source, told_of in _TELLERS.items()))
         for name, own in metrics.readings.items()
     ]
-    return table("reading, hosts read it from, Prometheus has it as", rows)
+    return table("reading, hosts read it from, Prometheus has it as, ClickHouse", rows)
 
 
 def _of_hosts(told: Entry | None) -> str:
@@ -71,15 +72,25 @@ def _of_hosts(told: Entry | None) -> str:
 def _series(told: Entry | None) -> str:
     if not told:
         return "not there"
-    if "within" in told:
-        return f"counted in {code(told['within'])}"
     given = told["series"]
     names = [given] if isinstance(given, str) else _texts(given)
     matchers = f"{{{told['matchers']}}}" if "matchers" in told else ""
     series = " or ".join(code(f"{name}{matchers}") for name in names)
     added = f", added up over {codes(_texts(told['sum']))}" if "sum" in told else ""
     scale = f", times {told['scale']}" if "scale" in told else ""
-    return f"{series}{added}{scale}"
+    within = f"; else it is counted in {code(told['within'])}" if "within" in told else ""
+    return f"{series}{added}{scale}{within}"
+
+
+def _column(told: Entry | None) -> str:
+    return code(told["column"]) if told else "not there"
+
+
+_TELLERS: Mapping[str, Callable[[Entry | None], str]] = {
+    "hosts": _of_hosts,
+    "prometheus": _series,
+    "clickhouse": _column,
+}
 
 
 def _texts(value: object) -> Sequence[str]:

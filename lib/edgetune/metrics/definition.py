@@ -193,9 +193,6 @@ def _read_hosts(fields: Fields) -> dict[str, object]:
 
 
 def _read_prometheus(fields: Fields) -> dict[str, object]:
-    within = fields.text("within", None, pattern=_NAME)
-    if within:
-        return {"within": within}
     one = isinstance(fields.raw("series"), str)
     found: dict[str, object] = {
         "series": fields.text("series", pattern=_SERIES)
@@ -204,6 +201,7 @@ def _read_prometheus(fields: Fields) -> dict[str, object]:
         "matchers": fields.text("matchers", None),
         "sum": _read_names(fields, "sum", _LABEL) if fields.raw("sum", None) else None,
         "scale": fields.number("scale", None, minimum=_LEAST_SCALE),
+        "within": fields.text("within", None, pattern=_SERIES),
     }
     return {name: value for name, value in found.items() if value is not None}
 
