@@ -13,9 +13,11 @@ import pytest
 from edgetune.config import PACK_METRICS
 from edgetune.documents.plan import read_plan
 from edgetune.documents.reading import encoded
+from edgetune.documents.sample import SampleAnswer
 from edgetune.errors import InputError
 from edgetune.files import load_yaml
 from edgetune.metrics.catalogue import METRICS, WORK, Catalogue, metrics_of, told_by
+from edgetune.metrics.samples import make_sample
 from edgetune.tuning import load_tuning
 from tests.builders import ROOT, plan, write_yaml
 
@@ -183,3 +185,14 @@ def test_a_plan_of_an_earlier_version_has_the_metrics_of_the_pack(tmp_path: Path
 
 def test_a_definition_is_small_in_a_record(tmp_path: Path) -> None:
     assert len(json.dumps(encoded(plan(tmp_path).definitions))) < 1500
+
+
+def test_the_example_of_the_how_to_is_kept_of_what_hosts_tell(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "how-to" / "add-a-metric.md").read_text(encoding="utf-8")
+    example = text.split("```yaml\n---\n", 1)[1].split("```", 1)[0]
+    (tmp_path / "squeezed.yaml").write_text(example)
+    site = Catalogue([tmp_path, PACK_METRICS])
+    assert told_by("hosts", site)["time_squeeze"]["from"]
+    told = SampleAnswer("b", 1.0, {"time_squeeze": 7, "rx_bytes": 8}, {"load1": 1.0}, [], "")
+    assert make_sample("a", 1.0, told, site).counters == {"time_squeeze": 7}
+    assert make_sample("a", 1.0, told).counters == {}

@@ -30,6 +30,7 @@ from edgetune.judge.measured import EVENTS, measure_baseline, measure_block, row
 from edgetune.judge.outliers import odd_hosts
 from edgetune.judge.power import prospect
 from edgetune.judge.rows import packed_rows
+from edgetune.metrics.catalogue import METRICS
 from edgetune.metrics.series import Window, read_window
 from edgetune.report.axes import Axis, around, clock_ticks, number, of_ratios
 from edgetune.report.page import Event, Material, page
@@ -518,6 +519,22 @@ def test_phases_follow_the_history() -> None:
     ]
     over = [*told, Entry(START + 4000, "complete", "", "")]
     assert phases(over, START + 1e6)[-1] == Phase("complete", START + 4000, START + 4000)
+
+
+def test_metrics_are_told_as_the_plan_has_them(whole: Material) -> None:
+    own = METRICS["listen_drops"]
+    ours = replace(own, title="drops of a site", unit="per thousand packets", scale=1000.0)
+    planned = replace(whole.plan, definitions={"listen_drops": ours})
+    told = said(page(replace(whole, plan=planned)))
+    assert "drops of a site" in told and own.title not in told
+    assert "per thousand packets" in told and own.unit not in told
+
+
+def test_parts_of_a_metric_are_shown_as_such(whole: Material) -> None:
+    (*_, last) = whole.looks
+    part = replace(last.metrics[-1], role="part")
+    looks = [*whole.looks[:-1], replace(last, metrics=[*last.metrics[:-1], part])]
+    assert "part: packets received" in said(page(replace(whole, looks=looks)))
 
 
 def test_a_picture_has_room_for_all_it_shows() -> None:

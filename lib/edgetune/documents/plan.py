@@ -185,11 +185,9 @@ class Plan:
 
     @property
     def metrics(self) -> list[str]:
-        """All that are measured, each once: that of the intent first, those of the guards, and the
-        parts of these."""
-        judged = [self.intent.metric, *(guard.metric for guard in self.guards)]
-        known = [self.definitions[name] for name in judged if name in self.definitions]
-        return list(dict.fromkeys([*judged, *(part for own in known for part in own.parts)]))
+        """That of the intent first, then those of the guards; each once."""
+        names = [self.intent.metric, *(guard.metric for guard in self.guards)]
+        return list(dict.fromkeys(names))
 
     @property
     def reboots(self) -> bool:

@@ -40,7 +40,8 @@ class Comparison:
     """A plan's groups, its baseline, and the blocks of its soak so far (see ``measured``).
 
     ``strata`` are the plan's without hosts that were skipped. An optional guard that no host has
-    in the baseline is left out. InputError if a group is empty.
+    in the baseline is left out. ``shown`` are the metrics that are judged, and the parts of these,
+    which are not. InputError if a group is empty.
     """
 
     def __init__(self, plan: Plan, strata: Strata, baseline: Baseline, blocks: Blocks) -> None:
@@ -60,6 +61,8 @@ class Comparison:
             if optional[guard.metric] and not self.is_measured(guard.metric, _BASELINE):
                 continue
             self.margins.setdefault(guard.metric, math.log1p(guard.margin))
+        parts = (part for name in self.margins for part in self.metrics[name].parts)
+        self.shown = [*dict.fromkeys([*self.margins, *parts])]
 
     @property
     def metric(self) -> str:
@@ -106,10 +109,12 @@ class Comparison:
         """The sign of a change to the worse."""
         return self.metrics[metric].sign
 
-    def statistic(self, metric: str, window: str = "soak") -> Array:
-        """That of one column, shape (draws,)."""
-        names = [(column.metric, column.window) for column in self.columns]
-        return self.statistics[:, names.index((metric, window))]
+    def statistic(self, metric: str) -> Array:
+        """That of one of the metrics that are ``shown``, in the whole soak, shape (draws,)."""
+        at = self.shown.index(metric)
+        # The columns begin with those of the whole soak; parts stand behind all of them.
+        behind = len(self.columns) - len(self.margins) if metric not in self.margins else 0
+        return self._all_statistics[:, at + behind]
 
     def beyond(self, bias: Mapping[str, float], without: Collection[str]) -> Array:
         """Those of the columns when a bias may have made each metric of test hosts worse by a ratio
@@ -136,7 +141,7 @@ class Comparison:
         slots are weighted as under the ratio that is estimated."""
         centre = self.ratio(metric, window)
         if window == "soak":
-            statistics = self._all_statistics[:, len(self.columns) + [*self.margins].index(metric)]
+            statistics = self._all_statistics[:, self.shown.index(metric) - len(self.shown) - 2]
         else:
             changes = self._changes(metric, window, centre)
             statistics = self.draws.statistics(changes[:, None])[:, 0]
@@ -146,12 +151,14 @@ class Comparison:
 
     @cached_property
     def _all_statistics(self) -> Array:
-        """The columns; the soak under each estimated ratio; the intent's metric under what is
-        allowed; the test group: each pass over the draws of many hosts takes its time."""
-        evened = [self._changes(name, "soak", self.ratio(name)) for name in self.margins]
+        """The columns; parts in the soak; all that is shown in the soak under its estimated ratio;
+        the intent's metric under what is allowed; the test group: each pass over the draws of many
+        hosts takes its time."""
+        parts = [self._changes(name, "soak") for name in self.shown[len(self.margins) :]]
+        evened = [self._changes(name, "soak", self.ratio(name)) for name in self.shown]
         allowed = self._changes(self.metric, "soak", self.worse(self.metric) * self.allowed)
         changes = [column.changes for column in self.columns]
-        changes += [*evened, allowed, self.draws.test]
+        changes += [*parts, *evened, allowed, self.draws.test]
         return self.draws.statistics(np.stack(changes, axis=1).astype(float))
 
     def _margin(self, metric: str, window: str) -> float:
@@ -180,7 +187,7 @@ class Comparison:
     @cached_property
     def theta(self) -> Mapping[str, float]:
         """How much of a host's baseline lasts, by its two halves, for each metric."""
-        return {metric: self._lasting(metric) for metric in self.margins}
+        return {metric: self._lasting(metric) for metric in self.shown}
 
     def _lasting(self, metric: str) -> float:
         strata = self.draws.strata

@@ -91,7 +91,7 @@ def judge(
     plan, biases = compared.plan, [doubt for doubt in unsound if doubt.biased]
     tests, worst = _tests(compared, moment, previous, biases)
     worse, better = tests["harm"], tests["help"]
-    rows = [_row(compared, metric) for metric in compared.margins]
+    rows = [_row(compared, metric) for metric in compared.shown]
     found = Findings(
         goal=plan.intent.goal,
         harmed=worse.out and not _blind(biases),
@@ -295,11 +295,11 @@ def _row(compared: Comparison, metric: str) -> Effect:
     test, control = compared.draws.test, ~compared.draws.test
     return Effect(
         metric=metric,
-        role="intent" if metric == compared.metric else "guard",
+        role=_role(compared, metric),
         exposure=compared.baseline.metrics[metric].exposure,
         ratio=ratio,
         interval=[bounds[0] or None, bounds[1] if math.isfinite(bounds[1]) else None],
-        margin=round(math.expm1(compared.margins[metric]), 6),
+        margin=round(math.expm1(compared.margins.get(metric, 0.0)), 6),
         p_better=p_value(-score),
         p_worse=p_value(score),
         windows={name: _ratio(compared.ratio(metric, name)) for name in compared.windows},
@@ -310,6 +310,12 @@ def _row(compared: Comparison, metric: str) -> Effect:
         test_after=_mean(after[test]),
         control_after=_mean(after[control]),
     )
+
+
+def _role(compared: Comparison, metric: str) -> str:
+    if metric == compared.metric:
+        return "intent"
+    return "guard" if metric in compared.margins else "part"
 
 
 def _is_better(row: Effect, worse: float) -> bool:

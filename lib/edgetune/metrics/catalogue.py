@@ -119,4 +119,10 @@ def metrics_of(plan: Plan) -> dict[str, Metric]:
 
     Plans of 0.10 and before kept no definitions: theirs are the pack's.
     """
-    return {name: plan.definitions.get(name) or METRICS[name] for name in plan.metrics}
+    judged = {name: _defined(plan, name) for name in plan.metrics}
+    parts = [part for own in judged.values() for part in own.parts]
+    return {**judged, **{name: _defined(plan, name) for name in parts}}
+
+
+def _defined(plan: Plan, name: str) -> Metric:
+    return plan.definitions.get(name) or METRICS[name]

@@ -161,7 +161,8 @@ def verdict_text(look: Look, plan: Plan) -> str:
     lines = [f"{look.verdict}: {look.reason} -> {look.decision}"]
     lines += [f"  {_spent(name, test)}" for name, test in look.tests.items()]
     for row in look.metrics:
-        unit, name = metrics[row.metric].unit_of(row.exposure), f"{row.metric:<14}"
+        unit = metrics[row.metric].unit_of(row.exposure)
+        name = f"{row.metric}{' (part)' * (row.role == 'part')}".ljust(14)
         levels = (row.test_before, row.test_after, row.control_before, row.control_after)
         shown = [f"{unit.scale * level:.4g}" if level is not None else "-" for level in levels]
         lines.append(
