@@ -85,6 +85,11 @@ def test_a_wrong_file_is_named_with_its_field(
     assert wrong(tmp_path, name, change).startswith(says)
 
 
+def test_the_files_of_the_pack_and_its_examples_fit_each_other() -> None:
+    METRICS.check()
+    SITE.check()
+
+
 @pytest.mark.parametrize("name", SITE)
 def test_every_metric_of_the_pack_and_its_examples_is_read(name: str) -> None:
     own = SITE[name]
@@ -142,18 +147,27 @@ def test_a_file_of_a_site_stands_for_that_of_the_pack(tmp_path: Path) -> None:
     site = Catalogue([tmp_path, PACK_METRICS])
     assert (site["cpu"].title, len(site)) == ("ours", len(METRICS))
     with pytest.raises(InputError, match="nowhere: the directory of metrics does not exist"):
-        list(Catalogue([tmp_path / "nowhere"]))
+        Catalogue([tmp_path / "nowhere"]).check()
 
 
 def test_a_reading_is_defined_once(tmp_path: Path) -> None:
     document = load_yaml(PACK_METRICS / "cpu.yaml")
     write_yaml(tmp_path / "cpu2.yaml", {**document, "name": "cpu2"})
     with pytest.raises(InputError, match="readings.cpu_busy_ms: is defined in .*/cpu.yaml, too"):
-        _ = Catalogue([tmp_path, PACK_METRICS]).readings
+        Catalogue([tmp_path, PACK_METRICS]).check()
     own = {**document, "name": "cpu2", "counters": ["nobody"], "readings": {}}
     write_yaml(tmp_path / "cpu2.yaml", own)
     with pytest.raises(InputError, match="cpu2.yaml: readings.nobody: no file defines it"):
-        _ = Catalogue([tmp_path, PACK_METRICS]).readings
+        Catalogue([tmp_path, PACK_METRICS]).check()
+
+
+def test_a_wrong_file_keeps_no_other_reading_from_being_sampled(tmp_path: Path) -> None:
+    (tmp_path / "broken.yaml").write_text("name: [\n")
+    site = Catalogue([tmp_path / "nowhere", tmp_path, PACK_METRICS])
+    assert (site.counters, site.gauges) == (METRICS.counters, METRICS.gauges)
+    assert told_by("hosts", site) == told_by("hosts")
+    with pytest.raises(InputError, match="broken.yaml"):
+        _ = site["broken"]
 
 
 def tuning_of(folder: Path, metric: str) -> Path:

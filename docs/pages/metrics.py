@@ -20,6 +20,8 @@ EXAMPLES = "metrics/examples"
 def metrics_page(root: Path) -> str:
     pack = Catalogue([root / "metrics"])
     examples = Catalogue([root / EXAMPLES])
+    for own in (pack, examples):
+        own.check()
     return page(
         "metrics",
         metrics=_metrics(pack),

@@ -13,6 +13,7 @@ of the work a group does is a metric of its own, ``WORK``; every rollout has a g
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -31,8 +32,8 @@ DRIFTED = "drifted"
 class Catalogue(Mapping[str, Metric]):
     """Metrics by name, each read from its file when it is first asked for.
 
-    Of files with one name that of the first directory counts. InputError names a directory that
-    does not exist, or file and field of a mistake; KeyError is for a name without a file.
+    Of files with one name that of the first directory counts. InputError names file and field of a
+    mistake; KeyError is for a name without a file.
     """
 
     def __init__(self, directories: Sequence[Path]) -> None:
@@ -65,21 +66,32 @@ class Catalogue(Mapping[str, Metric]):
                 self._begun.discard(name)
         return self._known[name]
 
-    @cached_property
-    def readings(self) -> Mapping[str, Reading]:
-        """All counters and gauges; InputError names one that two files define, or none does."""
-        found: dict[str, Reading] = {}
+    def check(self) -> None:
+        """InputError names a directory that does not exist, a wrong file, and a reading that two
+        files define or none does."""
+        for directory in self._directories:
+            if not directory.is_dir():
+                raise InputError(str(directory), None, "the directory of metrics does not exist")
         where: dict[str, Path] = {}
         for own in map(self.definition, self):
-            for name, reading in own.readings.items():
+            for name in own.readings:
                 if name in where:
                     text = f"is defined in {where[name]}, too"
                     raise InputError(str(own.path), f"readings.{name}", text)
-                found[name], where[name] = reading, own.path
+                where[name] = own.path
         for own in map(self.definition, self):
             for name in own.metric.readings:
-                if name not in found:
+                if name not in where:
                     raise InputError(str(own.path), f"readings.{name}", "no file defines it")
+
+    @cached_property
+    def readings(self) -> Mapping[str, Reading]:
+        """All counters and gauges, but for those of a wrong file: hosts of other metrics are
+        sampled all the same, and a rollout that is under way is judged by these."""
+        found: dict[str, Reading] = {}
+        for name in self:
+            with suppress(InputError):
+                found.update(self.definition(name).readings)
         return found
 
     @cached_property
@@ -96,8 +108,6 @@ class Catalogue(Mapping[str, Metric]):
     def _files(self) -> Mapping[str, Path]:
         found: dict[str, Path] = {}
         for directory in self._directories:
-            if not directory.is_dir():
-                raise InputError(str(directory), None, "the directory of metrics does not exist")
             for path in sorted(directory.glob("*.yaml")):
                 found.setdefault(path.stem, path)
         return dict(sorted(found.items()))

@@ -15,8 +15,9 @@ def refuse_untold(pop: Pop, tuning: Tuning, without_packets: bool, metrics: Cata
     """RefusedError names each metric whose readings the source of a PoP does not have.
 
     The baseline would find it; here nothing was waited for yet. A source that no metric names is
-    left to the baseline.
+    left to the baseline. InputError names what is wrong with a file of a metric, used or not.
     """
+    metrics.check()
     source = pop.metrics.source
     told = told_by(source, metrics)
     if not told:
