@@ -60,7 +60,7 @@ def pages_of(root: Path) -> dict[str, str]:
         "chat": chat_page(root),
         "tunings": tunings_page(root),
         "kinds": kinds_page(),
-        "metrics": metrics_page(),
+        "metrics": metrics_page(root),
         "facts": facts_page(),
         "bmc-machines": machines_page(),
         "load-balancers": drivers_page(),

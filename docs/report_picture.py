@@ -25,12 +25,13 @@ sys.path[:0] = [str(ROOT / "lib"), str(ROOT)]
 
 from edgetune.documents.head import Entry  # noqa: E402
 from edgetune.documents.plan import Plan  # noqa: E402
+from edgetune.metrics.catalogue import METRICS  # noqa: E402
 from edgetune.metrics.series import Window, read_window  # noqa: E402
 from edgetune.report import page as report  # noqa: E402
 from edgetune.report.headline import headline  # noqa: E402
 from edgetune.report.timeseries import compared  # noqa: E402
 from tests.builders import samples, table_of  # noqa: E402
-from tests.test_lib_report import METRICS, SLOT, START, material  # noqa: E402
+from tests.test_lib_report import JUDGED, SLOT, START, material  # noqa: E402
 
 PICTURE = ROOT / "docs" / "images" / "report.svg"
 HOSTS, USUAL, FACTOR, SECONDS = 12, 3.0, 0.3, 600
@@ -135,7 +136,8 @@ def _whole(plan: Plan) -> Window:
             row["counters"][name] += count
         row["uptime"] += 2 * SECONDS
     table = table_of([*first, *second])
-    return read_window(table, list(names), START, START + 4 * SECONDS, SLOT, METRICS)
+    metrics = {name: METRICS[name] for name in JUDGED}
+    return read_window(table, list(names), START, START + 4 * SECONDS, SLOT, metrics)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from edgetune.documents.look import Conclusion
+from edgetune.documents.metric import Metric
 from edgetune.documents.options import Options
 from edgetune.documents.plan import Plan, Proof
 from edgetune.documents.sample import Sample
@@ -18,6 +19,7 @@ from edgetune.documents.settings import SettingRow
 from edgetune.documents.words import Decision, Verdict
 from edgetune.inventories.yaml import YamlInventory
 from edgetune.inventory import Pop
+from edgetune.metrics.catalogue import METRICS
 from edgetune.metrics.table import SampleTable
 from edgetune.plan import make_plan
 from edgetune.rendering import render
@@ -73,6 +75,11 @@ def pop(tmp_path: Path, hosts: int = 8, min_in_service: float = 0.5) -> Pop:
 def tuning(name: str = "accept_queue") -> Tuning:
     """A tuning of the catalogue."""
     return load_tuning(ROOT / "tunings" / f"{name}.yaml")
+
+
+def metrics_named(*names: str) -> dict[str, Metric]:
+    """Metrics of the pack."""
+    return {name: METRICS[name] for name in names}
 
 
 def observed(name: str, status: str = "change") -> list[SettingRow]:

@@ -16,6 +16,7 @@ from edgetune.documents.look import Look, Moment
 from edgetune.documents.plan import Guard, Intent
 from edgetune.judge.look import take_look
 from edgetune.judge.measured import measure_baseline, measure_block
+from edgetune.metrics.catalogue import metrics_of
 from edgetune.metrics.series import read_window
 from edgetune.plan import SHARE_OF_WORK
 from tests.builders import plan, table_of
@@ -86,13 +87,13 @@ class Fleet:
         return rows
 
     def _baseline(self, rows: list[Sample]) -> Baseline:
-        window = read_window(table_of(rows), self.hosts, 0, SPAN, INTERVAL, self.plan.metrics)
+        window = read_window(table_of(rows), self.hosts, 0, SPAN, INTERVAL, metrics_of(self.plan))
         return stored(measure_baseline(window, self.plan.strata))
 
     def _block(self, rows: list[Sample], start: float) -> Block:
         exposures = self.baseline.exposures
         end = start + SPAN / LOOKS
-        table, names = table_of(rows), self.plan.metrics
+        table, names = table_of(rows), metrics_of(self.plan)
         window = read_window(table, self.hosts, start, end, INTERVAL, names, exposures)
         return stored(measure_block(window, self.plan.strata, self.baseline))
 

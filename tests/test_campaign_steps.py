@@ -27,6 +27,7 @@ from edgetune.documents.words import Decision, Verdict
 from edgetune.errors import FencedError, InputError, RefusedError
 from edgetune.judge import ring as ring_judge
 from edgetune.judge.measured import measure_baseline, measure_block
+from edgetune.metrics.catalogue import metrics_of
 from edgetune.metrics.series import read_window
 from edgetune.rollout import approval, claims
 from edgetune.rollout.heads import all_heads
@@ -894,7 +895,7 @@ def soaked(world: CampaignWorld, pop: str, test: float) -> None:
     head, strata = opened.head, opened.plan.strata
     split = next(iter(strata.values()))
     before = dict.fromkeys([*split.test, *split.control], 3.0)
-    hosts, metrics = list(before), opened.plan.metrics
+    hosts, metrics = list(before), metrics_of(opened.plan)
     taken = samples(before, 0, 600, seed=12)
     baseline = measure_baseline(read_window(table_of(taken), hosts, 0, 600, 10, metrics), strata)
     opened.save_baseline(baseline)

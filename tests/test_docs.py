@@ -33,10 +33,15 @@ from tests.builders import plan, write_yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = ROOT / "docs" / "generate.py"
-FOLDERS = ("actions", "aliases", "policies", "rules", "sensors", "triggers", "tunings", "workflows")
+FOLDERS = (
+    *("actions", "aliases", "metrics", "metrics/examples", "policies", "rules", "sensors"),
+    *("triggers", "tunings", "workflows"),
+)
 PAGE_OF = {
     "actions": "actions",
     "aliases": "chat",
+    "metrics": "metrics",
+    "metrics/examples": "metrics",
     "policies": "rules",
     "rules": "rules",
     "triggers": "rules",
@@ -49,7 +54,7 @@ PAGES = [
 ]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
 NAMES = [path.relative_to(ROOT).as_posix() for path in PAGES]
-COUNTERS = [*words("counters")]
+SUBJECTS = [*words("applies_to")]
 FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 WIDEST = 120
@@ -185,23 +190,23 @@ def test_a_page_has_a_place_for_each_part(parts: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("subjects", "why"),
     [
-        ([*COUNTERS, "errors"], "counters.errors: is missing"),
-        (COUNTERS[1:], f"counters.{COUNTERS[0]}: is about nothing that there is"),
+        ([*SUBJECTS, "errors"], "applies_to.errors: is missing"),
+        (SUBJECTS[1:], f"applies_to.{SUBJECTS[0]}: is about nothing that there is"),
     ],
 )
 def test_words_have_a_subject_and_subjects_have_words(subjects: list[str], why: str) -> None:
     with pytest.raises(InputError, match=re.escape(why)):
-        words("counters", subjects)
+        words("applies_to", subjects)
 
 
 def test_words_that_are_missing_are_one_clear_line(
     pack: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = {**load_yaml(words_of.WORDS)}
-    known["counters"] = {name: known["counters"][name] for name in COUNTERS[1:]}
+    known["applies_to"] = {name: known["applies_to"][name] for name in SUBJECTS[1:]}
     monkeypatch.setattr(words_of, "_all", lambda: known)
     assert generate.main([], pack) == 1
-    told = f"docs/generate.py: docs/pages/words.yaml: counters.{COUNTERS[0]}: is missing\n"
+    told = f"docs/generate.py: docs/pages/words.yaml: applies_to.{SUBJECTS[0]}: is missing\n"
     assert capsys.readouterr().err == told
 
 
@@ -254,7 +259,7 @@ def test_every_metric_is_told_with_the_numbers_behind_it(written: Path) -> None:
     text = text_of(written, "metrics")
     for name, metric in METRICS.items():
         assert f"| `{name}` | {metric.title} |" in text
-        for number in [*metric.counters, *filter(None, [metric.gauge])]:
+        for number in metric.readings:
             assert f"\n| `{number}` | " in text
 
 

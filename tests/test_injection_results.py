@@ -174,7 +174,7 @@ def plan_shows(world: World, text: str) -> Any:
 
 def verdict_says(world: World, text: str) -> Any:
     look = Look(Verdict.INCONCLUSIVE, Decision.WAIT, text)
-    return act(lambda context: {"text": verdict_text(look)})
+    return act(lambda context: {"text": verdict_text(look, world.plan)})
 
 
 SOURCES: dict[str, Says] = {

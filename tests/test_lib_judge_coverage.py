@@ -29,7 +29,7 @@ def decided(looks: list[Look]) -> tuple[str, str]:
 
 def sources(metric: str) -> list[str]:
     own = METRICS[metric]
-    return [*own.counters, *([own.gauge] if own.gauge else [])]
+    return [*own.counters, *own.gauges]
 
 
 def test_what_is_measured_on_every_host_is_promoted(fleet: Fleet) -> None:

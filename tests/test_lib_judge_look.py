@@ -21,6 +21,7 @@ from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.judge.power import prospect
 from edgetune.judge.ring import PopRecord, judge_ring
 from edgetune.judge.sequential import unpack
+from edgetune.metrics.catalogue import metrics_of
 from edgetune.metrics.series import read_window
 from edgetune.plan import SHARE_OF_WORK
 from tests.builders import plan, samples, table_of
@@ -55,7 +56,7 @@ class Soak:
         self.taken: list[Look] = []
 
     def measure(self, taken: Sequence[Mapping[str, Any]]) -> Baseline:
-        window = read_window(table_of(taken), self.hosts, 0, 600, INTERVAL, self.plan.metrics)
+        window = read_window(table_of(taken), self.hosts, 0, 600, INTERVAL, metrics_of(self.plan))
         return stored(measure_baseline(window, self.plan.strata))
 
     def look(self, taken: Sequence[Mapping[str, Any]]) -> Look:
@@ -63,7 +64,7 @@ class Soak:
         number, part = len(self.taken), SOAK / self.looks
         start, end = SOAKS_AT + number * part, SOAKS_AT + (number + 1) * part
         seen = table_of(taken).between(start - 2 * INTERVAL, end)
-        names, exposures = self.plan.metrics, self.baseline.exposures
+        names, exposures = metrics_of(self.plan), self.baseline.exposures
         window = read_window(seen, self.hosts, start, end, INTERVAL, names, exposures)
         block = measure_block(window, self.plan.strata, self.baseline)
         look = self._judge(block, Moment(number + 1, self.looks, (number + 1) / self.looks))

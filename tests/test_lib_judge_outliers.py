@@ -29,7 +29,7 @@ def test_a_host_that_is_many_times_slower_is_named(fleet: Fleet, group: str) -> 
     assert row.times == pytest.approx(8, rel=0.1)
     said = f"far from its group: {slow} (health_p50 8 times as its {group} group)"
     assert f"; {said}" in last.reason
-    assert f"\n  {said}" in verdict_text(last)
+    assert f"\n  {said}" in verdict_text(last, fleet.plan)
 
 
 def test_a_host_that_is_much_better_is_listed_only(fleet: Fleet) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from edgetune.hosts.agent.dispatch import answer
-from edgetune.metrics.catalogue import COUNTERS, GAUGES
+from edgetune.metrics.catalogue import METRICS
 from tests.agent_root import agent_root, request
 
 
@@ -44,13 +44,13 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]
             thread.join()
 
 
-@pytest.mark.parametrize("name", COUNTERS)
+@pytest.mark.parametrize("name", METRICS.counters)
 def test_the_agent_samples_each_counter_of_a_metric(sample: dict[str, Any], name: str) -> None:
     assert name in sample["counters"], (
         f"{name}: read it in hosts/agent/verbs/sample.py, and show it in FILES of agent_root.py"
     )
 
 
-@pytest.mark.parametrize("name", GAUGES)
+@pytest.mark.parametrize("name", METRICS.gauges)
 def test_the_agent_samples_each_gauge_of_a_metric(sample: dict[str, Any], name: str) -> None:
     assert name in sample["gauges"], f"{name}: read it in hosts/agent/verbs/sample.py"

@@ -16,10 +16,11 @@ from edgetune.documents.options import Options
 from edgetune.documents.plan import MOST_WAYS, Groups, Guard, assignments, read_plan
 from edgetune.documents.reading import digest_of
 from edgetune.errors import InputError, RefusedError
+from edgetune.metrics.catalogue import WORK
 from edgetune.plan import make_plan
 from edgetune.rendering import render
 from edgetune.report.text import plan_text
-from tests.builders import observed, plan, pop, proofs, tuning
+from tests.builders import metrics_named, observed, plan, pop, proofs, tuning
 
 
 @settings(max_examples=60, deadline=None)
@@ -216,7 +217,9 @@ def test_the_text_shows_groups_changes_and_batches(tmp_path: Path) -> None:
 def _without_health(folder: Path, **guard: Any) -> dict[str, Any]:
     """A plan for a PoP without a health check."""
     context, what = replace(pop(folder), health=""), tuning()
-    what = replace(what, guards=tuple(replace(own, **guard) for own in what.guards))
+    guards = tuple(replace(own, **guard) for own in what.guards)
+    known = metrics_named(what.intent.metric, *(own.metric for own in guards), WORK)
+    what = replace(what, guards=guards, metrics=known)
     rendered = {host.name: render(what, {}) for host in context.hosts}
     seen = {host.name: observed(host.name) for host in context.hosts}
     return make_plan(context, what, rendered, seen, Options(), proofs(context), {})

@@ -30,6 +30,7 @@ from edgetune.judge.measured import EVENTS, measure_baseline, measure_block, row
 from edgetune.judge.outliers import odd_hosts
 from edgetune.judge.power import prospect
 from edgetune.judge.rows import packed_rows
+from edgetune.metrics.catalogue import METRICS
 from edgetune.metrics.series import Window, read_window
 from edgetune.report.axes import Axis, around, clock_ticks, number, of_ratios
 from edgetune.report.page import Event, Material, page
@@ -37,11 +38,11 @@ from edgetune.report.phases import Phase, phases
 from edgetune.report.pictures import forest, host_picture, time_picture
 from edgetune.report.timeseries import Timeseries, timeseries_of
 from edgetune.sanitize import one_line
-from tests.builders import plan, samples, table_of, tuning
+from tests.builders import metrics_named, plan, samples, table_of, tuning
 from tests.hostile import HOSTILE
 
 START, SLOT = 1_790_000_000.0, 10
-METRICS = ("listen_drops", "health_failed", "packets")
+JUDGED = ("listen_drops", "health_failed", "packets")
 OPTIONS = {"interval": SLOT, "baseline": 600, "soak": 610, "warmup": 10, "looks": 2, "seed": 7}
 TAGS = {
     *("html", "head", "meta", "title", "style", "body", "header", "main", "aside", "section"),
@@ -100,7 +101,9 @@ def effect(ratio: float, metric: str = "listen_drops") -> Effect:
 
 def window(rates: dict[str, float], start: float, seconds: float) -> Window:
     rows = samples(rates, start, seconds, boot="one", seed=int(start) % 89)
-    return read_window(table_of(rows), list(rates), start, start + seconds, SLOT, METRICS)
+    return read_window(
+        table_of(rows), list(rates), start, start + seconds, SLOT, metrics_named(*JUDGED)
+    )
 
 
 def history(*states: str) -> list[Entry]:
@@ -518,10 +521,26 @@ def test_phases_follow_the_history() -> None:
     assert phases(over, START + 1e6)[-1] == Phase("complete", START + 4000, START + 4000)
 
 
+def test_metrics_are_told_as_the_plan_has_them(whole: Material) -> None:
+    own = METRICS["listen_drops"]
+    ours = replace(own, title="drops of a site", unit="per thousand packets", scale=1000.0)
+    planned = replace(whole.plan, definitions={"listen_drops": ours})
+    told = said(page(replace(whole, plan=planned)))
+    assert "drops of a site" in told and own.title not in told
+    assert "per thousand packets" in told and own.unit not in told
+
+
+def test_parts_of_a_metric_are_shown_as_such(whole: Material) -> None:
+    (*_, last) = whole.looks
+    part = replace(last.metrics[-1], role="part")
+    looks = [*whole.looks[:-1], replace(last, metrics=[*last.metrics[:-1], part])]
+    assert "part: packets received" in said(page(replace(whole, looks=looks)))
+
+
 def test_a_picture_has_room_for_all_it_shows() -> None:
     steps = {"test": [(0.0, 50.0, 1.0), (50.0, 60.0, 7.0)], "control": [(0.0, 50.0, 1.0)]}
     slots = {"test": [(5.0, 1.5), (15.0, math.nan), (25.0, 0.5)], "control": []}
-    own = Timeseries("listen_drops", "per s", True, steps, slots)
+    own = Timeseries("listen_drops", "drops", "per s", True, steps, slots)
     drawn, small = time_picture(
         own, [Phase("baseline", 0, 90), Phase("changing", 90, 100)]
     ).drawings
@@ -539,10 +558,10 @@ def test_a_picture_has_room_for_all_it_shows() -> None:
 
 def test_labels_do_not_stand_on_each_other() -> None:
     steps = {"test": [(0.0, 50.0, 1.01)], "control": [(0.0, 50.0, 1.0)]}
-    own = Timeseries("cpu", "share", True, steps, {"test": [], "control": []})
+    own = Timeseries("cpu", "CPU", "share", True, steps, {"test": [], "control": []})
     one, other = time_picture(own, [Phase("baseline", 0, 90)]).drawings[0].lines
     assert abs(one.beside - other.beside) >= 13 or one.beside == other.beside
-    same = Timeseries("cpu", "share", True, {**steps, "test": steps["control"]}, own.slots)
+    same = Timeseries("cpu", "CPU", "share", True, {**steps, "test": steps["control"]}, own.slots)
     one, other = time_picture(same, [Phase("baseline", 0, 90)]).drawings[0].lines
     assert abs(one.beside - other.beside) >= 13
 
@@ -550,7 +569,7 @@ def test_labels_do_not_stand_on_each_other() -> None:
 def test_an_interval_without_bounds_ends_in_arrows(whole: Material) -> None:
     row = replace(whole.looks[-1].metrics[0], margin=0.0, ratio=math.inf, interval=[0.5, None])
     guard = replace(row, metric="cpu", margin=0.1, ratio=0.0, interval=[None, 2.0])
-    drawn = forest([row, guard])
+    drawn = forest([row, guard], metrics_named(row.metric, "cpu"))
     first, second = drawn.strips
     assert (first.open_low, first.open_high, first.margin) == (False, True, None)
     assert first.at == first.high > drawn.one > first.low

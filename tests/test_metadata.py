@@ -26,7 +26,10 @@ KNOWN = known(ROOT)
 CONFIG_SCHEMA = load_yaml(ROOT / "config.schema.yaml")
 EXAMPLE = ROOT / "edgetune.yaml.example"
 
-FOLDERS = ("actions", "aliases", "lab", "policies", "rules", "sensors", "triggers", "tunings")
+FOLDERS = (
+    *("actions", "aliases", "lab", "metrics", "policies", "rules", "sensors", "triggers"),
+    "tunings",
+)
 YAML_FILES = sorted(
     path for folder in (*FOLDERS, "workflows") for path in (ROOT / folder).rglob("*.yaml")
 ) + sorted([*ROOT.glob("*.yaml"), *ROOT.glob("*.yaml.example")])

@@ -17,7 +17,7 @@ import pytest
 from edgetune.errors import InputError
 from edgetune.inventories.yaml import YamlInventory
 from edgetune.inventory import Host, Pop
-from edgetune.metrics.catalogue import COUNTERS, GAUGES
+from edgetune.metrics.catalogue import METRICS
 from edgetune.metrics.source import Sampled
 from edgetune.metrics.sources import SOURCES, open_source, source_class
 from edgetune.sanitize import LONGEST_LINE
@@ -166,17 +166,17 @@ def trial(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Trial]:
 
 
 def test_what_a_host_counted_is_told_in_the_unit_of_its_name(trial: Trial) -> None:
-    for number, reading in enumerate(COUNTERS):
+    for number, reading in enumerate(METRICS.counters):
         trial.measured.count(trial.first, reading, 1000.0 + number)
     assert trial.one(trial.first).counters == {
-        reading: 1000.0 + number for number, reading in enumerate(COUNTERS)
+        reading: 1000.0 + number for number, reading in enumerate(METRICS.counters)
     }
 
 
 def test_what_nobody_reads_is_left_out(trial: Trial) -> None:
     for own in trial.sample().values():
-        assert own.sample and {*own.sample.counters} <= {*COUNTERS}
-        assert {*own.sample.gauges} <= {*GAUGES}
+        assert own.sample and {*own.sample.counters} <= {*METRICS.counters}
+        assert {*own.sample.gauges} <= {*METRICS.gauges}
 
 
 def test_a_rate_is_growth_by_uptime(trial: Trial) -> None:

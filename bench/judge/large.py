@@ -33,7 +33,7 @@ from edgetune.documents.reading import decoded, encoded
 from edgetune.documents.sample import Sample, SampleAnswer
 from edgetune.judge.look import take_look
 from edgetune.judge.measured import measure_baseline, measure_block
-from edgetune.metrics.catalogue import COUNTERS
+from edgetune.metrics.catalogue import METRICS
 from edgetune.metrics.samples import SqliteSamples, make_sample
 from edgetune.metrics.series import Window, read_window
 
@@ -41,7 +41,7 @@ HOSTS = 5000
 BLOCKS = 12
 SAMPLES = 120
 INTERVAL = 60.0
-METRICS = ("packet_drops", "health_p50", "cpu", "packets")
+JUDGED = ("packet_drops", "health_p50", "cpu", "packets")
 _POP = "lab1"
 _LENGTH = SAMPLES * INTERVAL
 _START = (BLOCKS - 1) * _LENGTH
@@ -119,14 +119,15 @@ def _window(samples: SqliteSamples, hosts: int, exposures: dict[str, str] | None
     """As a soak reads it."""
     end = _START + _LENGTH
     around = samples.window(_POP, _START - 2 * INTERVAL, end + INTERVAL)
-    return read_window(around, _names(hosts), _START, end, INTERVAL, METRICS, exposures)
+    metrics = {name: METRICS[name] for name in JUDGED}
+    return read_window(around, _names(hosts), _START, end, INTERVAL, metrics, exposures)
 
 
 def _sweeps(dice: np.random.Generator, names: list[str]) -> Iterator[list[Sample]]:
     """Those of the block, and what is read around it; hosts answer in an order of chance."""
     boots = [str(uuid.UUID(bytes=dice.bytes(16))) for _ in names]
-    minute = np.array([_EACH_MINUTE.get(counter, 100.0) for counter in COUNTERS])
-    counted = dice.integers(10**6, 10**10, (len(names), len(COUNTERS)))
+    minute = np.array([_EACH_MINUTE.get(counter, 100.0) for counter in METRICS.counters])
+    counted = dice.integers(10**6, 10**10, (len(names), len(METRICS.counters)))
     for number in range(-2, SAMPLES + 2):
         counted += dice.poisson(minute, counted.shape)
         health = dice.uniform(0.5, 2.0, len(names)).round(3)
@@ -137,7 +138,7 @@ def _sweeps(dice: np.random.Generator, names: list[str]) -> Iterator[list[Sample
                 SampleAnswer(
                     boots[host],
                     1e6 + INTERVAL * number + host / 1000,
-                    dict(zip(COUNTERS, counted[host].tolist())),
+                    dict(zip(METRICS.counters, counted[host].tolist())),
                     _gauges(float(health[host])),
                     [],
                     "",
@@ -153,7 +154,7 @@ def _gauges(health: float) -> dict[str, float]:
 
 
 def _plan(strata: dict[str, Groups]) -> Plan:
-    guards = [Guard(metric, 0.1) for metric in METRICS[1:]]
+    guards = [Guard(metric, 0.1) for metric in JUDGED[1:]]
     options = Options(
         alpha_harm=0.05,
         alpha_benefit=0.05,
@@ -163,7 +164,7 @@ def _plan(strata: dict[str, Groups]) -> Plan:
         interval=int(INTERVAL),
         looks=BLOCKS,
     )
-    return plan_of(Intent("improve", METRICS[0], 0.0), guards, options, strata)
+    return plan_of(Intent("improve", JUDGED[0], 0.0), guards, options, strata)
 
 
 if __name__ == "__main__":

@@ -3,19 +3,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Callable
+
 from docs.pages.entries import entry
-from docs.pages.markdown import code, page, table
-from docs.pages.words import words
-from edgetune.metrics.catalogue import METRICS, Metric
+from docs.pages.markdown import code, codes, page, table
+from edgetune.documents.metric import Metric
+from edgetune.metrics.catalogue import Catalogue
+from edgetune.metrics.definition import Entry
 from edgetune.metrics.sources import SOURCES, source_class
 
+EXAMPLES = "metrics/examples"
 
-def metrics_page() -> str:
-    numbers = [(code(name), text) for name, text in _numbers().items()]
+
+def metrics_page(root: Path) -> str:
+    pack = Catalogue([root / "metrics"])
+    examples = Catalogue([root / EXAMPLES])
+    for own in (pack, examples):
+        own.check()
     return page(
         "metrics",
-        metrics=_metrics(),
-        numbers=table("number, read from", numbers),
+        metrics=_metrics(pack),
+        examples=_metrics(examples),
+        readings=_readings(pack),
+        example_readings=_readings(examples),
         sources="\n\n".join(map(_source, SOURCES)),
     )
 
@@ -25,32 +37,63 @@ def _source(name: str) -> str:
     return entry(f"### {name}", source.__doc__, source.fields)
 
 
-def _metrics() -> str:
+def _metrics(metrics: Catalogue) -> str:
     rows = [
-        (
-            code(name),
-            metric.title,
-            metric.better,
-            _exposure_of(metric),
-            " + ".join(code(own) for own in _made_of(metric)),
-        )
-        for name, metric in METRICS.items()
+        (code(name), own.title, own.better, _exposure_of(own), _made_of(own))
+        for name, own in metrics.items()
     ]
     return table("metric, what it is, better, compared per, made of", rows)
 
 
 def _exposure_of(metric: Metric) -> str:
-    if metric.gauge:
+    if metric.gauges:
         return "mean of the readings"
     per = metric.per or metric.per_if_known
     return code(per) if per else "second"
 
 
-def _made_of(metric: Metric) -> tuple[str, ...]:
-    return (metric.gauge,) if metric.gauge else metric.counters
+def _made_of(metric: Metric) -> str:
+    if len(metric.gauges) > 1:
+        return ", ".join(f"{code(name)} ({weight:g})" for name, weight in metric.gauges.items())
+    told = " + ".join(map(code, [*metric.counters, *metric.gauges]))
+    return told + "".join(f" - {code(name)}" for name in metric.less)
 
 
-def _numbers() -> dict[str, str]:
-    known = {name for metric in METRICS.values() for name in _made_of(metric)}
-    per = {metric.per or metric.per_if_known for metric in METRICS.values()}
-    return dict(words("counters", known | {name for name in per if name}))
+def _readings(metrics: Catalogue) -> str:
+    rows = [
+        (code(name), *(told_of(own.sources.get(source)) for source, told_of in _TELLERS.items()))
+        for name, own in metrics.readings.items()
+    ]
+    return table("reading, hosts read it from, Prometheus has it as, ClickHouse", rows)
+
+
+def _of_hosts(told: Entry | None) -> str:
+    return str(told["from"]) if told else "not there"
+
+
+def _series(told: Entry | None) -> str:
+    if not told:
+        return "not there"
+    given = told["series"]
+    names = [given] if isinstance(given, str) else _texts(given)
+    matchers = f"{{{told['matchers']}}}" if "matchers" in told else ""
+    series = " or ".join(code(f"{name}{matchers}") for name in names)
+    added = f", added up over {codes(_texts(told['sum']))}" if "sum" in told else ""
+    scale = f", times {told['scale']}" if "scale" in told else ""
+    within = f"; else it is counted in {code(told['within'])}" if "within" in told else ""
+    return f"{series}{added}{scale}{within}"
+
+
+def _column(told: Entry | None) -> str:
+    return code(told["column"]) if told else "not there"
+
+
+_TELLERS: Mapping[str, Callable[[Entry | None], str]] = {
+    "hosts": _of_hosts,
+    "prometheus": _series,
+    "clickhouse": _column,
+}
+
+
+def _texts(value: object) -> Sequence[str]:
+    return [str(each) for each in value] if isinstance(value, list) else []

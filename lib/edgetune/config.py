@@ -18,6 +18,7 @@ FILE = f"/opt/stackstorm/configs/{PACK}.yaml"
 # Any will do; that of today would refuse tomorrow what it took today, where clocks are changed.
 _SOME_WEEK = 1_768_000_000.0
 PACK_TUNINGS = Path(__file__).resolve().parents[2] / "tunings"
+PACK_METRICS = PACK_TUNINGS.with_name("metrics")
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,9 @@ class Config:
     )
     tunings: tuple[Path, ...] = option(
         "Directories with tunings of your own, looked at before the pack's catalogue.", ()
+    )
+    metrics: tuple[Path, ...] = option(
+        "Directories with metrics of your own, looked at before the pack's.", ()
     )
     campaigns: tuple[Path, ...] = option("Directories with campaigns, one YAML file each.", ())
     plan_approval: bool = option(
@@ -226,7 +230,11 @@ def read_config(data: Mapping[str, object]) -> Config:
         )
     if open_from(config.freezes, _SOME_WEEK) is None:
         raise fields.wrong("freezes", "leave no minute of the week in which a rollout may begin")
-    return replace(config, tunings=(*config.tunings, PACK_TUNINGS))
+    return replace(
+        config,
+        tunings=(*config.tunings, PACK_TUNINGS),
+        metrics=(*config.metrics, PACK_METRICS),
+    )
 
 
 def _is_none(data: Mapping[str, object]) -> bool:

@@ -28,7 +28,7 @@ from edgetune.documents.settings import HostSetting, SettingRow
 from edgetune.errors import InputError, NothingToDo, RefusedError
 from edgetune.groups import draw_groups, test_hosts
 from edgetune.inventory import Host, Pop
-from edgetune.metrics.catalogue import METRICS, WORK
+from edgetune.metrics.catalogue import WORK
 from edgetune.tuning import Tuning
 from edgetune.vocabulary.kind import DISRUPTIONS, kind_of
 from edgetune.vocabulary.kinds import KINDS
@@ -81,6 +81,7 @@ def make_plan(
         tuning=PlannedTuning(tuning.name, tuning.version, tuning.digest),
         intent=tuning.intent,
         guards=_guards(tuning),
+        definitions={**tuning.metrics},
         options=options,
         disruption=disruption,
         restarts=_restarts(touched, disruption, restarts),
@@ -136,7 +137,7 @@ def _refuse_without_health(pop: Pop, tuning: Tuning) -> None:
     """The baseline would find it; here nothing was waited for yet."""
     needed = [tuning.intent.metric]
     needed += [guard.metric for guard in tuning.guards if not guard.optional]
-    asking = [metric for metric in dict.fromkeys(needed) if METRICS[metric].asks_service]
+    asking = [metric for metric in dict.fromkeys(needed) if tuning.metrics[metric].asks_service]
     if asking and not pop.health:
         raise RefusedError(
             f"no host of {pop.name} can measure {', '.join(asking)}, which {tuning.name} is judged "

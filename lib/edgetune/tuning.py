@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Union
 
 from edgetune.applicability import Applicability, read_applicability
+from edgetune.documents.metric import Metric
 from edgetune.documents.plan import Guard, Intent
 from edgetune.documents.reading import digest_of
 from edgetune.fields import Fields, find_file
 from edgetune.files import load_yaml
-from edgetune.metrics.catalogue import METRICS
+from edgetune.metrics.catalogue import METRICS, WORK
 from edgetune.sanitize import Pattern
 from edgetune.vocabulary.grammar import Parts, Wrong
 from edgetune.vocabulary.kind import DISRUPTIONS, Kind
@@ -65,7 +66,10 @@ class SettingTemplate:
 
 @dataclass(frozen=True)
 class Tuning:
-    """A tuning as it stands in the catalogue; ``digest`` covers everything in its file."""
+    """A tuning as it stands in the catalogue; ``digest`` covers everything in its file.
+
+    ``metrics`` are those that it is judged by, with their parts, by name.
+    """
 
     name: str
     version: str
@@ -75,6 +79,7 @@ class Tuning:
     settings: tuple[SettingTemplate, ...]
     digest: str
     applies_to: Applicability = Applicability()
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
 
     @property
     def disruption(self) -> str:
@@ -94,27 +99,35 @@ def is_expression(text: str) -> bool:
     return "{{" in text or "{%" in text
 
 
-def find_tuning(name: str, directories: Sequence[Path]) -> Tuning:
-    """The tuning of that name from the first directory that holds it; InputError names all."""
-    return load_tuning(find_file("tuning", name, directories))
+def find_tuning(
+    name: str, directories: Sequence[Path], metrics: Mapping[str, Metric] = METRICS
+) -> Tuning:
+    """The tuning of that name from the first directory that holds it; InputError names all.
+
+    ``metrics`` are those that it may name.
+    """
+    return load_tuning(find_file("tuning", name, directories), metrics)
 
 
-def load_tuning(path: Path) -> Tuning:
+def load_tuning(path: Path, metrics: Mapping[str, Metric] = METRICS) -> Tuning:
     """Read and check one file of the catalogue; InputError names file and field."""
     data = load_yaml(path)
     fields = Fields(data, str(path))
+    intent = _read_intent(fields.inside("intent"), metrics)
+    guards = tuple(_read_guard(guard, metrics) for guard in fields.each("guards"))
     tuning = Tuning(
         name=fields.text("name", pattern=_WORD),
         version=fields.text("version", pattern=_VERSION),
         summary=_read_words(fields, "summary"),
-        intent=_read_intent(fields.inside("intent")),
-        guards=tuple(_read_guard(guard) for guard in fields.each("guards")),
+        intent=intent,
+        guards=guards,
         settings=tuple(
             _read_setting(setting, f"{path}: settings[{index}]")
             for index, setting in enumerate(fields.each("settings"))
         ),
         digest=digest_of(data),
         applies_to=read_applicability(fields),
+        metrics=_judged_by(metrics, intent, guards),
     )
     if not tuning.settings:
         raise fields.wrong("settings", "is empty")
@@ -125,12 +138,20 @@ def load_tuning(path: Path) -> Tuning:
     return tuning
 
 
-def _read_intent(fields: Fields) -> Intent:
+def _judged_by(
+    metrics: Mapping[str, Metric], intent: Intent, guards: Sequence[Guard]
+) -> dict[str, Metric]:
+    judged = [intent.metric, *(guard.metric for guard in guards), WORK]
+    parts = [part for name in judged for part in metrics[name].parts]
+    return {name: metrics[name] for name in (*judged, *parts)}
+
+
+def _read_intent(fields: Fields, metrics: Mapping[str, Metric]) -> Intent:
     goals = [goal for goal in ("improve", "no_harm") if fields.raw(goal, None) is not None]
     if len(goals) != 1:
         raise fields.wrong("improve", "exactly one of improve and no_harm must be given")
     goal = goals[0]
-    metric = fields.text(goal, choices=sorted(METRICS))
+    metric = fields.text(goal, choices=list(metrics))
     margin = fields.number("margin", 0.0 if goal == "improve" else None, minimum=0, maximum=10)
     if margin is None:
         raise fields.wrong("margin", "is missing: no_harm needs the share that counts as harm")
@@ -138,8 +159,8 @@ def _read_intent(fields: Fields) -> Intent:
     return Intent(goal, metric, float(margin))
 
 
-def _read_guard(fields: Fields) -> Guard:
-    metric = fields.text("metric", choices=sorted(METRICS))
+def _read_guard(fields: Fields, metrics: Mapping[str, Metric]) -> Guard:
+    metric = fields.text("metric", choices=list(metrics))
     margin = float(fields.number("margin", 0.0, minimum=0, maximum=10))
     guard = Guard(metric, margin, fields.flag("optional", False))
     fields.done()

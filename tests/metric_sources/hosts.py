@@ -14,6 +14,7 @@ from unittest import mock
 
 from edgetune.hosts.fleet import Fleet, packed
 from edgetune.inventory import Host, Pop
+from edgetune.metrics.catalogue import METRICS
 from tests.agent_answers import RESULTS, ROW
 from tests.metric_sources import Begin, TestHosts
 
@@ -60,7 +61,7 @@ class Agents(TestHosts):
     tells_health = tells_drift = True
 
     def __init__(self) -> None:
-        self.connections = SimpleNamespace(fleet=_FleetWithoutSsh())
+        self.connections = SimpleNamespace(fleet=_FleetWithoutSsh(), catalogue=METRICS)
         self.of: defaultdict[str, _Agent] = defaultdict(_Agent)
 
     def fields(self, pop: str) -> Mapping[str, str]:

@@ -203,14 +203,18 @@ JUDGE = (
         ),
     ),
     *mutations_of(
-        "lib/edgetune/metrics",
-        ["lib_metrics_facts", "lib_metrics_series", "lib_judge_coverage", "lib_judge_work"],
+        "metrics",
+        ["lib_metrics_series", "lib_judge_work"],
         (
             "lost traffic is saved CPU time",
-            "catalogue.py",
-            "        per_if_known=PACKETS,\n        mass=True,\n",
-            "        mass=True,\n",
+            "cpu.yaml",
+            "per_if_known: rx_packets\nunit: per million packets\nscale: 1000000\n",
+            "",
         ),
+    ),
+    *mutations_of(
+        "lib/edgetune/metrics",
+        ["lib_metrics_facts", "lib_metrics_series", "lib_judge_coverage", "lib_judge_work"],
         (
             "a reboot between two looks is none",
             "facts.py",
@@ -230,7 +234,7 @@ JUDGE = (
         (
             "the margin of no harm is not divided out",
             "comparison.py",
-            "worse(self.metric) * self.allowed)",
+            "self.worse(self.metric) * self.allowed)",
             "0.0)",
         ),
         (

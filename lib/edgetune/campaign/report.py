@@ -13,8 +13,10 @@ from edgetune.campaign.record import Record, read_record
 from edgetune.campaign.status import waits_of
 from edgetune.documents.head import Head
 from edgetune.documents.look import Effect
+from edgetune.documents.metric import Metric
 from edgetune.documents.reading import decoded
 from edgetune.errors import RefusedError
+from edgetune.metrics.catalogue import metrics_of
 from edgetune.report.files import page_of_campaign
 from edgetune.rollout.context import Context
 from edgetune.rollout.heads import all_heads
@@ -44,11 +46,13 @@ def report_campaign(context: Context, campaign: str) -> CampaignReportResult:
     heads = {head.id: head for head in all_heads(context)}
     find_rollouts(record, heads)
     missing: list[str] = []
+    metrics: dict[str, Metric] = {}
     material = CampaignMaterial(
         record=record,
         heads=heads,
-        effects=_effects(context, record, heads, missing),
-        pooled=_pooled(record, missing),
+        effects=_effects(context, record, heads, metrics, missing),
+        pooled=_pooled(record, metrics, missing),
+        metrics=metrics,
         waits=waits_of(context, record, heads),
         missing=missing,
         files=_files(folder),
@@ -70,15 +74,25 @@ def _files(folder: Path) -> set[str]:
 
 
 def _effects(
-    context: Context, record: Record, heads: Mapping[str, Head], missing: list[str]
+    context: Context,
+    record: Record,
+    heads: Mapping[str, Head],
+    metrics: dict[str, Metric],
+    missing: list[str],
 ) -> dict[str, Effect]:
-    """What the newest look of each PoP's rollout found, where it compared something."""
+    """What the newest look of each PoP's rollout found, where it compared something.
+
+    ``metrics`` gets the definitions of what is compared.
+    """
     found = {}
     for name, pop in record.pops.items():
         if pop.rollout not in heads:
             continue
         try:
-            effect = _newest(RolloutRecord(context, heads[pop.rollout]))
+            opened = RolloutRecord(context, heads[pop.rollout])
+            effect = _newest(opened)
+            if effect and effect.metric not in metrics:
+                metrics.update(metrics_of(opened.plan))
         except RefusedError as error:
             missing.append(f"{name}: {error}.")
             continue
@@ -95,14 +109,18 @@ def _newest(opened: RolloutRecord) -> Effect | None:
     return None
 
 
-def _pooled(record: Record, missing: list[str]) -> dict[str, Effect]:
-    """What the verdict over all PoPs of a ring found."""
+def _pooled(record: Record, known: Mapping[str, Metric], missing: list[str]) -> dict[str, Effect]:
+    """What the verdict over all PoPs of a ring found, of the metrics that are ``known``."""
     found = {}
     for ring in record.rings:
         metrics = ring.verdict.get("metrics")
         try:
             for row in metrics[:1] if isinstance(metrics, list) else []:
-                found[ring.name] = decoded(f"ring {ring.name}", Effect, row)
+                effect = decoded(f"ring {ring.name}", Effect, row)
+                if effect.metric in known:
+                    found[ring.name] = effect
+                else:
+                    missing.append(f"ring {ring.name}: no plan says what {effect.metric} is.")
         except RefusedError as error:
             missing.append(f"{error}.")
     return found

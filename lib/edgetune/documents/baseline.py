@@ -29,7 +29,7 @@ class Prospect:
 
 @dataclass(frozen=True)
 class Usual:
-    """One metric: its ``exposure`` (see ``catalogue.UNITS``), what one event is (None where there
+    """One metric: its ``exposure`` (see ``Metric.unit_of``), what one event is (None where there
     was none), by how much slots vary beyond Poisson, and the rows of the hosts, of the whole and
     of both halves (see ``documents.rows``, ``judge.measured``)."""
 

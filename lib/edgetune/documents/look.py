@@ -73,13 +73,14 @@ class Spent:
 
 @dataclass(frozen=True)
 class Effect:
-    """What a look found of one metric; its ``role`` is ``intent`` or ``guard``.
+    """What a look found of one metric; its ``role`` is ``intent``, ``guard``, or ``part`` of
+    one of these, which is shown and not judged.
 
     ``ratio`` is that of the test group's change to the control group's, inside the bounds of
     ``interval`` (None: unbounded); ``windows`` holds it by window of the soak, ``margin`` is the
     share by which it may be worse. ``p_better`` and ``p_worse`` are those of a single look,
     ``theta`` is the share of each host's baseline that was taken off. The last four are the mean
-    levels of each group's hosts, events per exposure (see ``catalogue.UNITS``), None if unknown.
+    levels of each group's hosts, events per exposure (see ``Metric.unit_of``), None if unknown.
     """
 
     metric: str

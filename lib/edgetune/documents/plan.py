@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from edgetune import PACK, PLAN_SCHEMA
+from edgetune.documents.metric import Metric
 from edgetune.documents.options import Options
 from edgetune.documents.reading import decoded, digest_of, encoded, read_document, renamed
 from edgetune.documents.settings import HostSetting, SettingRow
@@ -143,7 +144,8 @@ class Plan:
     ``judge.permutation``), and ``assignments`` in how many ways that can be done. ``machines``
     holds by host what proves that it is one machine (see ``rollout.identity``), ``restarts`` how
     the BMC of a host may restart it. ``inventory`` is the digest of the PoP's hosts. ``seconds``
-    is how long all of it takes. ``digest`` is that of the whole document without it.
+    is how long all of it takes. ``definitions`` are those of its metrics, as they were when it was
+    made. ``digest`` is that of the whole document without it.
 
     Fields with a default were not known to version 0.6.
     """
@@ -169,6 +171,7 @@ class Plan:
     draws: int = 1
     machines: dict[str, Proof] = field(default_factory=dict)
     restarts: dict[str, Restart] = field(default_factory=dict)
+    definitions: dict[str, Metric] = field(default_factory=dict)
 
     @property
     def groups(self) -> Groups:

@@ -28,7 +28,7 @@ from edgetune.judge.measured import (
 )
 from edgetune.judge.permutation import draws_of, interval
 from edgetune.judge.scores import Column, work_margin
-from edgetune.metrics.catalogue import METRICS, WORK
+from edgetune.metrics.catalogue import WORK, metrics_of
 
 Array = Any
 Blocks = Sequence[Block]
@@ -40,11 +40,13 @@ class Comparison:
     """A plan's groups, its baseline, and the blocks of its soak so far (see ``measured``).
 
     ``strata`` are the plan's without hosts that were skipped. An optional guard that no host has
-    in the baseline is left out. InputError if a group is empty.
+    in the baseline is left out. ``shown`` are the metrics that are judged, and the parts of these,
+    which are not. InputError if a group is empty.
     """
 
     def __init__(self, plan: Plan, strata: Strata, baseline: Baseline, blocks: Blocks) -> None:
         self.plan = plan
+        self.metrics = metrics_of(plan)
         self.strata = strata
         self.baseline = baseline
         self.blocks = blocks
@@ -59,6 +61,8 @@ class Comparison:
             if optional[guard.metric] and not self.is_measured(guard.metric, _BASELINE):
                 continue
             self.margins.setdefault(guard.metric, math.log1p(guard.margin))
+        parts = (part for name in self.margins for part in self.metrics[name].parts)
+        self.shown = [*dict.fromkeys([*self.margins, *parts])]
 
     @property
     def metric(self) -> str:
@@ -101,17 +105,23 @@ class Comparison:
         """How much worse than ``allowed`` each draw shows the intent's metric, shape (draws,)."""
         return self._all_statistics[:, -2]
 
-    def statistic(self, metric: str, window: str = "soak") -> Array:
-        """That of one column, shape (draws,)."""
-        names = [(column.metric, column.window) for column in self.columns]
-        return self.statistics[:, names.index((metric, window))]
+    def worse(self, metric: str) -> float:
+        """The sign of a change to the worse."""
+        return self.metrics[metric].sign
+
+    def statistic(self, metric: str) -> Array:
+        """That of one of the metrics that are ``shown``, in the whole soak, shape (draws,)."""
+        at = self.shown.index(metric)
+        # The columns begin with those of the whole soak; parts stand behind all of them.
+        behind = len(self.columns) - len(self.margins) if metric not in self.margins else 0
+        return self._all_statistics[:, at + behind]
 
     def beyond(self, bias: Mapping[str, float], without: Collection[str]) -> Array:
         """Those of the columns when a bias may have made each metric of test hosts worse by a ratio
         of this logarithm, and hosts tell nothing, shape (draws, columns)."""
         silent = np.isin(self.draws.hosts, list(without))
         changes = [
-            self._changes(name, own.window, worse(name) * bias[name], silent=silent)
+            self._changes(name, own.window, self.worse(name) * bias[name], silent=silent)
             for own in self.columns
             for name in [own.metric]
         ]
@@ -123,7 +133,7 @@ class Comparison:
         if key not in self._ratios:
             changes = [self._changes(metric, window, log, theta) for log in LOGS]
             differences = self.draws.observed(np.stack(changes, axis=1))
-            self._ratios[key] = root(worse(metric) * differences)
+            self._ratios[key] = root(self.worse(metric) * differences)
         return self._ratios[key]
 
     def bounds(self, metric: str, window: str = "soak") -> tuple[float, float]:
@@ -131,22 +141,24 @@ class Comparison:
         slots are weighted as under the ratio that is estimated."""
         centre = self.ratio(metric, window)
         if window == "soak":
-            statistics = self._all_statistics[:, len(self.columns) + [*self.margins].index(metric)]
+            statistics = self._all_statistics[:, self.shown.index(metric) - len(self.shown) - 2]
         else:
             changes = self._changes(metric, window, centre)
             statistics = self.draws.statistics(changes[:, None])[:, 0]
         shown, alpha = self._all_statistics[:, -1], self.plan.options.alpha_benefit
-        low, high = interval(worse(metric) * statistics, shown, alpha)
+        low, high = interval(self.worse(metric) * statistics, shown, alpha)
         return centre + low, centre + high
 
     @cached_property
     def _all_statistics(self) -> Array:
-        """The columns; the soak under each estimated ratio; the intent's metric under what is
-        allowed; the test group: each pass over the draws of many hosts takes its time."""
-        evened = [self._changes(name, "soak", self.ratio(name)) for name in self.margins]
-        allowed = self._changes(self.metric, "soak", worse(self.metric) * self.allowed)
+        """The columns; parts in the soak; all that is shown in the soak under its estimated ratio;
+        the intent's metric under what is allowed; the test group: each pass over the draws of many
+        hosts takes its time."""
+        parts = [self._changes(name, "soak") for name in self.shown[len(self.margins) :]]
+        evened = [self._changes(name, "soak", self.ratio(name)) for name in self.shown]
+        allowed = self._changes(self.metric, "soak", self.worse(self.metric) * self.allowed)
         changes = [column.changes for column in self.columns]
-        changes += [*evened, allowed, self.draws.test]
+        changes += [*parts, *evened, allowed, self.draws.test]
         return self.draws.statistics(np.stack(changes, axis=1).astype(float))
 
     def _margin(self, metric: str, window: str) -> float:
@@ -169,13 +181,13 @@ class Comparison:
         of this logarithm. A host that is ``silent`` or not known is as the mean of its stratum."""
         kept = self.theta[metric] if theta is None else theta
         after = self.after(metric, window, supposed)
-        found = worse(metric) * change(self.before(metric), after, kept)
+        found = self.worse(metric) * change(self.before(metric), after, kept)
         return filled(np.where(silent, np.nan, found), self.draws.strata)
 
     @cached_property
     def theta(self) -> Mapping[str, float]:
         """How much of a host's baseline lasts, by its two halves, for each metric."""
-        return {metric: self._lasting(metric) for metric in self.margins}
+        return {metric: self._lasting(metric) for metric in self.shown}
 
     def _lasting(self, metric: str) -> float:
         strata = self.draws.strata
@@ -223,8 +235,3 @@ class Comparison:
 def _per_exposure(rows: Array) -> Array:
     exposed = np.where(rows[:, EXPOSURE] > 0, rows[:, EXPOSURE], np.nan)
     return rows[:, EVENTS] / exposed
-
-
-def worse(metric: str) -> float:
-    """The sign of a change to the worse."""
-    return 1.0 if METRICS[metric].better == "lower" else -1.0

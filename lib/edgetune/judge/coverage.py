@@ -11,6 +11,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 
 from edgetune.documents.facts import Facts, Measured
 from edgetune.documents.look import Doubt, Unwatched
+from edgetune.documents.metric import Metric
 from edgetune.documents.plan import Plan
 from edgetune.judge.soundness import (
     ENOUGH,
@@ -21,7 +22,7 @@ from edgetune.judge.soundness import (
     named,
     silent_hosts,
 )
-from edgetune.metrics.catalogue import METRICS, WORK
+from edgetune.metrics.catalogue import WORK, metrics_of
 
 WATCHED_LEAST = 0.5
 """Share of the soak in which the best sampled host must have been watched: the sweeps at both ends
@@ -46,7 +47,7 @@ def baseline_doubts(plan: Plan, hosts: Sequence[str], baseline: Facts) -> list[D
     needed = [metric for metric, optional in wanted(plan).items() if not optional]
     silent = silent_hosts(hosts, baseline)
     lost = {metric: _lost(metric, hosts, silent, baseline.measured) for metric in needed}
-    return [*_told(lost, baseline.measured, "baseline", "is not measured")]
+    return [*_told(metrics_of(plan), lost, baseline.measured, "baseline", "is not measured")]
 
 
 def unwatched(plan: Plan, hosts: Sequence[str], baseline: Facts) -> list[Unwatched]:
@@ -74,7 +75,7 @@ def soak_doubts(plan: Plan, groups: Groups, baseline: Facts, soak: Facts) -> lis
     return [
         *_thin(soak.measured),
         *_sides_told({**sides, "samples": samples}),
-        *_told(lost, soak.measured, "soak", "stopped being measured"),
+        *_told(metrics_of(plan), lost, soak.measured, "soak", "stopped being measured"),
     ]
 
 
@@ -165,24 +166,24 @@ def _together(
     return ((((key[0], key[1:])), names) for key, names in found.items())
 
 
-def _told(lost: Lost, measured: Measured, window: str, gone: str) -> Iterator[Doubt]:
+def _told(
+    metrics: Mapping[str, Metric], lost: Lost, measured: Measured, window: str, gone: str
+) -> Iterator[Doubt]:
     for (_, hosts), names in _together({metric: ("", *own) for metric, own in lost.items()}):
         share = max(max(_shares(metric, hosts, measured).values()) for metric in names)
         how = f"in at most {100 * share:.0f} % of the {window}" if share else f"in the {window}"
         what = "was measured" if share else gone
-        unread = _unread(names, hosts, measured)
+        unread = _unread(names, [metrics[name] for name in names], hosts, measured)
         why = f" ({', '.join(unread)}: not read)" if unread else ""
         text = f"{', '.join(names)}: {what} {how} on {named(hosts)}{why}"
         blind = "; without packets nobody sees traffic move between the groups"
         yield Doubt("unmeasured", text + blind * (WORK in names))
 
 
-def _unread(metrics: Sequence[str], hosts: Sequence[str], measured: Measured) -> list[str]:
-    """The counters and gauges that these hosts lack, other than the metrics themselves."""
-    sources: dict[str, None] = {}
-    for metric in metrics:
-        own = METRICS.get(metric)
-        names = (*own.counters, own.per, own.per_if_known, own.gauge) if own else ()
-        sources.update(dict.fromkeys(name for name in names if name and name not in metrics))
+def _unread(
+    names: Sequence[str], metrics: Sequence[Metric], hosts: Sequence[str], measured: Measured
+) -> list[str]:
+    """The counters and gauges that these hosts lack, other than those that are ``names``."""
+    readings = dict.fromkeys(name for own in metrics for name in own.readings if name not in names)
     unread = measured.unread
-    return [name for name in sources if any(host in unread.get(name, {}) for host in hosts)]
+    return [name for name in readings if any(host in unread.get(name, {}) for host in hosts)]

@@ -22,7 +22,7 @@ from edgetune.documents.look import Doubt, Effect, Look, Moment, Spent, Unwatche
 from edgetune.documents.plan import Plan, Strata, both_groups
 from edgetune.documents.words import Verdict
 from edgetune.judge.change import DIFFERENCE_IN_DIFFERENCES
-from edgetune.judge.comparison import Blocks, Comparison, worse
+from edgetune.judge.comparison import Blocks, Comparison
 from edgetune.judge.coverage import baseline_doubts, soak_doubts, unwatched
 from edgetune.judge.limits import Newest, beyond_limits
 from edgetune.judge.outliers import got_worse, outliers
@@ -91,12 +91,12 @@ def judge(
     plan, biases = compared.plan, [doubt for doubt in unsound if doubt.biased]
     tests, worst = _tests(compared, moment, previous, biases)
     worse, better = tests["harm"], tests["help"]
-    rows = [_row(compared, metric) for metric in compared.margins]
+    rows = [_row(compared, metric) for metric in compared.shown]
     found = Findings(
         goal=plan.intent.goal,
         harmed=worse.out and not _blind(biases),
         helped=better.out and (better.score or 0.0) > 0,
-        better=_is_better(rows[0]),
+        better=_is_better(rows[0], compared.worse(compared.metric)),
         doubts=unsound,
         last=moment.passed >= 1,
         worst=worst[0],
@@ -109,7 +109,8 @@ def judge(
     said = f"{_sentence(compared, *about, p)}, look {moment.number} of {moment.of}"
     hosts = {metric: _per_host(compared, metric) for metric in compared.margins}
     odd = outliers(hosts, compared.strata)
-    why = because(found, math.expm1(compared.allowed)) + outliers_named([*filter(got_worse, odd)])
+    worse_off = [own for own in odd if got_worse(own, compared.metrics)]
+    why = because(found, math.expm1(compared.allowed)) + outliers_named(worse_off)
     return Look(
         verdict=verdict,
         decision=decision,
@@ -271,7 +272,7 @@ def _sentence(compared: Comparison, metric: str, window: str, p: float) -> str:
     if not compared.events(metric):
         return f"There were no {metric} on any host, before or after"
     ratio, bounds = _effect(compared, metric, window)
-    return sentence(metric, ratio, bounds, p, window)
+    return sentence(compared.metrics[metric], ratio, bounds, p, window)
 
 
 def _effect(
@@ -294,11 +295,11 @@ def _row(compared: Comparison, metric: str) -> Effect:
     test, control = compared.draws.test, ~compared.draws.test
     return Effect(
         metric=metric,
-        role="intent" if metric == compared.metric else "guard",
+        role=_role(compared, metric),
         exposure=compared.baseline.metrics[metric].exposure,
         ratio=ratio,
         interval=[bounds[0] or None, bounds[1] if math.isfinite(bounds[1]) else None],
-        margin=round(math.expm1(compared.margins[metric]), 6),
+        margin=round(math.expm1(compared.margins.get(metric, 0.0)), 6),
         p_better=p_value(-score),
         p_worse=p_value(score),
         windows={name: _ratio(compared.ratio(metric, name)) for name in compared.windows},
@@ -311,10 +312,17 @@ def _row(compared: Comparison, metric: str) -> Effect:
     )
 
 
-def _is_better(row: Effect) -> bool:
-    """Whether all of a metric's interval is an improvement."""
+def _role(compared: Comparison, metric: str) -> str:
+    if metric == compared.metric:
+        return "intent"
+    return "guard" if metric in compared.margins else "part"
+
+
+def _is_better(row: Effect, worse: float) -> bool:
+    """Whether all of a metric's interval is an improvement; ``worse`` is the sign of a change to
+    the worse."""
     low, high = row.interval
-    return (high or math.inf) < 1 if worse(row.metric) > 0 else (low or 0.0) > 1
+    return (high or math.inf) < 1 if worse > 0 else (low or 0.0) > 1
 
 
 def _mean(levels: Array) -> float | None:

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Optional
 
 from edgetune.documents.look import Outlier
+from edgetune.documents.metric import Metric
 from edgetune.documents.plan import Strata
-from edgetune.metrics.catalogue import METRICS
 
 FAR = 5.0
 MOST = 20
@@ -62,9 +62,9 @@ def outliers(rows: Rows, strata: Strata) -> list[Outlier]:
     ]
 
 
-def got_worse(own: Outlier) -> bool:
+def got_worse(own: Outlier, metrics: Mapping[str, Metric]) -> bool:
     """Whether an outlier is one to the worse."""
-    return (own.times > 1) == (METRICS[own.metric].better == "lower")
+    return (own.times > 1) == (metrics[own.metric].better == "lower")
 
 
 def outlier_text(own: Outlier) -> str:

@@ -19,6 +19,7 @@ from edgetune.judge.comparison import Comparison
 from edgetune.judge.look import doubts_of, judge, too_little, unwatched_of
 from edgetune.judge.measured import Part, halves_of, rows_of
 from edgetune.judge.rows import packed_rows
+from edgetune.metrics.catalogue import metrics_of
 
 Hosts = Mapping[str, Sequence[str]]
 """Names of the hosts of each PoP."""
@@ -81,6 +82,8 @@ def _one_plan(records: Mapping[str, PopRecord]) -> Plan:
         for field in ("intent", "guards"):
             if getattr(own.plan, field) != getattr(plans[0], field):
                 raise InputError("ring", pop, f"does not have the {field} of the other PoPs")
+        if metrics_of(own.plan) != metrics_of(plans[0]):
+            raise InputError("ring", pop, "does not define its metrics as the other PoPs do")
     seed = sum(plan.options.seed for plan in plans)
     return replace(plans[0], options=replace(plans[0].options, seed=seed))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 
-from edgetune.metrics.catalogue import METRICS
+from edgetune.documents.metric import Metric
 
 _WINDOWS = {
     "soak": "",
@@ -15,19 +15,19 @@ _WINDOWS = {
 
 
 def sentence(
-    metric: str, ratio: float, bounds: tuple[float, float], p: float, window: str = "soak"
+    metric: Metric, ratio: float, bounds: tuple[float, float], p: float, window: str = "soak"
 ) -> str:
     """What the test group did compared with control; ``ratio`` and ``bounds`` are ratios of
     ratios, ``bounds`` may be 0 and inf."""
-    said = METRICS[metric].phrase.format(much=_much(metric, ratio))
+    said = metric.phrase.format(much=_much(metric, ratio))
     return (
         f"Test hosts {said} than control relative to their own baseline{_WINDOWS[window]} "
         f"({_range(metric, *bounds)}), p = {_probability(p)}"
     )
 
 
-def _much(metric: str, ratio: float) -> str:
-    fewer = "less" if METRICS[metric].mass else "fewer"
+def _much(metric: Metric, ratio: float) -> str:
+    fewer = "less" if metric.mass else "fewer"
     return f"{_percent(ratio)} {fewer if ratio < 1 else 'more'}"
 
 
@@ -35,7 +35,7 @@ def _percent(ratio: float) -> str:
     return f"{100 * abs(ratio - 1):,.0f} %"
 
 
-def _range(metric: str, low: float, high: float) -> str:
+def _range(metric: Metric, low: float, high: float) -> str:
     if low <= 0 and math.isinf(high):
         return "too few hosts for bounds"
     if math.isinf(high):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metrics that intents and guards may name, and the counters they are made of.
+"""The metrics that intents and guards may name: a file each, those of a site before the pack's.
 
 Counters only grow within one boot of a host and are compared per exposure: per ``per`` counter,
 per packet where every host counts them (``per_if_known``), else per second. Gauges are averaged
@@ -12,138 +12,127 @@ of the work a group does is a metric of its own, ``WORK``; every rollout has a g
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+
+from edgetune.config import PACK_METRICS
+from edgetune.documents.metric import Metric
+from edgetune.documents.plan import Plan
+from edgetune.errors import InputError
+from edgetune.metrics.definition import Definition, Entry, Reading, load_definition
 
 PACKETS = "rx_packets"
 WORK = "packets"
-SECONDS = "seconds"
-READINGS = "readings"
+DRIFTED = "drifted"
+"""The gauge that counts settings that have drifted; it makes no metric."""
 
 
-@dataclass(frozen=True)
-class Metric:
-    """One metric; ``better`` is the direction that is an improvement.
+class Catalogue(Mapping[str, Metric]):
+    """Metrics by name, each read from its file when it is first asked for.
 
-    ``phrase`` is what a group of hosts did, past tense, for a sentence; ``{much}`` becomes
-    "12 % more", or "12 % fewer", which of a ``mass`` (time) is "12 % less".
+    Of files with one name that of the first directory counts. InputError names file and field of a
+    mistake; KeyError is for a name without a file.
     """
 
-    title: str
-    phrase: str
-    counters: tuple[str, ...] = ()
-    per: str | None = None
-    per_if_known: str | None = None
-    gauge: str | None = None
-    mass: bool = False
-    better: str = "lower"
+    def __init__(self, directories: Sequence[Path]) -> None:
+        self._directories = directories
+        self._known: dict[str, Definition] = {}
+        self._begun: set[str] = set()
 
-    @property
-    def sign_of_worse(self) -> str:
-        """Of a change to the worse, for people."""
-        return "+" if self.better == "lower" else "-"
+    def __getitem__(self, name: str) -> Metric:
+        return self.definition(name).metric
 
-    @property
-    def asks_service(self) -> bool:
-        """Whether it is known only where a PoP has a health check."""
-        return (self.gauge or "").startswith("health_")
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
 
+    def __len__(self) -> int:
+        return len(self._files)
 
-@dataclass(frozen=True)
-class Unit:
-    """How a rate over an exposure is shown: multiplied by ``scale``, with ``text`` behind."""
+    def __contains__(self, name: object) -> bool:
+        return name in self._files
 
-    text: str
-    scale: float = 1.0
+    def definition(self, name: str) -> Definition:
+        """The whole file of a metric."""
+        if name not in self._known:
+            path = self._files[name]
+            if name in self._begun:
+                raise InputError(str(path), "composite", "is made of itself")
+            self._begun.add(name)
+            try:
+                self._known[name] = load_definition(path, self)
+            finally:
+                self._begun.discard(name)
+        return self._known[name]
 
+    def check(self) -> None:
+        """InputError names a directory that does not exist, a wrong file, and a reading that two
+        files define or none does."""
+        for directory in self._directories:
+            if not directory.is_dir():
+                raise InputError(str(directory), None, "the directory of metrics does not exist")
+        where: dict[str, Path] = {}
+        for own in map(self.definition, self):
+            for name in own.readings:
+                if name in where:
+                    text = f"is defined in {where[name]}, too"
+                    raise InputError(str(own.path), f"readings.{name}", text)
+                where[name] = own.path
+        for own in map(self.definition, self):
+            for name in own.metric.readings:
+                if name not in where:
+                    raise InputError(str(own.path), f"readings.{name}", "no file defines it")
 
-UNITS: Mapping[str, Unit] = {
-    PACKETS: Unit("per million packets", 1e6),
-    SECONDS: Unit("per s"),
-    "tcp_segments_out": Unit("per segment sent"),
-    # Of records of version 0.7 and before.
-    "cpu_total_ms": Unit("per ms"),
-    READINGS: Unit("mean"),
-}
-"""By exposure, as in ``Window.exposures``."""
+    @cached_property
+    def readings(self) -> Mapping[str, Reading]:
+        """All counters and gauges, but for those of a wrong file: hosts of other metrics are
+        sampled all the same, and a rollout that is under way is judged by these."""
+        found: dict[str, Reading] = {}
+        for name in self:
+            with suppress(InputError):
+                found.update(self.definition(name).readings)
+        return found
 
-METRICS: Mapping[str, Metric] = {
-    "listen_drops": Metric(
-        "connections dropped by full accept queues",
-        "dropped {much} connections",
-        ("listen_drops",),
-        per_if_known=PACKETS,
-    ),
-    "packet_drops": Metric(
-        "packets dropped on receive",
-        "dropped {much} packets",
-        ("rx_dropped", "rx_missed"),
-        per_if_known=PACKETS,
-    ),
-    "backlog_drops": Metric(
-        "packets dropped by full CPU backlogs",
-        "dropped {much} packets at full CPU backlogs",
-        ("backlog_dropped",),
-        per_if_known=PACKETS,
-    ),
-    "retransmits": Metric(
-        "TCP segments sent again",
-        "sent {much} segments again",
-        ("tcp_retransmits",),
-        per="tcp_segments_out",
-    ),
-    "cpu": Metric(
-        "CPU time in use, ms",
-        "used {much} CPU time",
-        ("cpu_busy_ms",),
-        per_if_known=PACKETS,
-        mass=True,
-    ),
-    WORK: Metric("packets received", "received {much} packets", (PACKETS,), better="higher"),
-    "health_p50": Metric(
-        "health check, median, ms",
-        "took {much} time for health checks (median)",
-        gauge="health_p50_ms",
-        mass=True,
-    ),
-    "health_p95": Metric(
-        "health check, 95th percentile, ms",
-        "took {much} time for health checks (95th percentile)",
-        gauge="health_p95_ms",
-        mass=True,
-    ),
-    "health_p99": Metric(
-        "health check, 99th percentile, ms",
-        "took {much} time for health checks (99th percentile)",
-        gauge="health_p99_ms",
-        mass=True,
-    ),
-    "health_failed": Metric(
-        "health checks that failed, share",
-        "failed {much} health checks",
-        gauge="health_failed",
-    ),
-}
+    @cached_property
+    def counters(self) -> list[str]:
+        """What is kept of the counters of a sample."""
+        return sorted(name for name, own in self.readings.items() if not own.is_gauge)
+
+    @cached_property
+    def gauges(self) -> list[str]:
+        """What is kept of its gauges: those of metrics, and how many settings have drifted."""
+        return sorted({DRIFTED, *(name for name, own in self.readings.items() if own.is_gauge)})
+
+    @cached_property
+    def _files(self) -> Mapping[str, Path]:
+        found: dict[str, Path] = {}
+        for directory in self._directories:
+            for path in sorted(directory.glob("*.yaml")):
+                found.setdefault(path.stem, path)
+        return dict(sorted(found.items()))
 
 
-COUNTERS = sorted(
-    ({*UNITS} - {SECONDS, READINGS}).union(
-        *(metric.counters for metric in METRICS.values()),
-    )
-)
-"""What is kept of the counters of a sample: what happens, and all that it may be counted per."""
-
-UNSTEADY: Mapping[str, float] = {"cpu_busy_ms": 1000.0}
-"""By how much counters may fall without having been reset.
-
-Linux adds the time of all CPUs up anew for each reader of /proc/stat, and does not see to it that
-a later sum is none the less (Documentation/filesystems/proc.rst).
-"""
-
-GAUGES = sorted({"drifted"}.union(metric.gauge for metric in METRICS.values() if metric.gauge))
-"""What is kept of its gauges: metrics, and how many settings have drifted."""
+METRICS = Catalogue([PACK_METRICS])
+"""Those of the pack."""
 
 
-def title(metric: str, exposure: str) -> str:
-    """A metric's title with what it is counted per: "packets received, per s"."""
-    return f"{METRICS[metric].title}, {UNITS[exposure].text}"
+def told_by(source: str, metrics: Catalogue = METRICS) -> Mapping[str, Entry]:
+    """By reading, what its metric's file says of that source; without those that it has not."""
+    return {
+        name: own.sources[source] for name, own in metrics.readings.items() if source in own.sources
+    }
+
+
+def metrics_of(plan: Plan) -> dict[str, Metric]:
+    """The metrics that a plan is judged by and their parts, as they were when it was made.
+
+    Plans of 0.10 and before kept no definitions: theirs are the pack's.
+    """
+    judged = {name: _defined(plan, name) for name in plan.metrics}
+    parts = [part for own in judged.values() for part in own.parts]
+    return {**judged, **{name: _defined(plan, name) for name in parts}}
+
+
+def _defined(plan: Plan, name: str) -> Metric:
+    return plan.definitions.get(name) or METRICS[name]

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from edgetune.config import Config
 from edgetune.connections import SCHEME, Database, open_redis, redis_errors
 from edgetune.documents.sample import Readings, Sample, SampleAnswer
-from edgetune.metrics.catalogue import COUNTERS, GAUGES
+from edgetune.metrics.catalogue import METRICS, Catalogue
 from edgetune.metrics.table import SampleTable
 
 # A reading that could not be taken is None.
@@ -26,9 +26,12 @@ _READ_AT_ONCE = 64
 _ALONE_AT_ONCE = 1000
 
 
-def make_sample(host: str, time: float, told: SampleAnswer) -> Sample:
-    """A sample from what a host answered; no reading is kept that nothing reads."""
-    counters, gauges = _kept(told.counters, COUNTERS), _kept(told.gauges, GAUGES)
+def make_sample(
+    host: str, time: float, told: SampleAnswer, catalogue: Catalogue = METRICS
+) -> Sample:
+    """A sample from what a host answered; no reading is kept that no metric is made of."""
+    counters = _kept(told.counters, catalogue.counters)
+    gauges = _kept(told.gauges, catalogue.gauges)
     return Sample(host, time, told.boot_id, told.uptime, counters, gauges)
 
 

@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from edgetune.documents.metric import READINGS, SECONDS, Metric
 from edgetune.errors import InputError
-from edgetune.metrics.catalogue import METRICS, PACKETS, READINGS, SECONDS, UNSTEADY, Metric
+from edgetune.metrics.catalogue import PACKETS
 from edgetune.metrics.coverage import Coverage, join_coverages
 from edgetune.metrics.table import LARGEST, SampleTable
 
@@ -45,7 +46,7 @@ class Series:
 class Window:
     """What hosts counted over ``start`` < time <= ``end``, in slots of ``slot`` seconds.
 
-    ``exposures`` says what each metric is compared per (a key of ``catalogue.UNITS``), ``packets``
+    ``exposures`` says what each metric is compared per (a counter, SECONDS, READINGS), ``packets``
     what hosts received per second (hosts, slots; NaN unknown), ``samples`` in how many slots a
     host was sampled, ``newest`` the time of its last sample with ``start`` <= time <= ``end`` (NaN
     if none), and ``flaws`` what is wrong with a host's counters, in words: the first that was met,
@@ -73,7 +74,7 @@ def read_window(
     start: float,
     end: float,
     slot: float,
-    metrics: Sequence[str],
+    metrics: Mapping[str, Metric],
     exposures: Mapping[str, str] | None = None,
     booted_since: float | None = None,
 ) -> Window:
@@ -82,19 +83,19 @@ def read_window(
     ``samples`` may be in any order and reach beyond both ends, so that what grew over a border is
     known. Without ``exposures`` a metric is compared per packet only if every host with samples
     counts packets; a soak is given its baseline's. Boots are told from ``booted_since`` on, which
-    may lie before ``start``. InputError: a window or a metric that makes no sense.
+    may lie before ``start``. InputError: a window that makes no sense.
     """
-    _check(hosts, start, end, slot, metrics)
+    _check(hosts, start, end, slot)
     table = _Table(samples, hosts)
-    steps = _Steps(table, start, end, slot)
+    steps = _Steps(table, start, end, slot, _slack(metrics))
     since = start if booted_since is None else booted_since
     used = {
-        name: (exposures or {}).get(name) or _exposure(table, METRICS[name]) for name in metrics
+        name: (exposures or {}).get(name) or _exposure(table, own) for name, own in metrics.items()
     }
     seconds = steps.seconds()
     with np.errstate(divide="ignore", invalid="ignore"):
         packets = np.where(seconds > 0, steps.grown(PACKETS) / seconds, np.nan)
-    found = {name: _series(steps, METRICS[name], used[name], seconds) for name in metrics}
+    found = {name: _series(steps, own, used[name], seconds) for name, own in metrics.items()}
     inside = (table.time >= start) & (table.time <= end)
     newest = np.full(len(hosts), -np.inf)
     np.maximum.at(newest, table.host[inside], table.time[inside])
@@ -109,7 +110,7 @@ def read_window(
         samples=steps.sampled(inside),
         newest=np.where(np.isfinite(newest), newest, np.nan),
         flaws={**dict.fromkeys(_rebooted(table, since, end), REBOOTED), **steps.flaws()},
-        coverage=_coverage(steps, found, used, seconds),
+        coverage=_coverage(steps, metrics, found, used, seconds),
         boots=_boots(table, since, end),
     )
 
@@ -147,18 +148,18 @@ def _joined(parts: Sequence[Series]) -> Series:
     return Series(np.concatenate(events, axis=1), np.concatenate(exposure, axis=1))
 
 
-def _check(
-    hosts: Sequence[str], start: float, end: float, slot: float, metrics: Sequence[str]
-) -> None:
+def _slack(metrics: Mapping[str, Metric]) -> dict[str, float]:
+    """By how much counters may fall without having been reset."""
+    return {name: most for own in metrics.values() for name, most in own.unsteady.items()}
+
+
+def _check(hosts: Sequence[str], start: float, end: float, slot: float) -> None:
     if not hosts:
         raise InputError("window", "hosts", "there are none")
     if not (math.isfinite(start) and math.isfinite(end) and start < end):
         raise InputError("window", "start", f"times out of order: {start} to {end}")
     if not (math.isfinite(slot) and slot > 0):
         raise InputError("window", "slot", f"is {slot}")
-    for name in metrics:
-        if name not in METRICS:
-            raise InputError("window", "metrics", f"no {name}; there are {', '.join(METRICS)}")
 
 
 class _Table:
@@ -185,6 +186,20 @@ class _Table:
         if name not in self._gauges:
             self._gauges[name] = _known(self._samples.gauge(name))[self._order]
         return self._gauges[name]
+
+    def mean(self, weights: Mapping[str, float]) -> Array:
+        """A gauge; of several, the geometric mean by their weights, NaN where one was not read.
+
+        What is 0 has no logarithm, and is as one that was not read.
+        """
+        if len(weights) == 1:
+            return self.gauge(*weights)
+        columns = {name: self.gauge(name) for name in weights}
+        logs = [
+            weight * np.log(np.where(columns[name] > 0, columns[name], np.nan))
+            for name, weight in weights.items()
+        ]
+        return np.exp(np.sum(logs, axis=0))
 
 
 def _in_order(host: Array, boot: Array, uptime: Array, time: Array) -> Array:
@@ -224,8 +239,10 @@ def _known(values: Sequence[float]) -> Array:
 class _Steps:
     """What happened between samples that follow each other in one boot, put into slots."""
 
-    def __init__(self, table: _Table, start: float, end: float, slot: float) -> None:
-        self._table = table
+    def __init__(
+        self, table: _Table, start: float, end: float, slot: float, slack: Mapping[str, float]
+    ) -> None:
+        self._table, self._slack = table, slack
         self._start, self._end, self._slot = start, end, slot
         # Times of day have an error of 1e-7 s: no slot more for it.
         self.shape = (len(table.hosts), max(1, math.ceil((end - start) / slot - 1e-6)))
@@ -254,7 +271,7 @@ class _Steps:
         """How much a counter grew in every step; NaN, and a flaw of the host, where it fell."""
         column = self._table.counter(counter)
         grown = self._changed(column)
-        slack = UNSTEADY.get(counter, 0.0)
+        slack = self._slack.get(counter, 0.0)
         grown = np.where((grown < 0) & (grown >= -slack), 0.0, grown)
         fell = grown < 0
         for step in np.flatnonzero(fell):
@@ -268,9 +285,9 @@ class _Steps:
         """The first flaw of each host, of the counters read so far."""
         return {host: text for _, host, text in sorted(self._flaws, reverse=True)}
 
-    def readings(self, gauge: str) -> Series:
-        """A gauge's readings by slot."""
-        column, time = self._table.gauge(gauge), self._table.time
+    def readings(self, gauges: Mapping[str, float]) -> Series:
+        """The readings of a gauge by slot, or of the mean of several (see ``Metric``)."""
+        column, time = self._table.mean(gauges), self._table.time
         read = ~np.isnan(column) & (time > self._start) & (time <= self._end)
         cell = self._cells(self._table.host[read], time[read])
         return Series(self._filled(cell, column[read]), self._filled(cell, np.ones(len(cell))))
@@ -281,11 +298,11 @@ class _Steps:
         counts = np.bincount(cells, minlength=self.shape[0] * self.shape[1])
         return np.count_nonzero(counts.reshape(self.shape), axis=1)
 
-    def share_read(self, gauge: str) -> Array:
-        """In which share of its samples in the window each host has a gauge; 0 without any."""
+    def share_read(self, gauges: Mapping[str, float]) -> Array:
+        """In which share of its samples in the window each host has all of these; 0 without any."""
         table = self._table
         inside = (table.time > self._start) & (table.time <= self._end)
-        read = inside & ~np.isnan(table.gauge(gauge))
+        read = inside & ~np.isnan(table.mean(gauges))
         counts = [np.bincount(table.host[own], minlength=self.shape[0]) for own in (read, inside)]
         return counts[0] / np.maximum(counts[1], 1)
 
@@ -308,7 +325,7 @@ def _fall(counter: str, old: float, new: float) -> str:
 
 def _exposure(table: _Table, metric: Metric) -> str:
     """What a metric is compared per, as far as the samples allow."""
-    if metric.gauge:
+    if metric.gauges:
         return READINGS
     if metric.per_if_known:
         known = ~np.isnan(table.counter(metric.per_if_known))
@@ -318,28 +335,34 @@ def _exposure(table: _Table, metric: Metric) -> str:
 
 
 def _series(steps: _Steps, metric: Metric, exposure: str, seconds: Array) -> Series:
-    if metric.gauge:
-        return steps.readings(metric.gauge)
-    events = sum(map(steps.grown, metric.counters))
+    if metric.gauges:
+        return steps.readings(metric.gauges)
+    events = sum(map(steps.grown, metric.counters)) - sum(map(steps.grown, metric.less))
     base = seconds if exposure == SECONDS else steps.grown(exposure)
-    unknown = np.isnan(events) | np.isnan(base)
+    # More requests within a bound than there were: a source that read both at two moments.
+    unknown = np.isnan(events) | np.isnan(base) | (events < 0)
     return Series(np.where(unknown, np.nan, events), np.where(unknown, np.nan, base))
 
 
 def _coverage(
-    steps: _Steps, found: Mapping[str, Series], exposures: Mapping[str, str], seconds: Array
+    steps: _Steps,
+    metrics: Mapping[str, Metric],
+    found: Mapping[str, Series],
+    exposures: Mapping[str, str],
+    seconds: Array,
 ) -> Coverage:
     """``seconds`` (hosts, slots) are those between samples of one boot."""
     watched = np.nansum(seconds, axis=1)
     known, unread = {}, {}
     for name, series in found.items():
-        gauge = METRICS[name].gauge
-        if gauge:
-            known[name] = watched * steps.share_read(gauge)
-            unread[gauge] = watched - known[name]
+        own = metrics[name]
+        if own.gauges:
+            known[name] = watched * steps.share_read(own.gauges)
+            for gauge in own.gauges:
+                unread[gauge] = watched * (1 - steps.share_read({gauge: 1.0}))
             continue
         known[name] = np.nansum(np.where(np.isnan(series.events), 0.0, seconds), axis=1)
-        for counter in {*METRICS[name].counters, exposures[name]} - {SECONDS}:
+        for counter in {*own.counters, *own.less, exposures[name]} - {SECONDS}:
             unread[counter] = watched - _read_of(steps, counter, seconds)
     return Coverage(watched, known, unread)
 

@@ -15,6 +15,7 @@ from edgetune.sanitize import shortened
 if TYPE_CHECKING:
     from edgetune.documents.sample import Drift, Sample
     from edgetune.hosts.fleet import Fleet
+    from edgetune.metrics.catalogue import Catalogue
 
 
 @dataclass(frozen=True)
@@ -42,13 +43,17 @@ class Connections(Protocol):
     def fleet(self) -> Fleet:
         """The way to the agents on hosts."""
 
+    @property
+    def catalogue(self) -> Catalogue:
+        """The metrics whose readings are kept; ``told_by`` says where a source has each."""
+
 
 class MetricSource(Protocol):
     """A way to sample hosts.
 
     **A sample** is what one host had counted at one moment. ``metrics.samples.make_sample`` makes
-    it, and keeps the readings of ``metrics.catalogue``: COUNTERS, each the total since the boot,
-    and GAUGES. A name that ends in ``_ms`` is in milliseconds; ``health_failed`` is a share, and
+    it, and keeps the ``counters`` of the catalogue, each the total since the boot, and its
+    ``gauges``. A name that ends in ``_ms`` is in milliseconds; ``health_failed`` is a share, and
     every other reading a count. A rate is a difference of counters by a difference of ``uptime``
     (s), so ``uptime`` is that of the moment at which the counters were read. A boot has a
     ``boot_id`` that no other boot of the host has, the same in all of its samples.

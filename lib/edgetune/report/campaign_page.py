@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edgetune.documents.head import Head
 from edgetune.documents.look import Effect
+from edgetune.documents.metric import Metric
 from edgetune.documents.words import State
-from edgetune.metrics.catalogue import METRICS
 from edgetune.report.effects import bounds, said_of, share
 from edgetune.report.files import page_of
 from edgetune.report.headline import headline
@@ -30,7 +30,8 @@ class CampaignMaterial:
     """A campaign's record with the ``heads`` of its rollouts by id.
 
     ``effects`` holds by PoP what the newest look found of the intent's metric, and ``pooled`` by
-    ring what the verdict over all of its PoPs found; ``files`` are the pages that there are.
+    ring what the verdict over all of its PoPs found; ``metrics`` are the definitions of these.
+    ``files`` are the pages that there are.
     ``waits`` and ``missing`` are sentences: what it waits for, and what is not known.
     """
 
@@ -38,6 +39,7 @@ class CampaignMaterial:
     heads: Mapping[str, Head]
     effects: Mapping[str, Effect]
     pooled: Mapping[str, Effect]
+    metrics: Mapping[str, Metric]
     waits: Sequence[str]
     missing: Sequence[str]
     files: Collection[str]
@@ -76,7 +78,7 @@ def campaign_page(material: CampaignMaterial) -> str:
     own = {("pop", name): effect for name, effect in material.effects.items()}
     pooled = {("ring", name): effect for name, effect in material.pooled.items()}
     every = {**own, **pooled}
-    drawn = forest([*every.values()])
+    drawn = forest([*every.values()], material.metrics)
     strips = dict(zip(every, drawn.strips))
     return render(
         "campaign.html",
@@ -137,16 +139,16 @@ def _ring(
 ) -> _Ring:
     known = [material.effects[name] for name in ring.pops if name in material.effects]
     rows = [_row(name, pop, material, strips.get(("pop", name))) for name, pop in ring.pops.items()]
-    rows += _together(ring, material.pooled.get(ring.name), strips.get(("ring", ring.name)))
-    metric = known[0].metric if known else ""
+    rows += _together(ring, material, strips.get(("ring", ring.name)))
+    metric = material.metrics[known[0].metric] if known else None
     return _Ring(
         ring.name,
         _stands(ring, record),
         ring.begun,
         ring.closed,
         _approval(ring),
-        METRICS[metric].title if metric else "",
-        not metric or METRICS[metric].better == "lower",
+        metric.title if metric else "",
+        not metric or metric.better == "lower",
         any(row.strip for row in rows),
         rows,
     )
@@ -180,17 +182,19 @@ def _row(name: str, pop: PopStep, material: CampaignMaterial, strip: Strip | Non
         _state(pop, head),
         told.verdict if told else "no verdict",
         told.tone if told else "",
-        _effect(effect) if effect else "not measured",
+        _effect(effect, material.metrics) if effect else "not measured",
         strip,
     )
 
 
-def _together(ring: RingStep, effect: Effect | None, strip: Strip | None) -> list[_Row]:
+def _together(ring: RingStep, material: CampaignMaterial, strip: Strip | None) -> list[_Row]:
+    effect = material.pooled.get(ring.name)
     if effect is None:
         return []
     verdict = str(ring.verdict.get("verdict", ""))
     words = verdict.replace("_", " ") or "no verdict"
-    return [_Row("all PoPs", "", "", "one test", words, verdict, _effect(effect), strip)]
+    told = _effect(effect, material.metrics)
+    return [_Row("all PoPs", "", "", "one test", words, verdict, told, strip)]
 
 
 def _state(pop: PopStep, head: Head | None) -> str:
@@ -203,6 +207,6 @@ def _state(pop: PopStep, head: Head | None) -> str:
     return f"refused: {pop.refused}" if pop.refused else "not begun"
 
 
-def _effect(effect: Effect) -> str:
-    said = said_of(effect.metric, effect.ratio, effect.interval)
+def _effect(effect: Effect, metrics: Mapping[str, Metric]) -> str:
+    said = said_of(metrics[effect.metric], effect.ratio, effect.interval)
     return f"{share(effect.ratio)} ({bounds(effect.interval)}), {said}"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from edgetune.metrics.catalogue import METRICS, READINGS, UNITS
+from edgetune.documents.metric import READINGS, Metric
 from edgetune.report.axes import number
 
 _UNSEEN = 0.05
@@ -37,14 +37,14 @@ def bounds(interval: Sequence[float | None]) -> str:
     return f"{least} to {'no upper bound' if high is None else signed(high)}"
 
 
-def level(value: float | None, exposure: str) -> str:
+def level(value: float | None, metric: Metric, exposure: str) -> str:
     """A rate as a number of its unit (see ``unit_of``)."""
-    return "unknown" if value is None else number(value * UNITS[exposure].scale)
+    return "unknown" if value is None else number(value * metric.unit_of(exposure).scale)
 
 
-def unit_of(exposure: str) -> str:
+def unit_of(metric: Metric, exposure: str) -> str:
     """What stands behind a level in a sentence."""
-    return "on average" if exposure == READINGS else UNITS[exposure].text
+    return "on average" if exposure == READINGS else metric.unit_of(exposure).text
 
 
 def moved(before: float | None, after: float | None, unit: str, scale: float = 1.0) -> str:
@@ -64,17 +64,17 @@ def moved(before: float | None, after: float | None, unit: str, scale: float = 1
     return f"{verb} from {old} to {new} {unit}{beside}"
 
 
-def moved_per(before: float | None, after: float | None, exposure: str) -> str:
+def moved_per(before: float | None, after: float | None, metric: Metric, exposure: str) -> str:
     """The same of rates per exposure."""
-    return moved(before, after, unit_of(exposure), UNITS[exposure].scale)
+    return moved(before, after, unit_of(metric, exposure), metric.unit_of(exposure).scale)
 
 
-def said_of(metric: str, ratio: float, interval: Sequence[float | None]) -> str:
+def said_of(metric: Metric, ratio: float, interval: Sequence[float | None]) -> str:
     """Whether a ratio is an improvement; "no clear difference" while 1 is within its interval."""
     low, high = interval
     if (low is None or low <= 1) and (high is None or high >= 1):
         return "no clear difference"
-    return "better" if (ratio < 1) == (METRICS[metric].better == "lower") else "worse"
+    return "better" if (ratio < 1) == (metric.better == "lower") else "worse"
 
 
 def _digits(percent: float) -> str:

@@ -52,7 +52,9 @@ def effect_of(head: Head) -> str:
     found = head.verdict
     if found is None or found.ratio is None:
         return ""
-    name = METRICS[found.metric].title if found.metric in METRICS else "its metric"
+    # Of one of a site its name has to do: no plan is read for it.
+    known = found.metric in METRICS
+    name = METRICS[found.metric].title if known else found.metric or "its metric"
     return f"{name}: {share(found.ratio)}"
 
 

@@ -21,10 +21,11 @@ from edgetune.documents.baseline import Baseline
 from edgetune.documents.batch import Batch
 from edgetune.documents.head import Entry, Head
 from edgetune.documents.look import Effect, Look
+from edgetune.documents.metric import Metric
 from edgetune.documents.plan import Plan
 from edgetune.durations import duration
 from edgetune.judge.outliers import changes_of, odd_hosts
-from edgetune.metrics.catalogue import METRICS
+from edgetune.metrics.catalogue import metrics_of
 from edgetune.report.axes import number
 from edgetune.report.clocks import local, stamp, zone
 from edgetune.report.diagnosis import hosts_text
@@ -128,7 +129,7 @@ def page(material: Material) -> str:
         groups=plan.groups,
         batches=[_batch(batch) for batch in material.batches],
         **_pictures(material)._asdict(),
-        forest=forest(judged.metrics) if judged else None,
+        forest=forest(judged.metrics, metrics_of(plan)) if judged else None,
         **_hosts(material, judged, members, out),
         timeline=_timeline(material),
     )
@@ -183,8 +184,8 @@ def _pictures(material: Material) -> Pictures:
     quiet = [own for own in found if own.values and not any(own.values)]
     return Pictures(
         [time_picture(own, shown) for own in found if any(own.values)],
-        [METRICS[own.metric].title for own in quiet],
-        [METRICS[own.metric].title for own in found if not own.values],
+        [own.title for own in quiet],
+        [own.title for own in found if not own.values],
     )
 
 
@@ -272,7 +273,7 @@ def _templates() -> jinja2.Environment:
         finalize=_plain,
     )
     environment.filters.update(
-        better=lambda metric: {"lower": "less", "higher": "more"}[METRICS[metric].better],
+        better=lambda metric: {"lower": "less", "higher": "more"}[metric.better],
         bounds=bounds,
         capitalise=lambda text: text[:1].upper() + text[1:],
         clock=clock,
@@ -282,14 +283,13 @@ def _templates() -> jinja2.Environment:
         hosts=hosts_text,
         level=level,
         local=local,
+        metric=lambda plan, name: metrics_of(plan)[name],
         moved=moved_per,
         number=number,
         p=_probability,
         said=_said,
         share=share,
         stamp=stamp,
-        title=lambda metric: METRICS[metric].title,
-        worse=lambda metric: METRICS[metric].sign_of_worse,
         unit=unit_of,
         value=value_text,
         words=lambda text: str(text).replace("_", " "),
@@ -306,12 +306,12 @@ def _plain(value: object) -> object:
     return value
 
 
-def _said(row: Effect) -> str:
+def _said(row: Effect, metric: Metric) -> str:
     """Whether it got better; where nothing ever happened there is nothing to compare."""
     levels = (row.test_before, row.test_after, row.control_before, row.control_after)
     if all(level == 0 for level in levels):
         return "nothing happened"
-    return said_of(row.metric, row.ratio, row.interval)
+    return said_of(metric, row.ratio, row.interval)
 
 
 def _probability(value: float) -> str:

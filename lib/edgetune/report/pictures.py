@@ -7,10 +7,11 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from edgetune.documents.look import Effect
+from edgetune.documents.metric import Metric
 from edgetune.documents.words import State
-from edgetune.metrics.catalogue import METRICS
 from edgetune.report.axes import Axis, around, clock_ticks, from_zero, number, of_ratios
 from edgetune.report.effects import moved, share, signed
 from edgetune.report.phases import Phase
@@ -114,7 +115,7 @@ PHASES: Mapping[str, str] = {
 def time_picture(series: Timeseries, phases: Sequence[Phase]) -> TimePicture:
     """A metric over all phases; it must have values."""
     return TimePicture(
-        title=METRICS[series.metric].title,
+        title=series.title,
         unit="multiples of the group's own baseline" if series.relative else series.unit,
         text="; ".join(f"{group} hosts {_course(series, group)}" for group in _GROUPS),
         drawings=[_time_drawing(series, phases, frame) for frame in FRAMES],
@@ -298,12 +299,14 @@ class Forest:
     strips: Sequence[Strip]
 
 
-def forest(rows: Sequence[Effect]) -> Forest:
-    """The rows of a look, ``metrics``, as intervals on one axis."""
-    bounds = [b for row in rows for b in (row.ratio, *row.interval, _margin(row)) if b]
+def forest(rows: Sequence[Effect], metrics: Mapping[str, Metric]) -> Forest:
+    """Rows of looks as intervals on one axis."""
+    margins = [_margin(row, metrics[row.metric]) for row in rows]
+    shown = [(row.ratio, *row.interval, margin) for row, margin in zip(rows, margins)]
+    bounds = [bound for own in shown for bound in own if bound]
     across = of_ratios(bounds, _EDGE, STRIP - 2 * _EDGE)
     ticks = [(across.at(value), ratio_tick(value)) for value in across.ticks(5)]
-    return Forest(ticks, across.at(1.0), [_strip(row, across) for row in rows])
+    return Forest(ticks, across.at(1.0), [*map(partial(_strip, across), rows, margins)])
 
 
 def ratio_tick(ratio: float) -> str:
@@ -311,9 +314,8 @@ def ratio_tick(ratio: float) -> str:
     return signed(ratio) if 0.01 <= ratio <= 10 else f"{number(ratio)}×"
 
 
-def _strip(row: Effect, across: Axis) -> Strip:
+def _strip(across: Axis, row: Effect, margin: float | None) -> Strip:
     low, high = row.interval
-    margin = _margin(row)
     return Strip(
         low=across.start if low is None else across.at(low),
         high=across.end if high is None else across.at(high),
@@ -324,9 +326,9 @@ def _strip(row: Effect, across: Axis) -> Strip:
     )
 
 
-def _margin(row: Effect) -> float | None:
+def _margin(row: Effect, metric: Metric) -> float | None:
     """The ratio beyond which it is harm, where the tuning permits some."""
     if not row.margin:
         return None
     beyond = 1.0 + row.margin
-    return beyond if METRICS[row.metric].better == "lower" else 1 / beyond
+    return beyond if metric.better == "lower" else 1 / beyond

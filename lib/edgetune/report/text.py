@@ -18,7 +18,7 @@ from edgetune.documents.sample import Drift
 from edgetune.documents.settings import SettingRow, Standing
 from edgetune.durations import duration, roughly
 from edgetune.judge.outliers import outlier_text
-from edgetune.metrics.catalogue import METRICS, UNITS
+from edgetune.metrics.catalogue import metrics_of
 from edgetune.sanitize import command, one_line
 from edgetune.vocabulary.contents import in_a_line
 
@@ -97,8 +97,9 @@ def kept_to_text(plan: Plan) -> str:
 
 def _guards(plan: Plan) -> list[str]:
     """What may not get worse, by how much it may."""
+    metrics = metrics_of(plan)
     told = [
-        f"{name} {METRICS[name].sign_of_worse}{guard.margin:.0%}{' (optional)' * guard.optional}"
+        f"{name} {metrics[name].sign_of_worse}{guard.margin:.0%}{' (optional)' * guard.optional}"
         for guard in plan.guards
         for name in [guard.metric]
     ]
@@ -154,12 +155,14 @@ def prospect_text(power: Prospect) -> str:
     return told
 
 
-def verdict_text(look: Look, kept_to: str = "") -> str:
+def verdict_text(look: Look, plan: Plan) -> str:
     """A verdict with its numbers, and with what it is of (see ``kept_to_text``)."""
+    metrics, kept_to = metrics_of(plan), kept_to_text(plan)
     lines = [f"{look.verdict}: {look.reason} -> {look.decision}"]
     lines += [f"  {_spent(name, test)}" for name, test in look.tests.items()]
     for row in look.metrics:
-        unit, name = UNITS[row.exposure], f"{row.metric:<14}"
+        unit = metrics[row.metric].unit_of(row.exposure)
+        name = f"{row.metric}{' (part)' * (row.role == 'part')}".ljust(14)
         levels = (row.test_before, row.test_after, row.control_before, row.control_after)
         shown = [f"{unit.scale * level:.4g}" if level is not None else "-" for level in levels]
         lines.append(

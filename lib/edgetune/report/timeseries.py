@@ -13,9 +13,10 @@ import numpy as np
 from edgetune.documents.baseline import Baseline
 from edgetune.documents.block import Block
 from edgetune.documents.look import Look
+from edgetune.documents.metric import SECONDS, Metric
 from edgetune.documents.plan import Plan
 from edgetune.judge.measured import EVENTS, EXPOSURE, halves_of, rows_of
-from edgetune.metrics.catalogue import SECONDS, UNITS
+from edgetune.metrics.catalogue import metrics_of
 from edgetune.report.effects import unit_of
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Timeseries:
-    """One metric of both groups, each taken together.
+    """One metric of both groups, each taken together, and its ``title``.
 
     ``steps`` are (start, end, value): the halves of the baseline, then what came between two
     looks. ``slots`` are (time, value) of stored samples. NaN is unknown. Values are multiples of
@@ -38,6 +39,7 @@ class Timeseries:
     """
 
     metric: str
+    title: str
     unit: str
     relative: bool
     steps: Mapping[str, Sequence[Step]]
@@ -66,8 +68,8 @@ def timeseries_of(
     exposures.update(window.exposures if window else {})
     exposures.update(baseline.exposures if baseline else {})
     return [
-        _one(name, members, baseline, blocks, window, exposures.get(name, SECONDS))
-        for name in plan.metrics
+        _one(name, own, members, baseline, blocks, window, exposures.get(name, SECONDS))
+        for name, own in metrics_of(plan).items()
     ]
 
 
@@ -83,6 +85,7 @@ def compared(plan: Plan, looks: Sequence[Look]) -> dict[str, list[str]]:
 
 def _one(
     metric: str,
+    definition: Metric,
     members: Mapping[str, Sequence[str]],
     baseline: Baseline | None,
     blocks: Sequence[Block],
@@ -93,11 +96,12 @@ def _one(
     slots = {group: _slots(metric, hosts, window) for group, hosts in members.items()}
     usual = {group: _usual(metric, hosts, baseline) for group, hosts in members.items()}
     relative = all(math.isfinite(rate) and rate > 0 for rate in usual.values())
-    unit = UNITS[exposure]
+    unit = definition.unit_of(exposure)
     factor = {g: 1 / usual[g] if relative else unit.scale for g in members}
     return Timeseries(
         metric,
-        unit_of(exposure),
+        definition.title,
+        unit_of(definition, exposure),
         relative,
         {g: [(a, b, value * factor[g]) for a, b, value in own] for g, own in steps.items()},
         {g: [(at, value * factor[g]) for at, value in own] for g, own in slots.items()},

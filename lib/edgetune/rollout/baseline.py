@@ -102,6 +102,7 @@ class _Part:
 
 def _parts(opened: Record, hosts: Sequence[str]) -> Iterator[_Part]:
     """A baseline of days has millions of samples; they are read some hours at a time."""
+    from edgetune.metrics.catalogue import metrics_of
     from edgetune.metrics.series import read_window
 
     plan, (start, end) = opened.plan, _span(opened)
@@ -114,7 +115,7 @@ def _parts(opened: Record, hosts: Sequence[str]) -> Iterator[_Part]:
             opened.head.pop, start - 2 * interval, until + interval
         )
         inside = samples.between(start, until)
-        window = read_window(samples, hosts, start, until, interval, plan.metrics, exposures)
+        window = read_window(samples, hosts, start, until, interval, metrics_of(plan), exposures)
         exposures = exposures or window.exposures
         yield _Part(window, median_by_host(inside), peak_load(inside, interval))
         start = until

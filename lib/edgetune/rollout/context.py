@@ -13,6 +13,7 @@ from edgetune.config import read_config
 from edgetune.errors import EdgetuneError
 from edgetune.inventories import open_inventory
 from edgetune.inventory import Inventory, Pop
+from edgetune.metrics.catalogue import Catalogue
 from edgetune.rollout.claims import Claims, open_claims
 from edgetune.rollout.stackstorm import StackStorm
 from edgetune.rollout.store import Store, open_stackstorm, open_store
@@ -106,7 +107,12 @@ class Context:
 
     def tuning(self, name: str) -> Tuning:
         """A tuning of the catalogue."""
-        return find_tuning(name, self.config.tunings)
+        return find_tuning(name, self.config.tunings, self.catalogue)
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """The metrics that tunings may name."""
+        return Catalogue(self.config.metrics)
 
     def metric_source(self, name: str) -> MetricSource:
         """What samples hosts: a source by the name that ``metrics`` of a PoP has."""

@@ -138,8 +138,8 @@ def this_node(config: Config) -> Node:
     for name in _SECRETS:
         if getattr(config, name):
             holds[name] = _of_file(Path(getattr(config, name)), key=config.ssh_key_file)
-    for name, folders in (("tunings", config.tunings), ("campaigns", config.campaigns)):
-        for folder in folders:
+    for name in ("tunings", "metrics", "campaigns"):
+        for folder in getattr(config, name):
             holds[f"{name} {folder}"] = _of_folder(folder, lambda file: file.suffix == ".yaml")
     return Node(socket.gethostname(), time.time(), holds)
 

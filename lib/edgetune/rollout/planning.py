@@ -23,6 +23,7 @@ from edgetune.rollout.chosen import chosen_hosts
 from edgetune.rollout.context import Context
 from edgetune.rollout.preflight import Finding, Subject, refuse_unfit
 from edgetune.rollout.unreadable import refuse_unreadable
+from edgetune.rollout.untold import refuse_untold
 from edgetune.tuning import Tuning
 from edgetune.vocabulary.kinds import KINDS
 
@@ -56,6 +57,7 @@ def plan_and_notes(
         raise InputError("parameter", "tuning" if pop_name else "pop", "is missing")
     pop = context.inventory.pop(pop_name)
     tuning = context.tuning(tuning_name)
+    refuse_untold(pop, tuning, options.without_packets, context.catalogue)
     hosts = chosen_hosts(pop, options)
     refuse_unreadable(context, pop.name)
     subject = Subject(context, pop, hosts)

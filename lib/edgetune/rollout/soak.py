@@ -184,6 +184,7 @@ class Soak:
     ) -> tuple[Block, Newest]:
         """What was counted since the last look, and what hosts measure of themselves at its end."""
         from edgetune.judge.measured import measure_block
+        from edgetune.metrics.catalogue import metrics_of
         from edgetune.metrics.series import read_window
 
         options, samples = plan.options, self._opened.context.samples
@@ -193,7 +194,7 @@ class Soak:
         begun = min(since, start - 2 * interval)
         around = samples.window(self._opened.head.pop, begun, end + interval)
         window = read_window(
-            around, hosts, start, end, interval, plan.metrics, baseline.exposures, since
+            around, hosts, start, end, interval, metrics_of(plan), baseline.exposures, since
         )
         block = measure_block(window, plan.strata, baseline, self._opened.head.first_look > 0)
         # The samples of many hosts are let go before the look needs its memory.

@@ -13,6 +13,7 @@ from edgetune.metrics.source import Connections, MetricSource, Sampled
 
 if TYPE_CHECKING:
     from edgetune.hosts.result import HostResult
+    from edgetune.metrics.catalogue import Catalogue
 
 
 class Hosts(MetricSource):
@@ -34,7 +35,8 @@ class Hosts(MetricSource):
             return sample_request(hosts[host], health_requests)
 
         for part in self._connections.fleet.ask_in_parts([*hosts], "sample", request):
-            yield {host: _sampled(own, began[hosts[host].name]) for host, own in part}
+            kept = self._connections.catalogue
+            yield {host: _sampled(own, began[hosts[host].name], kept) for host, own in part}
 
 
 SOURCE = Hosts
@@ -51,7 +53,7 @@ def sample_request(pop: Pop, health_requests: int) -> dict[str, object]:
     return {**given, "health_requests": health_requests}
 
 
-def _sampled(answer: HostResult, began: float) -> Sampled:
+def _sampled(answer: HostResult, began: float, catalogue: Catalogue) -> Sampled:
     if answer.error is not None:
         return Sampled(error=answer.error)
     # Every action reads the inventory, and with it this file; few of them sample.
@@ -59,5 +61,5 @@ def _sampled(answer: HostResult, began: float) -> Sampled:
     from edgetune.metrics.samples import make_sample
 
     told = sample_answer(answer.data)
-    sample = make_sample(answer.host, began, told)
+    sample = make_sample(answer.host, began, told, catalogue)
     return Sampled(sample, drift=told.drift, health=told.health)

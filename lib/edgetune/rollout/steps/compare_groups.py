@@ -10,7 +10,7 @@ from edgetune.documents.look import Look
 from edgetune.documents.reading import encoded
 from edgetune.documents.words import Decision, Outcome, State
 from edgetune.errors import FencedError
-from edgetune.report.text import kept_to_text, verdict_text
+from edgetune.report.text import verdict_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.lease import Rollout, as_owner, idle_time
 from edgetune.rollout.record import Record, read_rollout
@@ -136,5 +136,5 @@ def _decided(
         "metrics": encoded(look.metrics) if look else [],
         "channel": channel,
         "message": message,
-        "text": verdict_text(look, kept_to_text(opened.plan)) if look else message,
+        "text": verdict_text(look, opened.plan) if look else message,
     }

@@ -144,6 +144,7 @@ def _window(
     opened: Record, baseline: Baseline | None, until: float, missing: list[str]
 ) -> Window | None:
     """What the samples that are still there tell, in few slots."""
+    from edgetune.metrics.catalogue import metrics_of
     from edgetune.metrics.series import read_window
 
     if not opened.head.baseline:
@@ -155,7 +156,7 @@ def _window(
     exposures = baseline.exposures if baseline else {}
     try:
         samples = _samples(opened, start, until, slot)
-        window = read_window(samples, hosts, start, until, slot, plan.metrics, exposures)
+        window = read_window(samples, hosts, start, until, slot, metrics_of(plan), exposures)
     except EdgetuneError as error:
         missing.append(f"The samples are not known: {error}.")
         return None

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from edgetune.report.color import color_of
-from edgetune.report.text import kept_to_text, verdict_text
+from edgetune.report.text import verdict_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.record import Record, read_rollout
 
@@ -41,4 +41,4 @@ def show_verdict(context: Context, rollout: str) -> VerdictResult:
 
 
 def _newest(opened: Record) -> str:
-    return verdict_text(opened.look(opened.head.looks - 1), kept_to_text(opened.plan))
+    return verdict_text(opened.look(opened.head.looks - 1), opened.plan)

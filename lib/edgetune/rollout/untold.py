@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a tuning is judged by, and the metric source of a PoP does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from edgetune.errors import RefusedError
+from edgetune.inventory import Pop
+from edgetune.metrics.catalogue import WORK, Catalogue, told_by
+from edgetune.tuning import Tuning
+
+
+def refuse_untold(pop: Pop, tuning: Tuning, without_packets: bool, metrics: Catalogue) -> None:
+    """RefusedError names each metric whose readings the source of a PoP does not have.
+
+    The baseline would find it; here nothing was waited for yet. A source that no metric names is
+    left to the baseline. InputError names what is wrong with a file of a metric, used or not.
+    """
+    metrics.check()
+    source = pop.metrics.source
+    told = told_by(source, metrics)
+    if not told:
+        return
+    lacks = {
+        name: [reading for reading in tuning.metrics[name].needed if reading not in told]
+        for name in _needed(tuning, without_packets)
+    }
+    named = [f"{name} ({', '.join(readings)})" for name, readings in lacks.items() if readings]
+    if named:
+        raise RefusedError(
+            f"the metric source {source} of {pop.name} does not have all of {', '.join(named)}, "
+            f"which {tuning.name} is judged by: say where it has them in the files of these "
+            f"metrics, or name another source in pops.{pop.name}.metrics of the inventory"
+        )
+
+
+def _needed(tuning: Tuning, without_packets: bool) -> Iterator[str]:
+    yield tuning.intent.metric
+    guards = {guard.metric: guard.optional for guard in tuning.guards}
+    for name, optional in {WORK: False, **guards}.items():
+        if not (optional or (name == WORK and without_packets)):
+            yield name
