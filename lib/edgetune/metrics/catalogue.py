@@ -147,3 +147,35 @@ GAUGES = sorted({"drifted"}.union(metric.gauge for metric in METRICS.values() if
 def title(metric: str, exposure: str) -> str:
     """A metric's title with what it is counted per: "packets received, per s"."""
     return f"{METRICS[metric].title}, {UNITS[exposure].text}"
+
+
+def told_by(source: str) -> Mapping[str, Mapping[str, object]]:
+    """By reading, where a source has it; empty for a source that needs no telling."""
+    return _TOLD_BY.get(source, {})
+
+
+_NIC: Mapping[str, object] = {"sum": ["device"]}
+_CPU: Mapping[str, object] = {"sum": ["cpu", "mode"]}
+_DROPPED = "node_network_receive_drop_total"
+_TOLD_BY: Mapping[str, Mapping[str, Mapping[str, object]]] = {
+    "prometheus": {
+        "rx_packets": {**_NIC, "series": "node_network_receive_packets_total"},
+        # node_exporter adds missed packets to dropped ones, unless it tells details of devices.
+        "rx_dropped": {**_NIC, "series": [_DROPPED, "node_network_receive_dropped_total"]},
+        "rx_missed": {
+            **_NIC,
+            "series": "node_network_receive_missed_errors_total",
+            "within": _DROPPED,
+        },
+        "backlog_dropped": {"series": "node_softnet_dropped_total", "sum": ["cpu"]},
+        "listen_drops": {"series": "node_netstat_TcpExt_ListenDrops"},
+        "tcp_retransmits": {"series": "node_netstat_Tcp_RetransSegs"},
+        "tcp_segments_out": {"series": "node_netstat_Tcp_OutSegs"},
+        "cpu_busy_ms": {
+            **_CPU,
+            "series": "node_cpu_seconds_total",
+            "matchers": 'mode!~"idle|iowait"',
+            "scale": 1000,
+        },
+    },
+}
