@@ -20,6 +20,9 @@ MOST_BYTES = 48 << 20
 MOST_SKEW = 5.0
 """Seconds by which its clock may differ from ours: samples carry its time, rollouts ours."""
 
+CHUNK = 1 << 18
+"""Bytes that are read before the time is looked at."""
+
 _MOST_ERROR = 65_536
 _MOST_TOLD = 300
 # Thanos gives what one replica has, of all stores, as it was scraped. Others ignore these words.
@@ -89,7 +92,7 @@ class Client:
 
     def _body(self, answer: Any, end: float, most: int) -> bytes:
         parts, size = [], 0
-        for part in answer.iter_content(1 << 18):
+        for part in answer.iter_content(CHUNK):
             parts.append(part)
             size += len(part)
             if size > most:
