@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import threading
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Callable
@@ -15,6 +17,7 @@ from urllib.parse import parse_qs
 
 Labels = Mapping[str, str]
 _SELECTOR = re.compile(r"\{(.*)\}\[(\d+)s\]", re.DOTALL)
+_SUM = re.compile(r"sum without \((.*?)\) \(\{(.*)\}\)", re.DOTALL)
 _MATCHER = re.compile(r'(\w+)(=~|!~|!=|=)("(?:[^"\\]|\\.)*")')
 
 
@@ -63,7 +66,8 @@ class Api:
                     self.send_header(name, value)
                 self.end_headers()
                 reply.pause()
-                self.wfile.write(reply.body)
+                with suppress(ConnectionError):  # the client may have enough of it
+                    self.wfile.write(reply.body)
 
             def log_message(self, *_: object) -> None: ...
 
@@ -94,23 +98,43 @@ class Database:
         self.series.append(({"__name__": name, **labels}, [*pairs]))
 
     def answer(self, asked: Mapping[str, str]) -> Reply:
+        if added := _SUM.fullmatch(asked["query"]):
+            return self._added(added[1].split(","), added[2], asked)
         selected = _SELECTOR.fullmatch(asked["query"])
         assert selected, asked["query"]
-        matchers = [
-            (label, how, json.loads(value)) for label, how, value in _MATCHER.findall(selected[1])
-        ]
         end = float(asked["time"])
         begin = end - int(selected[2])
         found = []
-        for labels, pairs in self.series:
+        for labels, pairs in self._selected(selected[1]):
             inside = [
                 (time, value)
                 for time, value in pairs
                 if begin <= time <= end and (time > begin or self._version < 3)
             ]
-            if inside and all(_matches(labels.get(label, ""), *rest) for label, *rest in matchers):
-                found.append((labels, inside))
+            found += [(labels, inside)] if inside else []
         return matrix(found)
+
+    def _selected(self, text: str) -> list[tuple[Labels, list[tuple[float, float]]]]:
+        matchers = [(label, how, json.loads(value)) for label, how, value in _MATCHER.findall(text)]
+        return [
+            (labels, pairs)
+            for labels, pairs in self.series
+            if all(_matches(labels.get(label, ""), *rest) for label, *rest in matchers)
+        ]
+
+    def _added(self, without: Sequence[str], text: str, asked: Mapping[str, str]) -> Reply:
+        """With a value for as long as five minutes after a scrape."""
+        start, end, step = (float(asked[name]) for name in ("start", "end", "step"))
+        times = [start + step * number for number in range(int((end - start) / step + 1e-6) + 1)]
+        sums: dict[frozenset[tuple[str, str]], dict[float, float]] = {}
+        for labels, pairs in self._selected(text):
+            rest = {label: v for label, v in labels.items() if label not in (*without, "__name__")}
+            own = sums.setdefault(frozenset(rest.items()), {})
+            for time in times:
+                last = bisect_right(pairs, (time + 1e-9, math.inf)) - 1
+                if last >= 0 and time - pairs[last][0] <= 300:
+                    own[time] = own.get(time, 0.0) + pairs[last][1]
+        return matrix([(dict(labels), [*own.items()]) for labels, own in sums.items()])
 
 
 def _matches(value: str, how: str, wanted: str) -> bool:

@@ -167,12 +167,16 @@ def test_a_window_has_each_scrape_once_whatever_the_version(
 def test_it_is_asked_by_post_for_one_pop_with_one_name_for_all_series(server: Api) -> None:
     server.answer = filled().answer
     window(pop(server.url), 60.0)
-    assert {asked["path"] for asked in server.asked} == {"/api/v1/query"}
-    assert len(server.asked) == 3
-    boots, nic, cpu = (asked["query"] for asked in server.asked)
+    assert len(server.asked) == 4
+    boots, nic, *added = (asked["query"] for asked in server.asked)
     assert "node_boot_time_seconds" in boots and "node_netstat_Tcp_OutSegs" in boots
     assert 'device=~"(en|eth|ib)[^.]*"' in nic and PACKETS in nic
-    assert 'mode!~"idle|iowait"' in cpu
+    assert [asked["path"].rpartition("/")[2] for asked in server.asked] == [
+        *["query"] * 2,
+        *["query_range"] * 2,
+    ]
+    assert added[0].startswith("sum without (cpu) ({")
+    assert added[1].startswith("sum without (cpu,mode) ({") and 'mode!~"idle|iowait"' in added[1]
     whole = {"dedup": "true", "partial_response": "false", "max_source_resolution": "0s"}
     assert all(whole.items() <= asked.items() for asked in server.asked)
 
@@ -228,6 +232,40 @@ def test_another_exporter_of_a_host_is_scraped_at_another_time(server: Api) -> N
     server.answer = database.answer
     rows = [*window(pop(server.url, many=1)).rows()]
     assert all(row.counters["listen_drops"] == row.time for row in rows)
+
+
+@pytest.mark.parametrize("at_once", [20, 200_000])
+@pytest.mark.parametrize("phase", [0.0, 3.3, 14.9])
+def test_cpus_are_added_up_as_each_scrape_told_them(
+    server: Api, at_once: int, phase: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prometheus adds them; each sum is that of one scrape, to the last digit."""
+    monkeypatch.setattr(prometheus_window, "AT_ONCE", at_once)
+    database, times = Database(), [at + phase for at in grid(900.0)]
+    for host in hosts():
+        own = {"instance": f"{host.address}:9100"}
+        database.add(BOOTED, [(at, NOW - 1000) for at in times], **own)
+        for cpu in range(8):
+            pairs = [(at, (at - NOW + 1000) * (cpu + 1) ** 2) for at in times]
+            database.add("node_softnet_dropped_total", pairs, **own, cpu=str(cpu))
+    server.answer = database.answer
+    rows = [*window(pop(server.url), 900.0).rows()]
+    assert len(rows) == 3 * sum(at <= NOW for at in times)
+    assert all(
+        row.counters["backlog_dropped"] == pytest.approx(204 * row.uptime, rel=1e-12)
+        for row in rows
+    )
+
+
+def test_two_replicas_show_in_a_sum_too(server: Api) -> None:
+    database = filled()
+    for replica in "ab":
+        own = {"instance": "10.0.0.1:9100", "job": "node", "cpu": "0", "replica": replica}
+        database.add("node_softnet_dropped_total", [(at, 1.0) for at in grid()], **own)
+    server.answer = database.answer
+    says = r'e001: .*softnet_dropped_total\{replica="a"\} and .*\{replica="b"\}'
+    with pytest.raises(SourceError, match=says):
+        window(pop(server.url))
 
 
 def booted(*boots: tuple[float, float, str], clock: float = 0.0) -> Database:
@@ -444,26 +482,27 @@ def test_a_huge_answer_is_asked_for_in_shorter_times(
 
 @pytest.mark.slow
 def test_a_hundred_thousand_series_are_bounded(server: Api) -> None:
-    """A matcher that takes too much, such as all CPUs of a fleet."""
-    pairs = [[NOW - 15, "1234567"], [NOW, "1234568"]]
-    rows = [
-        {
-            "metric": {
-                "__name__": "node_cpu_seconds_total",
-                "cpu": str(n),
-                "mode": "user",
-                "instance": "10.0.0.0:9100",
-                "filler": "x" * 400,
-            },
-            "values": pairs,
-        }
-        for n in range(100_000)
-    ]
-    data = {"resultType": "matrix", "result": rows}
-    huge = Reply(json.dumps({"status": "success", "data": data}).encode())
+    """A matcher that takes too much, such as a fleet for a host."""
+    own = {"__name__": PACKETS, "instance": "10.0.0.0:9100", "filler": "x" * 400}
+    pairs = [(NOW - 15, 1234567.0), (NOW, 1234568.0)]
+    huge = matrix([({**own, "device": f"eth{number}"}, pairs) for number in range(100_000)])
     server.answer = lambda asked: huge
     with pytest.raises(SourceError, match="answers more than 48 MiB for .* of 3 hosts"):
         window(pop(server.url))
+
+
+def test_a_part_with_too_many_samples_is_asked_for_in_shorter_times(server: Api) -> None:
+    """As Prometheus answers beyond --query.max-samples."""
+    database = filled()
+    told = {"status": "error", "errorType": "execution"}
+    told["error"] = "query processing would load too many samples into memory in query execution"
+
+    def answer(asked: Any) -> Reply:
+        long = re.search(r"\[(\d+)s\]", asked["query"])
+        return answers(told, status=422) if long and int(long[1]) > 200 else database.answer(asked)
+
+    server.answer = answer
+    assert len(window(pop(server.url))) == 3 * len(grid())
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Union
@@ -35,6 +36,11 @@ FIRST, LEAST = 300.0, 30.0
 AT_ONCE = 200_000
 """Raw samples that a part should have: their text is some 6 MB."""
 
+MOST_STEPS = 10_000
+"""Of a part; Prometheus answers 11,000 at most."""
+
+_SHORTEST, _LESS = 0.1, 0.9
+
 Newest = Union[tuple[str, float, Readings, Readings], str]
 """Boot, uptime, counters and gauges of a host's newest scrape; or why there is none."""
 
@@ -54,7 +60,9 @@ class PrometheusWindow:
             self._name_of = self._matcher.by_labels(hosts)
         except ValueError as error:
             raise SourceError(f"{self.where}: {error}; see its matcher in the inventory") from None
-        self._selectors = self._all_selectors(self._matcher.matchers(hosts), devices)
+        matchers = self._matcher.matchers(hosts)
+        self._raw, self._added = self._all_raw(matchers, devices), self._all_added(matchers)
+        self._step = FIRST
 
     def table(self, start: float, end: float) -> SampleTable:
         """All scrapes with ``start`` <= time <= ``end``; SourceError where they contradict."""
@@ -112,13 +120,23 @@ class PrometheusWindow:
                 continue
             yield self._by_host(series, end), start, until
             many = sum(len(each.times) for each in series)
-            step = max(LEAST, min(4 * step, step * AT_ONCE / max(1, many)))
+            step = max(LEAST, min(4 * step, step * AT_ONCE / max(1, many), MOST_STEPS * self._step))
             start = until
 
     def _read(self, client: Client, start: float, end: float) -> list[Series]:
         """All series. Boots come first: what is scraped while the others are read is no row."""
         seconds = math.ceil(end - start + LATE) + 1
-        return [each for own in self._selectors for each in client.raw(own, end, seconds)]
+        found = [each for own in self._raw for each in client.raw(own, end, seconds)]
+        gaps = [gap for each in found if each.name == BOOT_TIME if (gap := _usual_gap(each.times))]
+        # Between two scrapes there is a step, at which all is as the first one told it.
+        self._step = max(_SHORTEST, _LESS * min(gaps)) if gaps else end - start
+        for name, expression in self._added.items():
+            steps = client.steps(expression, start, end, self._step)
+            found += [
+                Series({**each.labels, "__name__": name}, each.times, each.values, is_asked_at=True)
+                for each in steps
+            ]
+        return found
 
     def _by_host(self, series: Sequence[Series], end: float) -> Mapping[str, Own]:
         found: dict[str, dict[str, list[Series]]] = defaultdict(lambda: defaultdict(list))
@@ -131,10 +149,22 @@ class PrometheusWindow:
             found[host][each.name].append(each)
         return found
 
-    def _all_selectors(self, hosts: Sequence[str], devices: str) -> list[str]:
-        """One for each set of matchers, and with it one name of a metric for all series."""
+    def _all_added(self, hosts: Sequence[str]) -> dict[str, str]:
+        """By name of the metric, the sum of its series of each host."""
+        return {
+            name: f"sum without ({','.join(each.added)}) "
+            f"({selector(one_of('__name__', [name]), *hosts, each.matchers)})"
+            for each in self._wanted
+            if each.is_added_there
+            for name in each.series
+        }
+
+    def _all_raw(self, hosts: Sequence[str], devices: str) -> list[str]:
+        """A selector for each set of matchers, with all names of metrics that have it."""
         names: dict[str, set[str]] = {"": {BOOT_TIME, BOOT_INFO}}
         for each in self._wanted:
+            if each.is_added_there:
+                continue
             names.setdefault(_matchers(each, devices), set()).update(each.series)
         return [selector(one_of("__name__", own), *hosts, more) for more, own in names.items()]
 
@@ -142,3 +172,9 @@ class PrometheusWindow:
 def _matchers(wanted: Wanted, devices: str) -> str:
     of_devices = f"device=~{quoted(devices)}" if "device" in wanted.added else ""
     return ",".join(filter(None, [wanted.matchers, of_devices]))
+
+
+def _usual_gap(times: Sequence[float]) -> float:
+    """Seconds from one scrape to the next; 0 where there is but one."""
+    gaps = [later - time for time, later in zip(times, times[1:])]
+    return statistics.median(gaps) if gaps else 0.0

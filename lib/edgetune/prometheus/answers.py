@@ -24,6 +24,8 @@ class Series:
     labels: Mapping[str, str]
     times: Sequence[float]
     values: Sequence[float]
+    is_asked_at: bool = False
+    """Whether the times are those for which a value was asked, and not those of scrapes."""
 
     @property
     def name(self) -> str:
@@ -74,11 +76,12 @@ def _parsed(body: bytes) -> dict[str, Any]:
 def _series(row: Any) -> Series:
     try:
         labels, pairs = row["metric"], row.get("values", [])
-        times, values = [float(pair[0]) for pair in pairs], [float(pair[1]) for pair in pairs]
+        times, values = [pair[0] for pair in pairs], [float(pair[1]) for pair in pairs]
         whole = {str}.issuperset(map(type, [*labels, *labels.values()]))
+        ordered = times == sorted(times) and {int, float}.issuperset(map(type, times))
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError):
         raise ValueError("answers a series that is none") from None
-    if not whole or any(late < early for early, late in zip(times, times[1:])):
+    if not (whole and ordered):
         raise ValueError("answers a series that is out of order")
     return Series(labels, times, values)
 

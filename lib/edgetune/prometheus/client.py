@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
@@ -30,7 +31,8 @@ _WHOLE = {"dedup": "true", "partial_response": "false", "max_source_resolution":
 
 
 class TooLarge(SourceError):
-    """An answer has more than MOST_BYTES; a shorter time has fewer."""
+    """An answer has more than MOST_BYTES, or would take more samples than Prometheus reads at once;
+    a shorter time has fewer."""
 
 
 class Client:
@@ -40,7 +42,7 @@ class Client:
         import requests
 
         self._where = where
-        self._url = f"{access.url.rstrip('/')}/api/v1/query"
+        self._url = f"{access.url.rstrip('/')}/api/v1"
         self._session = requests.Session()
         # Neither a proxy nor a .netrc of the environment is meant for it.
         self._session.trust_env = False
@@ -60,24 +62,33 @@ class Client:
         Prometheus 2 counts the first moment in, Prometheus 3 does not. SourceError where it does
         not answer, or not as a whole.
         """
-        asked = {
-            "query": f"{selector}[{seconds}s]",
-            "time": f"{end:.3f}",
-            "timeout": f"{DEADLINE - 2:.0f}s",
-        }
-        body = self._asked({**_WHOLE, **asked})
+        return self._asked("query", query=f"{selector}[{seconds}s]", time=f"{end:.3f}")
+
+    def steps(self, expression: str, start: float, end: float, step: float) -> list[Series]:
+        """What an expression was at ``end`` and each ``step`` seconds before, until ``start``.
+
+        SourceError as for ``raw``.
+        """
+        begin = end - step * math.ceil((end - start) / step)
+        times = {"start": f"{begin:.3f}", "end": f"{end:.3f}", "step": f"{step:.3f}"}
+        # VictoriaMetrics moves the times to multiples of the step for its cache.
+        return self._asked("query_range", query=expression, nocache="1", **times)
+
+    def _asked(self, what: str, **parameters: str) -> list[Series]:
+        timeout = f"{DEADLINE - 2:.0f}s"
+        body = self._posted(what, {**_WHOLE, **parameters, "timeout": timeout})
         try:
             return read_matrix(body)
         except ValueError as error:
             raise self._wrong(str(error)) from None
 
-    def _asked(self, parameters: Mapping[str, str]) -> bytes:
+    def _posted(self, what: str, parameters: Mapping[str, str]) -> bytes:
         import requests
 
         sent = time.time()
         try:
             with self._session.post(
-                self._url,
+                f"{self._url}/{what}",
                 data=parameters,
                 timeout=(CONNECT, DEADLINE),
                 stream=True,
@@ -103,8 +114,10 @@ class Client:
 
     def _refused(self, answer: Any) -> SourceError:
         body = answer.raw.read(_MOST_ERROR, decode_content=True)
-        told = error_text(body) or answer.reason or ""
-        return self._wrong(f"answers {answer.status_code}: {told}")
+        told = f"answers {answer.status_code}: {error_text(body) or answer.reason or ''}"
+        if "too many samples" in told:
+            return TooLarge(f"{self._where}: {told}")
+        return self._wrong(told)
 
     def _check_clock(self, date: str, sent: float) -> None:
         """SourceError where its clock is far from ours; a header has whole seconds."""

@@ -25,6 +25,12 @@ class Wanted:
     scale: float = 1.0
     within: str = ""
 
+    @property
+    def is_added_there(self) -> bool:
+        """Whether Prometheus adds them up: a host has many CPUs, and they stay. Interfaces come and
+        go, which shows in series of their own alone."""
+        return bool(self.added) and "device" not in self.added
+
 
 def read_wanted(told: Mapping[str, Mapping[str, object]]) -> list[Wanted]:
     """By ``metrics.catalogue.told_by``; InputError names reading and field."""
