@@ -17,7 +17,7 @@ from urllib.parse import parse_qs
 
 Labels = Mapping[str, str]
 _SELECTOR = re.compile(r"\{(.*)\}\[(\d+)s\]", re.DOTALL)
-_SUM = re.compile(r"sum without \((.*?)\) \(\{(.*)\}\)", re.DOTALL)
+_SUM = re.compile(r"(sum|max) without \((.*?)\) \((?:timestamp\()?\{(.*)\}\)+", re.DOTALL)
 _MATCHER = re.compile(r'(\w+)(=~|!~|!=|=)("(?:[^"\\]|\\.)*")')
 
 
@@ -93,13 +93,15 @@ class Database:
     def __init__(self, version: int = 2) -> None:
         self.series: list[tuple[Labels, list[tuple[float, float]]]] = []
         self._version = version
+        self.hides_after = 0.0
+        """From when on sums are hidden, as VictoriaMetrics does with the newest 30 s."""
 
     def add(self, name: str, pairs: Sequence[tuple[float, float]], **labels: str) -> None:
         self.series.append(({"__name__": name, **labels}, [*pairs]))
 
     def answer(self, asked: Mapping[str, str]) -> Reply:
         if added := _SUM.fullmatch(asked["query"]):
-            return self._added(added[1].split(","), added[2], asked)
+            return self._added(added[1] == "max", added[2].split(","), added[3], asked)
         selected = _SELECTOR.fullmatch(asked["query"])
         assert selected, asked["query"]
         end = float(asked["time"])
@@ -122,8 +124,10 @@ class Database:
             if all(_matches(labels.get(label, ""), *rest) for label, *rest in matchers)
         ]
 
-    def _added(self, without: Sequence[str], text: str, asked: Mapping[str, str]) -> Reply:
-        """With a value for as long as five minutes after a scrape."""
+    def _added(
+        self, dates: bool, without: Sequence[str], text: str, asked: Mapping[str, str]
+    ) -> Reply:
+        """With a value, or its time, for as long as five minutes after a scrape."""
         start, end, step = (float(asked[name]) for name in ("start", "end", "step"))
         times = [start + step * number for number in range(int((end - start) / step + 1e-6) + 1)]
         sums: dict[frozenset[tuple[str, str]], dict[float, float]] = {}
@@ -131,9 +135,10 @@ class Database:
             rest = {label: v for label, v in labels.items() if label not in (*without, "__name__")}
             own = sums.setdefault(frozenset(rest.items()), {})
             for time in times:
-                last = bisect_right(pairs, (time + 1e-9, math.inf)) - 1
+                hidden = max(0.0, time - (self.hides_after or time))
+                last = bisect_right(pairs, (time - hidden + 1e-9, math.inf)) - 1
                 if last >= 0 and time - pairs[last][0] <= 300:
-                    own[time] = own.get(time, 0.0) + pairs[last][1]
+                    own[time] = pairs[last][0] if dates else own.get(time, 0.0) + pairs[last][1]
         return matrix([(dict(labels), [*own.items()]) for labels, own in sums.items()])
 
 

@@ -167,16 +167,17 @@ def test_a_window_has_each_scrape_once_whatever_the_version(
 def test_it_is_asked_by_post_for_one_pop_with_one_name_for_all_series(server: Api) -> None:
     server.answer = filled().answer
     window(pop(server.url), 60.0)
-    assert len(server.asked) == 4
+    assert len(server.asked) == 6
     boots, nic, *added = (asked["query"] for asked in server.asked)
     assert "node_boot_time_seconds" in boots and "node_netstat_Tcp_OutSegs" in boots
     assert 'device=~"(en|eth|ib)[^.]*"' in nic and PACKETS in nic
     assert [asked["path"].rpartition("/")[2] for asked in server.asked] == [
         *["query"] * 2,
-        *["query_range"] * 2,
+        *["query_range"] * 4,
     ]
     assert added[0].startswith("sum without (cpu) ({")
-    assert added[1].startswith("sum without (cpu,mode) ({") and 'mode!~"idle|iowait"' in added[1]
+    assert added[1].startswith("max without (cpu) (timestamp({")
+    assert added[2].startswith("sum without (cpu,mode) ({") and 'mode!~"idle|iowait"' in added[2]
     whole = {"dedup": "true", "partial_response": "false", "max_source_resolution": "0s"}
     assert all(whole.items() <= asked.items() for asked in server.asked)
 
@@ -255,6 +256,19 @@ def test_cpus_are_added_up_as_each_scrape_told_them(
         row.counters["backlog_dropped"] == pytest.approx(204 * row.uptime, rel=1e-12)
         for row in rows
     )
+
+
+def test_a_sum_that_is_told_for_later_scrapes_too_is_none_of_theirs(server: Api) -> None:
+    database = Database()
+    database.hides_after = NOW - 40
+    own = {"instance": "10.0.0.0:9100"}
+    database.add(BOOTED, [(at, NOW - 1000) for at in grid()], **own)
+    pairs = [(at, at - NOW + 1000) for at in grid()]
+    database.add("node_softnet_dropped_total", pairs, **own, cpu="0")
+    server.answer = database.answer
+    for row in window(pop(server.url, many=1)).rows():
+        told = row.counters.get("backlog_dropped")
+        assert told == (row.uptime if row.time <= NOW - 40 else None)
 
 
 def test_two_replicas_show_in_a_sum_too(server: Api) -> None:

@@ -58,6 +58,9 @@ def put(url: str, many: int, times: Sequence[float]) -> None:
         for at in times:
             told = {f"{BOOTED}{{{own}}}": NOW - 1000}
             told[f'{PACKETS}{{{own},device="eth0"}}'] = 10 * (at - NOW + 1000)
+            for cpu in range(4):
+                softnet = f'node_softnet_dropped_total{{{own},cpu="{cpu}"}}'
+                told[softnet] = (cpu + 1) * (at - NOW + 1000)
             told[f'edgetune_boot_info{{{own},boot_id="a"}}'] = 1
             lines += [f"{name} {value:.17g} {at * 1000:.0f}" for name, value in told.items()]
     text = "\n".join(lines) + "\n"
@@ -76,6 +79,11 @@ def test_it_gives_raw_samples_for_an_instant_query(url: str) -> None:
         assert own[-1].time >= NOW - 60
         assert all(row.counters["rx_packets"] == pytest.approx(10 * row.uptime) for row in own)
         assert len({row.boot_id for row in own}) == 1
+        # It adds them up as Prometheus does, for each scrape.
+        added = [row.counters.get("backlog_dropped") for row in own if row.time < NOW - 60]
+        assert added == [10 * row.uptime for row in own if row.time < NOW - 60]
+        late = [row for row in own if "backlog_dropped" in row.counters]
+        assert all(row.counters["backlog_dropped"] == 10 * row.uptime for row in late)
 
 
 def test_its_newest_scrape_is_news_in_spite_of_the_offset(url: str) -> None:

@@ -26,6 +26,7 @@ from edgetune.metrics.scraped import (
 )
 from edgetune.metrics.table import SampleTable
 from edgetune.prometheus.access import Access
+from edgetune.prometheus.added import Added, dated
 from edgetune.prometheus.answers import Series
 from edgetune.prometheus.client import MOST_SKEW, Client, TooLarge
 from edgetune.prometheus.promql import one_of, quoted, read_host_matcher, selector
@@ -130,12 +131,12 @@ class PrometheusWindow:
         gaps = [gap for each in found if each.name == BOOT_TIME if (gap := _usual_gap(each.times))]
         # Between two scrapes there is a step, at which all is as the first one told it.
         self._step = max(_SHORTEST, _LESS * min(gaps)) if gaps else end - start
-        for name, expression in self._added.items():
-            steps = client.steps(expression, start, end, self._step)
-            found += [
-                Series({**each.labels, "__name__": name}, each.times, each.values, is_asked_at=True)
-                for each in steps
-            ]
+        for name, added in self._added.items():
+            # The times are asked for last: no sum has the time of a later scrape that has a row.
+            sums, times = (
+                client.steps(each, start, end, self._step) for each in (added.sums, added.times)
+            )
+            found += dated(name, sums, times)
         return found
 
     def _by_host(self, series: Sequence[Series], end: float) -> Mapping[str, Own]:
@@ -149,11 +150,9 @@ class PrometheusWindow:
             found[host][each.name].append(each)
         return found
 
-    def _all_added(self, hosts: Sequence[str]) -> dict[str, str]:
-        """By name of the metric, the sum of its series of each host."""
+    def _all_added(self, hosts: Sequence[str]) -> dict[str, Added]:
         return {
-            name: f"sum without ({','.join(each.added)}) "
-            f"({selector(one_of('__name__', [name]), *hosts, each.matchers)})"
+            name: Added.of(selector(one_of("__name__", [name]), *hosts, each.matchers), each.added)
             for each in self._wanted
             if each.is_added_there
             for name in each.series

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -165,23 +165,14 @@ def _added(columns: Sequence[_Column], starts: Sequence[int]) -> _Column:
 def _placed(series: Series, times: Sequence[float]) -> _Column:
     """The values of a series at each of the times at which the host was scraped."""
     first = bisect_left(series.times, times[0]) if times else 0
-    if not series.is_asked_at and series.times[first:] == times:
+    if series.times[first:] == times:
         return [*series.values[first:]]
     found = [math.nan] * len(times)
     for time, value in zip(series.times, series.values):
-        row = _row_at(series, times, time)
-        if row is not None:
+        row = bisect_left(times, time)
+        if row < len(times) and times[row] - time < LATE:
             found[row] = value
     return found
-
-
-def _row_at(series: Series, times: Sequence[float], time: float) -> int | None:
-    if series.is_asked_at:
-        # Until the next scrape all is as the last one told it.
-        row = bisect_right(times, time) - 1
-        return row if row >= 0 else None
-    row = bisect_left(times, time)
-    return row if row < len(times) and times[row] - time < LATE else None
 
 
 def _one(own: Own, names: Sequence[str], added: Sequence[str]) -> Sequence[Series]:

@@ -24,8 +24,6 @@ class Series:
     labels: Mapping[str, str]
     times: Sequence[float]
     values: Sequence[float]
-    is_asked_at: bool = False
-    """Whether the times are those for which a value was asked, and not those of scrapes."""
 
     @property
     def name(self) -> str:
