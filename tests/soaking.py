@@ -10,7 +10,7 @@ from typing import Any, Callable
 
 from edgetune.documents.reading import encoded
 from edgetune.documents.sample import Sample
-from edgetune.metrics.samples import Samples
+from edgetune.metrics.pop_samples import PopSamples
 from edgetune.metrics.table import SampleTable
 from edgetune.rollout.lease import as_owner
 from tests.builders import as_samples, samples, table_of
@@ -67,11 +67,11 @@ class Soaking(World):
 class Altered:
     """Stored samples that are read altered."""
 
-    def __init__(self, samples: Samples, alter: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, samples: PopSamples, alter: Callable[[dict[str, Any]], None]) -> None:
         self._samples, self._alter = samples, alter
 
-    def add(self, pop: str, samples: Sequence[Sample]) -> None:
-        self._samples.add(pop, samples)
+    def add(self, pop: str, samples: Sequence[Sample], number: int = 0) -> None:
+        self._samples.add(pop, samples, number)
 
     def window(self, pop: str, start: float, end: float) -> SampleTable:
         found = [encoded(sample) for sample in self._samples.window(pop, start, end).rows()]

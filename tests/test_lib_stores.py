@@ -22,7 +22,7 @@ from edgetune.connections import Database
 from edgetune.documents.reading import encoded
 from edgetune.documents.sample import Sample, sample_answer
 from edgetune.errors import DamagedError, FencedError, InputError, NoAnswerError, StoreError
-from edgetune.metrics.catalogue import COUNTERS, GAUGES
+from edgetune.metrics.catalogue import METRICS
 from edgetune.metrics.memory import retained_bytes
 from edgetune.metrics.samples import Limit, RedisSamples, SqliteSamples, make_sample
 from edgetune.metrics.table import SampleTable
@@ -443,7 +443,7 @@ def test_samples_take_no_more_memory_than_is_said_and_not_much_less(
         rows = [_full(host, 1.8e9 + sweep * interval, float(sweep * 7919)) for host in hosts]
         samples.add("ams1", rows)
     used = redis_client.memory_usage("edgetune:samples:ams1", samples=0)
-    told = retained_bytes(hosts, [*COUNTERS, *GAUGES], retention, interval)
+    told = retained_bytes(hosts, [*METRICS.counters, *METRICS.gauges], retention, interval)
     assert used <= told <= 1.6 * used
 
 
@@ -463,7 +463,7 @@ def test_the_bound_of_redis_is_told(redis_client: Any, tmp_path: Path) -> None:
 
 def _full(host: str, at: float, value: float) -> Sample:
     boot = "9d3f5b1e-0000-4000-8000-000000000000"
-    counters, gauges = dict.fromkeys(COUNTERS, value), dict.fromkeys(GAUGES, 0.125)
+    counters, gauges = dict.fromkeys(METRICS.counters, value), dict.fromkeys(METRICS.gauges, 0.125)
     return Sample(host, at, boot, 1e5 + at - 1.8e9, counters, gauges)
 
 

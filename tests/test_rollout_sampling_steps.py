@@ -65,9 +65,9 @@ def test_hosts_that_answer_together_are_stored_together(
     monkeypatch.setattr("edgetune.hosts.fleet._TOGETHER", 600.0)
     add = world.context.samples.add
 
-    def counted(pop: str, rows: Any) -> None:
+    def counted(pop: str, rows: Any, number: int) -> None:
         stored.append(len(rows))
-        add(pop, rows)
+        add(pop, rows, number)
 
     monkeypatch.setattr(world.context.samples, "add", counted)
     sample_hosts(world.context, "lab1")

@@ -18,4 +18,4 @@ def entry(heading: str, told: str | None, fields: Mapping[str, Field]) -> str:
 
 
 def _usual(field: Field) -> str:
-    return "required" if field.default is None else code(field.default)
+    return "required" if field.default is None else code(field.default) if field.default else "none"

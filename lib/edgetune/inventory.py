@@ -7,7 +7,7 @@ import functools
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from edgetune.errors import InputError
@@ -96,6 +96,7 @@ class Pop:
     for the URL's), and ``health_tls`` one of HEALTH_TLS.
     ``ports`` are those on which its hosts serve; a drained host has no connection to them.
     Campaigns select PoPs by ``region`` and ``labels``.
+    ``metrics`` samples its hosts; ``more_metrics`` add gauges that those before do not have.
     """
 
     name: str
@@ -110,6 +111,13 @@ class Pop:
     health_name: str = ""
     health_tls: str = HEALTH_TLS[0]
     metrics: Metrics = Metrics()
+    more_metrics: tuple[Metrics, ...] = ()
+
+    @property
+    def views(self) -> list[Pop]:
+        """The PoP as each of its sources sees it: ``metrics`` is that source's own."""
+        every = (self.metrics, *self.more_metrics)
+        return [replace(self, metrics=own, more_metrics=()) for own in every]
 
     @property
     def must_serve(self) -> int:

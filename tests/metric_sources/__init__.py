@@ -8,13 +8,14 @@ by what answers as one was recorded.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from types import ModuleType
 from typing import Callable
 
 from edgetune.inventory import Host, Pop
+from edgetune.metrics.catalogue import METRICS
 from edgetune.metrics.source import Connections
 
 
@@ -26,6 +27,13 @@ class TestHosts(ABC):
     connections: Connections
     tells_health: bool
     tells_drift: bool
+    counters: Sequence[str] = METRICS.counters
+    """Those that the source can tell."""
+    apart: float = 0.0
+    """How many seconds before it is asked a source may have measured."""
+
+    def settle(self) -> None:  # noqa: B027
+        """Wait until the source has measured all that was changed."""
 
     @abstractmethod
     def fields(self, pop: str) -> Mapping[str, str]:

@@ -58,6 +58,7 @@ def _read_pop(name: str, fields: Fields) -> Pop:
     hosts = fields.inside("hosts")
     health = fields.text("health", "", pattern=_HEALTH)
     credentials = _read_credentials(fields)
+    metrics, *more_metrics = _read_all_metrics(fields)
     pop = Pop(
         name=name,
         min_in_service=fields.number("min_in_service", 0.7, minimum=0, maximum=1),
@@ -70,7 +71,8 @@ def _read_pop(name: str, fields: Fields) -> Pop:
         labels=fields.texts("labels", []),
         health_name=fields.text("health_name", "", pattern=_DNS_NAME),
         health_tls=fields.text("health_tls", HEALTH_TLS[0], choices=HEALTH_TLS),
-        metrics=_read_metrics(fields.inside("metrics", {})),
+        metrics=metrics,
+        more_metrics=tuple(more_metrics),
     )
     _refuse_without_use(fields, pop)
     if not pop.hosts:
@@ -117,6 +119,16 @@ def _read_load_balancer(fields: Fields) -> LoadBalancer:
     )
     fields.done()
     return balancer
+
+
+def _read_all_metrics(fields: Fields) -> list[Metrics]:
+    """One source, or a list of them."""
+    if not isinstance(fields.raw("metrics", {}), list):
+        return [_read_metrics(fields.inside("metrics", {}))]
+    found = [*map(_read_metrics, fields.each("metrics"))]
+    if not found:
+        raise fields.wrong("metrics", "is an empty list; leave it out to have hosts sampled by SSH")
+    return found
 
 
 def _read_metrics(fields: Fields) -> Metrics:

@@ -12,6 +12,7 @@ from typing import Any, Callable
 import numpy as np
 
 from edgetune.documents.facts import Facts, Load
+from edgetune.metrics.boots import is_same_boot
 from edgetune.metrics.coverage import by_hosts, measured_of, merge_measured
 from edgetune.metrics.series import REBOOTED, Window
 
@@ -124,7 +125,11 @@ def _boots(parts: Sequence[Facts]) -> dict[str, list[str]]:
 def rebooted_between(boots: Mapping[str, Sequence[str]], later: Facts) -> list[str]:
     """Hosts whose first boot in later facts is not their last of ``boots``, as facts have them."""
     seen = later.boots
-    return [host for host, own in boots.items() if host in seen and seen[host][0] != own[1]]
+    return [
+        host
+        for host, own in boots.items()
+        if host in seen and not is_same_boot(seen[host][0], own[1])
+    ]
 
 
 def _over(how: Callable[[list[float]], float], loads: Sequence[float | None]) -> float | None:

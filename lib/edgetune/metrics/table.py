@@ -105,7 +105,10 @@ class SampleTable:
 
     def between(self, start: float, end: float) -> SampleTable:
         """The samples with ``start`` <= time <= ``end``."""
-        inside = [start <= time <= end for time in self.time]
+        return self.where([start <= time <= end for time in self.time])
+
+    def where(self, inside: Sequence[bool]) -> SampleTable:
+        """The samples whose row is ``inside``."""
         found = SampleTable()
         found._hosts, found._boots = self._hosts, self._boots
         found.host, found.boot = (array("i", compress(c, inside)) for c in (self.host, self.boot))
@@ -151,6 +154,32 @@ class SampleTable:
         times = array("d", [float(time)]) * len(hosts)
         self._add(hosts, boots, times, uptime, [_Readings(len(hosts), readings)])
 
+    def add_columns(
+        self,
+        hosts: Sequence[str],
+        boots: Sequence[str],
+        time: Column,
+        uptime: Column,
+        counters: Mapping[str, Column],
+        gauges: Mapping[str, Column],
+    ) -> None:
+        """Samples as columns, one number in each for each row; NaN where it was not read."""
+        readings = {("counters", name): column for name, column in counters.items()}
+        readings.update((("gauges", name), column) for name, column in gauges.items())
+        self._add(hosts, boots, time, uptime, [_Readings(len(hosts), readings)])
+
+    def gauge_names(self) -> list[str]:
+        """Those that any sample may have."""
+        return [name for kind, name in self._keys() if kind == "gauges"]
+
+    def with_gauges(self, columns: Mapping[str, Column]) -> SampleTable:
+        """The same samples with these gauges, in place of those of the same names."""
+        readings = {key: self._column(*key) for key in self._keys()}
+        readings.update((("gauges", name), column) for name, column in columns.items())
+        found = self.where([True] * len(self))
+        found._parts = [_Readings(len(self), readings)]
+        return found
+
     def add_table(self, other: SampleTable) -> None:
         """All rows of another one."""
         hosts, boots = other.hosts, other.boots
@@ -165,9 +194,8 @@ class SampleTable:
     def document(self) -> dict[str, object]:
         """As it is stored; of samples of one time."""
         hosts, boots = self.hosts, self.boots
-        keys = dict.fromkeys(key for part in self._parts for key in part.columns_of)
         kinds: dict[str, dict[str, str]] = {"counters": {}, "gauges": {}}
-        for kind, name in keys:
+        for kind, name in self._keys():
             kinds[kind][name] = _packed(self._column(kind, name))
         return {
             "schema": SAMPLE_SCHEMA,
@@ -191,6 +219,9 @@ class SampleTable:
         self.time.extend(time)
         self.uptime.extend(uptime)
         self._parts.extend(parts)
+
+    def _keys(self) -> list[tuple[str, str]]:
+        return [*dict.fromkeys(key for part in self._parts for key in part.columns_of)]
 
     def _column(self, kind: str, name: str) -> Column:
         found = array("d")

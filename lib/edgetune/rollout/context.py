@@ -23,7 +23,7 @@ from edgetune.tuning import Tuning, find_tuning
 if TYPE_CHECKING:
     from edgetune.bmc.bmcs import Bmcs
     from edgetune.hosts.fleet import Fleet
-    from edgetune.metrics.samples import Samples
+    from edgetune.metrics.pop_samples import PopSamples
     from edgetune.metrics.source import MetricSource
     from edgetune.rollout.executions import Executions
     from edgetune.rollout.heartbeat import Heartbeats
@@ -35,6 +35,7 @@ class Context:
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.config = read_config(config)
+        self._sources: dict[str, MetricSource] = {}
 
     @cached_property
     def inventory(self) -> Inventory:
@@ -83,11 +84,12 @@ class Context:
         return open_claims(self.config)
 
     @cached_property
-    def samples(self) -> Samples:
-        """Stored samples of hosts."""
+    def samples(self) -> PopSamples:
+        """Samples of hosts, wherever they are kept."""
+        from edgetune.metrics.pop_samples import PopSamples
         from edgetune.metrics.samples import open_samples
 
-        return open_samples(self.config)
+        return PopSamples(open_samples(self.config), lambda: self.inventory, self.metric_source)
 
     @cached_property
     def fleet(self) -> Fleet:
@@ -116,9 +118,17 @@ class Context:
 
     def metric_source(self, name: str) -> MetricSource:
         """What samples hosts: a source by the name that ``metrics`` of a PoP has."""
-        from edgetune.metrics.sources import open_source
+        if name not in self._sources:
+            from edgetune.metrics.sources import open_source
 
-        return open_source(name, self)
+            self._sources[name] = open_source(name, self)
+        return self._sources[name]
+
+    def remembers(self, pop: Pop) -> bool:
+        """Whether the samples of a PoP are kept by what takes them, whenever that was."""
+        from edgetune.metrics.source import RememberingSource
+
+        return isinstance(self.metric_source(pop.metrics.source), RememberingSource)
 
     def load_balancer(self, pop: Pop) -> DrainDriver:
         """The drain driver of a PoP."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from edgetune.documents.head import ENDED, Head
-from edgetune.errors import EdgetuneError, StoreError
+from edgetune.errors import EdgetuneError
 from edgetune.report.text import rollout_text
 from edgetune.rollout.automation import needed_rules, what_is_off
 from edgetune.rollout.freeze import why_frozen
@@ -81,7 +81,7 @@ class InFull:
         now = self.seen.now
         try:
             recent = self.seen.context.samples.window(pop, now - _RECENT, now)
-        except StoreError as error:
+        except EdgetuneError as error:
             return f"\n  drift is not known: {error}"
         newest = {host: own.get("drifted", 0) for host, own in recent.latest_gauges().items()}
         hosts = [f"{one_line(host)} ({count:g})" for host, count in sorted(newest.items()) if count]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from edgetune.bmc.ladder import SHUTDOWN
 from edgetune.documents.batch import UNTOUCHED_STEPS, Batch, HostStep
-from edgetune.errors import RefusedError
+from edgetune.errors import RefusedError, SourceError
 from edgetune.judge.limits import sickness
 from edgetune.rollout.baseline import usual_health
 from edgetune.rollout.in_service import hosts_in_service
@@ -116,9 +116,9 @@ def _sickest_first(opened: Record, names: Sequence[str]) -> list[str]:
     samples, pop, now = opened.context.samples, opened.head.pop, time.time()
     try:
         usual = usual_health(opened)
-    except RefusedError:
+        recent = samples.window(pop, now - _RECENT * opened.plan.options.interval, now)
+    except (RefusedError, SourceError):
         # It is good for the order only.
         return list(names)
-    recent = samples.window(pop, now - _RECENT * opened.plan.options.interval, now)
     latest = recent.latest_gauges()
     return sorted(names, key=lambda name: sickness(latest.get(name), usual.get(name)), reverse=True)

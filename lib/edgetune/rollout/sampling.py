@@ -7,12 +7,13 @@ import random
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypedDict
 
 from edgetune.documents.head import ENDED
 from edgetune.documents.options import LEAST_SAMPLES
 from edgetune.documents.sample import Drift, Sample
+from edgetune.errors import SourceError
 from edgetune.inventory import Host, Pop
 from edgetune.metrics.source import Sampled
 from edgetune.metrics.table import SampleTable
@@ -82,7 +83,7 @@ def sample_pops(context: Context, pops: Sequence[str]) -> Found:
     """Take one sample of every host of PoPs."""
     found = Found()
     for told in _sweep(context, [context.inventory.pop(name) for name in pops]).values():
-        errors = {host: own.error for host, own in told.items() if own.sample is None}
+        errors = {host: own.error for host, own in told.items() if own.error}
         drift = {host: _drift_of(own.drift) for host, own in told.items() if own.drift}
         found.add(Found(told.keys() - errors.keys(), errors, drift))
     return found
@@ -90,22 +91,34 @@ def sample_pops(context: Context, pops: Sequence[str]) -> Found:
 
 def recent_samples(opened: Record, seconds: float, interval: float) -> SampleTable:
     """The PoP's samples of the last ``seconds``; a new one is taken if there is none as fresh
-    as ``interval``."""
+    as ``interval``. None where a source that keeps them is away: that stops no rollback."""
     samples, pop, now = opened.context.samples, opened.pop, time.time()
-    if not samples.window(pop.name, now - interval, now):
-        sample_pop(opened.context, pop)
-    if not samples.window(pop.name, now - seconds, now):
-        # A rate needs two.
-        time.sleep(_APART)
-        sample_pop(opened.context, pop)
-    return samples.window(pop.name, now - seconds, time.time())
+    try:
+        if not samples.window(pop.name, now - interval, now):
+            sample_pop(opened.context, pop)
+        if not samples.window(pop.name, now - seconds, now):
+            # A rate needs two.
+            time.sleep(_APART)
+            sample_pop(opened.context, pop)
+        return samples.window(pop.name, now - seconds, time.time())
+    except SourceError:
+        return SampleTable()
 
 
 def spacing(opened: Record, begin: float, end: float) -> float:
-    """Seconds from one sweep of a PoP in a window to the next, usually; 0 where too few tell."""
-    times = sorted({*opened.context.samples.window(opened.head.pop, begin, end).time})
-    if len(times) < LEAST_SAMPLES:
+    """Seconds from one sample of a host in a window to the next, usually; 0 where too few tell."""
+    try:
+        samples = opened.context.samples.window(opened.head.pop, begin, end)
+    except SourceError:
         return 0.0
+    times: dict[int, set[float]] = {}
+    for host, time_of_it in zip(samples.host, samples.time):
+        times.setdefault(host, set()).add(time_of_it)
+    apart = [_usual_gap(sorted(own)) for own in times.values() if len(own) >= LEAST_SAMPLES]
+    return statistics.median(apart) if apart else 0.0
+
+
+def _usual_gap(times: Sequence[float]) -> float:
     return statistics.median(later - time for time, later in zip(times, times[1:]))
 
 
@@ -116,26 +129,58 @@ def sample_pop(context: Context, pop: Pop) -> list[Sample]:
 
 
 def _sweep(context: Context, pops: Sequence[Pop]) -> dict[str, dict[str, Sampled]]:
-    """Sample PoPs, and keep what has come while slow hosts are still awaited.
+    """Sample PoPs by all of their sources, and keep what has come while slow hosts are awaited.
 
-    By PoP and host, in the order of the inventory. PoPs with one source are sampled at once.
+    By PoP and host, in the order of the inventory.
     """
+    told: dict[Host, list[Sampled]] = {}
+    for number in range(max((len(pop.views) for pop in pops), default=0)):
+        for host, own in _sweep_by(context, pops, number).items():
+            told.setdefault(host, []).append(own)
+    return {pop.name: {host.name: joined(told[host]) for host in pop.hosts} for pop in pops}
+
+
+def _sweep_by(context: Context, pops: Sequence[Pop], number: int) -> dict[Host, Sampled]:
+    """By the source of that number of each PoP. PoPs with the same source are sampled at once."""
+    views = {pop.name: pop.views[number] for pop in pops if number < len(pop.views)}
     told: dict[Host, Sampled] = {}
-    for name in dict.fromkeys(pop.metrics.source for pop in pops):
-        pop_of = {host: pop for pop in pops if pop.metrics.source == name for host in pop.hosts}
-        for part in context.metric_source(name).sample(pop_of, HEALTH_REQUESTS):
+    for name in dict.fromkeys(view.metrics.source for view in views.values()):
+        own = [view for view in views.values() if view.metrics.source == name]
+        view_of = {host: view for view in own for host in view.hosts}
+        for part in context.metric_source(name).sample(view_of, HEALTH_REQUESTS):
             told.update(part)
-            _keep(context, part, pop_of)
-    return {pop.name: {host.name: told[host] for host in pop.hosts} for pop in pops}
+            _keep(context, part, view_of, number)
+    return told
 
 
-def _keep(context: Context, part: Mapping[Host, Sampled], pop_of: Mapping[Host, Pop]) -> None:
+def _keep(
+    context: Context, part: Mapping[Host, Sampled], pop_of: Mapping[Host, Pop], number: int
+) -> None:
     samples: dict[str, list[Sample]] = {}
     for host, own in part.items():
         if own.sample is not None:
             samples.setdefault(pop_of[host].name, []).append(own.sample)
     for pop, fresh in samples.items():
-        context.samples.add(pop, fresh)
+        context.samples.add(pop, fresh, number)
+
+
+def joined(told: Sequence[Sampled]) -> Sampled:
+    """What the sources of a host told, as one: the sample of the first that has one, and gauges of
+    the others that it lacks. It may have errors of the others all the same."""
+    samples = [own.sample for own in told if own.sample is not None]
+    if not samples:
+        return Sampled(error=_errors(told))
+    gauges = {name: value for each in samples[::-1] for name, value in each.gauges.items()}
+    return Sampled(
+        replace(samples[0], gauges=gauges),
+        error=_errors(told),
+        drift=[row for own in told for row in own.drift],
+        health="; ".join(own.health for own in told if own.health),
+    )
+
+
+def _errors(told: Sequence[Sampled]) -> str:
+    return "; ".join(own.error for own in told if own.error)
 
 
 def pops_under_way(context: Context) -> list[str]:

@@ -15,7 +15,7 @@ from edgetune.documents.look import Look, Moment
 from edgetune.documents.plan import Groups, Plan
 from edgetune.documents.words import Decision
 from edgetune.durations import duration
-from edgetune.errors import InputError, RefusedError
+from edgetune.errors import InputError, RefusedError, SourceError
 from edgetune.judge.limits import Newest
 from edgetune.rollout.automation import SAMPLED_EVERY
 from edgetune.rollout.baseline import kept_baseline
@@ -118,7 +118,7 @@ class Soak:
         moment = self._moment(end)
         try:
             found = self._judge(moment, end)
-        except InputError as error:
+        except (InputError, SourceError) as error:
             found = no_look(moment, str(error))
         look = replace(found, until=end, at=time.time())
         self.looks.append(look)

@@ -19,4 +19,6 @@ def stale_samples(watched: Watched) -> Finding | None:
         f"{watched.head.id}; see that the rule sample_running is enabled and that "
         f"{command('sample_hosts', pop=watched.head.pop)} succeeds"
     )
+    if watched.unknown:
+        reason = f"{watched.unknown}; nothing is seen of {watched.head.id}"
     return watched.finding(reason, "stale", is_acted_on=False)

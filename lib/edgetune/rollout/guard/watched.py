@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from edgetune.documents.batch import Batch
 from edgetune.documents.head import ENDED, Head
+from edgetune.errors import SourceError
 from edgetune.metrics.table import SampleTable
 from edgetune.rollout.context import Context
 from edgetune.rollout.lease import Rollout
@@ -71,11 +72,27 @@ class Watched:
         """With the looks that were foreseen before; whoever writes one down takes a new epoch."""
         return self._soaks.setdefault((self.head.id, self.head.epoch), Soak(self.opened))
 
-    @cached_property
+    @property
     def samples(self) -> SampleTable:
-        """Those of the last ten minutes, or ten intervals, oldest first."""
+        """Those of the last ten minutes, or ten intervals, oldest first.
+
+        None where a source that keeps them is away, which ``unknown`` tells.
+        """
+        return self._samples[0]
+
+    @property
+    def unknown(self) -> str:
+        """Why the source does not tell its samples, or nothing."""
+        return self._samples[1]
+
+    @cached_property
+    def _samples(self) -> tuple[SampleTable, str]:
         back = max(_BACK, _INTERVALS_BACK * self.interval)
-        return self.opened.context.samples.window(self.head.pop, self.now - back, self.now)
+        try:
+            read = self.opened.context.samples.window
+            return read(self.head.pop, self.now - back, self.now), ""
+        except SourceError as error:
+            return SampleTable(), str(error)
 
     @property
     def stale_after(self) -> float:

@@ -34,6 +34,9 @@ def check_health(context: Context, rollout: str, epoch: int, batch: int) -> Heal
     work = opened.batch(batch)
     remaining = len(work.at("planned"))
     now = {sample.host: sample.gauges for sample in sample_pop(context, opened.pop)}
+    if context.remembers(opened.pop):
+        # Between two scrapes nothing is known of a host that has just come back.
+        now = {**{host.name: {} for host in opened.pop.hosts}, **now}
     # What is taken back already serves again: nothing is stopped for it.
     checked = work.at("done") if work.batch_type != "restore" else []
     before = usual_health(opened) if checked else {}

@@ -9,7 +9,7 @@ from typing import TypedDict, Union
 from edgetune.documents.look import Look
 from edgetune.documents.reading import encoded
 from edgetune.documents.words import Decision, Outcome, State
-from edgetune.errors import FencedError
+from edgetune.errors import FencedError, SourceError
 from edgetune.report.text import verdict_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.lease import Rollout, as_owner, idle_time
@@ -83,7 +83,10 @@ def _has_samples_after(opened: Record, end: float) -> bool:
 
     A sweep of somebody else may still be under way.
     """
-    samples = opened.context.samples.window(opened.head.pop, end, time.time())
+    try:
+        samples = opened.context.samples.window(opened.head.pop, end, time.time())
+    except SourceError:
+        return False
     return {*opened.plan.groups.hosts} <= {*samples.hosts}
 
 

@@ -15,7 +15,6 @@ from edgetune.durations import duration
 from edgetune.errors import EdgetuneError
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Pop
-from edgetune.metrics.catalogue import COUNTERS, GAUGES
 from edgetune.metrics.memory import retained_bytes
 from edgetune.plan import settings_by_agent
 from edgetune.rendering import misfits, render
@@ -172,10 +171,17 @@ def check_samples(subject: Subject) -> Iterable[Finding]:
 
 
 def most_bytes(context: Context, pops: Iterable[Pop]) -> int:
-    """Bytes of the samples of PoPs that have rollouts under way all the time."""
-    kept, readings = context.config.sample_retention, [*COUNTERS, *GAUGES]
-    hosts = [[host.name for host in pop.hosts] for pop in pops]
-    return sum(retained_bytes(names, readings, kept, SAMPLED_EVERY) for names in hosts)
+    """Bytes of the samples of PoPs that have rollouts under way all the time.
+
+    What a source remembers itself is not stored.
+    """
+    kept = context.config.sample_retention
+    readings = [*context.catalogue.counters, *context.catalogue.gauges]
+    return sum(
+        context.samples.stored_series(pop.name)
+        * retained_bytes([host.name for host in pop.hosts], readings, kept, SAMPLED_EVERY)
+        for pop in pops
+    )
 
 
 def _megabytes(number: int) -> str:

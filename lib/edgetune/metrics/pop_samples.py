@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Samples of PoPs, wherever they are kept: in our store, or by what measured them.
+
+Each source of a PoP has a series of its own. That of its second source is in the store under
+``POP:1``, which is the name of no PoP, and so on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Callable
+
+from edgetune.documents.sample import Sample
+from edgetune.inventory import Inventory, Pop
+from edgetune.metrics.attached import attached
+from edgetune.metrics.samples import Limit, Samples
+from edgetune.metrics.source import MetricSource, RememberingSource
+from edgetune.metrics.table import SampleTable
+
+RECENT = 300.0
+"""How far back the newest sample of a source that remembers is looked for, in seconds."""
+
+
+class PopSamples:
+    """What the sources of each PoP of an inventory told; ``opened`` gives a source by its name.
+
+    All raise StoreError if the store fails, and SourceError if a source that remembers does. Of a
+    PoP that the inventory has lost, the store tells what there is.
+    """
+
+    def __init__(
+        self,
+        stored: Samples,
+        inventory: Callable[[], Inventory],
+        opened: Callable[[str], MetricSource],
+    ) -> None:
+        self._stored, self._inventory, self._opened = stored, inventory, opened
+
+    def add(self, pop: str, samples: Sequence[Sample], number: int = 0) -> None:
+        """Keep those of the source of that number, unless it remembers them itself.
+
+        Only the first source gives counters.
+        """
+        view = self._views(pop)[number]
+        if view and self._remembering(view):
+            return
+        if number:
+            samples = [replace(sample, counters={}) for sample in samples]
+        self._stored.add(_series(pop, number), samples)
+
+    def window(self, pop: str, start: float, end: float) -> SampleTable:
+        """All with start <= time <= end, oldest first, without those that are damaged.
+
+        Gauges of further sources are attached to the samples of the first one.
+        """
+        first, *others = self._windows(pop, start, end)
+        for more in others:
+            first = attached(first, more)
+        return first
+
+    def newest(self, pops: Sequence[str]) -> dict[str, float]:
+        """When each PoP was sampled last, in epoch seconds; none of a PoP without a sample."""
+        views = {pop: view for pop in pops if (view := self._views(pop)[0])}
+        sources = {pop: self._remembering(view) for pop, view in views.items()}
+        found, now = self._stored.newest([pop for pop in pops if not sources.get(pop)]), time.time()
+        for pop, source in sources.items():
+            times = source.window(views[pop], now - RECENT, now).time if source else ()
+            found.update({pop: times[-1]} if times else {})
+        return found
+
+    def limit(self) -> Limit | None:
+        """What the store may hold in all."""
+        return self._stored.limit()
+
+    def stored_series(self, pop: str) -> int:
+        """How many series of samples of a PoP are in the store."""
+        return sum(not (view and self._remembering(view)) for view in self._views(pop))
+
+    def _windows(self, pop: str, start: float, end: float) -> Iterator[SampleTable]:
+        for number, view in enumerate(self._views(pop)):
+            source = view and self._remembering(view)
+            if view and source:
+                yield source.window(view, start, end)
+            else:
+                yield self._stored.window(_series(pop, number), start, end)
+
+    def _views(self, pop: str) -> Sequence[Pop | None]:
+        inventory = self._inventory()
+        return inventory.pop(pop).views if pop in inventory.pop_names() else [None]
+
+    def _remembering(self, view: Pop) -> RememberingSource | None:
+        source = self._opened(view.metrics.source)
+        return source if isinstance(source, RememberingSource) else None
+
+
+def _series(pop: str, number: int) -> str:
+    return f"{pop}:{number}" if number else pop

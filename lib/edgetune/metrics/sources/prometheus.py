@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts that a Prometheus scrapes."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from edgetune.errors import SourceError
+from edgetune.fields import Field
+from edgetune.inventory import Host, Pop
+from edgetune.metrics.source import Connections, RememberingSource, Sampled
+from edgetune.prometheus.access import FIELDS, Access
+from edgetune.prometheus.promql import MATCHERS, read_host_matcher
+
+if TYPE_CHECKING:
+    from edgetune.metrics.prometheus_window import PrometheusWindow
+    from edgetune.metrics.table import SampleTable
+
+FRESH = 60.0
+"""Seconds for which the newest scrape of a host is news."""
+
+_POPS_AT_ONCE = 8
+
+
+def _known_matcher(text: str) -> str:
+    read_host_matcher(text)
+    return text
+
+
+def _regular(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+class Prometheus(RememberingSource):
+    """A Prometheus, or what answers as one (Thanos, Mimir, VictoriaMetrics), which scrapes the
+    node_exporter of each host.
+
+    It is asked for the raw samples of one PoP at a time, also of the past. No sample of it is
+    stored. It tells counters, and neither health nor drift.
+    """
+
+    fields: ClassVar[Mapping[str, Field]] = {
+        **FIELDS,
+        "matcher": Field(
+            "labels that the series of a host have, in PromQL; `{name}` and `{address}` are the "
+            "host's",
+            'host="{name}", job="node"',
+            MATCHERS,
+            'instance="{address}:9100"',
+            _known_matcher,
+        ),
+        "devices": Field(
+            "regular expression of the interfaces that carry the traffic of a host; what is "
+            "stacked on them would count twice",
+            "(en|eth)[^.]*",
+            r"[ -~]+",
+            "(en|eth|ib)[^.]*",
+            _regular,
+        ),
+    }
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def sample(
+        self, hosts: Mapping[Host, Pop], health_requests: int
+    ) -> Iterator[Mapping[Host, Sampled]]:
+        from concurrent.futures import ThreadPoolExecutor, as_completed
+
+        of_pop: dict[str, list[Host]] = {}
+        for host, pop in hosts.items():
+            of_pop.setdefault(pop.name, []).append(host)
+        with ThreadPoolExecutor(_POPS_AT_ONCE) as threads:
+            asked = [
+                threads.submit(self._newest, hosts[own[0]], own, time.time())
+                for own in of_pop.values()
+            ]
+            for each in as_completed(asked):
+                yield each.result()
+
+    def window(self, pop: Pop, start: float, end: float) -> SampleTable:
+        return self._asked(pop, pop.hosts).table(start, min(end, time.time()))
+
+    def _newest(self, pop: Pop, hosts: Sequence[Host], now: float) -> Mapping[Host, Sampled]:
+        from edgetune.documents.sample import Sample
+
+        try:
+            asked = self._asked(pop, hosts)
+            found = asked.newest(now - FRESH, now)
+        except SourceError as error:
+            return {host: Sampled(error=str(error)) for host in hosts}
+        return {
+            host: Sampled(Sample(host.name, now, *own))
+            if isinstance(own := found[host.name], tuple)
+            else Sampled(error=f"{asked.where}: {own}")
+            for host in hosts
+        }
+
+    def _asked(self, pop: Pop, hosts: Sequence[Host]) -> PrometheusWindow:
+        # Every action reads the inventory, and with it this file.
+        from edgetune.metrics.prometheus_window import PrometheusWindow
+
+        own, catalogue = dict(pop.metrics.fields), self._connections.catalogue
+        matcher, devices = own.pop("matcher"), own.pop("devices")
+        return PrometheusWindow(pop.name, hosts, Access(**own), matcher, devices, catalogue)
+
+
+SOURCE = Prometheus

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a Prometheus is and how one logs in to it. Secrets stand in files of the action runner."""
+
+from __future__ import annotations
+
+import re
+import stat
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgetune.errors import InputError
+from edgetune.fields import Field
+from edgetune.files import read_file
+
+_PATH = r"(/[^\0-\x1f\x7f]*)?"
+_MOST_BYTES = 65_536
+
+FIELDS: Mapping[str, Field] = {
+    "url": Field(
+        "where its API is, without `/api/v1`",
+        "http://prometheus.example.org:9090",
+        r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?",
+    ),
+    "bearer_token_file": Field(
+        "file with a token to log in with", "/etc/edgetune/token", _PATH, ""
+    ),
+    "username": Field("name to log in with", "edgetune", r"[^:\0-\x1f\x7f]*", ""),
+    "password_file": Field(
+        "file with the password of `username`", "/etc/edgetune/password", _PATH, ""
+    ),
+    "ca_file": Field(
+        "file with the certificates that its own is verified with, those of the system unless "
+        "given",
+        "/etc/edgetune/ca.pem",
+        _PATH,
+        "",
+    ),
+    "certificate_file": Field(
+        "file with a client certificate", "/etc/edgetune/client.pem", _PATH, ""
+    ),
+    "key_file": Field("file with the key of the certificate", "/etc/edgetune/key.pem", _PATH, ""),
+    "tenant": Field("tenant, for Mimir (`X-Scope-OrgID`)", "edge", r"[!-~]*", ""),
+}
+"""As the inventory has them."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """The values of FIELDS; a file is read when it is needed, for it may be renewed."""
+
+    url: str
+    bearer_token_file: str = ""
+    username: str = ""
+    password_file: str = ""
+    ca_file: str = ""
+    certificate_file: str = ""
+    key_file: str = ""
+    tenant: str = ""
+
+    @property
+    def verify(self) -> str | bool:
+        """The CA file, or True for the CAs of the system."""
+        return self.ca_file or True
+
+    @property
+    def certificate(self) -> tuple[str, str] | str | None:
+        """The client certificate and its key, which may be in one file."""
+        if not self.certificate_file:
+            return None
+        return (self.certificate_file, self.key_file) if self.key_file else self.certificate_file
+
+    def headers(self) -> dict[str, str]:
+        """Those of a request; InputError names the field, and never shows a secret."""
+        found = {"X-Scope-OrgID": self.tenant} if self.tenant else {}
+        if self.bearer_token_file and self.username:
+            raise InputError("metrics", "username", "is given beside bearer_token_file")
+        if self.bearer_token_file:
+            token = _secret("bearer_token_file", self.bearer_token_file)
+            if not re.fullmatch(r"[!-~]+", token):
+                raise InputError("metrics", "bearer_token_file", "holds no token in one line")
+            found["Authorization"] = f"Bearer {token}"
+        elif self.username:
+            login = f"{self.username}:{_secret('password_file', self.password_file)}"
+            found["Authorization"] = f"Basic {b64encode(login.encode()).decode()}"
+        return found
+
+
+def _secret(field: str, file: str) -> str:
+    try:
+        path = Path(file)
+        if path.stat().st_mode & stat.S_IRWXO:
+            raise InputError("metrics", field, f"others can read {file}; chmod o= it")
+        return read_file(path, _MOST_BYTES).decode("utf-8").strip()
+    except UnicodeDecodeError:
+        raise InputError("metrics", field, f"{file} is no text") from None
+    except (OSError, ValueError) as error:
+        raise InputError("metrics", field, f"cannot be read: {error}") from None

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Debian's Prometheus on loopback, and an exporter that tells of hosts what a test says."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import requests
+
+needs_prometheus = [
+    pytest.mark.processes,
+    pytest.mark.skipif(not shutil.which("prometheus"), reason="Prometheus is not installed"),
+]
+SCRAPED_EVERY = 0.25
+"""Seconds; enough for a test to wait for a scrape."""
+
+
+@dataclass
+class Exported:
+    """What one host tells: the value of each series, by its text in the exposition format."""
+
+    series: dict[str, float] = field(default_factory=dict)
+    silent: bool = False
+    scrapes: int = 0
+
+    def text(self) -> str:
+        return "".join(f"{name} {value!r}\n" for name, value in self.series.items())
+
+
+class Exporter:
+    """One server for all hosts, each below the path of its address."""
+
+    def __init__(self) -> None:
+        self.hosts: dict[str, Exported] = {}
+        exporter = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                host = exporter.hosts[self.path.lstrip("/")]
+                text = host.text().encode()
+                self.send_response(503 if host.silent else 200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.end_headers()
+                self.wfile.write(text)
+                host.scrapes += 1
+
+            def log_message(self, *_: object) -> None: ...
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, args=[0.05], daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def settle(self) -> None:
+        """Until each host was scraped twice: once, the answer may have been written before."""
+        before = {name: host.scrapes for name, host in self.hosts.items()}
+        end = time.monotonic() + 30
+        while any(host.scrapes < before[name] + 2 for name, host in self.hosts.items()):
+            assert time.monotonic() < end, "Prometheus scrapes no more"
+            time.sleep(0.02)
+        # The second one has to be committed, too.
+        time.sleep(0.1)
+
+    def target(self, address: str, **labels: str) -> dict[str, object]:
+        """As file_sd has it: a host that seems to have its own exporter."""
+        own = {"__metrics_path__": f"/{address}", "instance": f"{address}:9100", **labels}
+        return {"targets": [self.address], "labels": own}
+
+
+class RealPrometheus:
+    """One process with its data in ``folder``."""
+
+    def __init__(
+        self, folder: Path, targets: Sequence[Mapping[str, object]] = (), more: Sequence[str] = ()
+    ) -> None:
+        self._folder, self._more = folder, more
+        (folder / "targets.json").write_text(json.dumps(targets))
+        job = {
+            "job_name": "node",
+            "scrape_interval": f"{SCRAPED_EVERY * 1000:.0f}ms",
+            "scrape_timeout": f"{SCRAPED_EVERY * 1000:.0f}ms",
+            "file_sd_configs": [{"files": [str(folder / "targets.json")]}],
+        }
+        # JSON is YAML.
+        (folder / "prometheus.yml").write_text(json.dumps({"scrape_configs": [job]}))
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{free.getsockname()[1]}"
+        self.url = f"http://{self.address}"
+        self.start()
+
+    def start(self) -> None:
+        command = [
+            "prometheus",
+            f"--config.file={self._folder}/prometheus.yml",
+            f"--storage.tsdb.path={self._folder}/data",
+            f"--web.listen-address={self.address}",
+            "--storage.tsdb.retention.time=100y",
+            *self._more,
+        ]
+        with (self._folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        while True:
+            assert self.process.poll() is None, (self._folder / "log").read_text()
+            try:
+                if requests.get(f"{self.url}/-/ready", timeout=5).ok:
+                    return
+            except requests.ConnectionError:
+                time.sleep(0.02)
+
+    def cpu_seconds(self) -> float:
+        """That its process has used."""
+        words = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(words[11]) + int(words[12])) / 100
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@contextmanager
+def prometheus_of(targets: Sequence[Mapping[str, object]]) -> Iterator[RealPrometheus]:
+    """A Prometheus that scrapes these targets."""
+    with tempfile.TemporaryDirectory() as folder:
+        running = RealPrometheus(Path(folder), targets)
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+def write_history(folder: Path, text: str) -> None:
+    """Put a history in the OpenMetrics format, which ends with ``# EOF``, into a data directory."""
+    (folder / "history").write_text(text)
+    command = ["promtool", "tsdb", "create-blocks-from", "openmetrics", "--quiet"]
+    made = subprocess.run(
+        [*command, str(folder / "history"), str(folder / "data")], capture_output=True, text=True
+    )
+    assert made.returncode == 0, made.stderr
