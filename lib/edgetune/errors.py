@@ -10,6 +10,7 @@ EdgetuneError
 │   └── DamagedError a record of ours cannot be read; names key and field
 ├── StoreError      a store could not be reached; never the same as "not there"
 │   └── NoAnswerError a change that was asked for may be made, or not
+├── SourceError     a metric source did not answer, or not as a whole; names source, PoP and host
 ├── DrainError      the load balancer did not do or did not know what was asked
 ├── HostError       a host could not be reached or did not answer as the agent does
 └── BmcError        a BMC did not do what was asked (``bmc.payload``); becomes a HostResult
@@ -90,6 +91,13 @@ class NoAnswerError(StoreError):
     def reason(self) -> str:
         """A store that is away, like any other."""
         return "store"
+
+
+class SourceError(EdgetuneError):
+    """A metric source that keeps samples did not answer, or what it told is not whole.
+
+    It concerns the PoPs of this source alone, and says nothing about a tuning.
+    """
 
 
 class DrainError(EdgetuneError):

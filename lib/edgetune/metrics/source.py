@@ -6,7 +6,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from edgetune.fields import Field
 from edgetune.inventory import Host, Pop
@@ -15,6 +15,7 @@ from edgetune.sanitize import shortened
 if TYPE_CHECKING:
     from edgetune.documents.sample import Drift, Sample
     from edgetune.hosts.fleet import Fleet
+    from edgetune.metrics.table import SampleTable
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,7 @@ class MetricSource(Protocol):
     **All samples of a PoP have one time**, by the clock of the action runner: that at which the
     first of its hosts was asked. Each call ends within deadlines of the source's own.
 
-    A source of time series (Prometheus) asks once for each PoP, by the PoP's own fields, for the
-    newest value of each counter, by host, and for its age. It makes ``uptime`` of that age and the
-    time of boot. That time wanders by a second when a clock is set, and ``boot_id`` must not.
+    ``metrics`` of the PoP that a host is given with is the source's own entry of the inventory.
     """
 
     fields: ClassVar[Mapping[str, Field]]
@@ -86,4 +85,22 @@ class MetricSource(Protocol):
 
         Where it has each host ask its own service, as the PoP says, that is ``health_requests``
         times.
+        """
+
+
+@runtime_checkable
+class RememberingSource(MetricSource, Protocol):
+    """A source that keeps what it measured. Nothing that it tells is stored a second time.
+
+    It asks once for each PoP, by the PoP's own fields.
+    """
+
+    @abstractmethod
+    def window(self, pop: Pop, start: float, end: float) -> SampleTable:
+        """All that was measured of a PoP's hosts with ``start`` <= time <= ``end``, oldest first.
+
+        Each row is one moment of one host, as a sample is, with the time at which it was measured
+        by the clock of the action runner. ``boot_id`` is as ``metrics.boots`` compares it. A host
+        without rows was not measured. SourceError names source, PoP and host where the answer is
+        not whole, or two answers contradict each other.
         """
