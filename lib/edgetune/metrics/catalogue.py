@@ -144,6 +144,16 @@ GAUGES = sorted({"drifted"}.union(metric.gauge for metric in METRICS.values() if
 """What is kept of its gauges: metrics, and how many settings have drifted."""
 
 
+def told_by(source: str) -> Mapping[str, Mapping[str, object]]:
+    """By reading, where a metric source has it; such as ``{"column": NAME}`` of ClickHouse."""
+    return _TOLD_BY.get(source, {})
+
+
+_TOLD_BY: Mapping[str, Mapping[str, Mapping[str, object]]] = {
+    "clickhouse": {name: {"column": name} for name in [*COUNTERS, *GAUGES] if name != "drifted"},
+}
+
+
 def title(metric: str, exposure: str) -> str:
     """A metric's title with what it is counted per: "packets received, per s"."""
     return f"{METRICS[metric].title}, {UNITS[exposure].text}"
