@@ -269,6 +269,15 @@ def test_a_file_of_ours_that_cannot_be_read_is_our_mistake(site: Site, tmp_path:
             site.sampled(**entry)
 
 
+@pytest.mark.parametrize("held", [b"s3cret-word\nof two lines", b"\xffs3cret-word"])
+def test_a_password_that_is_none_is_not_shown(site: Site, tmp_path: Path, held: bytes) -> None:
+    file = tmp_path / "password"
+    file.write_bytes(held)
+    with pytest.raises(InputError, match="holds no password in one line") as raised:
+        site.window(user="edgetune", password_file=str(file))
+    assert "word\n" not in str(raised.value) and PASSWORD not in str(raised.value)
+
+
 def test_a_certificate_is_verified(site: Site, tmp_path: Path) -> None:
     certificates = make_certificates(tmp_path, ["127.0.0.1"])
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
