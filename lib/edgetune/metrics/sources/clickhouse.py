@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +18,8 @@ from edgetune.metrics.source import Connections, RememberingSource, Sampled
 
 if TYPE_CHECKING:
     from edgetune.documents.sample import Sample
+    from edgetune.metrics.clickhouse.rows import Reader
+    from edgetune.metrics.clickhouse.table import SiteTable
     from edgetune.metrics.table import SampleTable
 
 OLDEST = 60.0
@@ -85,7 +88,7 @@ class ClickHouse(RememberingSource):
     }
 
     def __init__(self, connections: Connections) -> None:
-        pass
+        self._connections = connections
 
     def sample(
         self, hosts: Mapping[Host, Pop], health_requests: int
@@ -98,61 +101,60 @@ class ClickHouse(RememberingSource):
             of_pop[pop.name].append(host)
         silent: set[str] = set()
         with ThreadPoolExecutor(_AT_ONCE) as threads:
-            asked = [threads.submit(_told, pops[name], own, silent) for name, own in of_pop.items()]
+            asked = [
+                threads.submit(self._told, pops[name], own, silent) for name, own in of_pop.items()
+            ]
             for each in as_completed(asked):
                 yield each.result()
 
     def window(self, pop: Pop, start: float, end: float) -> SampleTable:
-        from edgetune.metrics.clickhouse.rows import Reader
-        from edgetune.metrics.clickhouse.table import SiteTable
         from edgetune.metrics.table import SampleTable
 
-        now, found, table = time.time(), SampleTable(), SiteTable(pop, _columns())
-        reader = Reader(now, COUNTERS)
+        now, found = time.time(), SampleTable()
+        table, reader = self._opened(pop, now)
         for part in table.read(pop.hosts, start, now + _FUTURE if end > now - OLDEST else end):
             found.add_rows([own for own in reader.samples(part) if own.time <= end])
             for host, problem in reader.odd.items():
                 raise table.server.wrong(f"{host}: {problem}")
         return found
 
+    def _told(self, pop: Pop, hosts: Sequence[Host], silent: set[str]) -> dict[Host, Sampled]:
+        """Of hosts of one PoP; a server that is ``silent`` is not waited for again."""
+        from edgetune.metrics.clickhouse.server import SilentError
+
+        url = pop.metrics.fields["url"]
+        if url in silent:
+            error = f"{pop.name}: ClickHouse at {url}: does not answer other PoPs either"
+            return dict.fromkeys(hosts, Sampled(error=error))
+        try:
+            return self._newest(pop, hosts)
+        except SourceError as error:
+            if isinstance(error, SilentError):
+                silent.add(url)
+            return dict.fromkeys(hosts, Sampled(error=str(error)))
+
+    def _newest(self, pop: Pop, hosts: Sequence[Host]) -> dict[Host, Sampled]:
+        from edgetune.metrics.clickhouse.table import DEADLINE
+
+        now, newest = time.time(), dict[str, "Sample"]()
+        table, reader = self._opened(pop, now, time.monotonic() + DEADLINE)
+        for part in table.read(hosts, now - OLDEST, now + _FUTURE):
+            newest.update({own.host: own for own in reader.samples(part)})
+        old = f"no row of the last {OLDEST:.0f} s in {pop.metrics.fields['table']}"
+        return {
+            host: Sampled(replace(newest[host.name], time=now))
+            if host.name in newest and host.name not in reader.odd
+            else Sampled(error=reader.odd.get(host.name, old))
+            for host in hosts
+        }
+
+    def _opened(self, pop: Pop, now: float, ends: float = math.inf) -> tuple[SiteTable, Reader]:
+        """The table of a PoP, and what reads its rows."""
+        from edgetune.metrics.clickhouse.rows import Reader
+        from edgetune.metrics.clickhouse.table import SiteTable
+
+        columns = {name: str(own["column"]) for name, own in told_by("clickhouse").items()}
+        return SiteTable(pop, columns, ends), Reader(now, COUNTERS)
+
 
 SOURCE = ClickHouse
-
-
-def _columns() -> dict[str, str]:
-    return {name: str(own["column"]) for name, own in told_by("clickhouse").items()}
-
-
-def _told(pop: Pop, hosts: Sequence[Host], silent: set[str]) -> dict[Host, Sampled]:
-    """What is told of hosts of one PoP; a server that is ``silent`` is not waited for again."""
-    from edgetune.metrics.clickhouse.server import SilentError
-
-    url = pop.metrics.fields["url"]
-    if url in silent:
-        error = f"{pop.name}: ClickHouse at {url}: does not answer other PoPs either"
-        return dict.fromkeys(hosts, Sampled(error=error))
-    try:
-        return _newest(pop, hosts)
-    except SourceError as error:
-        if isinstance(error, SilentError):
-            silent.add(url)
-        return dict.fromkeys(hosts, Sampled(error=str(error)))
-
-
-def _newest(pop: Pop, hosts: Sequence[Host]) -> dict[Host, Sampled]:
-    from edgetune.metrics.clickhouse.rows import Reader
-    from edgetune.metrics.clickhouse.table import DEADLINE, SiteTable
-
-    now = time.time()
-    reader = Reader(now, COUNTERS)
-    newest: dict[str, Sample] = {}
-    table = SiteTable(pop, _columns(), time.monotonic() + DEADLINE)
-    for part in table.read(hosts, now - OLDEST, now + _FUTURE):
-        newest.update({own.host: own for own in reader.samples(part)})
-    old = f"no row of the last {OLDEST:.0f} s in {pop.metrics.fields['table']}"
-    return {
-        host: Sampled(replace(newest[host.name], time=now))
-        if host.name in newest and host.name not in reader.odd
-        else Sampled(error=reader.odd.get(host.name, old))
-        for host in hosts
-    }
