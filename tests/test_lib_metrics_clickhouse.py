@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from edgetune.documents.sample import Sample
 from edgetune.errors import InputError, SourceError
 from edgetune.inventory import Host, Pop
+from edgetune.metrics.catalogue import METRICS
 from edgetune.metrics.clickhouse import server as http
 from edgetune.metrics.clickhouse import table as sql
 from edgetune.metrics.series import read_window
@@ -33,6 +34,7 @@ from tests.clickhouse_recorded import NOON, pop_of
 
 COLUMNS = ("host", "time", "boot_id", "boot_time", "up", "rx_packets", "listen_drops")
 PASSWORD = "s3cret-word"
+JUDGED = {name: METRICS[name] for name in ("listen_drops", "packets")}
 
 
 def row(host: str, at: float, packets: float | None = 5.0, **other: Any) -> dict[str, Any]:
@@ -185,7 +187,7 @@ def test_half_of_the_hosts_are_missing(site: Site) -> None:
         "no row of the last 60 s in edge.hosts"
     }
     found = source().window(site.pop(), now - 100, now)
-    window = read_window(found, ["e000", "e001"], now - 100, now, 10, ["packets"])
+    window = read_window(found, ["e000", "e001"], now - 100, now, 10, JUDGED)
     assert math.isnan(window.newest[1]) and window.coverage.watched[1] == 0
 
 
@@ -529,7 +531,7 @@ def test_the_judge_reads_the_same_as_of_stored_samples(site: Site) -> None:
         site.rows.append({**counted, "up": own["uptime"], **own["counters"]})
     stored = SampleTable(as_samples(taken))
     one, other = (
-        read_window(table, hosts, NOON, NOON + 600, 60, ["listen_drops", "packets"])
+        read_window(table, hosts, NOON, NOON + 600, 60, JUDGED)
         for table in (stored, site.window(end=NOON + 600))
     )
     for name, series in one.metrics.items():
