@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table in which a site has a row for each host and time, and the SQL that reads it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from edgetune.errors import InputError
+from edgetune.inventory import Host, Pop
+from edgetune.metrics.clickhouse.server import MOST_ROWS, Server
+
+DEADLINE = 30.0
+"""Seconds of one answer."""
+
+HOST_SECONDS = 2 * MOST_ROWS
+"""Of one query, hosts times seconds: a host may have a row each two seconds."""
+
+# ClickHouse takes 128 KiB for the value of a field.
+_HOSTS_OF_A_FIELD = 500
+_OWN = ("host", "time", "boot", "uptime")
+_COLUMNS = (
+    "SELECT name FROM system.columns WHERE database = {database:String} AND table = {table:String}"
+)
+_TIME = "toUnixTimestamp64Micro(toDateTime64({time:Identifier}, 6))"
+_UPTIME = "toFloat64({uptime:Identifier})"
+_SINCE_BOOT = f"({_TIME} - toUnixTimestamp64Micro(toDateTime64({{boot:Identifier}}, 6))) / 1e6"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of an answer in the order of time: host, microseconds, boot, uptime, ``readings``.
+
+    ``hosts`` are the names of hosts by what a row has for them. Where ``has_boot_time``, the boot
+    is known by its time: that of the row without the uptime.
+    """
+
+    hosts: Mapping[str, str]
+    has_boot_time: bool
+    readings: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+
+class SiteTable:
+    """The table that ``metrics`` of a PoP names, and in it the ``columns`` of readings.
+
+    No query goes on beyond ``ends``, of ``time.monotonic``. Every call raises SourceError, or
+    InputError for what is wrong on our side.
+    """
+
+    def __init__(self, pop: Pop, columns: Mapping[str, str], ends: float = math.inf) -> None:
+        self._fields, self._known, self._ends = pop.metrics.fields, columns, ends
+        login = {name: self._fields[name] for name in ("url", "user", "password_file", "ca_file")}
+        self.server = Server(f"{pop.name}: ClickHouse at {login['url']}", **login)
+        self._database, _, self._table = self._fields["table"].partition(".")
+
+    def read(self, hosts: Sequence[Host], start: float, end: float) -> Iterator[Rows]:
+        """All rows of hosts with ``start`` <= time <= ``end``, in epoch seconds, the oldest
+        first."""
+        by_value, readings = self._by_value(hosts), self._readings()
+        begin, until = math.ceil(start * 1e6), math.floor(end * 1e6) + 1
+        step = max(1, HOST_SECONDS // len(hosts)) * 1_000_000
+        for first in range(begin, until, step):
+            yield self._rows(by_value, readings, first, min(first + step, until))
+
+    def _rows(
+        self, hosts: Mapping[str, str], readings: Mapping[str, str], first: int, until: int
+    ) -> Rows:
+        fields = _fields_of([*hosts])
+        named = {f"reading{number}": own for number, own in enumerate(readings.values())}
+        span = {"first": str(first), "until": str(until)}
+        parameters = {**self._names(), **named, **fields, **span}
+        columns = [f"edgetune_{name}" for name in (*_OWN, *named)]
+        rows = self._query(self._select([*named], [*fields]), parameters, columns)
+        before = first
+        for row in rows:
+            if row[0] not in hosts or type(row[1]) is not int or not before <= row[1] < until:
+                raise self.server.wrong(f"a row was not asked for, or out of order: {row[:2]}")
+            before = row[1]
+        return Rows(hosts, not self._fields["uptime"], [*readings], rows)
+
+    def _query(
+        self, sql: str, parameters: Mapping[str, str], columns: Sequence[str]
+    ) -> list[list[Any]]:
+        ends = min(self._ends, time.monotonic() + DEADLINE)
+        return self.server.query(sql, parameters, columns, ends)
+
+    def _select(self, readings: Sequence[str], fields: Sequence[str]) -> str:
+        """No text of a person, a host or a file stands in it."""
+        told = [
+            "toString({host:Identifier}) AS edgetune_host",
+            f"{_TIME} AS edgetune_time",
+            "toString({boot:Identifier}) AS edgetune_boot",
+            f"{_UPTIME if self._fields['uptime'] else _SINCE_BOOT} AS edgetune_uptime",
+            *(f"toFloat64({{{own}:Identifier}}) AS edgetune_{own}" for own in readings),
+        ]
+        hosts = " OR ".join(f"{{host:Identifier}} IN {{{own}:Array(String)}}" for own in fields)
+        return (
+            f"SELECT {', '.join(told)} FROM {{database:Identifier}}.{{table:Identifier}}"
+            f" WHERE ({hosts})"
+            " AND {time:Identifier} >= fromUnixTimestamp64Micro({first:Int64})"
+            " AND {time:Identifier} < fromUnixTimestamp64Micro({until:Int64})"
+            " ORDER BY edgetune_time"
+        )
+
+    def _names(self) -> dict[str, str]:
+        own = {name: self._fields[name] for name in _OWN if self._fields[name]}
+        return {"database": self._database, "table": self._table, **own}
+
+    def _readings(self) -> dict[str, str]:
+        """The column of each reading that the table has."""
+        there = self._columns()
+        lacks = [name for name in _OWN if (own := self._fields[name]) and own not in there]
+        if lacks:
+            told = ", ".join(f"{self._fields[name]!r} ({name})" for name in lacks)
+            raise self.server.wrong(f"{self._fields['table']} has no column {told}")
+        found = {name: column for name, column in self._known.items() if column in there}
+        if not found:
+            raise self.server.wrong(f"{self._fields['table']} has no column of a reading")
+        return found
+
+    def _columns(self) -> set[str]:
+        names = {"database": self._database, "table": self._table}
+        found = {row[0] for row in self._query(_COLUMNS, names, ["name"])}
+        if not found:
+            table = self._fields["table"]
+            raise self.server.wrong(f"there is no {table}, or the user may not read it")
+        return found
+
+    def _by_value(self, hosts: Sequence[Host]) -> dict[str, str]:
+        """The name of each host by what the table has for it."""
+        template, found = self._fields["host_value"], dict[str, str]()
+        for host in hosts:
+            value = template.replace("{name}", host.name).replace("{address}", host.address)
+            if found.setdefault(value, host.name) != host.name:
+                text = f"{value!r} stands for {found[value]} and for {host.name}"
+                raise InputError("inventory", f"host_value of {self.server.where}", text)
+        return found
+
+
+def _fields_of(hosts: Sequence[str]) -> dict[str, str]:
+    """Parameters with all hosts."""
+    parts = [
+        hosts[first : first + _HOSTS_OF_A_FIELD]
+        for first in range(0, len(hosts), _HOSTS_OF_A_FIELD)
+    ]
+    return {f"hosts{number}": _array(part) for number, part in enumerate(parts)}
+
+
+def _array(texts: Sequence[str]) -> str:
+    """As ClickHouse writes an Array(String)."""
+    quoted = (text.replace("\\", "\\\\").replace("'", "\\'") for text in texts)
+    return "[" + ",".join(f"'{text}'" for text in quoted) + "]"

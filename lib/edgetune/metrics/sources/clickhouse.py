@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A table of ClickHouse, asked over HTTP."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from edgetune.addresses import canonical_url
+from edgetune.errors import SourceError
+from edgetune.fields import Field
+from edgetune.inventory import Host, Pop
+from edgetune.metrics.catalogue import told_by
+from edgetune.metrics.source import Connections, RememberingSource, Sampled
+
+if TYPE_CHECKING:
+    from edgetune.documents.sample import Sample
+    from edgetune.metrics.clickhouse.rows import Reader
+    from edgetune.metrics.clickhouse.table import SiteTable
+    from edgetune.metrics.table import SampleTable
+
+OLDEST = 60.0
+"""Seconds: an older row tells nothing of a host as it is now."""
+
+_COLUMN = "[A-Za-z_][A-Za-z0-9_]{0,99}"
+_FILE = "/[!-~]+"
+# PoPs that are asked at once.
+_AT_ONCE = 8
+# Seconds: rows of a clock that is ahead are looked for so far in the future.
+_FUTURE = 600.0
+
+
+class ClickHouse(RememberingSource):
+    """A table of ClickHouse with a row for each host and time, and a column for each reading. Its
+    columns of readings have their names unless the metric says otherwise; those that are missing
+    are not measured. [ClickHouse](../how-to/clickhouse.md) shows such a table, and a user."""
+
+    fields: ClassVar[Mapping[str, Field]] = {
+        "url": Field(
+            "where its HTTP interface is: `http://HOST:PORT` or `https://HOST:PORT`",
+            example="https://clickhouse.example.net:8443",
+            pattern=r"https?://[A-Za-z0-9.:\[\]-]+",
+            same=canonical_url,
+        ),
+        "table": Field(
+            "the table or view, with its database",
+            example="edge.hosts",
+            pattern=rf"{_COLUMN}\.{_COLUMN}",
+        ),
+        "host": Field("the column of the host", "hostname", _COLUMN, default="host"),
+        "host_value": Field(
+            "what that column has for a host: text with `{name}` or `{address}`",
+            example="{name}.example.net",
+            pattern=r"[!-~]*\{(name|address)\}[!-~]*",
+            default="{name}",
+        ),
+        "time": Field(
+            "the column of the time, a DateTime or DateTime64", "at", _COLUMN, default="time"
+        ),
+        "boot": Field(
+            "the column that has one value in each boot: the boot id, or the time of boot",
+            example="boot_time",
+            pattern=_COLUMN,
+            default="boot_id",
+        ),
+        "uptime": Field(
+            "the column of the uptime in seconds; without it, `boot` has to be a time of boot",
+            example="uptime",
+            pattern=_COLUMN,
+            default="",
+        ),
+        "user": Field("the user, empty for ClickHouse's own", "edgetune", "[!-~]+", default=""),
+        "password_file": Field(
+            "a file with the user's password on every action runner",
+            example="/opt/stackstorm/edgetune/clickhouse",
+            pattern=_FILE,
+            default="",
+        ),
+        "ca_file": Field(
+            "a file with the certificates that ClickHouse is verified with, empty for the system's",
+            example="/etc/ssl/clickhouse.pem",
+            pattern=_FILE,
+            default="",
+        ),
+    }
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def sample(
+        self, hosts: Mapping[Host, Pop], health_requests: int
+    ) -> Iterator[Mapping[Host, Sampled]]:
+        from concurrent.futures import ThreadPoolExecutor, as_completed
+
+        pops = {pop.name: pop for pop in hosts.values()}
+        of_pop: dict[str, list[Host]] = {name: [] for name in pops}
+        for host, pop in hosts.items():
+            of_pop[pop.name].append(host)
+        silent: set[str] = set()
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            asked = [
+                threads.submit(self._told, pops[name], own, silent) for name, own in of_pop.items()
+            ]
+            for each in as_completed(asked):
+                yield each.result()
+
+    def window(self, pop: Pop, start: float, end: float) -> SampleTable:
+        from edgetune.metrics.table import SampleTable
+
+        now, found = time.time(), SampleTable()
+        table, reader = self._opened(pop, now)
+        for part in table.read(pop.hosts, start, now + _FUTURE if end > now - OLDEST else end):
+            found.add_rows([own for own in reader.samples(part) if own.time <= end])
+            for host, problem in reader.odd.items():
+                raise table.server.wrong(f"{host}: {problem}")
+        return found
+
+    def _told(self, pop: Pop, hosts: Sequence[Host], silent: set[str]) -> dict[Host, Sampled]:
+        """Of hosts of one PoP; a server that is ``silent`` is not waited for again."""
+        from edgetune.metrics.clickhouse.server import SilentError
+
+        url = pop.metrics.fields["url"]
+        if url in silent:
+            error = f"{pop.name}: ClickHouse at {url}: does not answer other PoPs either"
+            return dict.fromkeys(hosts, Sampled(error=error))
+        try:
+            return self._newest(pop, hosts)
+        except SourceError as error:
+            if isinstance(error, SilentError):
+                silent.add(url)
+            return dict.fromkeys(hosts, Sampled(error=str(error)))
+
+    def _newest(self, pop: Pop, hosts: Sequence[Host]) -> dict[Host, Sampled]:
+        from edgetune.metrics.clickhouse.table import DEADLINE
+
+        now, newest = time.time(), dict[str, "Sample"]()
+        table, reader = self._opened(pop, now, time.monotonic() + DEADLINE)
+        for part in table.read(hosts, now - OLDEST, now + _FUTURE):
+            newest.update({own.host: own for own in reader.samples(part)})
+        old = f"no row of the last {OLDEST:.0f} s in {pop.metrics.fields['table']}"
+        return {
+            host: Sampled(replace(newest[host.name], time=now))
+            if host.name in newest and host.name not in reader.odd
+            else Sampled(error=reader.odd.get(host.name, old))
+            for host in hosts
+        }
+
+    def _opened(self, pop: Pop, now: float, ends: float = math.inf) -> tuple[SiteTable, Reader]:
+        """The table of a PoP, and what reads its rows."""
+        from edgetune.metrics.clickhouse.rows import Reader
+        from edgetune.metrics.clickhouse.table import SiteTable
+
+        metrics = self._connections.catalogue
+        told = told_by("clickhouse", metrics)
+        columns = {name: str(own["column"]) for name, own in told.items()}
+        return SiteTable(pop, columns, ends), Reader(now, metrics.counters)
+
+
+SOURCE = ClickHouse
