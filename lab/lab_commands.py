@@ -9,13 +9,15 @@ import os
 from importlib import import_module
 from typing import Any
 
-from lab.pop.layout import shared
+from lab.pop.layout import PROMETHEUS, shared
 from lab.runner.ending import command
 from lab.usage import UsageError, home
 
 __all__ = ["add_lab_commands", "enter_lab"]
 
 _UP = "edgetune lab up"
+_QUERY = f"edgetune lab exec promtool query instant http://{PROMETHEUS} up"
+_WATCHED = f"{_UP} --prometheus"
 
 
 def add_lab_commands(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +31,11 @@ def add_lab_commands(parser: argparse.ArgumentParser) -> None:
     up.add_argument("--simulated", action="store_true", help="without root: hosts are processes")
     up.add_argument(
         "--post-seconds", type=float, default=0.0, metavar="N", help="of firmware in each reboot"
+    )
+    up.add_argument(
+        "--prometheus",
+        action="store_true",
+        help="with Prometheus, Alertmanager, and node_exporter on each host",
     )
     up.set_defaults(command=_lab_up)
     commands.add_parser("down", help="take it down").set_defaults(command=_lab_down)
@@ -93,10 +100,13 @@ def _lab(kind: str, function: str, **arguments: Any) -> Any:
 def _lab_up(options: argparse.Namespace) -> int:
     given = {"hosts": options.hosts, "pops": options.pops, "post_seconds": options.post_seconds}
     given["stays"] = True
+    if options.simulated and options.prometheus:
+        raise UsageError("simulated hosts have no kernel to export, Linux hosts have", _WATCHED)
     if options.simulated:
         print(_greeting(_lab("simulated", "up", **given), options))
         return 0
-    missing = import_module("lab.pop").missing_requirements()
+    given["prometheus"] = options.prometheus
+    missing = import_module("lab.pop").missing_requirements(options.prometheus)
     if missing:
         needs = f"a lab of namespaces needs {', '.join(missing)}"
         raise UsageError(f"{needs}; simulated hosts do not", f"{_UP} --simulated")
@@ -105,11 +115,12 @@ def _lab_up(options: argparse.Namespace) -> int:
 
 
 def _greeting(state: dict[str, Any], options: argparse.Namespace) -> str:
-    """What is up, and what to try next, in five lines."""
+    """What is up, and what to try next, in five lines; in six with Prometheus."""
     hosts = [host["name"] for host in state["hosts"]]
     pops = list(shared(hosts, options.pops))
     kind = "simulated hosts" if state["kind"] == "simulated" else "Linux hosts"
     load = "with no load" if options.no_load else "under load"
+    load += ", scraped by Prometheus" if options.prometheus else ""
     up = "are up" if len(pops) > 1 else "is up"
     which = command("diagnose_hosts", pop=pops[0])
     plan = command("rollout_pop", pop=pops[0], tuning="accept_queue")
@@ -119,6 +130,7 @@ def _greeting(state: dict[str, Any], options: argparse.Namespace) -> str:
             "Until `edgetune lab down` takes the lab away, try:",
             f"  {which:54}  # what would help",
             f"  {plan:54}  # a dry run",
+            *([f"  {_QUERY}"] if options.prometheus else []),
             "  edgetune status",
         ]
     )

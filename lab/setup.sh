@@ -75,7 +75,7 @@ install_packages() {
 
 offer_packages() {
   local missing answer
-  missing=$(.venv/bin/python -c "from lab.pop import missing_packages; print(*missing_packages())")
+  missing=$(.venv/bin/python -c "from lab.pop import missing_packages; print(*missing_packages(prometheus=True))")
   PATH=$PATH:/usr/sbin command -v redis-server >/dev/null || missing="$missing redis-server" # for the tests
   [ -n "$missing" ] || return 0
   echo "The lab of real Linux hosts needs these packages: $missing"

@@ -44,6 +44,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "reboot": {},
     "sample": {},
     "diagnose": {},
+    "textfile": {},
 }
 
 FACTS: dict[str, Any] = {
@@ -121,6 +122,7 @@ RESULTS: dict[str, dict[str, Any]] = {
         "nothing_to_restore": False,
     },
     "reboot": {"rebooting": True, "boot_id": BOOT_ID},
+    "textfile": {"missing": "", "boot_id": BOOT_ID},
     "sample": {
         "boot_id": BOOT_ID,
         "uptime": 86400.25,

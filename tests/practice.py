@@ -132,10 +132,15 @@ class Practice:
 
 @contextmanager
 def practising(
-    home: Path, hosts: int = 8, drops: bool = False, pops: int = 1, load: bool = True
+    home: Path,
+    hosts: int = 8,
+    drops: bool = False,
+    pops: int = 1,
+    load: bool = True,
+    prometheus: bool = False,
 ) -> Iterator[Practice]:
     """A lab of its own, for as long as it is needed; with `drops` those of the snoop mode."""
-    lab.up(home, hosts=hosts, drops=drops, pops=pops, load=load)
+    lab.up(home, hosts=hosts, drops=drops, pops=pops, load=load, prometheus=prometheus)
     practice = Practice(home)
     try:
         yield practice

@@ -401,7 +401,7 @@ class TestLab:
     def pop(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         """A `lab.pop` that only notes what it is asked."""
         pop: Any = ModuleType("lab.pop")
-        pop.calls, pop.missing, pop.state = [], [], None
+        pop.calls, pop.missing, pop.state, pop.packaged = [], [], None, True
 
         def up(
             home: Path,
@@ -410,10 +410,12 @@ class TestLab:
             post_seconds: float = 0.0,
             pops: int = 1,
             stays: bool = False,
+            prometheus: bool = False,
         ) -> dict[str, Any]:
             (home / "lab").mkdir(exist_ok=True)
             (home / "lab" / "state.json").write_text(json.dumps({"kind": pop.kind}))
             pop.calls.append(("up", hosts, pops, load, post_seconds, stays))
+            pop.scraped = prometheus
             pop.state = {"kind": pop.kind, "hosts": [{"name": f"e{n:03}"} for n in range(hosts)]}
             return dict(pop.state)
 
@@ -424,7 +426,9 @@ class TestLab:
         pop.kind = "namespaces"
         pop.up, pop.down = up, down
         pop.status = lambda home: pop.state
-        pop.missing_requirements = lambda: pop.missing
+        pop.missing_requirements = lambda prometheus: (
+            pop.missing + ["prometheus"] * (prometheus and not pop.packaged)
+        )
         pop.enter_controller = lambda home: pop.calls.append(("enter",))
         monkeypatch.setitem(sys.modules, "lab.pop", pop)
         return pop
@@ -447,6 +451,35 @@ class TestLab:
         error = capsys.readouterr().err
         assert "root, haproxy" in error
         assert "--simulated" in error
+        assert pop.calls == []
+
+    def test_prometheus_comes_with_a_word_to_ask_it(
+        self, pop: Any, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert exit_code("lab", "up", "--prometheus") == 0
+        assert pop.scraped
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0].endswith("e000 to e007, under load, scraped by Prometheus")
+        query = "edgetune lab exec promtool query instant http://127.0.0.1:9090 up"
+        assert lines[-2:] == [f"  {query}", "  edgetune status"]
+        assert max(map(len, lines)) <= 80
+
+    def test_prometheus_needs_its_packages(
+        self, pop: Any, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        pop.packaged = False
+        assert exit_code("lab", "up", "--prometheus") == 2
+        assert "a lab of namespaces needs prometheus;" in capsys.readouterr().err
+        assert exit_code("lab", "up") == 0 and not pop.scraped
+
+    def test_simulated_hosts_have_no_prometheus(
+        self, pop: Any, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert exit_code("lab", "up", "--simulated", "--prometheus") == 2
+        assert capsys.readouterr().err.splitlines() == [
+            "edgetune: simulated hosts have no kernel to export, Linux hosts have",
+            "  next:       edgetune lab up --prometheus",
+        ]
         assert pop.calls == []
 
     @pytest.mark.processes

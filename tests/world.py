@@ -188,6 +188,7 @@ class Hosts:
         self.way_back: dict[str, dict[str, Any]] = {}
         self.found: dict[str, list[dict[str, Any]]] = {}
         self.unread: dict[str, list[str]] = {}
+        self.without_textfile: dict[str, str] = {}
         self.carries: Callable[[str], bool] = lambda name: False
         self.sessions: Callable[[str], int] = lambda name: 0
         self.disturbed: list[tuple[str, str]] = []
@@ -297,6 +298,9 @@ class Hosts:
 
     def _sessions(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         return {"sessions": self.sessions(name)}
+
+    def _textfile(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
+        return {"missing": self.without_textfile.get(name, "")}
 
     def _apply(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         changed = name not in self.tuned

@@ -42,15 +42,17 @@ def up(
     drops: bool = True,
     pops: int = 1,
     stays: bool = False,
+    prometheus: bool = False,
 ) -> dict[str, Any]:
     """Bring PoPs up, which share the hosts evenly, and return their state once all of it answers.
 
     The lab ends with the calling process, however that ends, unless it `stays`. Whatever ends
     this call early, Ctrl-C included, takes everything down again.
     `post_seconds` is the time that the firmware takes in each reboot. Not `drops`: hosts receive
-    all that comes, whatever their snoop mode.
+    all that comes, whatever their snoop mode. `prometheus`: it scrapes the hosts, and Alertmanager
+    takes its alerts.
     """
-    missing = missing_requirements()
+    missing = missing_requirements(prometheus)
     if missing:
         raise LabError(f"the lab cannot run here, it needs: {', '.join(missing)}")
     if not 1 <= hosts <= MAX_HOSTS:
@@ -59,7 +61,10 @@ def up(
     layout = Layout(home.absolute())
     options = {"home": str(layout.home), "hosts": hosts, "pops": pops, "load": load}
     options.update(
-        post_seconds=post_seconds, nic_queue=has_nic_queue(), drops=drops and has_drops()
+        post_seconds=post_seconds,
+        nic_queue=has_nic_queue(),
+        drops=drops and has_drops(),
+        prometheus=prometheus,
     )
     try:
         return _bring_up(layout, options, stays)
@@ -148,7 +153,10 @@ def _bring_up(layout: Layout, options: dict[str, Any], stays: bool) -> dict[str,
         process = _start(layout, {**options, "lock": lock}, stays)
     try:
         with process:
-            return _wait_until_ready(process, layout)
+            state = _wait_until_ready(process, layout)
+        if options["prometheus"]:
+            _tell_boots(layout, options["hosts"], options["pops"])
+        return state
     except BaseException:
         _stop(layout)
         raise
@@ -202,6 +210,30 @@ def _wait_until_ready(process: subprocess.Popen[bytes], layout: Layout) -> dict[
             raise LabError(f"the lab did not come up: {message['error']}")
     last = layout.log.read_text().strip().splitlines()[-1:]
     raise LabError(f"the lab did not come up: {last[0] if last else 'it was stopped'}")
+
+
+def _tell_boots(layout: Layout, hosts: int, pops: int) -> None:
+    """Have the hosts tell Prometheus their boots, and wait until it has scraped them."""
+    for pop in sites(addresses(hosts), pops):
+        _write_textfiles(layout, pop.name)
+    end = time.monotonic() + STOP_SECONDS
+    while request(layout.home, "boots_told")[0] < hosts:
+        if time.monotonic() > end:
+            raise LabError(f"Prometheus knows no boots after {STOP_SECONDS:.0f} s")
+        time.sleep(0.2)
+
+
+def _write_textfiles(layout: Layout, pop: str) -> None:
+    """What an operator would do."""
+    command = [sys.executable, "-m", "lab.cli", "run", "write_textfiles", f"pop={pop}"]
+    own = {"EDGETUNE_HOME": str(layout.home), "EDGETUNE_PACK": str(CHECKOUT)}
+    environment = {**os.environ, **own, "EDGETUNE_CONFIG": str(layout.configuration)}
+    done = subprocess.run(
+        command, cwd=CHECKOUT, env=environment, stdin=subprocess.DEVNULL, capture_output=True
+    )
+    if done.returncode != 0:
+        last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+        raise LabError(f"the hosts of {pop} do not tell their boots: {''.join(last)}")
 
 
 @contextmanager

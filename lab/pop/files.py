@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .layout import LOAD_BALANCER, Address, LabError, Layout, Site
+from .layout import LOAD_BALANCER, PROMETHEUS, TEXTFILES, Address, LabError, Layout, Site
 
 BMC_USER = "edgetune"
 CHECKOUT = Path(__file__).parents[2]
@@ -22,9 +22,15 @@ POP = f"""
     health: "http://127.0.0.1:80/health"
     load_balancer:
       {{{{driver: haproxy, address: "tcp://{LOAD_BALANCER}:9999", backend: {{0.backend}}}}}}
-    bmc: {{{{credentials: lab}}}}
+    bmc: {{{{credentials: lab}}}}{{1}}
     hosts:
 """
+# Counters from Prometheus; health and drift, which it has not, from the hosts themselves.
+METRICS = f"""
+    metrics:
+      - {{source: prometheus, url: "http://{PROMETHEUS}", matcher: 'host="{{name}}"'}}
+      - {{source: hosts}}"""
+
 # One kind of hardware, so all hosts are one stratum.
 HOST = (
     "      {0.name}: {{address: {0.ip}, port: 22, rack: {0.rack}, hardware: lab, server: {0.name},"
@@ -56,6 +62,7 @@ health_deadline: 30
 # What a baseline of seconds says of the power is told, and refuses nothing.
 detectable_effect: 0
 sample_retention: 86400
+textfile_directory: {textfiles}
 report_dir: {reports}
 """
 
@@ -73,14 +80,21 @@ gates: {max_concurrent: 2}
 """
 
 
-def write_inventory(layout: Layout, sites: Sequence[Site]) -> None:
+def write_inventory(layout: Layout, sites: Sequence[Site], prometheus: bool = False) -> None:
+    """`prometheus`: it is asked for the counters."""
     from lab.bmc.machine import uuid_of  # late, as below
 
     text = ""
     for site in sites:
         hosts = (f"{HOST.format(host, uuid_of(host.name))}\n" for host in site.hosts)
-        text += POP.format(site) + "".join(hosts)
+        text += POP.format(site, metrics(prometheus)) + "".join(hosts)
     layout.inventory.write_text(f"---\n{WRITTEN_BY_US}\npops:{text}")
+
+
+def metrics(prometheus: bool) -> str:
+    """The entry of a PoP that says what samples it; "" for the usual, its hosts."""
+    source = CHECKOUT / "lib/edgetune/metrics/sources/prometheus.py"
+    return METRICS if prometheus and source.exists() else ""
 
 
 def write_campaign(layout: Layout, pops: int) -> None:
@@ -99,7 +113,9 @@ def write_known_hosts(layout: Layout, hosts: Sequence[Address], keys: Mapping[st
     layout.known_hosts.write_text("".join(lines))
 
 
-def write_configuration(layout: Layout, post_seconds: float = 0.0) -> None:
+def write_configuration(
+    layout: Layout, post_seconds: float = 0.0, prometheus: bool = False
+) -> None:
     """The pack's configuration; a JSON string is a YAML string, whatever the path contains."""
     tunings = [CHECKOUT / "tunings", CHECKOUT / "lab" / "tunings"]
     text = CONFIGURATION.format(
@@ -111,6 +127,7 @@ def write_configuration(layout: Layout, post_seconds: float = 0.0) -> None:
         authority=json.dumps(str(layout.bmc_ca)),
         credentials=json.dumps(str(layout.bmc_credentials)),
         reboot_deadline=60 + round(post_seconds),
+        textfiles=TEXTFILES if prometheus else '""',
         reports=json.dumps(str(layout.home / "reports")),
         database=json.dumps(f"sqlite:///{layout.home / 'edgetune.sqlite'}"),
     )

@@ -15,8 +15,11 @@ import shutil
 import stat
 from pathlib import Path
 
+from .layout import TEXTFILES
+
 FILES = Path(__file__).with_name("image")
 SLOW_BODY_BYTES = 200_000
+EXPORTER = "::respawn:/usr/local/lib/lab/run_exporter\n"
 
 PROGRAMS = {"bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr"}
 EMPTY = ("dev", "home", "mnt", "proc", "root", "run", "sys", "tmp", "var")
@@ -41,13 +44,24 @@ KEPT_IN_ETC = {
 OPAQUE_IN_USR = ("usr/lib/sysctl.d", "usr/local/lib/sysctl.d", "usr/local/sbin")
 
 
-def build(image: Path, public_key: str, nic_queue: bool, machine: Path = Path("/")) -> None:
-    """Make the image at `image` (a new directory on a tmpfs); the same one serves all hosts."""
+def build(
+    image: Path,
+    public_key: str,
+    nic_queue: bool,
+    machine: Path = Path("/"),
+    exporter: bool = False,
+) -> None:
+    """Make the image at `image` (a new directory on a tmpfs); the same one serves all hosts.
+
+    `exporter`: init starts Prometheus' node_exporter.
+    """
     shutil.copytree(FILES, image)
     _give_to_root(image)
     for name in (*EMPTY, *OPAQUE_IN_USR):
         _opaque(image / name)
     _fill(image, public_key, nic_queue)
+    if exporter:
+        _add_exporter(image)
     _hide(machine, image, PROGRAMS | {"etc"})
     _opaque(image / "etc")
     for name in KEPT_IN_ETC:
@@ -64,6 +78,12 @@ def _fill(image: Path, public_key: str, nic_queue: bool) -> None:
     (image / "etc/shadow").chmod(0o600)
     if nic_queue:
         (image / "etc/lab-nic-queue").touch()
+
+
+def _add_exporter(image: Path) -> None:
+    (image / TEXTFILES[1:]).mkdir(parents=True)
+    with (image / "etc/inittab").open("a") as inittab:
+        inittab.write(EXPORTER)
 
 
 def _give_to_root(image: Path) -> None:

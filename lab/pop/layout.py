@@ -13,6 +13,11 @@ LOAD_BALANCER = "10.77.0.3"
 CLIENT = "10.77.0.4"
 BMC = "10.77.0.5"
 FIRST_PORT = 80  # of the load balancer, for the first PoP
+PROMETHEUS = "127.0.0.1:9090"  # where the controller is
+ALERTMANAGER = "127.0.0.1:9093"
+EXPORTER_PORT = 9100  # on each host
+# As Debian's node_exporter has it; the same in image/usr/local/lib/lab/run_exporter.
+TEXTFILES = "/var/lib/prometheus/node-exporter"
 MAX_HOSTS = 1000
 MAX_POPS = 9
 PERSONALITIES = ("dell", "hpe", "lenovo", "ami")  # of lab.bmc

@@ -26,6 +26,7 @@ from .layout import (
     sites,
 )
 from .load_balancer import Balancer
+from .monitoring import Monitoring
 
 # busybox init takes SIGUSR2 for "power off", SIGTERM for "reboot"; process 1 of a PID namespace
 # dies of SIGKILL at once.
@@ -76,12 +77,19 @@ class PoP:
     bmcs: Bmcs
 
     def __init__(
-        self, layout: Layout, hosts: int, pops: int, post_seconds: float, drops: bool
+        self,
+        layout: Layout,
+        hosts: int,
+        pops: int,
+        post_seconds: float,
+        drops: bool,
+        prometheus: bool = False,
     ) -> None:
         self.layout = layout
         self.sites = sites(addresses(hosts), pops)
         self.hosts = {item.name: Host(item) for item in addresses(hosts)}
         self.post_seconds = post_seconds
+        self.prometheus = prometheus
         self.load = False
         self.surge = 1
         self.namespaces: dict[str, int] = {}  # of what is at the other end of each port
@@ -92,6 +100,7 @@ class PoP:
         self.drops = Drops(layout.disks, drops)
         self.balancer: Balancer | None = None
         self.client: subprocess.Popen[bytes] | None = None
+        self.monitoring: Monitoring | None = None
 
     def bring_up(self, nic_queue: bool) -> None:
         """All of it, until it answers; LabError or OSError says what did not work."""
@@ -104,11 +113,16 @@ class PoP:
         with network.inside(self.namespaces["controller"]):
             readiness.wait_for_ssh(self.addresses)
         self.balancer = Balancer(self.namespaces["balancer"], self.sites, self.layout)
+        if self.prometheus:
+            controller = self.namespaces["controller"]
+            self.monitoring = Monitoring(controller, self.addresses, self.layout)
         client = self.namespaces["client"]
         self.client = services.start_client(client, len(self.hosts), len(self.sites), self.layout)
         self.bmcs.wait_until_ready()
         readiness.wait_for_servers(self.balancer)
         readiness.wait_for_client(self.layout.client)
+        if self.monitoring:
+            self.monitoring.wait_until_ready()
 
     @property
     def addresses(self) -> list[Address]:
@@ -134,6 +148,7 @@ class PoP:
             "load_balancer": self.balancer is not None and self.balancer.is_running(),
             "client": client,
             "bmcs": not self.bmcs.has_ended,
+            "monitoring": self.monitoring.describe() if self.monitoring else {},
             "drops_by_snoop_mode": self.drops.possible,
             "faults": {name: sorted(getattr(self, name)) for name in FAULTS},
         }
@@ -229,6 +244,10 @@ class PoP:
         """See `faults.kill`."""
         return processes.kill(self._running(host), program)
 
+    def boots_told(self) -> float:
+        """How many hosts tell Prometheus their boots."""
+        return self.monitoring.total("edgetune_boot_info") if self.monitoring else 0.0
+
     def ended(self, pid: int, status: int) -> None:
         """A process of the supervisor ended: a host that asked for a reboot boots again."""
         for item in self.hosts.values():
@@ -299,12 +318,13 @@ class PoP:
     def _make_disks(self, nic_queue: bool) -> None:
         disks = self.layout.disks
         host.make_key(self.layout.key, "edgetune-lab")
-        image.build(disks / "image", self.layout.key.with_suffix(".pub").read_text(), nic_queue)
+        public_key = self.layout.key.with_suffix(".pub").read_text()
+        image.build(disks / "image", public_key, nic_queue, exporter=self.prometheus)
         keys = {item.name: host.prepare_disk(disks / item.name, item) for item in self.addresses}
         files.write_known_hosts(self.layout, self.addresses, keys)
-        files.write_inventory(self.layout, self.sites)
+        files.write_inventory(self.layout, self.sites, self.prometheus)
         files.write_campaign(self.layout, len(self.sites))
-        files.write_configuration(self.layout, self.post_seconds)
+        files.write_configuration(self.layout, self.post_seconds, self.prometheus)
 
     def _join_others(self) -> None:
         macs = {ip: f"02:77:00:01:00:{number:02x}" for ip, number in OTHERS.values()}

@@ -25,26 +25,37 @@ PACKAGES = {
     "setpriv": "util-linux",
     "python3": "python3",
 }
+# Of a lab with Prometheus alone.
+MONITORING = {
+    "prometheus": "prometheus",
+    "promtool": "prometheus",
+    "prometheus-node-exporter": "prometheus-node-exporter",
+    "prometheus-alertmanager": "prometheus-alertmanager",
+}
 NGINX_ECHO = Path("/usr/lib/nginx/modules/ngx_http_echo_module.so")
 PROBE = ("unshare", "--mount", "--net", "--uts", "--ipc", "--pid", "--time", "--fork", "true")
 
 
-def missing_packages() -> list[str]:
-    """Debian packages to install before a lab can run, without doubles, sorted."""
-    found = {command: shutil.which(command, path=SYSTEM_PATH) for command in PACKAGES}
-    packages = {PACKAGES[command] for command, path in found.items() if path is None}
+def missing_packages(prometheus: bool = False) -> list[str]:
+    """Debian packages to install before a lab can run, one with `prometheus` or without; sorted."""
+    needed = {**PACKAGES, **(MONITORING if prometheus else {})}
+    found = {command: shutil.which(command, path=SYSTEM_PATH) for command in needed}
+    packages = {needed[command] for command, path in found.items() if path is None}
     if not NGINX_ECHO.exists():
         packages.add("libnginx-mod-http-echo" if found["nginx"] else "nginx-light")
     return sorted(packages)
 
 
-def missing_requirements() -> list[str]:
-    """Reasons and Debian packages that keep the namespaced lab from running here; [] is good."""
+def missing_requirements(prometheus: bool = False) -> list[str]:
+    """Reasons and Debian packages that keep the namespaced lab from running here; [] is good.
+
+    `prometheus`: those for a lab with Prometheus.
+    """
     if not sys.platform.startswith("linux"):
         return ["Linux"]
     if os.geteuid() != 0:
-        return ["root", *missing_packages()]
-    return missing_packages() or _missing_rights()
+        return ["root", *missing_packages(prometheus)]
+    return missing_packages(prometheus) or _missing_rights()
 
 
 def has_nic_queue() -> bool:

@@ -24,15 +24,17 @@ from .pop import PoP
 REQUEST_SECONDS = 10.0
 # Methods of the PoP that a request may name, with the arguments in the rest of it.
 VERBS = {
-    *("set_load", "power", "kill", "fill_disk", "keep_busy"),
+    *("set_load", "power", "kill", "fill_disk", "keep_busy", "boots_told"),
     *("set_link", "slow_link", "balancer_fault", "balancer_state", "bmc_fault"),
 }
+# Of the options, those that the PoP is made of, in its order.
+PARTS = ("hosts", "pops", "post_seconds", "drops", "prometheus")
 
 
 def main() -> None:
-    """Argument: JSON with home, hosts, pops, load, post_seconds, nic_queue, drops and descriptors:
-    lock, machine (the machine's network namespace, of which only settings are read), and, unless
-    the lab is to outlive its starter, starter (see `lab.lifeline`).
+    """Argument: JSON with home, PARTS, load, nic_queue and descriptors: lock, machine (the
+    machine's network namespace, of which only settings are read), and, unless the lab is to outlive
+    its starter, starter (see `lab.lifeline`).
     """
     options = json.loads(sys.argv[1])
     if os.getpid() != 1:
@@ -67,7 +69,7 @@ class Supervisor:
         kernel.mount("proc", "/proc", "proc")
         kernel.mount("disks", layout.disks, "tmpfs", data="mode=755")
         _copy_settings(options["machine"], layout)
-        wanted = (options[name] for name in ("hosts", "pops", "post_seconds", "drops"))
+        wanted = (options[name] for name in PARTS)
         self.pop = PoP(layout, *wanted)
         self.pop.bring_up(options["nic_queue"])
         self.pop.set_load(options["load"])

@@ -13,6 +13,7 @@ from edgetune.errors import InputError, UnconfiguredError
 from edgetune.fields import Fields
 from edgetune.freezes import Event, Freeze, open_from, read_event, read_freeze
 from edgetune.options import option, options_of, read_options
+from edgetune.vocabulary.grammar import DIRECTORY
 
 FILE = f"/opt/stackstorm/configs/{PACK}.yaml"
 # Any will do; that of today would refuse tomorrow what it took today, where clocks are changed.
@@ -174,6 +175,13 @@ class Config:
     )
     sample_retention: float = option(
         "How long samples of hosts are kept.", 14 * DAY, is_time=True, least=60
+    )
+    textfile_directory: str = option(
+        "Directory on the hosts from which Prometheus' node_exporter reads text files, such as "
+        "/var/lib/prometheus/node-exporter; write_textfiles has the agents keep edgetune.prom "
+        "there. Empty for no such file.",
+        "",
+        pattern=f"({DIRECTORY})?",
     )
     freezes: tuple[Freeze, ...] = option(
         "Windows of each week in which no rollout and no batch begins: days (mon to sun, all "

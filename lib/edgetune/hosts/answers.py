@@ -152,6 +152,7 @@ _RESULTS: Mapping[str, Mapping[str, Reader[object]]] = {
         "nothing_to_restore": flag,
     },
     "reboot": {"rebooting": flag},
+    "textfile": {"missing": remark},
     "sample": {
         "uptime": amount,
         "counters": mapping(_READING, maybe(amount), 64),

@@ -5,6 +5,8 @@ import re
 from typing import Callable, Dict, Mapping, Union
 
 LINE = r"[ -~\t]{1,1000}"
+DIRECTORY = r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._-]{1,100}){1,20}"
+"""An absolute path without links upwards."""
 
 
 class Wrong(ValueError):

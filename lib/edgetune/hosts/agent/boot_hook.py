@@ -11,6 +11,7 @@ from edgetune.hosts.agent.files import Directories
 from edgetune.hosts.agent.host import AGENT, RESERVE, Host
 from edgetune.hosts.agent.journal import UNSETTLED, Entry, Journal, Journals
 from edgetune.hosts.agent.kinds import HANDLERS
+from edgetune.hosts.agent.textfile import Textfile
 from edgetune.vocabulary.places import INIT_SCRIPT, STATE, UNIT, UNIT_LINK
 
 # There while the rest of a boot is still to be set.
@@ -55,25 +56,29 @@ class BootHook:
         self._host = host
         self._directories = Directories(host)
 
-    def sync(self) -> None:
-        """Be there when a journal needs it, and be gone without a trace when none does.
+    def sync(self) -> str:
+        """Be there when a journal or the text file needs it, and be gone without a trace else.
 
-        Our copy on disk stays with the last journal: a person can take a tuning back with it.
+        Our copy on disk stays with the last journal: a person can take a tuning back with it. The
+        text file is written, too; why it is not there comes back, "" when it is or need not be.
         """
         journals, damaged = Journals(self._host).all(), Journals(self._host).damaged()
+        textfile = Textfile(self._host)
+        telling = bool(textfile.directory)
         standing = bool(journals or damaged)
         if not standing:
             self._host.remove(RESERVE)
-        if damaged or any(map(_has_work, journals)):
+        if telling or damaged or any(map(_has_work, journals)):
             self.install()
         else:
             for name in (UNIT_LINK, UNIT, INIT_SCRIPT):
                 self._host.remove(name)
-        if standing:
+        if standing or telling:
             self._stay()
         else:
             self._host.remove(AGENT)
         self._directories.prune()
+        return textfile.write([*(journal.tuning for journal in journals), *damaged])
 
     def install(self) -> None:
         """Be there at the next boot, if this host's init is one that we know."""

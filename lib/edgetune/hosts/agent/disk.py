@@ -4,6 +4,9 @@
 A path is walked one component at a time. Each directory on the way has to be one in which nobody
 but root can make or rename an entry, so nobody else decides what a name in it means. A symbolic
 link in such a directory is root's own (``/bin -> usr/bin``) and is followed below the host's root.
+
+One directory is not root's alone: that of node_exporter's text files. It is opened ``shared``. From
+the first directory on that others can change, no link is followed.
 """
 
 import contextlib
@@ -131,12 +134,13 @@ class Directory:
 
 
 @contextlib.contextmanager
-def opened(root: str, path: str) -> Iterator[Directory]:
+def opened(root: str, path: str, shared: bool = False) -> Iterator[Directory]:
     """The directory ``path`` of the host below ``root``; PermissionError if others can change it.
 
+    ``shared``: others may; PermissionError if a link of theirs could lead elsewhere.
     FileNotFoundError and NotADirectoryError as they come.
     """
-    walk = _Walk(root)
+    walk = _Walk(root, shared)
     try:
         walk.go(path)
         yield Directory(walk.descriptor, path)
@@ -147,15 +151,17 @@ def opened(root: str, path: str) -> Iterator[Directory]:
 class _Walk:
     """The way down from the host's root, with the directory that was reached open."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, shared: bool) -> None:
         self._root = root
+        self._may_share = shared
+        self._is_shared = False
         self._names: List[str] = []
         self.descriptor = os.open(root, DIRECTORY)
 
     def go(self, path: str) -> None:
-        """To a path, each directory on the way seen to be root's alone."""
+        """To a path, each directory on the way seen to be root's alone, or without links."""
         ahead, links = path.split("/"), 0
-        _refuse_shared(self.descriptor, "/")
+        self._look("/")
         while ahead:
             name = ahead.pop(0)
             target = self._target(name)
@@ -176,7 +182,7 @@ class _Walk:
         status = os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
         if not stat.S_ISLNK(status.st_mode):
             return None
-        if status.st_uid not in (0, os.geteuid()):
+        if self._is_shared or status.st_uid not in (0, os.geteuid()):
             raise _shared("/" + "/".join([*self._names, name]), status)
         return os.readlink(name, dir_fd=self.descriptor)
 
@@ -185,7 +191,15 @@ class _Walk:
             return
         names = self._names[:-1] if name == ".." else [*self._names, name]
         self._move(os.open(name, DIRECTORY, dir_fd=self.descriptor), names)
-        _refuse_shared(self.descriptor, "/" + "/".join(names))
+        self._look("/" + "/".join(names))
+
+    def _look(self, path: str) -> None:
+        try:
+            _refuse_shared(self.descriptor, path)
+        except PermissionError:
+            if not self._may_share:
+                raise
+            self._is_shared = True
 
     def _move(self, descriptor: int, names: List[str]) -> None:
         os.close(self.descriptor)

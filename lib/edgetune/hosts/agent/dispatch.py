@@ -20,6 +20,7 @@ VERBS = (
     "reboot",
     "sample",
     "diagnose",
+    "textfile",
 )
 
 
