@@ -27,6 +27,7 @@ class Chosen:
     step: int = option("How often.", 60, is_time=True, least=1)
     span: float = option("How long.", 3600, is_time=True, multiples={"step": 2}, most=86400)
     pairs: tuple[int, ...] = option("Each of.", (), item=lambda each: each.whole("x"))
+    one: int = option("Of one.", 7, item=lambda only: only.whole("x", 7))
 
 
 def read(**given: Any) -> Chosen:
@@ -38,8 +39,9 @@ def test_what_is_not_given_has_its_default() -> None:
 
 
 def test_what_is_given_is_of_the_type_of_its_field() -> None:
-    made = read(names=["a"], step="2m", span="1d", share=1, pairs=[{"x": 1}, {"x": 2}])
-    assert made == Chosen(Path("/x"), ("a",), 1, 120, 86400, (1, 2))
+    given = {"names": ["a"], "step": "2m", "span": "1d", "share": 1}
+    made = read(**given, pairs=[{"x": 1}, {"x": 2}], one={"x": 3})
+    assert made == Chosen(Path("/x"), ("a",), 1, 120, 86400, (1, 2), 3)
     assert type(made.step) is int
 
 
@@ -58,6 +60,7 @@ def test_what_is_given_is_of_the_type_of_its_field() -> None:
         ({"names": "a"}, "file: names: must be a list, not text"),
         ({"pairs": {"x": 1}}, "file: pairs: must be a list, not a mapping"),
         ({"pairs": [{"x": 1}, 2]}, "file: pairs[1]: must be a mapping, not a number"),
+        ({"one": [{"x": 1}]}, "file: one: must be a mapping, not a list"),
         ({"pairs": [{"x": "1"}]}, "file: pairs[0].x: must be a number, not text"),
     ],
 )

@@ -47,11 +47,11 @@ def metadata(root: Path) -> dict[str, str]:
 
 def _parameter(option: Option) -> dict[str, Any]:
     """Of an action. StackStorm's client knows types of one word, so a duration is a text."""
-    if option.type.startswith("tuple"):
+    if option.is_list:
         typed: dict[str, Any] = {"type": "array"}
         limits: dict[str, Any] = {"items": {"type": "object" if option.item else "string"}}
-    elif option.is_time:
-        typed, limits = {"type": "string"}, {}
+    elif option.item or option.is_time:
+        typed, limits = {"type": "object" if option.item else "string"}, {}
     else:
         typed = {"type": _TYPES.get(option.type, "string")}
         limits = {"minimum": option.least, "maximum": option.most}
@@ -89,7 +89,7 @@ def _entry(option: Option, schema: dict[str, Any], indent: int) -> str:
     """Its YAML, in which each line of text is in quotes."""
     lines = [f"{option.name}:"]
     for key, value in schema.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value:
             lines += [f"  {key}:", *(f"    {own}: {_scalar(v)}" for own, v in value.items())]
         elif key == "anyOf":
             lines += [f"  {key}:", *(f"    - type: {each['type']}" for each in value)]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgetune import PACK
+from edgetune.alertmanager import Alertmanager, read_alertmanager
 from edgetune.durations import DAY, duration
 from edgetune.errors import InputError, UnconfiguredError
 from edgetune.fields import Fields
@@ -195,6 +196,13 @@ class Config:
         (),
         item=read_event,
     )
+    alertmanager: Alertmanager = option(
+        "Where alerts of hosts are silenced that edgetune takes out of service: url, matchers, "
+        "bound (30m unless given) and credentials, as docs/how-to/silences.md explains; nowhere "
+        "unless given.",
+        Alertmanager(),
+        item=read_alertmanager,
+    )
     report_dir: str = option(
         "Directory that report_rollout writes its pages to, an absolute path on every action "
         "runner; empty for no reports.",
@@ -235,6 +243,11 @@ def read_config(data: Mapping[str, object]) -> Config:
     if config.claim_ttl <= config.owner_timeout:
         raise fields.wrong(
             "claim_ttl", f"must be longer than owner_timeout, {duration(config.owner_timeout)}"
+        )
+    if config.alertmanager.url and config.alertmanager.bound <= config.owner_timeout:
+        raise fields.wrong(
+            "alertmanager.bound",
+            f"must be longer than owner_timeout, {duration(config.owner_timeout)}",
         )
     if open_from(config.freezes, _SOME_WEEK) is None:
         raise fields.wrong("freezes", "leave no minute of the week in which a rollout may begin")

@@ -71,7 +71,7 @@ def read_secret(file: str, field: str) -> str | None:
     """What the file of a field of the configuration holds, or None where that is empty."""
     try:
         return Path(file).read_text(encoding="utf-8").strip() if file else None
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise InputError("configuration", field, f"cannot be read: {error}") from None
 
 

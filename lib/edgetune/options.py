@@ -27,7 +27,7 @@ class Option:
 
     ``means`` are sentences. ``least`` and ``most`` are inclusive, in seconds where it ``is_time``;
     it is also at least the sum of such ``multiples`` of other options. ``pattern`` fits the whole
-    of a text. ``item`` reads each mapping of a list of mappings.
+    of a text. ``item`` reads each mapping of a list of mappings, or the only one.
     """
 
     name: str
@@ -42,10 +42,17 @@ class Option:
     item: Callable[[Fields], Any] | None = None
 
     @property
+    def is_list(self) -> bool:
+        """Whether it has any number of values; else it has one."""
+        return self.type.startswith("tuple")
+
+    @property
     def written(self) -> Any:
         """Its default as YAML has it."""
         if isinstance(self.default, tuple):
             return list(self.default)
+        if self.item:
+            return {}
         return duration(self.default) if self.is_time else self.default
 
     @property
@@ -81,9 +88,11 @@ class Option:
             if self.type == "int" and value != int(value):
                 raise given.wrong(self.name, f"must be whole seconds, not {self.shown(value)}")
             return int(value) if self.type == "int" else value
-        if self.item:
+        if self.item and self.is_list:
             return tuple(self.item(each) for each in given.each(self.name, **default))
-        if self.type.startswith("tuple"):
+        if self.item:
+            return self.item(given.inside(self.name, {}))
+        if self.is_list:
             texts = given.texts(self.name, **default)
             return tuple(Path(text) for text in texts) if "Path" in self.type else texts
         if self.type == "bool":

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from bench._mutation import MutationError, copy_checkout
 from tests.mutants.agent import AGENT
+from tests.mutants.alerting import ALERTING
 from tests.mutants.judge import JUDGE
 from tests.mutants.mutation import Mutation
 from tests.mutants.options import OPTIONS
@@ -35,6 +36,7 @@ MUTATIONS: Mapping[str, Sequence[Mutation]] = {
     "traffic": TRAFFIC,
     "judge": JUDGE,
     "agent": AGENT,
+    "alerting": ALERTING,
     "options": OPTIONS,
 }
 SECONDS = 900.0  # a mutant that makes its tests hang is killed by that, too

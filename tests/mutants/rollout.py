@@ -342,6 +342,7 @@ TRAFFIC = mutations_of(
         "a drain is written down after it",
         "steps/drain_hosts.py",
         '    opened.move(work, names, "draining")\n'
+        "    keep_silenced(opened, work)\n"
         "    for each in opened.hosts(names):\n"
         "        if not servers[each.server].withdrawn:\n"
         "            opened.lease.permit()\n"

@@ -84,6 +84,16 @@ class Wait:
     paused: bool = False
 
 
+@dataclass(frozen=True)
+class Silence:
+    """Hosts whose alerts may be silenced in Alertmanager, which was last asked ``at`` (epoch
+    seconds; 0 before it has answered). ``problem`` says why they are not as they should be."""
+
+    hosts: list[str] = field(default_factory=list)
+    at: float = 0.0
+    problem: str = ""
+
+
 @dataclass
 class Batch:
     """Hosts that take the same way together; ``batch_type`` is change, sham or restore.
@@ -91,6 +101,7 @@ class Batch:
     ``checked`` says that they were held against the hard limits once they served again.
     ``passing`` are the servers whose check passed when hosts were last told to say "not ready".
     ``clock`` was read when it was last written. ``wait`` is there while it may not begin.
+    ``silence`` is there once Alertmanager was asked for something.
     """
 
     rollout: str
@@ -102,6 +113,7 @@ class Batch:
     passing: list[str] = field(default_factory=list)
     clock: Reading | None = None
     wait: Wait | None = None
+    silence: Silence | None = None
 
     def at(self, *steps: str) -> list[str]:
         """Names of the hosts that stand at one of these steps."""

@@ -17,6 +17,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Callable, NamedTuple, Protocol
 
@@ -32,6 +33,11 @@ FRESH = 3600.0
 _KEY = "edgetune:nodes"
 _DIGITS = 16
 _SECRETS = (
+    "alertmanager.bearer_token_file",
+    "alertmanager.ca_file",
+    "alertmanager.certificate_file",
+    "alertmanager.key_file",
+    "alertmanager.password_file",
     "bmc_ca_file",
     "bmc_credentials_file",
     "coordination_password_file",
@@ -136,8 +142,9 @@ def this_node(config: Config) -> Node:
         "ssh_known_hosts": _of_file(config.ssh_known_hosts),
     }
     for name in _SECRETS:
-        if getattr(config, name):
-            holds[name] = _of_file(Path(getattr(config, name)), key=config.ssh_key_file)
+        file = attrgetter(name)(config)
+        if file:
+            holds[name] = _of_file(Path(file), key=config.ssh_key_file)
     for name in ("tunings", "metrics", "campaigns"):
         for folder in getattr(config, name):
             holds[f"{name} {folder}"] = _of_folder(folder, lambda file: file.suffix == ".yaml")

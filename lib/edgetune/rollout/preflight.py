@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Callable
 
+from edgetune.alerting.silences import keep_silences
 from edgetune.documents.head import ENDED
 from edgetune.documents.plan import Proof
 from edgetune.durations import duration
@@ -28,6 +29,7 @@ from edgetune.rollout.identity import prove_machines
 from edgetune.rollout.in_service import state_of
 from edgetune.rollout.kill_switch import stopped_by
 from edgetune.rollout.pause import why_paused
+from edgetune.rollout.silencing import shared_matchers
 from edgetune.sanitize import command, one_line
 from edgetune.traffic import Server
 
@@ -228,6 +230,18 @@ def check_clocks(subject: Subject) -> Iterable[Finding]:
         yield Finding(what, "mend its clock", name, refuses=False)
 
 
+def check_alerts(subject: Subject) -> Iterable[Finding]:
+    """Alertmanager answers, if there is one, and a silence of one host silences no other."""
+    settings = subject.context.config.alertmanager
+    if not settings.url:
+        return
+    problem = shared_matchers(subject.context, subject.pop, subject.hosts)
+    problem = problem or keep_silences(settings, "none", [])
+    if problem:
+        what = f"alerts of drained hosts would not be silenced: {problem}"
+        yield Finding(what, "mend that, or alertmanager: in the configuration", refuses=False)
+
+
 def _apart(told: float, started: float, ended: float) -> float:
     """By how many seconds a clock is surely ahead (behind: negative); 0 if it need not be."""
     ahead, behind = told - ended, started - told
@@ -256,6 +270,7 @@ PLAN_CHECKS: Sequence[Check] = (
     check_disks,
     check_health,
     check_clocks,
+    check_alerts,
 )
 
 

@@ -13,6 +13,7 @@ from edgetune.report.phases import phases
 from edgetune.rollout.lease import Rollout
 from edgetune.rollout.progress import out_of_service
 from edgetune.rollout.record import Record
+from edgetune.rollout.silencing import silence_text
 from edgetune.rollout.soak import Soak
 from edgetune.sanitize import shortened
 
@@ -108,7 +109,8 @@ class Present:
             return f"{name} waits for {span(self._now - wait.since)}{why}"
         out = len(out_of_service(self.batches))
         told = f"{name}, {out} host{'' if out == 1 else 's'} out"
-        return f"{told}: {_steps(batch)}" if in_full else told
+        silent = silence_text(batch)
+        return "; ".join(filter(None, [f"{told}: {_steps(batch)}", silent])) if in_full else told
 
     @property
     def _next_look(self) -> str:

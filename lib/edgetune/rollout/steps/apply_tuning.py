@@ -18,10 +18,10 @@ from edgetune.rollout.change import (
 from edgetune.rollout.context import Context
 from edgetune.rollout.drain import keep_out
 from edgetune.rollout.hosts import ask_hosts
-from edgetune.rollout.lease import open_rollout
 from edgetune.rollout.order import after_change
 from edgetune.rollout.record import Record
 from edgetune.rollout.reverts import APPLY_TIMEOUT, can_cut_off, confirm_window, expect_revert
+from edgetune.rollout.silencing import open_batch
 
 # What an agent answers that changed nothing, or has proven that all is as before.
 _UNTOUCHED = ("refused", "bad_request", "undone")
@@ -39,8 +39,7 @@ def apply_tuning(context: Context, rollout: str, epoch: int, batch: int) -> Appl
 
     A host that is not as the plan saw it refuses. Repeated, it changes nothing.
     """
-    opened = open_rollout(context, rollout, epoch)
-    work = opened.batch(batch)
+    opened, work = open_batch(context, rollout, epoch, batch)
     names = work.at("drained", "changing")
     keep_out(opened, work, names)
     tuned, others = by_agent(opened, names)

@@ -11,11 +11,12 @@ from edgetune.documents.batch import Batch
 from edgetune.rollout.context import Context
 from edgetune.rollout.drain import DrainResult, drain_report, known_servers
 from edgetune.rollout.in_service import ADMITTED, leaving, put_back
-from edgetune.rollout.lease import Rollout, open_rollout
+from edgetune.rollout.lease import Rollout
 from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.readiness import own_sessions, proven_by_effect, set_ready
 from edgetune.rollout.recognition import recognised
 from edgetune.rollout.reverts import waits_for_revert
+from edgetune.rollout.silencing import keep_silenced, open_batch
 from edgetune.traffic import DrainDriver, Server
 
 _LEAVING = "may still get requests after its drain deadline"
@@ -31,8 +32,7 @@ def check_drained(context: Context, rollout: str, epoch: int, batch: int) -> Dra
     the plan's ``drop_sessions`` an overdue host goes on with its sessions. In a rollback an overdue
     host is quarantined: it stays drained.
     """
-    opened = open_rollout(context, rollout, epoch)
-    work = opened.batch(batch)
+    opened, work = open_batch(context, rollout, epoch, batch)
     draining = work.at("draining")
     if draining:
         driver = context.load_balancer(opened.pop)
@@ -44,6 +44,8 @@ def check_drained(context: Context, rollout: str, epoch: int, batch: int) -> Dra
         ]
         _take_out(opened, work, driver, proven_by_effect(opened, work, driver, empty))
         opened.save_batch(work)
+        # Some may be back in service.
+        keep_silenced(opened, work)
     return drain_report(opened, work, "drained")
 
 

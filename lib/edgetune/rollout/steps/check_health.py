@@ -8,11 +8,11 @@ from edgetune.judge.limits import beyond_limits
 from edgetune.report.text import listed
 from edgetune.rollout.baseline import usual_health
 from edgetune.rollout.context import Context
-from edgetune.rollout.lease import open_rollout
 from edgetune.rollout.pause_after import waits_for_a_person
 from edgetune.rollout.record import Record
 from edgetune.rollout.results import BatchResult
 from edgetune.rollout.sampling import sample_pop
+from edgetune.rollout.silencing import open_batch
 
 _DONE = {"change": "changed", "sham": "rebooted", "restore": "as before"}
 
@@ -30,8 +30,7 @@ def check_health(context: Context, rollout: str, epoch: int, batch: int) -> Heal
 
     ``remaining`` counts hosts for which a rollback had no room yet: the batch is to be taken again.
     """
-    opened = open_rollout(context, rollout, epoch)
-    work = opened.batch(batch)
+    opened, work = open_batch(context, rollout, epoch, batch)
     remaining = len(work.at("planned"))
     now = {sample.host: sample.gauges for sample in sample_pop(context, opened.pop)}
     if context.remembers(opened.pop):

@@ -13,19 +13,19 @@ from edgetune.report.text import evidence_text
 from edgetune.rollout.bios import settled
 from edgetune.rollout.context import Context
 from edgetune.rollout.hosts import ask_bmcs
-from edgetune.rollout.lease import Rollout, open_rollout
+from edgetune.rollout.lease import Rollout
 from edgetune.rollout.order import after_boot, retry_after
 from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.record import Record
 from edgetune.rollout.restart import LOOK, TIMEOUT, asked_for, is_back, restart, turn_on
 from edgetune.rollout.results import WaitingResult
 from edgetune.rollout.reverts import waits_for_revert
+from edgetune.rollout.silencing import open_batch
 
 
 def check_rebooted(context: Context, rollout: str, epoch: int, batch: int) -> WaitingResult:
     """Who is back under another boot_id, with the right BIOS; who is awaited, who is overdue."""
-    opened = open_rollout(context, rollout, epoch)
-    work = opened.batch(batch)
+    opened, work = open_batch(context, rollout, epoch, batch)
     awaited = work.at("rebooting", "coming_back")
     answers = context.fleet.ask(opened.hosts(awaited), "facts", lambda host: {}, TIMEOUT)
     back = [name for name in awaited if is_back(work, answers[name])]

@@ -27,6 +27,7 @@ from edgetune.rollout.preflight import (
     Check,
     Finding,
     Subject,
+    check_alerts,
     check_claim,
     check_clocks,
     check_disks,
@@ -94,6 +95,8 @@ def _checks(subject: Subject, tuning: Tuning | None) -> Iterable[_Named]:
     yield _Named("disks", "/etc and /var/lib can be written", check_disks)
     yield _Named("health", f"{subject.pop.health} is answered well", check_health)
     yield _Named("clocks", f"within {duration(CLOCKS_APART)} of ours", check_clocks)
+    if subject.context.config.alertmanager.url:
+        yield _Named("alerts", "Alertmanager answers, and matchers tell hosts apart", check_alerts)
     if tuning:
         takes = f"every host takes those of {tuning.name}"
         yield _Named("settings", takes, partial(check_settings, tuning))

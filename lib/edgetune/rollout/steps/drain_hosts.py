@@ -15,13 +15,14 @@ from edgetune.rollout.drain import POLL, DrainResult, drain_report, known_server
 from edgetune.rollout.floor import give_room_back, others_go_on, wait_for_room, with_room
 from edgetune.rollout.freeze import why_frozen
 from edgetune.rollout.in_service import serves, state_of
-from edgetune.rollout.lease import Rollout, open_rollout
+from edgetune.rollout.lease import Rollout
 from edgetune.rollout.order import AT_ONCE, has_live_left, retry_after
 from edgetune.rollout.pause import PLANNED, pause_text, pauses_of, standing_pauses
 from edgetune.rollout.pause_after import pause_as_planned
 from edgetune.rollout.quarantine import LOST, fail_host, take_out_quarantined
 from edgetune.rollout.recognition import without_strangers
 from edgetune.rollout.record import Record
+from edgetune.rollout.silencing import keep_silenced, open_batch
 from edgetune.rollout.steps.check_drained import check_drained
 from edgetune.rollout.surge import surge_of
 from edgetune.sanitize import command, shortened
@@ -59,8 +60,7 @@ def begin_drain(context: Context, rollout: str, epoch: int, batch: int) -> Drain
     of them, or can go on with hosts that are out of service, these go first, and ``check_health``
     tells that the others are left.
     """
-    opened = open_rollout(context, rollout, epoch)
-    work = opened.batch(batch)
+    opened, work = open_batch(context, rollout, epoch, batch)
     names = work.at("planned", "draining")
     held = _held_up(opened, work)
     if held:
@@ -90,6 +90,7 @@ def begin_drain(context: Context, rollout: str, epoch: int, batch: int) -> Drain
     _drain(opened, work, driver, names, servers)
     too_few = give_room_back(opened, driver, work, serving)
     if too_few:
+        keep_silenced(opened, work)
         return _waits(opened, work, _Held(too_few, _until_room(opened)), len(serving))
     return _began(opened, work, f"draining {', '.join(names)}" if names else "nothing to drain")
 
@@ -106,6 +107,7 @@ def _drain(
         host.lb_before = host.lb_before or state_of(servers[opened.pop.host(name).server])
         host.out_at = host.out_at or steady_clock.now()
     opened.move(work, names, "draining")
+    keep_silenced(opened, work)
     for each in opened.hosts(names):
         if not servers[each.server].withdrawn:
             opened.lease.permit()

@@ -8,12 +8,12 @@ from edgetune.rollout.bios import disturbed
 from edgetune.rollout.context import Context
 from edgetune.rollout.drain import keep_out
 from edgetune.rollout.hosts import ask_hosts
-from edgetune.rollout.lease import open_rollout
 from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.record import Record
 from edgetune.rollout.restart import LOOK, TIMEOUT
 from edgetune.rollout.results import BatchResult
 from edgetune.rollout.reverts import expect_revert
+from edgetune.rollout.silencing import open_batch
 
 # A boot is looked at first after this much of what the shortest one took before, which was seen a
 # quarter late at most, and less what a task takes on StackStorm until it looks, in seconds.
@@ -37,8 +37,7 @@ def reboot_hosts(context: Context, rollout: str, epoch: int, batch: int) -> Rebo
     twice, and a step that died before it was sent is sent by the next one. A host that does
     not answer may be going down already: ``check_rebooted`` will tell.
     """
-    opened = open_rollout(context, rollout, epoch)
-    work = opened.batch(batch)
+    opened, work = open_batch(context, rollout, epoch, batch)
     names = [name for name in _to_reboot(work) if work.hosts[name].reboot]
     keep_out(opened, work, names)
     refused = disturbed(opened, work, names)

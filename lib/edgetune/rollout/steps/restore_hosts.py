@@ -24,11 +24,12 @@ from edgetune.rollout.change import (
 from edgetune.rollout.context import Context
 from edgetune.rollout.drain import keep_out
 from edgetune.rollout.hosts import ask_hosts
-from edgetune.rollout.lease import Rollout, open_rollout
+from edgetune.rollout.lease import Rollout
 from edgetune.rollout.order import after_change, retry_after
 from edgetune.rollout.record import Record
 from edgetune.rollout.results import WaitingResult
 from edgetune.rollout.reverts import APPLY_TIMEOUT, waiting_text, waits_for_revert
+from edgetune.rollout.silencing import open_batch
 from edgetune.vocabulary.kinds import KINDS
 
 # Seconds between two looks at hosts that take a change back by themselves.
@@ -46,8 +47,7 @@ def restore_hosts(
 
     With ``live`` only what a host can take back while it serves: the rest of the batch waits.
     """
-    opened = open_rollout(context, rollout, epoch)
-    work = opened.batch(batch)
+    opened, work = open_batch(context, rollout, epoch, batch)
     if live:
         return _restore_live(opened, work)
     names = work.at("drained", "changing")

@@ -23,11 +23,12 @@ from edgetune.rollout.bios_journal import BiosJournal, Change, Entry, load_journ
 from edgetune.rollout.context import Context
 from edgetune.rollout.drain import keep_out
 from edgetune.rollout.hosts import ask_bmcs
-from edgetune.rollout.lease import Rollout, open_rollout
+from edgetune.rollout.lease import Rollout
 from edgetune.rollout.order import after_bios, retry_after
 from edgetune.rollout.quarantine import fail_host
 from edgetune.rollout.record import Record
 from edgetune.rollout.results import WaitingResult
+from edgetune.rollout.silencing import open_batch
 
 # Seconds between two tries with a BMC that is busy.
 _LOOK = (5, 60)
@@ -40,8 +41,7 @@ def set_bios(context: Context, rollout: str, epoch: int, batch: int) -> WaitingR
     in what somebody else left pending, so that fails it. ``waiting`` counts BMCs that cannot do
     it yet: the step is to be called again then.
     """
-    opened = open_rollout(context, rollout, epoch)
-    work = opened.batch(batch)
+    opened, work = open_batch(context, rollout, epoch, batch)
     names = [name for name in work.at("drained") if work.hosts[name].bios != "set"]
     keep_out(opened, work, names)
     for name in names:

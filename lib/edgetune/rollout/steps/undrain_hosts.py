@@ -10,9 +10,10 @@ from edgetune.documents.batch import Batch
 from edgetune.rollout.context import Context
 from edgetune.rollout.drain import POLL
 from edgetune.rollout.in_service import ADMITTED, put_back
-from edgetune.rollout.lease import Rollout, open_rollout
+from edgetune.rollout.lease import Rollout
 from edgetune.rollout.quarantine import fail_host, take_out_quarantined
 from edgetune.rollout.results import BatchResult
+from edgetune.rollout.silencing import keep_silenced, open_batch
 from edgetune.traffic import DrainDriver, Server
 
 # For so long a server is looked at until its absence is believed, in seconds.
@@ -32,8 +33,7 @@ def undrain_hosts(context: Context, rollout: str, epoch: int, batch: int) -> Und
     In a rollback it is the batch's last step in the load balancer: hosts that were quarantined
     on the way are seen out of service.
     """
-    opened = open_rollout(context, rollout, epoch)
-    work = opened.batch(batch)
+    opened, work = open_batch(context, rollout, epoch, batch)
     names = work.at("verified", "undraining")
     drained = [name for name in names if work.hosts[name].lb_before is not None]
     opened.move(work, names, "undraining")
@@ -48,6 +48,7 @@ def undrain_hosts(context: Context, rollout: str, epoch: int, batch: int) -> Und
                 failed.append(name)
     opened.move(work, [n for n in work.at("undraining") if n not in failed], "done")
     take_out_quarantined(opened, work)
+    keep_silenced(opened, work)
     done = [name for name in names if work.hosts[name].step == "done"]
     errors = "; ".join(f"{name}: {work.hosts[name].error}" for name in failed)
     return {

@@ -25,10 +25,11 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.drain import POLL
 from edgetune.rollout.health import sick_services
 from edgetune.rollout.hosts import ask_hosts
-from edgetune.rollout.lease import Rollout, open_rollout
+from edgetune.rollout.lease import Rollout
 from edgetune.rollout.order import after_proof
 from edgetune.rollout.readiness import set_ready
 from edgetune.rollout.record import Record
+from edgetune.rollout.silencing import open_batch
 
 
 class VerifiedResult(ChangeResult):
@@ -44,8 +45,7 @@ def verify_hosts(context: Context, rollout: str, epoch: int, batch: int) -> Veri
     provisional change becomes a kept one. Restored hosts are compared with what the plan saw
     before; what was never ours need only answer. Hosts that served all the while are done.
     """
-    opened = open_rollout(context, rollout, epoch)
-    work = opened.batch(batch)
+    opened, work = open_batch(context, rollout, epoch, batch)
     names = work.at("changed", "rebooted") if work.batch_type != "sham" else work.at("rebooted")
     answers = _proofs(opened, work, names)
     well = [name for name in names if not answers[name].failed]
