@@ -13,7 +13,7 @@ from edgetune.documents.head import Entry, Head, Quarantine, head_key
 from edgetune.rollout.heartbeat import GUARD, Heartbeat
 from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.rollout.steps.pause_pop import pause_pop
-from tests.builders import concluded
+from tests.builders import as_samples, concluded, samples
 from tests.soaking import Soaking
 from tests.world import EmptyWorld
 
@@ -32,10 +32,19 @@ def put(world: EmptyWorld, pop: str, *states: str, stamp: str = STAMP, **more: A
     return rollout
 
 
+class Sampled(Soaking):
+    """It has no samples of the future."""
+
+    def count(self, rates: dict[str, float], start: float, window: int) -> None:
+        taken = samples(rates, start, 600, f"boot {window}", seed=self.seeds[window])
+        past = [row for row in taken if row["time"] < self.now]
+        self.context.samples.add("lab1", as_samples(past))
+
+
 def fleet(folder: Path) -> Soaking:
     """lab1 soaks and was looked at once; ams1 changes hosts, one of which failed; b1 is held;
     c1 was rolled back and left two hosts in quarantine; d1 is complete."""
-    world = Soaking(folder)
+    world = Sampled(folder)
     world.soak(test=3.0, began=200)
     compare_groups(world.context, world.rollout)
     changes = put(world, "ams1", "claimed", "baseline", "changing")

@@ -22,11 +22,20 @@ from tests.builders import ROOT, write_yaml
 
 RULES = ROOT / "deploy" / "prometheus" / "edgetune.rules.yaml"
 _PATIENCE = 60.0
+_VARIABLES = {"$pop": ".*", "$__rate_interval": "30s"}
 
 needs_prometheus = [
     pytest.mark.processes,
     pytest.mark.skipif(not shutil.which("prometheus"), reason="prometheus is not installed"),
 ]
+
+
+def filled(expr: str) -> str:
+    """The query as Grafana sends it, for all PoPs."""
+    for name, value in _VARIABLES.items():
+        expr = expr.replace(name, value)
+    assert "$" not in expr, expr
+    return expr
 
 
 def free_port() -> int:

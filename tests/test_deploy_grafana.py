@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -16,7 +17,7 @@ from edgetune.export.families import FAMILIES
 from lab.serve.metrics import metrics_served
 from tests.builders import ROOT
 from tests.exported import fleet
-from tests.scraped import Scraping, free_port, needs_prometheus, prometheus
+from tests.scraped import Scraping, filled, free_port, needs_prometheus, prometheus
 
 DASHBOARD: dict[str, Any] = json.loads((ROOT / "deploy/grafana/edgetune.json").read_text())
 PANELS: list[dict[str, Any]] = DASHBOARD["panels"]
@@ -25,16 +26,7 @@ QUERIES = [
     for panel in PANELS
     for target in panel["targets"]
 ]
-VARIABLES = {"$pop": ".*", "$__rate_interval": "30s"}
 ENDS = {"summary": ("_sum", "_count")}
-
-
-def filled(expr: str) -> str:
-    """The query as Grafana sends it, for all PoPs."""
-    for name, value in VARIABLES.items():
-        expr = expr.replace(name, value)
-    assert "$" not in expr, expr
-    return expr
 
 
 def test_it_is_one_dashboard_on_any_data_source() -> None:
@@ -76,6 +68,12 @@ def test_queries_name_metrics_that_are_exported_and_only_the_newest_export() -> 
         assert {*re.findall(r"edgetune_\w+", expr)} <= known, expr
         newest = "edgetune:newest_export" in expr
         assert newest or "max(edgetune_export_timestamp_seconds)" in expr, expr
+
+
+def test_the_picture_of_the_docs_shows_each_panel() -> None:
+    """docs/dashboard_picture.py draws it anew."""
+    shown = unescape((ROOT / "docs" / "images" / "dashboard.svg").read_text())
+    assert [own["title"] for own in PANELS if f">{own['title']}<" not in shown] == []
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.pause import Pause, save_pause
 from edgetune.rollout.steps.stop_all import stop_all
+from tests.builders import ROOT
 from tests.exported import STAMP, fleet, put
 from tests.soaking import Soaking
 from tests.world import EmptyWorld, World
@@ -61,6 +62,12 @@ def test_names_follow_the_conventions_of_prometheus() -> None:
         assert family.name.endswith(UNITS.get(family.type, ""))
         assert ("_total" in family.name) == (family.type == "counter")
         assert family.help.endswith(".") and "\n" not in family.help
+
+
+def test_no_action_pays_for_importing_prometheus_client_but_the_export() -> None:
+    at_once = re.compile(r"^(from|import) prometheus_client", re.MULTILINE)
+    files = [*(ROOT / "lib").rglob("*.py"), *(ROOT / "lab").rglob("*.py")]
+    assert [path for path in files if at_once.search(path.read_text())] == []
 
 
 def test_no_label_but_that_of_one_family_has_the_id_of_a_rollout() -> None:
