@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "lib"), str(ROOT)]
 
 from docs.pages.drivers import drivers_page  # noqa: E402
+from docs.pages.exported import exported_page  # noqa: E402
 from docs.pages.facts import facts_page  # noqa: E402
 from docs.pages.kinds import kinds_page  # noqa: E402
 from docs.pages.machines import machines_page  # noqa: E402
@@ -61,6 +62,7 @@ def pages_of(root: Path) -> dict[str, str]:
         "tunings": tunings_page(root),
         "kinds": kinds_page(),
         "metrics": metrics_page(root),
+        "exported-metrics": exported_page(root),
         "facts": facts_page(),
         "bmc-machines": machines_page(),
         "load-balancers": drivers_page(),

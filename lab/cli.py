@@ -170,6 +170,12 @@ def _add_serve_commands(commands: Any) -> None:
         metavar="5s",
         help="let timers of --enable tick and sensors poll at least so often, to watch a lab",
     )
+    serve.add_argument(
+        "--metrics",
+        type=_address,
+        metavar="[ADDRESS:]PORT",
+        help="answer Prometheus there at /metrics, on the loopback unless an address is given",
+    )
     serve.add_argument("--verbose", action="store_true", help="show every trigger and execution")
     serve.set_defaults(command=_serve)
     rule = commands.add_parser("rule", help="list, enable or disable rules of `serve`")
@@ -189,6 +195,14 @@ def _whole_seconds(text: str) -> int:
     if not 1 <= seconds <= DAY or seconds != int(seconds):
         raise argparse.ArgumentTypeError(f"whole seconds from 1s to 1d, not {text}")
     return int(seconds)
+
+
+def _address(text: str) -> Any:
+    serve: Any = import_module("lab.serve")
+    try:
+        return serve.read_address(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -348,7 +362,8 @@ def _serve(options: argparse.Namespace) -> int:
     enter_lab(config)
     try:
         switches = serve.Switches(home(), always)
-        serve.serve(known, config, home(), switches, sys.stdout, options.every, options.verbose)
+        ways = {"every": options.every, "verbose": options.verbose, "metrics": options.metrics}
+        serve.serve(known, config, home(), switches, sys.stdout, **ways)
     except ServedError:
         raise UsageError(f"`edgetune serve` runs already on {home()}", "edgetune status") from None
     return 0

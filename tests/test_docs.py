@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = ROOT / "docs" / "generate.py"
 FOLDERS = (
     *("actions", "aliases", "metrics", "metrics/examples", "policies", "rules", "sensors"),
-    *("triggers", "tunings", "workflows"),
+    *("triggers", "tunings", "workflows", "deploy/prometheus"),
 )
 PAGE_OF = {
     "actions": "actions",
@@ -76,7 +76,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def copy_of_pack(place: Path) -> Path:
     for folder in FOLDERS:
-        (place / folder).mkdir()
+        (place / folder).mkdir(parents=True)
         for path in (ROOT / folder).glob("*.yaml"):
             shutil.copy(path, place / folder)
     shutil.copy(ROOT / "config.schema.yaml", place)

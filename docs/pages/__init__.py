@@ -8,6 +8,7 @@ pack        configuration, actions, rules and chat
 tunings     the catalogue
 kinds       kinds of settings
 metrics     what a rollout can judge, and the sources of samples
+exported    what edgetune exports to Prometheus, and its alerts
 facts       what expressions and ``applies_to`` may use
 entries     what the inventory has for a driver or a metric source
 drivers     load balancers, and their fields in the inventory

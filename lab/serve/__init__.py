@@ -11,6 +11,7 @@ no operators `search`, `td_lt` and `td_gt`; what happens while nobody serves is 
     timers          when an interval or cron timer fires next
     sensors         keeps the process of each sensor running (sensor_process.py is its other end)
     server          triggers in, executions out
+    metrics         /metrics for Prometheus
     log             what is printed of that: all of it, or the news
     command         all of it together, until Ctrl-C
 """
@@ -18,6 +19,7 @@ no operators `search`, `td_lt` and `td_gt`; what happens while nobody serves is 
 from __future__ import annotations
 
 from lab.serve.command import serve
+from lab.serve.metrics import read_address
 from lab.serve.rules import Rule, RuleBook, Switches
 
-__all__ = ["Rule", "RuleBook", "Switches", "serve"]
+__all__ = ["Rule", "RuleBook", "Switches", "read_address", "serve"]

@@ -19,6 +19,7 @@ from lab.runner.inbox import Inbox
 from lab.runner.metadata import Pack
 from lab.runner.story import StoryTeller
 from lab.serve.log import Log, News
+from lab.serve.metrics import Address, metrics_served
 from lab.serve.rules import RuleBook, Switches
 from lab.serve.sensors import SensorKeeper, load_sensors, start
 from lab.serve.server import Server
@@ -36,13 +37,15 @@ def serve(
     stream: TextIO,
     every: float | None = None,
     verbose: bool = False,
+    metrics: Address | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM, which cancels; a second one kills the actions that run.
 
     With `every`, timers of rules that `switches` has on in any case tick, and sensors poll, at
     least once in so many seconds; such a rule is passed over while its last execution runs.
-    `verbose` tells each trigger and execution. Raises MetadataError before anything is started, and
-    ServedError if somebody serves `home`.
+    `verbose` tells each trigger and execution. Prometheus may scrape `/metrics` at `metrics`, a
+    host and a port. Raises MetadataError before anything is started, ServedError if somebody serves
+    `home`, and UsageError if that address is not free.
     """
     book, sensors = RuleBook(pack), load_sensors(pack, every)
     # Beside a StackStorm, orquesta imports plugins that hang a thread that is not the main one.
@@ -53,10 +56,12 @@ def serve(
     keepers = [
         SensorKeeper(sensor, partial(start, sensor, config, home), log.line) for sensor in sensors
     ]
-    with inbox.served(), _signals() as signals:
+    with inbox.served(), metrics_served(config, metrics), _signals() as signals:
         server = Server(engine, book, switches, keepers, inbox, log, _now, every)
         rules = ", ".join(name for name, rule in book.rules.items() if switches.is_on(rule))
         log.line("serving", f"rules that are on: {rules or 'none'}")
+        if metrics:
+            log.line("serving", f"http://{metrics[0]}:{metrics[1]}/metrics")
         if every:
             log.line("serving", f"sensors, and timers of --enable, every {every:g} s")
         try:

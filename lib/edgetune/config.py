@@ -221,6 +221,12 @@ class Config:
         "",
         pattern=r"(/\S+|[A-Za-z0-9._-]+)?",
     )
+    metrics_file: str = option(
+        "Path of the file that export_metrics writes for node_exporter's textfile collector on "
+        "every action runner, absolute and with the ending .prom; empty for none.",
+        "",
+        pattern=r"(/.*\.prom)?",
+    )
 
     @property
     def closed(self) -> tuple[Freeze | Event, ...]:

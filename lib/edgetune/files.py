@@ -2,7 +2,8 @@
 """Reads YAML files strictly and within bounds: texts, decimal numbers, no key twice.
 
 The events of the parser become plain data at once. So no text nests deeper, grows larger by its
-aliases, or says another number than a person reads there.
+aliases, or says another number than a person reads there. ``write_file`` puts a file in the place
+of another.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import os
 import re
 import stat
+import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Callable, NoReturn
@@ -65,6 +67,27 @@ def read_file(path: Path, most: int) -> bytes:
     if len(data) > most:
         raise ValueError(f"{path} has more than {most} bytes")
     return data
+
+
+def write_file(path: Path, content: bytes, option: str) -> None:
+    """Put a file that all may read in the place of an earlier one.
+
+    Whoever reads it meanwhile sees the old one or the new one. InputError names the ``option`` of
+    the configuration that does not permit it.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
+        try:
+            with open(descriptor, "wb") as file:
+                os.fchmod(descriptor, 0o644)
+                file.write(content)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink()
+            raise
+    except OSError as error:
+        raise InputError("configuration", option, f"cannot be written: {error}") from None
 
 
 def load_yaml(path: Path) -> Any:

@@ -58,6 +58,11 @@ class Soak:
         return [*ends, at] if fresh else ends
 
     @property
+    def last_taken(self) -> float | None:
+        """When the newest look was taken, in epoch seconds; None before the first."""
+        return next((look.at for look in self._last), None)
+
+    @property
     def next_end(self) -> float:
         """When the next look is due, or was; the end of the soak where none is left."""
         return next((end for end in self._schedule if end > self._until + _SAME_TIME), self._over)

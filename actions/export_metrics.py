@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from st2common.runners.base_action import Action
+
+from edgetune.action import Result, run_step
+from edgetune.export.export_metrics import export_metrics
+
+
+class ExportMetrics(Action):
+    """Write the state of edgetune for Prometheus."""
+
+    def run(self) -> Result:
+        return run_step(export_metrics, self.config, periodic=True)

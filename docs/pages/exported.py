@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What edgetune exports to Prometheus, and the alerts that rest on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from docs.pages.markdown import code, codes, page, table
+from edgetune.export.families import FAMILIES
+from edgetune.files import load_yaml
+
+RULES = "deploy/prometheus/edgetune.rules.yaml"
+
+
+def exported_page(root: Path) -> str:
+    rows = [(code(own.name), own.type, codes(own.labels), own.help) for own in FAMILIES]
+    return page(
+        "exported-metrics",
+        families=table("metric, type, labels, what it says", rows),
+        alerts=_alerts(root),
+    )
+
+
+def _alerts(root: Path) -> str:
+    rules = [rule for group in load_yaml(root / RULES)["groups"] for rule in group["rules"]]
+    rows = [
+        (
+            code(rule["alert"]),
+            rule["labels"]["severity"],
+            rule["for"],
+            rule["annotations"]["summary"].replace("{{ $labels.pop }}", "POP"),
+            _linked(rule["annotations"]["runbook_url"]),
+        )
+        for rule in rules
+        if "alert" in rule
+    ]
+    return table("alert, severity, after, what it says, what to do", rows)
+
+
+def _linked(url: str) -> str:
+    """A section of the runbook, seen from docs/reference."""
+    return f"[runbook]({url.replace('docs/', '../')})"
