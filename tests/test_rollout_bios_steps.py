@@ -24,7 +24,7 @@ from edgetune.rollout.steps.check_rebooted import check_rebooted
 from edgetune.rollout.steps.drain_hosts import drain_hosts
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.reboot_hosts import reboot_hosts
-from edgetune.rollout.steps.restore_hosts import restore_hosts
+from edgetune.rollout.steps.restore_live import restore_live
 from edgetune.rollout.steps.resume_all import resume_all
 from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.set_bios import set_bios
@@ -678,7 +678,7 @@ def test_a_host_that_is_out_when_the_surge_comes_goes_on(world: BiosWorld) -> No
     # Its way back needs a drain, and nothing of it can be taken back in place.
     back = world.mark("rolling_back")["first_batch"]
     assert world.step(drain_hosts, back)["waiting"] == 1
-    world.step(restore_hosts, back, live=True)
+    world.step(restore_live, back)
     assert world.bmcs.mode(host) == (HOME, None)
 
 

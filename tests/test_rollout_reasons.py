@@ -319,7 +319,8 @@ def test_a_verdict_is_the_reason_of_its_rollback(tmp_path: Path) -> None:
     [
         ("rollout_pop", "plan_rollout", {"pop": "lab1", "tuning": "accept_queue"}),
         ("rollout_pop", "take_over", {"rollout": "ID", "dry_run": False}),
-        ("roll_back_pop", "begin_rollback", {"rollout": "ID"}),
+        ("roll_back_pop", "begin_rollback", {"rollout": "ID", "epoch": 1}),
+        ("roll_back_pop", "take_over_for_rollback", {"rollout": "ID"}),
         ("roll_back_pop", "finish", {"rollout": "ID"}),
         ("advance_rollout", "compare_groups", {"rollout": "ID"}),
         ("recover_rollout", "take_over", {"rollout": "ID"}),

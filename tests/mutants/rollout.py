@@ -162,8 +162,8 @@ STACKSTORM = (
         (
             "a store that is away takes a rollout back",
             "steps/begin_rollback.py",
-            "        if AWAY in reason:\n",
-            "        if False:\n",
+            "    if AWAY in reason:\n",
+            "    if False:\n",
         ),
     ),
     *mutations_of(
