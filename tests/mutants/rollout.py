@@ -31,7 +31,7 @@ WAITS = (
         (
             "a rollout goes on because another one was resumed",
             "pause_after.py",
-            "    return pause if pause and pause.rollout == opened.head.id else None\n",
+            "    return pause if pause and pause.rollout == rollout else None\n",
             "    return pause\n",
         ),
     ),
