@@ -90,6 +90,17 @@ def test_a_dry_run_touches_nothing_and_says_who_is_refused(tmp_path: Path) -> No
     assert world.hosts.changing() == []
 
 
+def test_a_dry_run_names_the_freezes_and_events_of_the_configuration(tmp_path: Path) -> None:
+    release = {"name": "release", "from": "2026-03-06", "to": "2026-03-07", "timezone": "UTC"}
+    weekend = {"name": "weekend", "days": ["sat"], "timezone": "UTC"}
+    world = CampaignWorld(tmp_path, freezes=[weekend], events=[release])
+    lines = run_campaign(world.context, "queue")["text"].splitlines()
+    assert lines[1] == "  every ring: not during release, weekend (configuration)"
+    assert (
+        "every ring" not in run_campaign(CampaignWorld(tmp_path / "open").context, "queue")["text"]
+    )
+
+
 def test_rings_follow_one_another(tmp_path: Path, says: Any) -> None:
     world = canary_done(tmp_path)
     # Its ring is closed first; the next one begins with the step after.
