@@ -21,7 +21,7 @@ import pytest
 from edgetune.documents.baseline import Baseline
 from edgetune.documents.batch import Batch, HostStep
 from edgetune.documents.block import Block, Counted
-from edgetune.documents.head import Entry, Head, Quarantine
+from edgetune.documents.head import Approved, Entry, Head, Quarantine
 from edgetune.documents.look import Effect, Look, Moment, read_look
 from edgetune.documents.plan import Plan
 from edgetune.documents.reading import decoded, encoded
@@ -257,7 +257,14 @@ def test_a_source_that_is_no_address_is_no_link(whole: Material, source: str) ->
     ],
 )
 def test_who_approved_is_told(whole: Material, by: str | None, says: str) -> None:
-    assert says in said(page(replace(whole, head=replace(whole.head, approved_by=by))))
+    approved = None if by is None else Approved(by)
+    assert says in said(page(replace(whole, head=replace(whole.head, approved=approved))))
+
+
+def test_when_and_why_somebody_approved_is_told(whole: Material) -> None:
+    head = replace(whole.head, approved=Approved("ben", 1772712000.0, "we <b>talked</b>"))
+    told = "Approved2026-03-05 12:00:00Z by ben: we <b>talked</b>"
+    assert told in said(page(replace(whole, head=head)))
 
 
 def test_what_was_not_recorded_is_not_taken_for_nothing(whole: Material) -> None:
