@@ -30,7 +30,6 @@ from lab.runner import Engine, Execution, MetadataError, Pack, ParameterError
 from lab.runner.action_process import COMMANDS
 from lab.runner.display import TaskList, errors_of, is_error_alone, text_of
 from lab.runner.ending import (
-    USAGE,
     exit_status,
     help_command,
     next_steps,
@@ -71,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except UsageError as error:
-        return _refuse(str(error), error.next, "--json" in words)
+        return _refuse(str(error), error.next, "--json" in words, error.reason)
     except (MetadataError, ParameterError) as error:
         return _refuse(str(error), "edgetune run", "--json" in words)
     except KeyboardInterrupt:  # before or after what handles signals itself
@@ -89,15 +88,15 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def _refuse(message: str, next: str, as_json: bool) -> int:
+def _refuse(message: str, next: str, as_json: bool, reason: str = "usage") -> int:
     """Say why nothing was run, and what to type."""
     if as_json:
-        print(json.dumps({"error": message, "reason": "usage", "next": next}, indent=2))
+        print(json.dumps({"error": message, "reason": reason, "next": next}, indent=2))
     else:
         screen = Screen(sys.stderr)
         screen.whole(f"edgetune: {message}", BAD)
         _tell({"next": next}, screen)
-    return USAGE
+    return status_for(reason)
 
 
 def _tell(commands: Mapping[str, str], screen: Screen) -> None:

@@ -94,7 +94,7 @@ def effect(ratio: float, metric: str = "listen_drops") -> Effect:
     """What a look found of the intent's metric; its interval is narrow."""
     interval: list[float | None] = [round(ratio * 0.25 / 0.3, 3), round(ratio * 0.4 / 0.3, 3)]
     levels = (3e-3, 3e-3, 3e-3 * ratio, 3e-3)
-    tested = (0.01, 1.0, {}, 1.0, ratio)
+    tested: tuple[Any, ...] = (0.01, 1.0, {}, 1.0, ratio)
     return Effect(metric, "intent", "rx_packets", ratio, interval, 0.0, *tested, *levels)
 
 
@@ -156,7 +156,7 @@ def material(
         for end in [len(made.batches)]
         for number, own in enumerate(made.every_batch)
     ]
-    rest = ([], "", "", [], [], START + 2400, tuning())
+    rest: tuple[Any, ...] = ([], "", "", [], [], START + 2400, tuning())
     return Material(head, made, baseline, looks, batches, before, *rest)
 
 
