@@ -280,7 +280,7 @@ def _request(
             execution = engine.request(options.action, given)
             signals.execute(engine, execution)
             progress.close()
-            _print(execution, options.json)
+            _print(execution, options)
             sys.stdout.flush()
             story = stories.open(next(rollouts_of(execution), ""))
             _tell_end(execution, story, screen, options.verbose)
@@ -314,14 +314,17 @@ def _config(pack: Pack) -> dict[str, Any]:
     return load_config(pack, file)
 
 
-def _print(execution: Execution, as_json: bool) -> None:
+def _print(execution: Execution, options: argparse.Namespace) -> None:
     """The result on standard output; a terminal gets no line that it would break."""
-    text = json.dumps(execution.document(), indent=2) if as_json else text_of(execution)
-    if not as_json and is_error_alone(execution):
+    if options.json:
+        print(json.dumps(execution.document(), indent=2))
         return
-    screen = Screen(sys.stdout)
-    if text:
-        print(fold(text, screen.width) if screen.is_terminal and not as_json else text)
+    text, screen = text_of(execution), Screen(sys.stdout)
+    if not text or is_error_alone(execution):
+        return
+    if screen.is_terminal:
+        text = fold(text, screen.width)
+    print(screen.urgent(text) if options.tells_ended_runs else text)
 
 
 def _tell_end(execution: Execution, story: Story | None, screen: Screen, verbose: bool) -> None:
