@@ -187,7 +187,7 @@ def test_a_page_says_what_was_done_and_what_came_of_it(whole: Material) -> None:
     assert "Nothing happened, on any host, of: health checks that failed, share." in text
     assert "health_failed at most +50 %, packets at most -5 %" in text
     assert "would be seen with 80% power" in text
-    first, second = "baseline baseline begins (ana)", "batch 0 change: e006: 1 done"
+    first, second = "baseline baseline begins (ana)", "batch 1 of 4 change: e006: 1 done"
     assert f"2026-09-21 14:23:20Z {first} 2026-09-21 14:25:00Z {second}" in text
 
 
@@ -381,7 +381,7 @@ def test_quarantined_hosts_come_with_the_evidence(whole: Material) -> None:
     why = Quarantine("gone", START, 2, "rebooting", "b-1", "ready", bmc)
     stuck = {"e003": why, "e004": Quarantine("old")}
     text = said(page(replace(whole, head=replace(whole.head, quarantined=stuck))))
-    for part in ("gone since", "at the step rebooting of batch 2", "boot b-1", "power On"):
+    for part in ("gone since", "at the step rebooting (batch=2)", "boot b-1", "power On"):
         assert part in text
     assert (text.count("bad memory"), text.count("then more")) == (1, 1)
     assert text.count("NOT known to be out of service") == 2

@@ -138,7 +138,7 @@ def test_a_host_that_failed_decides_against_the_tuning(tmp_path: Path) -> None:
     world.roll(0, until=reboot_hosts)
     assert _survey(world) == (
         "roll_back",
-        f"roll_back: batch 0: {host} (changing): Read-only file system",
+        f"roll_back: batch 1 of 4: {host} (changing): Read-only file system",
     )
 
 

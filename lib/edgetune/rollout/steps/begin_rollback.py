@@ -21,12 +21,16 @@ from edgetune.rollout.rollback import plan_restore
 
 
 class RollbackResult(TypedDict):
-    """A rollback, its ``epoch``, and its batches from ``first_batch`` to before ``end_batch``."""
+    """A rollback, its ``epoch``, and its batches from ``first_batch`` to before ``end_batch``.
+
+    ``batches`` is how many it has, with those that are finished.
+    """
 
     rollout: str
     epoch: int
     first_batch: int
     end_batch: int
+    batches: int
     channel: str
     message: str
 
@@ -81,6 +85,7 @@ def roll_back(
         "epoch": head.epoch,
         "first_batch": first,
         "end_batch": end,
+        "batches": len(opened.numbers(head.state)),
         "channel": head.channel,
         "message": f"{head.state}: {head.history[-1].reason}",
     }

@@ -31,6 +31,7 @@ class TakenBackResult(_LeftAlone, total=False):
     epoch: int
     first_batch: int
     end_batch: int
+    batches: int
 
 
 def take_over_for_rollback(
