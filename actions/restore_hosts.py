@@ -6,11 +6,15 @@ from typing import Any
 from st2common.runners.base_action import Action
 
 from edgetune.action import Result, run_step
+from edgetune.rollout.steps.reboot_hosts import reboot_hosts
 from edgetune.rollout.steps.restore_hosts import restore_hosts
+from edgetune.rollout.steps.undrain_hosts import undrain_hosts
+from edgetune.rollout.steps.verify_hosts import verify_hosts
 
 
 class RestoreHosts(Action):
     """Take a tuning back on the hosts of a batch."""
 
     def run(self, **parameters: Any) -> Result:
-        return run_step(restore_hosts, self.config, **parameters)
+        then = (reboot_hosts, verify_hosts, undrain_hosts)
+        return run_step(restore_hosts, self.config, then=then, **parameters)

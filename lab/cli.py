@@ -30,7 +30,6 @@ from lab.runner import Engine, Execution, MetadataError, Pack, ParameterError
 from lab.runner.action_process import COMMANDS
 from lab.runner.display import TaskList, errors_of, is_error_alone, text_of
 from lab.runner.ending import (
-    USAGE,
     exit_status,
     help_command,
     next_steps,
@@ -71,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except UsageError as error:
-        return _refuse(str(error), error.next, "--json" in words)
+        return _refuse(str(error), error.next, "--json" in words, error.reason)
     except (MetadataError, ParameterError) as error:
         return _refuse(str(error), "edgetune run", "--json" in words)
     except KeyboardInterrupt:  # before or after what handles signals itself
@@ -89,15 +88,15 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def _refuse(message: str, next: str, as_json: bool) -> int:
+def _refuse(message: str, next: str, as_json: bool, reason: str = "usage") -> int:
     """Say why nothing was run, and what to type."""
     if as_json:
-        print(json.dumps({"error": message, "reason": "usage", "next": next}, indent=2))
+        print(json.dumps({"error": message, "reason": reason, "next": next}, indent=2))
     else:
         screen = Screen(sys.stderr)
         screen.whole(f"edgetune: {message}", BAD)
         _tell({"next": next}, screen)
-    return USAGE
+    return status_for(reason)
 
 
 def _tell(commands: Mapping[str, str], screen: Screen) -> None:
@@ -295,7 +294,7 @@ def _request(
             execution = engine.request(options.action, given)
             signals.execute(engine, execution)
             progress.close()
-            _print(execution, options.json)
+            _print(execution, options)
             sys.stdout.flush()
             story = stories.open(next(rollouts_of(execution), ""))
             _tell_end(execution, story, screen, options.verbose)
@@ -329,14 +328,17 @@ def _config(pack: Pack) -> dict[str, Any]:
     return load_config(pack, file)
 
 
-def _print(execution: Execution, as_json: bool) -> None:
+def _print(execution: Execution, options: argparse.Namespace) -> None:
     """The result on standard output; a terminal gets no line that it would break."""
-    text = json.dumps(execution.document(), indent=2) if as_json else text_of(execution)
-    if not as_json and is_error_alone(execution):
+    if options.json:
+        print(json.dumps(execution.document(), indent=2))
         return
-    screen = Screen(sys.stdout)
-    if text:
-        print(fold(text, screen.width) if screen.is_terminal and not as_json else text)
+    text, screen = text_of(execution), Screen(sys.stdout)
+    if not text or is_error_alone(execution):
+        return
+    if screen.is_terminal:
+        text = fold(text, screen.width)
+    print(screen.urgent(text) if options.tells_ended_runs else text)
 
 
 def _tell_end(execution: Execution, story: Story | None, screen: Screen, verbose: bool) -> None:

@@ -9,7 +9,7 @@ import os
 from importlib import import_module
 from typing import Any
 
-from lab.pop.layout import PROMETHEUS, shared
+from lab.pop.layout import PROMETHEUS, REFUSED, shared
 from lab.runner.ending import command
 from lab.usage import UsageError, home
 
@@ -67,7 +67,7 @@ def enter_lab(config: dict[str, Any]) -> None:
     if _lab_kind() == "namespaces":
         _lab("namespaces", "enter_controller")
     elif _lab_kind() is None and config.get("inventory") == str(home() / "lab/inventory.yaml"):
-        raise UsageError("the lab of this configuration is not up", _UP)
+        raise UsageError("the lab of this configuration is not up", _UP, REFUSED)
 
 
 def _lab_kind() -> str | None:
@@ -94,7 +94,7 @@ def _lab(kind: str, function: str, **arguments: Any) -> Any:
     try:
         return getattr(module, function)(home(), **arguments)
     except getattr(module, "LabError", ()) as error:
-        raise UsageError(str(error), "edgetune lab status") from error
+        raise UsageError(str(error), "edgetune lab status", error.reason) from error
 
 
 def _lab_up(options: argparse.Namespace) -> int:
@@ -109,7 +109,7 @@ def _lab_up(options: argparse.Namespace) -> int:
     missing = import_module("lab.pop").missing_requirements(options.prometheus)
     if missing:
         needs = f"a lab of namespaces needs {', '.join(missing)}"
-        raise UsageError(f"{needs}; simulated hosts do not", f"{_UP} --simulated")
+        raise UsageError(f"{needs}; simulated hosts do not", f"{_UP} --simulated", REFUSED)
     print(_greeting(_lab("namespaces", "up", load=not options.no_load, **given), options))
     return 0
 
@@ -161,7 +161,7 @@ def _lab_exec(options: argparse.Namespace) -> int:
     if not argv:
         raise UsageError("lab exec needs a command", "edgetune lab exec --help")
     if _lab_kind() is None:
-        raise UsageError("no lab is up", _UP)
+        raise UsageError("no lab is up", _UP, REFUSED)
     enter_lab({})
     try:
         os.execvp(argv[0], argv)
@@ -191,7 +191,8 @@ def _faulty_lab(function: str, **arguments: Any) -> Any:
     """Only real hosts can be broken."""
     kind = _lab_kind()
     if kind == "simulated":
-        raise UsageError("simulated hosts cannot be broken, Linux hosts can", "edgetune lab down")
+        told = "simulated hosts cannot be broken, Linux hosts can"
+        raise UsageError(told, "edgetune lab down", REFUSED)
     if kind is None:
-        raise UsageError("no lab of namespaces is up", _UP)
+        raise UsageError("no lab of namespaces is up", _UP, REFUSED)
     return _lab("namespaces", function, **arguments)

@@ -13,11 +13,14 @@ __all__ = ["UsageError", "home", "pack"]
 
 
 class UsageError(Exception):
-    """The command cannot be carried out; the message is one line. ``next`` is what to type."""
+    """The command cannot be carried out; the message is one line. ``next`` is what to type.
 
-    def __init__(self, message: str, next: str = "edgetune --help") -> None:
+    ``reason`` is the word of which ``lab.runner.ending`` makes the exit status.
+    """
+
+    def __init__(self, message: str, next: str = "edgetune --help", reason: str = "usage") -> None:
         super().__init__(message)
-        self.next = next
+        self.next, self.reason = next, reason
 
 
 def home() -> Path:

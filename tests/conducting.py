@@ -17,8 +17,10 @@ from edgetune.rollout.steps.drain_hosts import drain_hosts
 from edgetune.rollout.steps.find_left import find_left
 from edgetune.rollout.steps.reboot_hosts import reboot_hosts
 from edgetune.rollout.steps.restore_hosts import restore_hosts
+from edgetune.rollout.steps.restore_live import restore_live
 from edgetune.rollout.steps.set_bios import set_bios
 from edgetune.rollout.steps.set_rollout_state import set_rollout_state
+from edgetune.rollout.steps.take_over_for_rollback import take_over_for_rollback
 from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from edgetune.rollout.steps.undrain_hosts import undrain_hosts
 from edgetune.rollout.steps.verify_hosts import verify_hosts
@@ -32,10 +34,12 @@ STEPS = {
         assess_orphan,
         set_rollout_state,
         begin_rollback,
+        take_over_for_rollback,
         drain_hosts,
         check_drained,
         set_bios,
         apply_tuning,
+        restore_live,
         restore_hosts,
         reboot_hosts,
         check_rebooted,

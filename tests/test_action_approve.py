@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from approve import Approve
@@ -26,13 +27,15 @@ class ApproveTestCase(EdgetuneActionTestCase):
 
     def test_lets_a_ring_begin(self) -> None:
         self.assertEqual(self.world.advance(), [])
-        result = self.assert_succeeds(digest=self.digest, requested_by="ben")
+        result = self.assert_succeeds(digest=self.digest, requested_by="ben", reason="asked")
         of = f"ring canary of {self.world.id}"
         self.assertEqual((result["digest"], result["of"]), (self.digest, of))
         self.assertTrue(result["message"].startswith(f"{of} is approved by ben until 20"))
         self.assertEqual(self.world.advance(), ["ams1"])
         (head,) = all_heads(self.world.context)
-        self.assertEqual(head.approved_by, "ben")
+        assert head.approved
+        self.assertEqual((head.approved.by, head.approved.reason), ("ben", "asked"))
+        self.assertLess(abs(time.time() - head.approved.at), 60)
 
     def test_nobody_gives_another_name_than_his_own(self) -> None:
         self.assertTrue(self.metadata["parameters"]["requested_by"]["immutable"])

@@ -22,27 +22,13 @@ class BeginRollbackTestCase(EdgetuneActionTestCase):
         self.assertEqual(result["message"], "rolling_back: too slow")
         self.assertEqual(result["epoch"], self.world.epoch + 1)
 
-    def test_without_an_epoch_it_takes_the_rollout_over(self) -> None:
-        result = self.assert_succeeds(rollout=self.world.rollout, owner="run-2", requested_by="ana")
-        self.assertEqual((result["entered"], result["epoch"]), (True, self.world.epoch + 2))
-        head = self.world.head
-        self.assertEqual((head.state, head.owner, head.last_by), ("rolling_back", "run-2", "ana"))
-
-    def test_where_all_is_back_nothing_is_entered(self) -> None:
-        for state in ("rolling_back", "rolled_back"):
-            self.world.mark(state)
-        ok, result = self.run_action(rollout=self.world.rollout)
-        self.assertEqual((ok, result["entered"]), (True, False))
-        self.assert_fits(result)
-        self.assertIn("is rolled_back already", result["message"])
-
     def test_of_two_callers_one_wins(self) -> None:
         both = self.given()
         self.assert_succeeds(**both)
         self.assert_refused("fenced", "has lost its claim on lab1", **both)
 
     def test_an_unknown_rollout_is_named(self) -> None:
-        self.assert_wrong("rollout", rollout="nothing")
+        self.assert_wrong("rollout", **{**self.given(), "rollout": "nothing"})
 
     def test_single_hosts_are_refused_before_all_are_back(self) -> None:
         (host,) = self.world.at(0)

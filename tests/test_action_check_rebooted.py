@@ -30,7 +30,8 @@ class CheckRebootedTestCase(BatchActionTestCase):
         self.world.hosts.reboot()
         self.world.hosts.tuned.clear()
         result = self.assert_fails(**self.of_batch(0))
-        self.assertEqual(result["error"], f"{self.host}: not verified: its change is none")
+        why = f"verify_hosts: {self.host}: not verified: its change is none"
+        self.assertEqual(result["error"], why)
         self.assertEqual(self.world.at(0), {self.host: "rebooted"})
 
     def test_an_overdue_host_fails_the_step(self) -> None:

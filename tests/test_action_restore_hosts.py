@@ -22,19 +22,11 @@ class RestoreHostsTestCase(BatchActionTestCase):
         result = self.assert_succeeds(**self.of_batch(self.back))
         self.assertTrue(result["hosts"][self.host]["changed"])
         self.assertEqual(self.world.hosts.tuned, set())
-        self.assertEqual(self.world.at(self.back), {self.host: "changed"})
+        self.assertEqual((result["next"], result["retry_after"]), ("check_rebooted", 2))
+        self.assertEqual(self.world.at(self.back), {self.host: "rebooting"})
 
     def test_a_host_that_cannot_be_restored_is_named_and_the_rollback_goes_on(self) -> None:
         self.world.hosts.errors[self.host, "restore"] = "Read-only file system"
         result = self.assert_succeeds(**self.of_batch(self.back))
         self.assertEqual(result["error"], f"{self.host}: Read-only file system")
         self.assertEqual(self.world.at(self.back), {self.host: "quarantined"})
-
-    def test_live_takes_back_in_place_and_leaves_the_rest_waiting(self) -> None:
-        self.world.mark("rolling_back")
-        batch = {**self.of_batch(self.back + 1), "live": True}
-        result = self.assert_succeeds(**batch)
-        self.assertEqual(list(result["hosts"]), [self.host])
-        self.assertEqual(self.world.at(self.back + 1), {self.host: "planned"})
-        asked = [request for _, verb, request in self.world.hosts.asked if verb == "restore"]
-        self.assertEqual(asked[-1]["live"], ["sysctl:net.core.somaxconn"])

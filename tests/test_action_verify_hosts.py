@@ -27,7 +27,7 @@ class VerifyHostsTestCase(BatchActionTestCase):
         self.world.balancer.up[self.host] = False
         result = self.assert_fails(**self.of_batch(0))
         self.assertEqual(result["failed"], [self.host])
-        why = f"{self.host}: does not pass the load balancer's check"
+        why = f"undrain_hosts: {self.host}: does not pass the load balancer's check"
         self.assertEqual(result["error"], why)
 
     def test_a_host_that_lost_its_change_fails_the_step(self) -> None:

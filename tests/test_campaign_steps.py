@@ -91,6 +91,17 @@ def test_a_dry_run_touches_nothing_and_says_who_is_refused(tmp_path: Path) -> No
     assert world.hosts.changing() == []
 
 
+def test_a_dry_run_names_the_freezes_and_events_of_the_configuration(tmp_path: Path) -> None:
+    release = {"name": "release", "from": "2026-03-06", "to": "2026-03-07", "timezone": "UTC"}
+    weekend = {"name": "weekend", "days": ["sat"], "timezone": "UTC"}
+    world = CampaignWorld(tmp_path, freezes=[weekend], events=[release])
+    lines = run_campaign(world.context, "queue")["text"].splitlines()
+    assert lines[1] == "  every ring: not during release, weekend (configuration)"
+    assert (
+        "every ring" not in run_campaign(CampaignWorld(tmp_path / "open").context, "queue")["text"]
+    )
+
+
 def test_rings_follow_one_another(tmp_path: Path, says: Any) -> None:
     world = canary_done(tmp_path)
     # Its ring is closed first; the next one begins with the step after.
@@ -495,6 +506,7 @@ def test_a_hold_is_never_undone(tmp_path: Path) -> None:
         settled(world)
 
 
+@pytest.mark.slow
 def test_a_step_may_die_at_any_moment(tmp_path: Path) -> None:
     """Whoever comes after finds what was begun; no PoP is begun twice, none is forgotten."""
     moments = []

@@ -19,6 +19,7 @@ import pytest
 
 import lab
 from lab import cli
+from lab.pop.layout import LabError
 from lab.runner.display import TaskList, message_of, text_of
 from lab.runner.execution import Execution
 from lab.runner.metadata import Action, Pack
@@ -159,7 +160,7 @@ def test_with_its_lab_down_nothing_runs_on_the_machine_s_own_network(
 ) -> None:
     inventory = f"inventory: {home}/lab/inventory.yaml\n"
     (home / "edgetune.yaml").write_text(inventory, encoding="utf-8")
-    assert exit_code("run", "echo", "text=x") == 2
+    assert exit_code("run", "echo", "text=x") == 1
     assert "the lab of this configuration is not up" in capsys.readouterr().err
 
 
@@ -447,7 +448,7 @@ class TestLab:
 
     def test_says_what_is_missing(self, pop: Any, capsys: pytest.CaptureFixture[str]) -> None:
         pop.missing = ["root", "haproxy"]
-        assert exit_code("lab", "up") == 2
+        assert exit_code("lab", "up") == 1
         error = capsys.readouterr().err
         assert "root, haproxy" in error
         assert "--simulated" in error
@@ -482,6 +483,16 @@ class TestLab:
         ]
         assert pop.calls == []
 
+    @pytest.mark.parametrize(("reason", "status"), [("refused", 1), ("input", 2), ("failed", 3)])
+    def test_what_a_lab_cannot_do_tells_whose_turn_it_is(
+        self, pop: Any, reason: str, status: int
+    ) -> None:
+        def up(home: Path, **given: Any) -> None:
+            raise LabError("no way", reason)
+
+        pop.up, pop.LabError = up, LabError
+        assert exit_code("lab", "up") == status
+
     @pytest.mark.processes
     def test_actions_run_inside_of_a_lab_of_namespaces(self, pop: Any) -> None:
         assert exit_code("run", "echo") == 0
@@ -502,7 +513,7 @@ class TestLab:
 
     @pytest.mark.usefixtures("pop")
     def test_exec_needs_a_lab(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert exit_code("lab", "exec", "true") == 2
+        assert exit_code("lab", "exec", "true") == 1
         assert "edgetune lab up" in capsys.readouterr().err
 
 

@@ -536,7 +536,7 @@ class TestTheWhole:
         monkeypatch.setenv("EDGETUNE_HOME", str(home))
         assert cli.main(["lab", "console", "e001", "--", "hostname"]) == 0
         assert capsys.readouterr().out == "e001\n"
-        assert cli.main(["lab", "console", "e001", "false"]) == 2
+        assert cli.main(["lab", "console", "e001", "false"]) == 3
         told = "edgetune: e001: false: exit status 1\n  next:       edgetune lab status\n"
         assert capsys.readouterr().err == told
         assert cli.main(["lab", "fault", "cut", "e001"]) == 0

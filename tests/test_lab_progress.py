@@ -234,6 +234,19 @@ class TestScreen:
         Screen(stream).line("bad", BAD)
         assert ("\x1b[" in stream.getvalue()) == (not why)
 
+    @pytest.mark.parametrize("plain", [False, True])
+    def test_what_needs_a_person_has_colour(
+        self, monkeypatch: pytest.MonkeyPatch, plain: bool
+    ) -> None:
+        if plain:
+            monkeypatch.setenv("NO_COLOR", "")
+        monkeypatch.setattr(sys, "stdout", Terminal())
+        told = Screen(Terminal()).urgent("lab1  HELD for 2m\nlab2  soaking, PAUSED (asked)")
+        held, paused = (
+            ("HELD", "PAUSED") if plain else ("\x1b[31mHELD\x1b[0m", "\x1b[31mPAUSED\x1b[0m")
+        )
+        assert told == f"lab1  {held} for 2m\nlab2  soaking, {paused} (asked)"
+
     def test_the_living_line_makes_room_for_others(self) -> None:
         stream = Terminal()
         screen = Screen(stream)

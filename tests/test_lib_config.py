@@ -175,10 +175,16 @@ def test_steps_that_follow_at_once_are_taken_in_the_same_task() -> None:
     ok, result = run_step(_first, GOOD, then=(_second, _third))
     assert not ok
     told = {"message": "one; two; three", "next": "", "failed": ["e002"], "done": 3}
-    assert result == told
+    assert result == {**told, "error": "_third: no"}
 
 
-@pytest.mark.parametrize("answer", [{"failed": ["e001"]}, {"next": "_third"}, {"next": ""}])
+def test_what_failed_without_ending_a_task_is_told_with_what_follows() -> None:
+    """A rollback quarantines a host and goes on with the others."""
+    _, result = run_step(_first, GOOD, then=(_second,), error="e003: no way")
+    assert (result["error"], result["message"]) == ("e003: no way", "one; two")
+
+
+@pytest.mark.parametrize("answer", [{"failed": ["e001"]}, {"next": "_fourth"}, {"next": ""}])
 def test_no_step_follows_one_that_failed_or_names_another(answer: dict[str, Any]) -> None:
     ok, result = run_step(_first, GOOD, then=(_second, _third), **answer)
     assert (result["message"], ok) == ("one", not answer.get("failed"))

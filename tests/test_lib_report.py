@@ -21,7 +21,7 @@ import pytest
 from edgetune.documents.baseline import Baseline
 from edgetune.documents.batch import Batch, HostStep
 from edgetune.documents.block import Block, Counted
-from edgetune.documents.head import Entry, Head, Quarantine
+from edgetune.documents.head import Approved, Entry, Head, Quarantine
 from edgetune.documents.look import Effect, Look, Moment, read_look
 from edgetune.documents.plan import Plan
 from edgetune.documents.reading import decoded, encoded
@@ -95,7 +95,7 @@ def effect(ratio: float, metric: str = "listen_drops") -> Effect:
     """What a look found of the intent's metric; its interval is narrow."""
     interval: list[float | None] = [round(ratio * 0.25 / 0.3, 3), round(ratio * 0.4 / 0.3, 3)]
     levels = (3e-3, 3e-3, 3e-3 * ratio, 3e-3)
-    tested = (0.01, 1.0, {}, 1.0, ratio)
+    tested: tuple[Any, ...] = (0.01, 1.0, {}, 1.0, ratio)
     return Effect(metric, "intent", "rx_packets", ratio, interval, 0.0, *tested, *levels)
 
 
@@ -159,7 +159,7 @@ def material(
         for end in [len(made.batches)]
         for number, own in enumerate(made.every_batch)
     ]
-    rest = ([], "", "", [], [], START + 2400, tuning())
+    rest: tuple[Any, ...] = ([], "", "", [], [], START + 2400, tuning())
     return Material(head, made, baseline, looks, batches, before, *rest)
 
 
@@ -190,7 +190,7 @@ def test_a_page_says_what_was_done_and_what_came_of_it(whole: Material) -> None:
     assert "Nothing happened, on any host, of: health checks that failed, share." in text
     assert "health_failed at most +50 %, packets at most -5 %" in text
     assert "would be seen with 80% power" in text
-    first, second = "baseline baseline begins (ana)", "batch 0 change: e006: 1 done"
+    first, second = "baseline baseline begins (ana)", "batch 1 of 4 change: e006: 1 done"
     assert f"2026-09-21 14:23:20Z {first} 2026-09-21 14:25:00Z {second}" in text
 
 
@@ -260,7 +260,14 @@ def test_a_source_that_is_no_address_is_no_link(whole: Material, source: str) ->
     ],
 )
 def test_who_approved_is_told(whole: Material, by: str | None, says: str) -> None:
-    assert says in said(page(replace(whole, head=replace(whole.head, approved_by=by))))
+    approved = None if by is None else Approved(by)
+    assert says in said(page(replace(whole, head=replace(whole.head, approved=approved))))
+
+
+def test_when_and_why_somebody_approved_is_told(whole: Material) -> None:
+    head = replace(whole.head, approved=Approved("ben", 1772712000.0, "we <b>talked</b>"))
+    told = "Approved2026-03-05 12:00:00Z by ben: we <b>talked</b>"
+    assert told in said(page(replace(whole, head=head)))
 
 
 def test_what_was_not_recorded_is_not_taken_for_nothing(whole: Material) -> None:
@@ -377,7 +384,7 @@ def test_quarantined_hosts_come_with_the_evidence(whole: Material) -> None:
     why = Quarantine("gone", START, 2, "rebooting", "b-1", "ready", bmc)
     stuck = {"e003": why, "e004": Quarantine("old")}
     text = said(page(replace(whole, head=replace(whole.head, quarantined=stuck))))
-    for part in ("gone since", "at the step rebooting of batch 2", "boot b-1", "power On"):
+    for part in ("gone since", "at the step rebooting (batch=2)", "boot b-1", "power On"):
         assert part in text
     assert (text.count("bad memory"), text.count("then more")) == (1, 1)
     assert text.count("NOT known to be out of service") == 2

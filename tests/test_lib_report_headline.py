@@ -78,7 +78,7 @@ def test_commands_are_those_of_the_state() -> None:
         return [step.command.partition("edgetune.")[2] for step in next_steps(head(state, **more))]
 
     back = "roll_back_pop rollout=lab1-1"
-    assert commands("held") == ["", "rollout_pop rollout=lab1-1 dry_run=false", back]
+    assert commands("held") == ["", "rollout_pop rollout=lab1-1 wait=true", back]
     assert commands("soaking") == ["advance_rollout rollout=lab1-1", back]
     assert commands("soaking", wait=True) == ["", back]
     assert commands("complete") == ["", back]

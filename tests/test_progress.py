@@ -15,7 +15,6 @@ from edgetune.rollout.heads import all_heads
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.record import read_rollout
 from edgetune.rollout.steps.assess_orphan import assess_orphan
-from edgetune.rollout.steps.begin_rollback import begin_rollback
 from edgetune.rollout.steps.check_health import check_health
 from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.compare_groups import compare_groups
@@ -23,6 +22,7 @@ from edgetune.rollout.steps.pause_pop import pause_pop
 from edgetune.rollout.steps.resume_pop import resume_pop
 from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.set_rollout_state import set_rollout_state
+from edgetune.rollout.steps.take_over_for_rollback import take_over_for_rollback
 from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from lab.runner import Engine, Pack
 from lab.serve.rules import RuleBook
@@ -102,8 +102,8 @@ def test_an_end_that_was_there_before_is_not_told_again(tmp_path: Path, tell: Te
     listens(world)
     for state in ("rolling_back", "rolled_back"):
         world.mark(state)
-    again = begin_rollback(world.context, world.rollout)
-    assert (again["entered"], tell("begin_rollback", again)) == (False, [])
+    again = take_over_for_rollback(world.context, world.rollout)
+    assert (again["entered"], tell("take_over_for_rollback", again)) == (False, [])
 
 
 def test_a_look_is_told_once_and_waiting_is_not(tmp_path: Path, tell: Tell) -> None:

@@ -216,6 +216,33 @@ def test_a_batch_takes_few_steps_and_fewer_where_hosts_serve_on(tmp_path: Path) 
         assert set(world.at(back).values()) == {"done"}
 
 
+@pytest.mark.parametrize("disruption", ["reboot", "live"])
+@pytest.mark.parametrize("step", ["apply_tuning", "restore_hosts"])
+def test_what_follows_at_once_is_no_task_of_its_own(
+    tmp_path: Path, monkeypatch: Any, step: str, disruption: str
+) -> None:
+    world = changing(tmp_path, disruption=disruption)
+    if step == "restore_hosts":
+        world.roll(0)
+        world.mark("rolling_back")
+    first, following = STEPS[step], ("reboot_hosts", "verify_hosts", "undrain_hosts")
+
+    def at_once(context: Any, **given: Any) -> dict[str, Any]:
+        result = first(context, **given)
+        while result["next"] in following:
+            result = {**result, **STEPS[result["next"]](context, **given)}
+        return result
+
+    monkeypatch.setitem(STEPS, step, at_once)
+    conductor = Conductor(world, tmp_path)
+    number = world.head.first_restore if step == "restore_hosts" else 0
+    workflow = "restore_batch" if step == "restore_hosts" else "roll_batch"
+    assert conductor.roll(number, workflow)[0] == "succeeded"
+    rest = ["check_rebooted", *_VERIFIED] if disruption == "reboot" else ["check_health"]
+    assert conductor.steps == ["drain_hosts", step, *rest]
+    assert set(world.at(number).values()) == {"done"}
+
+
 def test_a_drain_that_lasts_is_looked_at_more_and_more_rarely(
     tmp_path: Path, monkeypatch: Any
 ) -> None:

@@ -48,7 +48,8 @@ def test_an_approval_begins_one_rollout(tmp_path: Path) -> None:
     first = world.start()
     kept = load_approval(world.context, world.digest)
     assert kept is not None and kept.used_by == first
-    assert world.head.approved_by == "ben"
+    assert world.head.approved == kept.given
+    assert (kept.by, kept.at > 0) == ("ben", True)
     assert world.take_over()["claimed"]
     world.end()
     again = f"st2 run edgetune.approve digest={world.digest} approves it again"

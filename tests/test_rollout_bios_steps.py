@@ -24,7 +24,7 @@ from edgetune.rollout.steps.check_rebooted import check_rebooted
 from edgetune.rollout.steps.drain_hosts import drain_hosts
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.reboot_hosts import reboot_hosts
-from edgetune.rollout.steps.restore_hosts import restore_hosts
+from edgetune.rollout.steps.restore_live import restore_live
 from edgetune.rollout.steps.resume_all import resume_all
 from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.set_bios import set_bios
@@ -462,6 +462,7 @@ def test_a_rollback_that_a_bmc_does_not_take_quarantines_its_host_alone(world: B
     assert (world.bmcs.mode(stuck), world.head.quarantined) == ((EARLY, None), {})
 
 
+@pytest.mark.slow
 def test_stacked_tunings_lead_back_to_what_was_there_before_them(world: BiosWorld) -> None:
     lower = world.complete()
     for attributes in world.bmcs.current.values():
@@ -475,6 +476,7 @@ def test_stacked_tunings_lead_back_to_what_was_there_before_them(world: BiosWorl
     assert all(not load_journal(world.context, "lab1", n).entries for n in world.hosts.boot)
 
 
+@pytest.mark.slow
 def test_stacked_tunings_are_retired_from_the_top(world: BiosWorld) -> None:
     lower = world.complete()
     upper = _stack(world, "cod", COD)
@@ -678,7 +680,7 @@ def test_a_host_that_is_out_when_the_surge_comes_goes_on(world: BiosWorld) -> No
     # Its way back needs a drain, and nothing of it can be taken back in place.
     back = world.mark("rolling_back")["first_batch"]
     assert world.step(drain_hosts, back)["waiting"] == 1
-    world.step(restore_hosts, back, live=True)
+    world.step(restore_live, back)
     assert world.bmcs.mode(host) == (HOME, None)
 
 

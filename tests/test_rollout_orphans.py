@@ -14,7 +14,6 @@ from edgetune.rollout.claims import Claim
 from edgetune.rollout.orphans import is_orphaned
 from edgetune.rollout.steps.apply_tuning import apply_tuning
 from edgetune.rollout.steps.assess_orphan import assess_orphan
-from edgetune.rollout.steps.begin_rollback import begin_rollback
 from edgetune.rollout.steps.check_drained import check_drained
 from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.compare_groups import compare_groups
@@ -22,6 +21,7 @@ from edgetune.rollout.steps.drain_hosts import begin_drain
 from edgetune.rollout.steps.reboot_hosts import reboot_hosts
 from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.stop_all import stop_all
+from edgetune.rollout.steps.take_over_for_rollback import take_over_for_rollback
 from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from tests.world import World, changing
 
@@ -138,7 +138,7 @@ def test_a_host_that_failed_decides_against_the_tuning(tmp_path: Path) -> None:
     world.roll(0, until=reboot_hosts)
     assert _survey(world) == (
         "roll_back",
-        f"roll_back: batch 0: {host} (changing): Read-only file system",
+        f"roll_back: batch 1 of 4: {host} (changing): Read-only file system",
     )
 
 
@@ -196,7 +196,7 @@ def test_a_rollback_that_cannot_be_planned_yet_is_decided_all_the_same(
     with monkeypatch.context() as patch:
         patch.setattr(world.balancer, "servers", away)
         with pytest.raises(DrainError):
-            begin_rollback(world.context, world.rollout, requested_by="ana")
+            take_over_for_rollback(world.context, world.rollout, requested_by="ana")
     assert world.head.state == "rolling_back"
     world.take_over()
     assert _survey(world)[0] == "roll_back"

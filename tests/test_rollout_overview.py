@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,10 @@ from hypothesis import strategies as st
 from edgetune.documents.head import ENDED, Head, Quarantine, head_key
 from edgetune.documents.head import Entry as Noted
 from edgetune.errors import InputError, StoreError
+from edgetune.report.color import ATTENTION
 from edgetune.report.findings import WIDTH
 from edgetune.report.lines import block, shown
+from edgetune.rollout import needs
 from edgetune.rollout.needs import Need, Urgency
 from edgetune.rollout.overview import Entry, blocks
 from edgetune.rollout.record import save_plan
@@ -303,3 +307,11 @@ def test_no_line_is_cut_and_none_is_lost(entries: list[Entry], most: int) -> Non
     begun = [line for line in lines if line[:1] not in (" ", ".")]
     assert len(begun) + int(left) == len(found)
     assert all(len(line) <= WIDTH or " " not in line.strip() for own in found for line in own.told)
+
+
+def test_each_need_is_told_in_words_that_have_colour() -> None:
+    """A word that is renamed would lose it."""
+    source = inspect.getsource(needs)
+    texts = re.findall(r'"((?:[A-Z]{4,}|NO [A-Z]+|NOT KNOWN)[^"]*)"', source)
+    assert len(texts) >= 7
+    assert [text for text in texts if not ATTENTION.match(text)] == []

@@ -18,6 +18,7 @@ from edgetune.rollout.pause import Pause, pause_for, pauses_of, standing_pauses
 from edgetune.rollout.steps.check_health import check_health
 from edgetune.rollout.steps.drain_hosts import drain_hosts
 from edgetune.rollout.steps.pause_pop import pause_pop
+from edgetune.rollout.steps.release_record import release_record
 from edgetune.rollout.steps.resume_pop import resume_pop
 from edgetune.rollout.steps.rollout_status import rollout_status
 from tests.builders import plan
@@ -145,6 +146,14 @@ def test_a_rollback_does_not_wait_and_leaves_no_pause(world: World) -> None:
     assert waiting(world)
     world.roll_back(requested_by="bo")
     assert (world.hosts.tuned, stands(world)) == (set(), [])
+    assert own(world).by == "bo"
+
+
+def test_a_record_that_is_given_up_leaves_no_pause(world: World) -> None:
+    assert waiting(world)
+    world.context.store.put(f"edgetune.rollout.{world.rollout}", "{")
+    release_record(world.context, world.rollout, requested_by="bo")
+    assert stands(world) == []
     assert own(world).by == "bo"
 
 

@@ -65,9 +65,7 @@ def test_evidence_of_a_quarantine_is_in_the_status(world: World) -> None:
     }
     text = rollout_status(world.context, world.rollout)["text"]
     assert f"quarantined: {host}: Read-only file system" in text
-    assert (
-        f"at the step changing of batch 6, last seen in boot {host}-boot-1+, ready in the" in text
-    )
+    assert f"at the step changing (batch=6), last seen in boot {host}-boot-1+, ready in the" in text
     assert f"once mended: st2 run edgetune.release_host host={host}\n" in text
     adopts = f"st2 run edgetune.adopt_host host={host} rollout={world.rollout}"
     assert f"if replaced: {adopts}" in text

@@ -123,11 +123,11 @@ def _rollback(world: World) -> tuple[str, str]:
         ("sample_baseline", "sample_baseline", "timeout"),
         *(("check_baseline", "check_baseline", way) for way in TAKEN_BACK),
         ("begin_changes", "begin_changes", "abandoned"),
-        ("drain_hosts", "batch 0: drain_hosts", "timeout"),
-        *(("apply_tuning", "batch 0: apply_tuning", way) for way in TAKEN_BACK),
-        ("check_rebooted", "batch 0: check_rebooted", "timeout"),
-        ("verify_hosts", "batch 0: verify_hosts", "timeout"),
-        ("check_health", "batch 0: check_health", "killed"),
+        ("drain_hosts", "batch 1 of 4: drain_hosts", "timeout"),
+        *(("apply_tuning", "batch 1 of 4: apply_tuning", way) for way in TAKEN_BACK),
+        ("check_rebooted", "batch 1 of 4: check_rebooted", "timeout"),
+        ("verify_hosts", "batch 1 of 4: verify_hosts", "timeout"),
+        ("check_health", "batch 1 of 4: check_health", "killed"),
         ("begin_soak", "begin_soak", "error"),
     ],
 )
@@ -153,7 +153,7 @@ def test_a_batch_that_cannot_begin_is_the_reason_of_the_rollback(tmp_path: Path,
         "rollout_pop", rollout=world.rollout, dry_run=False, requested_by="ana"
     )
     assert (status, output["outcome"]) == ("failed", "rolled_back")
-    assert _rollback(world)[0] == "batch 0: cannot read (( x }} (  y  }"
+    assert _rollback(world)[0] == "batch 1 of 4: cannot read (( x }} (  y  }"
 
 
 def test_a_workflow_that_cannot_begin_is_named_with_the_reason(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_host_that_fails_is_named_once(tmp_path: Path) -> None:
     (host,) = world.at(0)
     world.hosts.errors[host, "apply"] = "Read-only file system"
     Conductor(world, tmp_path).output("rollout_pop", rollout=world.rollout, dry_run=False)
-    assert _rollback(world)[0] == f"batch 0: apply_tuning: {host}: Read-only file system"
+    assert _rollback(world)[0] == f"batch 1 of 4: apply_tuning: {host}: Read-only file system"
 
 
 def test_a_text_that_a_workflow_would_obey_reaches_the_record(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_a_rollback_that_fails_tells_what_led_to_it_and_why_it_failed(tmp_path: 
     conductor.at_failure = lambda: setattr(world.context, "load_balancer", away)
     status, output = conductor.output("rollout_pop", rollout=world.rollout, dry_run=False)
     assert (status, output["outcome"]) == ("failed", "failed")
-    because = "batch 0: apply_tuning: e001: no way"
+    because = "batch 1 of 4: apply_tuning: e001: no way"
     then = "taking it back: begin_rollback: HAProxy does not answer"
     assert output["message"] == f"{because}; {then}"
     assert _rollback(world)[0].startswith(because)
@@ -216,7 +216,7 @@ def test_a_rollback_whose_step_fails_names_it(tmp_path: Path, way: str) -> None:
     conductor = Conductor(world, tmp_path, "restore_hosts", way)
     status, output = conductor.output("roll_back_pop", rollout=world.rollout)
     assert (status, output["outcome"]) == ("failed", "failed")
-    told = f"batch {world.head.first_restore}: restore_hosts"
+    told = "batch 1 of 1: restore_hosts"
     assert output["message"] == told + why(told, way)
 
 
@@ -232,7 +232,7 @@ def test_a_promotion_that_fails_is_told_by_its_step_and_not_by_its_verdict(
     _, output = conductor.output("advance_rollout", rollout=world.rollout, requested_by="ana")
     assert output["outcome"] == "rolled_back"
     reason, by = _rollback(world)
-    told = "batch 4: apply_tuning"
+    told = "batch 1 of 2: apply_tuning"
     assert (reason.startswith(told + why(told, way)), by) == (True, "promote_rollout"), reason
     assert output["message"] == output["text"]
     assert output["message"].endswith(reason)
@@ -319,7 +319,8 @@ def test_a_verdict_is_the_reason_of_its_rollback(tmp_path: Path) -> None:
     [
         ("rollout_pop", "plan_rollout", {"pop": "lab1", "tuning": "accept_queue"}),
         ("rollout_pop", "take_over", {"rollout": "ID", "dry_run": False}),
-        ("roll_back_pop", "begin_rollback", {"rollout": "ID"}),
+        ("roll_back_pop", "begin_rollback", {"rollout": "ID", "epoch": 1}),
+        ("roll_back_pop", "take_over_for_rollback", {"rollout": "ID"}),
         ("roll_back_pop", "finish", {"rollout": "ID"}),
         ("advance_rollout", "compare_groups", {"rollout": "ID"}),
         ("recover_rollout", "take_over", {"rollout": "ID"}),

@@ -14,13 +14,13 @@ from edgetune.documents.head import Head
 from edgetune.errors import EdgetuneError, FencedError, InputError, RefusedError
 from edgetune.rollout import lease
 from edgetune.rollout.lease import as_owner
-from edgetune.rollout.steps.begin_rollback import begin_rollback
 from edgetune.rollout.steps.check_drained import check_drained
 from edgetune.rollout.steps.check_health import check_health
 from edgetune.rollout.steps.claim_pop import claim_pop
 from edgetune.rollout.steps.drain_hosts import drain_hosts
 from edgetune.rollout.steps.restore_hosts import restore_hosts
 from edgetune.rollout.steps.set_rollout_state import set_rollout_state
+from edgetune.rollout.steps.take_over_for_rollback import take_over_for_rollback
 from edgetune.rollout.steps.take_over_rollout import take_over, take_over_rollout
 from edgetune.rollout.steps.verify_hosts import verify_hosts
 from tests.builders import reading
@@ -285,8 +285,10 @@ def test_a_rollback_by_hand_does_not_lose_to_a_resume_at_the_same_moment(
             resumed.append(again["epoch"])
         return taken
 
-    monkeypatch.setattr("edgetune.rollout.steps.begin_rollback.take_over", and_then_a_resume)
-    back = begin_rollback(world.context, world.rollout, requested_by="ana")
+    monkeypatch.setattr(
+        "edgetune.rollout.steps.take_over_for_rollback.take_over", and_then_a_resume
+    )
+    back = take_over_for_rollback(world.context, world.rollout, requested_by="ana")
     assert (back["entered"], world.head.state) == (True, "rolling_back")
     with pytest.raises(FencedError):
         set_rollout_state(world.context, world.rollout, resumed[0], "changing")
@@ -296,7 +298,7 @@ def test_what_is_rolled_back_is_left_alone(world: World) -> None:
     world.mark("rolling_back")
     world.mark("rolled_back")
     epoch = world.head.epoch
-    again = begin_rollback(world.context, world.rollout)
+    again = take_over_for_rollback(world.context, world.rollout)
     assert (again["entered"], again["message"]) == (
         False,
         f"rollout {world.rollout} is rolled_back already",

@@ -199,7 +199,8 @@ def test_a_rollback_restores_every_touched_host_and_only_those(world: World) -> 
     assert set(world.balancer.state.values()) == {"ready"}
     ended = world.mark("rolled_back")
     assert ended["quarantined"] == {}
-    assert world.context.claims.holder("lab1") is None
+    # An action of the workflow that was changing hosts may still run.
+    assert world.context.claims.expiries(["lab1"])["lab1"] <= world.context.config.claim_grace
 
 
 def test_a_rollback_begins_with_hosts_that_are_out_of_service(world: World) -> None:

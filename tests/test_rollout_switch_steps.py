@@ -19,7 +19,7 @@ from edgetune.rollout.steps.check_drained import check_drained
 from edgetune.rollout.steps.check_rebooted import check_rebooted
 from edgetune.rollout.steps.drain_hosts import drain_hosts
 from edgetune.rollout.steps.reboot_hosts import reboot_hosts
-from edgetune.rollout.steps.restore_hosts import restore_hosts
+from edgetune.rollout.steps.restore_live import restore_live
 from edgetune.rollout.steps.resume_all import resume_all
 from edgetune.rollout.steps.rollout_status import rollout_status
 from edgetune.rollout.steps.stop_all import stop_all
@@ -156,7 +156,7 @@ def test_a_rollback_is_stopped_too(world: World) -> None:
     stop_all(world.context)
     for call in (
         lambda: world.step(drain_hosts, batch),
-        lambda: world.step(restore_hosts, batch, live=True),
+        lambda: world.step(restore_live, batch),
         lambda: world.mark("rolled_back"),
     ):
         with pytest.raises(RefusedError, match="everything is stopped"):

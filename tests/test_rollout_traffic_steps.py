@@ -19,6 +19,7 @@ from edgetune.rollout.steps.check_drained import check_drained
 from edgetune.rollout.steps.drain_hosts import begin_drain, drain_hosts
 from edgetune.rollout.steps.reboot_hosts import reboot_hosts
 from edgetune.rollout.steps.restore_hosts import restore_hosts
+from edgetune.rollout.steps.restore_live import restore_live
 from edgetune.rollout.steps.undrain_hosts import undrain_hosts
 from edgetune.rollout.steps.verify_hosts import verify_hosts
 from tests.builders import as_samples
@@ -377,7 +378,7 @@ def test_in_a_surge_live_settings_go_back_in_place_and_the_rest_when_it_is_over(
     world.balancer.log.clear()
     for _ in range(3):
         assert world.step(begin_drain, batch)["waiting"] == 1
-        world.step(restore_hosts, batch, live=True)
+        world.step(restore_live, batch)
     (asked,) = [request for _, verb, request in world.hosts.asked if verb == "restore"]
     assert asked["live"] == ["sysctl:net.core.somaxconn"]
     assert (world.balancer.log, world.at(batch)) == ([], {host: "planned"})
@@ -394,7 +395,7 @@ def test_what_did_not_go_back_live_is_asked_again(world: World) -> None:
     (host,) = world.at(batch)
     world.hosts.unreachable.add(host)
     for _ in range(2):
-        result = world.step(restore_hosts, batch, live=True)
+        result = world.step(restore_live, batch)
         assert (result["failed"], result["hosts"][host]["failed"]) == ([], True)
     assert world.hosts.told("restore") == [host, host]
     assert world.at(batch) == {host: "planned"}

@@ -11,8 +11,8 @@ import pytest
 from edgetune.documents.head import Head
 from edgetune.errors import FencedError
 from edgetune.rollout.record import read_rollout
-from edgetune.rollout.steps.begin_rollback import begin_rollback
 from edgetune.rollout.steps.drain_hosts import drain_hosts
+from edgetune.rollout.steps.take_over_for_rollback import take_over_for_rollback
 from edgetune.rollout.steps.take_over_rollout import take_over
 from tests.world import World, changing
 
@@ -27,7 +27,7 @@ def world(tmp_path: Path) -> World:
 
 def roll_back(world: World, by: str) -> dict[str, Any]:
     """The first step of ``roll_back_pop`` without an epoch."""
-    marked = begin_rollback(world.context, world.rollout, requested_by=by)
+    marked = take_over_for_rollback(world.context, world.rollout, requested_by=by)
     world.epoch = marked["epoch"]
     return marked
 
@@ -44,7 +44,7 @@ def test_of_two_that_begin_at_once_the_second_ends_with_one_line(world: World) -
         return taken
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("edgetune.rollout.steps.begin_rollback.take_over", interrupted)
+        patch.setattr("edgetune.rollout.steps.take_over_for_rollback.take_over", interrupted)
         with pytest.raises(FencedError, match="is being rolled back already by bo") as error:
             roll_back(world, "ana")
     assert f"st2 run edgetune.recover_rollout rollout={world.rollout} carries it on" in str(

@@ -77,6 +77,7 @@ def test_steps_of_workflows_are_granted_to_nobody() -> None:
     steps = {
         "set_rollout_state",
         "begin_rollback",
+        "take_over_for_rollback",
         "claim_pop",
         "take_over_rollout",
         "drain_hosts",

@@ -14,7 +14,7 @@ from typing import Any
 
 from . import network
 from .files import BMC_USER
-from .layout import Address, LabError, Layout
+from .layout import INPUT, Address, LabError, Layout
 
 START_SECONDS = 60.0
 ANSWER_SECONDS = 20.0
@@ -117,7 +117,7 @@ class Bmcs:
             self._process.kill()  # a late answer would be taken for that to the next question
             raise LabError(f"the lab's BMCs did not answer in {ANSWER_SECONDS:.0f} s")
         if not answer["ok"]:
-            raise LabError(answer["error"])
+            raise LabError(answer["error"], INPUT)
         return answer
 
     def _next(self, seconds: float) -> dict[str, Any] | None:

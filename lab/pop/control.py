@@ -25,7 +25,7 @@ from lab import lifeline
 from . import kernel, unix
 from .drops import has_drops
 from .files import prepare_home, write_bmc_secrets
-from .layout import MAX_HOSTS, LabError, Layout, addresses, sites
+from .layout import INPUT, MAX_HOSTS, REFUSED, LabError, Layout, addresses, sites
 from .requirements import SYSTEM_PATH, has_nic_queue, missing_requirements
 
 CHECKOUT = Path(__file__).parents[2]
@@ -54,9 +54,9 @@ def up(
     """
     missing = missing_requirements(prometheus)
     if missing:
-        raise LabError(f"the lab cannot run here, it needs: {', '.join(missing)}")
+        raise LabError(f"the lab cannot run here, it needs: {', '.join(missing)}", REFUSED)
     if not 1 <= hosts <= MAX_HOSTS:
-        raise LabError(f"a lab has 1 to {MAX_HOSTS} hosts, not {hosts}")
+        raise LabError(f"a lab has 1 to {MAX_HOSTS} hosts, not {hosts}", INPUT)
     sites(addresses(hosts), pops)
     layout = Layout(home.absolute())
     options = {"home": str(layout.home), "hosts": hosts, "pops": pops, "load": load}
@@ -125,7 +125,7 @@ def client_counts(home: Path) -> dict[str, Any]:
     try:
         counts: dict[str, Any] = json.loads(Layout(home.absolute()).client.read_text())
     except FileNotFoundError:
-        raise LabError(f"no client has run in {home}") from None
+        raise LabError(f"no client has run in {home}", REFUSED) from None
     return counts
 
 
@@ -135,7 +135,7 @@ def request(home: Path, verb: str, **arguments: Any) -> tuple[Any, list[int]]:
         with _connect(Layout(home.absolute())) as connection:
             return _ask(connection, {"do": verb, **arguments})
     except (FileNotFoundError, ConnectionRefusedError):
-        raise LabError(f"no lab is running in {home}") from None
+        raise LabError(f"no lab is running in {home}", REFUSED) from None
     except OSError as error:
         raise LabError(f"the lab in {home} does not answer: {error}") from None
 
@@ -143,7 +143,7 @@ def request(home: Path, verb: str, **arguments: Any) -> tuple[Any, list[int]]:
 def _bring_up(layout: Layout, options: dict[str, Any], stays: bool) -> dict[str, Any]:
     with _lock(layout) as lock:
         if lock is None:
-            raise LabError(f"a lab is already running in {layout.home}")
+            raise LabError(f"a lab is already running in {layout.home}", REFUSED)
         prepare_home(layout)
         _clean(layout)
         os.truncate(lock, 0)
@@ -286,5 +286,5 @@ def _ask(connection: socket.socket, request: dict[str, Any]) -> tuple[Any, list[
         text += more
     reply = json.loads(text)
     if not reply["ok"]:
-        raise LabError(reply["error"])
+        raise LabError(reply["error"], reply["reason"])
     return reply["result"], descriptors

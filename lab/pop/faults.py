@@ -18,7 +18,7 @@ from typing import Any
 
 from .control import power, request, set_load, status
 from .host import DROPPED_CAPABILITIES, ENVIRONMENT, NAMESPACES
-from .layout import LabError
+from .layout import INPUT, REFUSED, LabError
 from .processes import PROGRAMS
 from .requirements import SYSTEM_PATH
 
@@ -101,7 +101,7 @@ def boots(home: Path) -> dict[str, int]:
     """How often each host was started since `up`."""
     state = status(home)
     if state is None:
-        raise LabError(f"no lab is running in {home}")
+        raise LabError(f"no lab is running in {home}", REFUSED)
     return {host["name"]: host["boots"] for host in state["hosts"]}
 
 
@@ -181,13 +181,13 @@ def inject(home: Path, fault: str, target: str) -> None:
     known = dict(FAULTS)
     known.update({f"bmc_{name}": partial(bmc_fault, fault=name, on=True) for name in BMC_FAULTS})
     if fault not in known:
-        raise LabError(f"a fault is {', '.join(known)}, not {fault}")
+        raise LabError(f"a fault is {', '.join(known)}, not {fault}", INPUT)
     known[fault](home, target)
 
 
 def _number(text: str) -> int:
     if not text.isdecimal():
-        raise LabError(f"a surge is a whole number of times the usual load, not {text}")
+        raise LabError(f"a surge is a whole number of times the usual load, not {text}", INPUT)
     return int(text)
 
 
@@ -195,7 +195,7 @@ def heal(home: Path) -> None:
     """Undo every fault that lasts, and switch on the hosts that are off."""
     state = status(home)
     if state is None:
-        raise LabError(f"no lab is running in {home}")
+        raise LabError(f"no lab is running in {home}", REFUSED)
     if state["surge"] != 1:
         set_load(home, state["load"])
     for port in state["faults"]["cut"]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .layout import LOAD_BALANCER, PROMETHEUS, TEXTFILES, Address, LabError, Layout, Site
+from .layout import LOAD_BALANCER, PROMETHEUS, REFUSED, TEXTFILES, Address, LabError, Layout, Site
 
 BMC_USER = "edgetune"
 CHECKOUT = Path(__file__).parents[2]
@@ -158,7 +158,7 @@ def prepare_home(layout: Layout) -> None:
     """
     path = layout.configuration
     if path.exists() and WRITTEN_BY_US not in path.read_text():
-        raise LabError(f"{path} is not a lab's; move it away, or set EDGETUNE_HOME")
+        raise LabError(f"{path} is not a lab's; move it away, or set EDGETUNE_HOME", REFUSED)
     for name in ("edgetune.sqlite", "datastore.sqlite"):
         (layout.home / name).unlink(missing_ok=True)
 

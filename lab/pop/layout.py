@@ -26,8 +26,20 @@ PERSONALITIES = ("dell", "hpe", "lenovo", "ami")  # of lab.bmc
 _Host = TypeVar("_Host")
 
 
+FAILED, INPUT, REFUSED = "failed", "input", "refused"
+"""Reasons of a LabError, words of ``lab.runner.ending``."""
+
+
 class LabError(Exception):
-    """The lab cannot do what was asked; the message is one line for a person."""
+    """The lab cannot do what was asked; the message is one line for a person.
+
+    ``reason`` says whose turn it is: INPUT where that cannot be asked for, REFUSED where the lab is
+    not as that needs it, FAILED where it tried.
+    """
+
+    def __init__(self, message: str, reason: str = FAILED) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -72,7 +84,9 @@ class Site:
 def shared(hosts: Sequence[_Host], pops: int) -> dict[str, tuple[_Host, ...]]:
     """{PoP: its hosts} for lab1, lab2 and so on, all of one size; LabError when there is none."""
     if not 1 <= pops <= MAX_POPS or len(hosts) % pops:
-        raise LabError(f"{pops} PoPs (1 to {MAX_POPS}) cannot share {len(hosts)} hosts evenly")
+        raise LabError(
+            f"{pops} PoPs (1 to {MAX_POPS}) cannot share {len(hosts)} hosts evenly", INPUT
+        )
     size = len(hosts) // pops
     return {
         f"lab{index + 1}": tuple(hosts[index * size : (index + 1) * size]) for index in range(pops)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from . import network, unix
-from .layout import LOAD_BALANCER, LabError, Layout, Site
+from .layout import INPUT, LOAD_BALANCER, LabError, Layout, Site
 
 CONFIGURATION = Path(__file__).with_name("haproxy.cfg")
 FIRST_CHECKS = Path(__file__).with_name("first_checks.lua")
@@ -47,7 +47,7 @@ class Balancer:
         """ "reload" or "forget" (gracefully, with and without the servers' states), or "kill"."""
         faults = {"reload": self._reload, "forget": self._forget, "kill": self._kill}
         if how not in faults:
-            raise LabError(f"a load balancer can {', '.join(faults)}, not {how}")
+            raise LabError(f"a load balancer can {', '.join(faults)}, not {how}", INPUT)
         # A process that ends checks nothing any more, and requests wait for its first checks.
         self._wait_until(self._has_checked)
         faults[how]()

@@ -18,7 +18,9 @@ from .layout import (
     BMC,
     CLIENT,
     CONTROLLER,
+    INPUT,
     LOAD_BALANCER,
+    REFUSED,
     Address,
     LabError,
     Layout,
@@ -156,10 +158,10 @@ class PoP:
     def set_load(self, on: bool, times: int = 1) -> None:
         """See `control.set_load`; requests that are under way end by themselves."""
         if not 1 <= times <= 10:
-            raise LabError(f"the load is 1 to 10 times the usual one, not {times}")
+            raise LabError(f"the load is 1 to 10 times the usual one, not {times}", INPUT)
         pipe = self.client.stdin if self.client else None
         if pipe is None:
-            raise LabError("the lab's client has ended")
+            raise LabError("the lab's client has ended", REFUSED)
         pipe.write(f"on {times}\n".encode() if on else b"off\n")
         pipe.flush()
         self.load, self.surge = on, times if on else 1
@@ -170,7 +172,7 @@ class PoP:
         """
         item = self._host(name)
         if action != "on" and action not in POWER_SIGNALS:
-            raise LabError(f"power is on, {', '.join(POWER_SIGNALS)}, not {action}")
+            raise LabError(f"power is on, {', '.join(POWER_SIGNALS)}, not {action}", INPUT)
         if not item.pid:
             self._power_without_system(item, action)
         elif action == "on":
@@ -195,7 +197,7 @@ class PoP:
         try:
             return host.open_namespaces(self._running(name))
         except FileNotFoundError:  # it has just ended
-            raise LabError(f"host {name} is off") from None
+            raise LabError(f"host {name} is off", REFUSED) from None
 
     def balancer_fault(self, how: str) -> None:
         """See `faults.balancer`."""
@@ -338,24 +340,24 @@ class PoP:
 
     def _host(self, name: str) -> Host:
         if name not in self.hosts:
-            raise LabError(f"the lab has no host {name}")
+            raise LabError(f"the lab has no host {name}", INPUT)
         return self.hosts[name]
 
     def _running(self, name: str) -> int:
         """PID of the host's init."""
         pid = self._host(name).pid
         if not pid:
-            raise LabError(f"host {name} is off")
+            raise LabError(f"host {name} is off", REFUSED)
         return pid
 
     def _balancer(self) -> Balancer:
         if self.balancer is None:
-            raise LabError("the lab's load balancer has not been started")
+            raise LabError("the lab's load balancer has not been started", REFUSED)
         return self.balancer
 
     def _expect_port(self, name: str) -> None:
         if name not in self.hosts and name not in OTHERS:
-            raise LabError(f"a port is a host, {', '.join(OTHERS)}, not {name}")
+            raise LabError(f"a port is a host, {', '.join(OTHERS)}, not {name}", INPUT)
 
 
 def _note(names: set[str], name: str, there: bool) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from .layout import LabError
+from .layout import INPUT, LabError
 
 PROC = Path("/proc")
 BOOTSTRAP = [b"-I", b"-S", b"-c"]  # how the controller starts the agent over SSH
@@ -24,7 +24,7 @@ def kill(init: int, program: str) -> int:
     They are dead when it returns, unless the kernel takes longer than `DEATH_SECONDS`.
     """
     if program not in PROGRAMS:
-        raise LabError(f"what can be killed is {', '.join(PROGRAMS)}, not {program}")
+        raise LabError(f"what can be killed is {', '.join(PROGRAMS)}, not {program}", INPUT)
     killed = [pid for pid in _of_host(init) if _is(program, pid) and not _is_dead(pid)]
     for pid in killed:
         with suppress(ProcessLookupError):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from . import files, kernel, network, sysview, unix
-from .layout import LabError, Layout
+from .layout import FAILED, INPUT, LabError, Layout
 from .pop import PoP
 
 REQUEST_SECONDS = 10.0
@@ -120,7 +120,8 @@ class Supervisor:
             try:
                 reply = {"ok": True, "result": self._carry_out(request, descriptors)}
             except (LabError, OSError, LookupError, TypeError) as error:
-                reply = {"ok": False, "error": f"{error}"}
+                reason = getattr(error, "reason", FAILED)
+                reply = {"ok": False, "error": f"{error}", "reason": reason}
             try:
                 socket.send_fds(connection, [json.dumps(reply).encode() + b"\n"], descriptors)
             finally:
@@ -136,7 +137,7 @@ class Supervisor:
         if verb == "namespaces":
             return descriptors.extend(self.pop.enter(request["host"]))
         if verb not in VERBS:
-            raise LabError(f"the lab knows no {verb}")
+            raise LabError(f"the lab knows no {verb}", INPUT)
         return getattr(self.pop, verb)(**request)
 
 

@@ -32,7 +32,7 @@ REFUSED, USAGE, FAILED = 1, 2, 3
 (docs/how-to/command.md)."""
 
 _STATUS = {
-    **dict.fromkeys(("input", "unconfigured"), USAGE),
+    **dict.fromkeys(("usage", "input", "unconfigured"), USAGE),
     **dict.fromkeys(("refused", "fenced", "damaged"), REFUSED),
 }
 

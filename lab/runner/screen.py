@@ -13,6 +13,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
+from edgetune.report.color import ATTENTION
+
 __all__ = ["BAD", "GOOD", "PLAIN", "WARNING", "Screen", "fold", "printable"]
 
 PLAIN, GOOD, WARNING, BAD = "", "32", "33", "31"
@@ -70,6 +72,10 @@ class Screen:
             self._living = self._cut(text) if self.is_terminal else ""
             self._put(cleared + self._living)
 
+    def urgent(self, text: str) -> str:
+        """The same, with colour where it needs a person."""
+        return ATTENTION.sub(lambda found: self._coloured(found.group(), BAD), text)
+
     def frame(self, text: str, last: str) -> None:
         """Lines in place of the frame before, the first ones where not all fit, and a ``last`` one.
 
@@ -84,7 +90,7 @@ class Screen:
         with self._lock:
             up = sum(_rows(line, size.columns) for line in self._frame)
             self._frame = [*lines, self._cut(last)]
-            shown = "".join(f"{line}\n" for line in self._frame)
+            shown = "".join(f"{self.urgent(line)}\n" for line in self._frame)
             self._put((f"\x1b[{up}A" if up else "") + _CLEAR_BELOW + shown)
 
     def leave_terminal(self) -> None:

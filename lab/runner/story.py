@@ -119,14 +119,14 @@ class Story:
             told = [f"{', '.join(names)} {words}" for words, names in _by_end(batch).items()]
             at = max(host.at for host in batch.hosts.values())
             colour = WARNING if batch.at("skipped", "quarantined") else PLAIN
-            yield Row(at, self._present.name_of(batch), "; ".join(told), colour)
+            yield Row(at, self._record.name_of(batch), "; ".join(told), colour)
 
     def _paused_batches(self) -> Iterator[Row]:
         """Those that a person has to let go on; what else a batch waits for ends by itself."""
         for batch in self._batches:
             if batch.wait and batch.wait.paused:
                 text = f"waits: {batch.wait.why}"
-                yield Row(batch.wait.since, self._present.name_of(batch), text, WARNING)
+                yield Row(batch.wait.since, self._record.name_of(batch), text, WARNING)
 
     def _looks(self) -> Iterator[Row]:
         for number in range(self.head.looks):

@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from lab import CHECKOUT, lifeline
 from lab.pop.files import prepare_home
-from lab.pop.layout import LabError, Layout, shared
+from lab.pop.layout import INPUT, REFUSED, LabError, Layout, shared
 
 from . import processes
 from .commands import BUSY_MARK
@@ -47,9 +47,9 @@ def up(
     `post_seconds` is the time that the firmware takes in each reboot.
     """
     if find_spec("asyncssh") is None:
-        raise LabError("the simulated lab needs the Python package asyncssh")
+        raise LabError("the simulated lab needs the Python package asyncssh", REFUSED)
     if not 1 <= hosts <= MAX_HOSTS:
-        raise LabError(f"a simulated lab has 1 to {MAX_HOSTS} hosts, not {hosts}")
+        raise LabError(f"a simulated lab has 1 to {MAX_HOSTS} hosts, not {hosts}", INPUT)
     shared(range(hosts), pops)
     layout = Layout(home.resolve())
     lock = _lock_to_come_up(layout)
@@ -101,11 +101,11 @@ def inject(home: Path, fault: str, target: str) -> None:
     """The one fault that a simulated host has: "busy", which makes its health check slow."""
     state = status(home)
     if state is None:
-        raise LabError(f"no lab is running in {home}")
+        raise LabError(f"no lab is running in {home}", REFUSED)
     if fault != "busy":
-        raise LabError(f"a fault of a simulated host is busy, not {fault}")
+        raise LabError(f"a fault of a simulated host is busy, not {fault}", INPUT)
     if target not in [host["name"] for host in state["hosts"]]:
-        raise LabError(f"the lab has no host {target}")
+        raise LabError(f"the lab has no host {target}", INPUT)
     (Layout(home.resolve()).lab / "hosts" / target / "root" / BUSY_MARK).touch()
 
 
@@ -187,7 +187,7 @@ def _lock_to_come_up(layout: Layout) -> int:
         if lock is not None:
             return lock
         if status(layout.home) or time.monotonic() > end:
-            raise LabError(f"a lab is already running in {layout.home}")
+            raise LabError(f"a lab is already running in {layout.home}", REFUSED)
         time.sleep(0.02)
 
 

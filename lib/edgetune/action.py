@@ -80,7 +80,8 @@ def _steps(
 ) -> Mapping[str, object]:
     """Take a step, and each that the result before it names as ``next`` while nothing failed.
 
-    The fields are those of the first step, with what the last one told of them.
+    The fields are those of the first step, with what the last one told of them. ``error`` is what
+    each told, also of a host that is quarantined while the others go on.
     """
     began = time.monotonic()
     result = steps[0](context, **given)
@@ -93,8 +94,8 @@ def _steps(
         told = step(context, **given)
         messages.append(str(told["message"]))
         kept = {name: told[name] for name in result if name in told}
-        if told["failed"]:
-            kept["error"] = f"{step.__name__}: {told['error']}"
+        errors = [result.get("error"), told.get("error") and f"{step.__name__}: {told['error']}"]
+        kept["error"] = "; ".join(str(error) for error in errors if error)
         result = {**result, **kept, "message": "; ".join(messages)}
     return result
 

@@ -32,7 +32,8 @@ LEFT = "<% result() %>"
 # into their errors.
 SILENT = ("roll_batch", "restore_batch")
 FIRST_ERROR = (
-    "batch <% ctx(batch) %>: <% coalesce(coalesce(result()?.get(errors), [])"
+    "batch <% ctx(batches) - ctx(end_batch) + ctx(batch) + 1 %> of <% ctx(batches) %>: "
+    "<% coalesce(coalesce(result()?.get(errors), [])"
     ".where($.get(task_id) != null).select($.task_id + ': ' + coalesce("
     "switch(isDict($.get(result)?.get(result)) => $.result.result.get(error)), 'no answer'))"
     ".first(null), switch(coalesce(result()?.get(output)?.get(message), '') != '' => "

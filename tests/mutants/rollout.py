@@ -31,7 +31,7 @@ WAITS = (
         (
             "a rollout goes on because another one was resumed",
             "pause_after.py",
-            "    return pause if pause and pause.rollout == opened.head.id else None\n",
+            "    return pause if pause and pause.rollout == rollout else None\n",
             "    return pause\n",
         ),
     ),
@@ -162,8 +162,8 @@ STACKSTORM = (
         (
             "a store that is away takes a rollout back",
             "steps/begin_rollback.py",
-            "        if AWAY in reason:\n",
-            "        if False:\n",
+            "    if AWAY in reason:\n",
+            "    if False:\n",
         ),
     ),
     *mutations_of(

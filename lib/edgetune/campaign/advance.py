@@ -15,7 +15,7 @@ from typing import TypedDict
 
 from edgetune.campaign.definition import Ring
 from edgetune.campaign.gates import (
-    approver,
+    approval_of,
     closed_gates,
     find_rollouts,
     unchanged,
@@ -203,7 +203,7 @@ class _Step:
                 plan=plan,
                 owner=self._owner,
                 requested_by=asked,
-                approved_by=ring.approved_by,
+                approved=ring.approved,
                 channel=record.channel,
                 freezes=written(definition.gates.closed),
             )
@@ -219,7 +219,7 @@ class _Step:
     def _open(self, record: Record, ring: RingStep, definition: Ring) -> None:
         """Write down that a ring begins. Until its first rollout does, an approval can expire."""
         if not ring.begun:
-            ring.approved_by = approver(self._context, record, ring, definition.gates)
+            ring.approve(approval_of(self._context, record, ring, definition.gates))
             ring.begun = time.time()
             approved = f", approved by {ring.approved_by}" if ring.approved_by else ""
             record.note(self._requested_by, f"ring {ring.name} begins{approved}", self._owner)

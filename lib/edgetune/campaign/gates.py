@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from edgetune.campaign.definition import Campaign, Gates, find_campaign
 from edgetune.campaign.record import Record, RingStep, RingVerdict
-from edgetune.documents.head import Head
+from edgetune.documents.head import Approved, Head
 from edgetune.documents.words import Decision, State
 from edgetune.errors import EdgetuneError, InputError, RefusedError, StoreError
 from edgetune.freezes import ends_by_name
@@ -69,18 +69,18 @@ def closed_gates(context: Context, record: Record, ring: RingStep, gates: Gates)
     # An approval is of the ring's beginning, and has to hold then.
     if not ring.begun:
         try:
-            approver(context, record, ring, gates)
+            approval_of(context, record, ring, gates)
         except RefusedError as error:
             waits.append(str(error))
     return waits
 
 
-def approver(context: Context, record: Record, ring: RingStep, gates: Gates) -> str:
+def approval_of(context: Context, record: Record, ring: RingStep, gates: Gates) -> Approved:
     """Who approved a ring, or nobody where none has to; RefusedError says what is missing."""
     if not needs_approval(context, gates):
-        return ""
+        return Approved()
     what = f"ring {ring.name} of {record.id}"
-    return valid_approval(context, ring.digest, what, record.by, gates.self_approval).by
+    return valid_approval(context, ring.digest, what, record.by, gates.self_approval).given
 
 
 def needs_approval(context: Context, gates: Gates) -> bool:

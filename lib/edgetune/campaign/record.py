@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 
 from edgetune import CAMPAIGN_SCHEMA, PACK
+from edgetune.documents.head import Approved
 from edgetune.documents.look import Effect
 from edgetune.documents.reading import KEPT_IF_SET, check_is, decoded, digest_of, read_document
 from edgetune.documents.words import Decision, Verdict
@@ -61,6 +62,7 @@ class RingVerdict:
 class RingStep:
     """A ring: ``begun`` and ``closed`` are epoch seconds, 0 before.
 
+    ``approved_by``, ``approved_at`` and ``approved_because`` are those of an ``Approved``.
     ``verdict`` is a ``RingVerdict``, empty before. ``accepted`` says who goes on without it.
     """
 
@@ -69,9 +71,21 @@ class RingStep:
     pops: dict[str, PopStep]
     begun: float = 0.0
     approved_by: str = ""
+    approved_at: float = 0.0
+    approved_because: str = ""
     accepted: str = ""
     closed: float = 0.0
     verdict: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def approved(self) -> Approved:
+        """Its approval."""
+        return Approved(self.approved_by, self.approved_at, self.approved_because)
+
+    def approve(self, approved: Approved) -> None:
+        """Write down who approved it."""
+        self.approved_by, self.approved_at = approved.by, approved.at
+        self.approved_because = approved.reason
 
 
 @dataclass

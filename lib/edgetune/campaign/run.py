@@ -91,7 +91,13 @@ def run_campaign(
         ],
         "refused": len(refused),
         "message": _message(record, pops, len(rings), refused),
-        "text": definition_text(definition, rings, refused, record.id if record else ""),
+        "text": definition_text(
+            definition,
+            rings,
+            refused,
+            sorted({each.name for each in context.config.closed}),
+            record.id if record else "",
+        ),
     }
 
 

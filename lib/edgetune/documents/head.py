@@ -83,6 +83,18 @@ class Quarantine:
     noted: str = ""
 
 
+@dataclass(frozen=True)
+class Approved:
+    """Who approved a rollout (``by``, empty: nobody had to), when (epoch seconds), and why.
+
+    ``at`` is 0, and ``reason`` empty, where they were not written down.
+    """
+
+    by: str = ""
+    at: float = 0.0
+    reason: str = ""
+
+
 @dataclass
 class Head:
     """The rollout as a whole; ``baseline`` and ``soak`` are [start, end] in epoch seconds,
@@ -90,8 +102,8 @@ class Head:
     ``first_look`` the number of the present soak's first look, ``verdict`` what the newest one came
     to (None before), ``channel`` the chat channel in which it was asked for.
 
-    ``approved_by`` is who approved its plan, or its ring of a campaign: empty where nobody had to,
-    None where an earlier version did not write it down.
+    ``approved`` tells of the approval of its plan, or of its ring of a campaign; None where an
+    earlier version did not write it down.
 
     ``wait`` says that its workflow stays until the end of the soak, ``taken_over`` when it was
     last taken from a workflow that may have an action running still, ``recoveries`` how often
@@ -125,7 +137,7 @@ class Head:
     only: list[str] = field(default_factory=list)
     history: list[Entry] = field(default_factory=list)
     clock: Reading | None = None
-    approved_by: str | None = None
+    approved: Approved | None = None
 
     def enter(self, state: str, by: str, reason: str) -> None:
         """Change the state; RefusedError if it cannot follow the present one."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import chain
 
 from edgetune import PACK, PLAN_SCHEMA
@@ -20,6 +21,7 @@ MOST_WAYS = 10**18
 DRAWN_BY = 2
 """How the judge draws other groups for plans of today (see ``judge.permutation``)."""
 _LARGE = {"holds": "large"}
+_KEPT = 512
 _RENAMED = {
     "force": "drop_sessions",
     "fraction": "test_fraction",
@@ -218,6 +220,12 @@ def read_plan(text: str | None, digest: str) -> Plan:
     """A stored plan; RefusedError if there is none or it is not the one of that digest."""
     if text is None:
         raise RefusedError(f"there is no plan {digest}; make one with plan_rollout")
+    return _read(text, digest)
+
+
+@lru_cache(maxsize=_KEPT)
+def _read(text: str, digest: str) -> Plan:
+    """A plan never changes, and each part of a step or of a status opens the record anew."""
     key = f"{PACK}.plan.{digest}"
     document = read_document(key, text)
     body = {name: value for name, value in document.items() if name != "digest"}

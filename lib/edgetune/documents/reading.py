@@ -14,11 +14,11 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from edgetune.errors import DamagedError
 from edgetune.sanitize import one_line
@@ -100,10 +100,11 @@ def taken(kind: type[Kind], values: Mapping[str, object]) -> Kind:
 
 def encoded(value: Any) -> Any:
     """What ``decoded`` reads: a dataclass as a mapping, those inside it, too; all else as it is."""
-    if is_dataclass(value):
-        own = ((each, getattr(value, each.name)) for each in fields(value))
-        kept = ((e, v) for e, v in own if v is not None or "kept_if_set" not in e.metadata)
-        return {each.name: encoded(inner) for each, inner in kept}
+    known = _fields_of(type(value))
+    if known:
+        own = ((name, each, getattr(value, name)) for name, each in known.items())
+        kept = ((name, inner) for name, e, inner in own if inner is not None or not e.kept_if_set)
+        return {name: encoded(inner) for name, inner in kept}
     if isinstance(value, dict):
         return {name: encoded(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -130,15 +131,15 @@ def check_fields(key: str, kind: type[Any], values: Any, path: str = "") -> None
     """
     if not isinstance(values, dict):
         raise DamagedError(key, path, f"must be a mapping, not {_shown(values)}")
-    known = {each.name: each for each in fields(kind)}
+    known = _fields_of(kind)
     for name in values.keys() - known.keys():
         raise DamagedError(key, _below(path, name), "is not known to this version of the pack")
     for name, each in known.items():
+        own = f"{path}.{name}" if path else name
         if name in values:
-            wanted = _parsed(each.metadata.get("holds", each.type))
-            _check(key, _below(path, name), wanted, values[name], kind)
-        elif each.default is MISSING and each.default_factory is MISSING:
-            raise DamagedError(key, _below(path, name), "is missing")
+            _check(key, own, each.held, values[name], kind)
+        elif each.required:
+            raise DamagedError(key, own, "is missing")
 
 
 def check_is(key: str, field: str, good: bool, problem: str) -> None:
@@ -154,10 +155,10 @@ def _check(key: str, path: str, wanted: ast.expr, value: Any, kind: type[Any]) -
     elif isinstance(wanted, ast.Subscript):
         _check_container(key, path, wanted, value, kind)
     elif isinstance(wanted, ast.Name) and wanted.id != "object":
-        inner = _named(wanted.id, kind)
-        if is_dataclass(inner):
-            check_fields(key, inner, value, path)  # type: ignore[arg-type]
-        elif isinstance(inner, type) and issubclass(inner, Enum):
+        inner, is_a = _named(wanted.id, kind)
+        if is_a is dataclass:
+            check_fields(key, inner, value, path)
+        elif is_a is Enum:
             words = [str(each.value) for each in inner]
             known = type(value) is str and value in words
             check_is(key, path, known, f"is none of {', '.join(words)}")
@@ -207,9 +208,8 @@ def _inside(container: ast.Subscript) -> ast.expr:
 
 
 def _made(kind: type[Any], values: Mapping[str, Any]) -> Any:
-    own = (each for each in fields(kind) if each.name in values)
-    parts = {e.name: _part(_parsed(str(e.type)), values[e.name], kind) for e in own}
-    return kind(**parts)
+    own = ((name, each) for name, each in _fields_of(kind).items() if name in values)
+    return kind(**{name: _part(each.annotated, values[name], kind) for name, each in own})
 
 
 def _part(wanted: ast.expr, value: Any, kind: type[Any]) -> Any:
@@ -223,15 +223,51 @@ def _part(wanted: ast.expr, value: Any, kind: type[Any]) -> Any:
             return {name: _part(inner, item, kind) for name, item in value.items()}
         items = [_part(inner, item, kind) for item in value]
         return tuple(items) if getattr(wanted.value, "id", "") == "tuple" else items
-    inside = _named(getattr(wanted, "id", ""), kind)
-    if is_dataclass(inside):
-        return _made(inside, value)  # type: ignore[arg-type]
-    return inside(value) if isinstance(inside, type) and issubclass(inside, Enum) else value
+    inside, is_a = _named(getattr(wanted, "id", ""), kind)
+    if is_a is dataclass:
+        return _made(inside, value)
+    return inside(value) if is_a is Enum else value
 
 
-def _named(name: str, kind: type[Any]) -> Any:
-    """What a name in the annotations of a dataclass stands for; None for a built-in."""
-    return getattr(sys.modules[kind.__module__], name, None)
+class _Field(NamedTuple):
+    """A field of a dataclass: how it is ``annotated``, and what it holds, ``held``."""
+
+    annotated: ast.expr
+    held: ast.expr
+    required: bool
+    kept_if_set: bool
+
+
+_KNOWN_FIELDS: dict[type[Any], dict[str, _Field]] = {}
+_KNOWN_NAMES: dict[tuple[str, type[Any]], tuple[Any, object]] = {}
+
+
+def _fields_of(kind: type[Any]) -> dict[str, _Field]:
+    """The fields of a dataclass by their names; none of any other type."""
+    if kind not in _KNOWN_FIELDS:
+        own = fields(kind) if is_dataclass(kind) else ()
+        _KNOWN_FIELDS[kind] = {each.name: _field(each) for each in own}
+    return _KNOWN_FIELDS[kind]
+
+
+def _field(own: Field[Any]) -> _Field:
+    return _Field(
+        _parsed(str(own.type)),
+        _parsed(str(own.metadata.get("holds", own.type))),
+        own.default is MISSING and own.default_factory is MISSING,
+        "kept_if_set" in own.metadata,
+    )
+
+
+def _named(name: str, kind: type[Any]) -> tuple[Any, object]:
+    """What a name in the annotations of a dataclass stands for, and whether that is a
+    ``dataclass`` or an ``Enum``; None for a built-in."""
+    if (name, kind) not in _KNOWN_NAMES:
+        found = getattr(sys.modules[kind.__module__], name, None)
+        is_enum = isinstance(found, type) and issubclass(found, Enum)
+        is_a: object = dataclass if is_dataclass(found) else Enum if is_enum else None
+        _KNOWN_NAMES[name, kind] = found, is_a
+    return _KNOWN_NAMES[name, kind]
 
 
 def _is_plain_inside(wanted: ast.expr) -> bool:

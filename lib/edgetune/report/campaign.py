@@ -15,10 +15,18 @@ if TYPE_CHECKING:
 
 
 def definition_text(
-    campaign: Campaign, pops: Mapping[str, Sequence[str]], refused: Mapping[str, str], id: str
+    campaign: Campaign,
+    pops: Mapping[str, Sequence[str]],
+    refused: Mapping[str, str],
+    closed: Sequence[str],
+    id: str,
 ) -> str:
-    """A campaign as it is shown before its first rollout."""
+    """A campaign as it is shown before its first rollout.
+
+    ``closed`` names the freezes and events of the configuration, ``refused`` says why by PoP.
+    """
     lines = [f"Campaign {id or campaign.name}: {campaign.tuning}"]
+    lines += [f"  every ring: {_not_during(closed)} (configuration)"] if closed else []
     for number, ring in enumerate(campaign.rings, 1):
         lines += [f"  {number} {ring.name}: {_terms(ring)}"]
         for pop in pops[ring.name]:
@@ -38,8 +46,12 @@ def _terms(ring: Ring) -> str:
     parts += ["to be approved"] if gates.approval else []
     names = {freeze.name for freeze in gates.freezes} | {event.name for event in gates.events}
     closed = sorted(names)
-    parts += [f"not during {', '.join(closed)}"] if closed else []
+    parts += [_not_during(closed)] if closed else []
     return "; ".join(parts)
+
+
+def _not_during(closed: Sequence[str]) -> str:
+    return f"not during {', '.join(closed)}"
 
 
 def campaign_text(record: Record, states: Mapping[str, str], waits: Sequence[str]) -> str:

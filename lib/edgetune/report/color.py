@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In which colour chat shows a rollout."""
+"""In which colour chat shows a rollout, and which words of a status need a person."""
 
 from __future__ import annotations
+
+import re
 
 from edgetune.documents.words import State, Verdict
 
@@ -13,6 +15,13 @@ _COLORS: dict[str, str] = {
     Verdict.DEGRADED: "danger",
     Verdict.INCONCLUSIVE: "warning",
 }
+
+
+ATTENTION = re.compile(
+    r"\b(?:EVERYTHING IS STOPPED|NO OWNER|WITHOUT AN OWNER|OVERDUE|QUARANTINED|HELD|PAUSED"
+    r"|NO SAMPLE|DAMAGED|NOT KNOWN|NOT seen out of service)\b"
+)
+"""What a status says of a rollout or a PoP that needs a person."""
 
 
 def color_of(state: str, verdict: str) -> str:

@@ -23,6 +23,11 @@ def next_steps(head: Head) -> list[Next]:
     return [*_OF[State(head.state)](head), *_quarantined(head)]
 
 
+def look_longer(head: Head) -> str:
+    """The command that lets a held rollout soak once more, and acts on what that shows."""
+    return command("rollout_pop", rollout=head.id, wait="true")
+
+
 def _before_changes(head: Head) -> Iterator[Next]:
     yield Next("Its workflow goes on by itself: the baseline first, then the changes.")
     yield Next("To end it, with nothing changed yet:", _back(head))
@@ -46,8 +51,7 @@ def _soak(head: Head) -> Iterator[Next]:
 
 def _held(head: Head) -> Iterator[Next]:
     yield Next("A person decides; until then the test group stays changed and the PoP claimed.")
-    again = command("rollout_pop", rollout=head.id, dry_run="false")
-    yield Next("To soak and look again:", again)
+    yield Next("To soak and look again:", look_longer(head))
     yield Next("To take it back:", _back(head))
 
 

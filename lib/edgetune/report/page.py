@@ -22,6 +22,7 @@ from edgetune.documents.batch import Batch
 from edgetune.documents.head import Entry, Head
 from edgetune.documents.look import Effect, Look
 from edgetune.documents.metric import Metric
+from edgetune.documents.numbering import batch_name
 from edgetune.documents.plan import Plan
 from edgetune.durations import duration
 from edgetune.judge.outliers import changes_of, odd_hosts
@@ -66,7 +67,7 @@ class Event(NamedTuple):
 class BatchRow(NamedTuple):
     """A batch as the page shows it: how many hosts are at each step, and when the last came."""
 
-    number: int
+    name: str
     does: str
     group: str
     hosts: list[str]
@@ -127,7 +128,7 @@ def page(material: Material) -> str:
         prospect=_prospect(material.baseline),
         profiles=[profile for profile in plan.profiles if profile.before],
         groups=plan.groups,
-        batches=[_batch(batch) for batch in material.batches],
+        batches=[_batch(material, batch) for batch in material.batches],
         **_pictures(material)._asdict(),
         forest=forest(judged.metrics, metrics_of(plan)) if judged else None,
         **_hosts(material, judged, members, out),
@@ -233,13 +234,12 @@ def _stands(host: str, batches: Sequence[Batch]) -> str:
     return "untouched"
 
 
-def _batch(batch: Batch) -> BatchRow:
+def _batch(material: Material, batch: Batch) -> BatchRow:
     steps = [own.step for own in batch.hosts.values()]
     counts = {step: steps.count(step) for step in dict.fromkeys(steps)}
     ended = max((own.at for own in batch.hosts.values()), default=0.0)
-    return BatchRow(
-        batch.number, _DOES[batch.batch_type], batch.group, list(batch.hosts), counts, ended
-    )
+    name = batch_name(material.head, material.plan, batch.number)
+    return BatchRow(name, _DOES[batch.batch_type], batch.group, list(batch.hosts), counts, ended)
 
 
 def _timeline(material: Material) -> list[Event]:
@@ -250,11 +250,11 @@ def _timeline(material: Material) -> list[Event]:
 def _events(material: Material) -> Iterator[Event]:
     for entry in material.head.history:
         yield Event(entry.at, "state", entry.state, entry.reason, entry.by)
-    for batch in map(_batch, material.batches):
+    for batch in (_batch(material, own) for own in material.batches):
         counts = ", ".join(f"{count} {step}" for step, count in batch.counts.items())
         text = f"{batch.does}: {hosts_text(batch.hosts)}: {counts}"
         if batch.ended:
-            yield Event(batch.ended, "batch", f"batch {batch.number}", text)
+            yield Event(batch.ended, "batch", batch.name, text)
     yield from material.pauses
     for look in material.looks:
         what = f"look {look.moment.number if look.moment else ''}"

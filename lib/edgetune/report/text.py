@@ -62,9 +62,11 @@ def plan_text(plan: Plan) -> str:
     for index, batch in enumerate(plan.every_batch):
         if options.pause_after and index == options.pause_after:
             lines.append("    --  waits here until a person resumes the PoP (pause_after)")
-        promoted = " (if promoted)" if index >= len(plan.batches) else ""
+        changes = len(plan.batches)
+        promoted = " (if promoted)" if index >= changes else ""
+        number = index + 1 if index < changes else index - changes + 1
         what = {"change": "change", "sham": "reboot only"}[batch.batch_type]
-        lines.append(f"    {index}  {what:<11} {batch.group:<8}{listed(batch.hosts)}{promoted}")
+        lines.append(f"    {number}  {what:<11} {batch.group:<8}{listed(batch.hosts)}{promoted}")
     return _page(lines)
 
 
@@ -275,7 +277,7 @@ def clock(seconds: float) -> str:
 def _evidence(why: Quarantine) -> str:
     facts = [f"since {clock(why.since)}"] if why.since else ["since an earlier version"]
     if why.step is not None:
-        facts.append(f"at the step {why.step} of batch {why.batch}")
+        facts.append(f"at the step {why.step} (batch={why.batch})")
     if why.boot_id:
         facts.append(f"last seen in boot {why.boot_id}")
     if why.load_balancer:

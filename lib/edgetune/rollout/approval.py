@@ -11,6 +11,7 @@ import time
 from dataclasses import asdict, dataclass, replace
 
 from edgetune import CAMPAIGN_SCHEMA, PACK
+from edgetune.documents.head import Approved
 from edgetune.documents.reading import check_is, decoded, read_document
 from edgetune.errors import RefusedError
 from edgetune.people import same_person
@@ -33,6 +34,11 @@ class Approval:
     expires: float
     reason: str = ""
     used_by: str = ""
+
+    @property
+    def given(self) -> Approved:
+        """What of it a rollout keeps."""
+        return Approved(self.by, self.at, self.reason)
 
 
 def save_approval(context: Context, approval: Approval) -> None:
@@ -77,8 +83,8 @@ def valid_approval(
     return found
 
 
-def use_approval(context: Context, digest: str, what: str, rollout: str) -> str:
-    """Let an approval begin this rollout, and no other one after it; who gave it.
+def use_approval(context: Context, digest: str, what: str, rollout: str) -> Approved:
+    """Let an approval begin this rollout, and no other one after it.
 
     To be called under the claim of the PoP, before the rollout has a record: whoever dies in
     between leaves an approval that can be used. RefusedError if there is none, or it was used.
@@ -89,7 +95,7 @@ def use_approval(context: Context, digest: str, what: str, rollout: str) -> str:
         raise RefusedError(f"{what} waits for an approval: {approves}")
     _refuse_used(context, found, what)
     save_approval(context, replace(found, used_by=rollout))
-    return found.by
+    return found.given
 
 
 def _refuse_used(context: Context, found: Approval, what: str) -> None:

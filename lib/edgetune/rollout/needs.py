@@ -9,6 +9,7 @@ from enum import IntEnum
 
 from edgetune.documents.head import ENDED, Head
 from edgetune.documents.words import State
+from edgetune.report.next_steps import look_longer
 from edgetune.report.text import ways_out
 from edgetune.rollout.context import Context
 from edgetune.rollout.heads import Unreadable
@@ -80,9 +81,8 @@ def held(head: Head, present: Present) -> Iterator[Need]:
     text = f"HELD for {present.lasts}"
     found = head.verdict
     text += f", {spoken(found.verdict)}: {_short(found.reason)}" if found else ""
-    longer = command("rollout_pop", rollout=head.id, wait="true")
     back = command("roll_back_pop", rollout=head.id)
-    yield Need(Urgency.HELD, text, {"look longer": longer, "roll back": back})
+    yield Need(Urgency.HELD, text, {"look longer": look_longer(head), "roll back": back})
 
 
 def paused(pop: str, pauses: Mapping[str, Pause]) -> Iterator[Need]:

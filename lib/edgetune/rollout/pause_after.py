@@ -2,13 +2,15 @@
 """The pause that a plan asks for with ``pause_after``: a person looks before more hosts change.
 
 It is bound to its rollout. The batch behind it writes it when it would begin, and never again. A
-person lifts it, or the rollback of that rollout does.
+person lifts it, the rollback of that rollout does, or ``release_record`` where its record is given
+up.
 """
 
 from __future__ import annotations
 
 import time
 
+from edgetune.rollout.context import Context
 from edgetune.rollout.pause import PLANNED, Pause, pause_for, save_pause
 from edgetune.rollout.record import Record
 from edgetune.sanitize import command
@@ -33,9 +35,14 @@ def waits_for_a_person(opened: Record, batch: int) -> str:
 
 def lift_planned(opened: Record, by: str) -> None:
     """A rollout that is taken back waits for nobody, and neither does the next one."""
-    own = _own(opened)
+    lift_planned_of(opened.context, opened.head.pop, opened.head.id, by)
+
+
+def lift_planned_of(context: Context, pop: str, rollout: str, by: str) -> None:
+    """The same of a rollout whose record cannot be read."""
+    own = _of_rollout(context, pop, rollout)
     if own and own.paused:
-        save_pause(opened.context, opened.head.pop, PLANNED, own.lifted(by))
+        save_pause(context, pop, PLANNED, own.lifted(by))
 
 
 def _is_asked_for(opened: Record, batch: int) -> bool:
@@ -43,6 +50,10 @@ def _is_asked_for(opened: Record, batch: int) -> bool:
 
 
 def _own(opened: Record) -> Pause | None:
+    return _of_rollout(opened.context, opened.head.pop, opened.head.id)
+
+
+def _of_rollout(context: Context, pop: str, rollout: str) -> Pause | None:
     """That of an earlier rollout does not count."""
-    pause = pause_for(opened.context, opened.head.pop, PLANNED)
-    return pause if pause and pause.rollout == opened.head.id else None
+    pause = pause_for(context, pop, PLANNED)
+    return pause if pause and pause.rollout == rollout else None

@@ -87,21 +87,13 @@ class Present:
         """For how long it is in its state."""
         return span(self._now - self.since)
 
-    def name_of(self, batch: Batch) -> str:
-        """Counted in the state that takes it, as people count."""
-        for state in CHANGES_HOSTS:
-            numbers = self._opened.numbers(state)
-            if batch.number in numbers:
-                return f"batch {batch.number - numbers.start + 1} of {len(numbers)}"
-        return f"batch {batch.number + 1}"
-
     def _at_work(self, in_full: bool) -> str:
         numbers = self._opened.numbers(self._head.state)
         under_way = [b for b in self.batches if b.number in numbers and not b.finished]
         if not under_way:
             return "every batch is done"
         batch = under_way[0]
-        name, wait = self.name_of(batch), batch.wait
+        name, wait = self._opened.name_of(batch), batch.wait
         if wait and in_full:
             return f"{name} waits: {wait.why}"
         if wait:

@@ -13,7 +13,7 @@ def failures_text(opened: Record) -> Iterator[str]:
     """Each host that failed its batch: batch, name, the step where it stands, error."""
     for batch in opened.batches():
         for name, error in batch.failures.items():
-            yield f"batch {batch.number}: {name} ({batch.hosts[name].step}): {error}"
+            yield f"{opened.name_of(batch)}: {name} ({batch.hosts[name].step}): {error}"
 
 
 def under_way(batches: Iterable[Batch]) -> Iterator[tuple[str, HostStep]]:

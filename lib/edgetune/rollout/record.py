@@ -23,6 +23,7 @@ from edgetune.documents.baseline import Baseline, read_baseline
 from edgetune.documents.batch import Batch, HostStep, Wait, batch_key, read_batch
 from edgetune.documents.head import Head, head_key, read_head
 from edgetune.documents.look import Look, read_look
+from edgetune.documents.numbering import batch_name, numbers_of
 from edgetune.documents.plan import Plan, read_plan
 from edgetune.documents.reading import check_is, digest_of, read_document
 from edgetune.documents.schema import refuse_schema
@@ -80,13 +81,11 @@ class Record:
 
     def numbers(self, state: str) -> range:
         """Numbers of the batches that are taken in a state."""
-        changes = len(self.plan.batches)
-        planned = len(self.plan.every_batch)
-        return {
-            "changing": range(changes),
-            "promoting": range(changes, planned),
-            "rolling_back": range(self.head.first_restore, planned + self.head.restore_batches),
-        }.get(state, range(0))
+        return numbers_of(self.head, self.plan, state)
+
+    def name_of(self, batch: Batch) -> str:
+        """A batch as people count, such as ``batch 2 of 4``."""
+        return batch_name(self.head, self.plan, batch.number)
 
     def batches(self) -> Iterator[Batch]:
         """Every batch there is or will be, the planned ones first."""

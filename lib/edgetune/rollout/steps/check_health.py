@@ -68,4 +68,4 @@ def _what_was_done(opened: Record, batch: Batch) -> str:
     told = [f"{listed(hosts)} {what}" for what, hosts in parts.items() if hosts]
     if batch.number + 1 in numbers:
         told += filter(None, [waits_for_a_person(opened, batch.number + 1)])
-    return f"batch {batch.number - numbers.start + 1} of {len(numbers)}: {'; '.join(told)}"
+    return f"{opened.name_of(batch)}: {'; '.join(told)}"

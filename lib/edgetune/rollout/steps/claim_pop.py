@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
-from edgetune.documents.head import ENDED, Head
+from edgetune.documents.head import ENDED, Approved, Head
 from edgetune.durations import duration
 from edgetune.errors import EdgetuneError, FencedError
 from edgetune.rollout.approval import use_approval, valid_approval
@@ -64,16 +64,16 @@ def begin_rollout(
     wait: bool = False,
     channel: str = "",
     caller: str = "",
-    approved_by: str | None = None,
+    approved: Approved | None = None,
     freezes: Sequence[Mapping[str, object]] = (),
 ) -> Head:
     """The same, and the head of the rollout.
 
-    ``approved_by`` is who approved it as the caller of this knows (empty: nobody had to); with None
-    an approval of the plan is asked for. During ``freezes`` (see ``edgetune.freezes.written``) no
+    ``approved`` is its approval as the caller of this knows; with None an approval of the plan is
+    asked for. During ``freezes`` (see ``edgetune.freezes.written``) no
     batch of it begins.
     """
-    needs_approval = context.config.plan_approval and approved_by is None
+    needs_approval = context.config.plan_approval and approved is None
     if needs_approval:
         for who in (requested_by, caller or requested_by):
             valid_approval(context, plan, f"plan {plan}", who, context.config.self_approval)
@@ -104,13 +104,13 @@ def begin_rollout(
         wait=wait,
         channel=channel or context.config.chat_channel,
         freezes=[dict(each) for each in freezes],
-        approved_by=approved_by or "",
+        approved=approved or Approved(),
     )
     head.note(requested_by, f"{pop.name} claimed, epoch {claim.epoch}")
     try:
         refuse_unfinished(context, pop.name)
         if needs_approval:
-            head.approved_by = use_approval(context, plan, f"plan {plan}", name)
+            head.approved = use_approval(context, plan, f"plan {plan}", name)
         Rollout(context, head).save()
     except EdgetuneError:
         context.claims.release(pop.name, claim)

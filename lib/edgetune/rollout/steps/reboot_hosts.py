@@ -77,7 +77,7 @@ def reboot_hosts(context: Context, rollout: str, epoch: int, batch: int) -> Rebo
         "error": errors,
         "next": "check_rebooted",
         "retry_after": _first_look(opened, work),
-        "message": errors or f"rebooting {', '.join(sent)}",
+        "message": errors or f"rebooting {', '.join(sent) or 'no host'}",
     }
 
 

@@ -11,6 +11,7 @@ from edgetune import CAMPAIGN_SCHEMA
 from edgetune.errors import InputError, RefusedError
 from edgetune.rollout.context import Context
 from edgetune.rollout.heads import read_heads
+from edgetune.rollout.pause_after import lift_planned_of
 from edgetune.rollout.unreadable import release_key
 from edgetune.sanitize import command
 
@@ -29,8 +30,8 @@ def release_record(
 ) -> GivenUpResult:
     """Give up a record that cannot be read, so that rollouts begin on its PoP again.
 
-    The text stays where it is. Another text under the same key is judged anew. InputError if there
-    is no such record, RefusedError if it can be read.
+    A pause that its plan asked for is lifted. The text stays where it is. Another text under the
+    same key is judged anew. InputError if there is no such record, RefusedError if it can be read.
     """
     heads, unreadable = read_heads(context)
     if rollout in [head.id for head in heads]:
@@ -50,6 +51,8 @@ def release_record(
         "reason": reason,
     }
     context.store.put(release_key(rollout), json.dumps(document))
+    if found.pop:
+        lift_planned_of(context, found.pop, rollout, requested_by)
     where = found.pop or "every PoP"
     who = requested_by or "unknown"
     message = f"{who} gives up the record of {rollout}: rollouts begin on {where} again"

@@ -13,7 +13,6 @@ from edgetune.inventory import Host
 from edgetune.rollout.change import (
     ChangeResult,
     by_agent,
-    change_report,
     is_same,
     reach,
     settings_before,
@@ -24,13 +23,11 @@ from edgetune.rollout.change import (
 from edgetune.rollout.context import Context
 from edgetune.rollout.drain import keep_out
 from edgetune.rollout.hosts import ask_hosts
-from edgetune.rollout.lease import Rollout
 from edgetune.rollout.order import after_change, retry_after
 from edgetune.rollout.record import Record
 from edgetune.rollout.results import WaitingResult
 from edgetune.rollout.reverts import APPLY_TIMEOUT, waiting_text, waits_for_revert
 from edgetune.rollout.silencing import open_batch
-from edgetune.vocabulary.kinds import KINDS
 
 # Seconds between two looks at hosts that take a change back by themselves.
 _LOOK = (5, 15)
@@ -40,16 +37,9 @@ class RestoreResult(ChangeResult, WaitingResult):
     """By host what it took back; ``waiting`` hosts may yet do so by themselves."""
 
 
-def restore_hosts(
-    context: Context, rollout: str, epoch: int, batch: int, live: bool = False
-) -> RestoreResult:
-    """Take the tuning back on the hosts of a batch, from each host's own journal.
-
-    With ``live`` only what a host can take back while it serves: the rest of the batch waits.
-    """
+def restore_hosts(context: Context, rollout: str, epoch: int, batch: int) -> RestoreResult:
+    """Take the tuning back on the drained hosts of a batch, from each host's own journal."""
     opened, work = open_batch(context, rollout, epoch, batch)
-    if live:
-        return _restore_live(opened, work)
     names = work.at("drained", "changing")
     keep_out(opened, work, names)
     silent = _foresee(opened, work, names)
@@ -103,23 +93,6 @@ def _foresee(opened: Record, work: Batch, names: Sequence[str]) -> dict[str, Hos
             }
         )
     return {name: answer for name, answer in answers.items() if answer.failed}
-
-
-def _restore_live(opened: Rollout, work: Batch) -> RestoreResult:
-    names = [name for name in work.at("planned") if not work.hosts[name].live_back]
-
-    def request(host: Host) -> dict[str, object]:
-        settings = opened.plan.profile_of(host.name).settings
-        live = [own.id for own in settings if KINDS[own.kind].disruption == "live"]
-        return {"tuning": opened.head.tuning, "rollout": opened.head.id, "live": live}
-
-    answers = ask_hosts(opened, names, "restore", request, APPLY_TIMEOUT)
-    for name, answer in answers.items():
-        work.hosts[name].live_back = not answer.failed
-        work.hosts[name].ours |= answer.changed
-    opened.save_batch(work)
-    report = change_report(answers, "back in what they can take back while they serve", [])
-    return {**report, "waiting": 0, "next": "drain_hosts", "retry_after": 0}
 
 
 def _restore_request(opened: Record, work: Batch, host: Host) -> dict[str, object]:

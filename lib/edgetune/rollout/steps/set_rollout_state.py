@@ -24,7 +24,8 @@ from edgetune.rollout.record import Record
 class StateResult(TypedDict):
     """The state entered, and its batches from ``first_batch`` to before ``end_batch``.
 
-    It ends by itself at ``until`` (epoch seconds). ``quarantined`` has the reason of each host.
+    ``batches`` is how many it has, with those that are finished. It ends by itself at ``until``
+    (epoch seconds). ``quarantined`` has the reason of each host.
     """
 
     rollout: str
@@ -32,6 +33,7 @@ class StateResult(TypedDict):
     epoch: int
     first_batch: int
     end_batch: int
+    batches: int
     until: float
     quarantined: dict[str, str]
     channel: str
@@ -68,6 +70,7 @@ def set_rollout_state(
         "epoch": head.epoch,
         "first_batch": first,
         "end_batch": end,
+        "batches": len(opened.numbers(state)),
         "until": until[-1],
         "quarantined": {host: why.reason for host, why in head.quarantined.items()},
         "channel": head.channel,

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import Any
+
+from st2common.runners.base_action import Action
+
+from edgetune.action import Result, run_step
+from edgetune.rollout.steps.take_over_for_rollback import take_over_for_rollback
+
+
+class TakeOverForRollback(Action):
+    """Take a rollout over and begin to take it back."""
+
+    def run(self, **parameters: Any) -> Result:
+        return run_step(take_over_for_rollback, self.config, **parameters)

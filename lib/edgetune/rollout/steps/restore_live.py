@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Take back what the hosts of a batch can while they serve."""
+
+from __future__ import annotations
+
+from edgetune.inventory import Host
+from edgetune.rollout.change import ChangeResult, change_report
+from edgetune.rollout.context import Context
+from edgetune.rollout.hosts import ask_hosts
+from edgetune.rollout.reverts import APPLY_TIMEOUT
+from edgetune.rollout.silencing import open_batch
+from edgetune.vocabulary.kinds import KINDS
+
+
+def restore_live(context: Context, rollout: str, epoch: int, batch: int) -> ChangeResult:
+    """Take the live settings of the tuning back on the hosts of a batch that are not drained yet.
+
+    A host that did so is not asked again. One that fails is, and stays where it is in its batch.
+    """
+    opened, work = open_batch(context, rollout, epoch, batch)
+    names = [name for name in work.at("planned") if not work.hosts[name].live_back]
+
+    def request(host: Host) -> dict[str, object]:
+        settings = opened.plan.profile_of(host.name).settings
+        live = [own.id for own in settings if KINDS[own.kind].disruption == "live"]
+        return {"tuning": opened.head.tuning, "rollout": opened.head.id, "live": live}
+
+    answers = ask_hosts(opened, names, "restore", request, APPLY_TIMEOUT)
+    for name, answer in answers.items():
+        work.hosts[name].live_back = not answer.failed
+        work.hosts[name].ours |= answer.changed
+    opened.save_batch(work)
+    return change_report(answers, "back in what they can take back while they serve", [])
