@@ -113,10 +113,11 @@ def load_tuning(path: Path, metrics: Mapping[str, Metric] = METRICS) -> Tuning:
     """Read and check one file of the catalogue; InputError names file and field."""
     data = load_yaml(path)
     fields = Fields(data, str(path))
+    name = fields.text("name", pattern=_WORD)
     intent = _read_intent(fields.inside("intent"), metrics)
     guards = tuple(_read_guard(guard, metrics) for guard in fields.each("guards"))
     tuning = Tuning(
-        name=fields.text("name", pattern=_WORD),
+        name=name,
         version=fields.text("version", pattern=_VERSION),
         summary=_read_words(fields, "summary"),
         intent=intent,

@@ -203,18 +203,14 @@ JUDGE = (
         ),
     ),
     *mutations_of(
-        "metrics",
-        ["lib_metrics_series", "lib_judge_work"],
-        (
-            "lost traffic is saved CPU time",
-            "cpu.yaml",
-            "per_if_known: rx_packets\nunit: per million packets\nscale: 1000000\n",
-            "",
-        ),
-    ),
-    *mutations_of(
         "lib/edgetune/metrics",
         ["lib_metrics_facts", "lib_metrics_series", "lib_judge_coverage", "lib_judge_work"],
+        (
+            "lost traffic is saved CPU time",
+            "series.py",
+            "            return metric.per_if_known\n",
+            "            return SECONDS\n",
+        ),
         (
             "a reboot between two looks is none",
             "facts.py",
