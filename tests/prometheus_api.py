@@ -17,7 +17,7 @@ from urllib.parse import parse_qs
 
 Labels = Mapping[str, str]
 _SELECTOR = re.compile(r"\{(.*)\}\[(\d+)s\]", re.DOTALL)
-_SUM = re.compile(r"(sum|max) without \((.*?)\) \((?:timestamp\()?\{(.*)\}\)+", re.DOTALL)
+_STEPS = re.compile(r"(?:sum without \((.*?)\) |timestamp)\(\{(.*)\}\)", re.DOTALL)
 _MATCHER = re.compile(r'(\w+)(=~|!~|!=|=)("(?:[^"\\]|\\.)*")')
 
 
@@ -100,8 +100,8 @@ class Database:
         self.series.append(({"__name__": name, **labels}, [*pairs]))
 
     def answer(self, asked: Mapping[str, str]) -> Reply:
-        if added := _SUM.fullmatch(asked["query"]):
-            return self._added(added[1] == "max", added[2].split(","), added[3], asked)
+        if steps := _STEPS.fullmatch(asked["query"]):
+            return self._steps((steps[1] or "").split(","), steps[2], asked)
         selected = _SELECTOR.fullmatch(asked["query"])
         assert selected, asked["query"]
         end = float(asked["time"])
@@ -124,10 +124,9 @@ class Database:
             if all(_matches(labels.get(label, ""), *rest) for label, *rest in matchers)
         ]
 
-    def _added(
-        self, dates: bool, without: Sequence[str], text: str, asked: Mapping[str, str]
-    ) -> Reply:
-        """With a value, or its time, for as long as five minutes after a scrape."""
+    def _steps(self, without: Sequence[str], text: str, asked: Mapping[str, str]) -> Reply:
+        """With a sum, or the time of a scrape, for as long as five minutes after it."""
+        dates = asked["query"].startswith("timestamp")
         start, end, step = (float(asked[name]) for name in ("start", "end", "step"))
         times = [start + step * number for number in range(int((end - start) / step + 1e-6) + 1)]
         sums: dict[frozenset[tuple[str, str]], dict[float, float]] = {}

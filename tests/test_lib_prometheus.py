@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import ssl
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,6 +14,7 @@ from email.utils import formatdate
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -29,6 +31,7 @@ from edgetune.prometheus import client
 from edgetune.prometheus.access import Access
 from edgetune.prometheus.promql import one_of, quoted, read_host_matcher, selector
 from edgetune.prometheus.wanted import read_wanted
+from lab.bmc.certificates import make_certificates
 from tests.prometheus_api import Api, Database, Reply, api, matrix
 
 NOW = float(round(time.time()))
@@ -63,7 +66,10 @@ def window(asked: Pop, seconds: float = 600.0) -> SampleTable:
 
 
 def errors(asked: Pop) -> dict[str, str]:
-    told = source().sample(dict.fromkeys(asked.hosts, asked), 0)
+    # What was scraped when this file was read is news until its last test.
+    clock = SimpleNamespace(time=lambda: NOW + 1)
+    with mock.patch("edgetune.metrics.sources.prometheus.time", clock):
+        told = [*source().sample(dict.fromkeys(asked.hosts, asked), 0)]
     return {host.name: own.error for part in told for host, own in part.items() if own.error}
 
 
@@ -168,17 +174,17 @@ def test_a_window_has_each_scrape_once_whatever_the_version(
 def test_it_is_asked_by_post_for_one_pop_with_one_name_for_all_series(server: Api) -> None:
     server.answer = filled().answer
     window(pop(server.url), 60.0)
-    assert len(server.asked) == 6
+    assert len(server.asked) == 5
     boots, nic, *added = (asked["query"] for asked in server.asked)
     assert "node_boot_time_seconds" in boots and "node_netstat_Tcp_OutSegs" in boots
     assert 'device=~"(en|eth|ib)[^.]*"' in nic and PACKETS in nic
     assert [asked["path"].rpartition("/")[2] for asked in server.asked] == [
         *["query"] * 2,
-        *["query_range"] * 4,
+        *["query_range"] * 3,
     ]
     assert added[0].startswith("sum without (cpu) ({")
-    assert added[1].startswith("max without (cpu) (timestamp({")
-    assert added[2].startswith("sum without (cpu,mode) ({") and 'mode!~"idle|iowait"' in added[2]
+    assert added[1].startswith("sum without (cpu,mode) ({") and 'mode!~"idle|iowait"' in added[1]
+    assert added[2].startswith('timestamp({__name__=~"node_boot_time_seconds",')
     whole = {"dedup": "true", "partial_response": "false", "max_source_resolution": "0s"}
     assert all(whole.items() <= asked.items() for asked in server.asked)
 
@@ -600,6 +606,24 @@ def test_files_of_certificates_are_given_to_tls() -> None:
     assert (both.certificate, both.verify) == (("/c", "/k"), "/ca")
     assert Access("https://a", certificate_file="/c").certificate == "/c"
     assert (Access("https://a").certificate, Access("https://a").verify) == (None, True)
+
+
+def test_a_client_certificate_logs_in(server: Api, tmp_path: Path) -> None:
+    files = make_certificates(tmp_path, ["127.0.0.1"])
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(files.certificate, files.key)
+    tls.load_verify_locations(files.authority)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    server.server.socket = tls.wrap_socket(server.server.socket, server_side=True)
+    server.answer = filled().answer
+    https = server.url.replace("http:", "https:")
+    own = {"certificate_file": str(files.certificate), "key_file": str(files.key)}
+    asked = pop(https, ca_file=str(files.authority), **own)
+    assert len(window(asked)) == 3 * len(grid())
+    with pytest.raises(SourceError, match="does not answer"):
+        window(pop(https, ca_file=str(files.authority)))
+    with pytest.raises(SourceError, match="certificate verify failed"):
+        window(pop(https, **own))
 
 
 def test_a_certificate_that_is_not_there_is_an_error_of_its_hosts(server: Api) -> None:

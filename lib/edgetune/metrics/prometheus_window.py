@@ -26,7 +26,7 @@ from edgetune.metrics.scraped import (
 )
 from edgetune.metrics.table import SampleTable
 from edgetune.prometheus.access import Access
-from edgetune.prometheus.added import Added, dated
+from edgetune.prometheus.added import dated, sum_of, time_of
 from edgetune.prometheus.answers import Series
 from edgetune.prometheus.client import MOST_SKEW, Client, TooLarge
 from edgetune.prometheus.promql import one_of, quoted, read_host_matcher, selector
@@ -70,6 +70,7 @@ class PrometheusWindow:
             raise SourceError(f"{self.where}: {error}; see its matcher in the inventory") from None
         matchers = self._matcher.matchers(hosts)
         self._raw, self._added = self._all_raw(matchers, devices), self._all_added(matchers)
+        self._times = time_of(_named(BOOT_TIME, matchers))
         self._step = FIRST
 
     def table(self, start: float, end: float) -> SampleTable:
@@ -138,18 +139,21 @@ class PrometheusWindow:
         gaps = [gap for each in found if each.name == BOOT_TIME if (gap := _usual_gap(each.times))]
         # Between two scrapes there is a step, at which all is as the first one told it.
         self._step = max(_SHORTEST, _LESS * min(gaps)) if gaps else end - start
-        for name, added in self._added.items():
-            # The times are asked for last: no sum has the time of a later scrape that has a row.
-            sums, times = (
-                client.steps(each, start, end, self._step) for each in (added.sums, added.times)
-            )
-            found += dated(name, sums, times)
+        asked = [(name, client.steps(own, start, end, self._step)) for name, own in self._added]
+        # The times are asked for last: no sum is given to a later scrape that has a row.
+        times = client.steps(self._times, start, end, self._step) if asked else []
+        scraped = {self._key(each): dict(zip(each.times, each.values)) for each in times}
+        for name, sums in asked:
+            found += [dated(name, each, scraped.get(self._key(each), {})) for each in sums]
         return found
+
+    def _key(self, series: Series) -> tuple[str, ...]:
+        return self._matcher.values_in(series.labels)
 
     def _by_host(self, series: Sequence[Series], end: float) -> Mapping[str, Own]:
         found: dict[str, dict[str, list[Series]]] = defaultdict(lambda: defaultdict(list))
         for each in series:
-            host = self._name_of.get(self._matcher.values_in(each.labels))
+            host = self._name_of.get(self._key(each))
             if host is None:
                 raise SourceError(f"{self.where}: answers a series that was not asked for")
             if each.times and each.times[-1] > end + MOST_SKEW:
@@ -157,13 +161,14 @@ class PrometheusWindow:
             found[host][each.name].append(each)
         return found
 
-    def _all_added(self, hosts: Sequence[str]) -> dict[str, Added]:
-        return {
-            name: Added.of(selector(one_of("__name__", [name]), *hosts, each.matchers), each.added)
+    def _all_added(self, hosts: Sequence[str]) -> list[tuple[str, str]]:
+        """Names of metrics, each with the expression of its sum of each host."""
+        return [
+            (name, sum_of(_named(name, [*hosts, each.matchers]), each.added))
             for each in self._wanted
             if each.is_added_there
             for name in each.series
-        }
+        ]
 
     def _all_raw(self, hosts: Sequence[str], devices: str) -> list[str]:
         """A selector for each set of matchers, with all names of metrics that have it."""
@@ -173,6 +178,10 @@ class PrometheusWindow:
                 continue
             names.setdefault(_matchers(each, devices), set()).update(each.series)
         return [selector(one_of("__name__", own), *hosts, more) for more, own in names.items()]
+
+
+def _named(name: str, matchers: Sequence[str]) -> str:
+    return selector(one_of("__name__", [name]), *matchers)
 
 
 def _matchers(wanted: Wanted, devices: str) -> str:
