@@ -58,9 +58,12 @@ def _inventory_document(hosts: int, min_in_service: float) -> dict[str, Any]:
     }
 
 
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
 def write_yaml(path: Path, document: Any) -> Path:
     """Write a YAML file and say where."""
-    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    path.write_text(yaml.dump(document, Dumper=_DUMPER), encoding="utf-8")
     return path
 
 

@@ -12,6 +12,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -21,7 +22,9 @@ for place in (ROOT, ROOT / "actions", ROOT / "sensors", ROOT / "lib"):
 sys.path.append(str(ROOT / "lab" / "standins"))
 
 from edgetune.rollout import drain  # noqa: E402 - from the path of above
-from tests import leftovers, processes  # noqa: E402
+from tests import examples, leftovers, processes  # noqa: E402
+
+hypothesis.settings.register_profile("quick", max_examples=examples.FEW)
 
 # Before a step imports it. A load balancer in this process need not be asked twice a second only.
 drain.POLL = 0.05

@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from edgetune.sanitize import command
@@ -88,10 +89,13 @@ def commands(where: str, text: str) -> Iterator[Printed]:
             yield Printed(where, words)
 
 
-def _trees() -> Iterator[tuple[str, ast.AST]]:
-    for folder in SOURCES:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            yield _name(path), ast.parse(path.read_text())
+@cache
+def _trees() -> list[tuple[str, ast.AST]]:
+    return [
+        (_name(path), ast.parse(path.read_text()))
+        for folder in SOURCES
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    ]
 
 
 def _name(path: Path) -> str:

@@ -505,6 +505,7 @@ def test_a_hold_is_never_undone(tmp_path: Path) -> None:
         settled(world)
 
 
+@pytest.mark.slow
 def test_a_step_may_die_at_any_moment(tmp_path: Path) -> None:
     """Whoever comes after finds what was begun; no PoP is begun twice, none is forgotten."""
     moments = []

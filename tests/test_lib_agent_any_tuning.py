@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from edgetune.documents.reading import encoded
@@ -21,6 +21,7 @@ from tests import agent_nic
 from tests.agent_any import AnyHost, any_host, builds, tunings
 from tests.agent_root import request
 from tests.builders import ROOT
+from tests.examples import examples
 from tests.trials import MACHINES, MAKES, Build
 
 pytestmark = pytest.mark.slow
@@ -30,9 +31,8 @@ ORDER = list(KINDS)
 BY_HAND, LATE = "changed by hand before", "boots, and the interface is up late"
 COURSES = ("", BY_HAND, "boots", LATE)
 CATALOGUE = [load_tuning(path) for path in sorted((ROOT / "tunings").glob("*.yaml"))]
-derandomized = settings(
-    max_examples=45,
-    deadline=None,
+derandomized = examples(
+    45,
     derandomize=True,
     database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune.hosts.agent import unattended
@@ -29,6 +29,7 @@ from edgetune.vocabulary.values import format_mask, parse_cpus
 from tests.agent_cpus import NAMES, NODE, Machine, Vectors, run_nginx
 from tests.agent_nic import QUEUES, ixgbe
 from tests.agent_root import NGINX_DROP_INS, NearRoot, nginx, rps, setting, unit, until
+from tests.examples import examples
 
 TWO_SOCKETS = Machine(sockets=2, cores=4, threads=2)
 ONE_SOCKET = Machine(sockets=1, cores=4, threads=2)
@@ -714,7 +715,7 @@ def cases(draw: Any) -> tuple[Machine, int, int, str]:
 
 
 policies = st.sampled_from([*POLICIES, "0"])
-quick = settings(max_examples=60, deadline=None)
+quick = examples(60)
 
 
 @pytest.fixture(scope="module")
@@ -765,7 +766,7 @@ def _spread_of(numbers: list[int]) -> int:
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     case=cases(),
     driver=st.sampled_from(sorted(NAMES)),

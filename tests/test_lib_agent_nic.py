@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from edgetune.documents.reading import encoded
@@ -22,12 +22,11 @@ from tests import agent_nic
 from tests.agent_nic import CARDS, QUEUES, TABLE, Card, Make, NicHost, steer
 from tests.agent_root import setting
 from tests.builders import ROOT
+from tests.examples import examples
 
 TX_TWICE = {"tx": "on", "tx-checksumming": "off"}
 each_card = pytest.mark.parametrize("card", CARDS, ids=lambda make: make.__name__)
-property_of = settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+property_of = examples(15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture

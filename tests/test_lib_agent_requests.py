@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from edgetune.hosts.agent.dispatch import VERBS, answer
@@ -25,6 +25,7 @@ from tests.agent_root import (
     sysctl,
     thp,
 )
+from tests.examples import examples
 
 GOOD: dict[str, Any] = {
     "protocol": 1,
@@ -220,9 +221,7 @@ ANYTHING = st.one_of(
 
 @pytest.mark.processes
 @given(ANYTHING)
-@settings(
-    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples(250, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_json_gets_one_answer(host: AgentRoot, document: Any) -> None:
     reply = answer(str(host.path), json.dumps(document).encode())
     assert json.loads(json.dumps(reply))["edgetune"] == 1

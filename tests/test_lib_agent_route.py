@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune.documents.reading import encoded
@@ -28,6 +28,7 @@ from lab.pop import network
 from tests.agent_programs import DEFAULT, SECOND, Routes, instead
 from tests.agent_root import NearRoot, setting
 from tests.builders import ROOT
+from tests.examples import examples
 
 SEVERAL = (
     "unicast 10.50.0.0/16 tos 0x10 proto static scope global features ecn rto_min lock 50ms "
@@ -366,7 +367,7 @@ def test_real_routes_of_any_metrics_come_back(router: Host) -> None:
     kind, target = RouteMetric(router), {"family": "inet", "route": "10.60.0.0/16"}
 
     @given(some=some, locked=st.booleans(), wanted=wanted)
-    @settings(max_examples=20, deadline=None)
+    @examples(20)
     def come_back(some: dict[str, Any], locked: bool, wanted: dict[str, int]) -> None:
         lock = " lock" if locked else ""
         told = " ".join(f"{name}{lock} {word}" for name, word in some.items())

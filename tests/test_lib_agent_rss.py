@@ -23,6 +23,7 @@ from tests import agent_nic, agent_rss
 from tests.agent_nic import CARDS, Card, Make, NicHost, steer
 from tests.agent_root import request, setting
 from tests.builders import ROOT
+from tests.examples import examples
 
 ETH0 = {"interface": "eth0"}
 RSS_CARDS = [make for make in CARDS if make is not agent_nic.virtio]
@@ -607,9 +608,7 @@ def rss_for(card: Card) -> st.SearchStrategy[dict[str, Any]]:
 
 @pytest.mark.slow
 @each_card
-@settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples(12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_whatever_is_done_to_rss_is_taken_back_or_refused(
     tmp_path_factory: pytest.TempPathFactory, card: Make, data: st.DataObject

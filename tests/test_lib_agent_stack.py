@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune.hosts.agent import unattended, undo
@@ -32,6 +32,7 @@ from tests.agent_root import (
     unit,
     without_boot_id,
 )
+from tests.examples import examples
 from tests.test_lib_agent_faults import MOST_STEPS, killed
 from tests.test_lib_agent_faults import settled as settled_with_ranks
 
@@ -302,7 +303,7 @@ def tunings(draw: Any) -> list[dict[str, Any]]:
 STEPS = st.lists(st.tuples(st.sampled_from(NAMES), st.booleans(), tunings()), max_size=8)
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(STEPS)
 def test_a_host_is_as_if_what_was_taken_back_had_never_been(
     steps: list[tuple[str, bool, list[dict[str, Any]]]],

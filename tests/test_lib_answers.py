@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Callable
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from edgetune.errors import HostError
@@ -18,6 +18,7 @@ from edgetune.hosts.answers import longest, read_answer
 from edgetune.hosts.result import HostResult
 from edgetune.sanitize import LONGEST_LINE
 from tests.agent_answers import REQUESTS, RESULTS
+from tests.examples import examples
 
 Path = tuple[Any, ...]
 
@@ -272,7 +273,7 @@ CHANGES = st.builds(_put, JSON) | st.just(_take_away) | st.just(_twice)
 
 
 @pytest.mark.parametrize("verb", VERBS)
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(50, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_document_is_an_answer_or_is_refused_in_one_line(verb: str, data: Any) -> None:
     document = data.draw(lies(verb) | JSON)

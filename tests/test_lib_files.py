@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from edgetune.errors import InputError
@@ -23,6 +23,7 @@ from lab.runner.metadata import MetadataError
 from lab.runner.metadata import load_yaml as load_metadata
 from tests import hostile_files
 from tests.builders import ROOT
+from tests.examples import examples
 
 
 def written(folder: Path, text: str) -> Path:
@@ -206,9 +207,7 @@ _PLAIN = st.recursive(
 )
 
 
-@settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples(200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(_PLAIN)
 def test_what_pyyaml_writes_is_read_as_it_was(tmp_path: Path, value: Any) -> None:
     text = yaml.safe_dump([value, value], allow_unicode=False)
@@ -218,9 +217,7 @@ def test_what_pyyaml_writes_is_read_as_it_was(tmp_path: Path, value: Any) -> Non
         assert "a character that is none" in str(error)
 
 
-@settings(
-    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples(400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text("ab01.:-_[]{}&*<>!|?#'\" \n\t,~\\xu%@`", max_size=60) | st.binary(max_size=60))
 def test_any_text_is_data_or_one_line(tmp_path: Path, text: str | bytes) -> None:
     path = tmp_path / "hostile.yaml"
@@ -250,9 +247,7 @@ _ODD = _PLAIN | st.sampled_from(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", hostile_files.KINDS)
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_value_anywhere_is_taken_or_named(tmp_path: Path, kind: str, data: Any) -> None:
     text, usual, read = hostile_files.KINDS[kind]

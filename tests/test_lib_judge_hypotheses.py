@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -20,6 +20,7 @@ from edgetune.documents.plan import Groups
 from edgetune.judge.hypotheses import LOGS, NO_EFFECT, RATIOS, evened, own_share, root, under
 from edgetune.judge.measured import measure_baseline, measure_block, rates_under, rows_of
 from edgetune.judge.rows import packed_rows
+from tests.examples import examples
 from tests.soaks import counted
 
 Array = Any
@@ -40,7 +41,7 @@ def _rates(soak: Array, spread: float = 0.5) -> Array:
     return rates_under(rows_of([block], METRIC, HOSTS)[0], ONE, TEST)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(counts_of, st.sampled_from([ratio for ratio in RATIOS if ratio > 1]))
 def test_a_ratio_divided_out_leaves_what_there_was_without_it(counts: Array, ratio: float) -> None:
     """Exactly, whatever the weights make of bursts: hosts are exchangeable again."""
@@ -50,7 +51,7 @@ def test_a_ratio_divided_out_leaves_what_there_was_without_it(counts: Array, rat
     assert at_it == pytest.approx(under(_rates(counts), TEST, 0.0), abs=1e-5)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(counts_of, st.sampled_from(RATIOS))
 def test_so_it_does_below_1_where_all_slots_weigh_alike(counts: Array, ratio: float) -> None:
     """But for half an event, of which none is seen where there are many."""

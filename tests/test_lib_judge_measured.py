@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from edgetune.documents.plan import Groups
 from edgetune.judge.measured import measure_baseline, measure_block, rates_of, rows_of
+from tests.examples import examples
 from tests.soaks import counted
 
 Array = Any
@@ -32,7 +33,7 @@ def _change(before: Array, blocks: list[Array]) -> Array:
     return rates_of(rows[1:].sum(axis=0), strata) - rates_of(rows[0], strata)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(counts_of | st.just(np.zeros(SHAPE)), st.lists(counts_of, min_size=1, max_size=3))
 def test_a_metric_a_billion_times_as_small_changes_as_much(
     before: Array, blocks: list[Array]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune.documents.plan import Groups, Plan, read_plan
@@ -21,6 +21,7 @@ from edgetune.documents.reading import digest_of
 from edgetune.errors import InputError
 from edgetune.judge.permutation import draws_of, interval, make_draws, p_value
 from tests.builders import plan
+from tests.examples import examples
 
 THREE = {"a": Groups(["t1", "t2", "t3"], ["c1", "c2", "c3"])}
 TWO = {**THREE, "b": Groups(["t4", "t5"], ["c4", "c5", "c6"])}
@@ -128,7 +129,7 @@ def test_a_seed_may_be_negative() -> None:
 
 
 @pytest.mark.parametrize("strata", [THREE, FEW])
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(data=st.data())
 def test_p_value_is_that_of_counting_by_hand(strata: Any, data: Any) -> None:
     test, control = strata["a"].test, strata["a"].control
@@ -158,7 +159,7 @@ def test_strata_weigh_as_much_as_they_tell() -> None:
     assert _statistics(draws, _column(draws, values))[0] == pytest.approx(by_hand)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     st.lists(numbers_of | ties_of, min_size=11, max_size=11),
     st.lists(numbers_of, min_size=2, max_size=2),
@@ -170,7 +171,7 @@ def test_the_level_of_a_stratum_changes_nothing(numbers: list[float], levels: li
     assert _statistics(draws, moved) == pytest.approx(_statistics(draws, values), abs=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     numbers=st.lists(numbers_of | ties_of, min_size=11, max_size=11),
     dice=st.randoms(use_true_random=False),
@@ -191,7 +192,7 @@ def test_the_order_of_hosts_and_strata_changes_nothing(
     assert found[0] == pytest.approx(found[1], abs=1e-8)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(numbers_of | ties_of, min_size=11, max_size=11), st.floats(0.02, 0.3))
 def test_the_interval_is_what_shifted_tests_keep(numbers: list[float], alpha: float) -> None:
     draws = make_draws(TWO, seed=1)
@@ -210,7 +211,7 @@ def test_too_few_draws_give_no_interval() -> None:
 
 
 @pytest.mark.parametrize("values", [numbers_of, ties_of])
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(data=st.data())
 def test_no_p_value_is_too_small_too_often(values: Any, data: Any) -> None:
     """Every draw takes its turn as the real one: of all, at most a share a has p <= a."""

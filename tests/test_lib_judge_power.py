@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune.documents.plan import Groups
 from edgetune.judge.permutation import make_draws, p_value
 from edgetune.judge.power import POWER, detectable
+from tests.examples import examples
 
 Array = Any
 DRAWS = make_draws({"a": Groups(list("abcd"), list("efgh"))}, seed=1)
@@ -31,7 +32,7 @@ def _shown_by(changes: Array, shift: float, alpha: float) -> float:
 
 
 @pytest.mark.parametrize("alpha", [0.02, 0.05, 0.2])
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(changes_of)
 def test_the_detectable_effect_is_seen_with_its_power(alpha: float, changes: Array) -> None:
     shift = detectable(DRAWS, changes, alpha)

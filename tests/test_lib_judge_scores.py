@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune.documents.plan import Groups
 from edgetune.judge.change import filled, lasting
 from edgetune.judge.permutation import make_draws, p_value
 from edgetune.judge.scores import HANDICAP, Column, harm
+from tests.examples import examples
 
 Array = Any
 STRATA = {"a": Groups(list("abcd"), list("efgh"))}
@@ -56,7 +57,7 @@ def test_short_windows_need_to_show_more() -> None:
     assert scores[0] - scores == pytest.approx(np.array(list(HANDICAP.values())))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.integers(-9, 9), min_size=8, max_size=8), st.sampled_from([1e-6, 0.01, 1e6]))
 def test_the_size_of_changes_does_not_say_which_metric_is_worst(
     numbers: list[int], factor: float
@@ -74,7 +75,7 @@ def test_what_is_the_same_on_all_hosts_is_no_harm(changes: Array) -> None:
     assert p_value(scores) == 1.0
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(changes_of, st.integers(0, 7))
 def test_a_host_that_is_unknown_counts_as_the_mean_of_the_others(changes: Array, host: int) -> None:
     known = np.arange(8) != host

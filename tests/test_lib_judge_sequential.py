@@ -18,6 +18,7 @@ from edgetune.errors import InputError
 from edgetune.judge.permutation import make_draws
 from edgetune.judge.scores import HANDICAP, Column, harm
 from edgetune.judge.sequential import budget, pack, take_out, unpack
+from tests.examples import examples
 
 HOSTS = tuple("abcdefg")
 scores_of = st.floats(-3, 3) | st.integers(-2, 2).map(float) | st.just(-math.inf)
@@ -64,7 +65,7 @@ def test_what_shows_nothing_is_never_taken_out() -> None:
     assert take_out(np.full(4, -math.inf), np.ones(4, dtype=bool), 4).all()
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(st.tuples(scores_of, st.booleans()), min_size=1, max_size=12), st.integers(0, 12))
 def test_never_more_than_the_budget_and_never_one_of_a_tie_alone(
     rows: list[tuple[float, bool]], most: int
@@ -102,7 +103,7 @@ def _alarms(looks: Sequence[Sequence[Column]], shares: Sequence[float], alpha: f
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["any numbers", "ties"])
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(data=st.data())
 def test_of_all_assignments_at_most_alpha_are_ever_called_harmful(whole: bool, data: Any) -> None:
     """Exact: without an effect, over several looks, windows and metrics, and with ties."""

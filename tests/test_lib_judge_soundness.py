@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune.documents.facts import Facts
@@ -16,6 +16,7 @@ from edgetune.documents.reading import decoded
 from edgetune.durations import duration
 from edgetune.judge.permutation import make_draws
 from edgetune.judge.soundness import doubts, gaps
+from tests.examples import examples
 
 TEST = [f"e{i:03d}" for i in range(1, 7)]
 CONTROL = [f"e{i:03d}" for i in range(7, 13)]
@@ -210,7 +211,7 @@ def test_gaps_are_those_of_one_window() -> None:
 levels = st.lists(st.floats(0.1, 1e6), min_size=12, max_size=12)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(levels, levels)
 def test_groups_that_change_names_are_doubted_alike(before: Any, after: Any) -> None:
     """Test and control are told apart in the text, not in whether there is a doubt."""

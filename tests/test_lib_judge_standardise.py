@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -21,6 +21,7 @@ from edgetune.judge.standardise import (
     smallest_unit,
     weights,
 )
+from tests.examples import examples
 
 Array = Any
 STRATA = np.array([0, 0, 0, 1, 1])
@@ -136,7 +137,7 @@ def test_one_busy_slot_does_not_outweigh_the_quiet_ones_of_bursty_counts() -> No
     assert bursty < math.log(1.05)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(counts_of, exposures_of, holes_of, st.sampled_from([1e-9, 1e-6, 0.125, 7.0, 1e9]))
 def test_the_unit_of_a_metric_changes_nothing(
     counts: Array, exposure: Array, holes: Array, factor: float
@@ -147,7 +148,7 @@ def test_the_unit_of_a_metric_changes_nothing(
     )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(counts_of, exposures_of, st.sampled_from([1e-9, 1e-3, 1e6]))
 def test_the_unit_of_the_exposure_changes_nothing(
     counts: Array, exposure: Array, factor: float
@@ -157,7 +158,7 @@ def test_the_unit_of_the_exposure_changes_nothing(
     )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(counts_of, exposures_of, surges_of)
 def test_a_surge_cancels_slot_by_slot_where_counts_are_bursty(
     counts: Array, exposure: Array, surges: Array
@@ -173,7 +174,7 @@ def test_a_surge_cancels_slot_by_slot_where_counts_are_bursty(
     assert found[1] == pytest.approx(found[0], abs=1e-6)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     arrays.arrays(float, (5, 3), elements=st.floats(0.2, 5)),
     surges_of,
@@ -192,7 +193,7 @@ def test_a_surge_cancels_where_hosts_differ_by_what_lasts(
         assert _within(change(*rates)) == pytest.approx(_within(np.log(now / was)), abs=1e-6)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(counts_of, exposures_of, st.floats(1, 50))
 def test_a_long_surge_cancels_where_counts_are_plain(
     counts: Array, exposure: Array, factor: float
@@ -203,7 +204,7 @@ def test_a_long_surge_cancels_where_counts_are_plain(
     assert _within(surged) == pytest.approx(_within(calm), abs=1e-5)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(counts_of, exposures_of, holes_of, st.integers(0, SLOTS))
 def test_sums_of_parts_of_a_window_add_up(
     counts: Array, exposure: Array, holes: Array, cut: int

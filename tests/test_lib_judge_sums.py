@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -15,6 +15,7 @@ from edgetune.judge import sums
 from edgetune.judge.hypotheses import NO_EFFECT, RATIOS, evened, own_share
 from edgetune.judge.standardise import expected, observed_and_expected, weights
 from edgetune.judge.sums import sums_under
+from tests.examples import examples
 
 Array = Any
 STRATA = np.array([0, 0, 0, 3, 3, 5])
@@ -50,7 +51,7 @@ def _plainly(counts: Array, exposure: Array, ratio: float, spread: float) -> Arr
     return observed_and_expected(counts, expected(alike, exposure, STRATA), weight)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(counts_of, exposures_of, holes_of, st.sampled_from([0.0, 0.3, 40.0]))
 def test_sums_under_each_hypothesis_are_those_of_evened_counts(
     counts: Array, exposure: Array, holes: Array, spread: float

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune.errors import InputError
@@ -31,6 +31,7 @@ from tests.agent_any import AnyHost, any_host
 from tests.agent_nic import CARDS
 from tests.agent_root import near_root, setting
 from tests.builders import ROOT, write_yaml
+from tests.examples import examples
 from tests.trials import MACHINES, Build, path_of, trials
 
 TRIALS = trials()
@@ -154,7 +155,7 @@ def test_only_has_a_meaning_for_the_same_kinds(tmp_path: Path, name: str) -> Non
 def test_a_kind_changes_what_it_says_that_it_touches(tmp_path: Path, name: str) -> None:
     build, tried = Build(CARDS[0], MACHINES[1]), []
 
-    @settings(max_examples=6, deadline=None, derandomize=True, database=None)
+    @examples(6, derandomize=True, database=None)
     @given(own=st.sampled_from(TRIALS[name].settings(build)).flatmap(lambda one: one))
     def attempt(own: dict[str, Any]) -> None:
         with any_host(tmp_path / str(next(numbers)), build) as host:

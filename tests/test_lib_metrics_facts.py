@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune.documents.facts import Facts, Load
@@ -19,6 +19,7 @@ from edgetune.documents.reading import decoded, encoded
 from edgetune.metrics.coverage import Coverage
 from edgetune.metrics.facts import merge_facts, window_facts
 from edgetune.metrics.series import REBOOTED, Window
+from tests.examples import examples
 from tests.stored import stored
 
 NAN = math.nan
@@ -143,7 +144,7 @@ def test_what_an_earlier_version_did_not_keep_is_not_known() -> None:
 rates = st.lists(st.floats(0, 1e6), min_size=1, max_size=12)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.tuples(rates, rates), st.integers(1, 11))
 def test_blocks_merged_are_the_window(pair: tuple[list[float], list[float]], cut: int) -> None:
     size = min(map(len, pair))

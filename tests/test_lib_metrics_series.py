@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune.documents.reading import encoded
@@ -19,6 +19,7 @@ from edgetune.metrics.catalogue import METRICS, UNITS, title
 from edgetune.metrics.samples import make_sample
 from edgetune.metrics.series import REBOOTED, Window, join, read_window
 from tests.builders import samples, table_of
+from tests.examples import examples
 
 NAN = math.nan
 
@@ -348,7 +349,7 @@ def _arrays(window: Window) -> list[Any]:
     return [*series, *coverage, window.packets, window.samples, window.newest]
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.integers(0, 10**6), st.integers(0, 10**6))
 def test_the_order_of_the_samples_does_not_matter(seed: int, order: int) -> None:
     rows = _many(seed)
@@ -360,7 +361,7 @@ def test_the_order_of_the_samples_does_not_matter(seed: int, order: int) -> None
     assert (one.flaws, one.boots) == (other.flaws, other.boots)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.integers(0, 10**6), st.lists(st.integers(1, 9), max_size=4))
 def test_blocks_of_a_window_are_the_window(seed: int, cuts: list[int]) -> None:
     rows = _many(seed)

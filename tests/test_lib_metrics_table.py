@@ -8,11 +8,12 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune.documents.sample import Sample
 from edgetune.metrics.table import SampleTable
+from tests.examples import examples
 
 readings_of = st.dictionaries(st.sampled_from("pqr"), st.floats(0, 1e300), max_size=3)
 samples_of = st.builds(
@@ -52,7 +53,7 @@ def _known(column: Any) -> list[float]:
     return [-1.0 if math.isnan(value) else value for value in column]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(sweeps_of, st.integers(-1, 6), st.integers(-1, 6))
 def test_a_table_holds_what_was_added_however_it_was(
     sweeps: list[list[Sample]], start: int, end: int

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune.documents.options import Options
@@ -20,9 +20,10 @@ from edgetune.plan import make_plan
 from edgetune.rendering import render
 from edgetune.report.text import plan_text
 from tests.builders import observed, plan, pop, proofs, tuning
+from tests.examples import examples
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     hosts=st.integers(7, 60),
     min_in_service=st.floats(0, 0.85),

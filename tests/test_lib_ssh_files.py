@@ -13,12 +13,13 @@ from pathlib import Path
 import asyncssh
 import paramiko
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from edgetune.errors import InputError
 from edgetune.hosts.known_hosts import KnownHosts
 from edgetune.hosts.ssh_files import load_key, load_known_hosts
+from tests.examples import examples
 
 ED = asyncssh.generate_private_key("ssh-ed25519")
 OTHER = asyncssh.generate_private_key("ssh-ed25519")
@@ -107,9 +108,7 @@ def _split(name: str) -> tuple[str, int]:
 
 
 @pytest.mark.processes
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.text("ab.*?![]:", min_size=1, max_size=6), min_size=1, max_size=3),
     st.text("ab.", min_size=1, max_size=4),
@@ -209,7 +208,7 @@ def test_a_marker_that_cannot_be_obeyed_is_named(tmp_path: Path, line: str, says
     assert str(caught.value) == f"configuration: ssh_known_hosts: {file}: {says}"
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_known_hosts_or_refused_by_line(data: bytes) -> None:
     try:
@@ -270,7 +269,7 @@ UNUSABLE = "is no private key without a passphrase, of type ed25519, ECDSA or RS
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (ED.export_private_key("openssh", passphrase="secret"), UNUSABLE),
+        (ED.export_private_key("openssh", passphrase="secret", rounds=50), UNUSABLE),
         (EC.export_private_key("pkcs8-pem", passphrase="secret"), UNUSABLE),
         (asyncssh.generate_private_key("ssh-ed448").export_private_key("openssh"), UNUSABLE),
         (ED.export_private_key("openssh")[:150], UNUSABLE),

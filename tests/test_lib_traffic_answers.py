@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from edgetune.errors import DrainError
@@ -19,6 +19,7 @@ from edgetune.traffic.drivers import haproxy
 from edgetune.traffic.drivers.haproxy import Haproxy
 from edgetune.traffic.haproxy_answers import read_one, read_servers
 from tests.answering import Answering
+from tests.examples import examples
 
 RECORDED = Path(__file__).parent / "fixtures/haproxy"
 EDGES = (RECORDED / "edges.txt").read_text()
@@ -158,7 +159,7 @@ def test_text_of_a_sick_host_is_no_row() -> None:
 
 
 # The machine of a test may stand still for longer than a health check of Hypothesis waits.
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(400, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_a_changed_answer_is_refused_or_read_as_it_stands(data: st.DataObject) -> None:
     """Fields of a row of ours that are read decide; all others may be anything."""

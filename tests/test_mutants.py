@@ -65,6 +65,7 @@ def test_a_mutation_whose_text_is_gone_is_an_error_of_the_list(tmp_path: Path) -
     assert str(outcome) == "error     no answer (own.py has 0 times 'ANSWER = 42', not once)"
 
 
+@pytest.mark.slow
 def test_only_a_list_that_is_killed_wholly_succeeds(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -462,6 +462,7 @@ def test_a_rollback_that_a_bmc_does_not_take_quarantines_its_host_alone(world: B
     assert (world.bmcs.mode(stuck), world.head.quarantined) == ((EARLY, None), {})
 
 
+@pytest.mark.slow
 def test_stacked_tunings_lead_back_to_what_was_there_before_them(world: BiosWorld) -> None:
     lower = world.complete()
     for attributes in world.bmcs.current.values():
@@ -475,6 +476,7 @@ def test_stacked_tunings_lead_back_to_what_was_there_before_them(world: BiosWorl
     assert all(not load_journal(world.context, "lab1", n).entries for n in world.hosts.boot)
 
 
+@pytest.mark.slow
 def test_stacked_tunings_are_retired_from_the_top(world: BiosWorld) -> None:
     lower = world.complete()
     upper = _stack(world, "cod", COD)

@@ -24,6 +24,7 @@ def left(world: World) -> list[str]:
     return out_of_service(read_rollout(world.context, world.rollout).batches())
 
 
+@pytest.mark.slow
 def test_at_every_moment_the_record_names_the_hosts_that_are_out(tmp_path: Path) -> None:
     world, looks, missed = changing(tmp_path), [], []
 

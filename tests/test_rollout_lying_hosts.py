@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from edgetune.errors import EdgetuneError
@@ -24,6 +24,7 @@ from edgetune.rollout.steps.diagnose_hosts import diagnose_hosts
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.sample_hosts import sample_hosts
 from tests.agent_answers import RESULTS
+from tests.examples import examples
 from tests.test_lib_answers import CHANGES, changed, paths
 from tests.world import World, changing
 
@@ -143,7 +144,7 @@ def lie_of(changes: list[tuple[Any, Any]]) -> Lie:
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(25, suppress_health_check=list(HealthCheck))
 @given(lies())
 def test_no_answer_stops_a_batch_or_its_way_back(told: tuple[str, list[Any]]) -> None:
     verb, changes = told
@@ -164,7 +165,7 @@ def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(100, suppress_health_check=list(HealthCheck))
 @given(told=lies())
 def test_no_answer_stops_those_who_only_look(told: tuple[str, list[Any]], looked_at: World) -> None:
     world, (verb, changes) = looked_at, told

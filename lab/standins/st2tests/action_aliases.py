@@ -8,7 +8,9 @@ whatever the format says.
 
 from __future__ import annotations
 
+import copy
 import re
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -96,10 +98,17 @@ class BaseActionAliasTestCase(BasePackResourceTestCase):
 
     def _get_action_alias_db_by_name(self, name: str) -> Any:
         for file in sorted(Path(self._get_base_pack_path()).glob("aliases/*.y*ml")):
-            alias = yaml.safe_load(file.read_text(encoding="utf-8"))
+            alias = _loaded(file)
             if alias["name"] == name:
-                return _Alias(**alias)
+                return _Alias(**copy.deepcopy(alias))
         raise ValueError(f'Alias with name "{name}" not found')
+
+
+@cache
+def _loaded(file: Path) -> dict[str, Any]:
+    """An alias file, read once: each test looks for its alias in all of them."""
+    alias: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return alias
 
 
 class _Alias(SimpleNamespace):
