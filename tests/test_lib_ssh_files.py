@@ -269,7 +269,7 @@ UNUSABLE = "is no private key without a passphrase, of type ed25519, ECDSA or RS
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (ED.export_private_key("openssh", passphrase="secret"), UNUSABLE),
+        (ED.export_private_key("openssh", passphrase="secret", rounds=50), UNUSABLE),
         (EC.export_private_key("pkcs8-pem", passphrase="secret"), UNUSABLE),
         (asyncssh.generate_private_key("ssh-ed448").export_private_key("openssh"), UNUSABLE),
         (ED.export_private_key("openssh")[:150], UNUSABLE),
