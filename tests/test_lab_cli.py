@@ -469,7 +469,7 @@ class TestLab:
         self, pop: Any, capsys: pytest.CaptureFixture[str]
     ) -> None:
         pop.packaged = False
-        assert exit_code("lab", "up", "--prometheus") == 2
+        assert exit_code("lab", "up", "--prometheus") == 1
         assert "a lab of namespaces needs prometheus;" in capsys.readouterr().err
         assert exit_code("lab", "up") == 0 and not pop.scraped
 

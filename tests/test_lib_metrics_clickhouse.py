@@ -253,6 +253,7 @@ def test_a_query_cannot_change_data_and_has_bounds(site: Site) -> None:
 def test_the_password_is_in_a_header_and_nowhere_else(site: Site, tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text(f"{PASSWORD}\n")
+    file.chmod(0o600)
     entry = {"user": "edgetune", "password_file": str(file)}
     site.window(**entry)
     for asked in site.server.asked:
@@ -275,7 +276,8 @@ def test_a_file_of_ours_that_cannot_be_read_is_our_mistake(site: Site, tmp_path:
 def test_a_password_that_is_none_is_not_shown(site: Site, tmp_path: Path, held: bytes) -> None:
     file = tmp_path / "password"
     file.write_bytes(held)
-    with pytest.raises(InputError, match="holds no password in one line") as raised:
+    file.chmod(0o600)
+    with pytest.raises(InputError, match="holds no secret in one line") as raised:
         site.window(user="edgetune", password_file=str(file))
     assert "word\n" not in str(raised.value) and PASSWORD not in str(raised.value)
 

@@ -574,9 +574,9 @@ def test_it_is_logged_in_to_by_files(
     ("text", "mode", "says"),
     [
         ("s3cret", 0o644, "others can read .*; chmod o= it"),
-        ("s3cret\nsecond", 0o600, "holds no token in one line"),
-        ("s3cret \u00e9", 0o600, "holds no token in one line"),
-        ("", 0o600, "holds no token in one line"),
+        ("s3cret\nsecond", 0o600, "holds no secret in one line"),
+        ("s3cret \u00e9", 0o600, "holds no secret in one line"),
+        ("", 0o600, "holds no secret in one line"),
     ],
 )
 def test_a_file_that_holds_no_secret_is_named_and_not_shown(

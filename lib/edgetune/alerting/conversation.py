@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from edgetune.alertmanager import Alertmanager
-from edgetune.connections import read_secret
+from edgetune.connections import read_private
 from edgetune.errors import EdgetuneError, InputError
 from edgetune.sanitize import shortened
 
@@ -143,8 +143,8 @@ def _trust(settings: Alertmanager) -> ssl.SSLContext:
 
 def _credentials(settings: Alertmanager) -> tuple[dict[str, str], list[str]]:
     """The header that proves who asks, if any, and what of it nobody may see."""
-    token = read_secret(settings.bearer_token_file, "alertmanager.bearer_token_file")
-    password = read_secret(settings.password_file, "alertmanager.password_file")
+    token = read_private(settings.bearer_token_file, "alertmanager.bearer_token_file")
+    password = read_private(settings.password_file, "alertmanager.password_file")
     if token:
         return {"Authorization": f"Bearer {token}"}, [token]
     if password:

@@ -3,19 +3,15 @@
 
 from __future__ import annotations
 
-import re
-import stat
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
+from edgetune.connections import read_private
 from edgetune.errors import InputError
 from edgetune.fields import Field
-from edgetune.files import read_file
 
 _PATH = r"(/[^\0-\x1f\x7f]*)?"
-_MOST_BYTES = 65_536
 
 FIELDS: Mapping[str, Field] = {
     "url": Field(
@@ -77,23 +73,12 @@ class Access:
         if self.bearer_token_file and self.username:
             raise InputError("metrics", "username", "is given beside bearer_token_file")
         if self.bearer_token_file:
-            token = _secret("bearer_token_file", self.bearer_token_file)
-            if not re.fullmatch(r"[!-~]+", token):
-                raise InputError("metrics", "bearer_token_file", "holds no token in one line")
+            token = read_private(self.bearer_token_file, "bearer_token_file", "metrics")
             found["Authorization"] = f"Bearer {token}"
         elif self.username:
-            login = f"{self.username}:{_secret('password_file', self.password_file)}"
+            login = f"{self.username}:{self._password()}"
             found["Authorization"] = f"Basic {b64encode(login.encode()).decode()}"
         return found
 
-
-def _secret(field: str, file: str) -> str:
-    try:
-        path = Path(file)
-        if path.stat().st_mode & stat.S_IRWXO:
-            raise InputError("metrics", field, f"others can read {file}; chmod o= it")
-        return read_file(path, _MOST_BYTES).decode("utf-8").strip()
-    except UnicodeDecodeError:
-        raise InputError("metrics", field, f"{file} is no text") from None
-    except (OSError, ValueError) as error:
-        raise InputError("metrics", field, f"cannot be read: {error}") from None
+    def _password(self) -> str:
+        return read_private(self.password_file, "password_file", "metrics")

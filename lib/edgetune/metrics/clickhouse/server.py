@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from threading import Timer
 from typing import TYPE_CHECKING, Any
 
-from edgetune.connections import read_secret
+from edgetune.connections import read_private
 from edgetune.errors import InputError, SourceError
 from edgetune.files import load_json
 from edgetune.sanitize import shortened
@@ -119,7 +119,7 @@ class Server:
 
     def _headers(self) -> dict[str, str | bytes]:
         headers: dict[str, str | bytes] = {"Accept-Encoding": "identity"}
-        password = _password(self.password_file, f"password_file of {self.where}")
+        password = read_private(self.password_file, f"password_file of {self.where}")
         if self.user:
             headers["X-ClickHouse-User"] = self.user
         if password:
@@ -165,18 +165,6 @@ class Server:
         if not all(isinstance(row, list) and len(row) == len(columns) for row in rows):
             raise self.wrong("a row of its answer has another number of columns")
         return rows
-
-
-def _password(file: str, field: str) -> str:
-    """What a file holds; requests would show a header that cannot be sent."""
-    problem = InputError("configuration", field, "holds no password in one line")
-    try:
-        password = read_secret(file, field) or ""
-    except UnicodeDecodeError:
-        raise problem from None
-    if not password.isprintable():
-        raise problem
-    return password
 
 
 def _settings(left: float) -> dict[str, str]:
