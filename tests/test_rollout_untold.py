@@ -26,7 +26,8 @@ EXAMPLES = ROOT / "metrics" / "examples"
 
 
 def refusal(folder: Path, source: str, *guards: Guard, intent: str = "listen_drops") -> str:
-    site, judged = replace(pop(folder), metrics=Metrics(source)), METRICS
+    first, *others = map(Metrics, source.split())
+    site, judged = replace(pop(folder), metrics=first, more_metrics=tuple(others)), METRICS
     known = {name: judged[name] for name in (intent, WORK, *(own.metric for own in guards))}
     made = replace(tuning(), intent=Intent("improve", intent, 0.0), guards=guards, metrics=known)
     try:
@@ -44,13 +45,30 @@ def test_what_prometheus_does_not_have_is_named_before_anything_is_asked(tmp_pat
     )
 
 
+def test_further_sources_are_named_and_give_no_counters(tmp_path: Path) -> None:
+    lacks = {"sources": {"hosts": {"from": "nowhere"}}}
+    document = load_yaml(ROOT / "metrics" / "listen_drops.yaml")
+    (tmp_path / "own").mkdir()
+    write_yaml(
+        tmp_path / "own" / "listen_drops.yaml", {**document, "readings": {"listen_drops": lacks}}
+    )
+    both = (Metrics("prometheus"), (Metrics("hosts"),))
+    own = replace(pop(tmp_path), metrics=both[0], more_metrics=both[1])
+    with pytest.raises(RefusedError) as caught:
+        refuse_untold(own, tuning(), False, Catalogue([tmp_path / "own", PACK_METRICS]))
+    says = "the metric sources prometheus, hosts of lab1 do not have all of listen_drops (listen_"
+    assert str(caught.value).startswith(says)
+
+
 @pytest.mark.parametrize(
     ("source", "guards"),
     [
         ("prometheus", [Guard("packet_drops", 0.1), Guard("cpu", 0.1)]),
         ("prometheus", [Guard("health_failed", 0.1, optional=True)]),
         ("hosts", [Guard("health_failed", 0.1)]),
-        ("one of a site", [Guard("health_failed", 0.1)]),
+        ("site's", [Guard("health_failed", 0.1)]),
+        ("prometheus hosts", [Guard("health_failed", 0.1)]),
+        ("prometheus site's", [Guard("health_failed", 0.1)]),
     ],
 )
 def test_what_a_source_has_or_need_not_have_refuses_nothing(

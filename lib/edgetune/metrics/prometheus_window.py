@@ -7,6 +7,7 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Union
 
 from edgetune.documents.sample import Readings
@@ -42,6 +43,9 @@ MOST_STEPS = 10_000
 
 _SHORTEST, _LESS = 0.1, 0.9
 
+_Asked = tuple[str, Series]
+"""A series, and ``Wanted.asked``."""
+
 Newest = Union[tuple[str, float, Readings, Readings], str]
 """Boot, uptime, counters and gauges of a host's newest scrape; or why there is none."""
 
@@ -61,7 +65,10 @@ class PrometheusWindow:
         self.where = f"prometheus of {pop} at {access.url}"
         self._access = access
         self._hosts = [host.name for host in hosts]
-        self._wanted = read_wanted(told_by("prometheus", catalogue))
+        self._wanted = [
+            replace(each, asked=_asked(each, devices))
+            for each in read_wanted(told_by("prometheus", catalogue))
+        ]
         self._gauges = frozenset(catalogue.gauges)
         self._matcher = read_host_matcher(matcher)
         try:
@@ -128,60 +135,71 @@ class PrometheusWindow:
                     raise SourceError(f"{told}; see its matcher in the inventory") from None
                 continue
             yield self._by_host(series, end), start, until
-            many = sum(len(each.times) for each in series)
+            many = sum(len(each.times) for _, each in series)
             step = max(LEAST, min(4 * step, step * AT_ONCE / max(1, many), MOST_STEPS * self._step))
             start = until
 
-    def _read(self, client: Client, start: float, end: float) -> list[Series]:
+    def _read(self, client: Client, start: float, end: float) -> list[_Asked]:
         """All series. Boots come first: what is scraped while the others are read is no row."""
         seconds = math.ceil(end - start + LATE) + 1
-        found = [each for own in self._raw for each in client.raw(own, end, seconds)]
-        gaps = [gap for each in found if each.name == BOOT_TIME if (gap := _usual_gap(each.times))]
+        found = [(own, each) for own, text in self._raw for each in client.raw(text, end, seconds)]
+        boots = [each for _, each in found if each.name == BOOT_TIME]
+        gaps = [gap for each in boots if (gap := _usual_gap(each.times))]
         # Between two scrapes there is a step, at which all is as the first one told it.
         self._step = max(_SHORTEST, _LESS * min(gaps)) if gaps else end - start
-        asked = [(name, client.steps(own, start, end, self._step)) for name, own in self._added]
+        asked = [
+            (own, name, client.steps(text, start, end, self._step))
+            for own, name, text in self._added
+        ]
         # The times are asked for last: no sum is given to a later scrape that has a row.
         times = client.steps(self._times, start, end, self._step) if asked else []
         scraped = {self._key(each): dict(zip(each.times, each.values)) for each in times}
-        for name, sums in asked:
-            found += [dated(name, each, scraped.get(self._key(each), {})) for each in sums]
+        for own, name, sums in asked:
+            found += [(own, dated(name, each, scraped.get(self._key(each), {}))) for each in sums]
         return found
 
     def _key(self, series: Series) -> tuple[str, ...]:
         return self._matcher.values_in(series.labels)
 
-    def _by_host(self, series: Sequence[Series], end: float) -> Mapping[str, Own]:
+    def _by_host(self, series: Sequence[_Asked], end: float) -> Mapping[str, Own]:
         found: dict[str, dict[str, list[Series]]] = defaultdict(lambda: defaultdict(list))
-        for each in series:
+        for own, each in series:
             host = self._name_of.get(self._key(each))
             if host is None:
                 raise SourceError(f"{self.where}: answers a series that was not asked for")
             if each.times and each.times[-1] > end + MOST_SKEW:
                 raise SourceError(f"{self.where}: {host} has a sample of the future")
-            found[host][each.name].append(each)
+            found[host][each.name + own].append(each)
         return found
 
-    def _all_added(self, hosts: Sequence[str]) -> list[tuple[str, str]]:
-        """Names of metrics, each with the expression of its sum of each host."""
+    def _all_added(self, hosts: Sequence[str]) -> list[tuple[str, str, str]]:
+        """How each is asked for, the name of its metric, and the expression of its sum."""
         return [
-            (name, sum_of(_named(name, [*hosts, each.matchers]), each.added))
+            (each.asked, name, sum_of(_named(name, [*hosts, each.matchers]), each.added))
             for each in self._wanted
             if each.is_added_there
             for name in each.series
         ]
 
-    def _all_raw(self, hosts: Sequence[str], devices: str) -> list[str]:
+    def _all_raw(self, hosts: Sequence[str], devices: str) -> list[tuple[str, str]]:
         """A selector for each set of matchers, with all names of metrics that have it."""
         names: dict[str, set[str]] = {"": {BOOT_TIME, BOOT_INFO}}
         for each in self._wanted:
             if each.is_added_there:
                 continue
             names.setdefault(_matchers(each, devices), set()).update(each.series)
-        return [selector(one_of("__name__", own), *hosts, more) for more, own in names.items()]
+        return [
+            (more, selector(one_of("__name__", own), *hosts, more)) for more, own in names.items()
+        ]
 
 
 def _named(name: str, matchers: Sequence[str]) -> str:
     return selector(one_of("__name__", [name]), *matchers)
+
+
+def _asked(wanted: Wanted, devices: str) -> str:
+    added = f" without {','.join(wanted.added)}" if wanted.is_added_there else ""
+    return f"{_matchers(wanted, devices)}{added}"
 
 
 def _matchers(wanted: Wanted, devices: str) -> str:

@@ -23,7 +23,7 @@ BOOT_TIME, BOOT_INFO = "node_boot_time_seconds", "edgetune_boot_info"
 LATE = 60.0
 
 Own = Mapping[str, Sequence[Series]]
-"""The series of one host, by name."""
+"""The series of one host, by name and ``Wanted.asked``."""
 _Column = list[float]
 
 
@@ -142,10 +142,10 @@ def _ids(own: Own, times: Sequence[float]) -> list[str]:
 
 def _reading(own: Own, wanted: Wanted, scrapes: Scrapes, starts: Sequence[int]) -> _Column:
     """One number for each scrape, NaN where it is not known; empty where it never is."""
-    series, factor = _one(own, wanted.series, wanted.added), wanted.scale
+    series, factor = _one(own, wanted.series, wanted.added, wanted.asked), wanted.scale
     if not series and wanted.within:
         # The other series holds these, too.
-        series, factor = _one(own, (wanted.within,), wanted.added), 0.0
+        series, factor = _one(own, (wanted.within,), wanted.added, wanted.asked), 0.0
     if not series:
         return []
     for each in series:
@@ -179,12 +179,12 @@ def _placed(series: Series, times: Sequence[float]) -> _Column:
     return found
 
 
-def _one(own: Own, names: Sequence[str], added: Sequence[str]) -> Sequence[Series]:
+def _one(own: Own, names: Sequence[str], added: Sequence[str], asked: str = "") -> Sequence[Series]:
     """The series of that name which the host has; Contradiction where they tell the same twice."""
-    there = [name for name in names if own.get(name)]
+    there = [name for name in names if own.get(name + asked)]
     if len(there) > 1:
         raise Contradiction(f"{there[0]} and {there[1]} tell the same")
-    series = own[there[0]] if there else ()
+    series = own[there[0] + asked] if there else ()
     kinds: dict[frozenset[tuple[str, str]], Mapping[str, str]] = {}
     for each in series:
         labels = {label: value for label, value in each.labels.items() if label not in added}

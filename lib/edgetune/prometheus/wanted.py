@@ -16,6 +16,9 @@ class Wanted:
 
     Series that differ in labels of ``added`` alone are added up. With ``within`` a host that has
     that series counts 0: that one holds what this reading counts.
+
+    ``asked`` is how its series were asked for, beyond their name: readings may be made of series of
+    one name that differ in a label (responses by their status).
     """
 
     reading: str
@@ -24,6 +27,7 @@ class Wanted:
     added: tuple[str, ...] = ()
     scale: float = 1.0
     within: str = ""
+    asked: str = ""
 
     @property
     def is_added_there(self) -> bool:
