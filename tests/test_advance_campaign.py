@@ -36,7 +36,7 @@ class Conductor(Engine):
             result["errors"] += [self._error] if self._error else []
             return "succeeded", {"result": result, "exit_code": 0, "stdout": "", "stderr": ""}
         if execution.action.ref == "edgetune.post":
-            self.posted.append((given["channel"], given["text"]))
+            self.posted.append((given["to"], given["text"]))
             return "failed", {"result": {}}
         if execution.action.ref != "edgetune.rollout_pop":
             return super()._run(execution)

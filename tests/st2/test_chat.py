@@ -10,7 +10,7 @@ from tests.st2.test_by_itself import one_pop
 from tests.test_action_aliases import AliasCase, in_capitals
 
 pytestmark = needs_stackstorm
-CHANNEL = "C0EDGETUNE"
+CHANNEL, MESSAGE = "C0EDGETUNE", "1503435956.000247"
 COMMANDS = {
     typed: case.action_alias_name
     for case in AliasCase.__subclasses__()
@@ -26,9 +26,15 @@ def heard(command: str) -> dict[str, str]:
 
 
 def begin(command: str) -> str:
-    """The execution of a command."""
-    (begun,) = call("POST", "/aliasexecution/match_and_execute", json=heard(command))["results"]
-    return str(begun["execution"]["id"])
+    """The execution of a command, as hubot asks for it: with the whole message."""
+    found = call("POST", "/actionalias/match", json={"command": command})
+    body = {
+        **heard(command),
+        "name": found["actionalias"]["name"],
+        "format": found["representation"],
+        "source_context": {"id": MESSAGE, "room": CHANNEL, "user": {"id": "U1"}, "text": command},
+    }
+    return str(call("POST", "/aliasexecution", json=body)["execution"]["id"])
 
 
 def answer(execution: str) -> tuple[str, str]:
@@ -49,7 +55,7 @@ def told() -> list[str]:
     posts = call("GET", "/executions?action=edgetune.post&limit=20")
     assert "failed" not in {post["status"] for post in posts}
     given = [post["parameters"] for post in posts]
-    return [own["text"] for own in given if own["channel"] == CHANNEL]
+    return [own["text"] for own in given if own["to"] in (CHANNEL, f"{CHANNEL}|{MESSAGE}")]
 
 
 def test_every_command_is_of_one_alias() -> None:
@@ -102,7 +108,7 @@ def test_a_rollout_begins_is_told_and_taken_back_in_chat() -> None:
     begun = begin("edgetune start accept_queue on lab1 baseline=10m interval=2")
     rollout = until(_in_baseline, 100)
     shown = status(rollout)
-    assert shown["channel"] == CHANNEL
+    assert shown["channel"] == f"{CHANNEL}|{MESSAGE}"
     assert "by ana" in run("rollout_status", rollout=rollout)["result"]["result"]["text"]
     begins = f"{rollout}: baseline: measuring the baseline"
     # Where tasks take long, the text goes on with what that means for the interval.

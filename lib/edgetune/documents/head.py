@@ -100,7 +100,8 @@ class Head:
     """The rollout as a whole; ``baseline`` and ``soak`` are [start, end] in epoch seconds,
     ``usual_load`` is the most packets per second that the PoP took during the baseline,
     ``first_look`` the number of the present soak's first look, ``verdict`` what the newest one came
-    to (None before), ``channel`` the chat channel in which it was asked for.
+    to (None before), ``channel`` where in chat it was asked for (see
+    ``rollout.chat_thread``).
 
     ``approved`` tells of the approval of its plan, or of its ring of a campaign; None where an
     earlier version did not write it down.

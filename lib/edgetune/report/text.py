@@ -191,7 +191,7 @@ def rollout_text(head: Head, wait: str = "") -> str:
     lines = [
         f"{head.id}  {head.tuning} on {head.pop}: {head.state}",
         f"  plan {head.plan}, epoch {head.epoch}, by {head.by or 'unknown'}"
-        + (f", tells {head.channel}" if head.channel else ""),
+        + (f", tells {head.channel.partition('|')[0]}" if head.channel else ""),
     ]
     lines += [f"  {wait}"] if wait else []
     for entry in head.history:

@@ -12,6 +12,7 @@ from edgetune.documents.head import ENDED, Approved, Head
 from edgetune.durations import duration
 from edgetune.errors import EdgetuneError, FencedError
 from edgetune.rollout.approval import use_approval, valid_approval
+from edgetune.rollout.chat_thread import thread_of
 from edgetune.rollout.context import Context
 from edgetune.rollout.freeze import refuse_if_frozen
 from edgetune.rollout.kill_switch import refuse_if_stopped
@@ -102,7 +103,7 @@ def begin_rollout(
         owner=owner,
         by=requested_by,
         wait=wait,
-        channel=channel or context.config.chat_channel,
+        channel=thread_of(context, channel, owner) or context.config.chat_channel,
         freezes=[dict(each) for each in freezes],
         approved=approved or Approved(),
     )

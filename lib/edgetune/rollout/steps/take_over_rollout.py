@@ -7,6 +7,7 @@ from typing import TypedDict
 
 from edgetune import steady_clock
 from edgetune.documents.head import CHANGES_HOSTS, ENDED, Head
+from edgetune.rollout.chat_thread import thread_of
 from edgetune.rollout.context import Context
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.orphans import is_orphaned
@@ -90,7 +91,7 @@ def take_over(
     head = taken.head
     head.epoch, head.owner = claim.epoch, owner
     head.wait = head.wait or wait
-    head.channel = head.channel or channel
+    head.channel = head.channel or thread_of(context, channel, owner)
     if head.state in CHANGES_HOSTS:
         head.taken_over = steady_clock.now()
     head.note(requested_by, f"taken over, epoch {claim.epoch}")
