@@ -79,17 +79,20 @@ def test_a_rollout_keeps_the_thread(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("to", "context", "extra"),
+    ("to", "message", "id", "threaded"),
     [
-        # An empty text is none to hubot.
-        ("C1", {"id": ""}, {"slack": {"thread_response": ""}}),
-        (f"C1|{MESSAGE}", {"id": MESSAGE}, {"slack": {"thread_response": "yes"}}),
+        # An empty text is none to hubot, which threads attachments alone: those are without {~}.
+        ("C1", "```soaking```{~}", "", ""),
+        (f"C1|{MESSAGE}", "```soaking```", MESSAGE, "yes"),
     ],
 )
 def test_hubot_is_handed_the_thread(
-    tmp_path: Path, to: str, context: dict[str, Any], extra: dict[str, Any]
+    tmp_path: Path, to: str, message: str, id: str, threaded: str
 ) -> None:
     engine = Engine(Pack(ROOT), {}, tmp_path)
     said = engine.run("edgetune.post", {"to": to, "text": "soaking"}).payload
-    assert (said["channel"], said["context"], said["extra"]) == ("C1", context, extra)
-    assert said["message"] == "```soaking```{~}"
+    assert (said["channel"], said["message"]) == ("C1", message)
+    assert (said["context"], said["extra"]) == (
+        {"id": id},
+        {"slack": {"thread_response": threaded}},
+    )
