@@ -48,7 +48,7 @@ demo: setup packages
 	@$(BIN)/python -m lab.demo
 
 check: setup lint
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -q --hypothesis-profile=quick \
+	@$(BIN)/python -m pytest -n 3 --dist worksteal -q --hypothesis-profile=quick \
 	  -m "not (lab or processes or slow or quiet)"
 
 test: setup client packages lint
