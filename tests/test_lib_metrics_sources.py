@@ -74,6 +74,14 @@ def test_gauges_are_attached_to_the_nearest_sample_of_the_same_host() -> None:
     assert [own.time for own in found if own.host == "b"] == [10.0 * n for n in range(7)]
 
 
+@pytest.mark.parametrize("phase", [0.0, 0.3, 0.9, 1.4, 1.9])
+def test_sweeps_soon_after_each_other_are_all_told(phase: float) -> None:
+    """Hosts that are scraped at other moments have as many samples as each other."""
+    scraped = SampleTable([row(2.0 * n + phase, rx_packets=n) for n in range(20)])
+    swept = SampleTable([row(at, drifted=1) for at in (5.0, 6.1, 8.5, 14.0, 15.1, 16.2, 30.0)])
+    assert len(attached(scraped, swept)) == 7
+
+
 def test_a_gauge_that_is_known_is_not_replaced() -> None:
     first = SampleTable([row(0.0, health_failed=0.25)])
     more = SampleTable([row(1.0, health_failed=1.0, drifted=3)])

@@ -21,9 +21,10 @@ _Rows = tuple[list[float], list[int]]
 def attached(samples: SampleTable, more: SampleTable) -> SampleTable:
     """The samples, oldest first, with the gauges of ``more`` that they lack.
 
-    Each sample of ``more`` gives its gauges to the nearest one of the same host. Samples beside one
-    that was given some are left out: so each has all gauges, and none is told twice. Where a source
-    stops to tell, samples without its gauges remain.
+    Each sample of ``more`` gives its gauges to the nearest one of the same host, or to the one
+    beside that, where another gave it its own: sweeps that follow each other soon are told, too.
+    Samples beside one that was given some are left out: so each has all gauges, and none is told
+    twice. Where a source stops to tell, samples without its gauges remain.
     """
     rows = _by_host(samples)
     given = _given(rows, more)
@@ -62,8 +63,10 @@ def _given(rows: Mapping[str, _Rows], more: SampleTable) -> dict[int, int]:
         if hosts[host] in rows and countable(time):
             times, own = rows[hosts[host]]
             nearest = _nearest(times, time)
-            if abs(times[nearest] - time) <= NEAR:
-                found[own[nearest]] = number
+            beside = [nearest, *(at for at in (nearest + 1, nearest - 1) if 0 <= at < len(own))]
+            free = [at for at in beside if own[at] not in found] or [nearest]
+            if abs(times[free[0]] - time) <= NEAR:
+                found[own[free[0]]] = number
     return found
 
 
