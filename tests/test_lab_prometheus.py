@@ -15,9 +15,10 @@ from urllib.parse import urlencode
 import pytest
 import yaml
 
+from edgetune.rollout.context import Context
 from lab import pop
-from lab.pop.files import metrics
-from lab.pop.layout import ALERTMANAGER, PROMETHEUS, TEXTFILES, Layout, addresses
+from lab.pop.files import write_configuration, write_inventory
+from lab.pop.layout import ALERTMANAGER, PROMETHEUS, TEXTFILES, Layout, addresses, sites
 from lab.pop.monitoring import alerting, configuration
 from tests.test_lab_pop import family, inside, is_alive, on, reboot, wait_until
 
@@ -58,6 +59,20 @@ def rows(home: Path, query: str) -> dict[str, list[dict[str, str]]]:
     return found
 
 
+def scraped(home: Path) -> list[str]:
+    """None while Prometheus begins."""
+    try:
+        return sorted(rows(home, "up{job='node'} == 1"))
+    except ValueError:
+        return []
+
+
+def running(home: Path) -> set[str]:
+    state = pop.status(home)
+    assert state is not None
+    return {name for name, own in state["monitoring"].items() if own["running"]}
+
+
 def boots(home: Path) -> dict[str, list[str]]:
     """The boots that each host tells now."""
     told = rows(home, "edgetune_boot_info")
@@ -79,9 +94,8 @@ class TestLab:
             "prometheus": {"address": f"http://{PROMETHEUS}", "running": True},
             "alertmanager": {"address": f"http://{ALERTMANAGER}", "running": True},
         }
-        up = {
-            host: [row["instance"] for row in series] for host, series in rows(home, "up").items()
-        }
+        found = rows(home, "up{job='node'} == 1")
+        up = {host: [row["instance"] for row in series] for host, series in found.items()}
         assert up == {host.name: [f"{host.ip}:9100"] for host in addresses(len(NAMES))}
         assert boots(home) == boot_ids(home)
 
@@ -119,9 +133,18 @@ class TestLab:
             f"http://{ALERTMANAGER}/api/v2/alerts"
         ]
 
-    def test_the_pack_knows_of_it(self, home: Path) -> None:
-        config = yaml.safe_load((home / "edgetune.yaml").read_text())
-        assert config["textfile_directory"] == TEXTFILES
+    @pytest.mark.parametrize("name", ["prometheus", "alertmanager"])
+    def test_what_is_stopped_is_healed(self, home: Path, name: str) -> None:
+        pop.inject(home, "stop", name)
+        pop.inject(home, "stop", name)
+        assert running(home) == {"prometheus", "alertmanager"} - {name}
+        pop.heal(home)
+        assert running(home) == {"prometheus", "alertmanager"}
+        wait_until(lambda: scraped(home) == NAMES, "scrapes")
+
+    def test_nothing_else_is_stopped(self, home: Path) -> None:
+        with pytest.raises(pop.LabError, match="is prometheus or alertmanager, not e000"):
+            pop.inject(home, "stop", "e000")
 
     def test_down_leaves_no_process(self, home: Path) -> None:
         state = pop.status(home)
@@ -157,9 +180,10 @@ def test_the_configurations_are_those_of_the_programs(tmp_path: Path, program: s
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_each_host_is_scraped_by_its_name() -> None:
-    (job,) = configuration(addresses(2))["scrape_configs"]
-    assert job["static_configs"] == [
+def test_each_host_is_scraped_by_its_name_and_so_is_edgetune() -> None:
+    node, own = configuration(addresses(2))["scrape_configs"]
+    assert own["static_configs"] == [{"targets": ["127.0.0.1:9464"]}]
+    assert node["static_configs"] == [
         {"targets": ["10.77.1.1:9100"], "labels": {"host": "e000"}},
         {"targets": ["10.77.1.2:9100"], "labels": {"host": "e001"}},
     ]
@@ -172,17 +196,34 @@ def test_rules_of_the_repository_are_taken(tmp_path: Path, monkeypatch: pytest.M
     assert configuration([])["rule_files"] == [str(tmp_path / "edgetune.rules.yaml")]
 
 
-def test_prometheus_samples_a_pop_only_where_the_pack_has_that_source(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lab.pop.files.CHECKOUT", tmp_path)
-    assert metrics(prometheus=True) == "" == metrics(prometheus=False)
-    source = tmp_path / "lib/edgetune/metrics/sources/prometheus.py"
-    source.parent.mkdir(parents=True)
-    source.touch()
-    assert metrics(prometheus=False) == ""
-    entry = yaml.safe_load(metrics(prometheus=True))["metrics"]
-    assert entry == [
-        {"source": "prometheus", "url": f"http://{PROMETHEUS}", "matcher": 'host="{name}"'},
-        {"source": "hosts"},
-    ]
+def written(home: Path, prometheus: bool) -> Context:
+    """What the pack knows of a lab."""
+    layout = Layout(home)
+    layout.lab.mkdir(parents=True)
+    write_inventory(layout, sites(addresses(2), 1), prometheus)
+    write_configuration(layout, prometheus=prometheus)
+    return Context(yaml.safe_load(layout.configuration.read_text()))
+
+
+def test_prometheus_has_the_counters_and_hosts_their_health(tmp_path: Path) -> None:
+    views = written(tmp_path, prometheus=True).inventory.pop("lab1").views
+    assert [view.metrics.source for view in views] == ["prometheus", "hosts"]
+    fields = dict(views[0].metrics.fields)
+    found = {name: fields[name] for name in ("url", "matcher", "devices")}
+    wanted = {"url": f"http://{PROMETHEUS}", "matcher": 'host="{name}"', "devices": "eth0"}
+    assert found == wanted
+
+
+def test_alerts_of_hosts_are_silenced_in_the_lab_s_alertmanager(tmp_path: Path) -> None:
+    config = written(tmp_path, prometheus=True).config
+    told = config.alertmanager
+    assert told.url == (f"http://{ALERTMANAGER}",)
+    assert told.matchers_of("lab1", "e000", "10.77.1.1") == {"host": "e000"}
+    assert config.owner_timeout < told.bound <= 60
+    assert config.textfile_directory == TEXTFILES
+
+
+def test_a_lab_without_prometheus_asks_nobody(tmp_path: Path) -> None:
+    context = written(tmp_path, prometheus=False)
+    assert [view.metrics.source for view in context.inventory.pop("lab1").views] == ["hosts"]
+    assert (context.config.alertmanager.url, context.config.textfile_directory) == ((), "")

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from edgetune.documents.batch import Batch, HostStep, batch_key
 from edgetune.documents.head import FORWARD, Quarantine, head_key
-from edgetune.errors import StoreError
+from edgetune.errors import SourceError, StoreError
 from edgetune.export.families import FAMILIES
 from edgetune.export.state import read_state
 from edgetune.export.values import Values
@@ -201,6 +202,20 @@ class TestWhatCannotBeRead:
         world = World(tmp_path)
         world.context.store.put(head_key(f"ams1-{STAMP}"), "{")
         assert series(world.context)["edgetune_records_unreadable"] == 1
+
+    def test_a_source_that_is_away_hides_no_other_pop(self, tmp_path: Path) -> None:
+        world = fleet(tmp_path)
+        newest, name = world.context.samples.newest, "edgetune_last_sample_timestamp_seconds"
+
+        def away(pops: Sequence[str]) -> dict[str, float]:
+            if "ams1" in pops:
+                raise SourceError("prometheus of ams1: does not answer")
+            return newest(pops)
+
+        world.context.samples.newest = away  # type: ignore[method-assign]
+        told = series(world.context)
+        assert [own for own in told if own.startswith(name)] == [f'{name}{{pop="lab1"}}']
+        assert 'edgetune_rollout_created_timestamp_seconds{pop="ams1"}' in told
 
     def test_a_store_that_is_away_is_no_empty_fleet(self, tmp_path: Path) -> None:
         world = World(tmp_path)

@@ -22,6 +22,7 @@ from .faults import (
     keep_busy,
     kill,
     set_link,
+    set_monitoring,
     slow_link,
 )
 from .layout import LabError
@@ -47,6 +48,7 @@ __all__ = [
     "power",
     "set_link",
     "set_load",
+    "set_monitoring",
     "slow_link",
     "status",
     "up",

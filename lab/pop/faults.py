@@ -152,6 +152,14 @@ def kill(home: Path, host: str, program: str) -> int:
     return killed
 
 
+def set_monitoring(home: Path, name: str, on: bool) -> None:
+    """End "prometheus" or "alertmanager" of a lab with these, or start it with the data it had.
+
+    What is so already stays so.
+    """
+    request(home, "set_monitoring", name=name, on=on)
+
+
 def bmc_fault(home: Path, host: str, fault: str, on: bool) -> None:
     """Make the BMC of a host misbehave, or behave again; `lab.bmc.FAULTS` names the faults and what
     each does. A host whose POST never ends ("stays_down") boots when it is healed and switched on.
@@ -167,14 +175,16 @@ FAULTS: dict[str, Callable[[Path, str], Any]] = {
     "off": lambda home, host: power(home, host, "cut"),
     **{name: partial(kill, program=name) for name in PROGRAMS},
     "balancer": balancer,
+    "stop": lambda home, name: set_monitoring(home, name, False),
     "surge": lambda home, times: set_load(home, True, _number(times)),
 }
 
 
 def inject(home: Path, fault: str, target: str) -> None:
     """Break something by the name of its fault: "cut", "slow" (of a port), "full", "busy", "off",
-    "sshd", "nginx", "agent" (of a host), "balancer" (reload, forget or kill), "surge" (so many
-    times the usual load), or one of `lab.bmc.FAULTS` with "bmc_" before it (of a host).
+    "sshd", "nginx", "agent" (of a host), "balancer" (reload, forget or kill), "stop" (prometheus or
+    alertmanager), "surge" (so many times the usual load), or one of `lab.bmc.FAULTS` with "bmc_"
+    before it (of a host).
     """
     from lab.bmc import FAULTS as BMC_FAULTS  # late: it is much, and needed for nothing else
 
@@ -206,8 +216,14 @@ def heal(home: Path) -> None:
         fill_disk(home, host, False)
     for host in state["faults"]["busy"]:
         keep_busy(home, host, False)
+    for name in state["monitoring"]:
+        set_monitoring(home, name, True)
     for host in state["hosts"]:
-        for fault in host["bmc"]["faults"]:
-            bmc_fault(home, host["name"], fault, False)
-        if host["state"] == "off":
-            power(home, host["name"], "on")
+        _heal_host(home, host)
+
+
+def _heal_host(home: Path, host: dict[str, Any]) -> None:
+    for fault in host["bmc"]["faults"]:
+        bmc_fault(home, host["name"], fault, False)
+    if host["state"] == "off":
+        power(home, host["name"], "on")

@@ -9,7 +9,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .layout import LOAD_BALANCER, PROMETHEUS, REFUSED, TEXTFILES, Address, LabError, Layout, Site
+from .layout import (
+    ALERTMANAGER,
+    LOAD_BALANCER,
+    PROMETHEUS,
+    REFUSED,
+    TEXTFILES,
+    Address,
+    LabError,
+    Layout,
+    Site,
+)
 
 BMC_USER = "edgetune"
 CHECKOUT = Path(__file__).parents[2]
@@ -28,8 +38,11 @@ POP = f"""
 # Counters from Prometheus; health and drift, which it has not, from the hosts themselves.
 METRICS = f"""
     metrics:
-      - {{source: prometheus, url: "http://{PROMETHEUS}", matcher: 'host="{{name}}"'}}
-      - {{source: hosts}}"""
+      - source: prometheus
+        url: "http://{PROMETHEUS}"
+        matcher: 'host="{{name}}"'
+        devices: eth0
+      - source: hosts"""
 
 # One kind of hardware, so all hosts are one stratum.
 HOST = (
@@ -62,8 +75,15 @@ health_deadline: 30
 # What a baseline of seconds says of the power is told, and refuses nothing.
 detectable_effect: 0
 sample_retention: 86400
-textfile_directory: {textfiles}
 report_dir: {reports}
+"""
+
+MONITORING = f"""textfile_directory: {TEXTFILES}
+alertmanager:
+  url: "http://{ALERTMANAGER}"
+  matchers: {{host: "{{name}}"}}
+  # The shortest that there is: a rollout whose owner died is taken over after 20 s.
+  bound: 1m
 """
 
 
@@ -84,17 +104,11 @@ def write_inventory(layout: Layout, sites: Sequence[Site], prometheus: bool = Fa
     """`prometheus`: it is asked for the counters."""
     from lab.bmc.machine import uuid_of  # late, as below
 
-    text = ""
+    text, metrics = "", METRICS if prometheus else ""
     for site in sites:
         hosts = (f"{HOST.format(host, uuid_of(host.name))}\n" for host in site.hosts)
-        text += POP.format(site, metrics(prometheus)) + "".join(hosts)
+        text += POP.format(site, metrics) + "".join(hosts)
     layout.inventory.write_text(f"---\n{WRITTEN_BY_US}\npops:{text}")
-
-
-def metrics(prometheus: bool) -> str:
-    """The entry of a PoP that says what samples it; "" for the usual, its hosts."""
-    source = CHECKOUT / "lib/edgetune/metrics/sources/prometheus.py"
-    return METRICS if prometheus and source.exists() else ""
 
 
 def write_campaign(layout: Layout, pops: int) -> None:
@@ -116,7 +130,10 @@ def write_known_hosts(layout: Layout, hosts: Sequence[Address], keys: Mapping[st
 def write_configuration(
     layout: Layout, post_seconds: float = 0.0, prometheus: bool = False
 ) -> None:
-    """The pack's configuration; a JSON string is a YAML string, whatever the path contains."""
+    """The pack's configuration; a JSON string is a YAML string, whatever the path contains.
+
+    `prometheus`: hosts tell it their boots, and alerts of those that are out are silenced.
+    """
     tunings = [CHECKOUT / "tunings", CHECKOUT / "lab" / "tunings"]
     text = CONFIGURATION.format(
         inventory=json.dumps(str(layout.inventory)),
@@ -127,11 +144,10 @@ def write_configuration(
         authority=json.dumps(str(layout.bmc_ca)),
         credentials=json.dumps(str(layout.bmc_credentials)),
         reboot_deadline=60 + round(post_seconds),
-        textfiles=TEXTFILES if prometheus else '""',
         reports=json.dumps(str(layout.home / "reports")),
         database=json.dumps(f"sqlite:///{layout.home / 'edgetune.sqlite'}"),
     )
-    layout.configuration.write_text(text)
+    layout.configuration.write_text(text + (MONITORING if prometheus else ""))
 
 
 def write_bmc_secrets(layout: Layout, ips: Iterable[str]) -> None:

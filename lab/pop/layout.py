@@ -15,6 +15,7 @@ BMC = "10.77.0.5"
 FIRST_PORT = 80  # of the load balancer, for the first PoP
 PROMETHEUS = "127.0.0.1:9090"  # where the controller is
 ALERTMANAGER = "127.0.0.1:9093"
+EXPORT = "127.0.0.1:9464"  # of `edgetune serve --metrics 9464`
 EXPORTER_PORT = 9100  # on each host
 # As Debian's node_exporter has it; the same in image/usr/local/lib/lab/run_exporter.
 TEXTFILES = "/var/lib/prometheus/node-exporter"

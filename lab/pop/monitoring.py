@@ -17,7 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from . import network
-from .layout import ALERTMANAGER, EXPORTER_PORT, PROMETHEUS, Address, LabError, Layout
+from .layout import (
+    ALERTMANAGER,
+    EXPORT,
+    EXPORTER_PORT,
+    INPUT,
+    PROMETHEUS,
+    Address,
+    LabError,
+    Layout,
+)
 
 # Rollouts in a lab sample each few seconds.
 SCRAPE_SECONDS = 2
@@ -50,7 +59,7 @@ ADDRESSES = {"prometheus": PROMETHEUS, "alertmanager": ALERTMANAGER}
 
 
 class Monitoring:
-    """Both, started when made; nothing starts them again."""
+    """Both, started when made."""
 
     def __init__(self, namespace: int, hosts: Sequence[Address], layout: Layout) -> None:
         self._namespace = namespace
@@ -66,6 +75,18 @@ class Monitoring:
             name: {"address": f"http://{ADDRESSES[name]}", "running": process.poll() is None}
             for name, process in self._processes.items()
         }
+
+    def set_running(self, name: str, on: bool) -> None:
+        """End one of them, or start it with the data that it had; what is so already stays so."""
+        if name not in COMMANDS:
+            raise LabError(f"what can be stopped is {' or '.join(COMMANDS)}, not {name}", INPUT)
+        process = self._processes[name]
+        if not on:
+            # Alertmanager writes its silences down when it is told to end.
+            process.terminate()
+            process.wait()
+        elif process.poll() is not None:
+            self._processes[name] = self._start(name)
 
     def wait_until_ready(self) -> None:
         """Until both answer, and Prometheus has scraped each host; LabError when they never do."""
@@ -116,7 +137,8 @@ class Monitoring:
 
 
 def configuration(hosts: Sequence[Address]) -> dict[str, Any]:
-    """Of Prometheus, as JSON, which is YAML: each host is scraped, and has its name as `host`."""
+    """Of Prometheus, as JSON, which is YAML: each host is scraped, and has its name as `host`; and
+    so is `edgetune serve` where it runs."""
     targets = [
         {"targets": [f"{host.ip}:{EXPORTER_PORT}"], "labels": {"host": host.name}} for host in hosts
     ]
@@ -125,7 +147,14 @@ def configuration(hosts: Sequence[Address]) -> dict[str, Any]:
         "global": {"scrape_interval": every, "scrape_timeout": every, "evaluation_interval": "5s"},
         "rule_files": [str(path) for path in sorted(RULES.glob("*.rules.yaml"))],
         "alerting": {"alertmanagers": [{"static_configs": [{"targets": [ALERTMANAGER]}]}]},
-        "scrape_configs": [{"job_name": "node", "static_configs": targets}],
+        "scrape_configs": [
+            {"job_name": "node", "static_configs": targets},
+            {
+                "job_name": "edgetune",
+                "scrape_interval": "10s",
+                "static_configs": [{"targets": [EXPORT]}],
+            },
+        ],
     }
 
 

@@ -207,6 +207,12 @@ class PoP:
         """See `faults.balancer_state`."""
         return self._balancer().servers()
 
+    def set_monitoring(self, name: str, on: bool) -> None:
+        """See `faults.set_monitoring`."""
+        if self.monitoring is None:
+            raise LabError("the lab was built without --prometheus", REFUSED)
+        self.monitoring.set_running(name, on)
+
     def set_link(self, port: str, up: bool) -> None:
         """See `faults.set_link`; the cable of a host that is off is set when it boots."""
         self._expect_port(port)

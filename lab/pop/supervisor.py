@@ -25,7 +25,7 @@ REQUEST_SECONDS = 10.0
 # Methods of the PoP that a request may name, with the arguments in the rest of it.
 VERBS = {
     *("set_load", "power", "kill", "fill_disk", "keep_busy", "boots_told"),
-    *("set_link", "slow_link", "balancer_fault", "balancer_state", "bmc_fault"),
+    *("set_link", "slow_link", "set_monitoring", "balancer_fault", "balancer_state", "bmc_fault"),
 }
 # Of the options, those that the PoP is made of, in its order.
 PARTS = ("hosts", "pops", "post_seconds", "drops", "prometheus")

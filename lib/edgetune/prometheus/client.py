@@ -26,6 +26,8 @@ CHUNK = 1 << 18
 
 _MOST_ERROR = 65_536
 _MOST_TOLD = 300
+# With these words urllib3 begins, after a place that `where` names already.
+_CONNECTING = "Failed to establish a new connection: "
 # Thanos gives what one replica has, of all stores, as it was scraped. Others ignore these words.
 _WHOLE = {"dedup": "true", "partial_response": "false", "max_source_resolution": "0s"}
 
@@ -141,4 +143,5 @@ def _reason(error: Exception) -> str:
     inner = getattr(error, "reason", None)
     if isinstance(inner, Exception):
         error = inner
-    return shortened(f"does not answer: {str(error) or type(error).__name__}", _MOST_TOLD)
+    told = str(error).rpartition(_CONNECTING)[2] or type(error).__name__
+    return shortened(f"does not answer: {told}", _MOST_TOLD)
