@@ -17,8 +17,8 @@ from edgetune.errors import SourceError
 from edgetune.inventories.yaml import YamlInventory
 from edgetune.inventory import Pop
 from edgetune.metrics.clickhouse.table import SiteTable
+from lab.clickhouse import Asked, Chdb, Engine, Failed, Table, serving
 from tests.builders import ROOT, inventory_document, write_yaml
-from tests.clickhouse import Asked, Chdb, Engine, Failed, Table, serving
 
 FILE = ROOT / "tests/fixtures/clickhouse/answers.json"
 

@@ -28,8 +28,8 @@ from edgetune.metrics.source import RememberingSource, Sampled
 from edgetune.metrics.sources import open_source
 from edgetune.metrics.table import SampleTable
 from lab.bmc.certificates import make_certificates
+from lab.clickhouse import ClickHouse, Table, serving
 from tests.builders import as_samples, samples
-from tests.clickhouse import ClickHouse, Table, serving
 from tests.clickhouse_recorded import NOON, pop_of
 
 COLUMNS = ("host", "time", "boot_id", "boot_time", "up", "rx_packets", "listen_drops")
