@@ -90,6 +90,12 @@ class PrometheusWindow:
                 add_scrapes(table, scrapes, until if until < end else math.inf, self._gauges)
         return table
 
+    def last_scrape(self, now: float) -> float | None:
+        """When any host was scraped last; Prometheus knows that for five minutes."""
+        with Client(self._access, self.where) as client:
+            found = client.steps(f"max({self._times})", now, now, 1.0)
+        return found[0].values[-1] if found and found[0].values else None
+
     def newest(self, start: float, end: float) -> Mapping[str, Newest]:
         """The last scrape of each host in a short time."""
         with Client(self._access, self.where) as client:
