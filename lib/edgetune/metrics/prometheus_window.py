@@ -35,8 +35,9 @@ from edgetune.prometheus.wanted import Wanted, read_wanted
 
 FIRST, LEAST = 300.0, 30.0
 """Seconds of the first part of a window, and of the shortest one."""
-AT_ONCE = 200_000
-"""Raw samples that a part should have: their text is some 6 MB."""
+AT_ONCE = 600_000
+"""Raw samples that a part should have: their text is some 18 MB. Each part also reads LATE seconds
+before it, which shorter parts of a large PoP would do nearly as often as they read anything."""
 
 MOST_STEPS = 10_000
 """Of a part; Prometheus answers 11,000 at most."""
