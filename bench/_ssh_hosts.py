@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many SSH hosts on loopback addresses, 127.78.x.y, in one process of their own.
 
-That process makes a private folder with the user key and known_hosts, prints one JSON line when
-all hosts listen, answers each line it is sent with the CPU seconds it has used, and, when its
-standard input ends for whatever reason, removes the folder and ends.
+That process makes a private folder with the user key and known_hosts, and removes it when it ends.
 """
 
 from __future__ import annotations
@@ -13,22 +11,20 @@ import contextlib
 import json
 import os
 import socket
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Protocol
+from typing import Callable, Protocol
 
 import asyncssh
 
-from bench._table import BenchError
+from bench._served import say, served
+from edgetune.metrics.catalogue import METRICS
 
-ROOT = Path(__file__).resolve().parents[1]
 SERVERS = ("canned", "agent")
 MAX_HOSTS = 4000
-STOP_SECONDS = 10
 
 _QUEUES = {"rx": 4, "tx": 4}
 _COUNTS = {"max": {"rx": 4096, "tx": 4096}, "current": {"rx": 512, "tx": 512}}
@@ -74,7 +70,18 @@ _FACTS = {
     "unwritable": [],
     "agent_state": {"epoch": 3, "ready": True, "tunings": {}},
 }
-_REPLY = json.dumps({"edgetune": 1, "verb": "facts", "ok": True, "result": _FACTS}).encode()
+_SAMPLE = {
+    "boot_id": _FACTS["boot_id"],
+    "uptime": 86400.25,
+    "counters": {name: 1_000_000 + place for place, name in enumerate(METRICS.counters)},
+    "gauges": {"drifted": 0},
+    "drift": [],
+    "health": "",
+}
+_REPLIES = {
+    verb: json.dumps({"edgetune": 1, "verb": verb, "ok": True, "result": result}).encode()
+    for verb, result in (("facts", _FACTS), ("sample", _SAMPLE))
+}
 
 
 @dataclass(frozen=True)
@@ -99,46 +106,10 @@ class Site:
 @contextlib.contextmanager
 def serve(count: int, server: str) -> Iterator[Site]:
     """Hosts that answer while the context lasts; BenchError if they do not start."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bench._ssh_hosts", str(count), server],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "lib")])},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # Ctrl-C is for the client; this one ends with its standard input
-    )
-    try:
-        yield _site(process)
-    finally:
-        _end(process)
-
-
-def _site(process: subprocess.Popen[str]) -> Site:
-    assert process.stdin and process.stdout
-    asks, answers = process.stdin, process.stdout
-
-    def cpu_seconds() -> float:
-        print(file=asks, flush=True)
-        return float(answers.readline())
-
-    line = answers.readline()
-    if not line:
-        raise BenchError("the SSH hosts did not start")
-    said = json.loads(line)
-    return Site(tuple(said["addresses"]), said["port"], "root", Path(said["folder"]), cpu_seconds)
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    assert process.stdin and process.stdout
-    with contextlib.suppress(BrokenPipeError):
-        process.stdin.close()
-    try:
-        process.wait(STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    process.stdout.close()
+    with served("bench._ssh_hosts", str(count), server) as hosts:
+        said = hosts.said
+        folder = Path(said["folder"])
+        yield Site(tuple(said["addresses"]), said["port"], "root", folder, hosts.cpu_seconds)
 
 
 # What follows runs in the process of the hosts.
@@ -154,7 +125,8 @@ class _Server(Protocol):
 
 
 class _CannedServer:
-    """Reads what the agent is sent to its end and answers facts, without starting a process."""
+    """Reads what the agent is sent to its end and answers the same facts, or the same sample, each
+    time, without starting a process."""
 
     def __init__(self, address: str, port: int, user_key: str) -> None:
         self._where = (address, port)
@@ -183,10 +155,17 @@ class _CannedServer:
 
     async def _answer(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
         with contextlib.suppress(OSError, asyncssh.Error):  # the client may be gone
+            verb = "facts"
             if "stdin" in (process.command or ""):
-                await process.stdin.read()
-            process.stdout.write(_REPLY)
+                verb = _verb_of(await process.stdin.read())
+            process.stdout.write(_REPLIES[verb])
             process.exit(0)
+
+
+def _verb_of(sent: bytes) -> str:
+    """What an agent is asked that was sent with its request (`fleet.packed`)."""
+    length, _, rest = sent.partition(b"\n")
+    return str(json.loads(rest[int(length) :])["verb"])
 
 
 def _servers(kind: str, folder: Path, port: int, count: int, key: str) -> dict[str, _Server]:
@@ -222,7 +201,7 @@ async def _run(count: int, kind: str, folder: Path) -> None:
         await server.start()
     lines = [f"[{address}]:{port} {server.public_key}\n" for address, server in servers.items()]
     (folder / "known_hosts").write_text("".join(lines))
-    _say({"addresses": list(servers), "port": port, "folder": str(folder)})
+    say({"addresses": list(servers), "port": port, "folder": str(folder)})
     await _answer_until_end()
     for server in servers.values():
         server.stop()
@@ -234,7 +213,7 @@ async def _answer_until_end() -> None:
     def answer() -> None:
         asked = os.read(0, 4096)
         for _ in range(asked.count(b"\n")):
-            _say(sum(os.times()[:4]))
+            say(sum(os.times()[:4]))
         if not asked:
             ended.set()
 
@@ -242,10 +221,6 @@ async def _answer_until_end() -> None:
     loop.add_reader(0, answer)
     await ended.wait()
     loop.remove_reader(0)
-
-
-def _say(what: Any) -> None:
-    print(json.dumps(what), flush=True)
 
 
 def _main(count: int, kind: str) -> None:

@@ -17,8 +17,8 @@ from edgetune.errors import SourceError
 from edgetune.inventories.yaml import YamlInventory
 from edgetune.inventory import Pop
 from edgetune.metrics.clickhouse.table import SiteTable
+from lab.clickhouse import Asked, Chdb, Engine, Failed, Table, serving
 from tests.builders import ROOT, inventory_document, write_yaml
-from tests.clickhouse import Asked, Chdb, Engine, Failed, Table, serving
 
 FILE = ROOT / "tests/fixtures/clickhouse/answers.json"
 
@@ -78,6 +78,8 @@ def questions(folder: Path, engine: Engine) -> dict[str, list[tuple[Asked, Any]]
             hosts = pop_of(folder, {"url": server.url}).hosts
             with suppress(SourceError):
                 list(table.read(hosts, NOON, NOON + 60))
+                table.newest(hosts, NOON, NOON + 60)
+                table.newest(hosts, NOON + 60, NOON + 120)
     return found
 
 

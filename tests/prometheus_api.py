@@ -17,7 +17,7 @@ from urllib.parse import parse_qs
 
 Labels = Mapping[str, str]
 _SELECTOR = re.compile(r"\{(.*)\}\[(\d+)s\]", re.DOTALL)
-_STEPS = re.compile(r"(?:sum without \((.*?)\) |timestamp)\(\{(.*)\}\)", re.DOTALL)
+_STEPS = re.compile(r"(?:sum without \((.*?)\) |timestamp|max\(timestamp)\(\{(.*?)\}\)+", re.DOTALL)
 _MATCHER = re.compile(r'(\w+)(=~|!~|!=|=)("(?:[^"\\]|\\.)*")')
 
 
@@ -126,18 +126,19 @@ class Database:
 
     def _steps(self, without: Sequence[str], text: str, asked: Mapping[str, str]) -> Reply:
         """With a sum, or the time of a scrape, for as long as five minutes after it."""
-        dates = asked["query"].startswith("timestamp")
+        dates, is_max = "timestamp(" in asked["query"], asked["query"].startswith("max(")
         start, end, step = (float(asked[name]) for name in ("start", "end", "step"))
         times = [start + step * number for number in range(int((end - start) / step + 1e-6) + 1)]
         sums: dict[frozenset[tuple[str, str]], dict[float, float]] = {}
         for labels, pairs in self._selected(text):
             rest = {label: v for label, v in labels.items() if label not in (*without, "__name__")}
-            own = sums.setdefault(frozenset(rest.items()), {})
+            own = sums.setdefault(frozenset(() if is_max else rest.items()), {})
             for time in times:
                 hidden = max(0.0, time - (self.hides_after or time))
                 last = bisect_right(pairs, (time - hidden + 1e-9, math.inf)) - 1
                 if last >= 0 and time - pairs[last][0] <= 300:
-                    own[time] = pairs[last][0] if dates else own.get(time, 0.0) + pairs[last][1]
+                    before = own.get(time, 0.0)
+                    own[time] = max(pairs[last][0], before) if dates else before + pairs[last][1]
         return matrix([(dict(labels), [*own.items()]) for labels, own in sums.items()])
 
 

@@ -15,7 +15,7 @@ from typing import Any, Callable
 
 import pytest
 
-from bench import _bmc_peers, _ssh_peers, agent, bmc, fanout
+from bench import _bmc_peers, _ssh_peers, agent, bmc, fanout, metrics
 from bench._bmc_site import Site, Target
 from bench._lab_host import LabHost, lab_host
 from bench._table import BenchError, measure, print_table, spread
@@ -243,6 +243,61 @@ def test_a_wrong_number_of_hosts_is_refused(
     with pytest.raises(SystemExit):
         program.main([option, count])
     assert option in capsys.readouterr().err
+
+
+@pytest.mark.processes
+def test_metrics_compares_all_sources_that_can_be_measured(tmp_path: Path) -> None:
+    document = _figures("metrics", tmp_path, "--hosts", "2,3", "--minutes", "1")
+    assert (document["rounds"], document["sweeps"]) == (1, 4)
+    assert bool(document["left_out"]) != metrics.has_prometheus()
+    count = 3 + len(metrics.remembering_sources())
+    assert [row["hosts"] for row in document["figures"]] == [2] * count + [3] * count
+    all_of_it, sweep, reading, *_, last = document["figures"][:count]
+    assert [row["source"] for row in (all_of_it, sweep, reading)] == [
+        metrics.SSH,
+        metrics.SWEEP,
+        metrics.STORED,
+    ]
+    assert "ClickHouse" in last["source"] and last["server_cpu"]["median"] > 0
+    seconds = 4 * sweep["seconds"]["median"] + reading["seconds"]["median"]
+    assert all_of_it["seconds"]["median"] == pytest.approx(seconds, rel=0.01)
+    for row in document["figures"]:
+        assert row["seconds"]["min"] > 0 and row["cpu"]["min"] > 0 and row["megabytes"]["min"] > 0
+
+
+@pytest.mark.processes
+def test_a_source_that_tells_something_else_than_hosts_counted_fails_the_benchmark(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(metrics, "remembering_sources", lambda: ["clickhouse"])
+    monkeypatch.setattr(metrics, "FIELDS", {"clickhouse": {"table": "edge.others"}})
+    assert metrics.main(["--quick", "--hosts", "1"]) == 1
+    assert "there is no edge.others" in capsys.readouterr().err
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("what", ["prometheus", "clickhouse"])
+def test_a_site_ends_with_the_benchmark_even_while_it_begins(what: str, tmp_path: Path) -> None:
+    if what not in metrics.remembering_sources():
+        pytest.skip("Prometheus is not installed")
+    command = [sys.executable, "-m", "bench._metric_sites", what, "500", "10", "1800000000.0"]
+    environment = dict(os.environ, TMPDIR=str(tmp_path), PYTHONPATH=f"{ROOT}:{ROOT / 'lib'}")
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, input="", capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "options", [["--hosts", "0"], ["--hosts", "8,many"], ["--rounds", "0"], ["--minutes", "0.5"]]
+)
+def test_metrics_refuses_a_number_that_makes_no_sense(
+    options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        metrics.main(options)
+    assert options[0] in capsys.readouterr().err
 
 
 @pytest.mark.processes

@@ -28,8 +28,8 @@ from edgetune.metrics.source import RememberingSource, Sampled
 from edgetune.metrics.sources import open_source
 from edgetune.metrics.table import SampleTable
 from lab.bmc.certificates import make_certificates
+from lab.clickhouse import ClickHouse, Table, serving
 from tests.builders import as_samples, samples
-from tests.clickhouse import ClickHouse, Table, serving
 from tests.clickhouse_recorded import NOON, pop_of
 
 COLUMNS = ("host", "time", "boot_id", "boot_time", "up", "rx_packets", "listen_drops")
@@ -205,6 +205,23 @@ def test_the_newest_row_of_a_host_is_its_sample(site: Site) -> None:
     site.rows += [row("e000", now - age, age) for age in (1.0, 20.0, 3.0)]
     newest = site.sampled()["e000"].sample
     assert newest and newest.counters == {"rx_packets": 1.0}
+
+
+def test_the_time_of_the_last_row_is_one_question(site: Site) -> None:
+    now = time.time()
+    assert source().newest(site.pop()) is None
+    site.rows += [row("e000", now - 20), row("e001", now - 9), row("elsewhere", now - 1)]
+    site.rows += [row("e002", now + 60), row("e002", now - 400)]
+    assert source().newest(site.pop()) == pytest.approx(now - 9, abs=1e-3)
+    assert len(site.server.asked) == 2
+
+
+@pytest.mark.parametrize("told", [[], [[None]], [[1.5]], [["now"]], [[1], [2]]])
+def test_an_odd_time_of_the_last_row_is_refused(site: Site, told: Any) -> None:
+    answer = {"meta": [{"name": "edgetune_time"}], "data": told, "rows": len(told)}
+    site.server.change = lambda text: json.dumps(answer)
+    with pytest.raises(SourceError, match="the time of the last row is"):
+        source().newest(site.pop())
 
 
 def test_nothing_of_an_inventory_stands_in_the_sql(site: Site) -> None:

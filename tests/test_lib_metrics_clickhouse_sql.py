@@ -15,8 +15,9 @@ import pytest
 
 from edgetune.metrics.catalogue import METRICS
 from edgetune.metrics.sources.clickhouse import ClickHouse
+from lab.clickhouse import Chdb, Engine, Table, serving, stand_in
 from tests.builders import ROOT
-from tests.clickhouse import Chdb, Engine, Table, serving, stand_in
+from tests.chdb import chdb_or_skip
 from tests.clickhouse_recorded import FILE, NOON, pop_of, questions
 
 TOLD = json.loads(FILE.read_text(encoding="utf-8"))["told"]
@@ -41,7 +42,7 @@ def test_the_stand_in_answers_as_clickhouse_did(tmp_path: Path) -> None:
 
 @pytest.fixture
 def chdb() -> Iterator[Chdb]:
-    engine = Chdb()
+    engine = chdb_or_skip()
     yield engine
     engine.close()
 

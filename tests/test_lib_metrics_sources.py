@@ -155,6 +155,11 @@ class Database(RememberingSource):
             raise SourceError(self.away)
         return SampleTable(self.rows).between(start, end)
 
+    def newest(self, pop: Pop) -> float | None:
+        if self.away:
+            raise SourceError(self.away)
+        return max((row.time for row in self.rows), default=None)
+
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:

@@ -153,6 +153,17 @@ def test_hosts_that_a_template_does_not_tell_apart_are_named(server: Api) -> Non
 # What it is asked, and what is made of the answer.
 
 
+def test_the_last_scrape_of_a_pop_is_one_question(server: Api) -> None:
+    database = filled()
+    server.answer = database.answer
+    with mock.patch("edgetune.metrics.sources.prometheus.time") as clock:
+        clock.time.return_value = NOW + 7
+        assert source().newest(pop(server.url)) == NOW
+        clock.time.return_value = NOW + 301
+        assert source().newest(pop(server.url)) is None
+    assert len(server.asked) == 2
+
+
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("at_once", [10, 300, 200_000])
 def test_a_window_has_each_scrape_once_whatever_the_version(

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from edgetune.errors import InputError
+from edgetune.errors import InputError, SourceError
 from edgetune.inventories.yaml import YamlInventory
 from edgetune.inventory import Host, Pop
 from edgetune.metrics.catalogue import METRICS
-from edgetune.metrics.source import Sampled
+from edgetune.metrics.source import RememberingSource, Sampled
 from edgetune.metrics.sources import SOURCES, open_source, source_class
 from edgetune.sanitize import LONGEST_LINE
 from tests import metric_sources
@@ -137,6 +137,12 @@ class Trial:
         self.pops = _read(folder, *entries)
         self.first, self.second, self.third = self.pops[0].hosts
         self._source = open_source(name, hosts.connections)
+        self.remembers = isinstance(self._source, RememberingSource)
+
+    def newest(self) -> float | None:
+        """Of the first PoP; None of a source that remembers nothing."""
+        source = self._source
+        return source.newest(self.pops[0]) if isinstance(source, RememberingSource) else None
 
     def sample(self, pops: Sequence[Pop] = ()) -> dict[Host, Sampled]:
         """Of the first PoP unless others are given."""
@@ -259,6 +265,17 @@ def test_health_is_told_or_left_out(trial: Trial) -> None:
         if trial.measured.tells_health:
             failed = 1.0 if host == trial.first else 0.0
             assert (own.sample.gauges["health_failed"], bool(own.health)) == (failed, bool(failed))
+
+
+def test_a_source_that_remembers_knows_when_it_measured_last(trial: Trial) -> None:
+    began = time.time()
+    trial.sample()
+    at = trial.newest()
+    if trial.remembers:
+        assert at is not None and began - trial.measured.apart - 2 < at <= time.time()
+        trial.measured.go_away(trial.pops[0])
+        with pytest.raises(SourceError):
+            trial.newest()
 
 
 def test_drift_is_told_or_left_out(trial: Trial) -> None:

@@ -92,3 +92,5 @@ def test_its_newest_scrape_is_news_in_spite_of_the_offset(url: str) -> None:
     asked = pop(url)
     parts = [*source().sample(dict.fromkeys(asked.hosts, asked), 0)]
     assert [own.error for part in parts for own in part.values()] == [""] * 3
+    newest = source().newest(asked)
+    assert newest is not None and now - 60 <= newest <= now

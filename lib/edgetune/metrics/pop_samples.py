@@ -7,7 +7,6 @@ Each source of a PoP has a series of its own. That of its second source is in th
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Callable
@@ -18,9 +17,6 @@ from edgetune.metrics.attached import attached
 from edgetune.metrics.samples import Limit, Samples
 from edgetune.metrics.source import MetricSource, RememberingSource
 from edgetune.metrics.table import SampleTable
-
-RECENT = 300.0
-"""How far back the newest sample of a source that remembers is looked for, in seconds."""
 
 
 class PopSamples:
@@ -64,11 +60,9 @@ class PopSamples:
         """When each PoP was sampled last, in epoch seconds; none of a PoP without a sample."""
         views = {pop: view for pop in pops if (view := self._views(pop)[0])}
         sources = {pop: self._remembering(view) for pop, view in views.items()}
-        found, now = self._stored.newest([pop for pop in pops if not sources.get(pop)]), time.time()
-        for pop, source in sources.items():
-            times = source.window(views[pop], now - RECENT, now).time if source else ()
-            found.update({pop: times[-1]} if times else {})
-        return found
+        found = self._stored.newest([pop for pop in pops if not sources.get(pop)])
+        told = {pop: source.newest(views[pop]) for pop, source in sources.items() if source}
+        return {**found, **{pop: time for pop, time in told.items() if time is not None}}
 
     def limit(self) -> Limit | None:
         """What the store may hold in all."""

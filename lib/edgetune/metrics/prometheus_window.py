@@ -35,8 +35,9 @@ from edgetune.prometheus.wanted import Wanted, read_wanted
 
 FIRST, LEAST = 300.0, 30.0
 """Seconds of the first part of a window, and of the shortest one."""
-AT_ONCE = 200_000
-"""Raw samples that a part should have: their text is some 6 MB."""
+AT_ONCE = 600_000
+"""Raw samples that a part should have: their text is some 18 MB. Each part also reads LATE seconds
+before it, which shorter parts of a large PoP would do nearly as often as they read anything."""
 
 MOST_STEPS = 10_000
 """Of a part; Prometheus answers 11,000 at most."""
@@ -89,6 +90,12 @@ class PrometheusWindow:
                 boots.update({each.host: each.boot for each in scrapes if each.boot})
                 add_scrapes(table, scrapes, until if until < end else math.inf, self._gauges)
         return table
+
+    def last_scrape(self, now: float) -> float | None:
+        """When any host was scraped last; Prometheus knows that for five minutes."""
+        with Client(self._access, self.where) as client:
+            found = client.steps(f"max({self._times})", now, now, 1.0)
+        return found[0].values[-1] if found and found[0].values else None
 
     def newest(self, start: float, end: float) -> Mapping[str, Newest]:
         """The last scrape of each host in a short time."""

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from edgetune.metrics.table import SampleTable
 
 
+RECENT = 300.0
+"""How far back the newest sample of a source that remembers is looked for, in seconds."""
+
+
 @dataclass(frozen=True)
 class Sampled:
     """What is told of one host: its ``sample``, or the ``error`` for which there is none.
@@ -108,4 +112,11 @@ class RememberingSource(MetricSource, Protocol):
         by the clock of the action runner. ``boot_id`` is as ``metrics.boots`` compares it. A host
         without rows was not measured. SourceError names source, PoP and host where the answer is
         not whole, or two answers contradict each other.
+        """
+
+    @abstractmethod
+    def newest(self, pop: Pop) -> float | None:
+        """When any host of a PoP was measured last, in epoch seconds; None if not within RECENT.
+
+        It asks for that time alone. SourceError as for ``window``.
         """

@@ -66,6 +66,17 @@ class SiteTable:
         for first in range(begin, until, step):
             yield self._rows(by_value, readings, first, min(first + step, until))
 
+    def newest(self, hosts: Sequence[Host], start: float, end: float) -> float | None:
+        """The time of the last row of hosts with ``start`` <= time <= ``end``; None without one."""
+        fields = _fields_of([*self._by_value(hosts)])
+        span = {"first": str(math.ceil(start * 1e6)), "until": str(math.floor(end * 1e6) + 1)}
+        parameters = {**self._names("host", "time"), **fields, **span}
+        sql = f"SELECT max({_TIME}) AS edgetune_time {_of([*fields])}"
+        told = self._query(sql, parameters, ["edgetune_time"])
+        if len(told) != 1 or type(told[0][0]) is not int:
+            raise self.server.wrong(f"the time of the last row is {told}")
+        return told[0][0] / 1e6 or None
+
     def _rows(
         self, hosts: Mapping[str, str], readings: Mapping[str, str], first: int, until: int
     ) -> Rows:
@@ -97,17 +108,10 @@ class SiteTable:
             f"{_UPTIME if self._fields['uptime'] else _SINCE_BOOT} AS edgetune_uptime",
             *(f"toFloat64({{{own}:Identifier}}) AS edgetune_{own}" for own in readings),
         ]
-        hosts = " OR ".join(f"{{host:Identifier}} IN {{{own}:Array(String)}}" for own in fields)
-        return (
-            f"SELECT {', '.join(told)} FROM {{database:Identifier}}.{{table:Identifier}}"
-            f" WHERE ({hosts})"
-            " AND {time:Identifier} >= fromUnixTimestamp64Micro({first:Int64})"
-            " AND {time:Identifier} < fromUnixTimestamp64Micro({until:Int64})"
-            " ORDER BY edgetune_time"
-        )
+        return f"SELECT {', '.join(told)} {_of(fields)} ORDER BY edgetune_time"
 
-    def _names(self) -> dict[str, str]:
-        own = {name: self._fields[name] for name in _OWN if self._fields[name]}
+    def _names(self, *columns: str) -> dict[str, str]:
+        own = {name: self._fields[name] for name in columns or _OWN if self._fields[name]}
         return {"database": self._database, "table": self._table, **own}
 
     def _readings(self) -> dict[str, str]:
@@ -139,6 +143,16 @@ class SiteTable:
                 text = f"{value!r} stands for {found[value]} and for {host.name}"
                 raise InputError("inventory", f"host_value of {self.server.where}", text)
         return found
+
+
+def _of(fields: Sequence[str]) -> str:
+    """The rows of the hosts in these parameters, and of a time."""
+    hosts = " OR ".join(f"{{host:Identifier}} IN {{{own}:Array(String)}}" for own in fields)
+    return (
+        f"FROM {{database:Identifier}}.{{table:Identifier}} WHERE ({hosts})"
+        " AND {time:Identifier} >= fromUnixTimestamp64Micro({first:Int64})"
+        " AND {time:Identifier} < fromUnixTimestamp64Micro({until:Int64})"
+    )
 
 
 def _fields_of(hosts: Sequence[str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from edgetune.errors import SourceError
 from edgetune.fields import Field
 from edgetune.inventory import Host, Pop
 from edgetune.metrics.catalogue import told_by
-from edgetune.metrics.source import Connections, RememberingSource, Sampled
+from edgetune.metrics.source import RECENT, Connections, RememberingSource, Sampled
 
 if TYPE_CHECKING:
     from edgetune.documents.sample import Sample
@@ -117,6 +117,12 @@ class ClickHouse(RememberingSource):
             for host, problem in reader.odd.items():
                 raise table.server.wrong(f"{host}: {problem}")
         return found
+
+    def newest(self, pop: Pop) -> float | None:
+        from edgetune.metrics.clickhouse.table import SiteTable
+
+        now = time.time()
+        return SiteTable(pop, {}).newest(pop.hosts, now - RECENT, now)
 
     def _told(self, pop: Pop, hosts: Sequence[Host], silent: set[str]) -> dict[Host, Sampled]:
         """Of hosts of one PoP; a server that is ``silent`` is not waited for again."""

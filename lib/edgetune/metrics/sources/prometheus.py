@@ -88,6 +88,9 @@ class Prometheus(RememberingSource):
     def window(self, pop: Pop, start: float, end: float) -> SampleTable:
         return self._asked(pop, pop.hosts).table(start, min(end, time.time()))
 
+    def newest(self, pop: Pop) -> float | None:
+        return self._asked(pop, pop.hosts).last_scrape(time.time())
+
     def _newest(self, pop: Pop, hosts: Sequence[Host], now: float) -> Mapping[Host, Sampled]:
         from edgetune.documents.sample import Sample
 

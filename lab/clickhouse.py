@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A ClickHouse of a test's own: HTTP as ClickHouse speaks it, and behind it chdb, or a stand-in.
+"""A ClickHouse on loopback: HTTP as ClickHouse speaks it, and behind it chdb, or a stand-in.
 
-chdb is ClickHouse as a library, of the same version of SQL. The stand-in knows the two queries of
+chdb is ClickHouse as a library, of the same version of SQL. The stand-in knows the queries of
 ``edgetune.metrics.clickhouse`` alone. ``tests/test_lib_metrics_clickhouse_sql.py`` holds it against
 what chdb answered.
 """
@@ -12,17 +12,15 @@ import email
 import json
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
 from typing import Any, Callable
 from urllib.parse import parse_qsl, urlsplit
-
-import pytest
-
-WITHOUT_CHDB = "chdb is not installed here (requirements-chdb.txt)"
 
 TYPES = {
     "host": "LowCardinality(String)",
@@ -33,6 +31,7 @@ TYPES = {
 """Of columns; others are Nullable(Float64)."""
 
 _TIMES = ("time", "boot_time")
+_ROWS_AT_ONCE = 20_000
 
 
 class Failed(Exception):
@@ -73,18 +72,33 @@ def stand_in(table: Table, asked: Asked) -> str:
         there = (given["database"], given["table"]) == ("edge", "hosts")
         return _answer({"name": "String"}, [[name] for name in table.columns if there])
     names = re.findall(r"AS (edgetune_\w+)", asked.sql)
-    first, until = int(given["first"]), int(given["until"])
     listed = "".join(text for name, text in given.items() if name.startswith("hosts"))
-    hosts = re.findall(r"'((?:[^'\\]|\\.)*)'", listed)
-    hosts = [re.sub(r"\\(.)", r"\1", text) for text in hosts]
+    quoted = re.findall(r"'((?:[^'\\]|\\.)*)'", listed)
+    hosts = {re.sub(r"\\(.)", r"\1", text) for text in quoted}
+    if names == ["edgetune_time"]:
+        return _answer(dict.fromkeys(names, "Int64"), [[_newest(table, given, hosts)]])
     found = [
         [row[given["host"]], _micros(row[given["time"]]), _text(row, given["boot"])]
         + [_uptime(row, given)]
         + [row.get(given[f"reading{number}"]) for number in range(len(names) - 4)]
-        for row in table.rows
-        if row[given["host"]] in hosts and first <= _micros(row[given["time"]]) < until
+        for row in _within(table, given, hosts)
     ]
     return _answer(dict.fromkeys(names, ""), sorted(found, key=lambda row: row[1]))
+
+
+def _within(
+    table: Table, given: Mapping[str, str], hosts: Collection[str]
+) -> Iterator[Mapping[str, Any]]:
+    first, until = int(given["first"]), int(given["until"])
+    for row in table.rows:
+        if row[given["host"]] in hosts and first <= _micros(row[given["time"]]) < until:
+            yield row
+
+
+def _newest(table: Table, given: Mapping[str, str], hosts: Collection[str]) -> int:
+    """As max has it, 0 without rows."""
+    times = (_micros(row[given["time"]]) for row in _within(table, given, hosts))
+    return max(times, default=0)
 
 
 def _micros(seconds: float) -> int:
@@ -110,17 +124,17 @@ def _answer(columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 class Chdb:
-    """An Engine of the real thing; it skips the test where chdb is missing."""
+    """An Engine of the real thing; ImportError where chdb is missing (requirements-chdb.txt)."""
 
     def __init__(self) -> None:
-        session = pytest.importorskip("chdb.session", reason=WITHOUT_CHDB)
-        self._session, self._lock, self._loaded = session.Session(), threading.Lock(), ""
+        session = import_module("chdb.session").Session()
+        self._session, self._lock, self._loaded = session, threading.Lock(), ""
 
     def __call__(self, table: Table, asked: Asked) -> str:
         text = json.dumps([table.columns, table.rows])
         with self._lock:
             if text != self._loaded:
-                self._load(table)
+                self.load(table)
                 self._loaded = text
             return self.answer(asked)
 
@@ -145,19 +159,26 @@ class Chdb:
     def close(self) -> None:
         self._session.close()
 
-    def _load(self, table: Table) -> None:
+    def load(self, table: Table) -> None:
+        """Have this table in place of the one that there is."""
         columns = ", ".join(
             f"`{name}` {TYPES.get(name, 'Nullable(Float64)')}" for name in table.columns
         )
         self.run("CREATE DATABASE IF NOT EXISTS edge")
         self.run("DROP TABLE IF EXISTS edge.hosts SYNC")
         self.run(f"CREATE TABLE edge.hosts ({columns}) ENGINE = MergeTree ORDER BY (host, time)")
-        rows = "\n".join(
-            json.dumps({k: f"{v:.6f}" if k in _TIMES else v for k, v in row.items()})
-            for row in table.rows
-        )
-        if rows:
+        for first in range(0, len(table.rows), _ROWS_AT_ONCE):
+            rows = "\n".join(map(_written, table.rows[first : first + _ROWS_AT_ONCE]))
             self.run(f"INSERT INTO edge.hosts FORMAT JSONEachRow {rows}")
+
+
+def _written(row: Mapping[str, Any]) -> str:
+    return json.dumps({k: f"{v:.6f}" if k in _TIMES else v for k, v in row.items()})
+
+
+def _text_of(part: Message) -> str:
+    body = part.get_payload(decode=True)
+    return body.decode() if isinstance(body, bytes) else ""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -176,9 +197,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         head = f"Content-Type: {self.headers.get('Content-Type')}\r\n\r\n".encode()
         form = {
-            str(part.get_param("name", header="Content-Disposition")): part.get_payload(
-                decode=True
-            ).decode()
+            str(part.get_param("name", header="Content-Disposition")): _text_of(part)
             for part in email.message_from_bytes(head + body).walk()
             if not part.is_multipart()
         }
