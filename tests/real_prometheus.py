@@ -146,7 +146,10 @@ def prometheus_of(targets: Sequence[Mapping[str, object]]) -> Iterator[RealProme
 
 def write_history(folder: Path, text: str) -> None:
     """Put a history in the OpenMetrics format, which ends with ``# EOF``, into a data directory."""
-    (folder / "history").write_text(text)
+    # promtool takes a block at a time, and a series only forwards, also over the end of a block.
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    lines.sort(key=lambda line: float(line.rpartition(" ")[2]))
+    (folder / "history").write_text("\n".join([*lines, "# EOF", ""]))
     command = ["promtool", "tsdb", "create-blocks-from", "openmetrics", "--quiet"]
     made = subprocess.run(
         [*command, str(folder / "history"), str(folder / "data")], capture_output=True, text=True
