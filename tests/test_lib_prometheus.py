@@ -34,7 +34,7 @@ from edgetune.prometheus.wanted import read_wanted
 from lab.bmc.certificates import make_certificates
 from tests.prometheus_api import Api, Database, Reply, api, matrix
 
-NOW = float(round(time.time()))
+NOW = float(int(time.time()))
 STEP = 15
 PACKETS, BOOTED = "node_network_receive_packets_total", "node_boot_time_seconds"
 
