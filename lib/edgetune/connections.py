@@ -3,21 +3,17 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from edgetune.config import Config
-from edgetune.errors import InputError, StoreError
-from edgetune.files import read_file
+from edgetune.errors import StoreError
+from edgetune.secret_files import read_secret
 
 SCHEME = "sqlite:///"
-
-_MOST_BYTES = 65_536
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS records (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -70,34 +66,6 @@ def open_redis(config: Config) -> Any:
         # What is no text is damaged, and named by who reads it.
         encoding_errors="replace",
     )
-
-
-def read_secret(file: str, field: str) -> str | None:
-    """What the file of a field of the configuration holds, or None where that is empty."""
-    try:
-        return Path(file).read_text(encoding="utf-8").strip() if file else None
-    except (OSError, UnicodeError) as error:
-        raise InputError("configuration", field, f"cannot be read: {error}") from None
-
-
-def read_private(file: str, field: str, where: str = "configuration") -> str:
-    """The line that a file holds, or "" where none is named.
-
-    InputError names the field and shows nothing of the line: others can read the file, or it holds
-    more than a line of ASCII, which no header can carry.
-    """
-    try:
-        path = Path(file)
-        if file and path.stat().st_mode & stat.S_IRWXO:
-            raise InputError(where, field, f"others can read {file}; chmod o= it")
-        text = read_file(path, _MOST_BYTES).decode("ascii").strip() if file else ""
-    except UnicodeDecodeError:
-        raise InputError(where, field, "holds no secret in one line") from None
-    except (OSError, ValueError) as error:
-        raise InputError(where, field, f"cannot be read: {error}") from None
-    if file and not re.fullmatch(r"[ -~]+", text):
-        raise InputError(where, field, "holds no secret in one line")
-    return text
 
 
 @contextmanager

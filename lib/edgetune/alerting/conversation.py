@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import base64
 import http.client
 import json
 import socket
@@ -17,9 +16,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from edgetune.alertmanager import Alertmanager
-from edgetune.connections import read_private
 from edgetune.errors import EdgetuneError, InputError
 from edgetune.sanitize import shortened
+from edgetune.secret_files import authorization
 
 LIMIT = 16 << 20
 """Bytes of the largest answer: 16 MB hold some 25,000 silences."""
@@ -42,8 +41,15 @@ class Conversation:
         self._url = url
         parts = urlsplit(url)
         self._path = parts.path + _API
-        credentials, self._secrets = _credentials(settings)
-        self._headers = {"Content-Type": "application/json", **credentials}
+        login = authorization(
+            settings.bearer_token_file,
+            settings.username,
+            settings.password_file,
+            "configuration",
+            inside="alertmanager.",
+        )
+        self._secrets = login.secrets
+        self._headers = {"Content-Type": "application/json", **login.headers}
         self._deadline = deadline
         self._connection = _connection(settings, parts.scheme, parts.netloc)
         self._cut = threading.Timer(self._left, self._hang_up)
@@ -139,18 +145,6 @@ def _trust(settings: Alertmanager) -> ssl.SSLContext:
     except OSError as error:
         raise InputError("configuration", "alertmanager", f"TLS files: {error}") from None
     return context
-
-
-def _credentials(settings: Alertmanager) -> tuple[dict[str, str], list[str]]:
-    """The header that proves who asks, if any, and what of it nobody may see."""
-    token = read_private(settings.bearer_token_file, "alertmanager.bearer_token_file")
-    password = read_private(settings.password_file, "alertmanager.password_file")
-    if token:
-        return {"Authorization": f"Bearer {token}"}, [token]
-    if password:
-        pair = base64.b64encode(f"{settings.username}:{password}".encode()).decode()
-        return {"Authorization": f"Basic {pair}"}, [pair, password]
-    return {}, []
 
 
 def _clock(date: str | None) -> float:

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from edgetune.connections import read_private
 from edgetune.errors import InputError
 from edgetune.fields import Field
+from edgetune.secret_files import authorization
 
 _PATH = r"(/[^\0-\x1f\x7f]*)?"
 
@@ -72,13 +71,5 @@ class Access:
         found = {"X-Scope-OrgID": self.tenant} if self.tenant else {}
         if self.bearer_token_file and self.username:
             raise InputError("metrics", "username", "is given beside bearer_token_file")
-        if self.bearer_token_file:
-            token = read_private(self.bearer_token_file, "bearer_token_file", "metrics")
-            found["Authorization"] = f"Bearer {token}"
-        elif self.username:
-            login = f"{self.username}:{self._password()}"
-            found["Authorization"] = f"Basic {b64encode(login.encode()).decode()}"
-        return found
-
-    def _password(self) -> str:
-        return read_private(self.password_file, "password_file", "metrics")
+        login = authorization(self.bearer_token_file, self.username, self.password_file, "metrics")
+        return {**found, **login.headers}

@@ -16,10 +16,11 @@ from urllib.parse import quote
 
 from edgetune import PACK
 from edgetune.config import Config
-from edgetune.connections import SCHEME, Database, read_secret
+from edgetune.connections import SCHEME, Database
 from edgetune.documents.stackstorm import KeyValue, User
 from edgetune.errors import NoAnswerError, StoreError
 from edgetune.rollout.stackstorm import StackStorm, entries, entry
+from edgetune.secret_files import read_secret
 
 PAGE = 100
 WITNESS = f"{PACK}.records"

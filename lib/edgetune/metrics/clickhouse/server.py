@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from threading import Timer
 from typing import TYPE_CHECKING, Any
 
-from edgetune.connections import read_private
 from edgetune.errors import InputError, SourceError
 from edgetune.files import load_json
 from edgetune.sanitize import shortened
+from edgetune.secret_files import read_private
 
 if TYPE_CHECKING:
     import requests
@@ -117,14 +117,11 @@ class Server:
             self._left(deadline)
             raise SilentError(f"{self.where}: does not answer: {_why(error)}") from None
 
-    def _headers(self) -> dict[str, str | bytes]:
-        headers: dict[str, str | bytes] = {"Accept-Encoding": "identity"}
+    def _headers(self) -> dict[str, str]:
         password = read_private(self.password_file, f"password_file of {self.where}")
-        if self.user:
-            headers["X-ClickHouse-User"] = self.user
-        if password:
-            headers["X-ClickHouse-Key"] = password.encode()
-        return headers
+        login = {"X-ClickHouse-User": self.user, "X-ClickHouse-Key": password}
+        given = {name: value for name, value in login.items() if value}
+        return {"Accept-Encoding": "identity", **given}
 
     def _read(self, answer: requests.Response, deadline: float) -> bytes:
         body = b"".join(self._parts(answer))
