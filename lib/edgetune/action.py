@@ -94,9 +94,10 @@ def _steps(
         told = step(context, **given)
         messages.append(str(told["message"]))
         kept = {name: told[name] for name in result if name in told}
-        errors = [result.get("error"), told.get("error") and f"{step.__name__}: {told['error']}"]
-        kept["error"] = "; ".join(str(error) for error in errors if error)
-        result = {**result, **kept, "message": "; ".join(messages)}
+        failed = told.get("error")
+        errors = [result.get("error"), failed and f"{step.__name__}: {failed}"]
+        told_all = {"error": "; ".join(str(error) for error in errors if error)}
+        result = {**result, **kept, **told_all, "message": "; ".join(messages)}
     return result
 
 

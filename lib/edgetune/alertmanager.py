@@ -102,7 +102,7 @@ def _refuse_halves(fields: Fields, read: Alertmanager) -> None:
 
 def _filled(template: str, values: Mapping[str, str]) -> str:
     """The template with a host's values; an IPv6 address before a port is in brackets."""
-    address = values["address"]
+    address = values.get("address", "")
     if ":" in address:
         template = template.replace("{address}:", f"[{address}]:")
     return re.sub(r"\{(\w+)\}", lambda found: values[found[1]], template)

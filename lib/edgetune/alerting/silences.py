@@ -7,12 +7,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
 from urllib.parse import quote
 
 from edgetune import PACK
 from edgetune.alerting.conversation import Conversation
 from edgetune.alertmanager import Alertmanager
+from edgetune.documents.alertmanager import Matcher, Silence
+from edgetune.documents.reading import encoded, taken
 from edgetune.errors import EdgetuneError
 from edgetune.sanitize import shortened
 
@@ -34,14 +35,6 @@ class Wanted:
 
     matchers: Matchers
     comment: str
-
-
-@dataclass(frozen=True)
-class _Silence:
-    id: str
-    matchers: Matchers
-    starts: str
-    ends: str
 
 
 def keep_silences(settings: Alertmanager, rollout: str, wanted: Sequence[Wanted]) -> str:
@@ -68,38 +61,31 @@ def keep_silences(settings: Alertmanager, rollout: str, wanted: Sequence[Wanted]
 def _keep(member: Conversation, bound: float, rollout: str, wanted: Sequence[Wanted]) -> None:
     silences, now = _list(member, rollout)
     for each in wanted:
-        own = [silence for silence in silences if silence.matchers == each.matchers]
+        own = [silence for silence in silences if _labels(silence) == each.matchers]
         if each.comment:
-            last = max(own, key=lambda silence: silence.ends, default=None)
+            last = max(own, key=lambda silence: silence.endsAt, default=None)
             _post(member, _document(each, rollout, last, now, bound))
             continue
         for silence in own:
             member.ask("DELETE", f"/silence/{quote(silence.id, safe='')}")
 
 
-def _list(member: Conversation, rollout: str) -> tuple[list[_Silence], float]:
+def _list(member: Conversation, rollout: str) -> tuple[list[Silence], float]:
     """Those of a rollout that are not over, and Alertmanager's clock."""
     matcher = quote(f'{_MARK}!="{rollout}"')
     answer, now = member.ask("GET", f"{_SILENCES}?filter={matcher}")
     try:
         if not isinstance(answer, list):
             raise TypeError
-        return [_read(own) for own in answer if _stands(own)], now
+        found = [taken(Silence, own) for own in answer]
     except (TypeError, LookupError, AttributeError):
         raise member.failed("its list of silences is none") from None
+    return [own for own in found if own.createdBy == PACK and own.status.state != "expired"], now
 
 
-def _stands(answer: Any) -> bool:
-    return bool(answer["createdBy"] == PACK and answer["status"]["state"] != "expired")
-
-
-def _read(answer: Any) -> _Silence:
-    matchers = {
-        str(own["name"]): str(own["value"])
-        for own in answer["matchers"]
-        if own["isEqual"] and not own["isRegex"]
-    }
-    return _Silence(str(answer["id"]), matchers, str(answer["startsAt"]), str(answer["endsAt"]))
+def _labels(silence: Silence) -> Matchers:
+    """What alerts have that it silences."""
+    return {own.name: own.value for own in silence.matchers if own.isEqual and not own.isRegex}
 
 
 def _post(member: Conversation, document: Mapping[str, object]) -> None:
@@ -109,22 +95,18 @@ def _post(member: Conversation, document: Mapping[str, object]) -> None:
 
 
 def _document(
-    wanted: Wanted, rollout: str, before: _Silence | None, now: float, bound: float
+    wanted: Wanted, rollout: str, before: Silence | None, now: float, bound: float
 ) -> dict[str, object]:
     """What is posted: with the id and the start of the one before it is renewed."""
-    matchers = [_matcher(label, value) for label, value in wanted.matchers.items()]
+    matchers = [Matcher(label, value) for label, value in wanted.matchers.items()]
     return {
         **({"id": before.id} if before else {}),
-        "matchers": [*matchers, {**_matcher(_MARK, rollout), "isEqual": False}],
-        "startsAt": before.starts if before else _written(now),
+        "matchers": encoded([*matchers, Matcher(_MARK, rollout, isEqual=False)]),
+        "startsAt": before.startsAt if before else _written(now),
         "endsAt": _written(now + bound),
         "createdBy": PACK,
         "comment": wanted.comment,
     }
-
-
-def _matcher(label: str, value: str) -> dict[str, object]:
-    return {"name": label, "value": value, "isRegex": False, "isEqual": True}
 
 
 def _written(moment: float) -> str:

@@ -132,6 +132,13 @@ class ProvenSettings:
 
 
 @dataclass(frozen=True)
+class Textfile:
+    """Why a host does not keep the file for node_exporter that it is to keep, or ""."""
+
+    missing: str
+
+
+@dataclass(frozen=True)
 class WayBack:
     """What taking a tuning back leads to, by id of each setting; of ``verify``. None where a tuning
     that came later holds it."""

@@ -179,12 +179,11 @@ def _read_reading(fields: Fields, way: str, limit: str | None) -> Reading:
     entries = {name: _SOURCES[name](own) for name, own in sources.items()}
     for own in (*sources.values(), fields):
         own.done()
-    if limit and "prometheus" in entries:
-        told = entries["prometheus"].get("matchers")
-        entries["prometheus"] = {
-            **entries["prometheus"],
-            "matchers": f"{told},{limit}" if told else limit,
-        }
+    within = entries.get("prometheus")
+    if limit and within is not None:
+        told = within.get("matchers")
+        matchers = f"{told},{limit}" if told else limit
+        entries = {**entries, "prometheus": {**within, "matchers": matchers}}
     return Reading(way == "gauge", entries)
 
 

@@ -36,15 +36,17 @@ def read_matrix(body: bytes) -> list[Series]:
     answer = _parsed(body)
     if answer.get("status") != "success":
         raise ValueError(f"answers no success: {error_in(answer) or 'without a reason'}")
-    if answer.get("warnings"):
-        raise ValueError(f"warns that its answer is not whole: {_told(answer['warnings'])}")
+    warnings = answer.get("warnings")
+    if warnings:
+        raise ValueError(f"warns that its answer is not whole: {_told(warnings)}")
     if answer.get("isPartial"):
         raise ValueError("says that its answer is partial")
     data = answer.get("data")
-    kind = data.get("resultType") if isinstance(data, dict) else None
-    if not isinstance(data, dict) or kind != "matrix" or not isinstance(data.get("result"), list):
+    whole = data if isinstance(data, dict) else {}
+    kind, rows = whole.get("resultType"), whole.get("result")
+    if kind != "matrix" or not isinstance(rows, list):
         raise ValueError(f"answers {_told(kind)}, and no matrix")
-    return [*map(_series, data["result"])]
+    return [*map(_series, rows)]
 
 
 def error_text(body: bytes) -> str:

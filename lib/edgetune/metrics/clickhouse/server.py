@@ -149,8 +149,9 @@ class Server:
     def _whole(self, answer: Any, columns: Sequence[str]) -> list[list[Any]]:
         if not isinstance(answer, dict):
             raise self.wrong("its answer is no object of JSON")
-        if "exception" in answer:
-            raise self.wrong(f"failed midway: {answer['exception']}")
+        failed = answer.get("exception", "")
+        if failed != "":
+            raise self.wrong(f"failed midway: {failed}")
         rows, meta = answer.get("data"), answer.get("meta")
         if not isinstance(rows, list) or not isinstance(meta, list):
             raise self.wrong("its answer has no data, or does not say of which columns")

@@ -44,6 +44,28 @@ class Rows:
     rows: Sequence[Sequence[Any]]
 
 
+@dataclass(frozen=True)
+class TableFields:
+    """What ``metrics`` of a PoP says, by the names of the source's fields: where ClickHouse is, how
+    to log in there, the table with its database, and the columns in it."""
+
+    url: str
+    table: str
+    host: str
+    host_value: str
+    time: str
+    boot: str
+    uptime: str
+    user: str
+    password_file: str
+    ca_file: str
+
+    def column(self, name: str) -> str:
+        """That of the host, the time, the boot or the uptime; "" where the table has none."""
+        own = {"host": self.host, "time": self.time, "boot": self.boot, "uptime": self.uptime}
+        return own[name]
+
+
 class SiteTable:
     """The table that ``metrics`` of a PoP names, and in it the ``columns`` of readings.
 
@@ -52,10 +74,16 @@ class SiteTable:
     """
 
     def __init__(self, pop: Pop, columns: Mapping[str, str], ends: float = math.inf) -> None:
-        self._fields, self._known, self._ends = pop.metrics.fields, columns, ends
-        login = {name: self._fields[name] for name in ("url", "user", "password_file", "ca_file")}
-        self.server = Server(f"{pop.name}: ClickHouse at {login['url']}", **login)
-        self._database, _, self._table = self._fields["table"].partition(".")
+        own = TableFields(**pop.metrics.fields)
+        self._fields, self._known, self._ends = own, columns, ends
+        where = f"{pop.name}: ClickHouse at {own.url}"
+        self.server = Server(where, own.url, own.user, own.password_file, own.ca_file)
+        self._database, _, self._table = own.table.partition(".")
+
+    @property
+    def name(self) -> str:
+        """With its database."""
+        return self._fields.table
 
     def read(self, hosts: Sequence[Host], start: float, end: float) -> Iterator[Rows]:
         """All rows of hosts with ``start`` <= time <= ``end``, in epoch seconds, the oldest
@@ -91,7 +119,7 @@ class SiteTable:
             if row[0] not in hosts or type(row[1]) is not int or not before <= row[1] < until:
                 raise self.server.wrong(f"a row was not asked for, or out of order: {row[:2]}")
             before = row[1]
-        return Rows(hosts, not self._fields["uptime"], [*readings], rows)
+        return Rows(hosts, not self._fields.uptime, [*readings], rows)
 
     def _query(
         self, sql: str, parameters: Mapping[str, str], columns: Sequence[str]
@@ -105,38 +133,41 @@ class SiteTable:
             "toString({host:Identifier}) AS edgetune_host",
             f"{_TIME} AS edgetune_time",
             "toString({boot:Identifier}) AS edgetune_boot",
-            f"{_UPTIME if self._fields['uptime'] else _SINCE_BOOT} AS edgetune_uptime",
+            f"{_UPTIME if self._fields.uptime else _SINCE_BOOT} AS edgetune_uptime",
             *(f"toFloat64({{{own}:Identifier}}) AS edgetune_{own}" for own in readings),
         ]
         return f"SELECT {', '.join(told)} {_of(fields)} ORDER BY edgetune_time"
 
     def _names(self, *columns: str) -> dict[str, str]:
-        own = {name: self._fields[name] for name in columns or _OWN if self._fields[name]}
+        told = {name: self._fields.column(name) for name in columns or _OWN}
+        own = {name: column for name, column in told.items() if column}
         return {"database": self._database, "table": self._table, **own}
 
     def _readings(self) -> dict[str, str]:
         """The column of each reading that the table has."""
         there = self._columns()
-        lacks = [name for name in _OWN if (own := self._fields[name]) and own not in there]
+        own = {name: column for name in _OWN if (column := self._fields.column(name))}
+        lacks = [f"{column!r} ({name})" for name, column in own.items() if column not in there]
         if lacks:
-            told = ", ".join(f"{self._fields[name]!r} ({name})" for name in lacks)
-            raise self.server.wrong(f"{self._fields['table']} has no column {told}")
+            told = ", ".join(lacks)
+            raise self.server.wrong(f"{self._fields.table} has no column {told}")
         found = {name: column for name, column in self._known.items() if column in there}
         if not found:
-            raise self.server.wrong(f"{self._fields['table']} has no column of a reading")
+            raise self.server.wrong(f"{self._fields.table} has no column of a reading")
         return found
 
     def _columns(self) -> set[str]:
         names = {"database": self._database, "table": self._table}
         found = {row[0] for row in self._query(_COLUMNS, names, ["name"])}
         if not found:
-            table = self._fields["table"]
-            raise self.server.wrong(f"there is no {table}, or the user may not read it")
+            raise self.server.wrong(
+                f"there is no {self._fields.table}, or the user may not read it"
+            )
         return found
 
     def _by_value(self, hosts: Sequence[Host]) -> dict[str, str]:
         """The name of each host by what the table has for it."""
-        template, found = self._fields["host_value"], dict[str, str]()
+        template, found = self._fields.host_value, dict[str, str]()
         for host in hosts:
             value = template.replace("{name}", host.name).replace("{address}", host.address)
             if found.setdefault(value, host.name) != host.name:

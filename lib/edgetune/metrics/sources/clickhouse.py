@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from edgetune.addresses import canonical_url
 from edgetune.errors import SourceError
-from edgetune.fields import Field
+from edgetune.fields import Field, Fields
 from edgetune.inventory import Host, Pop
 from edgetune.metrics.catalogue import told_by
 from edgetune.metrics.source import RECENT, Connections, RememberingSource, Sampled
@@ -127,8 +127,9 @@ class ClickHouse(RememberingSource):
     def _told(self, pop: Pop, hosts: Sequence[Host], silent: set[str]) -> dict[Host, Sampled]:
         """Of hosts of one PoP; a server that is ``silent`` is not waited for again."""
         from edgetune.metrics.clickhouse.server import SilentError
+        from edgetune.metrics.clickhouse.table import TableFields
 
-        url = pop.metrics.fields["url"]
+        url = TableFields(**pop.metrics.fields).url
         if url in silent:
             error = f"{pop.name}: ClickHouse at {url}: does not answer other PoPs either"
             return dict.fromkeys(hosts, Sampled(error=error))
@@ -146,7 +147,7 @@ class ClickHouse(RememberingSource):
         table, reader = self._opened(pop, now, time.monotonic() + DEADLINE)
         for part in table.read(hosts, now - OLDEST, now + _FUTURE):
             newest.update({own.host: own for own in reader.samples(part)})
-        old = f"no row of the last {OLDEST:.0f} s in {pop.metrics.fields['table']}"
+        old = f"no row of the last {OLDEST:.0f} s in {table.name}"
         return {
             host: Sampled(replace(newest[host.name], time=now))
             if host.name in newest and host.name not in reader.odd
@@ -161,7 +162,10 @@ class ClickHouse(RememberingSource):
 
         metrics = self._connections.catalogue
         told = told_by("clickhouse", metrics)
-        columns = {name: str(own["column"]) for name, own in told.items()}
+        columns = {
+            name: Fields(own, "metrics", f"{name}.clickhouse").text("column")
+            for name, own in told.items()
+        }
         return SiteTable(pop, columns, ends), Reader(now, metrics.counters)
 
 

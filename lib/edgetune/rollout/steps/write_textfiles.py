@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from edgetune.documents.host import Textfile
 from edgetune.inventory import Host
 from edgetune.rollout.context import Context
 
@@ -30,7 +31,7 @@ def write_textfiles(context: Context, pop: str) -> TextfilesResult:
         return {"directory": directory}
 
     answers = context.fleet.ask(hosts, "textfile", request).values()
-    missing = {own.host: own.error or str(own.data["missing"]) for own in answers}
+    missing = {own.host: own.error or own.read(Textfile).missing for own in answers}
     missing = {host: why for host, why in missing.items() if why}
     written = len(hosts) - len(missing)
     done = (
