@@ -22,6 +22,7 @@ from edgetune.metrics.boots import boot_of, is_same_boot
 from edgetune.metrics.pop_samples import PopSamples
 from edgetune.metrics.source import RememberingSource, Sampled
 from edgetune.metrics.table import SampleTable
+from edgetune.rollout.steps.doctor_pop import doctor_pop
 from edgetune.rollout.steps.sample_hosts import sample_hosts
 from tests.builders import inventory_document, write_yaml
 from tests.world import World
@@ -191,6 +192,19 @@ def test_nothing_is_stored_of_a_source_that_remembers(world: World) -> None:
     assert [*world.context.samples.window("lab1", now - 60, now).rows()] == database.rows
     assert world.context.samples.newest(["lab1"]) == {"lab1": database.rows[0].time}
     assert world.context.samples.newest([]) == {}
+
+
+def test_a_source_that_is_away_is_told_by_its_pop_and_by_the_doctor(world: World) -> None:
+    database = Database([row(time.time() - 5, rx_packets=7)])
+    measured_by(world, database)
+    samples = world.context.samples
+    assert samples.newest_known(["lab1"]) == ({"lab1": database.rows[0].time}, {})
+    assert "samples" not in doctor_pop(world.context, "lab1")["failed"]
+    database.away = "prometheus of lab1: does not answer"
+    assert samples.newest_known(["lab1"]) == ({}, {"lab1": database.away})
+    found = doctor_pop(world.context, "lab1")
+    assert "samples" in found["failed"]
+    assert database.away in str(found["checks"])
 
 
 def test_gauges_of_hosts_are_kept_beside_a_source_that_remembers(world: World) -> None:

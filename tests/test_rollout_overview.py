@@ -167,7 +167,7 @@ class TestSamples:
         world = changing(tmp_path)
 
         class Away:
-            def newest(self, pops: list[str]) -> None:
+            def newest_known(self, pops: list[str]) -> None:
                 raise StoreError("Redis: is away")
 
         world.context.samples = Away()  # type: ignore[assignment]
@@ -175,6 +175,20 @@ class TestSamples:
             "When hosts were sampled is not known: Redis: is away.",
             "lab1  accept_queue  changing for 0s: batch 1 of 4, 0 hosts out",
         ]
+
+
+    def test_a_source_that_is_away_hides_no_other_pop(self, tmp_path: Path) -> None:
+        world = EmptyWorld(tmp_path)
+        made = plan(tmp_path, interval=15)
+        save_plan(world.context, made)
+        for pop in ("ams1", "lab1"):
+            put(world, pop, "baseline", 9, plan=made.digest)
+        lost = {"ams1": "prometheus of ams1: does not answer"}
+        world.context.samples.newest_known = lambda pops: ({}, lost)  # type: ignore[method-assign]
+        lines = text(world).splitlines()
+        assert "When hosts were sampled is not known: prometheus of ams1: does not answer." in lines
+        assert sum("NO SAMPLE" in line for line in lines) == 1
+        assert lines[0].startswith("lab1  nic_ring  NO SAMPLE; baseline")
 
 
 class TestSoaks:

@@ -7,16 +7,14 @@ no batch is read, so these summaries begin anew with each rollout of a PoP.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from edgetune.documents.batch import Batch, HostStep
 from edgetune.documents.head import ENDED, Head
 from edgetune.documents.words import State
-from edgetune.errors import EdgetuneError, SourceError, StoreError
+from edgetune.errors import EdgetuneError, StoreError
 from edgetune.export.values import Values
-from edgetune.rollout.context import Context
 from edgetune.rollout.lease import idle_times
 from edgetune.rollout.orphans import is_orphaned
 from edgetune.rollout.present import Present
@@ -131,7 +129,7 @@ def _tell_ages(values: Values, seen: Seen) -> None:
     """Of rollouts under way: since when, its owner's last step, and the newest sample."""
     heads = {head.pop: head for head in seen.heads if head.state not in ENDED}
     idle = idle_times(seen.context, [*heads])
-    newest = _newest(seen.context, heads)
+    newest, _ = seen.context.samples.newest_known([*heads])
     for pop, head in heads.items():
         values.put("edgetune_rollout_created_timestamp_seconds", head.created, pop)
         values.put("edgetune_owner_last_seen_timestamp_seconds", seen.now - idle[pop], pop)
@@ -139,12 +137,3 @@ def _tell_ages(values: Values, seen: Seen) -> None:
         values.put("edgetune_rollout_without_owner", ownerless, pop)
         if pop in newest:
             values.put("edgetune_last_sample_timestamp_seconds", newest[pop], pop)
-
-
-def _newest(context: Context, pops: Iterable[str]) -> dict[str, float]:
-    """A PoP whose source is away has none, and hides no other one."""
-    found: dict[str, float] = {}
-    for pop in pops:
-        with suppress(SourceError):
-            found.update(context.samples.newest([pop]))
-    return found

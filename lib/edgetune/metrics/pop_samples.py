@@ -8,15 +8,19 @@ Each source of a PoP has a series of its own. That of its second source is in th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Callable
 
 from edgetune.documents.sample import Sample
+from edgetune.errors import SourceError
 from edgetune.inventory import Inventory, Pop
 from edgetune.metrics.attached import attached
 from edgetune.metrics.samples import Limit, Samples
 from edgetune.metrics.source import MetricSource, RememberingSource
 from edgetune.metrics.table import SampleTable
+
+_AT_ONCE = 8
 
 
 class PopSamples:
@@ -63,6 +67,21 @@ class PopSamples:
         found = self._stored.newest([pop for pop in pops if not sources.get(pop)])
         told = {pop: source.newest(views[pop]) for pop, source in sources.items() if source}
         return {**found, **{pop: time for pop, time in told.items() if time is not None}}
+
+    def newest_known(self, pops: Sequence[str]) -> tuple[dict[str, float], dict[str, str]]:
+        """The same, and by PoP why its source does not tell: that hides no other PoP."""
+        remembered = [pop for pop in pops if (own := self._views(pop)[0]) if self._remembering(own)]
+        found, lost = self.newest([pop for pop in pops if pop not in remembered]), dict[str, str]()
+
+        def ask(pop: str) -> None:
+            try:
+                found.update(self.newest([pop]))
+            except SourceError as error:
+                lost[pop] = str(error)
+
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            [*threads.map(ask, remembered)]
+        return found, lost
 
     def limit(self) -> Limit | None:
         """What the store may hold in all."""

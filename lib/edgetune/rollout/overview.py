@@ -120,7 +120,7 @@ class Overview:
         ]
         return sorted(entries, key=lambda entry: (entry.urgency, entry.name))
 
-    def _entry(self, head: Head, newest: Mapping[str, float] | None) -> Entry:
+    def _entry(self, head: Head, newest: Mapping[str, float | None]) -> Entry:
         present = Present(Record(self._context, head), self._now)
         needs = [no_owner(head)] if head.id in self._ownerless else []
         needs += [*quarantined(head), *held(head, present)]
@@ -128,7 +128,7 @@ class Overview:
         try:
             if not self._seen.stopped:
                 needs += overdue(self._context, head, present, self._now)
-            if newest is not None:
+            if head.pop in newest:
                 needs += stale(head, present, newest.get(head.pop), self._now)
             state = _state(self._context, head, present)
         except EdgetuneError as error:
@@ -140,14 +140,19 @@ class Overview:
         present = Present(Record(self._context, head), self._now)
         return Entry(head.id, head.tuning, _end(head, present))
 
-    def _newest(self) -> Mapping[str, float] | None:
-        """The last sample of each PoP that has one; None where that is not known."""
+    def _newest(self) -> Mapping[str, float | None]:
+        """The last sample of each PoP, None where it has none; without those where that is not
+        known."""
         pops = sorted({head.pop for head in self._seen.open if head.state not in ENDED})
         try:
-            return self._context.samples.newest(pops)
+            times, lost = self._context.samples.newest_known(pops)
         except EdgetuneError as error:
-            self._seen.unknown.append(f"When hosts were sampled is not known: {error}.")
-            return None
+            times, lost = {}, dict.fromkeys(pops, str(error))
+        self._seen.unknown += [
+            f"When hosts were sampled is not known: {error}."
+            for error in dict.fromkeys(lost.values())
+        ]
+        return {pop: times.get(pop) for pop in pops if pop not in lost}
 
 
 def _state(context: Context, head: Head, present: Present) -> str:

@@ -156,8 +156,12 @@ def samples_text(context: Context, pop: Pop) -> str:
 
 
 def check_samples(subject: Subject) -> Iterable[Finding]:
-    """Redis has room for the samples of all PoPs, and drops nothing of ours when it is full."""
+    """The source that remembers samples answers. Redis has room for the samples of all PoPs, and
+    drops nothing of ours when it is full."""
     context, limit = subject.context, subject.context.samples.limit()
+    _, lost = context.samples.newest_known([subject.pop.name])
+    for error in lost.values():
+        yield Finding(error, "mend that: nothing is promoted without samples", refuses=False)
     if limit is None:
         return
     most = most_bytes(
