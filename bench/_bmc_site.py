@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench._served import end
 from bench._table import BenchError
 from lab.bmc.certificates import make_certificates
 
@@ -30,7 +31,6 @@ HOME = {
 
 MAX_BMCS = 2000
 POST_SECONDS = 600.0
-_STOP_SECONDS = 10
 # utime and stime, counted from behind the name of the program.
 _CPU_FIELDS = slice(11, 13)
 
@@ -121,7 +121,7 @@ def serve(vendors: Mapping[str, str]) -> Iterator[tuple[Site, list[Target]]]:
             site = Site(process, folder / "ca.pem", password)
             yield site, [Target(name, vendors[name], url) for name, url in site.urls.items()]
         finally:
-            _end(process)
+            end(process)
 
 
 def _start(folder: Path, password: str, vendors: Mapping[str, str]) -> subprocess.Popen[str]:
@@ -149,15 +149,3 @@ def _start(folder: Path, password: str, vendors: Mapping[str, str]) -> subproces
         text=True,
         start_new_session=True,  # Ctrl-C is for the client; this one ends with its standard input
     )
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    assert process.stdin and process.stdout
-    with contextlib.suppress(BrokenPipeError):
-        process.stdin.close()
-    try:
-        process.wait(_STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    process.stdout.close()

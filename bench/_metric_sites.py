@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 from bench._metric_history import COLUMNS, History
-from bench._served import Served, serve_until_input_ends, served
+from bench._served import Served, serve_until_input_ends, served, uninterrupted
 from bench._ssh_peers import has_module
 from lab.clickhouse import Chdb, Table, serving, stand_in
 
@@ -54,13 +55,14 @@ def _clickhouse(history: History) -> Iterator[Said]:
 
 
 def _own_cpu_seconds() -> float:
-    return sum(os.times()[:4])
+    # os.times counts in ticks of 10 ms, which a small answer does not take.
+    used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 @contextlib.contextmanager
 def _prometheus(history: History) -> Iterator[Said]:
-    with tempfile.TemporaryDirectory(prefix="edgetune-bench-") as name:
-        folder = Path(name)
+    with _folder() as folder:
         _write_blocks(history, folder)
         address = _free_address()
         with _running(folder, address) as process:
@@ -69,12 +71,28 @@ def _prometheus(history: History) -> Iterator[Said]:
             yield said, lambda: _cpu_seconds_of(process.pid)
 
 
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    """It is removed in any case."""
+    with contextlib.ExitStack() as stack:
+        with uninterrupted():
+            made = stack.enter_context(tempfile.TemporaryDirectory(prefix="edgetune-bench-"))
+        yield Path(made)
+
+
 def _write_blocks(history: History, folder: Path) -> None:
     text = folder / "history"
     with text.open("w") as file:
         file.writelines(history.openmetrics())
     command = ["promtool", "tsdb", "create-blocks-from", "openmetrics", "--quiet"]
-    subprocess.run([*command, str(text), str(folder / "data")], stdout=sys.stderr, check=True)
+    process = subprocess.Popen([*command, str(text), str(folder / "data")], stdout=sys.stderr)
+    try:
+        if process.wait():
+            raise OSError(f"promtool ended with {process.returncode}")
+    finally:
+        # One that still writes would keep the folder.
+        process.kill()
+        process.wait()
     text.unlink()
 
 

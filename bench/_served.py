@@ -54,7 +54,7 @@ def served(module: str, *arguments: str) -> Iterator[Served]:
     try:
         yield _begun(process, " ".join([module, *arguments]))
     finally:
-        _end(process)
+        end(process)
 
 
 def _begun(process: subprocess.Popen[str], name: str) -> Served:
@@ -71,7 +71,8 @@ def _begun(process: subprocess.Popen[str], name: str) -> Served:
     return Served(json.loads(line), cpu_seconds)
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def end(process: subprocess.Popen[str]) -> None:
+    """Let a process that ends with its standard input do so; kill it where that takes too long."""
     assert process.stdin and process.stdout
     with contextlib.suppress(BrokenPipeError):
         process.stdin.close()
@@ -91,6 +92,16 @@ def say(what: Any) -> None:
     print(json.dumps(what), flush=True)
 
 
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """The end of standard input waits until this is over: for what must be made whole."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
 Serving = AbstractContextManager["tuple[Mapping[str, Any], Callable[[], float]]"]
 
 
@@ -105,7 +116,8 @@ def serve_until_input_ends(serving: Serving) -> None:
     def answer() -> None:
         for _ in sys.stdin:
             say(asked[0]())
-        os.kill(os.getpid(), signal.SIGINT)
+        # Of that thread alone it can be put off: see uninterrupted.
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     with contextlib.suppress(KeyboardInterrupt):
         threading.Thread(target=answer, daemon=True).start()

@@ -105,6 +105,17 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         print("| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |")
 
 
+def compared(document: Mapping[str, Any]) -> str:
+    """What was compared, each with its version."""
+    return ", ".join(map(" ".join, document["versions"].items()))
+
+
+def print_left_out(document: Mapping[str, Any]) -> None:
+    """What could not be compared, and why."""
+    for name, reason in document["left_out"].items():
+        print(f"not compared: {name} ({reason})")
+
+
 def write_json(path: Path | None, document: Mapping[str, Any]) -> None:
     """Write the figures if they were asked for."""
     if path:

@@ -24,7 +24,17 @@ from bench import _apply_peers
 from bench._apply_peers import Apply, Edgetune, end_shared_connections
 from bench._lab_host import CHANGING, WANTED, LabHost, lab_host
 from bench._ssh_peers import has_program, ssh_version
-from bench._table import BenchError, Sample, carry_out, measure, options, print_table, spread
+from bench._table import (
+    BenchError,
+    Sample,
+    carry_out,
+    compared,
+    measure,
+    options,
+    print_left_out,
+    print_table,
+    spread,
+)
 
 FLEET = "edgetune Fleet, apply"
 HEADERS = ["client", "ms (median, min..max)", "ratio to Fleet", "host CPU ms"]
@@ -142,13 +152,11 @@ def figure(name: str, samples: Mapping[str, Sequence[Sample]]) -> dict[str, Any]
 def show(document: Mapping[str, Any]) -> None:
     """Print what `run` found."""
     counts = "{all} sysctls, {changed} to change".format(**document["settings"])
-    compared = ", ".join(map(" ".join, document["versions"].items()))
-    print(f"bench.agent: {counts}, {document['rounds']} rounds; {compared}")
+    print(f"bench.agent: {counts}, {document['rounds']} rounds; {compared(document)}")
     print_table(HEADERS, map(_row, document["figures"]))
     for name, what in document["differences"].items():
         print(f"{name}: {what}")
-    for name, reason in document["left_out"].items():
-        print(f"not compared: {name} ({reason})")
+    print_left_out(document)
 
 
 def _row(found: Mapping[str, Any]) -> list[str]:

@@ -35,7 +35,16 @@ from typing import Any, Callable
 from bench._bmc_peers import DEFAULT, PARALLEL, Edgetune, Peer, Read, Redfish, Sushy
 from bench._bmc_site import HOME, MAX_BMCS, Site, Traffic, serve
 from bench._ssh_peers import has_module
-from bench._table import Sample, carry_out, measure, options, print_table, spread
+from bench._table import (
+    Sample,
+    carry_out,
+    compared,
+    measure,
+    options,
+    print_left_out,
+    print_table,
+    spread,
+)
 
 BMCS = "edgetune Bmcs"
 LIBRARIES: Mapping[str, Callable[..., Peer]] = {"sushy": Sushy, "redfish": Redfish}
@@ -242,15 +251,13 @@ def show(document: Mapping[str, Any]) -> None:
     """Print what `run` found."""
     rounds = ", ".join(f"{count} of {s} s" for s, count in document["rounds"].items())
     counts = "{bmcs} BMCs, {parallel} at once".format(**document) + f", rounds: {rounds}"
-    compared = ", ".join(map(" ".join, document["versions"].items()))
-    print(f"bench.bmc: {counts}; {compared}")
+    print(f"bench.bmc: {counts}; {compared(document)}")
     print_table(HEADERS, map(_row, document["figures"]))
     print()
     print_table(PLAN_HEADERS, map(_plan_row, document["plans"]))
     print()
     print_table(LATE_HEADERS, map(_late_row, document["late"]))
-    for name, reason in document["left_out"].items():
-        print(f"not compared: {name} ({reason})")
+    print_left_out(document)
 
 
 def _row(found: Mapping[str, Any]) -> list[str]:

@@ -29,7 +29,17 @@ import paramiko
 from bench import _ssh_peers
 from bench._ssh_hosts import MAX_HOSTS, SERVERS, Site, serve
 from bench._ssh_peers import PARALLEL, Peer, has_module, has_program
-from bench._table import BenchError, Sample, carry_out, measure, options, print_table, spread
+from bench._table import (
+    BenchError,
+    Sample,
+    carry_out,
+    compared,
+    measure,
+    options,
+    print_left_out,
+    print_table,
+    spread,
+)
 
 FLEET = "edgetune Fleet, with agent"
 HEADERS = [
@@ -140,11 +150,9 @@ def versions() -> dict[str, str]:
 def show(document: Mapping[str, Any]) -> None:
     """Print what `run` found."""
     counts = "{hosts} hosts, {parallel} at once, {server} server, {rounds} rounds"
-    compared = ", ".join(map(" ".join, document["versions"].items()))
-    print(f"bench.fanout: {counts.format(**document)}; {compared}")
+    print(f"bench.fanout: {counts.format(**document)}; {compared(document)}")
     print_table(HEADERS, map(_row, document["figures"]))
-    for name, reason in document["left_out"].items():
-        print(f"not compared: {name} ({reason})")
+    print_left_out(document)
 
 
 def _row(found: Mapping[str, Any]) -> list[str]:

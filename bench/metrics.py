@@ -33,7 +33,7 @@ from bench._metric_history import CPUS, INTERVAL, SERIES, History
 from bench._metric_sites import remembering
 from bench._ssh_hosts import serve
 from bench._ssh_peers import PARALLEL, has_program
-from bench._table import carry_out, options, print_table, spread
+from bench._table import carry_out, compared, options, print_left_out, print_table, spread
 
 MOST_HOSTS = 10_000
 SSH, SWEEP, STORED = "SSH: all sweeps, and reading", "SSH: one sweep", "SSH: reading alone"
@@ -202,11 +202,9 @@ def show(document: Mapping[str, Any]) -> None:
         "{rounds} rounds; {parallel} hosts at once over SSH; {series} series of a host with "
         "{cpus} CPUs in Prometheus"
     )
-    compared = ", ".join(map(" ".join, document["versions"].items()))
-    print(f"bench.metrics: {told.format(**document)}; {compared}")
+    print(f"bench.metrics: {told.format(**document)}; {compared(document)}")
     print_table(HEADERS, map(_row, document["figures"]))
-    for name, reason in document["left_out"].items():
-        print(f"not compared: {name} ({reason})")
+    print_left_out(document)
 
 
 def _row(found: Mapping[str, Any]) -> list[str]:

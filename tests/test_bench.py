@@ -258,7 +258,7 @@ def test_metrics_compares_all_sources_that_can_be_measured(tmp_path: Path) -> No
         metrics.SWEEP,
         metrics.STORED,
     ]
-    assert "ClickHouse" in last["source"] and last["server_cpu"]["median"] >= 0
+    assert "ClickHouse" in last["source"] and last["server_cpu"]["median"] > 0
     seconds = 4 * sweep["seconds"]["median"] + reading["seconds"]["median"]
     assert all_of_it["seconds"]["median"] == pytest.approx(seconds, rel=0.01)
     for row in document["figures"]:
@@ -276,7 +276,6 @@ def test_a_source_that_tells_something_else_than_hosts_counted_fails_the_benchma
 
 
 @pytest.mark.processes
-@pytest.mark.xfail(strict=False, reason="a promtool that is killed may leave its folder behind")
 @pytest.mark.parametrize("what", ["prometheus", "clickhouse"])
 def test_a_site_ends_with_the_benchmark_even_while_it_begins(what: str, tmp_path: Path) -> None:
     if what not in metrics.remembering_sources():

@@ -176,7 +176,6 @@ class TestSamples:
             "lab1  accept_queue  changing for 0s: batch 1 of 4, 0 hosts out",
         ]
 
-
     def test_a_source_that_is_away_hides_no_other_pop(self, tmp_path: Path) -> None:
         world = EmptyWorld(tmp_path)
         made = plan(tmp_path, interval=15)
