@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Callable
 
 from edgetune.documents.sample import Sample, SampleAnswer
+from edgetune.metrics.catalogue import METRICS
 from edgetune.metrics.samples import make_sample
 
 POP = "bench1"
@@ -106,7 +107,10 @@ class History:
         """The samples of all hosts at each moment, as they are stored."""
         for number in self._numbers():
             at = self.end + number * INTERVAL
-            yield [make_sample(self.name(host), at, _told(host, at)) for host in range(self.hosts)]
+            yield [
+                make_sample(self.name(host), at, _told(host, at), METRICS)
+                for host in range(self.hosts)
+            ]
 
     def openmetrics(self) -> Iterator[str]:
         """Lines of the history that promtool reads."""

@@ -16,7 +16,7 @@ from edgetune.documents.reading import encoded
 from edgetune.documents.sample import SampleAnswer
 from edgetune.errors import InputError
 from edgetune.files import load_yaml
-from edgetune.metrics.catalogue import METRICS, WORK, Catalogue, metrics_of, told_by
+from edgetune.metrics.catalogue import METRICS, WORK, Catalogue, metrics_of
 from edgetune.metrics.samples import make_sample
 from edgetune.tuning import load_tuning
 from tests.builders import ROOT, plan, write_yaml
@@ -60,7 +60,7 @@ def wrong(folder: Path, name: str, change: dict[str, Any]) -> str:
         (
             "cpu",
             {"readings": {"a": {"sources": {"promteheus": {}}}}},
-            "readings.a.sources.promteheus: is none of hosts, prometheus, clickhouse",
+            "readings.a.sources.promteheus: is none of clickhouse, hosts, prometheus",
         ),
         (
             "cpu",
@@ -98,12 +98,12 @@ def test_every_metric_of_the_pack_and_its_examples_is_read(name: str) -> None:
 
 
 def test_every_reading_of_the_pack_is_told_by_hosts() -> None:
-    assert {*told_by("hosts")} == {*METRICS.readings}
+    assert {*METRICS.told_by("hosts")} == {*METRICS.readings}
     assert {*METRICS.counters, *METRICS.gauges} == {*METRICS.readings, "drifted"}
 
 
 def test_prometheus_is_told_what_node_exporter_calls_a_reading() -> None:
-    told = told_by("prometheus")
+    told = METRICS.told_by("prometheus")
     assert told["cpu_busy_ms"] == {
         "series": "node_cpu_seconds_total",
         "matchers": 'mode!~"idle|iowait"',
@@ -117,11 +117,11 @@ def test_prometheus_is_told_what_node_exporter_calls_a_reading() -> None:
 
 def test_clickhouse_is_told_a_column_for_each_reading() -> None:
     names = {*METRICS.readings} - {"cpu_total_ms"}
-    assert told_by("clickhouse") == {name: {"column": name} for name in names}
+    assert METRICS.told_by("clickhouse") == {name: {"column": name} for name in names}
 
 
 def test_the_bucket_of_a_limit_is_told_by_its_bound() -> None:
-    told = told_by("prometheus", SITE)["upstream_requests_fast"]
+    told = SITE.told_by("prometheus")["upstream_requests_fast"]
     assert told["matchers"] == 'le=~"250([.]0)?"'
     slow = SITE["ttfb_slow"]
     assert (slow.counters, slow.less, slow.per) == (
@@ -137,7 +137,7 @@ def test_a_bucket_keeps_the_matchers_of_its_file(tmp_path: Path) -> None:
     entry = document["readings"]["upstream_requests_fast"]["sources"]["prometheus"]
     entry["matchers"] = 'job="envoy"'
     write_yaml(tmp_path / "ttfb_slow.yaml", document)
-    told = told_by("prometheus", Catalogue([tmp_path, PACK_METRICS]))
+    told = Catalogue([tmp_path, PACK_METRICS]).told_by("prometheus")
     assert told["upstream_requests_fast"]["matchers"] == 'job="envoy",le=~"0[.]5([.]0)?"'
 
 
@@ -165,7 +165,7 @@ def test_a_wrong_file_keeps_no_other_reading_from_being_sampled(tmp_path: Path) 
     (tmp_path / "broken.yaml").write_text("name: [\n")
     site = Catalogue([tmp_path / "nowhere", tmp_path, PACK_METRICS])
     assert (site.counters, site.gauges) == (METRICS.counters, METRICS.gauges)
-    assert told_by("hosts", site) == told_by("hosts")
+    assert site.told_by("hosts") == METRICS.told_by("hosts")
     with pytest.raises(InputError, match="broken.yaml"):
         _ = site["broken"]
 
@@ -206,7 +206,7 @@ def test_the_example_of_the_how_to_is_kept_of_what_hosts_tell(tmp_path: Path) ->
     example = text.split("```yaml\n---\n", 1)[1].split("```", 1)[0]
     (tmp_path / "squeezed.yaml").write_text(example)
     site = Catalogue([tmp_path, PACK_METRICS])
-    assert told_by("hosts", site)["time_squeeze"]["from"]
+    assert site.told_by("hosts")["time_squeeze"]["from"]
     told = SampleAnswer("b", 1.0, {"time_squeeze": 7, "rx_bytes": 8}, {"load1": 1.0}, [], "")
     assert make_sample("a", 1.0, told, site).counters == {"time_squeeze": 7}
-    assert make_sample("a", 1.0, told).counters == {}
+    assert make_sample("a", 1.0, told, METRICS).counters == {}

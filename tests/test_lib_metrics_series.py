@@ -412,6 +412,6 @@ def test_a_soak_is_read_per_what_the_baseline_of_an_earlier_version_was() -> Non
     for step in range(5):
         counters = {name: step * grown for name, grown in counted.items()}
         told = SampleAnswer("b", step * 10.0, counters, {}, [], "")
-        rows.append(encoded(make_sample("a", 100.0 + 10 * step, told)))
+        rows.append(encoded(make_sample("a", 100.0 + 10 * step, told, METRICS)))
     (series,) = _read(rows, "cpu", exposures={"cpu": "cpu_total_ms"}).metrics.values()
     assert (series.events.sum(), series.exposure.sum()) == (80, 400)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from edgetune.documents.sample import Sample
 from edgetune.errors import InputError, SourceError
+from edgetune.fields import Fields
 from edgetune.inventories.yaml import YamlInventory
 from edgetune.inventory import Host, Metrics, Pop
 from edgetune.metrics.attached import NEAR, attached
@@ -136,6 +137,10 @@ class Database(RememberingSource):
     """What a test says that it keeps; an error when it is ``away``."""
 
     fields = {}
+
+    @staticmethod
+    def read_reading(fields: Fields, limit: float | None) -> Mapping[str, object]:
+        raise NotImplementedError
 
     def __init__(self, rows: list[Sample]) -> None:
         self.rows, self.away, self.missing = rows, "", set[str]()

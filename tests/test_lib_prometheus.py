@@ -24,7 +24,7 @@ from edgetune.errors import InputError, SourceError
 from edgetune.inventory import Host, LoadBalancer, Metrics, Pop
 from edgetune.metrics import prometheus_window
 from edgetune.metrics.boots import is_same_boot
-from edgetune.metrics.catalogue import METRICS, told_by
+from edgetune.metrics.catalogue import METRICS
 from edgetune.metrics.sources.prometheus import Prometheus
 from edgetune.metrics.table import SampleTable
 from edgetune.prometheus import client
@@ -648,7 +648,7 @@ def test_a_certificate_that_is_not_there_is_an_error_of_its_hosts(server: Api) -
 
 
 def test_the_series_of_the_catalogue_are_read() -> None:
-    wanted = {each.reading: each for each in read_wanted(told_by("prometheus"))}
+    wanted = {each.reading: each for each in read_wanted(METRICS.told_by("prometheus"))}
     assert wanted["cpu_busy_ms"].added == ("cpu", "mode")
     assert wanted["cpu_busy_ms"].scale == 1000
     assert len(wanted["rx_dropped"].series) == 2

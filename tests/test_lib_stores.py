@@ -493,7 +493,9 @@ def test_of_an_answer_is_kept_what_is_read_of_it() -> None:
     data = {"boot_id": "b", "uptime": 1.5, "counters": readings, "drift": [], "health": ""}
     told = sample_answer({**data, "gauges": {"drifted": 1, "load1": 0.5}, "more": 7})
     counters = {"rx_packets": 5, "cpu_busy_ms": None}
-    assert make_sample("a", 2.0, told) == Sample("a", 2.0, "b", 1.5, counters, {"drifted": 1})
+    assert make_sample("a", 2.0, told, METRICS) == Sample(
+        "a", 2.0, "b", 1.5, counters, {"drifted": 1}
+    )
 
 
 def _insert(database: Database, text: str) -> None:

@@ -19,6 +19,7 @@ from edgetune.documents.batch import Batch, HostStep
 from edgetune.documents.reading import encoded
 from edgetune.documents.sample import Sample
 from edgetune.errors import FencedError
+from edgetune.fields import Fields
 from edgetune.hosts.fleet import Fleet, _together
 from edgetune.hosts.result import HostResult
 from edgetune.inventory import Host, Metrics
@@ -104,6 +105,10 @@ def test_samples_are_kept_while_a_slow_host_is_awaited(world: World) -> None:
 
 class Series(MetricSource):
     """Of all hosts but e003, from somewhere else."""
+
+    @staticmethod
+    def read_reading(fields: Fields, limit: float | None) -> Mapping[str, object]:
+        raise NotImplementedError
 
     def __init__(self) -> None: ...
 

@@ -143,6 +143,7 @@ def _sweeps(dice: np.random.Generator, names: list[str]) -> Iterator[list[Sample
                     [],
                     "",
                 ),
+                METRICS,
             )
             for host in dice.permutation(len(names)).tolist()
         ]

@@ -168,10 +168,19 @@ class Fields:
             raise self.wrong(field, f"must be true or false, not {_kind(value)}")
         return value
 
-    def texts(self, field: str, default: Sequence[str] = _REQUIRED) -> tuple[str, ...]:
-        """A list of strings."""
-        values = enumerate(self.items(field, default))
-        return tuple(self._text(f"{field}[{index}]", value) for index, value in values)
+    def texts(
+        self, field: str, default: Sequence[str] = _REQUIRED, pattern: str | None = None
+    ) -> tuple[str, ...]:
+        """A list of strings; with a ``pattern`` each is like it, and one that is given has some."""
+        values = self.items(field, default)
+        found = tuple(self._text(f"{field}[{i}]", value) for i, value in enumerate(values))
+        if pattern is not None:
+            for index, text in enumerate(found):
+                if not re.fullmatch(pattern, text):
+                    raise self.wrong(f"{field}[{index}]", f"{text!r} {expected(pattern)}")
+            if not found and self.raw(field, default) is not default:
+                raise self.wrong(field, "is empty")
+        return found
 
     def items(self, field: str, default: Sequence[object] = _REQUIRED) -> list[object]:
         """A list, of anything."""

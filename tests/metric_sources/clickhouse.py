@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any, Callable
 
 from edgetune.inventory import Host, Pop
-from edgetune.metrics.catalogue import METRICS, told_by
+from edgetune.metrics.catalogue import METRICS
 from lab.clickhouse import ClickHouse, Engine, Table, serving, stand_in
 from tests.chdb import chdb_or_skip
 from tests.metric_sources import Begin, TestHosts
@@ -36,7 +36,7 @@ class Writers(TestHosts):
     """Hosts that write a row whenever something happens to them."""
 
     tells_health = tells_drift = False
-    counters = sorted(set(told_by("clickhouse")) & set(METRICS.counters))
+    counters = sorted(set(METRICS.told_by("clickhouse")) & set(METRICS.counters))
 
     def __init__(self, servers: Mapping[str, ClickHouse]) -> None:
         self.connections = SimpleNamespace(catalogue=METRICS)

@@ -15,7 +15,7 @@ from unittest import mock
 import pytest
 
 from edgetune.inventory import Host, Pop
-from edgetune.metrics.catalogue import METRICS, told_by
+from edgetune.metrics.catalogue import METRICS
 from tests.metric_sources import Begin, TestHosts
 from tests.real_prometheus import (
     SCRAPED_EVERY,
@@ -54,7 +54,7 @@ _BOOT_INFO = 'edgetune_boot_info{boot_id="%s"}'
 
 class Scraped(TestHosts):
     tells_health = tells_drift = False
-    counters = sorted(told_by("prometheus"))
+    counters = sorted(METRICS.told_by("prometheus"))
     apart = 2 * SCRAPED_EVERY
 
     def __init__(self, exporter: Exporter, servers: Mapping[str, RealPrometheus]) -> None:

@@ -94,6 +94,11 @@ class Catalogue(Mapping[str, Metric]):
                 found.update(self.definition(name).readings)
         return found
 
+    def told_by(self, source: str) -> Mapping[str, Entry]:
+        """By reading, what its metric's file says of that source; without those that it has not."""
+        known = self.readings.items()
+        return {name: own.sources[source] for name, own in known if source in own.sources}
+
     @cached_property
     def counters(self) -> list[str]:
         """What is kept of the counters of a sample."""
@@ -115,13 +120,6 @@ class Catalogue(Mapping[str, Metric]):
 
 METRICS = Catalogue([PACK_METRICS])
 """Those of the pack."""
-
-
-def told_by(source: str, metrics: Catalogue = METRICS) -> Mapping[str, Entry]:
-    """By reading, what its metric's file says of that source; without those that it has not."""
-    return {
-        name: own.sources[source] for name, own in metrics.readings.items() if source in own.sources
-    }
 
 
 def metrics_of(plan: Plan) -> dict[str, Metric]:

@@ -12,12 +12,10 @@ from typing import Any, Callable
 from edgetune.documents.metric import Metric
 from edgetune.fields import Fields
 from edgetune.files import load_yaml
-from edgetune.sanitize import Pattern, expected
+from edgetune.metrics.sources import SOURCES, source_class
+from edgetune.sanitize import Pattern
 
 _NAME = Pattern(r"[a-z][a-z0-9_]{0,39}", "at most 40 small letters, digits and _, a letter first")
-_SERIES = Pattern(r"[A-Za-z_:][A-Za-z0-9_:]*", "give the name of a series, such as node_load1")
-_LABEL = Pattern(r"[A-Za-z_][A-Za-z0-9_]*", "give the name of a label, such as device")
-_COLUMN = Pattern(r"[A-Za-z_][A-Za-z0-9_]*", "give the name of a column")
 _LEAST_SCALE = 1e-9
 _LEAST_WEIGHT = 0.001
 _ROUNDING = 1e-6
@@ -99,22 +97,12 @@ def _read_unsteady(readings: Mapping[str, Fields]) -> dict[str, float]:
 
 
 def _read_counters(fields: Fields, _: Known) -> dict[str, Any]:
-    counters = _read_names(fields, "counters", _NAME)
+    counters = list(fields.texts("counters", pattern=_NAME))
     per, if_known = (fields.text(own, None, pattern=_NAME) for own in ("per", "per_if_known"))
     if per and if_known:
         raise fields.wrong("per_if_known", "has no meaning beside per")
     unit = _read_unit(fields) if per or if_known else {}
     return {"counters": counters, "per": per, "per_if_known": if_known, **unit}
-
-
-def _read_names(fields: Fields, field: str, pattern: str) -> list[str]:
-    names = list(fields.texts(field))
-    for index, name in enumerate(names):
-        if not re.fullmatch(pattern, name):
-            raise fields.wrong(f"{field}[{index}]", f"{name!r} {expected(pattern)}")
-    if not names:
-        raise fields.wrong(field, "is empty")
-    return names
 
 
 def _read_unit(fields: Fields) -> dict[str, Any]:
@@ -136,14 +124,12 @@ def _read_buckets(fields: Fields, _: Known) -> dict[str, Any]:
     return {"counters": [total], "less": [within], "per": total, **_read_unit(fields)}
 
 
-def _limits(fields: Fields, way: str) -> dict[str, str]:
-    """What finds the bucket of a counter in Prometheus."""
+def _limits(fields: Fields, way: str) -> dict[str, float]:
+    """The bound of the bucket that a counter counts."""
     if way != "buckets":
         return {}
     below = fields.inside("buckets")
-    # Prometheus 3 writes 1 as 1.0; earlier versions do not.
-    limit = re.escape(f"{below.number('slower_than'):g}").replace("\\.", "[.]")
-    return {str(below.text("within")): f'le=~"{limit}([.]0)?"'}
+    return {str(below.text("within")): below.number("slower_than")}
 
 
 def _read_composite(fields: Fields, others: Known) -> dict[str, Any]:
@@ -171,47 +157,12 @@ _WAYS: Mapping[str, Callable[[Fields, Known], dict[str, Any]]] = {
 }
 
 
-def _read_reading(fields: Fields, way: str, limit: str | None) -> Reading:
+def _read_reading(fields: Fields, way: str, limit: float | None) -> Reading:
     sources = dict(fields.inside("sources").named())
     for name in sources:
-        if name not in _SOURCES:
-            raise fields.wrong(f"sources.{name}", f"is none of {', '.join(_SOURCES)}")
-    entries = {name: _SOURCES[name](own) for name, own in sources.items()}
+        if name not in SOURCES:
+            raise fields.wrong(f"sources.{name}", f"is none of {', '.join(SOURCES)}")
+    entries = {name: source_class(name).read_reading(own, limit) for name, own in sources.items()}
     for own in (*sources.values(), fields):
         own.done()
-    within = entries.get("prometheus")
-    if limit and within is not None:
-        told = within.get("matchers")
-        matchers = f"{told},{limit}" if told else limit
-        entries = {**entries, "prometheus": {**within, "matchers": matchers}}
     return Reading(way == "gauge", entries)
-
-
-def _read_hosts(fields: Fields) -> dict[str, object]:
-    return {"from": _read_words(fields, "from")}
-
-
-def _read_prometheus(fields: Fields) -> dict[str, object]:
-    one = isinstance(fields.raw("series"), str)
-    found: dict[str, object] = {
-        "series": fields.text("series", pattern=_SERIES)
-        if one
-        else _read_names(fields, "series", _SERIES),
-        "matchers": fields.text("matchers", None),
-        "sum": _read_names(fields, "sum", _LABEL) if fields.raw("sum", None) else None,
-        "scale": fields.number("scale", None, minimum=_LEAST_SCALE),
-        "within": fields.text("within", None, pattern=_SERIES),
-    }
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def _read_clickhouse(fields: Fields) -> dict[str, object]:
-    return {"column": fields.text("column", pattern=_COLUMN)}
-
-
-_SOURCES: Mapping[str, Callable[[Fields], dict[str, object]]] = {
-    "hosts": _read_hosts,
-    "prometheus": _read_prometheus,
-    "clickhouse": _read_clickhouse,
-}
-"""The readers of their entries."""

@@ -8,12 +8,11 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Union
+from typing import TYPE_CHECKING, Union
 
 from edgetune.documents.sample import Readings
 from edgetune.errors import SourceError
 from edgetune.inventory import Host
-from edgetune.metrics.catalogue import Catalogue, told_by
 from edgetune.metrics.scraped import (
     BOOT_INFO,
     BOOT_TIME,
@@ -32,6 +31,9 @@ from edgetune.prometheus.answers import Series
 from edgetune.prometheus.client import MOST_SKEW, Client, TooLarge
 from edgetune.prometheus.promql import one_of, quoted, read_host_matcher, selector
 from edgetune.prometheus.wanted import Wanted, read_wanted
+
+if TYPE_CHECKING:
+    from edgetune.metrics.catalogue import Catalogue
 
 FIRST, LEAST = 300.0, 30.0
 """Seconds of the first part of a window, and of the shortest one."""
@@ -68,7 +70,7 @@ class PrometheusWindow:
         self._hosts = [host.name for host in hosts]
         self._wanted = [
             replace(each, asked=_asked(each, devices))
-            for each in read_wanted(told_by("prometheus", catalogue))
+            for each in read_wanted(catalogue.told_by("prometheus"))
         ]
         self._gauges = frozenset(catalogue.gauges)
         self._matcher = read_host_matcher(matcher)

@@ -11,13 +11,15 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import groupby, islice
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from edgetune.config import Config
 from edgetune.connections import SCHEME, Database, open_redis, redis_errors
 from edgetune.documents.sample import Readings, Sample, SampleAnswer
-from edgetune.metrics.catalogue import METRICS, Catalogue
 from edgetune.metrics.table import SampleTable
+
+if TYPE_CHECKING:
+    from edgetune.metrics.catalogue import Catalogue
 
 # A reading that could not be taken is None.
 _READINGS = frozenset((int, float, type(None)))
@@ -26,9 +28,7 @@ _READ_AT_ONCE = 64
 _ALONE_AT_ONCE = 1000
 
 
-def make_sample(
-    host: str, time: float, told: SampleAnswer, catalogue: Catalogue = METRICS
-) -> Sample:
+def make_sample(host: str, time: float, told: SampleAnswer, catalogue: Catalogue) -> Sample:
     """A sample from what a host answered; no reading is kept that no metric is made of."""
     counters = _kept(told.counters, catalogue.counters)
     gauges = _kept(told.gauges, catalogue.gauges)

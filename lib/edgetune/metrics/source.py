@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
-from edgetune.fields import Field
+from edgetune.fields import Field, Fields
 from edgetune.inventory import Host, Pop
 from edgetune.sanitize import shortened
 
@@ -81,6 +81,15 @@ class MetricSource(Protocol):
 
     fields: ClassVar[Mapping[str, Field]]
     """What ``metrics`` of a PoP in the inventory has for it; the values are in ``Pop.metrics``."""
+
+    @staticmethod
+    @abstractmethod
+    def read_reading(fields: Fields, limit: float | None) -> Mapping[str, object]:
+        """Where the file of a metric says that the source has a reading, as ``told_by`` gives it.
+
+        ``limit`` is the bound of the bucket that the reading counts, None of any other reading.
+        InputError names the field that is wrong.
+        """
 
     @abstractmethod
     def __init__(self, connections: Connections) -> None:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from edgetune.inventory import Host
 
-_LABEL = r"[A-Za-z_][A-Za-z0-9_]*"
-_MATCHER = rf'{_LABEL} *(?:=~|!~|!=|=) *"(?:[^"\\\n]|\\[^\n])*"'
+LABEL = r"[A-Za-z_][A-Za-z0-9_]*"
+_MATCHER = rf'{LABEL} *(?:=~|!~|!=|=) *"(?:[^"\\\n]|\\[^\n])*"'
 MATCHERS = rf"(?:{_MATCHER} *(?:, *{_MATCHER} *)*)?"
 """Matchers as PromQL has them between braces, without a comma at the end."""
 METRIC_NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 
-_ONE = re.compile(rf'({_LABEL}) *(=~|!~|!=|=) *"((?:[^"\\\n]|\\[^\n])*)"')
+_ONE = re.compile(rf'({LABEL}) *(=~|!~|!=|=) *"((?:[^"\\\n]|\\[^\n])*)"')
 _PLACE = re.compile(r"\{(name|address)\}")
 
 

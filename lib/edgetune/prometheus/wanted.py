@@ -3,11 +3,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from edgetune.fields import Fields
-from edgetune.prometheus.promql import MATCHERS, METRIC_NAME
+from edgetune.prometheus.promql import LABEL, MATCHERS, METRIC_NAME
+from edgetune.sanitize import Pattern
+
+_SERIES = Pattern(METRIC_NAME, "give the name of a series, such as node_load1")
+_LABEL = Pattern(LABEL, "give the name of a label, such as device")
+_LEAST_SCALE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -36,27 +42,43 @@ class Wanted:
         return bool(self.added) and "device" not in self.added
 
 
+def read_entry(fields: Fields, limit: float | None) -> dict[str, object]:
+    """What the file of a metric says of a reading; ``limit`` is the bound of its bucket."""
+    one = isinstance(fields.raw("series"), str)
+    series: object = (
+        fields.text("series", pattern=_SERIES) if one else fields.texts("series", pattern=_SERIES)
+    )
+    matchers = fields.text("matchers", "", pattern=MATCHERS)
+    if limit is not None:
+        matchers = ",".join(filter(None, [matchers, _bucket(limit)]))
+    found = {
+        "series": list(series) if isinstance(series, tuple) else series,
+        "matchers": matchers,
+        "sum": list(fields.texts("sum", (), pattern=_LABEL)),
+        "scale": fields.number("scale", None, minimum=_LEAST_SCALE),
+        "within": fields.text("within", "", pattern=_SERIES),
+    }
+    return {name: value for name, value in found.items() if value not in (None, "", [])}
+
+
+def _bucket(limit: float) -> str:
+    # Prometheus 3 writes 1 as 1.0; earlier versions do not.
+    bound = re.escape(f"{limit:g}").replace("\\.", "[.]")
+    return f'le=~"{bound}([.]0)?"'
+
+
 def read_wanted(told: Mapping[str, Mapping[str, object]]) -> list[Wanted]:
-    """By ``metrics.catalogue.told_by``; InputError names reading and field."""
-    return [
-        _read(name, Fields(each, "metrics", f"{name}.prometheus")) for name, each in told.items()
-    ]
+    """Of entries as ``read_entry`` has read them, by reading."""
+    return [_read(name, Fields(each, "metrics", name)) for name, each in told.items()]
 
 
 def _read(reading: str, fields: Fields) -> Wanted:
     one = isinstance(fields.raw("series"), str)
-    names = (fields.text("series"),) if one else fields.texts("series")
-    for name in names:
-        Fields({"series": name}, "metrics", fields.name_of("series")).text(
-            "series", pattern=METRIC_NAME
-        )
-    wanted = Wanted(
+    return Wanted(
         reading,
-        names,
-        matchers=fields.text("matchers", "", pattern=MATCHERS),
+        series=(fields.text("series"),) if one else fields.texts("series"),
+        matchers=fields.text("matchers", ""),
         added=fields.texts("sum", ()),
         scale=fields.number("scale", 1.0),
-        within=fields.text("within", "", pattern=METRIC_NAME),
+        within=fields.text("within", ""),
     )
-    fields.done()
-    return wanted

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from edgetune.errors import RefusedError
 from edgetune.inventory import Pop
-from edgetune.metrics.catalogue import WORK, Catalogue, told_by
+from edgetune.metrics.catalogue import WORK, Catalogue
 from edgetune.tuning import Tuning
 
 
@@ -19,7 +19,7 @@ def refuse_untold(pop: Pop, tuning: Tuning, without_packets: bool, metrics: Cata
     InputError names what is wrong with a file of a metric, used or not.
     """
     metrics.check()
-    first, *others = (told_by(view.metrics.source, metrics) for view in pop.views)
+    first, *others = (metrics.told_by(view.metrics.source) for view in pop.views)
     if not (first and all(others)):
         return
     told = {*first, *(name for more in others for name in more if metrics.readings[name].is_gauge)}

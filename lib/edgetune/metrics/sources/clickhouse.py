@@ -13,7 +13,6 @@ from edgetune.addresses import canonical_url
 from edgetune.errors import SourceError
 from edgetune.fields import Field, Fields
 from edgetune.inventory import Host, Pop
-from edgetune.metrics.catalogue import told_by
 from edgetune.metrics.source import RECENT, Connections, RememberingSource, Sampled
 
 if TYPE_CHECKING:
@@ -86,6 +85,11 @@ class ClickHouse(RememberingSource):
             default="",
         ),
     }
+
+    @staticmethod
+    def read_reading(fields: Fields, limit: float | None) -> Mapping[str, object]:
+        """The column of the site's table."""
+        return {"column": fields.text("column", pattern=_COLUMN)}
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
@@ -161,7 +165,7 @@ class ClickHouse(RememberingSource):
         from edgetune.metrics.clickhouse.table import SiteTable
 
         metrics = self._connections.catalogue
-        told = told_by("clickhouse", metrics)
+        told = metrics.told_by("clickhouse")
         columns = {
             name: Fields(own, "metrics", f"{name}.clickhouse").text("column")
             for name, own in told.items()

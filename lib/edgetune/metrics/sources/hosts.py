@@ -7,13 +7,16 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from edgetune.fields import Field
+from edgetune.fields import Field, Fields
 from edgetune.inventory import Host, Pop
 from edgetune.metrics.source import Connections, MetricSource, Sampled
+from edgetune.sanitize import Pattern
 
 if TYPE_CHECKING:
     from edgetune.hosts.result import HostResult
     from edgetune.metrics.catalogue import Catalogue
+
+_WORDS = Pattern(r".*\S.*", "say where the agent reads it")
 
 
 class Hosts(MetricSource):
@@ -21,6 +24,11 @@ class Hosts(MetricSource):
     tells drift."""
 
     fields: ClassVar[Mapping[str, Field]] = {}
+
+    @staticmethod
+    def read_reading(fields: Fields, limit: float | None) -> Mapping[str, object]:
+        """The words that say where the agent reads it."""
+        return {"from": fields.text("from", pattern=_WORDS)}
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections

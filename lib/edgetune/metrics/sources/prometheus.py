@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from edgetune.errors import SourceError
-from edgetune.fields import Field
+from edgetune.fields import Field, Fields
 from edgetune.inventory import Host, Pop
 from edgetune.metrics.source import Connections, RememberingSource, Sampled
 from edgetune.prometheus.access import FIELDS, Access
@@ -65,6 +65,13 @@ class Prometheus(RememberingSource):
             _regular,
         ),
     }
+
+    @staticmethod
+    def read_reading(fields: Fields, limit: float | None) -> Mapping[str, object]:
+        """The series, and what is added up of them; a bucket is found by its bound."""
+        from edgetune.prometheus.wanted import read_entry
+
+        return read_entry(fields, limit)
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
