@@ -24,7 +24,7 @@ ALERTING = (
         (
             "a silence of a person is ended",
             "silences.py",
-            'answer["createdBy"] == PACK and ',
+            "own.createdBy == PACK and ",
             "",
         ),
         (

@@ -8,6 +8,7 @@ from array import array
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import compress
 
 from edgetune.metrics.table import SampleTable, countable
 
@@ -23,8 +24,9 @@ def attached(samples: SampleTable, more: SampleTable) -> SampleTable:
 
     Each sample of ``more`` gives its gauges to the nearest one of the same host, or to the one
     beside that, where another gave it its own: sweeps that follow each other soon are told, too.
-    Samples beside one that was given some are left out: so each has all gauges, and none is told
-    twice. Where a source stops to tell, samples without its gauges remain.
+    That one is told as of the time of the sweep: all hosts have one time then, and as many samples
+    in a slot. Samples beside one that was given some are left out: so each has all gauges, and none
+    is told twice. Where a source stops to tell, samples without its gauges remain.
     """
     rows = _by_host(samples)
     given = _given(rows, more)
@@ -41,7 +43,12 @@ def attached(samples: SampleTable, more: SampleTable) -> SampleTable:
             if math.isnan(column[row]):
                 column[row] = theirs[their_row]
         columns[name] = array("d", column)
-    return samples.with_gauges(columns).where(kept)
+    times = array("d", samples.time)
+    for row, their_row in given.items():
+        times[row] = more.time[their_row]
+    kept = [own and countable(time) for own, time in zip(kept, times)]
+    inside = {name: array("d", compress(column, kept)) for name, column in columns.items()}
+    return samples.where(kept).at(array("d", compress(times, kept)), inside)
 
 
 def _by_host(samples: SampleTable) -> Mapping[str, _Rows]:

@@ -172,12 +172,18 @@ class SampleTable:
         """Those that any sample may have."""
         return [name for kind, name in self._keys() if kind == "gauges"]
 
-    def with_gauges(self, columns: Mapping[str, Column]) -> SampleTable:
-        """The same samples with these gauges, in place of those of the same names."""
+    def at(self, time: Column, gauges: Mapping[str, Column]) -> SampleTable:
+        """The same samples at these times, which are known, oldest first; with these gauges, in
+        place of those of the same names."""
         readings = {key: self._column(*key) for key in self._keys()}
-        readings.update((("gauges", name), column) for name, column in columns.items())
-        found = self.where([True] * len(self))
-        found._parts = [_Readings(len(self), readings)]
+        readings.update((("gauges", name), column) for name, column in gauges.items())
+        order = sorted(range(len(self)), key=time.__getitem__)
+        found = SampleTable()
+        found._hosts, found._boots = self._hosts, self._boots
+        found.host, found.boot = (_ordered(c, order) for c in (self.host, self.boot))
+        found.time, found.uptime = (_ordered(c, order) for c in (time, self.uptime))
+        own = {key: _ordered(column, order) for key, column in readings.items()}
+        found._parts = [_Readings(len(self), own)]
         return found
 
     def add_table(self, other: SampleTable) -> None:
@@ -258,6 +264,10 @@ class _Readings:
             return self
         found = {key: array("d", compress(self.column(key), inside)) for key in self.columns_of}
         return _Readings(sum(inside), found if any(inside) else {})
+
+
+def _ordered(column: Column, order: Sequence[int]) -> Column:
+    return array(column.typecode, map(column.__getitem__, order))
 
 
 def _read_at(columns: Mapping[str, Column], row: int) -> dict[str, float]:
