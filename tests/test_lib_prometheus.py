@@ -21,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune.errors import InputError, SourceError
+from edgetune.fields import Fields
 from edgetune.inventory import Host, LoadBalancer, Metrics, Pop
 from edgetune.metrics import prometheus_window
 from edgetune.metrics.boots import is_same_boot
@@ -665,8 +666,10 @@ def test_the_series_of_the_catalogue_are_read() -> None:
     ],
 )
 def test_an_entry_of_a_metric_that_is_wrong_is_named(entry: dict[str, Any], says: str) -> None:
+    fields = Fields(entry, "metrics", "r.prometheus")
     with pytest.raises(InputError, match=says):
-        read_wanted({"r": entry})
+        Prometheus.read_reading(fields, None)
+        fields.done()
 
 
 def test_no_number_is_none_that_can_be_counted(server: Api) -> None:
