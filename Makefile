@@ -52,7 +52,7 @@ check: setup lint
 	  -m "not (lab or processes or slow or quiet)"
 
 test: setup client packages lint
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(SLOWEST) -m "not quiet"
+	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(SLOWEST) -m "not quiet"
 	@$(BIN)/python -m pytest -q -m quiet
 
 mutants: setup packages

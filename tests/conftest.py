@@ -62,14 +62,16 @@ os.fsync = lambda descriptor: None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that use a lab first: they take longest, and one begun last would run alone."""
-    items.sort(key=lambda item: not _uses_a_lab(item))
+    """Files that use a lab first, then those that start processes: they take longest, and one
+    begun last would run alone."""
+    items.sort(key=_begins)
 
 
-def _uses_a_lab(item: pytest.Item) -> bool:
-    """One of Linux hosts, or a simulated one for many seconds."""
+def _begins(item: pytest.Item) -> int:
     marks = {mark.name for mark in item.iter_markers()}
-    return "lab" in marks or {"processes", "slow"} <= marks
+    if "lab" in marks or {"processes", "slow"} <= marks:
+        return 0
+    return 1 if marks & {"processes", "slow"} else 2
 
 
 @pytest.hookimpl(wrapper=True)
