@@ -37,6 +37,7 @@ from tests.prometheus_api import Api, Database, Reply, api, matrix
 
 NOW = float(int(time.time()))
 STEP = 15
+_HOST = re.compile(r"0\\+\.0\\+\.(\d):9100")
 PACKETS, BOOTED = "node_network_receive_packets_total", "node_boot_time_seconds"
 
 
@@ -181,6 +182,31 @@ def test_a_window_has_each_scrape_once_whatever_the_version(
             assert [row.counters["rx_packets"] for row in own] == [10 * r.uptime for r in own]
             assert len({row.boot_id for row in own}) == 1
         assert [row.time for row in rows] == sorted(row.time for row in rows)
+
+
+def test_many_hosts_are_asked_for_in_groups(server: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = filled(many=5)
+    server.answer = database.answer
+    whole = [*window(pop(server.url, many=5)).rows()]
+    monkeypatch.setattr(prometheus_window, "MOST_HOSTS", 2)
+    server.asked.clear()
+    rows = [*window(pop(server.url, many=5)).rows()]
+    by_time_and_host = [*sorted(rows, key=lambda row: (row.time, row.host))]
+    assert by_time_and_host == sorted(whole, key=lambda row: (row.time, row.host))
+    assert [row.time for row in rows] == sorted(row.time for row in rows)
+    assert max(len({*_HOST.findall(asked["query"])}) for asked in server.asked) == 2
+    assert {host for asked in server.asked for host in _HOST.findall(asked["query"])} == {*"01234"}
+    assert errors(pop(server.url, many=5)) == {}
+    assert {*errors(pop(server.url, many=7))} == {"e005", "e006"}
+
+
+def test_hosts_of_two_groups_that_a_template_does_not_tell_apart_are_named(
+    server: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prometheus_window, "MOST_HOSTS", 1)
+    alike = replace(pop(server.url), hosts=(*hosts(2), Host("b", "10.0.0.0", 23, "", "", "b")))
+    with pytest.raises(SourceError, match=r'e000 and b are both instance="10\.0\.0\.0:9100"'):
+        window(alike)
 
 
 def test_it_is_asked_by_post_for_one_pop_with_one_name_for_all_series(server: Api) -> None:

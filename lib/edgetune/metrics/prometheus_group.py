@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one Prometheus is asked for of some hosts of a PoP, and which host each answer is of."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from edgetune.errors import SourceError
+from edgetune.inventory import Host
+from edgetune.metrics.scraped import BOOT_INFO, BOOT_TIME, LATE, Own
+from edgetune.prometheus.added import dated, sum_of, time_of
+from edgetune.prometheus.answers import Series
+from edgetune.prometheus.client import MOST_SKEW, Client
+from edgetune.prometheus.promql import HostMatcher, one_of, quoted, selector
+from edgetune.prometheus.wanted import Wanted
+
+MOST_STEPS = 10_000
+"""Of one question; Prometheus answers 11,000 at most."""
+
+_SHORTEST, _LESS = 0.1, 0.9
+
+_Asked = tuple[str, Series]
+"""A series, and ``Wanted.asked``."""
+
+
+class HostGroup:
+    """Hosts that one question asks for; ``where`` names the Prometheus in errors."""
+
+    def __init__(
+        self,
+        where: str,
+        hosts: Sequence[Host],
+        matcher: HostMatcher,
+        wanted: Sequence[Wanted],
+        devices: str,
+    ) -> None:
+        self.names = [host.name for host in hosts]
+        self.longest = math.inf
+        """Seconds of one question, as far as is known by the answers there were."""
+        self._where, self._matcher = where, matcher
+        self._name_of = matcher.by_labels(hosts)
+        matchers = matcher.matchers(hosts)
+        self._raw = _all_raw(wanted, matchers, devices)
+        self._added = _all_added(wanted, matchers)
+        self._times = last_scrapes(matchers)
+
+    def read(self, client: Client, start: float, end: float) -> Mapping[str, Own]:
+        """The series of each host, with all scrapes from LATE before ``start`` until ``end``.
+
+        Boots come first: what is scraped while the others are read is no row. SourceError where an
+        answer is not whole, or of what was not asked for.
+        """
+        seconds = math.ceil(end - start + LATE) + 1
+        found = [(own, each) for own, text in self._raw for each in client.raw(text, end, seconds)]
+        boots = [each for _, each in found if each.name == BOOT_TIME]
+        gaps = [gap for each in boots if (gap := _usual_gap(each.times))]
+        # Between two scrapes there is a step, at which all is as the first one told it.
+        step = max(_SHORTEST, _LESS * min(gaps)) if gaps else end - start
+        self.longest = MOST_STEPS * step
+        asked = [
+            (own, name, client.steps(text, start, end, step)) for own, name, text in self._added
+        ]
+        # The times are asked for last: no sum is given to a later scrape that has a row.
+        times = client.steps(self._times, start, end, step) if asked else []
+        scraped = {self._key(each): dict(zip(each.times, each.values)) for each in times}
+        for own, name, sums in asked:
+            found += [(own, dated(name, each, scraped.get(self._key(each), {}))) for each in sums]
+        return self._by_host(found, end)
+
+    def _key(self, series: Series) -> tuple[str, ...]:
+        return self._matcher.values_in(series.labels)
+
+    def _by_host(self, series: Sequence[_Asked], end: float) -> Mapping[str, Own]:
+        found: dict[str, dict[str, list[Series]]] = defaultdict(lambda: defaultdict(list))
+        for own, each in series:
+            host = self._name_of.get(self._key(each))
+            if host is None:
+                raise SourceError(f"{self._where}: answers a series that was not asked for")
+            if each.times and each.times[-1] > end + MOST_SKEW:
+                raise SourceError(f"{self._where}: {host} has a sample of the future")
+            found[host][each.name + own].append(each)
+        return found
+
+
+def last_scrapes(matchers: Sequence[str]) -> str:
+    """The expression of when each host of these matchers was scraped last."""
+    return time_of(_named(BOOT_TIME, matchers))
+
+
+def asked_as(wanted: Wanted, devices: str) -> str:
+    """``Wanted.asked``, for hosts whose traffic these interfaces carry."""
+    added = f" without {','.join(wanted.added)}" if wanted.is_added_there else ""
+    return f"{_matchers(wanted, devices)}{added}"
+
+
+def _all_raw(wanted: Sequence[Wanted], hosts: Sequence[str], devices: str) -> list[tuple[str, str]]:
+    """A selector for each set of matchers, with all names of metrics that have it."""
+    names: dict[str, set[str]] = {"": {BOOT_TIME, BOOT_INFO}}
+    for each in wanted:
+        if not each.is_added_there:
+            names.setdefault(_matchers(each, devices), set()).update(each.series)
+    return [(more, selector(one_of("__name__", own), *hosts, more)) for more, own in names.items()]
+
+
+def _all_added(wanted: Sequence[Wanted], hosts: Sequence[str]) -> list[tuple[str, str, str]]:
+    """How each is asked for, the name of its metric, and the expression of its sum."""
+    return [
+        (each.asked, name, sum_of(_named(name, [*hosts, each.matchers]), each.added))
+        for each in wanted
+        if each.is_added_there
+        for name in each.series
+    ]
+
+
+def _named(name: str, matchers: Sequence[str]) -> str:
+    return selector(one_of("__name__", [name]), *matchers)
+
+
+def _matchers(wanted: Wanted, devices: str) -> str:
+    of_devices = f"device=~{quoted(devices)}" if "device" in wanted.added else ""
+    return ",".join(filter(None, [wanted.matchers, of_devices]))
+
+
+def _usual_gap(times: Sequence[float]) -> float:
+    """Seconds from one scrape to the next; 0 where there is but one."""
+    gaps = [later - time for time, later in zip(times, times[1:])]
+    return statistics.median(gaps) if gaps else 0.0
