@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Debian's Prometheus on loopback, and an exporter that tells of hosts what a test says."""
+"""A Prometheus on loopback, and an exporter that tells of hosts what a test says.
+
+It is Debian's, or the program that ``EDGETUNE_PROMETHEUS`` names: so tests can run with
+another release.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -19,9 +24,13 @@ from pathlib import Path
 import pytest
 import requests
 
+_NAMED = os.environ.get("EDGETUNE_PROMETHEUS", "")
+PROGRAM = shutil.which(_NAMED or "prometheus")
+if _NAMED and not PROGRAM:
+    raise FileNotFoundError(f"EDGETUNE_PROMETHEUS: there is no program {_NAMED}")
 needs_prometheus = [
     pytest.mark.processes,
-    pytest.mark.skipif(not shutil.which("prometheus"), reason="Prometheus is not installed"),
+    pytest.mark.skipif(not PROGRAM, reason="Prometheus is not installed"),
 ]
 SCRAPED_EVERY = 0.25
 """Seconds; enough for a test to wait for a scrape."""
@@ -105,8 +114,9 @@ class RealPrometheus:
         self.start()
 
     def start(self) -> None:
+        assert PROGRAM
         command = [
-            "prometheus",
+            PROGRAM,
             f"--config.file={self._folder}/prometheus.yml",
             f"--storage.tsdb.path={self._folder}/data",
             f"--web.listen-address={self.address}",

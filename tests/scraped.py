@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Prometheus of this machine's package on loopback that scrapes what a test serves."""
+"""A Prometheus on loopback that scrapes what a test serves."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 import subprocess
 import time
@@ -16,18 +15,12 @@ from urllib.error import URLError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
-import pytest
-
 from tests.builders import ROOT, write_yaml
+from tests.real_prometheus import PROGRAM
 
 RULES = ROOT / "deploy" / "prometheus" / "edgetune.rules.yaml"
 _PATIENCE = 60.0
 _VARIABLES = {"$pop": ".*", "$__rate_interval": "30s"}
-
-needs_prometheus = [
-    pytest.mark.processes,
-    pytest.mark.skipif(not shutil.which("prometheus"), reason="prometheus is not installed"),
-]
 
 
 def filled(expr: str) -> str:
@@ -90,8 +83,9 @@ def prometheus(folder: Path, target: str) -> Iterator[Scraping]:
         "rule_files": [str(RULES)],
         "scrape_configs": jobs,
     }
+    assert PROGRAM
     command = [
-        "prometheus",
+        PROGRAM,
         f"--config.file={write_yaml(folder / 'prometheus.yml', config)}",
         f"--storage.tsdb.path={folder / 'tsdb'}",
         f"--web.listen-address=127.0.0.1:{port}",

@@ -17,7 +17,8 @@ from edgetune.export.families import FAMILIES
 from lab.serve.metrics import metrics_served
 from tests.builders import ROOT
 from tests.exported import fleet
-from tests.scraped import Scraping, filled, free_port, needs_prometheus, prometheus
+from tests.real_prometheus import needs_prometheus
+from tests.scraped import Scraping, filled, free_port, prometheus
 
 DASHBOARD: dict[str, Any] = json.loads((ROOT / "deploy/grafana/edgetune.json").read_text())
 PANELS: list[dict[str, Any]] = DASHBOARD["panels"]

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
@@ -18,6 +17,7 @@ from edgetune.inventory import Host, Pop
 from edgetune.metrics.catalogue import METRICS
 from tests.metric_sources import Begin, TestHosts
 from tests.real_prometheus import (
+    PROGRAM,
     SCRAPED_EVERY,
     Exported,
     Exporter,
@@ -148,7 +148,7 @@ class WithoutIds(Scraped):
 def _begin(kind: type[Scraped]) -> Begin:
     @contextmanager
     def begin() -> Iterator[TestHosts]:
-        if not shutil.which("prometheus"):
+        if not PROGRAM:
             pytest.skip("Prometheus is not installed")
         with ExitStack() as stack:
             exporter = stack.enter_context(closing(Exporter()))
