@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from edgetune.connections import Database
 from edgetune.documents.batch import Batch, HostStep, batch_key
 from edgetune.documents.head import FORWARD, Quarantine, head_key
 from edgetune.errors import StoreError
@@ -24,6 +25,7 @@ from edgetune.export.values import Values
 from edgetune.rollout.context import Context
 from edgetune.rollout.lease import as_owner
 from edgetune.rollout.pause import Pause, save_pause
+from edgetune.rollout.steps.release_record import release_record
 from edgetune.rollout.steps.stop_all import stop_all
 from tests.builders import ROOT
 from tests.exported import STAMP, fleet, put
@@ -198,10 +200,73 @@ class TestWhatCannotBeRead:
         assert told['edgetune_hosts_quarantined{pop="c1"}'] == 2
         assert 'edgetune_owner_last_seen_timestamp_seconds{pop="ams1"}' in told
 
-    def test_a_damaged_head_is_counted(self, tmp_path: Path) -> None:
-        world = World(tmp_path)
+    def test_a_damaged_head_is_told_and_leaves_out_the_hosts_of_its_pop_alone(
+        self, tmp_path: Path
+    ) -> None:
+        world = fleet(tmp_path)
+        put(world, "ams1", "soaking", "promoting", "complete", stamp=EARLIER)
         world.context.store.put(head_key(f"ams1-{STAMP}"), "{")
-        assert series(world.context)["edgetune_records_unreadable"] == 1
+        told = series(world.context)
+        info = f'pop="ams1",rollout="ams1-{STAMP}",state="unreadable",tuning=""'
+        assert told[f"edgetune_rollout_info{{{info}}}"] == 1
+        assert told["edgetune_records_unreadable"] == told["edgetune_pops_unknown"] == 1
+        assert [name for name in told if "hosts" in name and 'pop="ams1"' in name] == []
+        assert told['edgetune_hosts_quarantined{pop="c1"}'] == 2
+        assert told['edgetune_hosts_out_of_service{pop="d1"}'] == 0
+
+    def test_a_head_under_a_key_of_a_stranger_makes_no_label(self, tmp_path: Path) -> None:
+        world = fleet(tmp_path)
+        world.context.store.put(head_key('x"} 1\nevil{a="'), "{")
+        told = series(world.context)
+        assert (told["edgetune_records_unreadable"], told["edgetune_pops_unknown"]) == (1, 0)
+        assert [name for name in told if "evil" in name or "unreadable{" in name] == []
+        assert told['edgetune_hosts_quarantined{pop="c1"}'] == 2
+
+    def test_a_record_that_was_given_up_hides_nothing(self, tmp_path: Path) -> None:
+        world = fleet(tmp_path)
+        put(world, "ams1", "soaking", "promoting", "complete", stamp=EARLIER)
+        world.context.store.put(head_key(f"ams1-{STAMP}"), "{")
+        release_record(world.context, f"ams1-{STAMP}", reason="looked", requested_by="ana")
+        told = series(world.context)
+        assert told["edgetune_pops_unknown"] == 0
+        assert told['edgetune_hosts_out_of_service{pop="ams1"}'] == 0
+
+    def test_a_damaged_heartbeat_of_the_guard_is_no_look(self, tmp_path: Path) -> None:
+        world = fleet(tmp_path)
+        with Database(world.config["coordination"]).transaction() as db:
+            db.execute("UPDATE heartbeats SET value = '{'")
+        told = series(world.context)
+        assert "edgetune_guard_last_look_timestamp_seconds" not in told
+        assert told['edgetune_hosts_quarantined{pop="c1"}'] == 2
+
+    @pytest.mark.parametrize("lost", ["restore", "text"])
+    def test_a_rollback_of_which_a_batch_is_lost_is_not_known(
+        self, tmp_path: Path, lost: str
+    ) -> None:
+        world = fleet(tmp_path)
+        store, rollout = world.context.store, f"c1-{STAMP}"
+        stuck = {"e000": Quarantine("gone", out_of_service=True)}
+        put(world, "c1", "rolling_back", "rolled_back", quarantined=stuck, restore_batches=2)
+        step = HostStep("quarantined", lb_before="ready", out_at=50.0)
+        for number in (4, 10):
+            batch = Batch(rollout, number, "restore", "", {f"e{number:03d}": step})
+            store.put(batch_key(rollout, number), batch.document())
+        told = series(world.context)
+        assert told['edgetune_hosts_out_of_service{pop="c1"}'] == 2
+        if lost == "text":
+            store.put(batch_key(rollout, 10), "{")
+        else:
+            put(world, "c1", "rolling_back", "rolled_back", quarantined=stuck, restore_batches=3)
+        told = series(world.context)
+        assert 'edgetune_hosts_out_of_service{pop="c1"}' not in told
+        assert told["edgetune_pops_unknown"] == 1
+
+    def test_a_batch_of_a_rollback_that_no_head_counts_is_none(self, tmp_path: Path) -> None:
+        world = fleet(tmp_path)
+        step = HostStep("quarantined", lb_before="ready", out_at=50.0)
+        batch = Batch(f"c1-{STAMP}", 4, "restore", "", {"e000": step})
+        world.context.store.put(batch_key(f"c1-{STAMP}", 4), batch.document())
+        assert series(world.context)['edgetune_hosts_out_of_service{pop="c1"}'] == 0
 
     def test_a_source_that_is_away_hides_no_other_pop(self, tmp_path: Path) -> None:
         world = fleet(tmp_path)
@@ -276,3 +341,9 @@ def test_labels_are_those_of_the_family() -> None:
         Values().put("edgetune_rollouts", 1, "nic_ring")
     with pytest.raises(KeyError):
         Values().put("edgetune_nothing", 1)
+
+
+def test_the_plan_of_a_rollout_that_has_ended_is_not_read(tmp_path: Path) -> None:
+    world = fleet(tmp_path)
+    put(world, "c1", "rolled_back", plan="sha256:0", quarantined={"e000": Quarantine("gone")})
+    assert series(world.context)["edgetune_pops_unknown"] == 0

@@ -530,6 +530,25 @@ def test_records_on_sqlite(tmp_path: Path) -> None:
     assert store.list("edgetune.rollout.") == {"edgetune.rollout.x": "2"}
 
 
+def test_a_list_of_sqlite_is_of_all_keys_with_the_prefix_and_of_no_others(tmp_path: Path) -> None:
+    store = SqliteStore(Database(f"sqlite:///{tmp_path}/state.sqlite"))
+    odd = ["", "%", "_", "*", "[a]", "'", "\U0010ffff", "\U0010ffffz", "\u00ff", "\ud7ff", "\x00"]
+    keys = [start + end for start in ("a", "a.", "a.b", "A.", "b") for end in odd]
+    for key in keys:
+        store.put(key, key)
+    for prefix in ("", "a", "a.", "a.b", "a.%", "a._", "a.*", "a.[a]", "a.\U0010ffff", "c"):
+        wanted = {key: key for key in keys if key.startswith(prefix)}
+        assert store.list(prefix) == wanted
+        assert list(store.list(prefix)) == sorted(wanted, key=lambda key: key.encode())
+
+
+def test_a_list_of_sqlite_reads_no_other_keys(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path}/state.sqlite")
+    with database.transaction() as db:
+        (how,) = db.execute(f"EXPLAIN QUERY PLAN {stores._LIST}", ("a", "a")).fetchall()
+    assert "USING INDEX" in how[-1] and "key>? AND key<?" in how[-1]
+
+
 class _Keys(BaseHTTPRequestHandler):
     """The part of StackStorm's keys API that records use, with pages of at most 100."""
 

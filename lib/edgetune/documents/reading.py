@@ -135,11 +135,12 @@ def check_fields(key: str, kind: type[Any], values: Any, path: str = "") -> None
     for name in values.keys() - known.keys():
         raise DamagedError(key, _below(path, name), "is not known to this version of the pack")
     for name, each in known.items():
-        own = f"{path}.{name}" if path else name
         if name in values:
-            _check(key, own, each.held, values[name], kind)
+            # Most fields are plain and in order, and a record has ten thousands of them.
+            if not each.plain or not _are_plain(each.plain, (values[name],)):
+                _check(key, f"{path}.{name}" if path else name, each.held, values[name], kind)
         elif each.required:
-            raise DamagedError(key, own, "is missing")
+            raise DamagedError(key, f"{path}.{name}" if path else name, "is missing")
 
 
 def check_is(key: str, field: str, good: bool, problem: str) -> None:
@@ -208,8 +209,13 @@ def _inside(container: ast.Subscript) -> ast.expr:
 
 
 def _made(kind: type[Any], values: Mapping[str, Any]) -> Any:
-    own = ((name, each) for name, each in _fields_of(kind).items() if name in values)
-    return kind(**{name: _part(each.annotated, values[name], kind) for name, each in own})
+    return kind(
+        **{
+            name: values[name] if each.stays else _part(each.annotated, values[name], kind)
+            for name, each in _fields_of(kind).items()
+            if name in values
+        }
+    )
 
 
 def _part(wanted: ast.expr, value: Any, kind: type[Any]) -> Any:
@@ -230,12 +236,18 @@ def _part(wanted: ast.expr, value: Any, kind: type[Any]) -> Any:
 
 
 class _Field(NamedTuple):
-    """A field of a dataclass: how it is ``annotated``, and what it holds, ``held``."""
+    """A field of a dataclass: how it is ``annotated``, and what it holds, ``held``.
+
+    ``plain`` is the name of what it holds where that is no container and no class, else "".
+    ``stays`` says that its value stays as JSON has it.
+    """
 
     annotated: ast.expr
     held: ast.expr
     required: bool
     kept_if_set: bool
+    plain: str
+    stays: bool
 
 
 _KNOWN_FIELDS: dict[type[Any], dict[str, _Field]] = {}
@@ -246,16 +258,20 @@ def _fields_of(kind: type[Any]) -> dict[str, _Field]:
     """The fields of a dataclass by their names; none of any other type."""
     if kind not in _KNOWN_FIELDS:
         own = fields(kind) if is_dataclass(kind) else ()
-        _KNOWN_FIELDS[kind] = {each.name: _field(each) for each in own}
+        _KNOWN_FIELDS[kind] = {each.name: _field(each, kind) for each in own}
     return _KNOWN_FIELDS[kind]
 
 
-def _field(own: Field[Any]) -> _Field:
+def _field(own: Field[Any], kind: type[Any]) -> _Field:
+    annotated, held = _parsed(str(own.type)), _parsed(str(own.metadata.get("holds", own.type)))
+    name = held.id if isinstance(held, ast.Name) else ""
     return _Field(
-        _parsed(str(own.type)),
-        _parsed(str(own.metadata.get("holds", own.type))),
+        annotated,
+        held,
         own.default is MISSING and own.default_factory is MISSING,
         "kept_if_set" in own.metadata,
+        name if name in _PLAIN and _named(name, kind)[1] is None else "",
+        _is_plain_inside(annotated),
     )
 
 

@@ -47,7 +47,7 @@ FAMILIES = (
     Family(
         "edgetune_rollout_info",
         "gauge",
-        "1 for each rollout that has not ended, or left hosts in quarantine.",
+        "1 for each rollout that has not ended, left hosts in quarantine, or is unreadable.",
         ("pop", "tuning", "state", "rollout"),
     ),
     Family(
@@ -156,7 +156,7 @@ FAMILIES = (
     Family(
         "edgetune_pops_unknown",
         "gauge",
-        "PoPs of which a part of a record cannot be read, so that series are missing.",
+        "PoPs of which a record or a part of one cannot be read, so that series are missing.",
     ),
     Family(
         "edgetune_export_timestamp_seconds",

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import suppress
 
 from edgetune import __version__
 from edgetune.campaign.record import readable_records
+from edgetune.errors import DamagedError
 from edgetune.export.histories import count_rollout
 from edgetune.export.under_way import read_open
 from edgetune.export.values import Values
@@ -52,6 +54,8 @@ def _read_switches(values: Values, seen: Seen) -> None:
         # Keys of the store that anybody may have set make no labels.
         for cause, pause in pauses.items() if re.fullmatch(NAME, pop) else ():
             values.put("edgetune_pop_paused", pause.paused, pop, cause)
-    guard = seen.context.heartbeats.last(GUARD)
-    if guard is not None:
-        values.put("edgetune_guard_last_look_timestamp_seconds", guard.time)
+    # One that is damaged tells no look, as none does.
+    with suppress(DamagedError):
+        guard = seen.context.heartbeats.last(GUARD)
+        if guard is not None:
+            values.put("edgetune_guard_last_look_timestamp_seconds", guard.time)

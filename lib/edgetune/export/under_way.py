@@ -23,6 +23,9 @@ from edgetune.rollout.quarantine import in_service_still
 from edgetune.rollout.record import Record
 from edgetune.rollout.seen import Seen
 
+UNREADABLE = "unreadable"
+"""In place of the state of a rollout whose head cannot be read."""
+
 
 @dataclass(frozen=True)
 class Opened:
@@ -42,13 +45,18 @@ class Opened:
 def read_open(values: Values, seen: Seen) -> None:
     """All that are not over. PoPs without such a rollout have no hosts out of service.
 
-    A PoP of which a part cannot be read has none of the series that rest on its batches.
+    A PoP of which a head or a part cannot be read has none of the series that rest on batches.
     """
     found = {head.id: _read(seen, head) for head in seen.open}
     unknown = {head.pop for head in seen.open if found[head.id] is None}
+    # The key of one that is not ours tells no PoP, and makes no label.
+    damaged = {each.id: each.pop for each in seen.damaged if each.pop}
+    unknown.update(damaged.values())
     values.put("edgetune_pops_unknown", len(unknown))
     for head in seen.open:
         values.put("edgetune_rollout_info", 1, head.pop, head.tuning, head.state, head.id)
+    for rollout, pop in damaged.items():
+        values.put("edgetune_rollout_info", 1, pop, "", UNREADABLE, rollout)
     for pop in {head.pop for head in seen.heads} - unknown:
         for what in ("out_of_service", "quarantined", "quarantined_in_service"):
             values.add(f"edgetune_hosts_{what}", 0, pop)
@@ -62,9 +70,10 @@ def read_open(values: Values, seen: Seen) -> None:
 def _read(seen: Seen, head: Head) -> Opened | None:
     """None where a part of it cannot be read; StoreError if a store is away."""
     try:
-        present = Present(Record(seen.context, head), seen.now)
+        record = Record(seen.context, head)
         if head.state in ENDED:
-            return Opened(head, present.batches)
+            return Opened(head, record.begun_batches)
+        present = Present(record, seen.now)
         if head.state != State.SOAKING or not head.soak:
             return Opened(head, present.batches, present.interval)
         soak = present.soak

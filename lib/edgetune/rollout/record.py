@@ -94,6 +94,24 @@ class Record:
         for number in range(planned + self.head.restore_batches):
             yield self._batch(number, kept.get(batch_key(self.head.id, number)))
 
+    @property
+    def begun_batches(self) -> list[Batch]:
+        """Those that have a document, the planned ones first; the plan is not read.
+
+        DamagedError if one cannot be read, or one of a rollback is missing.
+        """
+        start = batch_key(self.head.id)
+        kept = self.context.store.list(start)
+        texts = {key[len(start) :]: text for key, text in kept.items()}
+        numbers = sorted(int(number) for number in texts if number.isdecimal())
+        found = [read_batch(self.head.id, number, texts[str(number)]) for number in numbers]
+        planned = [batch for batch in found if batch.batch_type != "restore"]
+        # A rollback that died before it had written the head may have left more of them.
+        restored = found[len(planned) :][: self.head.restore_batches]
+        whole = len(restored) == self.head.restore_batches
+        check_is(head_key(self.head.id), "restore_batches", whole, "counts more than there are")
+        return [*planned, *restored]
+
     def batch(self, number: int) -> Batch:
         """A batch as its document has it, or as planned.
 
