@@ -53,11 +53,12 @@ class Silenced:
 
 
 class InMemory(Silenced):
-    """A server on loopback. ``ahead`` is by how many seconds its clock is, ``says`` what it
-    answers instead of its own, ``headers`` those of the last request."""
+    """A server on loopback. ``ahead`` is by how many seconds its clock is, ``slow`` how many an
+    answer takes, ``says`` what it answers instead of its own, ``headers`` those of the last
+    request."""
 
     def __init__(self) -> None:
-        self.ahead, self.asked = 0.0, list[str]()
+        self.ahead, self.slow, self.asked = 0.0, 0.0, list[str]()
         self.says: Answer | None = None
         self.headers: dict[str, str] = {}
         self.kept: dict[str, dict[str, Any]] = {}
@@ -72,6 +73,7 @@ class InMemory(Silenced):
                 body = self.rfile.read(length)
                 alertmanager.asked.append(f"{self.command} {self.path}")
                 alertmanager.headers = dict(self.headers)
+                time.sleep(alertmanager.slow)
                 with suppress(OSError):
                     (alertmanager.says or (lambda own: alertmanager.answer(own, body)))(self)
 
@@ -115,7 +117,11 @@ class InMemory(Silenced):
         if request.command == "GET":
             say(request, 200, [own for own in self.silences() if _passes(own, parts.query)])
         elif request.command == "POST":
-            say(request, 200, {"silenceID": self._set(json.loads(body))})
+            given = json.loads(body)
+            if given.get("id", "") not in ("", *self.kept):
+                say(request, 404, "silence not found")
+            else:
+                say(request, 200, {"silenceID": self._set(given)})
         else:
             own = self.kept.get(parts.path.rpartition("/")[2])
             if own:
@@ -124,7 +130,8 @@ class InMemory(Silenced):
 
     def _set(self, given: dict[str, Any]) -> str:
         before = self.kept.get(given.get("id", ""), {})
-        same = before.get("matchers") == given["matchers"]
+        now = _written(time.time() + self.ahead)
+        same = before.get("matchers") == given["matchers"] and before["endsAt"] > now
         same &= before.get("startsAt") == given["startsAt"]
         id = given["id"] if same else f"id-{len(self.kept) + 1}"
         self.kept[id] = {**given, "id": id}

@@ -251,6 +251,19 @@ def test_alerts_of_a_quarantined_host_reach_people(world: World, alertmanager: I
     assert alertmanager.active() == {}
 
 
+def test_a_rollback_ends_the_silence_of_a_host_that_it_quarantines(
+    world: World, alertmanager: InMemory
+) -> None:
+    (host,) = world.at(0)
+    world.roll(0, until=verify_hosts)
+    assert alertmanager.active().keys() == {host}
+    world.take_over()
+    world.hosts.errors[host, "restore"] = "Read-only file system"
+    world.roll_back()
+    assert world.head.quarantined.keys() == {host}
+    assert alertmanager.active() == {}
+
+
 def test_a_quarantined_host_is_silenced_while_it_is_released(
     world: World, alertmanager: InMemory
 ) -> None:
@@ -433,3 +446,29 @@ def test_what_a_stop_leaves_ends_by_itself_within_the_bound(
             assert world.batch(0).silence.hosts == [host]  # type: ignore[union-attr]
         out = {name for name, state in world.balancer.state.items() if state != "ready"}
         assert out <= alertmanager.active().keys(), world.moments.seen[-1]
+
+
+@pytest.mark.slow
+def test_wherever_the_owner_dies_a_rollback_renews_its_silences_and_ends_them(
+    tmp_path: Path, alertmanager: InMemory, worlds: list[World]
+) -> None:
+    def make(name: str) -> World:
+        alertmanager.kept.clear()
+        worlds.append(_made(tmp_path / name, alertmanager))
+        return worlds[-1]
+
+    def take_back(world: World) -> None:
+        left = alertmanager.active()
+        # Whoever died had put it long ago.
+        alertmanager.ahead += 0.9 * BOUND
+        begun = world.mark("rolling_back")
+        _watch(world, alertmanager)
+        world.roll_all(begun)
+        assert world.mark("rolled_back")
+        renewed = {own["id"] for own in alertmanager.silences()}
+        assert {own["id"] for own in left.values()} == renewed or not left
+
+    for moment, world in at_every_moment(make, _change, take_back):
+        assert world.head.state == "rolled_back", moment
+        assert alertmanager.active() == {}, moment
+        alertmanager.ahead = 0.0

@@ -30,6 +30,10 @@ class AlertmanagerError(EdgetuneError):
     """Alertmanager did not answer, not in time, or not as it does."""
 
 
+class DeclinedError(AlertmanagerError):
+    """Alertmanager answered that it does not do what was asked."""
+
+
 class Conversation:
     """Requests over one connection, until ``deadline`` (of ``time.monotonic``).
 
@@ -71,7 +75,7 @@ class Conversation:
     def ask(self, method: str, path: str, body: object = None) -> tuple[Any, float]:
         """The answer's JSON (None without a body), and Alertmanager's clock in epoch seconds.
 
-        AlertmanagerError if it did not answer, refused, or answered no JSON.
+        AlertmanagerError if it did not answer, or answered no JSON; DeclinedError if it refused.
         """
         sent = None if body is None else json.dumps(body).encode()
         try:
@@ -85,15 +89,18 @@ class Conversation:
             raise self.failed("its name or its credentials hold a forbidden character") from None
         if not 200 <= answer.status < 300:
             told = shortened(text.decode("utf-8", "replace"), _SHOWN)
-            raise self.failed(f"{answer.status} {answer.reason} to {method}: {told}")
+            raise DeclinedError(self._shown(f"{answer.status} {answer.reason} to {method}: {told}"))
         return self._parsed(text), _clock(answer.getheader("Date"))
 
     def failed(self, why: str) -> AlertmanagerError:
         """The error that says of this member why it is of no use, to be raised."""
+        return AlertmanagerError(self._shown(why))
+
+    def _shown(self, why: str) -> str:
         for secret in self._secrets:
             # A proxy may repeat what it refuses.
             why = why.replace(secret, "***")
-        return AlertmanagerError(shortened(f"{self._url}: {why}"))
+        return shortened(f"{self._url}: {why}")
 
     def _exchange(
         self, method: str, path: str, sent: bytes | None

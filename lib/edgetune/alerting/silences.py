@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from urllib.parse import quote
 
 from edgetune import PACK
-from edgetune.alerting.conversation import Conversation
+from edgetune.alerting.conversation import Conversation, DeclinedError
 from edgetune.alertmanager import Alertmanager
 from edgetune.documents.alertmanager import Matcher, Silence
 from edgetune.documents.reading import encoded, taken
@@ -60,14 +60,60 @@ def keep_silences(settings: Alertmanager, rollout: str, wanted: Sequence[Wanted]
 
 def _keep(member: Conversation, bound: float, rollout: str, wanted: Sequence[Wanted]) -> None:
     silences, now = _list(member, rollout)
+    over, lasting = list[Silence](), list[tuple[Wanted, Silence | None]]()
     for each in wanted:
         own = [silence for silence in silences if _labels(silence) == each.matchers]
         if each.comment:
-            last = max(own, key=lambda silence: silence.endsAt, default=None)
-            _post(member, _document(each, rollout, last, now, bound))
-            continue
-        for silence in own:
+            lasting.append((each, max(own, key=lambda silence: silence.endsAt, default=None)))
+        else:
+            over += own
+    declined = _end(member, over)
+    # Where the time is not enough for all, the next attempt begins with the others.
+    for each, before in sorted(lasting, key=lambda own: own[1].endsAt if own[1] else ""):
+        _put(member, each, rollout, before, now, bound)
+    if declined:
+        _refuse_lasting(member, rollout, declined)
+
+
+def _end(member: Conversation, over: Sequence[Silence]) -> dict[str, DeclinedError]:
+    """End silences; those that Alertmanager declined to end, by their ids."""
+    declined = {}
+    for silence in over:
+        try:
             member.ask("DELETE", f"/silence/{quote(silence.id, safe='')}")
+        except DeclinedError as error:
+            declined[silence.id] = error
+    return declined
+
+
+def _refuse_lasting(
+    member: Conversation, rollout: str, declined: Mapping[str, DeclinedError]
+) -> None:
+    """DeclinedError unless silences that could not be ended are over all the same.
+
+    Alertmanager answers 500 for one that it has forgotten, or never had.
+    """
+    for silence in _list(member, rollout)[0]:
+        if silence.id in declined:
+            raise declined[silence.id]
+
+
+def _put(
+    member: Conversation,
+    wanted: Wanted,
+    rollout: str,
+    before: Silence | None,
+    now: float,
+    bound: float,
+) -> None:
+    """Renew the silence before it, else put a new one."""
+    try:
+        _post(member, _document(wanted, rollout, before, now, bound))
+    except DeclinedError:
+        if not before:
+            raise
+        # It may have been forgotten since, or behind one address there are several members.
+        _post(member, _document(wanted, rollout, None, now, bound))
 
 
 def _list(member: Conversation, rollout: str) -> tuple[list[Silence], float]:
@@ -78,9 +124,18 @@ def _list(member: Conversation, rollout: str) -> tuple[list[Silence], float]:
         if not isinstance(answer, list):
             raise TypeError
         found = [taken(Silence, own) for own in answer]
+        if not all(_is_whole(own) for own in found):
+            raise TypeError
     except (TypeError, LookupError, AttributeError):
         raise member.failed("its list of silences is none") from None
-    return [own for own in found if own.createdBy == PACK and own.status.state != "expired"], now
+    mark = Matcher(_MARK, rollout, isEqual=False)
+    ours = [own for own in found if own.createdBy == PACK and mark in own.matchers]
+    return [own for own in ours if own.status.state != "expired"], now
+
+
+def _is_whole(silence: Silence) -> bool:
+    texts = (silence.id, silence.startsAt, silence.endsAt)
+    return all(type(text) is str and text for text in texts)
 
 
 def _labels(silence: Silence) -> Matchers:
