@@ -450,6 +450,17 @@ def virtio() -> Card:
     )
 
 
+def virtio_rss(stale: bool = False) -> Card:
+    """With RSS in the device; ``stale`` as before Linux 6.12."""
+    return replace(
+        virtio(),
+        channels={"combined": 4},
+        most_channels={"combined": 4},
+        fixed=["large-receive-offload", "ntuple-filters"],
+        rss=replace(agent_rss.VIRTIO_RSS, stale=stale),
+    )
+
+
 def veth() -> Card:
     """Has channels, and nothing else that ethtool could change."""
     return Card("veth", {"rx": 4, "tx": 4}, {"rx": 4, "tx": 4}, {}, {})

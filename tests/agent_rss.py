@@ -29,7 +29,8 @@ class Rss:
     """RSS of one card.
 
     The table has ``entries`` for each ``step`` queues that are begun, and is made anew for other
-    queues unless it was ``configured``. A card with ``forgets`` makes it anew whenever it starts.
+    queues unless it was ``configured``. A card with ``forgets`` makes it anew whenever it starts,
+    and one that is ``stale`` leaves it as it is when queues go.
     Of ``fields`` those named in ``free`` can be changed. Without entries, and without a key,
     ethtool tells that there is none; without ``there`` it has no answer at all.
     """
@@ -39,6 +40,7 @@ class Rss:
     step: int = 1 << 16
     reach: int = 1 << 16
     forgets: bool = False
+    stale: bool = False
     functions: Sequence[str] = ("toeplitz",)
     key: str = ""
     key_fixed: bool = False
@@ -70,7 +72,7 @@ class Rss:
                 raise Complaint(f"netlink error: {what}")
             if len(self.table) != self.size(rings):
                 raise Complaint("netlink error: Invalid argument")
-        else:
+        elif not (self.stale and self.table):
             self.make(rings)
 
     def make(self, rings: int) -> None:
@@ -195,3 +197,4 @@ BNXT = Rss(
 )
 ENA = Rss(True, 128, functions=("toeplitz", "crc32"), key=_key(40), fields=PORTS, free=tuple(PORTS))
 VIRTIO = Rss(True, fields=dict.fromkeys(PORTS, ""))
+VIRTIO_RSS = Rss(True, 128, key=_key(40), fields=PORTS, free=("tcp4", "udp4", "tcp6", "udp6"))

@@ -317,6 +317,108 @@ def test_a_table_that_needs_more_queues_is_not_overruled(
     assert own.rss.configured and state_of(own) == had
 
 
+STALE = (
+    "virtio_net of Linux 6.1.0 would send packets of eth0 to queues that are gone, as its "
+    "indirection table does not follow the queues before Linux 6.12"
+)
+
+
+@pytest.mark.parametrize("release", ["6.1.0", "6.11.7", "5.14.0-427.el9", "none"])
+def test_queues_stay_where_the_table_does_not_follow_them(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch, release: str
+) -> None:
+    host.write("proc/sys/kernel/osrelease", f"{release}\n")
+    own = agent_nic.virtio_rss(stale=True).install(host, monkeypatch)
+    why = STALE.replace("6.1.0", release)
+    assert [row["reason"] for row in host.plan(channels(combined=2))] == [why]
+    error = host.fail("apply", **host.change(channels(combined=2), rss(equal=2)))
+    assert error["reason"] == "refused" and error["message"].endswith(why)
+    assert not own.changes
+
+
+@pytest.mark.parametrize("release", ["6.12.0-rc7", "6.12.1", "6.18.5", "10.0"])
+def test_queues_change_where_the_table_follows_them(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch, release: str
+) -> None:
+    host.write("proc/sys/kernel/osrelease", f"{release}\n")
+    own = agent_nic.virtio_rss().install(host, monkeypatch)
+    had = state_of(own)
+    host.apply(channels(combined=2), rss(equal=2))
+    host.restore()
+    assert state_of(own) == had and not own.rss.configured
+
+
+def test_a_card_of_virtio_without_a_table_may_have_other_queues(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = replace(agent_nic.virtio_rss(), rss=agent_rss.VIRTIO).install(host, monkeypatch)
+    host.apply(channels(combined=2))
+    assert own.changes == ["-L combined 2"]
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        rss(equal=2),
+        rss(udp4="sd"),
+        setting("nic.features", ETH0, {"receive-hashing": "on"}),
+    ],
+)
+def test_a_stale_table_is_not_told_to_the_device(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Any]
+) -> None:
+    own = agent_nic.virtio_rss(stale=True).install(host, monkeypatch)
+    assert host.plan(wanted)[0]["status"] == "change"
+    own.set_channels({"combined": "2"})
+    assert host.plan(wanted)[0]["reason"] == STALE
+    host.write("proc/sys/kernel/osrelease", "6.12.0\n")
+    assert host.plan(wanted)[0]["status"] == "change"
+
+
+def test_the_drivers_own_table_is_not_written_back(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = replace(agent_nic.mlx5(), rss=replace(agent_rss.MLX5, stale=True))
+    own.install(host, monkeypatch)
+    table = list(own.rss.table)
+    host.apply(channels(combined=2))
+    assert own.rss.table == table and own.changes == ["-L combined 2"]
+    host.restore()
+    assert own.changes == ["-L combined 2", "-L combined 6"]
+    # Nor where a tuning has to do with RSS, and not with the table.
+    host.apply(rss(udp4="sd"))
+    own.set_channels({"combined": "2"})
+    host.restore()
+    assert own.rss.fields["udp4"] == "sdfn" and not [
+        call for call in own.changes if call.startswith("-X")
+    ]
+
+
+def test_the_drivers_own_table_does_not_give_way(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = agent_nic.i40e().install(host, monkeypatch)
+    wanted = host.change(channels(combined=2))
+
+    def refuse(channels: Any) -> None:
+        raise agent_rss.Complaint("netlink error: Invalid argument")
+
+    monkeypatch.setattr(own, "set_channels", refuse)
+    assert host.fail("apply", **wanted)["message"].endswith("Invalid argument; undone")
+    assert own.changes == ["-L combined 2"]
+
+
+def test_a_table_that_only_the_kernel_knows_to_be_set_gives_way(
+    host: NicHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = agent_nic.i40e().install(host, monkeypatch)
+    own.rss.change(["equal", "4"], 4)
+    host.apply(channels(combined=2))
+    assert own.changes == ["-L combined 2", "-X default", "-L combined 2"]
+    host.restore()
+    assert own.rss.table == even(own, 4)
+
+
 def test_queues_that_the_same_tuning_adds_can_be_used(
     host: NicHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:

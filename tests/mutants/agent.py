@@ -167,6 +167,40 @@ AGENT = (
     ),
     *mutations_of(
         FOLDER,
+        ["lib_agent_rss"],
+        (
+            "the driver's own table is written back after a change of the queues",
+            "kinds/nic_rss.py",
+            "super().restore_own(target, _chosen(parts(was)))",
+            "super().restore_own(target, was)",
+        ),
+        (
+            "a table that no tuning made is written back",
+            "kinds/nic_rss.py",
+            "        if not any(map(makes_table, Journals(",
+            "        if False and not any(map(makes_table, Journals(",
+        ),
+        (
+            "the driver's own table gives way",
+            "kinds/nic_rss.py",
+            '        if not (self.queues_chosen(target) or "indirection table" in complaint):\n',
+            "        if False:\n",
+        ),
+        (
+            "queues change under a table that does not follow them",
+            "kinds/nic_channels.py",
+            "        if NicRss(self.host).is_of_virtio(setting.target):\n",
+            "        if False:\n",
+        ),
+        (
+            "a stale table is told to the device",
+            "kinds/nic_rss.py",
+            "            if channels.current != channels.max:\n",
+            "            if False:\n",
+        ),
+    ),
+    *mutations_of(
+        FOLDER,
         ["lib_kinds", "lib_agent_stack"],
         (
             "a file of a card is nothing of its interface",

@@ -257,6 +257,14 @@ class Journals:
                 if entry.stored and (setting.kind, setting.target) == (kind, target):
                     yield setting.value
 
+    def changed(self, kind: str, target: Target) -> Iterator[Value]:
+        """The values to which they say that one setting was changed, also while it goes back."""
+        for journal in self.all():
+            for entry in journal.entries:
+                setting = entry.setting
+                if entry.runtime and (setting.kind, setting.target) == (kind, target):
+                    yield setting.value
+
     def all(self) -> List[Journal]:
         """Every journal that can be read, in the order of application."""
         return self._load_all()[0]

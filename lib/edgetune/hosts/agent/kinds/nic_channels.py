@@ -8,6 +8,7 @@ from edgetune.hosts.agent.kinds.nic_features import NicFeatures
 from edgetune.hosts.agent.kinds.nic_irq_affinity import NicIrqAffinity
 from edgetune.hosts.agent.kinds.nic_ring import NicRing
 from edgetune.hosts.agent.kinds.nic_rss import NicRss, makes_table
+from edgetune.hosts.agent.kinds.virtio_rss import refuse_out_of_step
 from edgetune.hosts.agent.protocol import Failed, Unsupported
 from edgetune.vocabulary.kinds.nic_channels import KIND
 from edgetune.vocabulary.setting import Setting
@@ -22,8 +23,13 @@ class NicChannels(Channels):
     below = (NicRing, NicFeatures, NicCoalesce, NicRss, NicIrqAffinity)
 
     def probe(self, setting: Setting) -> None:
-        """Unsupported also when packets are spread, by somebody's choice, over queues that go."""
+        """Unsupported also when packets are spread, by somebody's choice, over queues that go.
+
+        And where they would go on being spread over queues that are gone.
+        """
         super().probe(setting)
+        if NicRss(self.host).is_of_virtio(setting.target):
+            refuse_out_of_step(self.host, interface_of(setting.target))
         spread_anew = any(
             other.kind == NicRss.kind.name
             and other.target == setting.target
@@ -45,8 +51,8 @@ class NicChannels(Channels):
         """
         try:
             super().put(target, wanted)
-        except Failed:
-            if not NicRss(self.host).let_go(target):
+        except Failed as why:
+            if not NicRss(self.host).let_go(target, str(why)):
                 raise
             super().put(target, wanted)
 

@@ -59,6 +59,9 @@ class NicFeatures(NicParts):
                 raise Unsupported(f"{interface} has no feature {name}")
             if known[name].fixed and known[name].value != value:
                 raise Unsupported(f"{interface} has {name} {known[name].value}, which is fixed")
+            # virtio_net tells the device its table with it.
+            if name == "receive-hashing" and known[name].value != value:
+                NicRss(self.host).refuse_few_queues(setting.target)
 
     def runtime(self, target: Target) -> Value:
         """All of them."""

@@ -4,10 +4,14 @@
 import contextlib
 from typing import Dict, List, Optional, Tuple, Union
 
-from edgetune.hosts.agent.kinds.channels import queues_planned
+from edgetune.hosts.agent.journal import Journals
+from edgetune.hosts.agent.kinds.base import held
+from edgetune.hosts.agent.kinds.channels import Channels, queues_planned
 from edgetune.hosts.agent.kinds.nic import NicParts, driver_of, show
 from edgetune.hosts.agent.kinds.rss_table import can_be_written, spread, weights_of
 from edgetune.hosts.agent.kinds.rss_text import Indirection, hashed_fields, indirection_of, read_rss
+from edgetune.hosts.agent.kinds.virtio_rss import DRIVER as VIRTIO
+from edgetune.hosts.agent.kinds.virtio_rss import refuse_out_of_step
 from edgetune.hosts.agent.protocol import Failed, Unsupported
 from edgetune.vocabulary.kinds.nic_rss import FLOWS, KIND
 from edgetune.vocabulary.setting import Setting
@@ -23,7 +27,8 @@ class NicRss(NicParts):
     ``equal`` and ``weight`` make the indirection table, ``hfunc`` and ``key`` the hash, and
     ``tcp4`` and others name the fields that are hashed, as ``ethtool -X`` and ``-N`` have them.
     Whether a table that is even over all queues was chosen cannot be read: it is taken for the
-    driver's own, and comes back as that.
+    driver's own, and comes back as that. The driver's own is written only over a table that a
+    tuning made: a driver that has never been told a table may spread packets otherwise.
     """
 
     kind = KIND
@@ -62,6 +67,7 @@ class NicRss(NicParts):
             raise Unsupported(f"ethtool tells no RSS {', '.join(sorted(missing))} of {interface}")
         if makes_table(wanted):
             self._probe_table(setting, indirection_of(found))
+        self.refuse_few_queues(setting.target)
         driver = driver_of(self.host, interface)
         if wanted.get("hfunc", "toeplitz") != "toeplitz" and driver in self.only_toeplitz:
             raise Unsupported(f"{driver} knows no hash function but toeplitz")
@@ -75,6 +81,23 @@ class NicRss(NicParts):
         if makes_table(setting.value):
             self._probe_table(setting, indirection_of(parts(self.runtime(setting.target))))
         super().probe_stored(setting, tuning)
+
+    def refuse_few_queues(self, target: Target) -> None:
+        """Unsupported when queues were taken away from under a table that does not follow them."""
+        if self.is_of_virtio(target):
+            channels = Channels(self.host).read(interface_of(target))
+            if channels.current != channels.max:
+                refuse_out_of_step(self.host, interface_of(target))
+
+    def is_of_virtio(self, target: Target) -> bool:
+        """Whether it is a card of virtio_net that has a table."""
+        if driver_of(self.host, interface_of(target)) != VIRTIO:
+            return False
+        try:
+            self.read_table(interface_of(target))
+        except Unsupported:
+            return False
+        return True
 
     def _probe_table(self, setting: Setting, found: Indirection) -> None:
         interface, wanted = interface_of(setting.target), parts(setting.value)
@@ -133,8 +156,14 @@ class NicRss(NicParts):
         reach = self._reach(interface_of(target), found.entries, found.rings)
         return 0 if table == spread(f"equal {reach}", len(table), reach) else max(table) + 1
 
-    def let_go(self, target: Target) -> bool:
-        """Give the table its default, which keeps no queue from going; whether that was done."""
+    def let_go(self, target: Target, complaint: str) -> bool:
+        """Give a table that was set its default, which keeps no queue from going.
+
+        Whether that was done: the driver's own keeps none either. Of one that reads like it,
+        only the ``complaint`` about the channels can tell that it was set.
+        """
+        if not (self.queues_chosen(target) or "indirection table" in complaint):
+            return False
         try:
             if not can_be_written(self.read_table(interface_of(target)).words):
                 return False
@@ -142,6 +171,17 @@ class NicRss(NicParts):
         except (Unsupported, Failed):
             return False
         return True
+
+    def restore(self, target: Target, snapshot: object) -> None:
+        """The same; the driver's own table comes back where a tuning has made another one."""
+        was = held(snapshot)
+        if not any(map(makes_table, Journals(self.host).changed(KIND.name, target))):
+            was = dict(was, parts=_chosen(parts(was["parts"])))
+        super().restore(target, was)
+
+    def restore_own(self, target: Target, was: object) -> None:
+        """The same; the driver makes its own table anew for the queues that there are."""
+        super().restore_own(target, _chosen(parts(was)))
 
     def put(self, target: Target, wanted: Parts) -> None:
         """Change what differs."""
@@ -167,6 +207,11 @@ class NicRss(NicParts):
 def makes_table(value: Value) -> bool:
     """Whether a value says how packets are spread over the queues."""
     return any(name in parts(value) for name in MAKE_TABLE)
+
+
+def _chosen(was: Parts) -> Parts:
+    """What was read of RSS, without a table that is the driver's own."""
+    return {name: part for name, part in was.items() if (name, part) != ("table", "default")}
 
 
 def _seen(found: Indirection, name: str, value: Union[int, str]) -> Union[int, str]:
