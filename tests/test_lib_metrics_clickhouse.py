@@ -21,6 +21,7 @@ from edgetune.documents.sample import Sample
 from edgetune.errors import InputError, SourceError
 from edgetune.inventory import Host, Pop
 from edgetune.metrics.catalogue import METRICS
+from edgetune.metrics.clickhouse import hosts as named_hosts
 from edgetune.metrics.clickhouse import server as http
 from edgetune.metrics.clickhouse import table as sql
 from edgetune.metrics.series import read_window
@@ -240,7 +241,7 @@ def test_nothing_of_an_inventory_stands_in_the_sql(site: Site) -> None:
 @given(st.lists(st.text(), min_size=1))
 def test_no_text_ends_the_array_that_it_stands_in(texts: list[str]) -> None:
     """The grammar of a literal: quotes, and a backslash before a quote or a backslash."""
-    found, left = [], sql._array(texts)[1:-1]
+    found, left = [], named_hosts.array_of(texts)[1:-1]
     while left:
         assert left[0] == "'"
         at, text = 1, ""
@@ -525,7 +526,7 @@ def _own(site: Site) -> Sequence[Any]:
 
 
 def test_many_hosts_stand_in_several_fields(site: Site) -> None:
-    with mock.patch.object(sql, "_HOSTS_OF_A_FIELD", 2):
+    with mock.patch.object(named_hosts, "_HOSTS_OF_A_FIELD", 2):
         site.rows += [row(name, NOON) for name in ("e000", "e002", "e004")]
         assert site.window(hosts=5).hosts == ["e000", "e002", "e004"]
     assert "IN {hosts2:Array(String)}" in _own(site)[0].sql

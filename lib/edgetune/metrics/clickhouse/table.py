@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from edgetune.errors import InputError
 from edgetune.inventory import Host, Pop
+from edgetune.metrics.clickhouse.hosts import by_value, is_one_of, parameters_of
 from edgetune.metrics.clickhouse.server import MOST_ROWS, Server
 
 DEADLINE = 30.0
@@ -19,8 +19,6 @@ DEADLINE = 30.0
 HOST_SECONDS = 2 * MOST_ROWS
 """Of one query, hosts times seconds: a host may have a row each two seconds."""
 
-# ClickHouse takes 128 KiB for the value of a field.
-_HOSTS_OF_A_FIELD = 500
 _OWN = ("host", "time", "boot", "uptime")
 _COLUMNS = (
     "SELECT name FROM system.columns WHERE database = {database:String} AND table = {table:String}"
@@ -96,7 +94,7 @@ class SiteTable:
 
     def newest(self, hosts: Sequence[Host], start: float, end: float) -> float | None:
         """The time of the last row of hosts with ``start`` <= time <= ``end``; None without one."""
-        fields = _fields_of([*self._by_value(hosts)])
+        fields = parameters_of([*self._by_value(hosts)])
         span = {"first": str(math.ceil(start * 1e6)), "until": str(math.floor(end * 1e6) + 1)}
         parameters = {**self._names("host", "time"), **fields, **span}
         sql = f"SELECT max({_TIME}) AS edgetune_time {_of([*fields])}"
@@ -108,7 +106,7 @@ class SiteTable:
     def _rows(
         self, hosts: Mapping[str, str], readings: Mapping[str, str], first: int, until: int
     ) -> Rows:
-        fields = _fields_of([*hosts])
+        fields = parameters_of([*hosts])
         named = {f"reading{number}": own for number, own in enumerate(readings.values())}
         span = {"first": str(first), "until": str(until)}
         parameters = {**self._names(), **named, **fields, **span}
@@ -167,35 +165,13 @@ class SiteTable:
 
     def _by_value(self, hosts: Sequence[Host]) -> dict[str, str]:
         """The name of each host by what the table has for it."""
-        template, found = self._fields.host_value, dict[str, str]()
-        for host in hosts:
-            value = template.replace("{name}", host.name).replace("{address}", host.address)
-            if found.setdefault(value, host.name) != host.name:
-                text = f"{value!r} stands for {found[value]} and for {host.name}"
-                raise InputError("inventory", f"host_value of {self.server.where}", text)
-        return found
+        return by_value(hosts, self._fields.host_value, self.server.where)
 
 
 def _of(fields: Sequence[str]) -> str:
     """The rows of the hosts in these parameters, and of a time."""
-    hosts = " OR ".join(f"{{host:Identifier}} IN {{{own}:Array(String)}}" for own in fields)
     return (
-        f"FROM {{database:Identifier}}.{{table:Identifier}} WHERE ({hosts})"
+        f"FROM {{database:Identifier}}.{{table:Identifier}} WHERE {is_one_of(fields)}"
         " AND {time:Identifier} >= fromUnixTimestamp64Micro({first:Int64})"
         " AND {time:Identifier} < fromUnixTimestamp64Micro({until:Int64})"
     )
-
-
-def _fields_of(hosts: Sequence[str]) -> dict[str, str]:
-    """Parameters with all hosts."""
-    parts = [
-        hosts[first : first + _HOSTS_OF_A_FIELD]
-        for first in range(0, len(hosts), _HOSTS_OF_A_FIELD)
-    ]
-    return {f"hosts{number}": _array(part) for number, part in enumerate(parts)}
-
-
-def _array(texts: Sequence[str]) -> str:
-    """As ClickHouse writes an Array(String)."""
-    quoted = (text.replace("\\", "\\\\").replace("'", "\\'") for text in texts)
-    return "[" + ",".join(f"'{text}'" for text in quoted) + "]"
