@@ -17,7 +17,9 @@ from urllib.parse import parse_qs
 
 Labels = Mapping[str, str]
 _SELECTOR = re.compile(r"\{(.*)\}\[(\d+)s\]", re.DOTALL)
-_STEPS = re.compile(r"(?:sum without \((.*?)\) |timestamp|max\(timestamp)\(\{(.*?)\}\)+", re.DOTALL)
+_STEPS = re.compile(
+    r"(?:sum without \((.*?)\) |timestamp|max\(timestamp)?\(?\{(.*?)\}\)*", re.DOTALL
+)
 _MATCHER = re.compile(r'(\w+)(=~|!~|!=|=)("(?:[^"\\]|\\.)*")')
 
 
@@ -100,7 +102,9 @@ class Database:
         self.series.append(({"__name__": name, **labels}, [*pairs]))
 
     def answer(self, asked: Mapping[str, str]) -> Reply:
-        if steps := _STEPS.fullmatch(asked["query"]):
+        if "step" in asked:
+            steps = _STEPS.fullmatch(asked["query"])
+            assert steps, asked["query"]
             return self._steps((steps[1] or "").split(","), steps[2], asked)
         selected = _SELECTOR.fullmatch(asked["query"])
         assert selected, asked["query"]
@@ -125,13 +129,14 @@ class Database:
         ]
 
     def _steps(self, without: Sequence[str], text: str, asked: Mapping[str, str]) -> Reply:
-        """With a sum, or the time of a scrape, for as long as five minutes after it."""
+        """Series, a sum of these or the time of a scrape, for as long as five minutes after it."""
         dates, is_max = "timestamp(" in asked["query"], asked["query"].startswith("max(")
+        dropped = (*without, *([] if asked["query"].startswith("{") else ["__name__"]))
         start, end, step = (float(asked[name]) for name in ("start", "end", "step"))
         times = [start + step * number for number in range(int((end - start) / step + 1e-6) + 1)]
         sums: dict[frozenset[tuple[str, str]], dict[float, float]] = {}
         for labels, pairs in self._selected(text):
-            rest = {label: v for label, v in labels.items() if label not in (*without, "__name__")}
+            rest = {label: v for label, v in labels.items() if label not in dropped}
             own = sums.setdefault(frozenset(() if is_max else rest.items()), {})
             for time in times:
                 hidden = max(0.0, time - (self.hides_after or time))

@@ -26,7 +26,7 @@ never happened there are none."""
 class Away:
     """Samples in a store that does not answer."""
 
-    def window(self, *given: Any) -> None:
+    def thinned(self, *given: Any) -> None:
         raise StoreError("Redis: is away")
 
 

@@ -209,8 +209,74 @@ def test_hosts_of_two_groups_that_a_template_does_not_tell_apart_are_named(
         window(alike)
 
 
+def thin(asked: Pop, start: float, end: float, step: float) -> SampleTable:
+    return source().thinned(asked, start, end, step, step / 4)
+
+
+@pytest.mark.parametrize("phase", [0.0, 3.3])
+@pytest.mark.parametrize("at_once", [60, 600_000])
+def test_a_picture_has_the_last_scrape_before_each_border(
+    server: Api, phase: float, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prometheus_window, "AT_ONCE", at_once)
+    database, times = Database(), [at + phase for at in grid(3600.0)]
+    for host in hosts():
+        own = {"instance": f"{host.address}:9100"}
+        database.add(BOOTED, [(at, NOW - 9000) for at in times], **own)
+        database.add(PACKETS, [(at, 10 * (at - NOW + 9000)) for at in times], **own, device="eth0")
+        for cpu in range(4):
+            pairs = [(at, (cpu + 1) * (at - NOW + 9000)) for at in times]
+            database.add("node_softnet_dropped_total", pairs, **own, cpu=str(cpu))
+    server.answer = database.answer
+    rows = [*thin(pop(server.url), NOW - 3000, NOW - 10, 200.0).rows()]
+    borders = [NOW - 3000 + 200 * number for number in range(15)]
+    last = [max(at for at in times if at <= border) for border in borders]
+    assert [row.time for row in rows] == sorted(row.time for row in rows)
+    for host in hosts():
+        own_rows = [row for row in rows if row.host == host.name]
+        assert [row.time for row in own_rows] == pytest.approx(last)
+        assert len({row.boot_id for row in own_rows}) == 1
+        for row in own_rows:
+            assert row.uptime == pytest.approx(row.time - NOW + 9000)
+            told = {"rx_packets": 10 * row.uptime, "backlog_dropped": 10 * row.uptime}
+            assert row.counters == pytest.approx(told)
+    parts = 1 if at_once > 60 else 15
+    assert len(server.asked) == 5 * parts
+
+
+def test_a_picture_shows_a_hole_a_boot_and_no_scrape_twice(server: Api) -> None:
+    labels = {"instance": "10.0.0.0:9100"}
+    database = Database()
+    times = [at for at in grid(3600.0) if not NOW - 2010 < at < NOW - 1190]
+    database.add(BOOTED, [(at, 100.0 if at < NOW - 1000 else 400.0) for at in times], **labels)
+    server.answer = database.answer
+    rows = [*thin(pop(server.url, many=1), NOW - 2400, NOW, 100.0).rows()]
+    told = [row.time - NOW for row in rows]
+    # The scrape before the hole is known for five minutes, and told by one border.
+    hole = [-2400, -2310, -2205, -2100, -2010]
+    assert told == sorted({*told})
+    assert [at for at in told if at < -1500] == hole
+    assert not any(-2010 < at < -1190 for at in told)
+    assert [row.boot_id for row in rows if row.time - NOW < -1000] == ["@100"] * (len(hole) + 2)
+    assert {row.boot_id for row in rows if row.time - NOW >= -1000} == {"@400"}
+
+
+def test_a_picture_is_asked_for_in_fewer_moments_where_they_are_too_much(
+    server: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.answer = filled(seconds=3600.0).answer
+    whole = [*thin(pop(server.url), NOW - 3000, NOW, 100.0).rows()]
+    monkeypatch.setattr(client, "MOST_BYTES", 2_000)
+    assert [*thin(pop(server.url), NOW - 3000, NOW, 100.0).rows()] == whole
+    monkeypatch.setattr(client, "MOST_BYTES", 300)
+    with pytest.raises(SourceError, match=r"answers more than .* one moment of 3 hosts; see its"):
+        thin(pop(server.url), NOW - 3000, NOW, 100.0)
+
+
 def test_it_is_asked_by_post_for_one_pop_with_one_name_for_all_series(server: Api) -> None:
-    server.answer = filled().answer
+    database = filled()
+    database.add("node_softnet_dropped_total", [(NOW, 1.0)], instance="10.0.0.0:9100", cpu="0")
+    server.answer = database.answer
     window(pop(server.url), 60.0)
     assert len(server.asked) == 5
     boots, nic, *added = (asked["query"] for asked in server.asked)

@@ -19,21 +19,22 @@ scrapes for which Prometheus still knows a value."""
 _Rows = tuple[list[float], list[int]]
 
 
-def attached(samples: SampleTable, more: SampleTable) -> SampleTable:
+def attached(samples: SampleTable, more: SampleTable, near: float = NEAR) -> SampleTable:
     """The samples, oldest first, with the gauges of ``more`` that they lack.
 
     Each sample of ``more`` gives its gauges to the nearest one of the same host, or to the one
     beside that, where another gave it its own: sweeps that follow each other soon are told, too.
     That one is told as of the time of the sweep: all hosts have one time then, and as many samples
     in a slot. Samples beside one that was given some are left out: so each has all gauges, and none
-    is told twice. Where a source stops to tell, samples without its gauges remain.
+    is told twice. Where a source stops to tell, samples without its gauges remain. Samples that
+    are farther apart than ``near`` seconds have nothing to do with each other.
     """
     rows = _by_host(samples)
-    given = _given(rows, more)
+    given = _given(rows, more, near)
     known = _times_of(rows, given)
     hosts = samples.hosts
     kept = [
-        row in given or not _is_near(time, known.get(hosts[host], []))
+        row in given or not _is_near(time, known.get(hosts[host], []), near)
         for row, (host, time) in enumerate(zip(samples.host, samples.time))
     ]
     columns = {}
@@ -63,7 +64,7 @@ def _by_host(samples: SampleTable) -> Mapping[str, _Rows]:
     return found
 
 
-def _given(rows: Mapping[str, _Rows], more: SampleTable) -> dict[int, int]:
+def _given(rows: Mapping[str, _Rows], more: SampleTable, near: float) -> dict[int, int]:
     """By row that is given gauges, the row of ``more`` that gives them."""
     hosts, found = more.hosts, dict[int, int]()
     for number, (host, time) in enumerate(zip(more.host, more.time)):
@@ -72,7 +73,7 @@ def _given(rows: Mapping[str, _Rows], more: SampleTable) -> dict[int, int]:
             nearest = _nearest(times, time)
             beside = [nearest, *(at for at in (nearest + 1, nearest - 1) if 0 <= at < len(own))]
             free = [at for at in beside if own[at] not in found] or [nearest]
-            if abs(times[free[0]] - time) <= NEAR:
+            if abs(times[free[0]] - time) <= near:
                 found[own[free[0]]] = number
     return found
 
@@ -84,8 +85,8 @@ def _times_of(rows: Mapping[str, _Rows], given: Mapping[int, int]) -> dict[str, 
     }
 
 
-def _is_near(time: float, times: Sequence[float]) -> bool:
-    return bool(times) and abs(times[_nearest(times, time)] - time) <= NEAR
+def _is_near(time: float, times: Sequence[float], near: float) -> bool:
+    return bool(times) and abs(times[_nearest(times, time)] - time) <= near
 
 
 def _nearest(times: Sequence[float], time: float) -> int:

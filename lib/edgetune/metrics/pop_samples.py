@@ -7,20 +7,24 @@ Each source of a PoP has a series of its own. That of its second source is in th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Callable
 
 from edgetune.documents.sample import Sample
 from edgetune.errors import SourceError
 from edgetune.inventory import Inventory, Pop
-from edgetune.metrics.attached import attached
+from edgetune.metrics.attached import NEAR, attached
 from edgetune.metrics.samples import Limit, Samples
 from edgetune.metrics.source import MetricSource, RememberingSource
 from edgetune.metrics.table import SampleTable
+from edgetune.metrics.thinned import thinned
 
 _AT_ONCE = 8
+
+_Read = Callable[[float, float], SampleTable]
 
 
 class PopSamples:
@@ -55,10 +59,27 @@ class PopSamples:
 
         Gauges of further sources are attached to the samples of the first one.
         """
-        first, *others = self._windows(pop, start, end)
-        for more in others:
-            first = attached(first, more)
-        return first
+        return self._joined(
+            pop,
+            lambda source, view: source.window(view, start, end),
+            lambda read: read(start, end),
+            NEAR,
+        )
+
+    def thinned(
+        self, pop: str, start: float, end: float, step: float, before: float
+    ) -> SampleTable:
+        """Those of ``window`` that a picture needs with a slot of each ``step`` seconds: some in
+        the ``before`` seconds until each border of a slot, at least. ``step`` is longer.
+
+        A gauge of a further source is attached to a sample of the same border.
+        """
+        return self._joined(
+            pop,
+            lambda source, view: source.thinned(view, start, end, step, before),
+            lambda read: thinned(read, start, end, step, before),
+            min(NEAR, step / 3),
+        )
 
     def newest(self, pops: Sequence[str]) -> dict[str, float]:
         """When each PoP was sampled last, in epoch seconds; none of a PoP without a sample."""
@@ -91,13 +112,26 @@ class PopSamples:
         """How many series of samples of a PoP are in the store."""
         return sum(not (view and self._remembering(view)) for view in self._views(pop))
 
-    def _windows(self, pop: str, start: float, end: float) -> Iterator[SampleTable]:
+    def _joined(
+        self,
+        pop: str,
+        asked: Callable[[RememberingSource, Pop], SampleTable],
+        stored: Callable[[_Read], SampleTable],
+        near: float,
+    ) -> SampleTable:
+        """What is asked of each source that remembers, or is made of what the store has of another
+        one: the first one's, with the gauges of the others."""
+        every = []
         for number, view in enumerate(self._views(pop)):
             source = view and self._remembering(view)
             if view and source:
-                yield source.window(view, start, end)
+                every.append(asked(source, view))
             else:
-                yield self._stored.window(_series(pop, number), start, end)
+                every.append(stored(partial(self._stored.window, _series(pop, number))))
+        first, *others = every
+        for more in others:
+            first = attached(first, more, near)
+        return first
 
     def _views(self, pop: str) -> Sequence[Pop | None]:
         inventory = self._inventory()

@@ -60,15 +60,50 @@ class HostGroup:
         # Between two scrapes there is a step, at which all is as the first one told it.
         step = max(_SHORTEST, _LESS * min(gaps)) if gaps else end - start
         self.longest = MOST_STEPS * step
-        asked = [
-            (own, name, client.steps(text, start, end, step)) for own, name, text in self._added
+        sums = self._sums(client, start, end, step)
+        return self._by_host([*found, *self._dated(client, sums, start, end, step)], end)
+
+    def read_last(self, client: Client, start: float, end: float, step: float) -> Mapping[str, Own]:
+        """The series of each host as the last scrapes before ``end``, and before each ``step``
+        seconds earlier until ``start``, told them. Prometheus knows a scrape for five minutes.
+
+        SourceError as for ``read``.
+        """
+        told = [
+            (own, each.name, each)
+            for own, text in self._raw
+            for each in client.steps(text, start, end, step)
         ]
-        # The times are asked for last: no sum is given to a later scrape that has a row.
-        times = client.steps(self._times, start, end, step) if asked else []
+        told += self._sums(client, start, end, step)
+        return self._by_host(self._dated(client, told, start, end, step), end)
+
+    def _sums(
+        self, client: Client, start: float, end: float, step: float
+    ) -> list[tuple[str, str, Series]]:
+        """How each was asked for, the name of its metric, and the sum by the times of steps."""
+        return [
+            (own, name, each)
+            for own, name, text in self._added
+            for each in client.steps(text, start, end, step)
+        ]
+
+    def _dated(
+        self,
+        client: Client,
+        told: Sequence[tuple[str, str, Series]],
+        start: float,
+        end: float,
+        step: float,
+    ) -> list[_Asked]:
+        """What is known by the times of steps, by the times of scrapes.
+
+        These are asked for last: nothing is given to a later scrape that has a row.
+        """
+        times = client.steps(self._times, start, end, step) if told else []
         scraped = {self._key(each): dict(zip(each.times, each.values)) for each in times}
-        for own, name, sums in asked:
-            found += [(own, dated(name, each, scraped.get(self._key(each), {}))) for each in sums]
-        return self._by_host(found, end)
+        return [
+            (own, dated(name, each, scraped.get(self._key(each), {}))) for own, name, each in told
+        ]
 
     def _key(self, series: Series) -> tuple[str, ...]:
         return self._matcher.values_in(series.labels)

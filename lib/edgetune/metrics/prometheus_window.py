@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Union
 from edgetune.documents.sample import Readings
 from edgetune.errors import SourceError
 from edgetune.inventory import Host
-from edgetune.metrics.prometheus_group import HostGroup, asked_as, last_scrapes
+from edgetune.metrics.prometheus_group import MOST_STEPS, HostGroup, asked_as, last_scrapes
 from edgetune.metrics.scraped import (
     BOOT_TIME,
     Boot,
@@ -37,6 +37,9 @@ MOST_HOSTS = 1_000
 AT_ONCE = 600_000
 """Raw samples that a part should have: their text is some 18 MB. Each part also reads LATE seconds
 before it, which shorter parts of a large group would do nearly as often as they read anything."""
+
+_SERIES = 20
+"""Of a host, about, whose values at some moments are asked for."""
 
 Newest = Union[tuple[str, float, Readings, Readings], str]
 """Boot, uptime, counters and gauges of a host's newest scrape; or why there is none."""
@@ -80,6 +83,15 @@ class PrometheusWindow:
             for group in self._groups:
                 self._add(table, client, group, start, end)
         return table if len(self._groups) == 1 else table.at(table.time, {})
+
+    def thinned(self, start: float, end: float, step: float) -> SampleTable:
+        """The last scrape of each host before ``start``, and before each ``step`` seconds after it
+        until ``end``; SourceError as for ``table``."""
+        table = SampleTable()
+        with Client(self._access, self.where) as client:
+            for group in self._groups:
+                self._add_last(table, client, group, start, end, step)
+        return table.at(table.time, {})
 
     def last_scrape(self, now: float) -> float | None:
         """When any host was scraped last; Prometheus knows that for five minutes."""
@@ -133,6 +145,36 @@ class PrometheusWindow:
             )
             start = until
             # The next part takes their room.
+            del found, scrapes
+
+    def _add_last(
+        self,
+        table: SampleTable,
+        client: Client,
+        group: HostGroup,
+        start: float,
+        end: float,
+        step: float,
+    ) -> None:
+        """The last scrapes of a group, in parts of some steps each."""
+        number, boots = 0, dict[str, Boot]()
+        last = math.floor((end - start) / step)
+        many = min(MOST_STEPS, max(1, AT_ONCE // (_SERIES * len(group.names))))
+        while number <= last:
+            until = min(number + many - 1, last)
+            begin, finish = start + step * number, start + step * until
+            try:
+                found = group.read_last(client, begin, finish, step)
+            except TooLarge as error:
+                many = (until - number + 1) // 4
+                if not many:
+                    told = f"{error} for one moment of {len(group.names)} hosts"
+                    raise SourceError(f"{told}; see its matcher in the inventory") from None
+                continue
+            # A scrape before the step before was told by that one, too.
+            scrapes = self._scrapes(group, found, begin - step, boots)
+            add_scrapes(table, scrapes, math.inf, self._gauges)
+            number = until + 1
             del found, scrapes
 
     def _scrapes(

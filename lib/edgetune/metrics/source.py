@@ -123,6 +123,22 @@ class RememberingSource(MetricSource, Protocol):
         not whole, or two answers contradict each other.
         """
 
+    def thinned(
+        self, pop: Pop, start: float, end: float, step: float, before: float
+    ) -> SampleTable:
+        """What a picture needs of ``window``: rows of each host in the ``before`` seconds until
+        ``start``, and until each ``step`` seconds after it, up to ``end``.
+
+        The last row of each host before such a moment is enough, and more are no harm. Rows may
+        also be told that are up to RECENT older than it. This asks for one window after the other;
+        a source may do better.
+        """
+        from edgetune.metrics.thinned import thinned
+
+        return thinned(
+            lambda begin, until: self.window(pop, begin, until), start, end, step, before
+        )
+
     @abstractmethod
     def newest(self, pop: Pop) -> float | None:
         """When any host of a PoP was measured last, in epoch seconds; None if not within RECENT.

@@ -95,6 +95,11 @@ class Prometheus(RememberingSource):
     def window(self, pop: Pop, start: float, end: float) -> SampleTable:
         return self._asked(pop, pop.hosts).table(start, min(end, time.time()))
 
+    def thinned(
+        self, pop: Pop, start: float, end: float, step: float, before: float
+    ) -> SampleTable:
+        return self._asked(pop, pop.hosts).thinned(start, min(end, time.time()), step)
+
     def newest(self, pop: Pop) -> float | None:
         return self._asked(pop, pop.hosts).last_scrape(time.time())
 

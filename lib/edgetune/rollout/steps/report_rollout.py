@@ -155,7 +155,8 @@ def _window(
     hosts = plan.groups.hosts
     exposures = baseline.exposures if baseline else {}
     try:
-        samples = _samples(opened, start, until, slot)
+        read = opened.context.samples.thinned
+        samples = read(opened.head.pop, start, until, slot, 2 * interval)
         window = read_window(samples, hosts, start, until, slot, metrics_of(plan), exposures)
     except EdgetuneError as error:
         missing.append(f"The samples are not known: {error}.")
@@ -174,19 +175,3 @@ def _first_of(samples: SampleTable, hosts: Collection[str]) -> float | None:
     known = [name in hosts for name in samples.hosts]
     times = (time for host, time in zip(samples.host, samples.time) if known[host])
     return min(times, default=None)
-
-
-def _samples(opened: Record, start: float, end: float, slot: float) -> SampleTable:
-    """Those around the border of each slot: counters tell by them what grew between.
-
-    All samples of a large PoP over days would be millions.
-    """
-    read, pop = opened.context.samples.window, opened.head.pop
-    interval = opened.plan.options.interval
-    if slot <= _SAMPLES * interval:
-        return read(pop, start - 2 * interval, end)
-    borders = [start + slot * each for each in range(math.ceil((end - start) / slot) + 1)]
-    found = SampleTable()
-    for border in borders:
-        found.add_table(read(pop, border - 2 * interval, border))
-    return found
