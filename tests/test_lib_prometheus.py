@@ -7,8 +7,9 @@ import json
 import re
 import socket
 import ssl
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from email.utils import formatdate
 from pathlib import Path
@@ -20,12 +21,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgetune import connections
 from edgetune.errors import InputError, SourceError
 from edgetune.fields import Fields
 from edgetune.inventory import Host, LoadBalancer, Metrics, Pop
-from edgetune.metrics import prometheus_window
+from edgetune.metrics import pop_samples, prometheus_window
 from edgetune.metrics.boots import is_same_boot
 from edgetune.metrics.catalogue import METRICS
+from edgetune.metrics.pop_samples import PopSamples
+from edgetune.metrics.samples import SqliteSamples
 from edgetune.metrics.sources.prometheus import Prometheus
 from edgetune.metrics.table import SampleTable
 from edgetune.prometheus import client
@@ -573,6 +577,55 @@ def test_one_that_is_slow_is_left_at_its_deadline(
     with pytest.raises(SourceError, match="does not answer"):
         window(pop(server.url))
     assert time.monotonic() - began < 0.9
+
+
+def known(folder: Path, pops: Mapping[str, Pop]) -> tuple[dict[str, float], dict[str, str]]:
+    """When PoPs were measured last, as the status asks."""
+    inventory = SimpleNamespace(pop_names=lambda: [*pops], pop=pops.__getitem__)
+    stored = SqliteSamples(connections.Database(f"sqlite:///{folder}/state.sqlite"), 100.0)
+    samples = PopSamples(stored, lambda: inventory, lambda name: source())  # type: ignore[arg-type, return-value]
+    return samples.newest_known([*pops])
+
+
+def test_a_server_that_hangs_keeps_no_pop_of_another_one_waiting(
+    server: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (pop_samples, prometheus_window):
+        monkeypatch.setattr(module, "SOON", 2.0)
+    server.answer = filled().answer
+    answered: list[float] = []
+    ask = Prometheus.newest
+
+    def timed(self: Prometheus, asked: Pop) -> float | None:
+        found = ask(self, asked)
+        answered.append(time.monotonic() - began)
+        return found
+
+    monkeypatch.setattr(Prometheus, "newest", timed)
+    ended = threading.Event()
+    with api() as hanging:
+        hanging.answer = lambda asked: Reply(b"", pause=lambda: ended.wait(20.0), length=10)
+        pops = {f"far{number}": pop(hanging.url) for number in range(30)}
+        pops |= {f"near{number}": pop(server.url) for number in range(10)}
+        began = time.monotonic()
+        found, lost = known(tmp_path, pops)
+        took = time.monotonic() - began
+        ended.set()
+    assert {*found} == {name for name in pops if name.startswith("near")}
+    assert {*lost} == {*pops} - {*found}
+    # 30 PoPs one after the other, eight at once, would take four times as long as one.
+    assert took < 5.5 and len(answered) == 10 and max(answered) < 2.0
+    asked = [error for error in lost.values() if "does not answer" in error]
+    assert len(asked) == len(hanging.asked) == 8
+    rest = {error for error in lost.values() if error not in asked}
+    assert all(error.endswith("was busy with other PoPs, and was not asked") for error in rest)
+
+
+def test_a_secret_that_cannot_be_read_hides_no_other_pop(server: Api, tmp_path: Path) -> None:
+    server.answer = filled().answer
+    locked = pop(server.url, bearer_token_file=str(tmp_path / "none"))
+    found, lost = known(tmp_path, {"lab1": locked, "lab2": pop(server.url)})
+    assert {*found} == {"lab2"} and "cannot be read" in lost["lab1"]
 
 
 def test_an_answer_that_drips_is_left_at_its_deadline(

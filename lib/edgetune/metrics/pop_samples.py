@@ -7,6 +7,8 @@ Each source of a PoP has a series of its own. That of its second source is in th
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -14,17 +16,19 @@ from functools import partial
 from typing import Callable
 
 from edgetune.documents.sample import Sample
-from edgetune.errors import SourceError
+from edgetune.errors import EdgetuneError
 from edgetune.inventory import Inventory, Pop
 from edgetune.metrics.attached import NEAR, attached
 from edgetune.metrics.samples import Limit, Samples
-from edgetune.metrics.source import MetricSource, RememberingSource
+from edgetune.metrics.source import SOON, MetricSource, RememberingSource
 from edgetune.metrics.table import SampleTable
 from edgetune.metrics.thinned import thinned
 
-_AT_ONCE = 8
+_AT_ONCE, _MOST_THREADS = 8, 128
+"""Questions that one server has at once, and all of them. A server that hangs takes its own."""
 
 _Read = Callable[[float, float], SampleTable]
+_Queue = deque[tuple[str, Pop, RememberingSource]]
 
 
 class PopSamples:
@@ -90,18 +94,25 @@ class PopSamples:
         return {**found, **{pop: time for pop, time in told.items() if time is not None}}
 
     def newest_known(self, pops: Sequence[str]) -> tuple[dict[str, float], dict[str, str]]:
-        """The same, and by PoP why its source does not tell: that hides no other PoP."""
-        remembered = [pop for pop in pops if (own := self._views(pop)[0]) if self._remembering(own)]
+        """The same, and by PoP why its source does not tell.
+
+        That hides no other PoP, and keeps none of another server waiting. After SOON seconds no
+        more is asked: all is told within about twice as long.
+        """
+        servers: dict[str, _Queue] = {}
+        for pop in pops:
+            view = self._views(pop)[0]
+            source = view and self._remembering(view)
+            if view and source:
+                url = str(view.metrics.fields.get("url", pop))
+                servers.setdefault(url, deque()).append((pop, view, source))
+        remembered = {pop for queue in servers.values() for pop, *_ in queue}
         found, lost = self.newest([pop for pop in pops if pop not in remembered]), dict[str, str]()
-
-        def ask(pop: str) -> None:
-            try:
-                found.update(self.newest([pop]))
-            except SourceError as error:
-                lost[pop] = str(error)
-
-        with ThreadPoolExecutor(_AT_ONCE) as threads:
-            [*threads.map(ask, remembered)]
+        ends = time.monotonic() + SOON
+        # The first thread of each server comes before the second one of any.
+        turns = [own for number in range(_AT_ONCE) for own in servers.values() if number < len(own)]
+        with ThreadPoolExecutor(_MOST_THREADS) as threads:
+            [*threads.map(lambda queue: _ask(queue, ends, found, lost), turns)]
         return found, lost
 
     def limit(self) -> Limit | None:
@@ -140,6 +151,25 @@ class PopSamples:
     def _remembering(self, view: Pop) -> RememberingSource | None:
         source = self._opened(view.metrics.source)
         return source if isinstance(source, RememberingSource) else None
+
+
+def _ask(queue: _Queue, ends: float, found: dict[str, float], lost: dict[str, str]) -> None:
+    """Ask when PoPs were measured last until none is in the queue of their server; of those that
+    are there at ``ends`` nothing is known."""
+    while True:
+        try:
+            pop, view, source = queue.popleft()
+        except IndexError:  # another thread took the last one
+            return
+        if time.monotonic() > ends:
+            lost[pop] = f"{pop}: its metric source was busy with other PoPs, and was not asked"
+            continue
+        try:
+            newest = source.newest(view)
+        except EdgetuneError as error:
+            lost[pop] = str(error)
+        else:
+            found.update({} if newest is None else {pop: newest})
 
 
 def _series(pop: str, number: int) -> str:

@@ -21,6 +21,7 @@ from edgetune.metrics.scraped import (
     add_scrapes,
     scrapes_of,
 )
+from edgetune.metrics.source import SOON
 from edgetune.metrics.table import SampleTable
 from edgetune.prometheus.access import Access
 from edgetune.prometheus.client import Client, TooLarge
@@ -95,7 +96,7 @@ class PrometheusWindow:
 
     def last_scrape(self, now: float) -> float | None:
         """When any host was scraped last; Prometheus knows that for five minutes."""
-        with Client(self._access, self.where) as client:
+        with Client(self._access, self.where, SOON) as client:
             found = client.steps(f"max({self._last_scrapes})", now, now, 1.0)
         return found[0].values[-1] if found and found[0].values else None
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 RECENT = 300.0
 """How far back the newest sample of a source that remembers is looked for, in seconds."""
+SOON = 10.0
+"""Seconds within which such a source tells when that was, or fails."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,8 @@ class MetricSource(Protocol):
 class RememberingSource(MetricSource, Protocol):
     """A source that keeps what it measured. Nothing that it tells is stored a second time.
 
-    It asks once for each PoP, by the PoP's own fields.
+    It asks once for each PoP, by the PoP's own fields. Where one server answers for many PoPs,
+    ``url`` of their fields is the same.
     """
 
     @abstractmethod
@@ -143,5 +146,5 @@ class RememberingSource(MetricSource, Protocol):
     def newest(self, pop: Pop) -> float | None:
         """When any host of a PoP was measured last, in epoch seconds; None if not within RECENT.
 
-        It asks for that time alone. SourceError as for ``window``.
+        It asks for that time alone, and ends within SOON. SourceError as for ``window``.
         """

@@ -38,12 +38,16 @@ class TooLarge(SourceError):
 
 
 class Client:
-    """One Prometheus; ``where`` names it, and the PoP that it is asked for, in errors."""
+    """One Prometheus; ``where`` names it, and the PoP that it is asked for, in errors.
 
-    def __init__(self, access: Access, where: str) -> None:
+    Each answer has ended ``deadline`` seconds after its question, DEADLINE unless given.
+    """
+
+    def __init__(self, access: Access, where: str, deadline: float | None = None) -> None:
         import requests
 
         self._where = where
+        self._deadline = DEADLINE if deadline is None else deadline
         self._url = f"{access.url.rstrip('/')}/api/v1"
         self._session = requests.Session()
         # Neither a proxy nor a .netrc of the environment is meant for it.
@@ -77,7 +81,7 @@ class Client:
         return self._asked("query_range", query=expression, nocache="1", **times)
 
     def _asked(self, what: str, **parameters: str) -> list[Series]:
-        timeout = f"{DEADLINE - 2:.0f}s"
+        timeout = f"{self._deadline - 2:.0f}s"
         body = self._posted(what, {**_WHOLE, **parameters, "timeout": timeout})
         try:
             return read_matrix(body)
@@ -87,19 +91,19 @@ class Client:
     def _posted(self, what: str, parameters: Mapping[str, str]) -> bytes:
         import requests
 
-        sent = time.time()
+        sent, ends = time.time(), time.monotonic() + self._deadline
         try:
             with self._session.post(
                 f"{self._url}/{what}",
                 data=parameters,
-                timeout=(CONNECT, DEADLINE),
+                timeout=(CONNECT, self._deadline),
                 stream=True,
                 allow_redirects=False,
             ) as answer:
                 if answer.status_code != 200:
                     raise self._refused(answer)
                 self._check_clock(answer.headers.get("Date", ""), sent)
-                return self._body(answer, time.monotonic() + DEADLINE, MOST_BYTES)
+                return self._body(answer, ends, MOST_BYTES)
         except (requests.RequestException, OSError) as error:
             raise self._wrong(_reason(error)) from None
 
@@ -111,7 +115,7 @@ class Client:
             if size > most:
                 raise TooLarge(f"{self._where}: answers more than {most >> 20} MiB")
             if time.monotonic() > end:
-                raise self._wrong(f"did not end its answer within {DEADLINE:.0f} s")
+                raise self._wrong(f"did not end its answer within {self._deadline:.0f} s")
         return b"".join(parts)
 
     def _refused(self, answer: Any) -> SourceError:

@@ -13,7 +13,7 @@ from edgetune.addresses import canonical_url
 from edgetune.errors import SourceError
 from edgetune.fields import Field, Fields
 from edgetune.inventory import Host, Pop
-from edgetune.metrics.source import RECENT, Connections, RememberingSource, Sampled
+from edgetune.metrics.source import RECENT, SOON, Connections, RememberingSource, Sampled
 
 if TYPE_CHECKING:
     from edgetune.documents.sample import Sample
@@ -126,7 +126,8 @@ class ClickHouse(RememberingSource):
         from edgetune.metrics.clickhouse.table import SiteTable
 
         now = time.time()
-        return SiteTable(pop, {}).newest(pop.hosts, now - RECENT, now)
+        ends = time.monotonic() + SOON
+        return SiteTable(pop, {}, ends).newest(pop.hosts, now - RECENT, now)
 
     def _told(self, pop: Pop, hosts: Sequence[Host], silent: set[str]) -> dict[Host, Sampled]:
         """Of hosts of one PoP; a server that is ``silent`` is not waited for again."""
